@@ -14,9 +14,10 @@ from pkm.compute.grid_codes import (
     stable_partition,
 )
 from pkm.compute.lloyd import converged_lloyd, weighted_lloyd
-from pkm.compute.nearest import inertia, labels, sums_and_counts
+from pkm.compute.nearest import inertia, labels, subtract_centers, sums_and_counts
 from pkm.compute.packing import largest_packing
 from pkm.compute.points import DIRECTION_SCALE, SCALE, Points, exact_limit, middle_and_half_width
+from pkm.compute.rounding import add_rounded
 from pkm.compute.seeding import exponential_race, nearest_row
 from pkm.compute.silhouette import (
     cluster_means,
@@ -29,6 +30,7 @@ __all__ = [
     "DIRECTION_SCALE",
     "SCALE",
     "Points",
+    "add_rounded",
     "averaged_gaps",
     "cluster_means",
     "column_sums",
@@ -47,6 +49,7 @@ __all__ = [
     "middle_and_half_width",
     "nearest_row",
     "stable_partition",
+    "subtract_centers",
     "sums_and_counts",
     "weighted_lloyd",
 ]

@@ -52,20 +52,12 @@ def sums_and_counts(
     limits = np.empty((n_replicates, k))
     limits[:] = max_squared_distance
     flat_rows = points.rows.reshape(-1)
+    squared_norms = points.squared_norms
 
     def scan(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         sums = np.zeros((n_replicates, k, d), np.int64)
         counts = np.zeros((n_replicates, k), np.int64)
-        scan_and_sum(
-            flat_rows,
-            points.squared_norms,
-            first,
-            last,
-            centers,
-            limits,
-            sums,
-            counts,
-        )
+        scan_and_sum(flat_rows, squared_norms, first, last, centers, limits, sums, counts)
         return sums, counts
 
     (sums, counts), *others = by_threads(points.shape[0], centers.size, scan)
@@ -73,6 +65,34 @@ def sums_and_counts(
         sums += more_sums
         counts += more_counts
     return sums, counts
+
+
+def subtract_centers(sums: np.ndarray, counts: np.ndarray, centers: np.ndarray) -> None:
+    """Turn sums of points into sums of their steps from their centers, in place.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (R, k, d), int64
+    counts : ndarray of shape (R, k), int64
+    centers : ndarray of shape (R, k, d), any integer dtype
+
+    Examples
+    --------
+    >>> sums = np.array([[[7]]])
+    >>> subtract_centers(sums, np.array([[2]]), np.array([[[3]]]))
+    >>> sums.tolist()
+    [[[1]]]
+    """
+    _subtract_centers(sums, counts, np.ascontiguousarray(centers, np.int64))
+
+
+@njit(cache=True)
+def _subtract_centers(sums: np.ndarray, counts: np.ndarray, centers: np.ndarray) -> None:
+    n_replicates, k, d = sums.shape
+    for r in range(n_replicates):
+        for j in range(k):
+            for h in range(d):
+                sums[r, j, h] -= counts[r, j] * centers[r, j, h]
 
 
 def inertia(points: Points, centers: np.ndarray) -> list[int]:

@@ -88,7 +88,9 @@ def middle_and_half_width(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndar
     >>> middle.tolist(), half_width.tolist()
     ([4.0, 0.0], [2.0, 1e+308])
     """
-    return upper / 2 + lower / 2, upper / 2 - lower / 2
+    half_lower = lower / 2
+    half_upper = upper / 2
+    return half_upper + half_lower, half_upper - half_lower
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,9 +379,18 @@ def _copy_short_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.nda
 
 @njit(cache=True, nogil=True, fastmath=REORDERED)
 def _squared_norms(rows: np.ndarray, squared_norms: np.ndarray) -> None:
+    # Of two features, whose number is then a constant, the compiler makes vector code over points.
+    if rows.shape[1] == 2:
+        _square_and_add(rows, 2, squared_norms)
+    else:
+        _square_and_add(rows, rows.shape[1], squared_norms)
+
+
+@njit(cache=True, nogil=True, fastmath=REORDERED, inline="always")
+def _square_and_add(rows: np.ndarray, d: int, squared_norms: np.ndarray) -> None:
     for i in range(rows.shape[0]):
         squared_norm = 0.0
-        for h in range(rows.shape[1]):
+        for h in range(d):
             squared_norm += np.float64(rows[i, h]) * np.float64(rows[i, h])
         squared_norms[i] = squared_norm
 

@@ -228,9 +228,10 @@ class PrivateKMeans(
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
         """Budget of one run on points of that shape; None where no privacy is claimed."""
-        if not self.claim.private:
+        claim = self.claim
+        if not claim.private:
             return None
-        return Budget(self.epsilon, self.resolved_delta(n_points), self.claim.adjacency)
+        return _budget(self.epsilon, self.resolved_delta(n_points), claim.adjacency)
 
     def resolved_delta(self, n_points: int) -> float:
         """Delta of one run: 0 for a pure claim, the parameter, or the variant's for ``"auto"``."""
@@ -483,14 +484,21 @@ class PrivateKMeans(
             raise RuntimeError(
                 "replicates were charged differently: a schedule must not depend on private data"
             )
-        n_centers = np.array([len(centers) for centers in released])
+        n_centers = [len(centers) for centers in released]
+        most = max(n_centers)
         remainders = None
         if any(zooms):
             released, rests = _on_the_public_grid(released, zooms)
-            remainders = _padded(rests, n_centers.max())
-        padded = _padded(released, n_centers.max())
-        n_iter = max(iterations)
-        return Run(padded, n_iter, ledgers[0], streams.seeds, n_centers, remainders, tuple(zooms))
+            remainders = _padded(rests, most)
+        return Run(
+            _padded(released, most),
+            max(iterations),
+            ledgers[0],
+            streams.seeds,
+            np.array(n_centers),
+            remainders,
+            tuple(zooms),
+        )
 
     def zoom_plan(self, n_points: int, n_features: int) -> ZoomPlan | None:
         """The releases that find a domain; None without a zoom or with too little budget for it.
@@ -647,9 +655,8 @@ class PrivateKMeans(
         NoiseStreams
         """
         parameters = {
-            name: _in_full(getattr(self, name))
-            for name in _parameter_names(type(self))
-            if name not in NOT_IN_CONTEXT
+            name: value.tolist() if isinstance(value := getattr(self, name), np.ndarray) else value
+            for name in _names_in_context(type(self))
         }
         for name, default in self.later_parameters.items():
             if parameters[name] == default:
@@ -715,7 +722,8 @@ class PrivateKMeans(
             if isinstance(points, Blocks | DaskPoints):
                 points = replace(points, progress=progress)
             secure = self._draws_securely()
-            run = self.fit_batch(points, [seed], bounds, account=account, secure=secure)
+            domain = np.array(bounds)
+            run = self.fit_batch(points, [seed], domain, account=account, secure=secure)
         middle, half_width = middle_and_half_width(*bounds)
         self.cluster_centers_ = run.positions[0] * half_width + middle
         self.n_iter_ = run.n_iter
@@ -726,7 +734,7 @@ class PrivateKMeans(
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self.zoom_ = run.zooms[0]
-        self.domain_ = np.array(bounds)
+        self.domain_ = domain
         if self.zoom_ is not None:
             self.domain_ = middle + half_width * self.zoom_.bounds
         self._fitted_bounds = bounds
@@ -953,8 +961,8 @@ class PrivateKMeans(
         bounds.T[:] = declared.T
         lower, upper = bounds
         # NaN is not below anything.
-        is_finite = lower.min() > -np.inf and upper.max() < np.inf
-        if not (is_finite and (lower < upper).all()):
+        pairs = zip(lower.tolist(), upper.tolist(), strict=True)
+        if not all(-math.inf < low < high < math.inf for low, high in pairs):
             raise ValueError(
                 f"bounds={self.bounds} must be finite with lower < upper in every feature"
             )
@@ -967,15 +975,18 @@ def _cost_alike(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
     return same_length and all(map(Charge.costs_like, charges, others))
 
 
-def _in_full(value: object) -> object:
-    """Return an array as nested lists, which are written out in full."""
-    return value.tolist() if isinstance(value, np.ndarray) else value
+# Typed: budgets of 1 and 1.0 are equal, but are not written alike in the keys of noise streams.
+@lru_cache(maxsize=1024, typed=True)
+def _budget(epsilon: float, delta: float, adjacency: Adjacency | str) -> Budget:
+    """One object for all runs with the same budget."""
+    return Budget(epsilon, delta, adjacency)
 
 
 @lru_cache(maxsize=256)
-def _parameter_names(method_class: type[PrivateKMeans]) -> tuple[str, ...]:
-    """Names of the constructor's parameters."""
-    return tuple(method_class._get_param_names())
+def _names_in_context(method_class: type[PrivateKMeans]) -> tuple[str, ...]:
+    """Names of the constructor's parameters that are in the context of noise streams."""
+    names = method_class._get_param_names()
+    return tuple(name for name in names if name not in NOT_IN_CONTEXT)
 
 
 def _on_the_public_grid(
@@ -1000,7 +1011,8 @@ def _padded(released: list[np.ndarray], k: int) -> np.ndarray:
     padded = np.empty((len(released), k, released[0].shape[1]), np.int64)
     for row, centers in zip(padded, released, strict=True):
         row[: len(centers)] = centers
-        row[len(centers) :] = centers[0]
+        if len(centers) < k:
+            row[len(centers) :] = centers[0]
     return padded
 
 

@@ -431,14 +431,14 @@ class FastLloyd(_GaussianLloyd):
 
         # The first radius lets centers cross half of the domain, the later ones move by eta.
         first = half if self.radius_schedule == "step" else eta
-        radii = [first, *[eta] * (n_rounds - 1)]
 
         # Noise of a round, divided between sums and counts for the least error.
         count_noise = Gaussian(sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal))
-        return [
+        rounds = [
             Round(radius, Gaussian(count_noise.scale * radius / math.sqrt(diagonal)), count_noise)
-            for radius in radii
+            for radius in (first, eta)
         ]
+        return [rounds[0], *rounds[1:] * (n_rounds - 1)]
 
     def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
         """Predicted mean squared error of each of some rounds within eta (Sec. 5.5)."""

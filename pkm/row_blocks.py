@@ -154,6 +154,8 @@ def row_blocks(source: Any) -> RowBlocks | None:
     ValueError
         If a column is not numeric, files have different columns, or there are no rows.
     """
+    if type(source) is np.ndarray:
+        return None
     if isinstance(source, RowBlocks):
         return source
     if isinstance(source, str | PathLike):

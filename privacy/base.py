@@ -2,9 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -130,14 +129,12 @@ class BaseCurator:
         # Charge before anything private is computed.
         adjacency = self.adjacency
         assert adjacency is not None, "there is a ledger"
-        sensitivities = query.sensitivity(view, adjacency)
-        for part, mechanism in noise.items():
-            mechanism.check(sensitivities[part])
         key = (query.label, self._rounds[query.label])
-        for charge in charges_of(key, query, view, sensitivities, noise):
+        price = price_of(key, query, view, adjacency, noise)
+        for charge in price.charges:
             self._ledger.charge(charge)
             self._rounds[query.label] = charge.round + 1
-        outcomes = self._draw(query, query.exact(view), sensitivities, noise, key)
+        outcomes = self._draw(query, query.exact(view), price.sensitivities, noise, key)
         return query.finish(view, outcomes)
 
     def _draw(
@@ -231,6 +228,49 @@ def stream_key(query: Query, key: StreamKey, part: str) -> tuple[object, ...]:
     return key if len(query.mechanisms) == 1 else (*key, part)
 
 
+class Price(NamedTuple):
+    """What neighbors change in the parts of a release, and what it is charged for that."""
+
+    sensitivities: Mapping[str, Any]
+    charges: Sequence[Charge]
+
+
+#: Prices of releases that a few public values fix, because schedules are run for many seeds.
+_prices: dict[tuple[Hashable, ...], Price] = {}
+MAX_PRICES = 4096
+
+
+def price_of(
+    key: StreamKey, query: Query, view: Any, adjacency: Adjacency, noise: Mapping[str, Any]
+) -> Price:
+    """Price of a release, from public values.
+
+    Raises
+    ------
+    ValueError
+        If a mechanism's scale is out of range.
+    """
+    fixed_by = query.fixed_by(view)
+    if fixed_by is None:
+        return _new_price(key, query, view, adjacency, noise)
+    values = (key, type(query), fixed_by, adjacency, view.group, *noise.values())
+    price = _prices.get(values)
+    if price is None:
+        if len(_prices) >= MAX_PRICES:
+            _prices.clear()
+        price = _prices[values] = _new_price(key, query, view, adjacency, noise)
+    return price
+
+
+def _new_price(
+    key: StreamKey, query: Query, view: Any, adjacency: Adjacency, noise: Mapping[str, Any]
+) -> Price:
+    sensitivities = query.sensitivity(view, adjacency)
+    for part, mechanism in noise.items():
+        mechanism.check(sensitivities[part])
+    return Price(sensitivities, charges_of(key, query, view, sensitivities, noise))
+
+
 def charges_of(
     key: StreamKey,
     query: Query,
@@ -249,7 +289,7 @@ def charges_of(
             part: sensitivity._replace(l1=sensitivity.l1 / n_changed)
             for part, sensitivity in sensitivities.items()
         }
-    cost = cost_of(tuple((part, noise[part], sensitivities[part]) for part in noise))
+    cost = cost_of([(part, noise[part], sensitivities[part]) for part in noise])
     charge = Charge(
         *key,
         cost.mechanism,
@@ -275,18 +315,8 @@ class _ReleaseCost(NamedTuple):
     details: dict[str, float]
 
 
-def cost_of(parts: tuple[tuple[str, Any, Any], ...]) -> _ReleaseCost:
-    """Cost of parts, each with its mechanism and sensitivity.
-
-    Cached, because schedules are run many times; units that are arrays cannot be looked up.
-    """
-    try:
-        return _cached_cost(parts)
-    except TypeError:
-        return _release_cost(parts)
-
-
-def _release_cost(parts: tuple[tuple[str, Any, Any], ...]) -> _ReleaseCost:
+def cost_of(parts: Sequence[tuple[str, Any, Any]]) -> _ReleaseCost:
+    """Cost of parts, each with its mechanism and sensitivity."""
     costs = [mechanism.cost(sensitivity) for _, mechanism, sensitivity in parts]
     details = {
         f"{part.removesuffix('s')}_{name}": value
@@ -302,9 +332,6 @@ def _release_cost(parts: tuple[tuple[str, Any, Any], ...]) -> _ReleaseCost:
     )
 
 
-_cached_cost = lru_cache(maxsize=1024)(_release_cost)
-
-
 def full_domain(domain: ArrayLike | None, n_features: int) -> np.ndarray:
     """Bounds of every feature, (2, d), of a domain whose default is -1 and 1."""
     bounds = np.empty((2, n_features))
@@ -314,7 +341,7 @@ def full_domain(domain: ArrayLike | None, n_features: int) -> np.ndarray:
 
 def shards_of(points: PointsLike) -> Shards | Blocks | DaskPoints:
     """Convert private points to Shards of one width, or to the blocks or chunks that they are."""
-    if isinstance(points, Blocks | DaskPoints):
+    if isinstance(points, Shards | Blocks | DaskPoints):
         return points
     whole = isinstance(points, np.ndarray | Points)
     shards = Shards(

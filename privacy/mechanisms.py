@@ -4,10 +4,10 @@ With ``secure=True`` noise is drawn from discrete laws by exact integer samplers
 (:mod:`pkm.privacy.samplers`), at integer scales that are rounded up: rounding up never costs
 privacy.
 
-Seeded noise is continuous noise, rounded in this module only. It is rounded *to nearest* before it
-is added to an integer, which is the same as rounding the noisy value: post-processing of the
-continuous mechanism, with the same privacy curve. (Truncation toward zero is not: it makes an atom
-of double width at zero.)
+Seeded noise is continuous noise, rounded in this module only, by
+:func:`pkm.compute.add_rounded`. It is rounded *to nearest* before it is added to an integer, which
+is the same as rounding the noisy value: post-processing of the continuous mechanism, with the same
+privacy curve. (Truncation toward zero is not: it makes an atom of double width at zero.)
 """
 
 import math
@@ -17,6 +17,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from pkm.compute import add_rounded
 from pkm.privacy import samplers
 from pkm.privacy.grid import SCALE
 from pkm.privacy.noise import MAX_VARIATE, Key, NoiseStreams
@@ -136,8 +137,9 @@ class _Additive:
         if streams.secure:
             return values + self.secure_noise(np.broadcast_to(self.scale * unit, values.shape))
         noise = getattr(streams, self.distribution)(key, values.shape[1:])
-        noise *= self.scale * unit
-        return values + np.rint(noise, out=noise).astype(np.int64)
+        if isinstance(unit, float):
+            return add_rounded(values, noise, self.scale * unit)
+        return add_rounded(values, noise * (self.scale * unit), 1.0)
 
 
 class Gaussian(_Additive):
@@ -181,9 +183,7 @@ class Gaussian(_Additive):
         variates = streams.normal_parts(key)
 
         def noisy(values: np.ndarray) -> np.ndarray:
-            noise = variates(len(values))
-            noise *= self.scale
-            return values + np.rint(noise, out=noise).astype(np.int64)
+            return add_rounded(values, variates(len(values)), self.scale)
 
         return noisy
 

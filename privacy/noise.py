@@ -103,18 +103,23 @@ class _ThreadGenerator(threading.local):
     """
 
     def __init__(self) -> None:
-        self.generator = np.random.Generator(np.random.Philox(0))
-
-    def at(self, philox_key: tuple[int, ...], position: tuple[int, ...]) -> np.random.Generator:
-        """Return the generator at the start of a stream."""
-        self.generator.bit_generator.state = {
+        self.bit_generator = np.random.Philox(0)
+        self.generator = np.random.Generator(self.bit_generator)
+        self.start: dict[str, tuple[int, ...]] = {}
+        self.state = {
             "bit_generator": "Philox",
-            "state": {"counter": (0, 0, *position), "key": philox_key},
+            "state": self.start,
             "buffer": (0, 0, 0, 0),
             "buffer_pos": 4,  # nothing is buffered
             "has_uint32": 0,
             "uinteger": 0,
         }
+
+    def at(self, philox_key: tuple[int, ...], position: tuple[int, ...]) -> np.random.Generator:
+        """Return the generator at the start of a stream."""
+        self.start["key"] = philox_key
+        self.start["counter"] = (0, 0, *position)
+        self.bit_generator.state = self.state
         return self.generator
 
 

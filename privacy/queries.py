@@ -16,14 +16,14 @@ One record lies in one cell, so the cost of a query is that of its most expensiv
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pkm.compute import Points, averaged_gaps, sums_and_counts
+from pkm.compute import Points, averaged_gaps, subtract_centers, sums_and_counts
 from pkm.compute.blocks import Sums
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
@@ -84,14 +84,16 @@ class SumsAndCounts(Query):
             unit = radius[:, :, None] * SCALE
             sums = Sensitivity(math.sqrt(view.n_features), 1.0, unit=unit)
             return {"sums": sums, "counts": ONE_COUNT}
-        return _sums_and_counts(view.n_features, radius)
+        l1 = sum_sensitivity_of(view.n_features, radius, 1) * SCALE
+        l2 = sum_sensitivity_of(view.n_features, radius, 2) * SCALE
+        return {"sums": Sensitivity(l1, l2), "counts": ONE_COUNT}
 
     def exact(self, view: Any) -> Mapping[str, np.ndarray]:
         """Exact sums and counts over all shards."""
-        limit = None if self.radius is None else np.floor((self.radius * SCALE) ** 2)
+        limit = None if self.radius is None else (self.radius * SCALE) ** 2
         sums, counts = nearest_sums_and_counts(view, self.centers, limit)
         if self.relative:
-            sums -= counts[:, :, None] * self.centers
+            subtract_centers(sums, counts, self.centers)
         counts *= SCALE
         return {"sums": sums, "counts": counts}
 
@@ -99,12 +101,11 @@ class SumsAndCounts(Query):
         """The radius; radii of centers stay out of the charge, which is that of all replicates."""
         return {} if isinstance(self.radius, np.ndarray) else {"radius": self.radius}
 
-
-@lru_cache(maxsize=256)
-def _sums_and_counts(n_features: int, radius: float | None) -> Mapping[str, Sensitivity]:
-    l1 = sum_sensitivity_of(n_features, radius, 1) * SCALE
-    l2 = sum_sensitivity_of(n_features, radius, 2) * SCALE
-    return {"sums": Sensitivity(l1, l2), "counts": ONE_COUNT}
+    def fixed_by(self, view: Any) -> Hashable:
+        """The radius and the number of features, unless each center has a radius."""
+        if isinstance(self.radius, np.ndarray):
+            return None
+        return self.radius, self.relative, view.n_features
 
 
 def sum_sensitivity_of(n_features: int, radius: float | None, norm: int) -> float:

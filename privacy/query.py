@@ -5,7 +5,7 @@ on what neighbors under an adjacency change in each part of the answer. It is re
 :meth:`pkm.privacy.BaseCurator.release`, the only place that charges.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -119,6 +119,13 @@ class Query:
         two: that composes more tightly than one charge of twice the epsilon.
         """
         return 1
+
+    def fixed_by(self, view: Any) -> Hashable:
+        """Public values that fix sensitivities, details and flaw; None where these are not few.
+
+        What a release costs is then computed once for all releases with these values.
+        """
+        return None
 
     def flaw(self, view: Any) -> str:
         """Id in ``analysis/flaws.yaml`` where the sensitivity is a paper's, known not to hold."""
