@@ -106,7 +106,7 @@ class _ThreadGenerator(threading.local):
         self.bit_generator = np.random.Philox(0)
         self.generator = np.random.Generator(self.bit_generator)
         self.start: dict[str, tuple[int, ...]] = {}
-        self.state = {
+        self.state: Any = {
             "bit_generator": "Philox",
             "state": self.start,
             "buffer": (0, 0, 0, 0),
