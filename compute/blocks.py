@@ -76,6 +76,10 @@ class Shards(list[Points]):
         """Enter the points anew in a smaller domain; see :meth:`Points.within`."""
         return Shards(shard.within(center, half_width, radius) for shard in self)
 
+    def kept(self) -> "Shards":
+        """These shards, which are in memory."""
+        return self
+
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
@@ -94,12 +98,15 @@ class Blocks:
         Number of null records where it is known; blocks of packed points have none.
     progress : bool
         Whether each pass shows a progress bar.
+    in_memory : bool
+        Whether the rows are in memory, where there is room for points as well.
     """
 
     rows: Source
     enter: Callable[[Any], Points]
     n_null: int | None = None
     progress: bool = False
+    in_memory: bool = False
 
     @classmethod
     def from_box(
@@ -176,6 +183,36 @@ class Blocks:
             radius=radius,
         )
         return replace(self, enter=enter)
+
+    def kept(self) -> "Blocks | Shards":
+        """Points entered once and kept, without remainders, where the rows are in memory.
+
+        Examples
+        --------
+        >>> rows = RowBlocks(2, 1, lambda: iter([np.array([[0.5]]), np.array([[1.0]])]))
+        >>> blocks = Blocks.from_box(rows, -np.ones(1), np.ones(1))
+        >>> replace(blocks, in_memory=True).kept()[0].rows.ravel().tolist()
+        [32768.0, 65536.0]
+        """
+        if not self.in_memory:
+            return self
+        rows = np.empty((self.n_records, self.n_features), np.float32)
+        squared_norms = np.empty(self.n_records)
+        n_entered = 0
+        for block in self.rows.blocks():
+            points = self.enter(block)
+            entered = slice(n_entered, n_entered + len(points.rows))
+            rows[entered] = points.rows
+            squared_norms[entered] = points.squared_norms
+            n_entered = entered.stop
+        n_null = self.n_records - n_entered
+        return Shards([Points(rows[:n_entered], squared_norms[:n_entered], n_null=n_null)])
+
+
+def array_blocks(array: np.ndarray) -> RowBlocks:
+    """Rows (n, d) of an array in memory, in blocks."""
+    n, d = array.shape
+    return RowBlocks(n, d, lambda: iter([array]))
 
 
 def add(totals: Sums, more: Sums) -> Sums:

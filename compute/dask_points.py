@@ -94,6 +94,10 @@ class DaskPoints:
         )
         return replace(self, enter=enter)
 
+    def kept(self) -> "DaskPoints":
+        """These chunks, which stay where they are."""
+        return self
+
 
 def _compute(
     chunk: np.ndarray,

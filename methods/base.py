@@ -23,7 +23,7 @@ from sklearn.metrics import pairwise_distances_argmin, pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
 from pkm.compute import SCALE, Points, labels, middle_and_half_width
-from pkm.compute.blocks import Blocks
+from pkm.compute.blocks import Blocks, array_blocks
 from pkm.compute.dask_points import DaskPoints
 from pkm.compute.grid_file import GridFile, is_grid_file, open_grid, unchanged
 from pkm.methods.zoom import Zoom, ZoomPlan, find_domain, insufficient_budget, plan_zoom
@@ -559,6 +559,7 @@ class PrivateKMeans(
         method = self._beside(plan, n_points, n_features)
         zoom = find_domain(curator, plan)
         if zoom is None:
+            curator.keep_points()
             return method, curator, None
         inner = curator.within(zoom.center, zoom.half_width, zoom.radius)
         return method, inner, zoom
@@ -872,7 +873,9 @@ class PrivateKMeans(
             points, bounds = self._entered_array(_matrix(X if rows is None else self._whole(X)))
         return points, bounds, seed
 
-    def _entered_array(self, X: np.ndarray) -> tuple[Points, tuple[np.ndarray, np.ndarray]]:
+    def _entered_array(
+        self, X: np.ndarray
+    ) -> tuple[Points | Blocks, tuple[np.ndarray, np.ndarray]]:
         """Points (n, d) in memory on the grid, and its bounds."""
         bounds = self._declared_bounds(X.shape[1])
         if bounds is None:
@@ -880,6 +883,9 @@ class PrivateKMeans(
             bounds = _widened(X.min(axis=0), X.max(axis=0))
         if self.claim.private and self.claim.adjacency not in PRESENCE:
             X = _replaced(X, *bounds)
+        if self.claim.private and self.clip and self.zoom_plan(*X.shape) is not None:
+            # Those of the domain that the zoom finds are kept; until then every pass enters them.
+            return replace(Blocks.from_box(array_blocks(X), *bounds), in_memory=True), bounds
         points, outside = Points.from_box(X, *bounds, keep_remainders=self.reads_remainders)
         if not self.claim.private:
             _refuse_null(points.n_null)

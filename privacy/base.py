@@ -55,10 +55,13 @@ class BaseCurator:
         The queries that it answers, also on its views.
     group : int or None
         Of the users that charges concern; see :class:`Charge`.
+    is_inner : bool
+        Whether its points were entered anew for it, in a smaller domain, and are its own.
     """
 
     serves: ClassVar[tuple[type[Query], ...]] = ()
     group: int | None = None
+    is_inner: bool = False
 
     def __init__(
         self,

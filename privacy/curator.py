@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.compute import middle_and_half_width
+from pkm.compute.blocks import Shards
 from pkm.privacy.base import BaseCurator, DisclosureError, PointsLike
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.hashed_points import (
@@ -137,11 +138,16 @@ class Curator(BaseCurator):
         """
         middle, half_widths = middle_and_half_width(*self.domain)
         domain = middle + half_widths * np.array([center - half_width, center + half_width])
-        shards = self._shards.within(center, half_width, radius)
+        shards = self._shards.within(center, half_width, radius).kept()
         inner = type(self)(shards, self._ledger, self._streams, domain)
         inner.radius = min(radius, inner.radius)
         inner._rounds = self._rounds
+        inner.is_inner = isinstance(shards, Shards)
         return inner
+
+    def keep_points(self) -> None:
+        """Enter points once that were entered in every pass, where their rows are in memory."""
+        self._shards = self._shards.kept()
 
     def whole(self) -> PartitionTree:
         """Return the points of the only replicate as one cell, to be counted and summed."""

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pkm.compute import SCALE, Points, inertia, labels, sums_and_counts
+from pkm.compute.blocks import Shards
 from pkm.compute.hashing import (
     BLOCK,
     Hash,
@@ -40,6 +41,7 @@ from pkm.compute.hashing import (
     nearest_shells,
     swap_costs,
 )
+from pkm.compute.points import squared_norms_of
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Gaussian
 from pkm.privacy.queries import ONE_COUNT
@@ -100,7 +102,11 @@ class HashedPoints(View):
         self.n_features = curator.n_features
         self.radius = min(radius, math.sqrt(self.n_features))
         self.is_restricted = False
-        self._all = [_into_ball(shard, self.radius) for shard in curator._shards]
+        # What a zoom has entered is in its ball but for rounding, and in memory for this run alone.
+        in_place = curator.is_inner and self.radius == curator.radius
+        self._all = [_into_ball(shard, self.radius, in_place) for shard in curator._shards]
+        if in_place:
+            curator._shards = Shards(self._all)
         self._masks = [np.ones(len(shard.rows), bool) for shard in self._all]
         self._cached_codes: tuple[Hash, list[np.ndarray]] | None = None
 
@@ -627,11 +633,17 @@ def check_indices(name: str, indices: Any, size: int) -> None:
         raise ValueError(f"{name} must be one or more indices from 0 to {size - 1}, got {indices}")
 
 
-def _into_ball(shard: Points, radius: float) -> Points:
-    """Pull points outside a ball to its surface; radius in half-widths."""
+def _into_ball(shard: Points, radius: float, in_place: bool) -> Points:
+    """Pull points outside a ball to its surface, in place or as a copy; radius in half-widths."""
     # At sqrt(d) no point of the domain is outside, though the root's square may be rounded to less
     # than d.
     holds_domain = radius >= math.sqrt(shard.shape[1])
-    if holds_domain or not (shard.squared_norms > (radius * SCALE) ** 2).any():
+    if holds_domain or not shard.squared_norms.max(initial=0.0) > (radius * SCALE) ** 2:
         return shard
-    return Points.prepare(clip_norms(shard.rows, radius * SCALE))
+    rows = shard.rows if in_place else np.empty_like(shard.rows)
+    squared_norms = shard.squared_norms if in_place else np.empty_like(shard.squared_norms)
+    for start in range(0, len(rows), BLOCK):
+        block = slice(start, start + BLOCK)
+        rows[block] = clip_norms(shard.rows[block], radius * SCALE)
+        squared_norms[block] = squared_norms_of(rows[block])
+    return Points(rows, squared_norms, n_null=shard.n_null)

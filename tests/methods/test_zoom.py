@@ -15,6 +15,7 @@ from pkm.audit.conformance import (
 from pkm.audit.pairs import pairs
 from pkm.audit.replay import replay
 from pkm.compute import SCALE, Points
+from pkm.compute.hashing import clip_norms
 from pkm.compute.shells import clipped_sum, shell_counts, side_counts
 from pkm.methods import (
     DPM,
@@ -132,6 +133,25 @@ def test_points_outside_are_pulled_to_the_surface():
     assert box.rows.tolist() == [[SCALE, 0], [SCALE, SCALE], [200, 0]]
     assert ball.n_null == box.n_null == 2
     assert points.within(np.zeros(2), 1.0, math.sqrt(2)) == points
+
+
+def test_points_of_a_zoom_are_shortened_where_they_are():
+    """The ball of the zoom takes no second copy of them; a smaller one leaves them as they are."""
+    rows = np.random.default_rng(0).integers(-SCALE, SCALE, (40_000, 3))
+    outer = Curator(rows, None, NoiseStreams([0]))
+    inner = outer.within(np.zeros(3), 0.4, 1.0)
+    entered = inner.disclose().astype(np.int64)
+    assert ((entered**2).sum(axis=1) > SCALE**2).any()
+    smaller = inner.hashed_points(0.5)._all[0]
+    assert np.array_equal(inner.disclose(), entered)
+    shortened = inner.hashed_points(1.0)._all[0]
+    assert np.shares_memory(shortened.rows, inner._shards[0].rows)
+    for radius, points in ((0.5, smaller), (1.0, shortened)):
+        alone = Curator(entered, None, NoiseStreams([0])).hashed_points(radius)._all[0]
+        assert points == alone == Points.prepare(clip_norms(entered, radius * SCALE))
+        assert np.array_equal(points.squared_norms, alone.squared_norms)
+        assert points.squared_norms.max() <= (radius * SCALE) ** 2
+    assert np.array_equal(outer.disclose(), rows)
 
 
 # The run
