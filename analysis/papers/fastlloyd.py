@@ -133,37 +133,24 @@ def _measured_and_reported(quantities: pd.DataFrame, quantity: str, form: str) -
 def parties(study: Study, spec: FigureSpec) -> Frame:
     """Every federated cell: time and bytes by network and number of clients."""
     table = costs(study)
-    if not len(table):
-        empty = pd.DataFrame({"data set": []})
-        return Frame(table, gaps=gap_texts([spec.title]), fields={"parties": ""}, printed=empty)
+    pairs = zip(table["latency_ms"], table["clients"], strict=True)
     table = table.assign(
-        setting=[
-            _setting(*pair) for pair in zip(table["latency_ms"], table["clients"], strict=True)
-        ],
+        setting=[_setting(*pair) for pair in pairs],
+        title=[TITLES.get(name, name) for name in table["dataset"]],
         dataset=pd.Categorical(table["dataset"], in_order(table["dataset"], TITLES)),
         word_bytes=table["word_bytes"].astype(int),
-    ).sort_values(["method", "word_bytes", "dataset"], ascending=[True, False, True], kind="stable")
-    table = table.assign(
-        text=[
-            f"{interval_text(row.iteration_ms, row.iteration_ms_half_width)} ms, "
-            f"{row.bytes_per_iteration:g} B"
-            for row in table.itertuples()
-        ]
     )
-    keys = ["method", "dataset", "word_bytes", "split", "transport"]
-    printed = table.pivot_table(
-        index=keys, columns="setting", values="text", aggfunc="first", sort=False, observed=True
-    )
+    order = ["method", "word_bytes", "dataset", "latency_ms", "clients"]
+    table = table.sort_values(order, ascending=[True, False, True, True, True], kind="stable")
     wanted = [(latency, clients) for latency in LATENCIES for clients in CLIENTS]
-    order = in_order(table["setting"], [_setting(*pair) for pair in wanted])
-    printed = printed[order].fillna(DASH).reset_index().rename_axis(columns=None)
-    printed["dataset"] = [TITLES.get(name, name) for name in printed["dataset"]]
-    printed = printed.rename(columns={"dataset": "data set", "word_bytes": "bytes a word"})
     gaps = _lacking(table[table["method"] == TABLE3["method"]], wanted)
     names = ["sweep", "method", "dataset", *SHAPE, "epsilon", "clients", "network", "latency_ms"]
-    names += ["word_bytes", "split", "transport", "iterations", "seeds"]
+    names += ["setting", "title", "word_bytes", "split", "transport", "iterations", "seeds"]
     names += [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
-    return Frame(table[names], gaps=gaps, fields={"parties": transports(table)}, printed=printed)
+    printed = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
+    gaps = gaps if len(table) else gap_texts([spec.title])
+    shown = table[names].rename(columns=printed)
+    return Frame(shown, study.cells, gaps, {"parties": transports(table)})
 
 
 def _setting(latency: float, clients: float) -> str:

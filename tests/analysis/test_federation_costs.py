@@ -386,7 +386,7 @@ def test_table_of_parties_has_every_cell_once():
     assert len(result.formatted) == 10 + 3 + 4
     assert len(result.table) == 67
     assert (result.formatted[columns] != "–").sum().sum() == 67
-    narrow = result.formatted.query("`bytes a word` == 4 and `data set` == 'LSun'")
+    narrow = result.formatted.query("`bytes a word` == '4' and `data set` == 'LSun'")
     assert narrow["LAN, 2 clients"].item().endswith("144 B")
     assert set(result.formatted["transport"]) == {"mpi"}
     assert "MPI processes on one host" in result.caption
