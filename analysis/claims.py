@@ -17,7 +17,6 @@ from pkm.analysis import (  # noqa: F401, types of checks
     exact,
     hyperparameters,
     orderings,
-    planted,
     predicates,
 )
 from pkm.analysis.findings import CHECK_TYPES, COMMON_KEYS

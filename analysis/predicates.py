@@ -29,7 +29,8 @@ from pkm.analysis.reported import number
 from pkm.analysis.tables import Study, matches, percentile_interval, resampled_means
 
 #: Columns of cases that hold texts.
-_TEXTS = ("dataset", "left", "right")
+_SIDES = ("left", "right")
+_TEXTS = ("dataset", *_SIDES)
 
 
 def _groups(draws: Draws, names: Sequence[str]) -> list[tuple[dict, pd.DataFrame]]:
@@ -79,7 +80,7 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     if not check.get("joined"):
         return _of_groups(draws, check, names, n_cases)
     groups = _of_groups(draws, check | {"undecided": []}, names, n_cases)
-    numbers = draws.cases.drop(columns=["left", "right"])
+    numbers = draws.cases.drop(columns=[name for name in _SIDES if name not in names])
     ends = numbers.groupby(list(names), sort=False).agg(["min", "max"])
     ends.columns = [f"{'smallest' if end == 'min' else 'largest'}_{name}" for name, end in ends]
     pairs = zip(groups.values[0], groups.cases.iterrows(), strict=True)
@@ -150,7 +151,9 @@ def _why_undecided(check: Mapping, number: float, values: np.ndarray, cases: pd.
     for condition in check.get("undecided", ()):
         if np.all(_evaluate(condition["when"], values, cases)):
             return condition["text"]
-    return "Not defined on the sample." if np.isnan(number) else ""
+    if np.isnan(number):
+        return "Not defined on the sample, as a logarithm of what is not above zero."
+    return ""
 
 
 def _with_both_ends(draws: Draws, along: str) -> Draws:

@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis import claims
+from pkm.analysis.comparisons import ratios
+from pkm.analysis.expressions import evaluated
 from pkm.analysis.figure import FigureSpec
-from pkm.analysis.findings import Context, MissingRows
+from pkm.analysis.findings import Context, Draws, MissingRows
 from pkm.analysis.frames import Frame
 from pkm.analysis.papers.kaplan_stemmer_checks import BOUNDS
-from pkm.analysis.planted import Curve, curve
 from pkm.analysis.render.layout import DASH, format_number, gap_texts
 from pkm.analysis.tables import Study, percentile_interval
 
@@ -38,7 +39,7 @@ EXPONENTS = {
 SIZES = {"n": 1e5, "k": 8, "d": 8}
 _NO_REASONS = Context({}, pd.DataFrame(columns=["sweep", "reason"]))
 
-Curves = Mapping[str, Curve]
+Curves = Mapping[str, Draws]
 
 
 # --- Table 1 ------------------------------------------------------------------------------------
@@ -57,8 +58,11 @@ def table1(study: Study, spec: FigureSpec) -> Frame:
         ),
         "min_seeds": min((line.seeds for line in found), default=""),
         "ranges": "; ".join(
-            f"{name} from {by_method['this_work'].x.min():g} to {by_method['this_work'].x.max():g}"
-            for name, by_method in measured.items()
+            f"{name} from {by_method['this_work'].facts[along].min():g} to "
+            f"{by_method['this_work'].facts[along].max():g}"
+            for (name, by_method), (_, along, _) in zip(
+                measured.items(), EXPONENTS.values(), strict=True
+            )
             if "this_work" in by_method
         ),
     }
@@ -67,13 +71,15 @@ def table1(study: Study, spec: FigureSpec) -> Frame:
     return Frame(table, study.cells, gaps, fields, pd.DataFrame(list(printed)))
 
 
-def _measured(study: Study, sweeps: tuple[str, ...], along: str, value: str) -> dict[str, Curve]:
+def _measured(study: Study, sweeps: tuple[str, ...], along: str, value: str) -> dict[str, Draws]:
     """Curves of the implemented rows that have stored rows."""
-    check = {"sweep": list(sweeps), "metric": "nicv", "along": along, "value": value}
+    check = {"sweep": list(sweeps), "metric": "nicv", "over": {along: "any"}}
+    check |= {"columns": {name: name for name in SIZES}}
+    check |= {"relative_to": "kmeans"} if value == "ratio" else {"times": "n"}
     found = {}
     for key, selector in IMPLEMENTED.items():
         try:
-            found[key] = curve(study, check | {"min_values": 1}, _NO_REASONS, selector)
+            found[key] = ratios(study, check | {"left": [selector]}, _NO_REASONS)
         except MissingRows:
             continue
     return found
@@ -94,30 +100,31 @@ def _table1_line(
         own = measured[name].get(row["key"])
         some = own or next(iter(measured[name].values()), None)
         bound = _bound_slope(factor if value == "ratio" else additive, along, some)
-        slope = _slope_text(own)
+        slope = _slope_text(own, along)
         line |= {f"{name}: bound": bound, f"{name}: measured": slope}
         printed[name] = bound if slope == DASH else f"{bound} / {slope}"
     return line, printed
 
 
-def _has_slope(line: Curve | None) -> bool:
+def _has_slope(line: Draws | None) -> bool:
     """Whether a power can be fitted: two points or more, all positive."""
-    return line is not None and line.x.size > 1 and bool((line.values[0] > 0).all())
+    return line is not None and len(line.cases) > 1 and bool((line.values[0] > 0).all())
 
 
-def _slope_text(line: Curve | None) -> str:
+def _slope_text(line: Draws | None, along: str) -> str:
     if line is None or not _has_slope(line):
         return DASH
-    slopes = line.slopes()
+    known = {"x": line.facts[along].to_numpy(dtype=float), "value": line.values}
+    slopes = evaluated("slope(log(x), log(value), least=2)", known)
     (low,), (high,) = percentile_interval(slopes[:, None])
     return f"{slopes[0]:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _bound_slope(bound: Callable[..., Any], along: str, line: Curve | None) -> str:
+def _bound_slope(bound: Callable[..., Any], along: str, line: Draws | None) -> str:
     """Return the slope of a reported bound between the ends of a measured curve."""
-    if line is None or line.x.size < 2:
+    if line is None or len(line.cases) < 2:
         return DASH
-    ends = (line.x.min(), line.x.max())
+    ends = (line.facts[along].min(), line.facts[along].max())
     # One bound is exponential in d: it needs more than double precision's range.
     sizes = {name: np.longdouble(value) for name, value in SIZES.items()}
     with np.errstate(divide="ignore", over="ignore"):
@@ -133,8 +140,9 @@ def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
     for name, (_, _, value) in EXPONENTS.items():
         line = measured[name].get(key)
         if value == "cost" and line is not None and _has_slope(line):
-            sizes = line.cells[["n", "k", "d"]].astype(float)
-            ratio = line.values[0] / bound(sizes["n"], sizes["k"], sizes["d"])
+            ratio = line.values[0] / bound(
+                **{name: line.facts[name].astype(float) for name in SIZES}
+            )
             largest = max(largest, ratio.max())
     return largest
 

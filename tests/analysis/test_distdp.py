@@ -1,9 +1,10 @@
-"""The report on distance-based privacy on fabricated rows: curves, claims that can hold and fail,
+"""The report on distance-based privacy on fabricated rows: slopes, claims that can hold and fail,
 figures.
 """
 
 import math
 import re
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -20,19 +21,27 @@ from fabricated.distdp import (
     SIZES,
     all_rows,
     foreign_rows,
-    row_of,
 )
 from fabricated.rows import change_charges
 from fabricated.studies import study_of
-from reports import NO_GAPS
 
-from pkm.analysis import claims, verdicts
+from pkm.analysis import claims
 from pkm.analysis.accounting import composed_delta, gaussian_delta
+from pkm.analysis.comparisons import ratios
+from pkm.analysis.expressions import evaluated
 from pkm.analysis.figure import figures_of
-from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN, MissingRows
+from pkm.analysis.findings import (
+    FAILS,
+    HOLDS,
+    INCONCLUSIVE,
+    NOT_CONTRADICTED,
+    NOT_RUN,
+    Context,
+    MissingRows,
+)
 from pkm.analysis.papers.distdp import strategy_of
-from pkm.analysis.planted import curve, parse_planted_names, planted_panel
-from pkm.analysis.tables import REQUIRED, Study
+from pkm.analysis.planted import parse_planted_names, relative_means
+from pkm.analysis.tables import REQUIRED, resampled_means
 from pkm.methods.dist_dp import DistDP
 from pkm.privacy import SCALE
 from pkm.privacy.rho_bounded_queries import soft_sensitivity
@@ -61,7 +70,7 @@ def changed(column, change, **where):
     return reports.changed(all_rows(), column, lambda rows: change(rows[column]), **where)
 
 
-# --- curves ---------------------------------------------------------------------------------------
+# --- slopes ---------------------------------------------------------------------------------------
 
 
 def test_rows_have_the_schema(study):
@@ -77,17 +86,20 @@ def test_parse_planted_names():
     assert cells["ball"].isna().tolist() == [False, False, True]
 
 
-def test_curve_of_cost_excess_and_ratio(study):
-    check = {
-        "sweep": "planted_k",
-        "metric": "nicv",
-        "method": {"method": "dist_dp_published", "rho": 0.01},
-        "along": "k",
-    }
-    context = verdicts.Context({}, NO_GAPS)
+PLANTED_K = {
+    "sweep": "planted_k",
+    "metric": "nicv",
+    "left": [{"method": "dist_dp_published", "rho": 0.01}],
+    "over": {"k": "any"},
+}
+
+
+def test_cost_excess_and_ratio(study):
+    relative = {"relative_to": "kmeans"}
+    difference = {**relative, "average": "difference"}
     mean, cost, excess, ratio = (
-        curve(study, check | {"value": value}, context).values[0]
-        for value in ("mean", "cost", "excess", "ratio")
+        ratios(study, PLANTED_K | keys, Context()).values[0]
+        for keys in ({}, {"times": "n"}, {"times": "n", **difference}, relative)
     )
     n = 2500 * np.array([4, 8, 16, 32])
     optimum = mean - excess / n
@@ -96,57 +108,47 @@ def test_curve_of_cost_excess_and_ratio(study):
     assert ratio == pytest.approx(mean / optimum)
 
 
-def test_excess_equals_cost_when_points_coincide(study):
-    check = {
-        "sweep": "planted_radius",
-        "metric": "nicv",
-        "method": "dist_dp_published",
-        "along": "rho",
-    }
-    context = verdicts.Context({}, NO_GAPS)
-    excess = curve(study, check | {"value": "excess"}, context)
-    cost = curve(study, check | {"value": "cost"}, context)
-    assert (excess.values == cost.values).all()
+def test_excess_of_a_figure_is_the_cost_where_points_coincide(study):
+    panel = study.panel("planted_radius", "nicv")
+    panel = replace(panel, cells=parse_planted_names(panel.cells))
+    means, _, known = relative_means(panel, "excess", "kmeans")
+    assert known.all()
+    assert (means == resampled_means(panel)).all()
 
 
-def test_curve_refuses_ambiguous_selectors(study):
-    check = {
-        "sweep": "planted_rho",
-        "metric": "nicv",
-        "method": {"method": ["dist_dp_published", "dist_dp"]},
-        "along": "rho",
-    }
-    context = verdicts.Context({}, NO_GAPS)
-    with pytest.raises(ValueError, match="several cells"):
-        curve(study, check, context)
-    with pytest.raises(ValueError, match="value='sum'"):
-        curve(study, check | {"value": "sum"}, context)
+def test_ambiguous_selectors_are_refused(study):
+    left = [{"method": ["dist_dp_published", "dist_dp"]}]
+    check = {"sweep": "planted_rho", "metric": "nicv", "left": left, "over": {"rho": "any"}}
+    with pytest.raises(ValueError, match="matches two cells"):
+        ratios(study, check, Context())
 
 
-def test_curve_without_a_cell_is_missing(study):
-    check = {
-        "sweep": "planted_rho",
-        "metric": "nicv",
-        "method": {"method": "dist_dp_published", "n": 17},
-        "along": "rho",
-    }
+def test_selector_without_a_cell_is_missing(study):
+    left = [{"method": "dist_dp_published", "n": 17}]
     with pytest.raises(MissingRows):
-        curve(study, check, verdicts.Context({}, NO_GAPS))
+        ratios(study, PLANTED_K | {"left": left}, Context())
 
 
 def test_slopes_of_logarithms():
-    parts = []
-    for n in (100, 1000, 10000):
-        name = f"planted-{n}-2-2-0"
-        level = 3 * n**-0.6
-        parts.append(row_of("one", "dist_dp_published", name, size=(n, 2), level=level, spread=0))
-    study = Study(pd.concat(parts))
-    check = {"sweep": "one", "metric": "nicv", "method": "dist_dp_published", "along": "n"}
-    cost_over_n = curve(study, check, verdicts.Context({}, NO_GAPS))
-    assert cost_over_n.slopes() == pytest.approx(0.4)
-    assert cost_over_n.residuals() == pytest.approx(0, abs=1e-12)
-    assert cost_over_n.residuals(logarithmic=False).min() > 0.01
-    assert planted_panel(study, "none", "nicv").values.shape[1] == 0
+    n = np.array([100.0, 1000.0, 10000.0])
+    known = {"n": n, "value": np.array([3 * n**0.4, 0 * n])}
+    slope = evaluated("slope(log(n), log(value))", known)
+    assert slope == pytest.approx([0.4, np.nan], nan_ok=True)
+    assert evaluated("misfit(log(n), log(value))", known)[0] == pytest.approx(0, abs=1e-12)
+    assert evaluated("misfit(log(log(n)), log(value))", known)[0] > 0.01
+    # Of some of the cases.
+    bent = known | {"value": np.array([[1.0, 10.0, 1.0]])}
+    assert evaluated("slope(log(n), log(value), n < 5000, least=2)", bent) == pytest.approx(1)
+    with pytest.raises(MissingRows, match="only 2 of 3 values"):
+        evaluated("slope(log(n), log(value), n < 5000)", bent)
+
+
+def test_what_holds_from_some_size_on():
+    n = np.array([1.0, 2.0, 3.0])
+    known = {"n": n, "value": np.array([[5, 1, 1], [1, 5, 1], [1, 1, 5], [5, 5, 5]])}
+    assert evaluated("first(n, value < 2)", known).tolist() == [2, 1, 1, math.inf]
+    assert evaluated("onward(n, value < 2)", known).tolist() == [2, 3, math.inf, math.inf]
+    assert evaluated("eventually(n, value < 2)", known).tolist() == [True, False, False, False]
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -396,7 +398,7 @@ def test_nonpositive_excess_has_no_slope():
     rows = changed("nicv", lambda x: 0 * x + 0.001, sweep="planted_rho", method="dist_dp_published")
     finding = evaluate_claim("additive-error-rho-squared", rows)
     assert finding.verdict == INCONCLUSIVE
-    assert "Not above zero" in finding.numbers
+    assert "what is not above zero" in finding.numbers
 
 
 def test_few_seeds_are_inconclusive():
