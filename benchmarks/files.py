@@ -3,24 +3,28 @@
     python -m pkm.benchmarks.files 1e8 file=points.parquet
     python -m pkm.benchmarks.files 1e9
 
-With a file, points are written to it (and kept) where it is not there yet, read once without
-computing, entered and passed over once without reading, and fitted by FastLloyd; the last lines
-compare the fit with its limits, the wall clock with reading, computing and the work of both, which
-means little while other processes use the cores. Without a file points come from a generator: one
-pass over all of them is compared with the sum of the passes over each shard by itself.
+With a file (.parquet, .npy or .grid), points are written to it (and kept) where it is not there
+yet, read once without computing, entered and passed over once without reading, and fitted by
+FastLloyd; the last lines compare the fit with its limits, the wall clock with reading, computing
+and the work of both, which means little while other processes use the cores. Without a file points
+come from a generator: one pass over all of them is compared with the sum of the passes over each
+shard by itself.
 """
 
 import argparse
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
 
 from pkm.compute import Points, sums_and_counts
 from pkm.compute.blocks import Blocks, Sums
+from pkm.compute.grid_file import is_grid_file, open_grid, pack
 from pkm.methods import FastLloyd
 from pkm.row_blocks import RowBlocks, row_blocks
 
@@ -58,7 +62,51 @@ def generated(n_rows: int) -> RowBlocks:
     return RowBlocks(n_rows, D, read, "generated rows")
 
 
+@dataclass(frozen=True)
+class RepeatedBlock:
+    """A block that is read again and again without a file, as many times as a pass needs it.
+
+    Attributes
+    ----------
+    block : object
+        With a length.
+    n_blocks, n_columns : int
+    """
+
+    block: Any
+    n_blocks: int
+    n_columns: int = D
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.n_blocks * len(self.block)
+
+    def blocks(self) -> Iterator[Any]:
+        """Read all rows once."""
+        return (self.block for _ in range(self.n_blocks))
+
+
 def write(path: Path, n_rows: int) -> None:
+    """Write all shards to a file of the kind that its name tells."""
+    if path.suffix == ".npy":
+        write_npy(path, n_rows)
+    elif path.suffix == ".grid":
+        box = np.full(D, BOUND)
+        pack(generated(n_rows), path, -box, box)
+    else:
+        write_parquet(path, n_rows)
+
+
+def write_npy(path: Path, n_rows: int) -> None:
+    """Write all shards to an NPY file."""
+    array = np.lib.format.open_memmap(path, "w+", np.float32, (n_rows, D))
+    for number, size in enumerate(sizes(n_rows)):
+        array[number * SHARD : number * SHARD + size] = shard(number, size)
+        array.flush()
+
+
+def write_parquet(path: Path, n_rows: int) -> None:
     """Write all shards to a Parquet file, a row group each."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -86,24 +134,21 @@ def fit_file(path: Path, n_rows: int) -> None:
     """Read a file, compute on as many points without reading, and fit it."""
     if not path.exists():
         measured(f"writing {n_rows:,} x {D}", lambda: write(path, n_rows))
-    rows = row_blocks(path)
-    assert rows is not None, "a path has rows, or is refused"
+    blocks = blocks_of(path)
+    rows = blocks.rows
     reading_cpu, reading, _ = measured(
         "reading, one pass", lambda: [len(block) for block in rows.blocks()]
     )
-    size = rows.block_size
-    block = shard(0, size)
-    repeated = RowBlocks(
-        rows.n_rows // size * size, D, lambda: (block for _ in range(rows.n_rows // size))
-    )
-    box = np.full(D, BOUND)
+    block = next(iter(rows.blocks()))
+    computing = replace(blocks, rows=RepeatedBlock(block, rows.n_rows // len(block)))
     centers = first_centers()
-    computing = Blocks.from_box(repeated, -box, box)
+    # Without the first call's loading of compiled code.
+    sums_of(blocks.enter(block), centers)
     computing_cpu, computed, _ = measured(
         "computing, one pass", lambda: computing.total(lambda p: sums_of(p, centers))
     )
     model = FastLloyd(K, epsilon=1.0, bounds=(-BOUND, BOUND))
-    cpu, wall, peak = measured("FastLloyd, a fit", lambda: model.fit(rows, progress=True))
+    cpu, wall, peak = measured("FastLloyd, a fit", lambda: model.fit(path, progress=True))
     print(f"{model.n_iter_} passes over n={rows.n_rows:,}")
 
     # No pass is shorter than either alone, nor than the work of both on all cores.
@@ -115,6 +160,16 @@ def fit_file(path: Path, n_rows: int) -> None:
     )
     print(f"CPU: {cpu / rows.n_rows * 1e8:.1f} s for 10^8 points (<= {MAX_CPU:g})")
     print(f"memory: {peak:.2f} GiB (<= {MAX_MEMORY:g})")
+
+
+def blocks_of(path: Path) -> Blocks:
+    """Points of a file, as a fit reads them."""
+    if is_grid_file(path):
+        return open_grid(path).by_blocks()
+    rows = row_blocks(path)
+    assert rows is not None, "a path has rows, or is refused"
+    box = np.full(D, BOUND)
+    return Blocks.from_box(rows, -box, box, keep_remainders=False)
 
 
 def sum_shards(n_rows: int) -> None:
@@ -166,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("n", type=float, help="number of points, such as 1e8")
-    parser.add_argument("file", nargs="?", help="file=PATH of a Parquet file")
+    parser.add_argument("file", nargs="?", help="file=PATH of a .parquet, .npy or .grid file")
     given = parser.parse_args(arguments)
     if given.file is None:
         sum_shards(int(given.n))

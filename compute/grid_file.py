@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from pkm.compute.blocks import Blocks
 from pkm.compute.points import SCALE, Points, middle_and_half_width, squared_norms_of
-from pkm.row_blocks import BLOCK_VALUES, ChangedRows, RowBlocks, give_back, stamp_of
+from pkm.row_blocks import BLOCK_VALUES, ChangedRows, RowBlocks, mapped_blocks, stamp_of
 from pkm.scalars import is_integer, is_number
 
 SUFFIX = ".grid"
@@ -122,13 +123,14 @@ class GridFile:
             If the file has changed since it was opened.
         """
         self.check_unchanged()
-        rows, remainders = self._arrays("r")
+        # Copies of pages on writing: kernels are compiled for arrays that can be written to.
+        rows, remainders = self._arrays("c")
         size = max(1, BLOCK_VALUES // self.n_columns)
-        for start in range(0, len(rows), size):
-            part = slice(start, start + size)
-            yield GridBlock(np.array(rows[part]), np.array(remainders[part]))
-            give_back(rows)
-            give_back(remainders)
+        yield from map(
+            GridBlock,
+            mapped_blocks(rows, size, is_own=True),
+            mapped_blocks(remainders, size, is_own=True, read_pages=False),
+        )
         self.check_unchanged()
 
     def by_blocks(self) -> Blocks:
@@ -428,11 +430,22 @@ def _joined(hashes: list) -> str:
 
 def _check_rows(rows: np.ndarray) -> None:
     """Refuse coordinates that a damaged file may hold: sums of them would not be bounded."""
-    # Written so that NaN is refused too.
-    if not (rows.min(initial=0) >= -SCALE and rows.max(initial=0) <= SCALE):
+    n_inside, n_on_grid = _count_grid_values(rows.reshape(-1))
+    if n_inside < rows.size:
         raise ValueError("a grid file is damaged: it has points outside the domain; pack it again")
-    if not np.array_equal(rows, np.rint(rows)):
+    if n_on_grid < rows.size:
         raise ValueError("a grid file is damaged: it has points off the grid; pack it again")
+
+
+@njit(cache=True, nogil=True)
+def _count_grid_values(values: np.ndarray) -> tuple[int, int]:
+    """Numbers of values inside the domain and of whole ones; NaN is neither."""
+    n_inside = 0
+    n_on_grid = 0
+    for value in values:
+        n_inside += abs(value) <= SCALE
+        n_on_grid += np.rint(value) == value
+    return n_inside, n_on_grid
 
 
 def _entered(block: GridBlock) -> Points:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Values of a block: 4 megabytes in float32.
 BLOCK_VALUES = 1 << 20
+#: Blocks of a mapped file whose pages stay in memory: more than are computed on at once.
+MAPPED_BLOCKS = 16
 #: Rows of a batch of columns that are copied to rows at once: few enough for the cache.
 CACHED_ROWS = 4096
 #: Batches that Arrow decodes ahead, and files that it has open.
@@ -283,7 +285,8 @@ def _of_npy(path: str) -> RowBlocks:
     if not Path(path).is_file():
         raise FileNotFoundError(f"path={path!r} should be an existing file")
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        # Copies of pages on writing: kernels are compiled for arrays that can be written to.
+        array = np.load(path, mmap_mode="c", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise ValueError(f"path={path!r} is no NPY file of numbers: {error}") from error
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iuf":
@@ -291,7 +294,7 @@ def _of_npy(path: str) -> RowBlocks:
             f"path={path!r} must hold real numbers of shape (n, d) with n, d >= 1, got "
             f"{array.dtype} of shape {array.shape}"
         )
-    return _of_mapped(array, path, {path: stamp_of(path)})
+    return _of_mapped(array, path, {path: stamp_of(path)}, is_own=True)
 
 
 def _stamps(array: np.memmap) -> dict[str, tuple[int, int]]:
@@ -302,25 +305,54 @@ def _stamps(array: np.memmap) -> dict[str, tuple[int, int]]:
 
 
 def _of_mapped(
-    array: np.memmap, name: str, stamps: dict[str, tuple[int, int]] | None = None
+    array: np.memmap, name: str, stamps: dict[str, tuple[int, int]], *, is_own: bool = False
 ) -> RowBlocks:
-    """Blocks of an array that is mapped from a file, whose pages are given back after each."""
+    """Blocks of an array that is mapped from a file."""
     n, d = array.shape
     size = max(1, BLOCK_VALUES // d)
-
-    def read() -> Iterator[np.ndarray]:
-        for start in range(0, n, size):
-            yield np.array(array[start : start + size])
-            give_back(array)
-
-    return RowBlocks(n, d, read, name, stamps or {})
+    return RowBlocks(n, d, lambda: mapped_blocks(array, size, is_own=is_own), name, stamps)
 
 
-def give_back(array: np.memmap) -> None:
+def mapped_blocks(
+    array: np.memmap, size: int, *, is_own: bool, read_pages: bool = True
+) -> Iterator[np.ndarray]:
+    """Blocks of rows of an array that is mapped from a file.
+
+    Pages are given back some blocks later.
+
+    Parameters
+    ----------
+    array : memmap of shape (n, d)
+    size : int
+        Rows of a block.
+    is_own : bool
+        Whether nobody writes to the array: pages with changes would be lost.
+    read_pages : bool, default=True
+        Whether the thread that asks for a block reads its pages, so that others need not wait for
+        them. Others read what they use.
+
+    Yields
+    ------
+    ndarray of shape (m, d)
+        Parts of the array itself where kernels can take them.
+    """
+    is_view = array.flags.c_contiguous and (array.flags.writeable or array.dtype != np.float64)
+    for number, start in enumerate(range(0, len(array), size)):
+        block = np.asarray(array[start : start + size])
+        if is_view and read_pages:
+            # A byte of every page.
+            block.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE].max()
+        yield block if is_view else np.array(block)
+        if number % MAPPED_BLOCKS == MAPPED_BLOCKS - 1:
+            give_back(array, is_own=is_own)
+    give_back(array, is_own=is_own)
+
+
+def give_back(array: np.memmap, *, is_own: bool) -> None:
     """Let the system have the pages of a mapped array; they are read again when they are needed."""
     mapping = getattr(array, "_mmap", None)
     is_shared = array.mode in ("r", "r+")
-    if is_shared and isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+    if (is_shared or is_own) and isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         mapping.madvise(mmap.MADV_DONTNEED)
 
 

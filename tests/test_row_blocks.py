@@ -146,6 +146,38 @@ def test_masked_entries_of_a_block_are_nan():
     np.testing.assert_array_equal(stacked(rows), [[0, 1], [np.nan, 3], [4, 5]])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+@pytest.mark.parametrize("mode", ["r", "r+", "c"])
+def test_pages_of_mapped_arrays_are_given_back_without_a_loss(
+    small_blocks, monkeypatch, tmp_path, dtype, mode
+):
+    """Rows are those of the array in every pass, also where it has changes of its own."""
+    monkeypatch.setattr(module, "MAPPED_BLOCKS", 2)
+    X = (100 * matrix()).astype(dtype)
+    np.save(tmp_path / "x.npy", X)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode=mode)
+    if mode != "r":
+        mapped[::7] = 1
+        X[::7] = 1
+    rows = row_blocks(mapped)
+    assert rows is not None
+    for _ in range(3):
+        blocks = list(rows.blocks())
+        assert [len(block) for block in blocks] == [20, 20, 20, 20, 20, 1]
+        np.testing.assert_array_equal(np.concatenate(blocks), X)
+
+
+def test_blocks_of_a_mapped_file_are_no_copies(small_blocks, tmp_path):
+    for dtype in (np.float32, np.float64):
+        np.save(tmp_path / "x.npy", matrix(dtype=dtype))
+        rows = row_blocks(tmp_path / "x.npy")
+        assert rows is not None
+        for block in rows.blocks():
+            assert type(block) is np.ndarray
+            assert not block.flags.owndata
+            assert block.flags.writeable
+
+
 @pytest.mark.parametrize("mode", ["r", "c"])
 def test_the_file_of_a_mapped_array_that_changes_is_refused(tmp_path, mode):
     np.save(tmp_path / "x.npy", matrix())

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pkm.benchmarks import files
+from pkm.compute.grid_file import open_grid
 from pkm.row_blocks import row_blocks, stacked
 
 
@@ -34,13 +35,19 @@ def test_a_wrong_pass_is_noticed(small_shards, monkeypatch):
         files.main(["2500"])
 
 
-def test_the_file_holds_the_generated_rows_and_is_fitted(small_shards, tmp_path, capsys):
-    path = tmp_path / "points.parquet"
+@pytest.mark.parametrize("name", ["points.parquet", "points.npy", "points.grid"])
+def test_the_file_holds_the_generated_rows_and_is_fitted(small_shards, tmp_path, capsys, name):
+    path = tmp_path / name
     assert files.main(["200000", f"file={path}"]) == 0
     assert "passes over n=200,000" in capsys.readouterr().out
+    given = stacked(files.generated(200_000))
+    if name.endswith(".grid"):
+        # As exactly as float32 tells.
+        np.testing.assert_allclose(stacked(open_grid(path).in_units()), given, atol=1e-6)
+        return
     rows = row_blocks(path)
     assert rows is not None
-    np.testing.assert_array_equal(stacked(rows), stacked(files.generated(200_000)))
+    np.testing.assert_array_equal(stacked(rows), given)
 
 
 @pytest.mark.slow
