@@ -30,6 +30,7 @@ METHODS = {
     "QuadtreeKMeans": "quadtree",
     "HST": "hst",
     "MSTKMeans": "mst",
+    "AIMKMeans": "aim",
     "SynopsisKMeans": "synopsis",
     "Balcan": "balcan",
     "PEMeans": "pe_means",

@@ -151,6 +151,34 @@ def merged_starts(counts: np.ndarray, least: float) -> np.ndarray:
     return np.array(starts, np.int64)
 
 
+def measured_columns(curator: Curator, mu: float, max_intervals: int) -> list[Column]:
+    """Release counts of equal intervals of every column, and merge intervals of few records.
+
+    Parameters
+    ----------
+    curator : Curator
+    mu : float
+        Of all columns together.
+    max_intervals : int
+        A merged interval holds more than one in so many records, and more than noise.
+
+    Returns
+    -------
+    list of Column
+    """
+    d = curator.n_features
+    n = float(curator.n_points)
+    stddev = math.sqrt(d) / mu
+    query = Marginals([(h,) for h in range(d)], [_fine_edges()] * d)
+    answer = curator.release(query, counts=Gaussian(stddev * SCALE))
+    least = max(MERGED_NOISE * stddev, n / max_intervals)
+    columns = []
+    for counts in query.split(answer["counts"][0] / SCALE):
+        fine = consistent(counts, n)
+        columns.append(Column(fine, merged_starts(fine, least)))
+    return columns
+
+
 def spanning_pairs(
     curator: Curator, columns: list[Column], epsilon: float
 ) -> list[tuple[int, int]]:
@@ -223,18 +251,37 @@ def synthetic_records(
                 intervals[of_value, child_column] = _draw(weights, len(of_value), generator)
             done.add(child_column)
 
-    # Inside a merged interval by the fine counts, inside a fine one uniformly.
-    records = np.empty((n_records, d))
+    return records_in_intervals(columns, intervals, generator)
+
+
+def records_in_intervals(
+    columns: list[Column], intervals: np.ndarray, generator: np.random.Generator
+) -> np.ndarray:
+    """Draw records inside of merged intervals: a fine one by its count, uniform in it.
+
+    Parameters
+    ----------
+    columns : list of Column
+    intervals : ndarray of shape (n_records, d), int64
+        Merged interval of every column.
+    generator : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of shape (n_records, d), float64
+        In grid steps.
+    """
+    records = np.empty(intervals.shape)
     width = 2 * SCALE / FINE_INTERVALS
     for h, column in enumerate(columns):
         ends = np.append(column.starts[1:], FINE_INTERVALS)
-        fine = np.empty(n_records, np.int64)
+        fine = np.empty(len(records), np.int64)
         for value in np.unique(intervals[:, h]):
             of_value = np.flatnonzero(intervals[:, h] == value)
             start = column.starts[value]
             inside = column.fine[start : ends[value]]
             fine[of_value] = start + _draw(inside, len(of_value), generator)
-        records[:, h] = (fine + generator.random(n_records)) * width - SCALE
+        records[:, h] = (fine + generator.random(len(records))) * width - SCALE
     return records
 
 
@@ -319,7 +366,7 @@ class MSTKMeans(PrivateKMeans):
         generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
 
         # Columns one by one, and their merged intervals.
-        columns = self._columns(curator, schedule.columns_mu)
+        columns = measured_columns(curator, schedule.columns_mu, MAX_INTERVALS)
 
         # The tree of dependent pairs, and their tables.
         tables = {}
@@ -337,17 +384,3 @@ class MSTKMeans(PrivateKMeans):
         weights = np.ones(len(records))
         centers = weighted_kmeans(records, weights, self.n_clusters, self.n_init, seed)
         return snap_centers(centers)[None], 1
-
-    def _columns(self, curator: Curator, mu: float) -> list[Column]:
-        """Release counts of equal intervals of every column, and merge intervals of few records."""
-        d = curator.n_features
-        n = float(curator.n_points)
-        stddev = math.sqrt(d) / mu
-        query = Marginals([(h,) for h in range(d)], [_fine_edges()] * d)
-        answer = curator.release(query, counts=Gaussian(stddev * SCALE))
-        least = max(MERGED_NOISE * stddev, n / MAX_INTERVALS)
-        columns = []
-        for counts in query.split(answer["counts"][0] / SCALE):
-            fine = consistent(counts, n)
-            columns.append(Column(fine, merged_starts(fine, least)))
-        return columns

@@ -26,7 +26,7 @@ from pkm.privacy.ledger import (
     largest_multiple,
     remaining_epsilon,
 )
-from pkm.privacy.marginals import DependentColumns, Marginals
+from pkm.privacy.marginals import DependentColumns, Marginals, WorstApproximated
 from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.projection import (
@@ -105,6 +105,7 @@ __all__ = [
     "StreamReuseError",
     "SumsAndCounts",
     "Swaps",
+    "WorstApproximated",
     "gaussian_mu",
     "gdp_delta",
     "gdp_epsilon",

@@ -26,7 +26,7 @@ from pkm.privacy.hashed_points import (
     Swaps,
 )
 from pkm.privacy.ledger import Ledger
-from pkm.privacy.marginals import DependentColumns, Marginals
+from pkm.privacy.marginals import DependentColumns, Marginals, WorstApproximated
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.projection import (
     CoverPicks,
@@ -79,6 +79,7 @@ class Curator(BaseCurator):
         ClippedSum,
         Marginals,
         DependentColumns,
+        WorstApproximated,
         CellCounts,
         CellSums,
         Splits,

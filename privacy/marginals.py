@@ -1,8 +1,8 @@
-"""Queries on few columns at a time: contingency tables, and which columns depend on each other.
+"""Queries on few columns at a time: contingency tables, and which of them is far from a public one.
 
 Under zero-out or add-remove adjacency a record changes one cell of every table by 1. The score of
-some columns is the L1 distance of their table from one of independent columns, so a record changes
-it by at most 1.
+some columns is the L1 distance of their table from a public one, such as that of independent
+columns, so a record changes it by at most 1.
 """
 
 import math
@@ -20,6 +20,10 @@ from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.query import Mechanisms, Query, Sensitivity
 from pkm.privacy.selection import Exponential, ScoreRange
+from pkm.scalars import is_integer
+
+MAX_EXPECTED = 2.0**40  # records of a table: in units of 2**-16 they fit int64
+MAX_WEIGHT = 1 << 10  # of a score: times 2**27 records in units of 2**-16 it fits float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +141,90 @@ class DependentColumns(Query):
             independent = view.n_points * reduce(
                 np.multiply.outer, [self.shares[h] for h in columns]
             )
-            difference = table * SCALE - np.rint(independent * SCALE).astype(np.int64)
-            scores.append(int(np.abs(difference).sum()) / SCALE)
+            scores.append(_l1_distance(table, independent) / SCALE)
         return {"choices": [np.array(scores)]}
+
+
+@dataclass(frozen=True, eq=False)
+class WorstApproximated(Query):
+    """One of several sets of columns: one whose table is far from a model's is likely.
+
+    Parameters
+    ----------
+    tables : sequence of tuple of int
+        Candidates: columns of each table, without repetition.
+    edges : sequence of ndarray, int64
+        As for :class:`Marginals`.
+    expected : sequence of ndarray, float64
+        Public counts of each table, those of a model.
+    weights : sequence of int
+        Positive: how much an error in each table matters.
+    offsets : sequence of float
+        Number of records taken off the error of each table, such as what the noise of measuring it
+        would add.
+
+    Notes
+    -----
+    Its part is ``choices`` (1, 1), int64: the index of the candidate. The score is the weight times
+    the L1 distance of the table from the expected one, less the offset. Expected counts and offsets
+    are rounded to 2**-16 records so that scores are exact: a record changes each by at most its
+    weight, up or down. It serves one replicate. Source: AIM (McKenna et al. 2022), Algorithm 2.
+    """
+
+    label: ClassVar[str] = "worst_approximated"
+    mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+
+    tables: Sequence[tuple[int, ...]]
+    edges: Sequence[np.ndarray]
+    expected: Sequence[np.ndarray]
+    weights: Sequence[int]
+    offsets: Sequence[float]
+
+    def check(self, view: Any) -> None:
+        """Refuse more than one replicate, columns that are none, and tables of another shape."""
+        view.check_single(self.label)
+        _check_tables(self.tables, self.edges, view.n_features)
+        for name in ("expected", "weights", "offsets"):
+            length = len(getattr(self, name))
+            if length != len(self.tables):
+                raise ValueError(f"{name} must be of {len(self.tables)} tables, got {length}")
+        for columns, expected in zip(self.tables, self.expected, strict=True):
+            shape = tuple(len(self.edges[h]) + 1 for h in columns)
+            if expected.shape != shape or not np.abs(expected).sum() <= MAX_EXPECTED:
+                raise ValueError(
+                    f"expected counts of columns={columns} must be of at most {MAX_EXPECTED:.3g} "
+                    f"records, of shape {shape}, got shape {expected.shape}"
+                )
+        for weight in self.weights:
+            if not (is_integer(weight) and 1 <= weight <= MAX_WEIGHT):
+                raise ValueError(f"weights={weight!r} must be integers from 1 to {MAX_WEIGHT}")
+        for offset in self.offsets:
+            if not abs(offset) <= MAX_EXPECTED:
+                raise ValueError(f"offsets={offset:g} must be at most {MAX_EXPECTED:.3g} records")
+
+    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
+        """Scores move by at most their weights, in both directions."""
+        return {"choices": ScoreRange(2.0 * max(self.weights))}
+
+    def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
+        """Scores of all tables."""
+        tables = view._shards.total(partial(_tables, tables=self.tables, edges=self.edges))
+        errors = [_l1_distance(*pair) for pair in zip(tables, self.expected, strict=True)]
+        scores = [
+            weight * (error - round(offset * SCALE)) / SCALE
+            for error, weight, offset in zip(errors, self.weights, self.offsets, strict=True)
+        ]
+        return {"choices": [np.array(scores)]}
+
+    def details(self) -> Mapping[str, float | None]:
+        """The number of candidates."""
+        return {"tables": len(self.tables)}
+
+
+def _l1_distance(table: np.ndarray, expected: np.ndarray) -> int:
+    """L1 distance of counts from expected ones, rounded to 2**-16 records, in that unit."""
+    difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
+    return int(np.abs(difference).sum())
 
 
 def _tables(points: Points, tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]) -> Sums:

@@ -14,6 +14,7 @@ from pkm.compute import Points
 from pkm.compute.blocks import Blocks, Shards
 from pkm.methods import (
     DPM,
+    AIMKMeans,
     DataMean,
     DPLloyd,
     EUGkM,
@@ -39,6 +40,7 @@ BY_BLOCKS = (
     EUGkM,
     QuadtreeKMeans,
     MSTKMeans,
+    AIMKMeans,
     DataMean,
     PackingCenters,
 )

@@ -20,6 +20,7 @@ from pkm.compute.shells import clipped_sum, shell_counts, side_counts
 from pkm.methods import (
     DPM,
     EMMC,
+    AIMKMeans,
     Balcan,
     DPLloyd,
     EUGkM,
@@ -41,7 +42,7 @@ from pkm.privacy import Account, Budget, BudgetExceeded, Curator, NoiseStreams, 
 
 ZERO_OUT = (
     FastLloyd, GLloyd, SuLloyd, DPLloyd, KaplanStemmer, Balcan, EUGkM, DPM, LSHSplits, EMMC,
-    PEMeans, QuadtreeKMeans, MSTKMeans, FedDPKMeans,
+    PEMeans, QuadtreeKMeans, MSTKMeans, AIMKMeans, FedDPKMeans,
 )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ from pkm.privacy import (
     StabilityHistogram,
     SumsAndCounts,
     Swaps,
+    WorstApproximated,
     snap,
 )
 from pkm.privacy.clipped_regions import LargeRegions, RegionCounts, RegionSizes, RegionSums
@@ -190,6 +191,15 @@ def dependent_columns(rng, d):
     tables, edges = some_tables(rng, d)
     shares = [rng.dirichlet(np.ones(len(inner) + 1)) for inner in edges]
     return Example(DependentColumns(tables, edges, shares))
+
+
+def worst_approximated(rng, d):
+    tables, edges = some_tables(rng, d)
+    shapes = [tuple(len(edges[h]) + 1 for h in columns) for columns in tables]
+    expected = [rng.uniform(0, 5, shape) for shape in shapes]
+    weights = [int(rng.integers(1, 4)) for _ in tables]
+    offsets = rng.uniform(0, 9, len(tables))
+    return Example(WorstApproximated(tables, edges, expected, weights, offsets))
 
 
 def grown_tree(rng, d, grid):
@@ -480,6 +490,7 @@ EXAMPLES = {
     SideCounts: (side_counts,),
     Marginals: (marginals,),
     DependentColumns: (dependent_columns,),
+    WorstApproximated: (worst_approximated,),
     ClippedSum: (clipped_sum,),
     CellCounts: tuple(map(cell_counts, (split_cells, all_in_one_cell, hyperplane_cells))),
     CellSums: tuple(map(cell_sums, (split_cells, all_in_one_cell, hyperplane_cells))),
@@ -935,6 +946,22 @@ ILL_POSED = (
         DependentColumns,
         {"shares": lambda shares: [-each for each in shares]},
         r"shares\[0\] must be",
+    ),
+    (WorstApproximated, {"tables": []}, "tables have 0 cells"),
+    (WorstApproximated, {"edges": lambda edges: edges[:1]}, "edges must be of 2 columns, got 1"),
+    (WorstApproximated, {"weights": lambda weights: weights[1:]}, "weights must be of"),
+    (WorstApproximated, {"weights": lambda weights: [0 for _ in weights]}, "weights=0 must be"),
+    (WorstApproximated, {"weights": lambda weights: [0.5 for _ in weights]}, "weights=0.5 must be"),
+    (WorstApproximated, {"offsets": filled(math.nan)}, "offsets=nan must be"),
+    (
+        WorstApproximated,
+        {"expected": lambda expected: [each[:-1] for each in expected]},
+        "expected counts of columns",
+    ),
+    (
+        WorstApproximated,
+        {"expected": lambda expected: [each * math.inf for each in expected]},
+        "expected counts of columns",
     ),
     (CellCounts, {"cells": [99]}, r"cells=\[99\] must be among"),
     (CellCounts, {"cells": [-1]}, r"cells=\[-1\] must be among"),

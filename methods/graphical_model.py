@@ -1,0 +1,429 @@
+"""Graphical models of discrete columns, fitted to noisy tables by exact inference.
+
+A model is a product of one factor for each measured table. On a junction tree its tables of all
+cliques are exact sums, and mirror descent moves the factors until these tables are near the noisy
+ones. All of it is post-processing of released tables. After McKenna, Sheldon and Miklau,
+"Graphical-model based estimation and inference for differential privacy" (2019): their Private-PGM.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+Columns = tuple[int, ...]
+
+MAX_HALVINGS = 60  # of a step of the mirror descent
+GROWTH = 1.2  # of the next one
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A noisy table.
+
+    Attributes
+    ----------
+    columns : tuple of int
+        Increasing.
+    counts : ndarray, float64
+        One axis for each column.
+    stddev : float or ndarray
+        Of the noise in each cell.
+    """
+
+    columns: Columns
+    counts: np.ndarray
+    stddev: float | np.ndarray
+
+
+@dataclass(frozen=True)
+class JunctionTree:
+    """Cliques of columns, such that those with a column in common are connected.
+
+    Attributes
+    ----------
+    cliques : tuple of tuple of int
+        Columns of each clique, increasing; a clique comes after its parent.
+    parents : tuple of int
+        Index of the parent of each clique; -1 for the first.
+    shape : tuple of int
+        Number of values of every column.
+    """
+
+    cliques: tuple[Columns, ...]
+    parents: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of all cliques together."""
+        return sum(math.prod(self.shape[h] for h in clique) for clique in self.cliques)
+
+    @cached_property
+    def separators(self) -> tuple[Columns, ...]:
+        """Columns that each clique shares with its parent; none for the first."""
+        return tuple(
+            () if parent < 0 else tuple(h for h in clique if h in self.cliques[parent])
+            for clique, parent in zip(self.cliques, self.parents, strict=True)
+        )
+
+    def containing(self, columns: Columns) -> int | None:
+        """Index of the first clique that contains columns, or None."""
+        for i, clique in enumerate(self.cliques):
+            if set(columns) <= set(clique):
+                return i
+        return None
+
+
+def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTree:
+    """Junction tree of the cliques that elimination in min-fill order makes of some tables.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Number of values of every column.
+    tables : iterable of tuple of int
+        Columns of each table, without repetition.
+
+    Returns
+    -------
+    JunctionTree
+        Every table is in a clique, and so is every column.
+
+    Examples
+    --------
+    A cycle of four columns gets a chord:
+
+    >>> tree = junction_tree((2, 2, 2, 2), [(0, 1), (1, 2), (2, 3), (0, 3)])
+    >>> tree.cliques, tree.parents
+    (((0, 1, 3), (1, 2, 3)), (-1, 0))
+    """
+    d = len(shape)
+    neighbors: list[set[int]] = [set() for _ in range(d)]
+    for columns in tables:
+        for a, b in itertools.permutations(columns, 2):
+            neighbors[a].add(b)
+
+    # Eliminate the column that adds fewest edges; of those, the one with the smallest clique.
+    cliques: list[Columns] = []
+    left = set(range(d))
+    while left:
+        costs = {}
+        for h in left:
+            pairs = itertools.combinations(neighbors[h], 2)
+            fill = sum(b not in neighbors[a] for a, b in pairs)
+            costs[h] = (fill, math.prod(shape[a] for a in neighbors[h]) * shape[h], h)
+        column = min(left, key=costs.__getitem__)
+        clique = tuple(sorted({column, *neighbors[column]}))
+        for a, b in itertools.permutations(neighbors[column], 2):
+            neighbors[a].add(b)
+        for h in neighbors[column]:
+            neighbors[h].remove(column)
+        left.remove(column)
+        if not any(set(clique) <= set(other) for other in cliques):
+            cliques.append(clique)
+
+    # A spanning tree of the largest separators (Prim's algorithm) is a junction tree.
+    cliques.sort()
+    ordered = [cliques.pop(0)]
+    parents = [-1]
+    while cliques:
+        candidates = itertools.product(range(len(cliques)), range(len(ordered)))
+        i, parent = max(
+            candidates, key=lambda pair: len(set(cliques[pair[0]]) & set(ordered[pair[1]]))
+        )
+        ordered.append(cliques.pop(i))
+        parents.append(parent)
+    return JunctionTree(tuple(ordered), tuple(parents), tuple(shape))
+
+
+@dataclass(frozen=True, eq=False)
+class GraphicalModel:
+    """Expected counts of records under a product of factors.
+
+    Attributes
+    ----------
+    tree : JunctionTree
+    factors : dict of tuple of int to ndarray
+        Logarithm of the factor of each table, by its columns.
+    tables : list of ndarray, float64
+        Expected counts of each clique of the tree.
+    total : float
+        Number of records.
+    """
+
+    tree: JunctionTree
+    factors: Mapping[Columns, np.ndarray]
+    tables: list[np.ndarray]
+    total: float
+
+    def marginal(self, columns: Columns) -> np.ndarray:
+        """Expected counts of a table of any columns, which increase.
+
+        Returns
+        -------
+        ndarray, float64
+            One axis for each column.
+        """
+        tree = self.tree
+        i = tree.containing(columns)
+        if i is not None:
+            return _summed(self.tables[i], tree.cliques[i], columns)
+
+        # Leave out cliques at the ends of the tree that know nothing of the columns.
+        wanted = set(columns)
+        kept = set(range(len(tree.cliques)))
+        for i in reversed(range(len(tree.cliques))):
+            has_child = any(tree.parents[j] == i for j in kept)
+            if not has_child and wanted & set(tree.cliques[i]) <= set(tree.separators[i]):
+                kept.remove(i)
+        root = min(kept)
+        while True:
+            children = [j for j in kept if tree.parents[j] == root]
+            own = wanted & set(tree.cliques[root])
+            if len(children) != 1 or not own <= set(tree.separators[children[0]]):
+                break
+            kept.remove(root)
+            root = children[0]
+
+        # Of the others: what each adds given its separator, summed over columns of no use to any.
+        found = {}
+        for i in kept:
+            table = self.tables[root] if i == root else self._conditional(i)
+            needed = wanted.union(
+                *(tree.separators[j] for j in kept if tree.parents[j] == i),
+                () if i == root else tree.separators[i],
+            )
+            axes = tuple(h for h in tree.cliques[i] if h in needed)
+            found[i] = (_summed(table, tree.cliques[i], axes), axes)
+
+        # Sum out from the ends to the root.
+        for i in sorted(kept - {root}, reverse=True):
+            table, axes = found[i]
+            message_axes = tuple(h for h in axes if h in wanted or h in tree.separators[i])
+            message = _summed(table, axes, message_axes)
+            table, axes = found[tree.parents[i]]
+            together = tuple(sorted({*axes, *message_axes}))
+            product = np.einsum(table, list(axes), message, list(message_axes), list(together))
+            found[tree.parents[i]] = (product, together)
+        table, axes = found[root]
+        return _summed(table, axes, columns)
+
+    def draw(self, n_records: int, generator: np.random.Generator) -> np.ndarray:
+        """Draw records from the model.
+
+        Returns
+        -------
+        ndarray of shape (n_records, d), int64
+            Values of every column.
+        """
+        tree = self.tree
+        records = np.zeros((n_records, len(tree.shape)), np.int64)
+        for i, clique in enumerate(tree.cliques):
+            # The new columns of a clique, given those that it shares with its parent.
+            given = tree.separators[i]
+            new = tuple(h for h in clique if h not in given)
+            sizes = [tree.shape[h] for h in given]
+            new_sizes = [tree.shape[h] for h in new]
+            weights = self.tables[i].transpose([clique.index(h) for h in (*given, *new)])
+            weights = weights.reshape(math.prod(sizes), math.prod(new_sizes))
+            rows = np.zeros(n_records, np.int64)
+            if given:
+                rows = np.ravel_multi_index(tuple(records[:, h] for h in given), sizes)
+            drawn = _draw_rows(weights, rows, generator)
+            for h, values in zip(new, np.unravel_index(drawn, new_sizes), strict=True):
+                records[:, h] = values
+        return records
+
+    def _conditional(self, i: int) -> np.ndarray:
+        """Table of a clique given its separator; 0 where that has probability 0."""
+        clique = self.tree.cliques[i]
+        axes = tuple(a for a, h in enumerate(clique) if h not in self.tree.separators[i])
+        given = self.tables[i].sum(axis=axes, keepdims=True)
+        return np.divide(self.tables[i], given, out=np.zeros_like(self.tables[i]), where=given > 0)
+
+
+def model_of(
+    tree: JunctionTree, factors: Mapping[Columns, np.ndarray], total: float
+) -> GraphicalModel:
+    """Tables of all cliques by belief propagation.
+
+    Parameters
+    ----------
+    tree : JunctionTree
+    factors : dict of tuple of int to ndarray
+        Logarithm of the factor of each table; each must be in a clique of the tree.
+    total : float
+        Number of records.
+
+    Returns
+    -------
+    GraphicalModel
+
+    Examples
+    --------
+    >>> tree = junction_tree((2, 3), [(0,), (1,)])
+    >>> model_of(tree, {(0,): np.log([1.0, 3.0])}, 24.0).marginal((0, 1)).round(6).tolist()
+    [[2.0, 2.0, 2.0], [6.0, 6.0, 6.0]]
+    """
+    # Logarithms of the products of the factors in each clique.
+    beliefs = [np.zeros([tree.shape[h] for h in clique]) for clique in tree.cliques]
+    for columns, factor in factors.items():
+        i = tree.containing(columns)
+        if i is None:
+            raise ValueError(f"columns={columns} of a factor must be in a clique: {tree.cliques}")
+        beliefs[i] += _spread(factor, columns, tree.cliques[i])
+
+    # Messages from the ends of the tree to the first clique, then back.
+    upward = {}
+    for i in reversed(range(1, len(beliefs))):
+        upward[i] = _log_summed(beliefs[i], tree.cliques[i], tree.separators[i])
+        parent = tree.parents[i]
+        beliefs[parent] += _spread(upward[i], tree.separators[i], tree.cliques[parent])
+    log_total = float(_log_summed(beliefs[0], tree.cliques[0], ()))
+    for i in range(1, len(beliefs)):
+        parent = tree.parents[i]
+        downward = _log_summed(beliefs[parent], tree.cliques[parent], tree.separators[i])
+        beliefs[i] += _spread(downward - upward[i], tree.separators[i], tree.cliques[i])
+    tables = [total * np.exp(belief - log_total) for belief in beliefs]
+    return GraphicalModel(tree, factors, tables, total)
+
+
+def loss_of(model: GraphicalModel, measurements: Sequence[Measurement]) -> float:
+    """Half of the squared differences from noisy tables, in standard deviations of their noise."""
+    expected = {m.columns: model.marginal(m.columns) for m in measurements}
+    return _loss_and_gradients(expected, measurements)[0]
+
+
+def fit_model(
+    shape: Sequence[int],
+    total: float,
+    measurements: Sequence[Measurement],
+    start: Mapping[Columns, np.ndarray] | None = None,
+    n_steps: int = 1000,
+    tolerance: float = 1e-6,
+) -> GraphicalModel:
+    """Fit a model to noisy tables by entropic mirror descent.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Number of values of every column.
+    total : float
+        Number of records, public.
+    measurements : sequence of Measurement
+    start : dict of tuple of int to ndarray, optional
+        Logarithms of factors to start from. Default: those of the uniform distribution.
+    n_steps : int, default=1000
+        At most.
+    tolerance : float, default=1e-6
+        A step that lowers the loss by a smaller part of it is the last.
+
+    Returns
+    -------
+    GraphicalModel
+        With one factor for each set of measured columns. The loss is convex in the tables, so that
+        enough steps reach its least value; of all distributions with that loss the limit is the one
+        of largest entropy, where it starts from the uniform one.
+
+    Notes
+    -----
+    Private-PGM, Algorithm 1: a step multiplies the distribution by the exponential of the negative
+    gradient. Its length is halved until the loss falls by half of what the gradient promises, which
+    it does at the latest where the length times the total times all precisions is at most 1.
+
+    Examples
+    --------
+    >>> measured = Measurement((0,), np.array([3.0, 1.0]), 1.0)
+    >>> fit_model((2, 2), 4.0, [measured]).marginal((0, 1)).round(2).tolist()
+    [[1.5, 1.5], [0.5, 0.5]]
+    """
+    tree = junction_tree(shape, [measured.columns for measured in measurements])
+    factors = {m.columns: np.zeros([shape[h] for h in m.columns]) for m in measurements}
+    factors.update(start or {})
+    model = model_of(tree, factors, total)
+    expected = {columns: model.marginal(columns) for columns in factors}
+    loss, gradients = _loss_and_gradients(expected, measurements)
+    precision = sum(float(np.max(np.asarray(m.stddev) ** -2.0)) for m in measurements)
+    step = 1 / precision
+    for _ in range(n_steps):
+        for _ in range(MAX_HALVINGS):
+            moved = {
+                columns: factor - step * gradients[columns]
+                for columns, factor in model.factors.items()
+            }
+            candidate = model_of(tree, moved, total)
+            new_expected = {columns: candidate.marginal(columns) for columns in factors}
+            new_loss, new_gradients = _loss_and_gradients(new_expected, measurements)
+            promised = sum(
+                float((gradients[columns] * (expected[columns] - new_expected[columns])).sum())
+                for columns in factors
+            )
+            if loss - new_loss >= promised / 2:
+                break
+            step /= 2
+        else:
+            break  # rounding hides what is left
+        decrease = loss - new_loss
+        model = candidate
+        expected = new_expected
+        loss = new_loss
+        gradients = new_gradients
+        step *= GROWTH
+        if decrease <= tolerance * loss:
+            break
+    return model
+
+
+def _loss_and_gradients(
+    expected: Mapping[Columns, np.ndarray], measurements: Sequence[Measurement]
+) -> tuple[float, dict[Columns, np.ndarray]]:
+    """Half of the squared differences from noisy tables in standard deviations, and its gradient.
+
+    The gradient is by the expected table of each set of measured columns.
+    """
+    loss = 0.0
+    gradients: dict[Columns, np.ndarray] = {}
+    for measured in measurements:
+        residual = (expected[measured.columns] - measured.counts) / measured.stddev
+        loss += 0.5 * float(np.vdot(residual, residual))
+        gradient = residual / measured.stddev
+        gradients[measured.columns] = gradients.get(measured.columns, 0.0) + gradient
+    return loss, gradients
+
+
+def _summed(values: np.ndarray, columns: Columns, kept: Columns) -> np.ndarray:
+    """Sum over the axes of columns that are not kept."""
+    return values.sum(axis=tuple(a for a, h in enumerate(columns) if h not in kept))
+
+
+def _log_summed(values: np.ndarray, columns: Columns, kept: Columns) -> np.ndarray:
+    """Logarithm of the sum of exponentials over the axes of columns that are not kept."""
+    axes = tuple(a for a, h in enumerate(columns) if h not in kept)
+    top = values.max(axis=axes, keepdims=True)
+    return np.log(np.exp(values - top).sum(axis=axes)) + top.squeeze(axis=axes)
+
+
+def _spread(values: np.ndarray, columns: Columns, clique: Columns) -> np.ndarray:
+    """View of a table that broadcasts against that of a clique which contains its columns."""
+    sizes = iter(values.shape)
+    return values.reshape([next(sizes) if h in columns else 1 for h in clique])
+
+
+def _draw_rows(weights: np.ndarray, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """For each given row of a matrix, an index in proportion to the row's weights.
+
+    Uniform where a row has no weight.
+    """
+    cumulative = np.cumsum(weights, axis=1)
+    n = weights.shape[1]
+    empty = cumulative[:, -1] <= 0
+    cumulative[empty] = np.arange(1, n + 1)
+    cumulative /= cumulative[:, -1:]
+    # All rows in one increasing list: row i covers (i, i + 1].
+    edges = (cumulative + np.arange(len(weights))[:, None]).ravel()
+    found = np.searchsorted(edges, rows + generator.random(len(rows)), side="right")
+    return np.minimum(found - rows * n, n - 1)
