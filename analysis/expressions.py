@@ -7,6 +7,7 @@ over all:
 * ``largest(value)``, `smallest`, `median`, `mean`; without a condition of two cases or more;
 * ``slope(log(n), log(value))``: of the least-squares line, through three cases or more, or as many
   as ``least=2`` says; ``misfit`` is the root mean square about it;
+* ``correlation(k, value)``: Spearman's, of three cases or more; 0 where all values are equal;
 * ``first(epsilon, value < 2)``: the smallest epsilon at which something holds;
   ``onward(n, value < 2)``: that from which on it holds at all; both infinite if there is none;
 * ``eventually(n, value < 2)``: whether it holds at the last n, and at all after the first.
@@ -17,8 +18,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from pkm.analysis.findings import MissingRows
+from pkm.analysis.inference import rank_correlation
 
 Where = np.ndarray | None
+#: Fewest values that show a slope or a trend.
+LEAST = 3
 
 
 def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
@@ -49,6 +53,7 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
         "first": _first,
         "onward": _onward,
         "eventually": _eventually,
+        "correlation": _correlation,
         "slope": lambda *arguments, **least: _line(*arguments, **least)[0],
         "misfit": lambda *arguments, **least: _line(*arguments, **least)[1],
     }
@@ -82,8 +87,15 @@ def _chosen(holds: np.ndarray, where: Where) -> np.ndarray:
     return chosen
 
 
+def _correlation(x: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Spearman's correlation with x, 0 where all values are equal."""
+    if len(x) < LEAST:
+        raise MissingRows(f"only {len(x)} of {LEAST} values are stored that a trend needs")
+    return np.nan_to_num(rank_correlation(x.astype(float), values))
+
+
 def _line(
-    x: np.ndarray, values: np.ndarray, where: Where = None, least: int = 3
+    x: np.ndarray, values: np.ndarray, where: Where = None, least: int = LEAST
 ) -> tuple[np.ndarray, np.ndarray]:
     """Slope of the least-squares line through the cases, and root mean square about it."""
     chosen = _chosen(values, where)

@@ -24,7 +24,6 @@ from pkm.analysis.findings import (
     join_texts,
     no_rows_of,
 )
-from pkm.analysis.inference import rank_correlation
 from pkm.analysis.reported import number
 from pkm.analysis.tables import Study, matches, percentile_interval, resampled_means
 
@@ -229,47 +228,25 @@ def trend(study: Study, check: Mapping, context: Context) -> Draws:
     """
     draws = ratios(study, check, context)
     along = check["along"]
-    sign = _sign(check)
+    sign = {"rising": 1, "falling": -1}[check["direction"]]
+    statistic = f"{sign} * correlation({along}, value)"
+    if check.get("ends"):
+        first = f"mean(value, {along} == {along}.min())"
+        last = f"mean(value, {along} == {along}.max())"
+        statistic += f" * ({sign} * ({last} - {first}) > 0)"
     expected = check["over"][along]
-    n_expected = 3 if expected == "any" else len(context.resolve(expected))
-    names = [name for name in draws.cases.columns if name not in (along, "right")]
-    missing = draws.missing
-    columns = []
-    lines = []
-    for group, members in _groups(draws, names):
-        members = members.sort_values(along)
-        if len(members) < 3:
-            few = f"{describe_case(pd.Series(group))}: only {len(members)} values of {along}"
-            missing = join_texts(missing, few)
-            continue
-        values = draws.values[:, members.index]
-        correlation = sign * rank_correlation(members[along].to_numpy(dtype=float), values)
-        if check.get("ends"):
-            # A correlation counts only where the last value is beyond the first.
-            correlation[~(sign * (values[:, -1] - values[:, 0]) > 0)] = np.nan
-        columns.append(correlation)
-        complete = len(members) >= n_expected and draws.complete[members.index].all()
-        first, last = values[0, [0, -1]]
-        lines.append(group | {"first": first, "last": last, "complete": complete})
-    if not columns:
-        raise MissingRows(f"a trend along {along} needs at least three stored values of it")
-    table = pd.DataFrame(lines)
-    text = f"mean ratio from {table['first'].mean():.4g} at the first to "
-    text += f"{table['last'].mean():.4g} at the last"
-    return replace(
-        draws,
-        values=np.column_stack(columns),
-        cases=table[names],
-        missing=missing,
-        name=f"Rank correlation ({check['direction']} along {along})",
-        complete=table["complete"].to_numpy(),
-        facts={name: table[name] for name in ("first", "last")},
-        text=text,
-    )
+    n_expected = None if expected == "any" else len(context.resolve(expected))
+    groups = [name for name in draws.cases.columns if name not in (along, "right")]
+    name = f"Rank correlation ({check['direction']} along {along})"
+    found = _of_groups(draws, {"statistic": statistic, "name": name}, groups, n_expected)
 
-
-def _sign(check: Mapping) -> float:
-    return {"rising": 1.0, "falling": -1.0}[check["direction"]]
+    # What the ratios are at both ends.
+    by_case = draws.cases.assign(value=draws.values[0]).sort_values(along)
+    ends = by_case.groupby(groups)["value"].agg(["first", "last"]).reset_index()
+    ends = found.cases.merge(ends, on=groups)
+    text = f"mean ratio from {ends['first'].mean():.4g} at the first to "
+    text += f"{ends['last'].mean():.4g} at the last"
+    return replace(found, facts={name: ends[name] for name in ("first", "last")}, text=text)
 
 
 @check_type(*SELECTION)
