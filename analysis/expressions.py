@@ -19,6 +19,7 @@ import numpy as np
 
 from pkm.analysis.findings import MissingRows
 from pkm.analysis.inference import rank_correlation
+from pkm.names import suggestion
 
 Where = np.ndarray | None
 #: Fewest values that show a slope or a trend.
@@ -32,6 +33,8 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
     ------
     MissingRows
         If cases that it reduces to a number are not stored.
+    ValueError
+        If it has an unknown name.
 
     Examples
     --------
@@ -57,7 +60,12 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
         "slope": lambda *arguments, **least: _line(*arguments, **least)[0],
         "misfit": lambda *arguments, **least: _line(*arguments, **least)[1],
     }
-    return eval(statistic, {"__builtins__": {}}, functions | dict(values))
+    known = functions | dict(values)
+    try:
+        return eval(statistic, {"__builtins__": {}}, known)
+    except NameError as error:
+        advice = suggestion(str(error.name), known)
+        raise ValueError(f"expression {statistic!r}: {error.name!r} is unknown{advice}") from None
 
 
 def _first(column: np.ndarray, holds: np.ndarray, where: Where = None) -> np.ndarray:

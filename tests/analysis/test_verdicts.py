@@ -29,7 +29,7 @@ from pkm.analysis.findings import (
 )
 from pkm.analysis.inference import holm, paired_tests, rank_correlation
 from pkm.analysis.papers.fastlloyd_checks import iteration_bound, noise_multiplier
-from pkm.analysis.tables import Study
+from pkm.analysis.tables import Study, matches
 from pkm.arrow import parameters_of
 
 FIGURE2 = {
@@ -441,6 +441,74 @@ def test_verdicts_of_bounds():
     mixed = study_of(lambda name, epsilon: -5.0 if name == "iris" else 0.0)
     assert evaluate_check(check | {"at_most": 0.8, "quantifier": "some"}, mixed).verdict == HOLDS
     assert evaluate_check(check | {"at_most": 0.8}, mixed).verdict == FAILS
+
+
+BY_SET = {
+    "sweep": "real",
+    "metric": "nicv",
+    "left": ["fastlloyd_published"],
+    "over": {"dataset": ["iris", "s1"], "epsilon": [0.1, 1.0]},
+}
+
+
+def test_share_of_runs_in_which_a_rule_holds():
+    study = study_of(lambda name, epsilon: 5.0 if name == "iris" else 0.0)
+    rule = {"columns": {"allowed": "12 + 0 * n"}, "share_of_runs": "value <= allowed"}
+    check = BY_SET | rule | {"type": "bound", "at_least": 0.8}
+    finding = evaluate_check(check, study)
+    panel = study.panel("real", "nicv")
+    case = {"method": "fastlloyd_published", "dataset": "s1", "epsilon": 1.0}
+    measured = panel.values[:, matches(panel.cells, case)][:, 0]
+    line = finding.evidence.query("dataset == 's1' and epsilon == 1.0").iloc[0]
+    assert line["share_of_runs"] == np.mean(measured <= 12)
+    assert line["largest_of_runs"] == measured.max()
+    assert line["mean_of_runs"] == pytest.approx(measured.mean())
+    assert line["allowed"] == 12
+    assert finding.verdict == FAILS
+
+    # Planned runs without rows may break the rule.
+    easy = check | {"share_of_runs": "value <= 100"}
+    assert evaluate_check(easy, study).verdict == HOLDS
+    absent = reports.missing_cell("real", "fastlloyd_published", "wine", 1.0, "not run")
+    finding = evaluate_check(easy, study, absent)
+    assert finding.verdict == NOT_CONTRADICTED
+    assert "1 planned cells without rows, of wine" in finding.missing
+
+
+def test_undecided_group_neither_keeps_nor_violates():
+    study = study_of(lambda name, epsilon: 5.0 if name == "iris" else 0.0)
+    check = BY_SET | {"type": "statistic", "name": "Largest value", "per": ["dataset"]}
+    check |= {"statistic": "largest(value)", "at_most": 12}
+    assert evaluate_check(check, study).verdict == FAILS
+    undecided = [{"when": "dataset == 'iris'", "text": "Nothing is known of iris."}]
+    finding = evaluate_check(check | {"undecided": undecided}, study)
+    assert finding.verdict == INCONCLUSIVE
+    assert list(finding.evidence["outcome"]) == ["open", "kept"]
+    assert "Nothing is known of iris." in finding.numbers
+    # A violation elsewhere still refutes the claim.
+    undecided = [{"when": "dataset == 's1'", "text": "Nothing is known of s1."}]
+    assert evaluate_check(check | {"undecided": undecided}, study).verdict == FAILS
+    # What has no logarithm decides nothing.
+    logarithm = check | {"statistic": "largest(log(value - 100))"}
+    assert evaluate_check(logarithm, study).verdict == INCONCLUSIVE
+
+
+def test_joined_statistic_of_groups():
+    study = study_of(lambda name, epsilon: 5.0 if name == "iris" else 0.0)
+    check = BY_SET | {"type": "statistic", "name": "Difference", "per": ["dataset"]}
+    check |= {"statistic": "mean(value)", "joined": "largest(value) - smallest(value)"}
+    finding = evaluate_check(check | {"at_least": 4}, study)
+    assert finding.verdict == HOLDS
+    assert list(finding.evidence["dataset"]) == ["iris", "s1"]
+    assert list(finding.evidence["smallest_epsilon"]) == [0.1, 0.1]
+    assert finding.evidence["value"].diff().iloc[1] == pytest.approx(-5, abs=0.5)
+
+
+def test_expressions_refuse_unknown_names():
+    study = shifted_study(0.0)
+    check = BY_SET | {"type": "statistic", "name": "x", "at_most": 1, "statistic": "largst(value)"}
+    with pytest.raises(ValueError, match="'largst' is unknown; did you mean 'largest'"):
+        evaluate_check(check, study)
 
 
 def test_trend_and_statistic_of_all_cases():
