@@ -410,15 +410,8 @@ def _snap_short_rows(
     d = points.shape[1]
     if d > MAX_TILED_FEATURES:
         return False
-    tile = np.empty((2, max(1, TILE // d), d))
-    tile[0] = center
-    tile[1] = half_width
     is_inside = _snap_values(
-        points.reshape(-1),
-        tile[0].reshape(-1),
-        tile[1].reshape(-1),
-        rows.reshape(-1),
-        remainders.reshape(-1),
+        points.reshape(-1), center, half_width, rows.reshape(-1), remainders.reshape(-1)
     )
     if is_inside:
         _squared_norms(rows, squared_norms)
@@ -454,14 +447,22 @@ def _snap_values(
     ``center`` and ``half_width`` are repeated for a tile of several rows: the inner loop, over the
     values ``i`` of a tile, is long enough for vector registers.
     """
+    d = len(center)
+    size = max(1, TILE // d) * d
+    centers = np.empty(size)
+    half_widths = np.empty(size)
+    for i in range(size):
+        centers[i] = center[i % d]
+        half_widths[i] = half_width[i % d]
+
     n_outside = 0
-    for start in range(0, len(values), len(center)):
-        stop = min(start + len(center), len(values))
+    for start in range(0, len(values), size):
+        stop = min(start + size, len(values))
         tile = values[start:stop]
         snapped_tile = snapped_values[start:stop]
         remainder_tile = remainders[start:stop]
         for i in range(stop - start):
-            snapped, remainder, outside = _snap(tile[i], center[i], half_width[i])
+            snapped, remainder, outside = _snap(tile[i], centers[i], half_widths[i])
             snapped_tile[i] = snapped
             remainder_tile[i] = remainder
             n_outside += outside

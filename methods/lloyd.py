@@ -12,6 +12,7 @@ Units: the domain is [-1, 1]^d.
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -431,14 +432,7 @@ class FastLloyd(_GaussianLloyd):
 
         # The first radius lets centers cross half of the domain, the later ones move by eta.
         first = half if self.radius_schedule == "step" else eta
-
-        # Noise of a round, divided between sums and counts for the least error.
-        count_noise = Gaussian(sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal))
-        rounds = [
-            Round(radius, Gaussian(count_noise.scale * radius / math.sqrt(diagonal)), count_noise)
-            for radius in (first, eta)
-        ]
-        return [rounds[0], *rounds[1:] * (n_rounds - 1)]
+        return _rounds_within(first, eta, n_rounds, sigma, diagonal)
 
     def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
         """Predicted mean squared error of each of some rounds within eta (Sec. 5.5)."""
@@ -459,3 +453,20 @@ class FastLloyd(_GaussianLloyd):
 
     def _postprocessing(self) -> str:
         return "fold" if self.postprocessing == "auto" else self.postprocessing
+
+
+@lru_cache(maxsize=1024)
+def _rounds_within(
+    first: float, later: float, n_rounds: int, sigma: float, diagonal: float
+) -> tuple[Round, ...]:
+    """Rounds of relative sums, the first within a radius of its own.
+
+    Kept, because a schedule is run for many seeds. Sigma is the noise multiplier of all rounds
+    together. Noise is divided between sums and counts for the least error.
+    """
+    count_noise = Gaussian(sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal))
+    first_round, later_round = (
+        Round(radius, Gaussian(count_noise.scale * radius / math.sqrt(diagonal)), count_noise)
+        for radius in (first, later)
+    )
+    return (first_round, *[later_round] * (n_rounds - 1))

@@ -1,7 +1,7 @@
 """Base class of the curators: private shards, a ledger, noise streams, public properties."""
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
@@ -73,7 +73,7 @@ class BaseCurator:
         self._shards: Any = shards_of(points)
         self._ledger = ledger
         self._streams = streams
-        self._rounds: Counter[str] = Counter()  # releases so far, by label
+        self._rounds: defaultdict[str, int] = defaultdict(int)  # releases so far, by label
         self.adjacency = None if ledger is None else Adjacency(ledger.budget.adjacency)
         self.n_points = self._shards.n_records
         if self.adjacency not in (None, *PRESENCE) and self._shards.has_null:

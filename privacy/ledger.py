@@ -136,9 +136,21 @@ class Charge:
 class _Tally(NamedTuple):
     """Composed costs of all releases that concern one record."""
 
-    mu: float  # of all Gaussian releases
-    epsilons: tuple[float, ...]  # of each pure release, increasing
-    delta: float  # sum of the deltas charged in addition
+    mu: float = 0.0  # of all Gaussian releases
+    epsilons: tuple[float, ...] = ()  # of each pure release, increasing
+    delta: float = 0.0  # sum of the deltas charged in addition
+    squares: tuple[float, ...] = ()  # mu^2 of each release
+    deltas: tuple[float, ...] = ()  # of each release
+
+    def plus(self, charge: Charge) -> "_Tally":
+        """With one more release; sums are rounded once, whatever the order of their terms."""
+        squares = (*self.squares, charge.mu**2)
+        deltas = (*self.deltas, charge.delta)
+        epsilons = self.epsilons
+        if charge.epsilon > 0:
+            epsilons = tuple(sorted((*epsilons, charge.epsilon)))
+        mu = math.sqrt(math.fsum(squares))
+        return _Tally(mu, epsilons, math.fsum(deltas), squares, deltas)
 
 
 class Ledger:
@@ -188,6 +200,9 @@ class Ledger:
         self.charges: tuple[Charge, ...] = ()
         self.notes: tuple[str, ...] = ()
         self._streams_used: set[StreamKey] = set()
+        # Costs of the charges so far, while no charge has a group.
+        self._tallied = self.charges
+        self._tally = _Tally()
 
     def __repr__(self) -> str:
         return (
@@ -212,27 +227,30 @@ class Ledger:
                 f"release {charge.label!r} round {charge.round} was made before; "
                 "noise must be fresh"
             )
-        self._check_scheduled(charge)
+        if self.schedule is not None:
+            self._check_scheduled(charge, self.schedule)
         charges = (*self.charges, charge)
-        tallies = _tallies(charges)
+        is_one_more = charge.group is None and self._tallied is self.charges
+        tallies = [self._tally.plus(charge)] if is_one_more else _tallies(charges)
 
         # With pure releases the plain sum is cheaper than a composition, and mostly enough.
-        has_pure = any(tally.epsilons for tally in tallies)
+        has_pure = any([tally.epsilons for tally in tallies])
         if not (has_pure and self._fits_plain_sum(tallies)):
             self._check_composed(charge, tallies)
         self.charges = charges
         self._streams_used.add(stream)
+        if is_one_more:
+            self._tallied = charges
+            (self._tally,) = tallies
 
     def note(self, text: str) -> None:
         """Add a public fact about the run."""
         self.notes = (*self.notes, text)
 
-    def _check_scheduled(self, charge: Charge) -> None:
+    def _check_scheduled(self, charge: Charge, schedule: Sequence[Charge]) -> None:
         """Refuse a release that is not the schedule's next one."""
-        if self.schedule is None:
-            return
         position = len(self.charges)
-        is_next = position < len(self.schedule) and charge.costs_like(self.schedule[position])
+        is_next = position < len(schedule) and charge.costs_like(schedule[position])
         if not is_next:
             raise ScheduleError(
                 f"release {charge.label!r} round {charge.round} is not release {position} of the "
@@ -436,7 +454,8 @@ def _composed_epsilon(
 
 def _tallies(charges: Sequence[Charge]) -> list[_Tally]:
     """Costs that concern one record, for each disjoint group."""
-    groups = {charge.group for charge in charges if charge.group is not None}
+    groups = {charge.group for charge in charges}
+    groups.discard(None)
     if not groups:
         return [_tally(charges)]
     return [
@@ -445,15 +464,15 @@ def _tallies(charges: Sequence[Charge]) -> list[_Tally]:
 
 
 def _tally(charges: Sequence[Charge]) -> _Tally:
-    mu = math.sqrt(math.fsum([charge.mu**2 for charge in charges]))
+    squares = tuple([charge.mu**2 for charge in charges])
     epsilons = tuple(sorted([charge.epsilon for charge in charges if charge.epsilon > 0]))
-    delta = math.fsum([charge.delta for charge in charges])
-    return _Tally(mu, epsilons, delta)
+    deltas = tuple([charge.delta for charge in charges])
+    return _Tally(math.sqrt(math.fsum(squares)), epsilons, math.fsum(deltas), squares, deltas)
 
 
 def _delta_at(tallies: Sequence[_Tally], epsilon: float) -> float:
     return max(
-        tally.delta + _composed_delta(tally.mu, tally.epsilons, epsilon) for tally in tallies
+        [tally.delta + _composed_delta(tally.mu, tally.epsilons, epsilon) for tally in tallies]
     )
 
 

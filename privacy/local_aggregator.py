@@ -209,7 +209,7 @@ class Cohort(View):
         ledger = self._aggregator._ledger
         assert ledger is not None  # checked when the aggregator was made
         # Another aggregator on the same ledger would partition the same users differently.
-        if _n_reports(ledger) != self._aggregator._rounds.total():
+        if _n_reports(ledger) != sum(self._aggregator._rounds.values()):
             raise ReportReuseError(
                 "the ledger has reports of another aggregator; users who have reported do not "
                 "report again"

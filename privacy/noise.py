@@ -59,9 +59,9 @@ def _philox_key(seed: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _position(key: str) -> tuple[int, ...]:
+def _position(context: str, key: Key) -> tuple[int, ...]:
     """Upper half of the counter at which the stream of a key begins."""
-    digest = hashlib.blake2b(key.encode(), digest_size=16).digest()
+    digest = hashlib.blake2b(f"{context}{key!r}".encode(), digest_size=16).digest()
     return struct.unpack("=2Q", digest)
 
 
@@ -237,7 +237,7 @@ class NoiseStreams:
         if self.secure:
             return lambda size: self.normal(key, (size,))[0]
         # A generator of its own: the thread's is set anew by other draws.
-        position = _position(self._context + repr(key))
+        position = _position(self._context, key)
         return _ThreadGenerator().at(self._philox_keys[0], position).standard_normal
 
     def laplace(self, key: Key, shape: Shape) -> np.ndarray:
@@ -272,10 +272,11 @@ class NoiseStreams:
 
     def _seeded(self, key: Key, shape: Shape, draw: _Draw) -> np.ndarray:
         """Fill an array of shape (replicates, *shape) from the seeded streams of ``key``."""
-        position = _position(self._context + repr(key))
+        position = _position(self._context, key)
         values = np.empty((len(self.seeds), *shape))
+        at = _thread_generator.at
         for philox_key, replicate_values in zip(self._philox_keys, values, strict=True):
-            draw(_thread_generator.at(philox_key, position), replicate_values)
+            draw(at(philox_key, position), replicate_values)
         return values
 
     def _secure(self, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
