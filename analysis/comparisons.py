@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.expressions import evaluated
-from pkm.analysis.findings import Context, Draws, MissingRows, join_texts
+from pkm.analysis.findings import Context, Draws, MissingRows, as_list, join_texts, no_rows_of
 from pkm.analysis.planted import parse_planted_names
+from pkm.analysis.reported import number
 from pkm.analysis.tables import Panel, Study, area, matches, panel_of_sweeps, resampled_means
 
 #: Keys that select what is compared.
@@ -25,6 +26,8 @@ SELECTION = (
     "across", "best_of", "relative_to", "average", "by", "times", "expected", "datasets_each",
     "reach", "mean_of_right",
 )  # fmt: skip
+#: Keys of reported numbers that the ratios are divided by.
+REPORTED = ("numbers", "cell", "inverse")
 _NUMERIC = ("dataset", "epsilon", "n", "d", "k")
 Selector = str | Mapping
 
@@ -274,8 +277,36 @@ def _short_reach(check: Mapping, cells: pd.DataFrame) -> str:
 
 
 def ratios(study: Study, check: Mapping, context: Context) -> Draws:
-    """Resampled ratios left / right per comparison of a check; see `ratios_of`."""
-    return ratios_of(find_pairs(study, check, context), check)
+    """Resampled ratios left / right per comparison of a check; see `ratios_of`.
+
+    With `numbers` these are divided by reported ones, or the other way with `inverse`, where a data
+    set has both. `numbers` names a mapping from data sets to reported numbers, or reported cells
+    whose smallest entry of the names `cell` is meant; `over` may name some of these data sets.
+    """
+    if "numbers" not in check:
+        return ratios_of(find_pairs(study, check, context), check)
+    reported = context.reported[check["numbers"]]
+    if "cell" in check:
+        wanted = as_list(check["cell"])
+        texts = {
+            cell["dataset"]: [cell[name] for name in wanted if name in cell]
+            for cell in reported["cells"]
+        }
+        reported = {name: min(number(text)[0] for text in t) for name, t in texts.items() if t}
+    if "over" in check:
+        named = context.resolve(check["over"]["dataset"])
+        reported = {name: reported[name] for name in named}
+    over = {"dataset": list(reported)}
+    measured = ratios_of(find_pairs(study, check | {"over": over}, context), check)
+    values = measured.cases["dataset"].map(reported).to_numpy(dtype=float)
+    factors = measured.values / values
+    return replace(
+        measured,
+        values=1 / factors if check.get("inverse") else factors,
+        missing=no_rows_of(reported, measured.cases["dataset"]),
+        name="Reported over measured" if check.get("inverse") else "Measured over reported",
+        facts={"measured": measured.values[0], "reported": values},
+    )
 
 
 def ratios_of(pairs: Pairs, check: Mapping) -> Draws:

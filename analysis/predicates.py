@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.comparisons import SELECTION, average_sides, find_pairs, ratios
+from pkm.analysis.comparisons import REPORTED, SELECTION, average_sides, find_pairs, ratios
 from pkm.analysis.expressions import evaluated
 from pkm.analysis.findings import (
     INCONCLUSIVE,
@@ -18,13 +18,10 @@ from pkm.analysis.findings import (
     Draws,
     Finding,
     MissingRows,
-    as_list,
     check_type,
     describe_case,
     join_texts,
-    no_rows_of,
 )
-from pkm.analysis.reported import number
 from pkm.analysis.tables import Study, matches, percentile_interval, resampled_means
 
 #: Columns of cases that hold texts.
@@ -40,14 +37,10 @@ def _groups(draws: Draws, names: Sequence[str]) -> list[tuple[dict, pd.DataFrame
     return [(dict(zip(names, group, strict=True)), members) for group, members in grouped]
 
 
-@check_type(*SELECTION)
+@check_type(*SELECTION, *REPORTED)
 def bound(study: Study, check: Mapping, context: Context) -> Draws:
     """Check the ratio left / right against bounds; see `ratios` for differences and values."""
     return ratios(study, check, context)
-
-
-#: Keys of reported numbers.
-REPORTED = ("numbers", "cell", "inverse")
 
 
 #: Keys of a statistic.
@@ -58,9 +51,9 @@ STATISTIC = ("statistic", "name", "per", "joined", "paired", "grows", "undecided
 def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     """Check one number about all cases together, or about those of each value of `per` columns.
 
-    `statistic` is an expression in `value`, which is the ratio left / right (see `ratios`) or, with
-    `numbers`, that of `over_reported`, and in the columns of the cases, with the functions of
-    `pkm.analysis.expressions`; `name` is what to call it. ``at_largest(k)`` is the k of the case
+    `statistic` is an expression in `value`, which is the ratio left / right (see `ratios`), and in
+    the columns of the cases, with the functions of `pkm.analysis.expressions`; `name` is what to
+    call it. ``at_largest(k)`` is the k of the case
     with the largest value, ``at_smallest(k)`` that of the smallest. `joined` is a second
     expression, in the numbers of all groups as `value`, their `per` columns and the ends of the
     others: ``smallest_k`` and ``largest_k``. `undecided` lists conditions on the sample (`when`, an
@@ -70,8 +63,7 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     have both. With `grows` the number can only grow with more cases, so that one above its bound
     refutes the claim on a part.
     """
-    measure = over_reported if "numbers" in check else ratios
-    draws = measure(study, check, context)
+    draws = ratios(study, check, context)
     if "paired" in check:
         draws = _with_both_ends(draws, check["paired"])
     names = check.get("per", [])
@@ -186,37 +178,6 @@ def _evaluate(statistic: str, values: np.ndarray, cases: pd.DataFrame) -> np.nda
         "at_smallest": lambda column: column[values.argmin(axis=1)],
     }
     return evaluated(statistic, columns | places | {"value": values})
-
-
-@check_type(*SELECTION, *REPORTED)
-def over_reported(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check measured over reported numbers where a data set has both.
-
-    `numbers` names a mapping from data sets to reported numbers, or reported cells whose smallest
-    entry of the names `cell` is meant; `over` may name some of these data sets. With `inverse` the
-    reported number is divided by the measured one.
-    """
-    reported = context.reported[check["numbers"]]
-    if "cell" in check:
-        wanted = as_list(check["cell"])
-        texts = {
-            cell["dataset"]: [cell[name] for name in wanted if name in cell]
-            for cell in reported["cells"]
-        }
-        reported = {name: min(number(text)[0] for text in t) for name, t in texts.items() if t}
-    if "over" in check:
-        named = context.resolve(check["over"]["dataset"])
-        reported = {name: reported[name] for name in named}
-    measured = ratios(study, check | {"over": {"dataset": list(reported)}}, context)
-    values = measured.cases["dataset"].map(reported).to_numpy(dtype=float)
-    factors = measured.values / values
-    return replace(
-        measured,
-        values=1 / factors if check.get("inverse") else factors,
-        missing=no_rows_of(reported, measured.cases["dataset"]),
-        name="Reported over measured" if check.get("inverse") else "Measured over reported",
-        facts={"measured": measured.values[0], "reported": values},
-    )
 
 
 @check_type(*SELECTION, "along", "direction", "ends")

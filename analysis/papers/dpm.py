@@ -23,7 +23,6 @@ from pkm.analysis.tables import (
     panel_of_sweeps,
     percentile_interval,
     resampled_means,
-    resampling_weights,
 )
 from pkm.schema import higher_is_better, label_of
 
@@ -210,7 +209,7 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
     cells = panel.cells
     if not len(cells):
         return pd.DataFrame(columns=columns)
-    means = resampled_means(panel, resampling_weights(len(panel.seeds)))
+    means = resampled_means(panel)
     charges = charges_of(cells)
     lines = []
     for published, sound in MATCHES:
