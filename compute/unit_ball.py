@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
+from pkm.compute.lloyd import nearest_center
 from pkm.compute.points import EXACT_BITS, SCALE, Points
 
 PROJECTION_BLOCK = 4096  # points per matrix product
@@ -84,15 +85,7 @@ def nearest_labels(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
 @njit(cache=True)
 def _nearest_labels(projected: np.ndarray, centers: np.ndarray, labels: np.ndarray) -> None:
     for i in range(projected.shape[0]):
-        min_square = np.inf
-        for j in range(centers.shape[0]):
-            square = 0.0
-            for h in range(projected.shape[1]):
-                step = projected[i, h] - centers[j, h]
-                square += step * step
-            if square < min_square:
-                min_square = square
-                labels[i] = j
+        labels[i], _ = nearest_center(projected, i, centers)
 
 
 def label_sums(points: Points, labels: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

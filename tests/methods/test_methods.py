@@ -23,12 +23,16 @@ from pkm.compute.center_moves import KEEP, TRUNCATE, fold, move_centers, shorten
 from pkm.methods import (
     DPM,
     METHODS,
+    Balcan,
     FastLloyd,
     GLloyd,
+    KaplanStemmer,
     KMeansPlusPlus,
     Lloyd,
+    LSHSplits,
     PrivateKMeans,
     SuLloyd,
+    SynopsisKMeans,
     load_method,
 )
 from pkm.methods.initialization import starting_centers
@@ -757,3 +761,30 @@ def test_a_mapped_file_is_read_in_blocks(tmp_path, monkeypatch, dtype):
     tracemalloc.stop()
     assert np.array_equal(fitted, expected)
     assert peak <= X.nbytes / 2
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        FastLloyd(2),
+        DPM(2),
+        KaplanStemmer(2),
+        SynopsisKMeans(2),
+        LSHSplits(2),
+        Balcan(2, shifts=1, depth=2, search_rounds=1),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_fit_takes_at_most_twice_its_input(monkeypatch, model):
+    """Beyond it, the points on the grid included, in single precision."""
+    monkeypatch.setattr("pkm.row_blocks.BLOCK_VALUES", 1 << 16)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.7, 0.7, (2, 10))[rng.integers(2, size=300_000)].astype(np.float32)
+    X += 0.1 * rng.standard_normal(X.shape, dtype=np.float32)
+    model.set_params(bounds=(-1, 1), random_state=0)
+    model.fit(X[:2000])
+    tracemalloc.start()
+    model.fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 2 * X.nbytes
