@@ -5,7 +5,6 @@
 writes ``docs/audit.md`` and ``docs/figures/audit.png``; ``make audit`` calls it.
 """
 
-import io
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -15,11 +14,10 @@ import pandas as pd
 
 from pkm.analysis.audits import Audit, read, table
 from pkm.analysis.render.audit import draw_audit
+from pkm.analysis.render.chart import pictures
 from pkm.analysis.render.layout import count_text
-from pkm.analysis.render.style import styled
 from pkm.files import atomic_write
 
-DPI = 130
 WIDTH = 110  # of prose
 TEXT = """# The last full audit
 
@@ -64,11 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    with styled():
-        drawn = draw_audit(audits)
-        buffer = io.BytesIO()
-        drawn.figure.savefig(buffer, format="png", dpi=DPI)
-    atomic_write(folder / "figures" / "audit.png", buffer.getvalue())
+    drawn = draw_audit(audits)
+    assert drawn.chart is not None, "audits have marks"
+    atomic_write(folder / "figures" / "audit.png", pictures(drawn.chart)[0])
     page = TEXT.format(
         counts=_counts(audits),
         findings=_findings(audits),

@@ -9,17 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pandas as pd
 
 from pkm import schema
 from pkm.analysis.paper_files import KnownNames, read
 from pkm.names import nearest
-
-if TYPE_CHECKING:
-    # Half a second of imports, which a plan need not wait for.
-    from matplotlib.figure import Figure
 
 #: Legal values of the keys that have a few.
 CHOICES = {
@@ -41,8 +37,6 @@ class FigureResult:
 
     Attributes
     ----------
-    figure : matplotlib.figure.Figure or None
-        None for a table of the paper, and where nothing is stored.
     table : DataFrame
         The numbers of the figure, full precision, one observation per line.
     formatted : DataFrame
@@ -54,10 +48,10 @@ class FigureResult:
     substitutes : str
         Which generated data sets replace files that were not available, in words; empty if none do.
     chart : mapping or None
-        The figure as a Vega-Lite specification, see `pkm.analysis.render.chart`.
+        The figure as a Vega-Lite specification, see `pkm.analysis.render.chart`; None for a table
+        of the paper, and where nothing is stored.
     """
 
-    figure: "Figure | None"
     table: pd.DataFrame
     formatted: pd.DataFrame
     caption: str

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from matplotlib.figure import Figure
 from PIL import Image
 
+from pkm.analysis.render.chart import PIXELS, RESOLUTION
+
 TEMPLATES = Path(__file__).parent / "templates"
-CSS_DPI = 96  # a figure of 10 inches is at most 960 pixels wide on a page
 COLORS = 256  # of a picture on a page: a third of the bytes, and no difference to be seen
 
 
@@ -50,6 +50,6 @@ def packed(chart: Mapping[str, Any]) -> str:
     return base64.b64encode(gzip.compress(content, mtime=0)).decode()
 
 
-def web_width(figure: Figure) -> int:
-    """Return the width of a figure on a page, in pixels."""
-    return round(figure.get_figwidth() * CSS_DPI)
+def web_width(image: bytes) -> int:
+    """Return the width of a PNG of `pictures` on a page, in pixels."""
+    return round(Image.open(io.BytesIO(image)).width * PIXELS / RESOLUTION)

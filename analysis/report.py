@@ -5,7 +5,6 @@ figures come from ``conf/paper/<paper>/figures.yaml``, claims and deviations fro
 ``conf/paper/<paper>/claims.yaml``.
 """
 
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +24,9 @@ from pkm.analysis.missing import missing_table
 from pkm.analysis.pages import embedded, packed, render, web_width
 from pkm.analysis.privacy_table import flaws_in, privacy_table
 from pkm.analysis.render.audit import draw_audit
+from pkm.analysis.render.chart import pictures
 from pkm.analysis.render.figures import draw
 from pkm.analysis.render.layout import DASH, missing_text
-from pkm.analysis.render.style import styled
 from pkm.analysis.tables import BOOTSTRAP_REPEATS, Study, summarize, write
 from pkm.files import atomic_write
 
@@ -35,7 +34,6 @@ from pkm.files import atomic_write
 SUMMARY = "report.json"
 #: What the charts of a page are filtered by, and how it is called.
 CHOICES = {"dataset": "data set", "adjacency": "adjacency"}
-_DPI = 170
 _MAX_EVIDENCE_LINES = 12
 _MAX_TEXT = 300
 _WRITTEN_SUFFIXES = (".csv", ".tex", ".png", ".pdf")
@@ -227,9 +225,8 @@ def _figure(spec: FigureSpec, source: Source) -> dict[str, Any]:
 
 def _written(drawing: Callable[[], FigureResult], name: str, source: Source) -> dict[str, Any]:
     """Draw, write image and table, and return what the template needs of them."""
-    with styled():
-        result = drawing()
-        image = _write_images(result, source.folders["figures"] / name)
+    result = drawing()
+    image = _write_images(result, source.folders["figures"] / name)
     missing = missing_text(result.gaps)
     write(
         result.table,
@@ -246,9 +243,9 @@ def _written(drawing: Callable[[], FigureResult], name: str, source: Source) -> 
         "n_missing": len(result.gaps),
         "substitutes": result.substitutes,
         "image": embedded(image) if image else None,
-        "width": web_width(result.figure) if result.figure else 0,
-        "chart": result.chart if image else None,
-        "packed": packed(result.chart) if image and result.chart else None,
+        "width": web_width(image) if image else 0,
+        "chart": result.chart,
+        "packed": packed(result.chart) if result.chart else None,
         "table": None if image or not len(result.formatted) else result.formatted.to_dict("split"),
     }
 
@@ -264,16 +261,12 @@ def _audit_figure(source: Source, audited: Audits) -> dict[str, Any] | None:
 
 def _write_images(result: FigureResult, path: Path) -> bytes:
     """Write a figure as PNG and PDF; return the PNG, empty for a table."""
-    if result.figure is None:
+    if result.chart is None:
         return b""
-    buffer = io.BytesIO()
-    result.figure.savefig(buffer, format="png", dpi=_DPI)
-    path.with_suffix(".png").write_bytes(buffer.getvalue())
-    # The layout serves the second file too; finding it takes longer than drawing.
-    result.figure.set_layout_engine("none")
-    # Without a creation date the same rows give the same file.
-    result.figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
-    return buffer.getvalue()
+    png, pdf = pictures(result.chart)
+    path.with_suffix(".png").write_bytes(png)
+    path.with_suffix(".pdf").write_bytes(pdf)
+    return png
 
 
 def _write_summary(study: Study, folder: Path) -> None:

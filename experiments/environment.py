@@ -12,8 +12,8 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (
-    "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "numba", "matplotlib", "hydra-core",
-    "mlflow", "dp-accounting",
+    "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "numba", "hydra-core", "mlflow",
+    "vl-convert-python", "dp-accounting",
 )  # fmt: skip
 
 

@@ -26,7 +26,6 @@ from pkm.analysis.claims import Claim
 from pkm.analysis.figure import FigureSpec, figures_of
 from pkm.analysis.findings import NOT_RUN
 from pkm.analysis.render.figures import draw
-from pkm.analysis.render.style import styled
 from pkm.analysis.tables import Study
 from pkm.experiments.backends import Backend, checked_backend, run_cells
 from pkm.experiments.cell import Cell
@@ -87,8 +86,7 @@ class Target:
         """Evaluate the claim, or compute the numbers of the figure."""
         study = Study(rows)
         if self.claim is None:
-            with styled():
-                return Evaluation("", draw(study, self.figure).table)
+            return Evaluation("", draw(study, self.figure).table)
         study, context = verdicts.prepare(study, self.paper, missing)
         finding = verdicts.evaluate_check(study, self.claim.check, context)
         return Evaluation(finding.verdict, finding.evidence, finding.numbers)

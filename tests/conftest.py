@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import web
 from absl import logging as absl_logging
-from matplotlib.figure import Figure
 
+from pkm.analysis.render import chart
 from pkm.methods import PrivateKMeans
 from pkm.privacy import NoiseStreams
 
@@ -80,16 +80,8 @@ def new_objects_alone():
 
 @pytest.fixture(autouse=True)
 def drafts(request, monkeypatch):
-    """Save figures as drafts: small, not laid out, no PDF. Slow tests save them in full."""
+    """Save figures as drafts: small, no PDF. Slow tests save them in full."""
     if request.node.get_closest_marker("slow") is not None:
         return
-    save = Figure.savefig
-
-    def savefig(figure, target, **options):
-        if str(target).endswith(".pdf"):
-            Path(target).touch()
-            return
-        figure.set_layout_engine("none")
-        save(figure, target, **options | {"dpi": 40})
-
-    monkeypatch.setattr(Figure, "savefig", savefig)
+    monkeypatch.setattr(chart, "RESOLUTION", 40)
+    monkeypatch.setattr(chart, "svg_to_pdf", lambda svg: b"%PDF")

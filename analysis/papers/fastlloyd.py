@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import colormaps
 
 from pkm.analysis import claims
 from pkm.analysis.federation_costs import COSTS, PARTS, compare, costs, network, transports
 from pkm.analysis.figure import FigureSpec, in_order
 from pkm.analysis.frames import Frame
 from pkm.analysis.render.layout import DASH, count_text, gap_texts, interval_text
+from pkm.analysis.render.style import shades
 from pkm.analysis.reported import NOT_COMPARABLE, NOT_STORED
 from pkm.analysis.tables import Study
 
@@ -207,7 +207,7 @@ def iteration_costs(study: Study, spec: FigureSpec) -> Frame:
 def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Styles of data sets: color by number of points, marker by clusters and dimensions."""
     points = sorted(table["n"].unique())
-    shades = dict(zip(points, colormaps["viridis"](np.linspace(0, 0.78, len(points))), strict=True))
+    colors = dict(zip(points, shades(len(points), 0.78), strict=True))
     shapes = sorted(set(zip(table["k"], table["d"], strict=True)))
     markers = {shape: MARKERS[i % len(MARKERS)] for i, shape in enumerate(shapes)}
     facts = table.drop_duplicates("dataset").set_index("dataset")
@@ -216,7 +216,7 @@ def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
         n, k, d = facts.loc[name, SHAPE]
         size = "" if name.startswith("timesynth-") else f" (N {n:,})"
         styles[name] = {
-            "color": shades[n],
+            "color": colors[n],
             "marker": markers[k, d],
             "label": TITLES.get(name, name) + size,
         }

@@ -1,153 +1,156 @@
-"""Interactive charts: the table of a figure as a Vega-Lite specification.
+"""Charts: the panels of a figure as one Vega-Lite specification.
 
-Scales, ticks, labels and titles are those of the static figure, so that both agree. What is drawn
-at them, `pkm.analysis.render.chart_marks` says.
+A page shows it as it is; its picture is made from the same text.
 """
 
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.colors import LogNorm, to_hex
-from matplotlib.figure import Figure
-from matplotlib.markers import MarkerStyle
-from matplotlib.path import Path
+from vl_convert import svg_to_pdf, svg_to_png, vegalite_to_svg
 
 from pkm.analysis.figure import FigureSpec
-from pkm.analysis.frames import Frame, panel_names
-from pkm.analysis.render import forest, lines
-from pkm.analysis.render.chart_marks import (
-    COMMON,
-    RECORDS,
-    REFERENCE,
-    REPORTED,
-    Json,
-    Styles,
-    key_of,
-    layers_of,
-    rounded,
-)
-from pkm.analysis.render.layout import legend_columns
-from pkm.analysis.render.style import INK, variant_styles
+from pkm.analysis.render.axes import Json
+from pkm.analysis.render.panel import Panel
+from pkm.analysis.render.style import COMMON, GREY, look_of
 
-SHADES = 16  # samples of a color map
 PIXELS = 96  # of an inch
-POINT = 96 / 72  # pixels
 LETTER = 6.2  # pixels of a letter of a tick's label
-LABELS = 45  # pixels beside a panel for its axis, without the letters of ticks
-BELOW = 80  # pixels above and below the axes of a panel
+TITLE_LETTER = 7  # pixels of a letter of a title
+AXIS = 9  # pixels between a panel and the labels at its left, and beside them
+AXIS_TITLE = 20  # pixels of the title of an axis
+TICKS = 20  # pixels below a panel for the labels of ticks
+PANEL_TITLE = 26  # pixels above a panel
+COLOR_BAR = 60  # pixels of a bar of colors beside a panel
+BAR_HEIGHT = 0.82  # of a row
+SPACING = 16  # pixels between panels, as in chart.yaml
 SMALLEST = 60  # pixels of a panel
-SOLID = [1, 0]  # the dashes of a solid line
-OWN = {"type": "nominal", "scale": None}  # what records say of their look
+MIN_WIDTH = 5.2  # of a figure, in inches, so that its labels fit
+LEGEND_SYMBOL = 60  # pixels of a symbol beside its label
+SAMPLE = 4.5  # half the length of a line in the legend, in half marker sizes
+UNIT = math.sqrt(COMMON["config"]["legend"]["symbolSize"]) / 2  # pixels of half a marker there
+RESOLUTION = 170  # of pictures, in dots per inch
+OWN = {"type": "ordinal", "scale": None}  # what records say of their look
+PLACES = ("x", "y", "x2", "y2", "text", "shape")  # channels of what a record must have to be drawn
+#: An entry of the legend: its label, which is the hue that it hides, and how its curve looks.
+Entry = tuple[str, Mapping[str, Any]]
 
 
-def chart(figure: Figure, shown: Frame, spec: FigureSpec, styles: Styles) -> Json:
-    """Return the interactive chart of a figure of kind lines, heatmap or forest.
+def chart(
+    panels: Sequence[Panel], spec: FigureSpec, entries: Sequence[Entry], x_title: str, y_title: str
+) -> Json:
+    """Return the chart of a figure of kind lines, heatmap or forest.
 
     Parameters
     ----------
-    figure : matplotlib.figure.Figure
-        The static figure; its first axes are the panels.
-    shown : Frame
-        What it shows.
+    panels : sequence of Panel
     spec : FigureSpec
-    styles : mapping of HueStyle
-        By hue, in drawing order.
+    entries : sequence of (str, mapping)
+        Labels of the legend with their looks, see `HueStyle.line`.
+    x_title, y_title : str
+        Titles that all panels share; empty for none.
 
     Returns
     -------
     dict
         A Vega-Lite specification with its data. In ``usermeta``, `labels` is the room in pixels
-        that the labels of a panel take beside it, and `y` the title that the first panels of rows
-        share: a page that is narrow has more rows.
+        that the labels of a panel take beside it, `y` the title that the first panels of rows share
+        and `rows` whether they alone have the labels of the vertical axis: a page that is narrow
+        has more rows.
     """
-    drawn = shown.drawn
-    names = panel_names(drawn, spec)
-    columns = min(spec.columns, len(names))
-    width, height = figure.get_size_inches() * PIXELS / (columns, -(-len(names) // columns))
-    labels = LABELS + LETTER * max(_longest_label(axes) for axes in figure.axes[: len(names)])
-    panels = []
-    for index, (axes, name) in enumerate(zip(figure.axes, names, strict=False)):
-        part = spec.part(name) if name else spec
-        rows = drawn[drawn["panel"] == name] if name else drawn
-        y_title = figure.get_supylabel() if index % columns == 0 else ""
-        place = {
-            "x": _position(axes.xaxis, axes.get_xlabel()),
-            "y": _position(axes.yaxis, axes.get_ylabel() or y_title),
+    columns = min(spec.columns, len(panels))
+    width = PIXELS * max(spec.width * columns, MIN_WIDTH)
+    if entries and spec.legend == "right":
+        width -= _longest([label for label, _ in entries]) * LETTER + LEGEND_SYMBOL
+    share_rows = spec.kind == "forest" and len({panel.y.labels for panel in panels}) == 1
+    labels = max(_longest(panel.y.labels) for panel in panels) * LETTER
+    room = _room(panels, columns, labels, share_rows, y_title, width)
+    concat = []
+    for index, panel in enumerate(panels):
+        y = panel.y.encoding()
+        height = _height(panel, spec, x_title)
+        y_text = y_title if y_title and not index % columns else panel.y.title
+        y["title"] = wrapped(y_text, height + TICKS) if y_text else None
+        if share_rows and index % columns:
+            y["axis"]["labels"] = False
+        layers = _layers(panel, spec, {"x": panel.x.encoding(), "y": y})
+        if any("log" in each.notes for each in panels):
+            layers.append(corner("log" in panel.notes))
+        drawn = {
+            "title": wrapped(panel.title, room + labels),
+            "width": round(room),
+            "height": height,
+            "data": {"values": panel.records},
+            "layer": layers,
         }
-        records = RECORDS[spec.kind](axes, rows, part, styles)
-        layers = layers_of(spec.kind, place)
-        for record in records:
-            record["panel"] = part.title
-        for layer in layers:
-            layer["encoding"]["tooltip"] = _tooltip(records, spec)
-        if spec.kind == "heatmap":
-            later = {spec.part(other).color_group for other in names[index + 1 :]}
-            with_bar = part.color_bar and part.color_group not in later - {"panel"}
-            layers[0]["encoding"]["color"] = _shades(axes, part, with_bar)
-            layers[1]["encoding"]["color"] = OWN | {"field": "ink"}
-        panels.append(
-            {
-                "title": axes.get_title(),
-                "width": max(round(width - labels), SMALLEST),
-                "height": max(round(height - BELOW), SMALLEST),
-                "data": {"values": records},
-                "layer": layers,
-            }
-        )
-    if spec.kind != "heatmap":
-        _color_marks(panels, drawn, spec, styles)
-    return {
+        if panel.colors:
+            drawn["view"] = {"fill": "#f2f2f2"}
+        concat.append(drawn)
+    made = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "config": COMMON["config"],
-        "title": {"text": figure.get_supxlabel(), "orient": "bottom", "anchor": "middle"},
-        "usermeta": {"labels": round(labels), "y": figure.get_supylabel()},
+        "title": {"text": wrapped(x_title, width), "orient": "bottom", "anchor": "middle"},
+        "usermeta": {
+            "labels": round(labels + AXIS + AXIS_TITLE),
+            "y": wrapped(y_title, concat[0]["height"] + TICKS) if y_title else "",
+            "rows": share_rows,
+        },
         "columns": columns,
-        "concat": panels,
-        # Maps have a scale of their own, curves the same legend.
-        "resolve": {"scale": {"color": "independent" if spec.kind == "heatmap" else "shared"}},
+        "concat": concat,
+        # Maps have a scale of their own.
+        "resolve": {"scale": {"fill": "independent" if spec.kind == "heatmap" else "shared"}},
     }
+    if entries and spec.legend != "none":
+        _add_legend(concat, entries, spec, width)
+    return made
 
 
-def _tick_labels(axis: Axis) -> list[str]:
-    """Return the labels of ticks; empty ones where another panel has them."""
-    texts = axis.get_major_formatter().format_ticks(axis.get_majorticklocs())
-    return texts if axis.get_tick_params().get("labelleft", True) else [""] * len(texts)
+def corner(logarithmic: bool) -> Json:
+    """Return the layer that says at the upper right that a value axis is logarithmic.
+
+    Invisible elsewhere: titles of panels are above whatever is above a panel, and so all as high.
+    """
+    mark = {"type": "text", "text": "log", "align": "right", "baseline": "bottom", "dy": -1}
+    mark |= {"fontSize": 10, "color": GREY if logarithmic else "transparent", "tooltip": None}
+    corners = {"x": {"value": "width"}, "y": {"value": 0}}
+    return {"data": {"values": [{}]}, "mark": mark, "encoding": corners}
 
 
-def _longest_label(axes: Axes) -> int:
-    words = [line for label in _tick_labels(axes.yaxis) for line in label.split("\n")]
-    return max(map(len, words), default=0)
+# --- layers -------------------------------------------------------------------------------------
 
 
-def _position(axis: Axis, title: str) -> Json:
-    """Return the encoding of a place: scale, ticks and label of an axis of the static figure."""
-    low, high = sorted(axis.get_view_interval())
-    texts = _tick_labels(axis)
-    values = [rounded(place) for place in axis.get_majorticklocs()]
-    scale = {"type": axis.get_scale(), "nice": False, "domain": [low, high]}
-    scale["reverse"] = bool(axis.get_inverted())
-    if axis.get_scale() == "linear":
-        scale["zero"] = False
-    elif axis.get_scale() == "symlog":
-        scale["constant"] = axis.get_transform().linthresh
-    text_of = f"split({json.dumps(texts)}[indexof({json.dumps(values)}, datum.value)], '\\n')"
-    inside = [value for value in values if low <= value <= high]
-    grid = any(line.get_visible() for line in axis.get_gridlines())
-    ticks = {"values": inside, "labelExpr": text_of, "labelOverlap": True, "grid": grid}
-    return {
-        "type": "quantitative",
-        "title": title or None,
-        "scale": scale,
-        "axis": ticks | {"labelLimit": 0},
-    }
+def _layers(panel: Panel, spec: FigureSpec, axes: Mapping[str, Json]) -> list[Json]:
+    """Return the layers of which the panel has records."""
+    layers = []
+    tooltip = _tooltip(panel, spec)
+    for described in COMMON["layers"][spec.kind]:
+        channels = {name: value for name, value in described.items() if name != "mark"}
+        needed = [field for name, field in channels.items() if name in (*PLACES, "strokeWidth")]
+        if not any(all(field in record for field in needed) for record in panel.records):
+            continue
+        steps = [{"filter": " && ".join(f"isValid(datum.{field})" for field in needed)}]
+        encoding: Json = {"tooltip": tooltip}
+        for name, field in channels.items():
+            # The second end of a span has the scale of the first.
+            encoding[name] = axes.get(name, {} if name in PLACES else OWN) | {"field": field}
+        if "shape" in channels:
+            used = {record["marker"] for record in panel.records if "marker" in record}
+            paths = {marker: COMMON["markers"][marker] for marker in sorted(used)}
+            steps.append({"calculate": f"{json.dumps(paths)}[datum.marker]", "as": "path"})
+            encoding["shape"] = OWN | {"field": "path"}
+            encoding["strokeWidth"] = OWN | {"field": "edge"}
+        if panel.colors and described["mark"]["type"] == "rect":
+            encoding["fill"] = panel.colors
+        mark = {"clip": True} | described["mark"]
+        if mark["type"] == "bar":
+            mark["size"] = round(BAR_HEIGHT * PIXELS * spec.height)
+        layers.append({"transform": steps, "mark": mark, "encoding": encoding})
+    return layers
 
 
-def _tooltip(records: list[Json], spec: FigureSpec) -> list[Json]:
+def _tooltip(panel: Panel, spec: FigureSpec) -> list[Json]:
     """Return what the pointer shows of a mark: the fields that any record has."""
     named = {
         ".hue": spec.hue,
@@ -157,7 +160,7 @@ def _tooltip(records: list[Json], spec: FigureSpec) -> list[Json]:
         ".interval": COMMON["intervals"][spec.interval],
     }
     unused = {"hue"} if spec.kind == "heatmap" else {"epsilon"} if spec.x == "epsilon" else set()
-    present = {name for record in records for name in record} - unused
+    present = {name for record in panel.records for name in record} - unused
     if "dataset" in spec.panel:
         present -= {"dataset"}
     return [
@@ -167,159 +170,162 @@ def _tooltip(records: list[Json], spec: FigureSpec) -> list[Json]:
     ]
 
 
-def _shades(axes: Axes, spec: FigureSpec, with_bar: bool) -> Json:
-    """Return the colors of a heat map, those of the static one."""
-    (image,) = axes.images
-    shares = np.linspace(0, 1, SHADES)
-    scale = {
-        "type": "log" if isinstance(image.norm, LogNorm) else "linear",
-        "domain": image.norm.inverse(shares).tolist(),
-        "range": [to_hex(shade) for shade in image.cmap(shares)],
-        "clamp": True,
-        "interpolate": "rgb",
-    }
-    bar = {"orient": "right", "direction": "vertical", "title": spec.color_label or None}
-    bar |= {"titleOrient": "right", "titleLimit": 0, "format": ".2~g"}
-    legend = bar if with_bar else None
-    return {"field": "value", "type": "quantitative", "scale": scale, "legend": legend}
+# --- sizes --------------------------------------------------------------------------------------
 
 
-# --- colors, markers, legend --------------------------------------------------------------------
+def _room(
+    panels: Sequence[Panel],
+    columns: int,
+    labels: float,
+    share_rows: bool,
+    y_title: str,
+    width: float,
+) -> float:
+    """Return the width of a panel without its labels, in pixels."""
+    own_titles = 0 if y_title else AXIS_TITLE * any(panel.y.title for panel in panels)
+    with_labels = 1 if share_rows else columns
+    taken = columns * AXIS + with_labels * labels + columns * own_titles + SPACING * (columns - 1)
+    taken += AXIS_TITLE * bool(y_title)
+    bars = [any(_has_bar(panel) for panel in panels[column::columns]) for column in range(columns)]
+    return max((width - taken - COLOR_BAR * sum(bars)) / columns, SMALLEST)
 
 
-def _color_marks(panels: list[Json], drawn: pd.DataFrame, spec: FigureSpec, styles: Styles) -> None:
-    """Color the marks, and let a click on an entry of the legend hide or show its hue."""
-    looks, named = _looks(panels, drawn, spec, styles)
-    width = sum(panel["width"] for panel in panels[: spec.columns]) / PIXELS
-    legend = {"values": named, "columns": legend_columns(named, width)} if named else None
-
-    def scaled(values: list[Any]) -> Json:
-        scale = {"domain": list(looks), "range": values}
-        return {"field": "hue", "type": "nominal", "scale": scale, "legend": legend}
-
-    faces = {key: _hex(look.get("markerfacecolor", look["color"])) for key, look in looks.items()}
-    dashes = {key: _dashes(look) for key, look in looks.items()}
-    bare = [key for key, look in looks.items() if not look.get("marker")]
-    # Rows of marks have the color of their method, styles a face of their own.
-    of_record = spec.kind == "forest" and (
-        not named or any(style.color == forest.OF_METHOD for style in styles.values())
-    )
-    color = scaled([_hex(look["color"]) for look in looks.values()])
-    fill = scaled(list(faces.values()))
-    if of_record:
-        color = OWN | {"field": "color"}
-    if of_record or spec.style:
-        fill = OWN | {"field": "face"}
-    dash = {"field": "dash", "type": "nominal", "scale": None, "legend": legend}
-    variants = variant_styles(drawn, spec) if spec.style else {}
-    if variants:
-        words = [variant["label"] for variant in variants.values()]
-        scale = {"domain": words, "range": [_dashes(variant) for variant in variants.values()]}
-        dash = {"field": "style", "type": "nominal", "scale": scale, "legend": {"values": words}}
-    hidden = {"test": f"indexof({json.dumps(bare)}, datum.hue) >= 0", "value": 0}
-    look_of = {
-        "line": {
-            "detail": [{"field": name, "type": "nominal"} for name in ("curve", "style")],
-            "strokeDash": dash,
-            "strokeWidth": OWN | {"field": "width", "type": "ordinal"},
-        },
-        "area": {"detail": [{"field": name, "type": "nominal"} for name in ("curve", "style")]},
-        "point": {
-            "shape": scaled([marker_path(look.get("marker")) for look in looks.values()]),
-            "opacity": {"condition": hidden, "value": 1},
-            "fill": fill,
-        },
-    }
-    if spec.kind == "lines":
-        look_of["rule"] = {"strokeDash": dash}
-    if not spec.style:
-        # In the legend, the edges of markers are not dashed.
-        edges = [dashes[key] if key in bare else SOLID for key in looks]
-        look_of["point"]["strokeDash"] = scaled(edges)
-    for panel in panels:
-        panel["transform"] = [{"filter": {"param": "shown", "empty": False}}]
-        for record in panel["data"]["values"]:
-            look = looks[record["hue"]]
-            record["width"] = _width(look)
-            if dashes[record["hue"]] != SOLID:
-                record["dash"] = dashes[record["hue"]]
-            if "style" in record:
-                variant = variants[record["style"]]
-                record["style"] = variant["label"]
-                record["face"] = _hex(variant.get("markerfacecolor", faces[record["hue"]]))
-        for layer in panel["layer"]:
-            kind = layer["mark"]["type"]
-            ink = {"value": INK} if kind == "text" else color
-            layer["encoding"] = {"color": ink} | look_of.get(kind, {}) | layer["encoding"]
-    select = {"type": "point", "fields": ["hue"], "toggle": "true", "clear": False}
-    start = [{"hue": key} for key in looks]
-    # The layer of points, whose legend it is.
-    panels[0]["layer"][-1]["params"] = [
-        {"name": "shown", "select": select, "bind": "legend", "value": start}
-    ]
+def _has_bar(panel: Panel) -> bool:
+    return panel.colors is not None and panel.colors["legend"] is not None
 
 
-def _looks(
-    panels: list[Json], drawn: pd.DataFrame, spec: FigureSpec, styles: Styles
-) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """Return the look of every hue of the records, and which ones the legend names."""
-    present = set(drawn["hue"].dropna())
-    shown = {hue: style for hue, style in styles.items() if hue in present}
-    looks: dict[str, Mapping[str, Any]] = {}
-    for hue, style in shown.items():
-        squares = {"marker": "s"} if hue in spec.stacked else {}
-        looks[key_of(hue, style)] = style.line | squares
-    named = [style.label for style in shown.values() if style.label]
-    if spec.kind == "forest" and spec.row == spec.hue:
-        named = []
-    parts = [spec.part(name) for name in panel_names(drawn, spec) if name] or [spec]
-    for entry in (entry for part in parts for entry in part.references):
-        looks[entry.get("label", REFERENCE)] = lines.reference_line(entry)
-        named += [entry["label"]] if entry.get("label") else []
-    looks.setdefault(REFERENCE, {"color": INK})
-    if any(record["hue"] == REPORTED for panel in panels for record in panel["data"]["values"]):
-        looks[REPORTED] = lines.REPORTED
-        named.append(REPORTED)
-    return looks, [] if spec.legend == "none" else list(dict.fromkeys(named))
+def _height(panel: Panel, spec: FigureSpec, x_title: str) -> int:
+    """Return the height of a panel in pixels: that of its rows, where it has rows."""
+    if spec.kind == "heatmap":
+        return round(PIXELS * spec.height * max(3, len(panel.y.ticks)))
+    if spec.kind == "forest":
+        return round(PIXELS * spec.height * (panel.y.high - panel.y.low))
+    taken = TICKS + PANEL_TITLE * bool(panel.title) + AXIS_TITLE * (not x_title)
+    return max(round(PIXELS * spec.height - taken), SMALLEST)
 
 
-def _hex(color: Any) -> str:
-    replaced = {forest.OF_METHOD: INK, "none": "white", "transparent": "white"}
-    return to_hex(replaced.get(color, color) if isinstance(color, str) else color)
+def _longest(labels: Iterable[str]) -> int:
+    return max((len(line) for label in labels for line in label.split("\n")), default=0)
 
 
-def _width(look: Mapping[str, Any]) -> float:
-    without = look.get("linestyle") in ("", "none", "None")
-    return 0.0 if without else round(POINT * look.get("linewidth", 1.8), 2)
-
-
-def _dashes(look: Mapping[str, Any]) -> list[float]:
-    """Return the dashes of a line of Matplotlib in pixels; its own are in line widths."""
-    style = look.get("linestyle", "-")
-    named = {"-": SOLID, "--": [3.7, 1.6], ":": [1, 1.65], "-.": [6.4, 1.6, 1, 1.6]}
-    lengths = named.get(style, SOLID) if isinstance(style, str) else style[1]
-    width = POINT * look.get("linewidth", 1.8)
-    return [length if lengths == SOLID else round(length * width, 2) for length in lengths]
-
-
-def marker_path(marker: str | None) -> str:
-    """Return a marker of Matplotlib as the path of an SVG; a dash for none.
+def wrapped(text: str, width: float) -> list[str]:
+    """Return a title in as many lines as it takes.
 
     Examples
     --------
-    >>> marker_path(None)
-    'M-1,0L1,0'
+    >>> wrapped("with radius clipping", 100)
+    ['with radius', 'clipping']
     """
-    if not marker:
-        return "M-1,0L1,0"
-    letters = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C"}
-    style = MarkerStyle(marker)
-    path = style.get_path().transformed(style.get_transform())
-    parts = []
-    for points, code in path.iter_segments():
-        if code == Path.CLOSEPOLY:
-            parts.append("Z")
-            continue
-        pairs = points.reshape(-1, 2) * (1, -1) / np.abs(path.vertices).max()
-        parts.append(letters[code] + " ".join(f"{x:.3g},{y:.3g}" for x, y in pairs))
-    return "".join(parts)
+    lines: list[str] = []
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and TITLE_LETTER * len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+# --- legend -------------------------------------------------------------------------------------
+
+
+def _add_legend(
+    concat: list[Json], entries: Sequence[Entry], spec: FigureSpec, width: float
+) -> None:
+    """Add the legend, as a layer of the first panel; a click on an entry hides or shows its hue."""
+    names = [label for label, _ in entries]
+    looks = [look_of(line) for _, line in entries]
+    beside = spec.legend == "right"
+    # How far lines reach beyond a marker.
+    beyond = round((SAMPLE - 1) * UNIT) if any("width" in look for look in looks) else 0
+    legend = {
+        "orient": "right" if beside else "top",
+        "columns": 1 if beside else legend_columns(names, width / PIXELS),
+        "symbolOffset": beyond,
+        "labelOffset": beyond + 4,
+    }
+
+    def scaled(values: list[Any]) -> Json:
+        scale = {"domain": names, "range": values}
+        return {"field": "hue", "type": "nominal", "scale": scale, "legend": legend}
+
+    keys = {record["hue"] for panel in concat for record in panel["data"]["values"]}
+    param = {
+        "name": "shown",
+        "select": {"type": "point", "fields": ["hue"], "toggle": "true", "clear": False},
+        "bind": "legend",
+        "value": [{"hue": key} for key in sorted({*keys, *names})],
+    }
+    for panel in concat:
+        panel["transform"] = [{"filter": {"param": "shown", "empty": False}}]
+    # Only as the first layer does it always answer to clicks.
+    concat[0]["layer"].insert(
+        0,
+        {
+            "data": {"values": []},
+            "params": [param],
+            "mark": {"type": "point", "size": 0, "opacity": 0},
+            "encoding": {
+                "shape": scaled([sample(look) for look in looks]),
+                "stroke": scaled([look["color"] for look in looks]),
+                "fill": scaled([look["face"] for look in looks]),
+            },
+        },
+    )
+
+
+def legend_columns(labels: Sequence[str], width: float) -> int:
+    """Return the largest number of legend columns whose labels fit into `width` inches."""
+    for columns in range(len(labels), 1, -1):
+        widest = [max(map(len, labels[column::columns])) for column in range(columns)]
+        if sum(0.07 * length + 0.55 for length in widest) <= width:
+            return columns
+    return 1
+
+
+def sample(look: Mapping[str, Any]) -> str:
+    """Return the symbol of the legend: a piece of the line, the marker on it.
+
+    Examples
+    --------
+    >>> sample({"width": 2.0})
+    'M-4.5,0L4.5,0'
+    >>> sample({"marker": "|", "size": 45})
+    'M0,1L0,-1'
+    """
+    marker = COMMON["markers"][look["marker"]] if "marker" in look else ""
+    if "width" not in look:
+        return marker or COMMON["markers"]["s"]
+    edge = 1.0 if marker else 0.0
+    pieces = []
+    lengths = [length / UNIT for length in look.get("dash", [2 * SAMPLE * UNIT, 1.0])]
+    start = -SAMPLE
+    while start < SAMPLE:
+        end = min(start + lengths[0], SAMPLE)
+        sides = [(start, min(end, -edge)), (max(start, edge), end)] if marker else [(start, end)]
+        pieces += [f"M{a:.3g},0L{b:.3g},0" for a, b in sides if b - a > 1e-6]
+        start = end + lengths[1]
+    return "".join(pieces) + marker
+
+
+# --- pictures -----------------------------------------------------------------------------------
+
+
+def pictures(made: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    """Return a chart as PNG and as PDF, the same bytes for the same chart."""
+    svg = vegalite_to_svg(json.dumps(made, allow_nan=False))
+    pdf = svg_to_pdf(svg)
+    # The entries of a dictionary come in any order; in another one they are as long.
+    pdf = re.sub(rb"(\n +/\w+ \d+ 0 R)+", lambda match: in_order(match[0]), pdf)
+    return svg_to_png(svg, scale=RESOLUTION / PIXELS), pdf
+
+
+def in_order(lines: bytes) -> bytes:
+    r"""Sort lines, each of which starts with its line break.
+
+    Examples
+    --------
+    >>> in_order(b"\nb\na")
+    b'\na\nb'
+    """
+    return b"".join(b"\n" + line for line in sorted(lines.split(b"\n")[1:]))

@@ -1,15 +1,11 @@
 """From the tidy table of a figure to the figure: panels, labels, legend, caption."""
 
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from pkm.analysis.figure import FigureResult, FigureSpec
 from pkm.analysis.frames import (
@@ -23,16 +19,18 @@ from pkm.analysis.frames import (
     sentences,
 )
 from pkm.analysis.render import forest, heatmap, lines
-from pkm.analysis.render.chart import chart
-from pkm.analysis.render.layout import legend_columns, panel_grid
+from pkm.analysis.render.axes import Json
+from pkm.analysis.render.chart import Entry, chart
+from pkm.analysis.render.panel import DIAMOND, REPORTED, Panel, reference_look
 from pkm.analysis.render.style import INK, HueStyle, hue_styles, variant_styles
 from pkm.analysis.tables import Study
 
-#: Draws one panel; returns what the caption says of its axes: notes by kind.
-Draw = Callable[[Axes, pd.DataFrame, FigureSpec, Mapping[Any, HueStyle]], Mapping[str, str]]
-KINDS: dict[str, Draw] = {"lines": lines.draw, "heatmap": heatmap.draw, "forest": forest.draw}
-MIN_WIDTH = 5.2  # of a figure, in inches, so that its labels fit
-LEGEND_HEIGHT = 0.32  # of a row of the legend, in inches
+Styles = Mapping[Any, HueStyle]
+KINDS: dict[str, Callable[[pd.DataFrame, FigureSpec, Styles], Panel]] = {
+    "lines": lines.panel,
+    "heatmap": heatmap.panel,
+    "forest": forest.panel,
+}
 GENERATED = "-generated"
 MAX_NAMES = 4
 NOTHING = "No stored rows."
@@ -50,12 +48,10 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
     """
     styles = hue_styles(shown.table, spec, shown.source) if "hue" in shown.table else {}
     fields = caption_fields(shown, spec)
-    figure = None
     notes: dict[str, str] = {}
-    interactive = None
+    made = None
     if spec.kind != "table" and len(shown.drawn):
-        figure, notes = _panels(shown, spec, styles, fields)
-        interactive = chart(figure, shown, spec, styles)
+        made, notes = _drawn(shown, spec, styles, fields)
     labels = {hue: style.label for hue, style in styles.items()}
     fields.update(notes)
     is_empty = spec.kind != "table" and not len(shown.drawn)
@@ -63,125 +59,109 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
     caption += [text for name, text in notes.items() if f"{{{name}}}" not in "".join(spec.caption)]
     hidden = HIDDEN if spec.frame else {*HIDDEN, *OF_MARKS}.difference(spec.facts)
     return FigureResult(
-        figure,
         shown.table.drop(columns=[name for name in hidden if name in shown.table]),
         printed(shown, spec, labels),
         " ".join(caption),
         shown.gaps or (),
         substitutes(shown.source),
-        interactive,
+        made,
     )
 
 
-def _panels(
-    shown: Frame,
-    spec: FigureSpec,
-    styles: Mapping[Any, HueStyle],
-    fields: Mapping[str, Any],
-) -> tuple[Figure, dict[str, str]]:
-    """Draw one panel for each that has rows; return the figure and notes for the caption."""
+def _drawn(
+    shown: Frame, spec: FigureSpec, styles: Styles, fields: Mapping[str, Any]
+) -> tuple[Json, dict[str, str]]:
+    """Draw one panel for each that has rows; return the chart and notes for the caption."""
     drawn = shown.drawn
     names = panel_names(drawn, spec)
-    columns = min(spec.columns, len(names))
-    handles = _handles(drawn, spec, styles)
-    width = max(spec.width * columns, MIN_WIDTH)
-    n_columns = legend_columns([str(handle.get_label()) for handle in handles], width)
-    height = spec.height
-    if spec.kind == "forest":
-        height = forest.panel_height(drawn, spec)
-    elif spec.kind == "heatmap":
-        height = heatmap.panel_height(drawn, spec)
-    above = spec.legend == "above" and handles
-    legend_height = LEGEND_HEIGHT * -(-len(handles) // n_columns) if above else 0.0
-    figure, grid = panel_grid(len(names), columns, width / columns, height, legend_height)
-    by_kind: dict[str, dict[str, list[str]]] = {}
-    y_label = ""
-    for index, (axes, name) in enumerate(zip(grid, names, strict=True)):
-        part = spec.part(name) if name else spec
-        rows = drawn[drawn["panel"] == name] if name else drawn
-        for kind, note in KINDS[spec.kind](axes, rows, part, styles).items():
-            by_kind.setdefault(kind, {}).setdefault(note, []).append(part.title)
-        if name:
-            _title(axes, index, part.title, len(names))
-        if not spec.share_labels:
-            cells = None if "notion" in rows else shown.source
-            of_panel = caption_fields(Frame(rows, cells, fields=shown.fields), part)
-            axes.set_xlabel(_text(part.x_label, of_panel), fontsize=9)
-            # Panels of a row that share a label have it once.
-            before, y_label = y_label, _text(part.y_label, of_panel)
-            axes.set_ylabel("" if index % columns and y_label == before else y_label, fontsize=9)
-    if spec.kind == "forest":
-        forest.share_row_labels(grid, columns)
-    if spec.share_y and spec.kind == "forest":
-        forest.share_value_axis(grid, spec)
-    elif spec.share_y:
-        _share_y(grid)
+    parts = [spec.part(name) if name else spec for name in names]
+    tables = [drawn[drawn["panel"] == name] if name else drawn for name in names]
+    panels = [
+        KINDS[spec.kind](table, part, styles) for table, part in zip(tables, parts, strict=True)
+    ]
+    if spec.share_y:
+        panels = (forest if spec.kind == "forest" else lines).share_values(panels)
     if spec.kind == "heatmap":
-        heatmap.color_bars(figure, grid, [spec.part(name) for name in names])
-    if spec.share_labels:
-        figure.supxlabel(_text(spec.x_label, fields), fontsize=11, color=INK)
-        figure.supylabel(_text(spec.y_label, fields), fontsize=11, color=INK)
-    if handles and spec.legend != "none":
-        place = "outside upper center" if above else "outside right center"
-        figure.legend(
-            handles=handles,
-            loc=place,
-            ncols=n_columns if above else 1,
-            fontsize=9.5,
-            handlelength=2.6,
-            columnspacing=1.5,
+        panels = heatmap.colored(panels, tables, parts)
+    titles = [("", "")] * len(panels)
+    if not spec.share_labels:
+        titles = [
+            _axis_titles(table, part, shown) for table, part in zip(tables, parts, strict=True)
+        ]
+    columns = min(spec.columns, len(panels))
+    for index, panel in enumerate(panels):
+        x_title, y_title = titles[index]
+        # Panels of a row that share a label have it once.
+        if index % columns and y_title == titles[index - 1][1]:
+            y_title = ""
+        for record in panel.records:
+            record["panel"] = parts[index].title
+        panels[index] = replace(
+            panel,
+            x=replace(panel.x, title=x_title),
+            y=replace(panel.y, title=y_title),
+            title=_title(index, parts[index].title, len(panels)) if names[index] else "",
         )
-    return figure, _notes(by_kind, len(names))
+    shared = ("", "")
+    if spec.share_labels:
+        shared = (_text(spec.x_label, fields), _text(spec.y_label, fields))
+    made = chart(panels, spec, _entries(drawn, spec, styles), *shared)
+    by_kind: dict[str, dict[str, list[str]]] = {}
+    for panel, part in zip(panels, parts, strict=True):
+        for kind, note in panel.notes.items():
+            by_kind.setdefault(kind, {}).setdefault(note, []).append(part.title)
+    return made, _notes(by_kind, len(panels))
 
 
-def _title(axes: Axes, index: int, title: str, count: int) -> None:
-    """Write the title of a panel, with its letter where there are several, but not too many."""
+def _title(index: int, title: str, count: int) -> str:
+    """Return the title of a panel, with its letter where there are several, but not too many."""
     letters = string.ascii_lowercase
     letter = f"({letters[index]}) " if 1 < count <= len(letters) else ""
-    axes.set_title(f"{letter}{title}", color=INK, fontsize=10)
+    return f"{letter}{title}"
+
+
+def _axis_titles(table: pd.DataFrame, spec: FigureSpec, shown: Frame) -> tuple[str, str]:
+    """Return the titles of the axes of a panel."""
+    cells = None if "notion" in table else shown.source
+    fields = caption_fields(Frame(table, cells, fields=shown.fields), spec)
+    return _text(spec.x_label, fields), _text(spec.y_label, fields)
 
 
 def _text(template: str, fields: Mapping[str, Any]) -> str:
     return " ".join(sentences([template], fields)) if template else ""
 
 
-def _share_y(grid: Sequence[Axes]) -> None:
-    """Give all panels the same limits of the value axis."""
-    limits = np.array([axes.get_ylim() for axes in grid])
-    for axes in grid:
-        axes.set_yscale("log" if any(other.get_yscale() == "log" for other in grid) else "linear")
-        axes.set_ylim(limits[:, 0].min(), limits[:, 1].max())
-        lines.value_ticks(axes)
-
-
-def _handles(drawn: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]) -> list[Artist]:
+def _entries(drawn: pd.DataFrame, spec: FigureSpec, styles: Styles) -> list[Entry]:
     """Return the entries of the legend: hues, styles, reference lines, reported values."""
     if spec.kind == "heatmap":
         return []
-    present = set(drawn["hue"].dropna())
-    labeled = {hue: styles[hue] for hue in styles if hue in present and styles[hue].label}
-    handles: list[Artist] = []
-    if spec.kind == "forest":
+    found: list[Entry] = []
+    present = drawn.dropna(subset=["hue"]).groupby("hue", observed=True)
+    place = "row" if spec.kind == "forest" else "x"
+    for hue, style in styles.items():
         # Rows that are hues are named at the left.
-        levels = forest.levels_of(drawn)
-        named = {} if spec.row == spec.hue else labeled
-        handles += [forest.handle(style, spec, hue, levels) for hue, style in named.items()]
-    else:
-        handles += [Line2D([], [], **style.line) for style in labeled.values()]
+        named = style.label and not (spec.kind == "forest" and spec.row == spec.hue)
+        if not named or hue not in present.groups:
+            continue
+        is_level = present.get_group(hue)[place].isna().all()
+        absent = {"marker": None} if is_level else {}
+        if spec.kind == "forest":
+            line = {key: INK if item == "method" else item for key, item in style.line.items()}
+            absent = absent or {"linestyle": ""}
+            if hue in spec.stacked:
+                absent = {"linestyle": "", "marker": "s", "markerfacecolor": style.color}
+        else:
+            line = style.line
+        found.append((style.label, line | absent))
     if spec.style:
         variants = variant_styles(drawn, spec)
-        handles += [Line2D([], [], **({"color": INK} | variant)) for variant in variants.values()]
-    handles += [Line2D([], [], **lines.reference_line(entry)) for entry in _references(drawn, spec)]
-    if "reported" in drawn and drawn["reported"].notna().any():
-        handles.append(Line2D([], [], **lines.REPORTED, label="reported"))
-    return handles
-
-
-def _references(drawn: pd.DataFrame, spec: FigureSpec) -> list[Mapping[str, Any]]:
-    """Return the reference lines of the drawn panels that have a label, each label once."""
+        found += [(variant["label"], {"color": INK} | variant) for variant in variants.values()]
     parts = [spec.part(name) for name in panel_names(drawn, spec) if name] or [spec]
-    entries = [entry for part in parts for entry in part.references if entry.get("label")]
-    return list({entry["label"]: entry for entry in entries}.values())
+    references = [entry for part in parts for entry in part.references]
+    found += [(entry["label"], reference_look(entry)) for entry in references if entry.get("label")]
+    if "reported" in drawn and drawn["reported"].notna().any():
+        found.append((REPORTED, DIAMOND))
+    return list(dict(found).items())
 
 
 def _notes(by_kind: Mapping[str, Mapping[str, list[str]]], n_panels: int) -> dict[str, str]:

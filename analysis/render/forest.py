@@ -1,27 +1,37 @@
 """Rows of marks or bars with their intervals: one row per method, data set or setting."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from pkm.analysis.figure import FigureSpec
 from pkm.analysis.frames import number_text
+from pkm.analysis.render.axes import Axis, Json, joined, rounded, value_axis
 from pkm.analysis.render.heatmap import ordered
-from pkm.analysis.render.layout import log_axis, symlog_axis, wants_log
-from pkm.analysis.render.lines import REPORTED, reference_line
-from pkm.analysis.render.style import INK, HueStyle, MethodStyles
+from pkm.analysis.render.layout import wants_log
+from pkm.analysis.render.panel import (
+    DIAMOND,
+    REFERENCE,
+    REPORTED,
+    Panel,
+    key_of,
+    record_of,
+    reference_record,
+)
+from pkm.analysis.render.style import INK, POINT, HueStyle, MethodStyles, look_of
 
 BETWEEN_GROUPS = 0.7  # rows
 DODGE = 0.2  # rows between the hues of one row
 TWO_LINES = 0.35  # inches of a row whose label may have two lines
-LABEL_POINTS = 7  # from the end of an interval to its number
+LETTER = 6.5  # pixels of a letter of a number beside a mark
+BESIDE = 14  # pixels from a mark to the end of its number, without its letters
+PIXELS = 70  # of the value axis, for an inch of the panel
+SPAN = 1.4 * POINT
 OF_METHOD = "method"  # the color of marks that have that of the method of their row
+Styles = Mapping[Any, HueStyle]
 
 
 def row_places(table: pd.DataFrame, spec: FigureSpec) -> dict[tuple[Any, Any], float]:
@@ -41,16 +51,7 @@ def row_places(table: pd.DataFrame, spec: FigureSpec) -> dict[tuple[Any, Any], f
     return places
 
 
-def panel_height(drawn: pd.DataFrame, spec: FigureSpec) -> float:
-    """Return the height of the panels in inches; the height of a specification is that of a row."""
-    panels = drawn.groupby("panel") if "panel" in drawn else [("", drawn)]
-    longest = max(max(row_places(table, spec).values()) for _, table in panels)
-    return spec.height * (longest + 1.4) + 0.7
-
-
-def placed_rows(
-    table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
-) -> pd.DataFrame:
+def placed_rows(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> pd.DataFrame:
     """Return the lines of one panel with their places, stacked bars first.
 
     Returns
@@ -78,35 +79,57 @@ def placed_rows(
     return table.assign(row_y=heights, y=heights + shift, start=ends - lengths, end=ends)
 
 
-def draw(
-    axes: Axes, table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
-) -> dict[str, str]:
-    """Draw the rows of one panel: stacked bars, then marks with their intervals and numbers.
+def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Panel:
+    """Return the rows of one panel: stacked bars, then marks with their intervals and numbers.
 
     Hues without a row are level lines.
     """
     placed = placed_rows(table, spec, styles)
-    for y, ends, color in spans(placed, spec):
-        axes.plot(ends, [y, y], color=color, linewidth=1.4)
+    x = _value_axis(table, spec)
+    if spec.label:
+        x = _with_room(x, placed, spec)
+    name_of = MethodStyles(table).label if spec.row == "method" else spec.name_of
+    names = {}
+    records = []
     for line in placed.to_dict("records"):
+        if not np.isnan(line["y"]):
+            names[line["row_y"]] = spec.row_label.format(name_of(line["row"]))
+        text = names.get(line["row_y"], "")
         style = styles[line["hue"]]
-        if np.isnan(line["y"]):
-            axes.axvline(line["value"], **(style.line | {"marker": None, "zorder": 1}))
-        elif line["hue"] in spec.stacked:
-            face = {"color": style.color, "edgecolor": "white", "linewidth": 0.25}
-            axes.barh(line["y"], line["end"] - line["start"], 0.82, left=line["start"], **face)
-        else:
-            _mark(axes, line, spec, style)
+        records.append(
+            record_of(line, key_of(line["hue"], style), text, spec) | _mark(line, spec, style, x)
+        )
     for y, value in reported_values(placed):
-        axes.plot(value, y, markersize=8, zorder=1.9, **REPORTED)
-    intervals = table.assign(
-        low=table["low"].fillna(table["value"]), high=table["high"].fillna(table["value"])
-    )
-    _row_axis(axes, row_places(table, spec), spec, intervals)
-    _value_axis(axes, intervals, spec)
+        if x.low <= value <= x.high:
+            mark = {"hue": REPORTED, "at": y, "place": names[y], "value": rounded(value)}
+            records.append(mark | look_of(DIAMOND | {"markersize": 8}))
+    for y, (low, high), color in spans(placed, spec):
+        span = {"hue": REFERENCE, "at": y, "color": color, "width": SPAN}
+        records.append(span | {"from": rounded(low), "to": rounded(high)})
     for entry in spec.references:
-        axes.axvline(reference_place(entry, table), **(reference_line(entry) | {"zorder": 1}))
-    return {}
+        records.append(reference_record(entry, level=reference_place(entry, table)))
+    return Panel(x, _row_axis(row_places(table, spec), spec, name_of), records)
+
+
+def _mark(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, x: Axis) -> Json:
+    """Return where the mark of a line is, its interval, its number and its look."""
+    color = method_color(line)
+    look = look_of(
+        {key: color if value == OF_METHOD else value for key, value in style.line.items()}
+    )
+    if np.isnan(line["y"]):
+        return look | {"level": rounded(line["value"])}
+    mark = {name: item for name, item in look.items() if name not in ("width", "dash")}
+    mark["at"] = line["y"]
+    if line["hue"] in spec.stacked:
+        mark.pop("marker", None)
+        return mark | {name: rounded(line[name]) for name in ("start", "end")}
+    if line["low"] < line["high"]:
+        mark |= {"bar_low": rounded(max(line["low"], x.low)), "bar_high": rounded(line["high"])}
+    if spec.label:
+        mark |= {"text": number_text(spec.label, line), "beside": rounded(label_place(line, x))}
+        mark["ink"] = INK
+    return mark
 
 
 def reference_place(entry: Mapping[str, Any], table: pd.DataFrame) -> float:
@@ -140,29 +163,17 @@ def method_color(line: pd.Series | Mapping[str, Any]) -> str:
     return line["color"] if isinstance(line.get("color"), str) else INK
 
 
-def _mark(axes: Axes, line: Mapping[str, Any], spec: FigureSpec, style: HueStyle) -> None:
-    errors = [[line["value"] - line["low"]], [line["high"] - line["value"]]]
-    shown = np.clip(np.nan_to_num(errors), 0, None)
-    look = {key: value for key, value in style.line.items() if key not in ("label", "linestyle")}
-    look = {key: method_color(line) if value == OF_METHOD else value for key, value in look.items()}
-    bars = {"xerr": shown if shown.any() else None, "capsize": 2, "elinewidth": 1}
-    axes.errorbar(line["value"], line["y"], linestyle="", **bars, **look)
-    if spec.label:
-        place = {"xytext": (LABEL_POINTS, 0), "textcoords": "offset points", "va": "center"}
-        at = (label_place(line), line["y"])
-        axes.annotate(number_text(spec.label, line), at, **place, fontsize=8, color=INK)
-
-
-def label_place(line: Mapping[str, Any]) -> float:
+def label_place(line: Mapping[str, Any], x: Axis) -> float:
     """Return the value beside which the number of a mark is written."""
-    return np.nanmax([line["value"], line["high"], line.get("reported", np.nan)])
+    ends = [line["value"], line["high"], line.get("reported", np.nan)]
+    return max(end for end in ends if end <= x.high or end == line["value"])
 
 
-def _row_axis(
-    axes: Axes, places: Mapping[tuple[Any, Any], float], spec: FigureSpec, table: pd.DataFrame
-) -> None:
+# --- axes ---------------------------------------------------------------------------------------
+
+
+def _row_axis(places: Mapping[tuple[Any, Any], float], spec: FigureSpec, name_of: Any) -> Axis:
     """Name the rows; the first one of a group has the group's name before its own."""
-    name_of = MethodStyles(table).label if spec.row == "method" else spec.name_of
     labels = []
     named = set()
     for group, row in places:
@@ -173,59 +184,42 @@ def _row_axis(
             text = ",  ".join(filter(None, [spec.name_of(group), text]))
             named.add(group)
         labels.append(text)
-    axes.set_yticks(list(places.values()), labels, fontsize=8.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
-    axes.set_ylim(max(places.values()) + 0.7, -0.7)
+    ticks = tuple(map(rounded, places.values()))
+    return Axis(-0.7, max(ticks) + 0.7, ticks, tuple(labels), reverse=True, grid=False)
 
 
-def share_row_labels(grid: Sequence[Axes], columns: int) -> None:
-    """Name the rows in the first column alone where all panels have the same ones."""
-    labels = [[text.get_text() for text in axes.get_yticklabels()] for axes in grid]
-    if all(others == labels[0] for others in labels):
-        for index, axes in enumerate(grid):
-            if index % columns:
-                axes.tick_params(labelleft=False)
-
-
-def _value_axis(axes: Axes, table: pd.DataFrame, spec: FigureSpec) -> None:
+def _value_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
+    """Return the value axis: all marks, intervals and reference lines are inside."""
     values = table["value"].to_numpy(dtype=float)
+    references = [entry["x"] for entry in spec.references if not isinstance(entry["x"], str)]
+    lows = table["low"].fillna(table["value"])
+    high = float(table["high"].fillna(table["value"]).max())
+    top = max([high, *references])
     if spec.y_scale == "log" or (spec.y_scale == "auto" and not spec.stacked and wants_log(values)):
-        axes.set_xscale("log")
-        levels = [entry["x"] for entry in spec.references if not isinstance(entry["x"], str)]
-        low = min([table.loc[table["low"] > 0, "low"].min(), *levels])
-        high = max([table["high"].max(), *levels])
-        # Numbers at the marks need room on the right.
-        room = (high / low) ** (0.12 if spec.label else 0.0)
-        axes.set_xlim(low / 1.15, high * 1.15 * room)
-        log_axis(axes.xaxis)
-    elif spec.y_scale == "symlog":
-        axes.set_xscale("symlog", linthresh=spec.linear_below, linscale=0.5)
-        axes.set_xlim(-spec.linear_below / 5, 1.3 * max(table["high"].max(), spec.linear_below))
-        symlog_axis(axes.xaxis, spec.linear_below)
-    elif spec.stacked or spec.y_zero:
-        axes.set_xlim(0, 1.1 * table["high"].max())
-    elif spec.label:
-        left, right = axes.get_xlim()
-        axes.set_xlim(left, right + 0.1 * (right - left))
-    axes.tick_params(axis="x", labelsize=8.5)
+        low = min([float(lows[lows > 0].min()), *references])
+        return value_axis(low / 1.15, top * 1.15, "log")
+    if spec.y_scale == "symlog":
+        least = spec.linear_below
+        return value_axis(-least / 5, 1.3 * max(high, least), "symlog", least)
+    if spec.stacked or spec.y_zero:
+        return value_axis(0.0, 1.1 * top if top > 0 else 1.0)
+    low = min([float(lows.min()), *references])
+    margin = 0.05 * (top - low) or 0.05 * abs(top) or 1.0
+    return value_axis(low - margin, top + margin)
 
 
-def share_value_axis(grid: Sequence[Axes], spec: FigureSpec) -> None:
-    """Give the value axes of all panels the same limits."""
-    limits = np.array([axes.get_xlim() for axes in grid])
-    for axes in grid:
-        axes.set_xlim(limits[:, 0].min(), limits[:, 1].max())
-        if axes.get_xscale() == "log":
-            log_axis(axes.xaxis)
-        elif axes.get_xscale() == "symlog":
-            symlog_axis(axes.xaxis, spec.linear_below)
+def _with_room(x: Axis, placed: pd.DataFrame, spec: FigureSpec) -> Axis:
+    """Lengthen a value axis so that the numbers beside its marks are inside the panel."""
+    room = 0.0
+    for line in placed.dropna(subset=["row_y"]).to_dict("records"):
+        letters = len(number_text(spec.label, line))
+        share = (LETTER * letters + BESIDE) / (PIXELS * spec.width) if letters else 0.0
+        room = max(room, x.share(label_place(line, x)) / (1 - min(share, 0.5)) - 1)
+    longer = value_axis(x.low, x.at(1 + room), x.scale, x.constant)
+    return replace(longer, title=x.title)
 
 
-def handle(style: HueStyle, spec: FigureSpec, hue: Any, levels: Container[Any]) -> Artist:
-    """Return the entry of a hue in the legend."""
-    if hue in spec.stacked:
-        return Patch(color=style.color, label=style.label)
-    absent = "marker" if hue in levels else "linestyle"
-    line = {key: INK if value == OF_METHOD else value for key, value in style.line.items()}
-    return Line2D([], [], **(line | {absent: ""}))
+def share_values(panels: Sequence[Panel]) -> list[Panel]:
+    """Give all panels the same value axis."""
+    axis = joined([each.x for each in panels])
+    return [replace(each, x=axis) for each in panels]

@@ -1,69 +1,56 @@
 """Heat maps: a value by two quantities, written into its cells."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from pkm.analysis.figure import FigureSpec, in_order
 from pkm.analysis.frames import number_text
-from pkm.analysis.render.layout import log_axis, plain_number, short_exponents
-from pkm.analysis.render.style import GREY, INK, HueStyle
+from pkm.analysis.render.axes import Axis, Json, value_axis
+from pkm.analysis.render.layout import DASH, plain_number, short_exponents
+from pkm.analysis.render.panel import Panel, record_of
+from pkm.analysis.render.style import GREY, INK, HueStyle, channels, color_at
 from pkm.schema import higher_is_better
 
-LETTERS = 9  # of names and labels along an inch
+LETTERS = 9  # of names along an inch
+SLANT = -35  # degrees of names that are longer
 DARK = 0.55  # luminance below which a cell has white text
+HALF_CELL = 0.485  # so that a line is left between cells
+SHADES = 16  # samples of a color map
 
 
-def draw(
-    axes: Axes, table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
-) -> dict[str, str]:
-    """Draw one map: `x` across, `row` upwards, or downwards where rows have names.
+def panel(table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]) -> Panel:
+    """Return one map: `x` across, `row` upwards, or downwards where rows have names.
 
     A `mark` of the table is appended to its number; cells without a number have a dash.
     """
     columns = ordered(table["x"], spec)
     rows = ordered(table["row"], spec)
     rows = rows[::-1] if isinstance(rows[0], str) else rows
-    matrix = table.pivot(index="row", columns="x", values="value").reindex(rows)[columns]
-    texts = table.assign(text=[_text(line, spec) for line in table.to_dict("records")])
-    words = texts.pivot(index="row", columns="x", values="text").reindex(rows)[columns]
-    values = np.ma.masked_invalid(matrix.to_numpy(dtype=float))
-    is_cost = spec.colors == "better" and not higher_is_better(table["metric"].iloc[0])
-    color_map = f"{spec.color_map}_r" if is_cost else spec.color_map
-    image = axes.imshow(values, cmap=color_map, aspect="auto", origin="lower")
-    image.set_norm(_norm([values], spec))
-    axes.set_facecolor("#f2f2f2")
-    axes.grid(False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    names = [spec.name_of(value) for value in columns]
-    slanted = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
-    is_long = max(map(len, names)) * len(names) > LETTERS * spec.width
-    axes.set_xticks(range(len(columns)), names, **(slanted if is_long else {}))
-    axes.set_yticks(range(len(rows)), [spec.name_of(value) for value in rows])
-    axes.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.5)
-    axes.tick_params(which="both", length=0, labelsize=8.5)
-    # Texts are colored when the scale is known, which panels may share.
-    for i, j in np.ndindex(*matrix.shape):
-        word = words.iloc[i, j]
-        word = "–" if pd.isna(word) else word
-        axes.text(j, i, word, ha="center", va="center", fontsize=8, color=GREY)
-    return {}
+    lines = {(line["row"], line["x"]): line for line in table.to_dict("records")}
+    records = []
+    for (row, name), (column, value) in product(enumerate(rows), enumerate(columns)):
+        line = lines.get((name, value))
+        record = {"at": column, "row": row, "text": DASH, "ink": GREY}
+        if line is not None:
+            edges = {"left": column - HALF_CELL, "right": column + HALF_CELL}
+            edges |= {"bottom": row - HALF_CELL, "top": row + HALF_CELL}
+            place = f"{spec.name_of(name)}, {spec.name_of(value)}"
+            record |= record_of(line, "", place, spec) | edges | {"text": _text(line, spec)}
+        records.append(record)
+    x = _names_axis([spec.name_of(value) for value in columns])
+    is_long = max(map(len, x.labels)) * len(columns) > LETTERS * spec.width
+    y = _names_axis([spec.name_of(value) for value in rows])
+    return Panel(replace(x, angle=SLANT if is_long else 0), y, records)
 
 
-def panel_height(drawn: pd.DataFrame, spec: FigureSpec) -> float:
-    """Return the height of the panels in inches; the height of a specification is that of a row."""
-    panels = drawn.groupby("panel") if "panel" in drawn else [("", drawn)]
-    return spec.height * max(3, *(table["row"].nunique() for _, table in panels)) + 0.9
+def _names_axis(names: Sequence[str]) -> Axis:
+    ticks = tuple(map(float, range(len(names))))
+    return Axis(-0.5, len(names) - 0.5, ticks, tuple(names), grid=False)
 
 
 def ordered(values: pd.Series, spec: FigureSpec) -> list[Any]:
@@ -81,65 +68,77 @@ def _text(line: Mapping[str, Any], spec: FigureSpec) -> str:
     return f"{text}{line.get('mark') or ''}"
 
 
-def _norm(matrices: Sequence[np.ma.MaskedArray], spec: FigureSpec) -> Normalize:
-    """Return the color scale of some maps."""
-    known = np.concatenate([values.compressed() for values in matrices])
-    low, high = spec.color_limits or (known.min(), known.max())
+# --- colors -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Colors:
+    """The color scale of some maps: an axis, the map drawn along it, and the limits of its bar."""
+
+    axis: Axis
+    color_map: str
+    shown: tuple[float, float]
+
+    def color(self, value: float) -> str:
+        """Return the color of a value."""
+        return color_at(float(np.clip(self.axis.share(value), 0, 1)), self.color_map)
+
+    def ink(self, value: float) -> str:
+        """Return the color of the number in a cell: white on dark ones."""
+        red, green, blue = (part / 255 for part in channels(self.color(value)))
+        return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < DARK else INK
+
+    def encoding(self, title: str | None) -> Json:
+        """Return the scale, with its bar where it has a title, as Vega-Lite has them."""
+        ends = map(self.axis.share, self.shown)
+        places = [self.axis.at(share) for share in np.linspace(*ends, SHADES)]
+        scale = {"type": self.axis.scale, "clamp": True, "interpolate": "rgb", "domain": places}
+        scale["range"] = [self.color(place) for place in places]
+        legend = None
+        if title is not None:
+            low, high = self.shown
+            ticks = tuple(tick for tick in self.axis.ticks if low <= tick <= high)
+            labels = tuple(short_exponents(f"{tick:.3g}") for tick in ticks)
+            bar = replace(self.axis, ticks=ticks, labels=labels)
+            legend = {"values": ticks, "labelExpr": bar.label_of_value(), "labelFontSize": 11}
+            legend |= {"orient": "right", "titleOrient": "right", "title": title or None}
+        return {"type": "quantitative", "field": "value", "scale": scale, "legend": legend}
+
+
+def _colors(table: pd.DataFrame, spec: FigureSpec) -> Colors:
+    """Return the color scale of the maps with the values of a table."""
+    is_cost = spec.colors == "better" and not higher_is_better(table["metric"].iloc[0])
+    color_map = f"{spec.color_map}_r" if is_cost else spec.color_map
+    values = table["value"]
+    low, high = map(float, spec.color_limits or (values.min(), values.max()))
     if spec.colors == "diverging":
         largest = max(abs(low), abs(high), 1.0)
-        return TwoSlopeNorm(0, -largest, largest)
+        return Colors(value_axis(-largest, largest), color_map, (min(low, 0.0), max(high, 0.0)))
     if spec.colors == "log" and low < high:
-        return LogNorm(low, high, clip=True)
+        return Colors(value_axis(low, high, "log"), color_map, (low, high))
     # A range that is nothing but rounding would show structure where there is none.
     pad = max(0.01 * max(abs(low), abs(high)) - (high - low), 0) / 2
-    return Normalize(low - pad, high + pad or 1.0)
+    low, high = low - pad, high + pad or 1.0
+    return Colors(value_axis(low, high), color_map, (low, high))
 
 
-def color_bars(figure: Figure, grid: Sequence[Axes], parts: Sequence[FigureSpec]) -> None:
-    """Give the panels of a `color_group` one scale, with a bar where asked, and color the texts."""
+def colored(
+    panels: Sequence[Panel], tables: Sequence[pd.DataFrame], parts: Sequence[FigureSpec]
+) -> list[Panel]:
+    """Give the panels of a `color_group` one scale, with a bar at the last one where asked."""
     groups: dict[str, list[int]] = {}
     for index, part in enumerate(parts):
         group = f"{index}" if part.color_group == "panel" else part.color_group
         groups.setdefault(group, []).append(index)
+    found = list(panels)
     for indices in groups.values():
-        spec = parts[indices[0]]
-        images = [grid[index].images[0] for index in indices]
-        norm = _norm([np.ma.masked_invalid(image.get_array()) for image in images], spec)
-        for image in images:
-            image.set_norm(norm)
-        if spec.color_bar:
-            _color_bar(figure, [grid[index] for index in indices], spec)
-    for axes in grid[: len(parts)]:
-        _color_texts(axes)
-
-
-def _color_bar(figure: Figure, grid: Sequence[Axes], spec: FigureSpec) -> None:
-    image = grid[0].images[0]
-    bar = figure.colorbar(image, ax=list(grid), shrink=0.9, pad=0.015, aspect=30)
-    bar.outline.set_visible(False)
-    # Lines no longer than the bar.
-    letters = int(LETTERS * figure.get_figheight())
-    bar.set_label(textwrap.fill(spec.color_label, letters), fontsize=9)
-    bar.ax.tick_params(labelsize=8)
-    if isinstance(image.norm, LogNorm):
-        log_axis(bar.ax.yaxis)
-    else:
-        bar.ax.locator_params(axis="y", nbins=6)
-        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda x, _: short_exponents(f"{x:.3g}")))
-    if spec.colors == "diverging":
-        known = np.concatenate([axes.images[0].get_array().compressed() for axes in grid])
-        bar.ax.set_ylim(min(known.min(), 0), max(known.max(), 0))
-
-
-def _color_texts(axes: Axes) -> None:
-    """Write numbers in white on dark cells."""
-    image = axes.images[0]
-    values = image.get_array()
-    for text in axes.texts:
-        x, y = text.get_position()
-        value = values[int(y), int(x)]
-        if value is np.ma.masked:
-            continue
-        red, green, blue, _ = image.cmap(image.norm(value))
-        luminance = 0.299 * red + 0.587 * green + 0.114 * blue
-        text.set_color("white" if luminance < DARK else INK)
+        part = parts[indices[0]]
+        colors = _colors(pd.concat([tables[index] for index in indices]), part)
+        for index in indices:
+            records = [
+                record | ({"ink": colors.ink(record["value"])} if "value" in record else {})
+                for record in panels[index].records
+            ]
+            bar = part.color_label if part.color_bar and index == indices[-1] else None
+            found[index] = replace(panels[index], records=records, colors=colors.encoding(bar))
+    return found

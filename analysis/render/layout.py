@@ -1,97 +1,22 @@
 """What figures share: grids of panels, titles, texts for what is missing, formats of numbers."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.figure import Figure
-from matplotlib.ticker import (
-    FixedLocator,
-    FuncFormatter,
-    LogLocator,
-    MaxNLocator,
-    NullFormatter,
-    NullLocator,
-)
 
 from pkm.analysis.render.style import MethodStyles
 
 NO_DATA = "not run: no stored rows"
 DASH = "–"
 LOG_RATIO = 5.0
-#: Decades of a logarithmic axis below which its own steps may leave a single tick.
-FEW_DECADES = 0.35
-
-
-# --- panels -------------------------------------------------------------------------------------
-
-
-def panel_grid(
-    count: int,
-    columns: int,
-    width: float = 3.1,
-    height: float = 2.6,
-    legend: float = 0.8,
-) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `count` axes in rows of `columns`, and room for a legend above them."""
-    rows = -(-count // columns)
-    size = (width * columns, height * rows + legend)
-    figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat[count:]:
-        axes.set_axis_off()
-    return figure, list(grid.flat[:count])
-
-
-def legend_columns(labels: Sequence[str], width: float) -> int:
-    """Return the largest number of legend columns whose labels fit into `width` inches."""
-    for columns in range(len(labels), 1, -1):
-        # A legend fills its columns from the left, the first ones taking the remainder.
-        rows, longer = divmod(len(labels), columns)
-        ends = np.cumsum([rows + (column < longer) for column in range(columns)])
-        columns_of_labels = np.split(np.array(labels), ends[:-1])
-        widest = [max(map(len, column)) for column in columns_of_labels]
-        if sum(0.085 * length + 0.75 for length in widest) <= width:
-            return columns
-    return 1
 
 
 def wants_log(means: np.ndarray) -> bool:
     """Tell whether positive means differ so much that a linear axis would hide the small ones."""
     means = means[np.isfinite(means)]
     return bool(means.size and (means > 0).all() and means.max() > LOG_RATIO * means.min())
-
-
-def log_axis(axis: Axis) -> None:
-    """Set ticks of a logarithmic value axis: 1-2-5 steps, plain numbers."""
-    low, high = sorted(axis.get_view_interval())
-    decades = np.log10(high / low)
-    if decades < FEW_DECADES:
-        locator = MaxNLocator(4)
-    elif decades < 1.05:
-        locator = LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), numticks=12)
-    elif decades < 2.2:
-        locator = LogLocator(subs=(1.0, 2.0, 5.0), numticks=12)
-    elif decades < 3.5:
-        locator = LogLocator(subs=(1.0, 3.0), numticks=12)
-    else:
-        locator = LogLocator(subs=(1.0,), numticks=12)
-    axis.set_major_locator(locator)
-    axis.set_major_formatter(FuncFormatter(plain_number))
-    axis.set_minor_locator(NullLocator())
-    axis.set_minor_formatter(NullFormatter())
-
-
-def symlog_axis(axis: Axis, linear_below: float) -> None:
-    """Set ticks of an axis that is linear up to a value and logarithmic above: 0 and powers."""
-    high = max(axis.get_view_interval())
-    steps = np.arange(np.floor(np.log10(high / linear_below) + 1e-9) + 1)
-    axis.set_major_locator(FixedLocator([0, *(linear_below * 10**steps)]))
-    axis.set_major_formatter(FuncFormatter(plain_number))
-    axis.set_minor_locator(NullLocator())
 
 
 # --- texts --------------------------------------------------------------------------------------

@@ -1,114 +1,122 @@
 """Curves over a quantity, with bands or bars for their intervals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from pkm.analysis.figure import FigureSpec
+from pkm.analysis.render.axes import Axis, Json, joined, rounded, value_axis
 from pkm.analysis.render.heatmap import ordered
-from pkm.analysis.render.layout import log_axis, plain_number, short_number, wants_log
-from pkm.analysis.render.style import DOTTED, GREY, INK, HueStyle, variant_styles
+from pkm.analysis.render.layout import short_number, wants_log
+from pkm.analysis.render.panel import Panel, key_of, record_of, reference_record
+from pkm.analysis.render.style import HueStyle, look_of, variant_styles
 
-MAX_TICKS = 8  # of an axis
+MAX_TICKS = 8  # of the x axis
 MAX_BAND = 3.0  # factor by which a band goes below its curve on a logarithmic axis, where cut
 MAX_RANGE = 1000.0  # factor by which a non-private level may be below the private curves
 DODGE = 0.15  # largest shift of a curve on a logarithmic axis, as a power of 2
 ROOM = 0.2  # share by which the x axis is lengthened for exponents
 Curve = tuple[np.ndarray, np.ndarray]  # x and value
-REPORTED = {"color": INK, "marker": "D", "markerfacecolor": "none", "linestyle": ""}
+Styles = Mapping[Any, HueStyle]
 
 
-def draw(
-    axes: Axes, table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
-) -> dict[str, str]:
-    """Draw the curves of one panel; hues without an x are level lines.
+def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Panel:
+    """Return the curves of one panel; hues without an x are level lines.
 
     Names on the x axis are drawn at equal distances; a column `curve` tells the curves of one hue
     apart.
-
-    Returns
-    -------
-    dict of str to str
-        Notes for the caption: ``log`` for a logarithmic value axis that the values asked for,
-        ``outside`` with the level lines outside the limits, which the other curves set.
     """
     table = table[table["hue"].isin(list(styles))]
     names = [] if pd.api.types.is_numeric_dtype(table["x"]) else ordered(table["x"], spec)
+    table = table.assign(place=table["x"])
     if names:
         table = table.assign(x=[float(names.index(name)) for name in table["x"]])
-    if spec.interval == "none":
-        table = table.assign(low=table["value"], high=table["value"])
-    table = table.assign(
-        low=table["low"].fillna(table["value"]), high=table["high"].fillna(table["value"])
-    )
+    for end in ("low", "high"):
+        known = table["value"] if spec.interval == "none" else table[end].fillna(table["value"])
+        table = table.assign(**{f"shown_{end}": known})
     logarithmic = _is_log(table, spec, styles)
     if logarithmic:
         table = _cut(table, spec)
-    grid = np.unique(table["x"].dropna().to_numpy(dtype=float))
-    grid = grid if grid.size else np.array([0.1, 1.0])
-    for order, (hue, style) in enumerate(styles.items()):
-        curves = table[table["hue"] == hue]
-        shift = dodged(order, len(styles)) if spec.dodge else 1.0
-        for line, curve in _curves(curves, spec, style):
-            if not len(curve):
-                continue
-            if curve["x"].notna().any():
-                _draw_curve(
-                    axes, curve, spec, line | {"zorder": line.get("zorder", 10 + order)}, shift
-                )
-            else:
-                _draw_level(axes, curve.iloc[0], grid, spec, style)
-    _x_axis(axes, grid, spec)
+    y = _value_axis(table, spec, styles, logarithmic)
+    x = _x_axis(table, spec)
     if names:
-        axes.set_xticks(grid, [spec.name_of(name) for name in names])
-    levels = [entry["y"] for entry in spec.references if "y" in entry]
-    limiting = np.append(_limiting(table, styles), levels)
-    set_value_axis(
-        axes,
-        limiting,
-        table[table["hue"].map(lambda hue: not styles[hue].baseline)],
-        logarithmic,
-        spec.y_zero,
-    )
-    if spec.y_reversed:
-        axes.invert_yaxis()
-    for entry in spec.references:
-        _draw_reference(axes, entry, _fitted(table, styles))
+        texts = tuple(spec.name_of(name) for name in names)
+        x = replace(x, ticks=tuple(map(float, range(len(names)))), labels=texts)
+    records = [record for each in _curves(table, spec, styles, y) for record in each]
+    fitted = _fitted(table, styles)
+    records += [record for entry in spec.references for record in _reference(entry, fitted)]
     if spec.exponents:
-        _write_exponents(axes, _fitted(table, styles), styles)
-    notes = {}
-    if logarithmic and spec.y_scale == "auto":
-        notes["log"] = ""
-        place = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
-        axes.text(1, 1, "log", fontsize=7.5, color=GREY, **place)
-    outside = _outside(axes, table, styles)
-    return notes | ({"outside": outside} if outside else {})
+        x = replace(x, high=x.at(1 + ROOM))
+        records += _exponents(x, y, fitted, styles)
+    notes = {"log": ""} if logarithmic and spec.y_scale == "auto" else {}
+    outside = _outside(y, table, styles)
+    return Panel(x, y, records, notes | ({"outside": outside} if outside else {}))
+
+
+def share_values(panels: Sequence[Panel]) -> list[Panel]:
+    """Give all panels the same value axis."""
+    axis = joined([each.y for each in panels])
+    return [replace(each, y=axis) for each in panels]
+
+
+# --- what is drawn ------------------------------------------------------------------------------
+
+
+def _curves(table: pd.DataFrame, spec: FigureSpec, styles: Styles, y: Axis) -> Iterator[list[Json]]:
+    """Yield the records of each hue, from back to front."""
+    order = {hue: place for place, hue in enumerate(styles)}
+    variants = variant_styles(table, spec) if spec.style else {}
+    for hue in sorted(styles, key=lambda hue: styles[hue].line.get("zorder", 10 + order[hue])):
+        style = styles[hue]
+        shift = dodged(order[hue], len(styles)) if spec.dodge else 1.0
+        records = []
+        for line in table[table["hue"] == hue].sort_values("x", kind="stable").to_dict("records"):
+            is_level = pd.isna(line["x"])
+            text = "" if is_level else spec.name_of(line["place"])
+            record = record_of(line, key_of(hue, style), text, spec)
+            change = {}
+            if variants:
+                variant = variants[line["style"]]
+                change = {key: item for key, item in variant.items() if key != "label"}
+                record["style"] = variant["label"]
+            look = look_of(style.line | change)
+            if is_level:
+                look.pop("marker", None)
+                record |= look | _level(line, spec, style, y)
+            elif y.scale != "log" or line["value"] > 0:
+                curve = [hue, line.get("style"), line.get("curve")]
+                record |= look | {"at": rounded(line["x"] * shift), "curve": f"{curve}"}
+                record |= _interval(line, spec, style, y)
+            records.append(record)
+        yield records
+
+
+def _interval(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, y: Axis) -> Json:
+    """Return the ends of a band or a bar, where it is not all below a logarithmic axis."""
+    low, high = line["shown_low"], line["shown_high"]
+    if not low < high or style.line.get("zorder", 10) <= 2:
+        return {}
+    if y.scale == "log":
+        low = max(low, y.low)
+    kind = "bar" if spec.bands == "bars" else "band"
+    return {f"{kind}_low": rounded(low), f"{kind}_high": rounded(high)}
+
+
+def _level(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, y: Axis) -> Json:
+    """Return where a level line is; with the ends of its band where they are asked for."""
+    level = {"level": rounded(line["value"])}
+    if spec.level_bands and not style.baseline and line["shown_low"] < line["shown_high"]:
+        low = max(line["shown_low"], y.low) if y.scale == "log" else line["shown_low"]
+        level |= {"band_level": rounded(low), "band_top": rounded(line["shown_high"])}
+    return level
 
 
 def dodged(order: int, count: int) -> float:
     """Return the factor by which the x of one of some curves is moved."""
     return 2.0 ** (DODGE * (2 * (order + 0.5) / count - 1))
-
-
-def _is_log(table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]) -> bool:
-    if spec.y_scale == "auto":
-        return wants_log(_limiting(table, styles, near=True))
-    return spec.y_scale == "log" and bool((table["value"] > 0).any())
-
-
-def _limiting(table: pd.DataFrame, styles: Mapping[Any, HueStyle], near: bool = True) -> np.ndarray:
-    """Values that set scale and limits: of all curves but baselines, where there are others."""
-    baseline = table["hue"].map(lambda hue: styles[hue].baseline).to_numpy(dtype=bool)
-    values = table["value"].to_numpy(dtype=float)
-    inside = values[~baseline] if (~baseline).any() else values
-    curve_values = values[~baseline & table["x"].notna().to_numpy()]
-    # A level that is almost exact would stretch a logarithmic axis over many empty decades.
-    lowest = curve_values.min() / MAX_RANGE if near and curve_values.size else -np.inf
-    return inside[(inside >= lowest) | (inside <= 0)]
 
 
 def _cut(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
@@ -117,162 +125,119 @@ def _cut(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
         return table
     positive = table.loc[table["value"] > 0, "value"]
     floor = table["value"] / MAX_BAND if spec.cut == "point" else positive.min() / MAX_BAND
-    low = np.fmax(table["low"], floor)
-    return table.assign(low=low, high=np.fmax(table["high"], low))
+    low = np.fmax(table["shown_low"], floor)
+    return table.assign(shown_low=low, shown_high=np.fmax(table["shown_high"], low))
 
 
-def _curves(table: pd.DataFrame, spec: FigureSpec, style: HueStyle):
-    """Yield the keywords and lines of each curve of a hue: one, or one for each `style`."""
-    if "curve" in table:
-        for _, part in table.groupby("curve", sort=False):
-            yield from _curves(part.drop(columns="curve"), spec, style)
-        return
-    table = table.sort_values("x", kind="stable")
-    if not spec.style:
-        yield style.line, table
-        return
-    for value, variant in variant_styles(table, spec).items():
-        changes = {key: item for key, item in variant.items() if key != "label"}
-        yield style.line | changes, table[table["style"] == value]
-
-
-def _draw_curve(
-    axes: Axes, curve: pd.DataFrame, spec: FigureSpec, line: Mapping[str, Any], shift: float
-) -> None:
-    x, value, low, high = (
-        curve[name].to_numpy(dtype=float) for name in ("x", "value", "low", "high")
-    )
-    x = x * shift
-    if spec.bands == "bars":
-        errors = np.clip([value - low, high - value], 0, None)
-        shown = errors if errors.any() else None
-        axes.errorbar(x, value, yerr=shown, capsize=2.5, elinewidth=1.2, **line)
-        return
-    axes.plot(x, value, **line)
-    if line["zorder"] > 2 and spec.interval != "none":
-        axes.fill_between(x, low, high, color=line["color"], alpha=0.16, linewidth=0, zorder=3)
-
-
-def _draw_level(
-    axes: Axes, line: pd.Series, grid: np.ndarray, spec: FigureSpec, style: HueStyle
-) -> None:
-    """Draw a level line over the panel; with its band over the grid where asked."""
-    keywords = style.line | {"zorder": 2}
-    if not spec.level_bands:
-        axes.axhline(line["value"], **(keywords | {"marker": None}))
-        return
-    axes.plot(grid, np.full(grid.size, line["value"]), **keywords)
-    if not style.baseline:
-        low, high = (np.full(grid.size, line[name]) for name in ("low", "high"))
-        axes.fill_between(grid, low, high, color=style.color, alpha=0.16, linewidth=0, zorder=1)
-
-
-def _outside(axes: Axes, table: pd.DataFrame, styles: Mapping[Any, HueStyle]) -> str:
+def _outside(y: Axis, table: pd.DataFrame, styles: Styles) -> str:
     """Name the level lines outside the limits, with their values; empty without any."""
-    bottom, top = axes.get_ylim()
     levels = table[table["x"].isna()]
     texts = [
         f"{styles[line.hue].short_label} {line.value:.3g}"
         for line in levels.itertuples()
-        if not bottom <= line.value <= top
+        if not y.low <= line.value <= y.high
     ]
     return ", ".join(texts)
+
+
+def _reference(entry: Mapping[str, Any], curves: Mapping[Any, Curve]) -> list[Json]:
+    """Return a level, or a power of x through the middle of the first curve."""
+    if "y" in entry:
+        return [reference_record(entry, level=entry["y"])]
+    if "x" in entry:
+        return [reference_record(entry, level_x=entry["x"])]
+    if not curves:
+        return []
+    x, value = next(iter(curves.values()))
+    middle, height = (np.exp(np.log(ends).mean()) for ends in (x, value))
+    return [
+        reference_record(
+            entry,
+            at=rounded(end),
+            value=rounded(height * (end / middle) ** entry["slope"]),
+            curve=f"{entry}",
+        )
+        for end in (x[0], x[-1])
+    ]
 
 
 # --- axes ---------------------------------------------------------------------------------------
 
 
-def _x_axis(axes: Axes, grid: np.ndarray, spec: FigureSpec) -> None:
-    """Set scale and ticks of the x axis at the values of the grid, thinned where they are many."""
+def _x_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
+    """Return the x axis: ticks at the values of the grid, thinned where they are many."""
+    grid = np.unique(table["x"].dropna().to_numpy(dtype=float))
+    grid = grid if grid.size else np.array([0.1, 1.0])
     if spec.x_scale == "linear":
         margin = 0.03 * max(np.ptp(grid), 1e-9)
-        axes.set_xlim(grid[0] - margin, grid[-1] + margin)
+        largest = 2.0**DODGE if spec.dodge else 1.0
+        limits = grid[0] / largest - margin, grid[-1] * largest + margin
         # Labels of values that are close together would touch.
         ticks = [grid[0]]
         for value in grid[1:]:
             if value - ticks[-1] >= np.ptp(grid) / MAX_TICKS / 1.3:
                 ticks.append(value)
     else:
-        base = 2 if spec.x_scale == "log2" else 10
-        axes.set_xscale("log", base=base)
         margin = max((grid[-1] / grid[0]) ** 0.04, 2 ** (2 * DODGE) if spec.dodge else 1.05)
-        axes.set_xlim(grid[0] / margin, grid[-1] * margin)
+        limits = grid[0] / margin, grid[-1] * margin
         ticks = grid[:: -(-grid.size // MAX_TICKS)]
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(short_number))
-    axes.tick_params(labelsize=8.5)
-    if spec.x_reversed:
-        axes.invert_xaxis()
+    places = tuple(rounded(tick) for tick in ticks)
+    scale = "linear" if spec.x_scale == "linear" else "log"
+    labels = tuple(map(short_number, places))
+    return Axis(*map(float, limits), places, labels, scale, reverse=spec.x_reversed)
 
 
-def set_value_axis(
-    axes: Axes, values: np.ndarray, bands: pd.DataFrame, logarithmic: bool, zero: bool = False
-) -> None:
-    """Set scale and limits of a value axis.
+def _is_log(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> bool:
+    if spec.y_scale == "auto":
+        return wants_log(_limiting(table, styles))
+    return spec.y_scale == "log" and bool((table["value"] > 0).any())
+
+
+def _limiting(table: pd.DataFrame, styles: Styles) -> np.ndarray:
+    """Values that set scale and limits: of all curves but baselines, where there are others."""
+    baseline = table["hue"].map(lambda hue: styles[hue].baseline).to_numpy(dtype=bool)
+    values = table["value"].to_numpy(dtype=float)
+    inside = values[~baseline] if (~baseline).any() else values
+    curve_values = values[~baseline & table["x"].notna().to_numpy()]
+    # A level that is almost exact would stretch a logarithmic axis over many empty decades.
+    lowest = curve_values.min() / MAX_RANGE if curve_values.size else -np.inf
+    return inside[(inside >= lowest) | (inside <= 0)]
+
+
+def _value_axis(table: pd.DataFrame, spec: FigureSpec, styles: Styles, logarithmic: bool) -> Axis:
+    """Return the value axis.
 
     Values stay inside. Bands may be cut: the band of a heavy-tailed method would otherwise set the
     scale.
     """
+    levels = [entry["y"] for entry in spec.references if "y" in entry]
+    values = np.append(_limiting(table, styles), levels)
+    bands = table[table["hue"].map(lambda hue: not styles[hue].baseline).astype(bool)]
     if not values.size:
-        return
+        return value_axis(0.0, 1.0)
     top = values.max()
     bottom = values.min()
-    highest = max(bands["high"].max(), top) if len(bands) else top
+    highest = max(bands["shown_high"].max(), top) if len(bands) else top
     if logarithmic:
         bottom = values[values > 0].min()
-        positive = bands.loc[bands["low"] > 0, "low"]
+        positive = bands.loc[bands["shown_low"] > 0, "shown_low"]
         lowest = max(min(positive.min(), bottom) if len(positive) else bottom, bottom / 2)
-        axes.set_yscale("log")
-        axes.set_ylim(lowest / 1.15, min(highest, 3 * top) * 1.15)
-        log_axis(axes.yaxis)
-        return
-    reach = max(top - bottom, 0.02 * max(abs(top), abs(bottom)), 1e-12)
-    lowest = max(min(bands["low"].min(), bottom) if len(bands) else bottom, bottom - 0.6 * reach)
-    highest = min(highest, top + 0.6 * reach)
-    lowest = min(lowest, 0.0) if zero else lowest
-    margin = 0.06 * (highest - lowest) + 1e-12
-    axes.set_ylim(lowest - (0 if zero else margin), highest + margin)
-    value_ticks(axes)
-
-
-def value_ticks(axes: Axes) -> None:
-    """Set the ticks of a value axis by its scale."""
-    if axes.get_yscale() == "log":
-        log_axis(axes.yaxis)
+        axis = value_axis(float(lowest / 1.15), float(min(highest, 3 * top) * 1.15), "log")
     else:
-        axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
-        axes.locator_params(axis="y", nbins=5)
-
-
-# --- reference lines ----------------------------------------------------------------------------
-
-
-def reference_line(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keywords of a reference line: changes of its look, and `x`, `y` or `slope`."""
-    look = {"color": GREY, "linestyle": DOTTED, "linewidth": 1.2}
-    return look | {key: value for key, value in entry.items() if key not in ("x", "y", "slope")}
-
-
-def _draw_reference(axes: Axes, entry: Mapping[str, Any], curves: Mapping[Any, Curve]) -> None:
-    """Draw a level, or a power of x through the middle of the first curve."""
-    line = reference_line(entry) | {"zorder": 1}
-    if "slope" in entry:
-        if curves:
-            x, value = next(iter(curves.values()))
-            middle = [np.exp(np.log(ends).mean()) for ends in (x, value)]
-            axes.plot(x, middle[1] * (x / middle[0]) ** entry["slope"], **line)
-        return
-    if "y" in entry:
-        axes.axhline(entry["y"], **line)
-    else:
-        axes.axvline(entry["x"], **line)
+        reach = max(top - bottom, 0.02 * max(abs(top), abs(bottom)), 1e-12)
+        lowest = min(bands["shown_low"].min(), bottom) if len(bands) else bottom
+        lowest = max(lowest, bottom - 0.6 * reach)
+        lowest = min(lowest, 0.0) if spec.y_zero else lowest
+        highest = min(highest, top + 0.6 * reach)
+        margin = 0.06 * (highest - lowest) + 1e-12
+        axis = value_axis(float(lowest - (0 if spec.y_zero else margin)), float(highest + margin))
+    return replace(axis, reverse=spec.y_reversed)
 
 
 # --- exponents ----------------------------------------------------------------------------------
 
 
-def _fitted(table: pd.DataFrame, styles: Mapping[Any, HueStyle]) -> dict[Any, Curve]:
+def _fitted(table: pd.DataFrame, styles: Styles) -> dict[Any, Curve]:
     """Return the curves that a power of x can be fitted to: two values or more, all positive.
 
     Curves are x and value by hue; baselines have no exponent.
@@ -286,24 +251,18 @@ def _fitted(table: pd.DataFrame, styles: Mapping[Any, HueStyle]) -> dict[Any, Cu
     return curves
 
 
-def _write_exponents(
-    axes: Axes, curves: Mapping[Any, Curve], styles: Mapping[Any, HueStyle]
-) -> None:
+def _exponents(x: Axis, y: Axis, curves: Mapping[Any, Curve], styles: Styles) -> list[Json]:
     """Write the exponents of the fitted powers of x at the right, by height of the curves' ends."""
-    left, right = axes.get_xlim()
-    logarithmic = axes.get_xscale() == "log"
-    room = (right / left) ** ROOM if logarithmic else ROOM * (right - left)
-    axes.set_xlim(left, right * room if logarithmic else right + room)
-    to_axes = axes.transData + axes.transAxes.inverted()
-    ends = {hue: to_axes.transform((x[-1], value[-1]))[1] for hue, (x, value) in curves.items()}
+    ends = {hue: y.share(value[-1]) for hue, (_, value) in curves.items()}
     hues = sorted(ends, key=ends.__getitem__)
+    records = []
     for hue, height in zip(hues, separated([ends[hue] for hue in hues]), strict=True):
-        marker = dict(styles[hue].line) | {"linestyle": "", "label": None}
-        axes.plot(0.86, height, transform=axes.transAxes, **marker)
-        x, value = curves[hue]
-        text = f"{np.polyfit(np.log(x), np.log(value), 1)[0]:.2f}"
-        place = {"transform": axes.transAxes, "va": "center", "fontsize": 8}
-        axes.text(0.89, height, text, color=styles[hue].color, **place)
+        record = {"hue": key_of(hue, styles[hue]), "at_y": rounded(y.at(height))}
+        places, values = curves[hue]
+        exponent = np.polyfit(np.log(places), np.log(values), 1)[0]
+        places = {"mark_at": rounded(x.at(0.87)), "text_at": rounded(x.at(0.9))}
+        records.append(look_of(styles[hue].line) | record | places | {"text": f"{exponent:.2f}"})
+    return records
 
 
 def separated(heights: Sequence[float], gap: float = 0.06, top: float = 0.97) -> list[float]:

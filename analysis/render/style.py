@@ -5,28 +5,33 @@ can tell apart; marker and line style carry the same information again for print
 """
 
 import itertools
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import matplotlib.style
 import numpy as np
 import pandas as pd
-from matplotlib import colormaps
+import yaml
 
 from pkm.analysis.figure import FigureSpec, in_order
+
+#: What charts have in common: configuration, layers, markers, colors, titles of facts.
+COMMON = yaml.safe_load(Path(__file__).with_name("chart.yaml").read_text(encoding="utf-8"))
 
 INK = "#222222"
 GREY = "#8c8c8c"
 PALE = "#d9d9d9"
-LineStyle = str | tuple[int, tuple[float, ...]]
-DOTTED = (0, (1, 1.5))
+POINT = 96 / 72  # pixels
+#: Lengths of dashes and of gaps in line widths; none of a solid line.
+Dashes = tuple[float, ...]
+LINESTYLES: dict[str, Dashes] = {"-": (), "--": (3.7, 1.6), ":": (1, 1.65)}
+NO_LINE = ""
+DOTTED = (1, 1.5)
 # Markers without a face are those of baselines, which are thin broken lines.
-BASELINE_LINESTYLES: dict[str, LineStyle] = {"x": DOTTED, "+": (0, (5, 2))}
-SOUND_LINESTYLE = (0, (4, 1.5))
-VARIATION_LINESTYLE = (0, (2, 1.2))
+BASELINE_LINESTYLES: dict[str, Dashes] = {"x": DOTTED, "+": (5, 2)}
+SOUND_LINESTYLE = (4, 1.5)
+VARIATION_LINESTYLE = (2, 1.2)
 # Colors and markers of methods whose rows have none.
 CYCLE = (
     ("#e69f00", "D"),
@@ -40,8 +45,6 @@ CYCLE = (
     ("#cc79a7", "h"),
     ("#222222", "8"),
 )
-#: How every figure looks.
-STYLE_SHEET = Path(__file__).with_name("figures.mplstyle")
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class MethodStyle:
         return "(" in self.label
 
     @property
-    def linestyle(self) -> LineStyle:
+    def linestyle(self) -> str | Dashes:
         """Solid for methods as they are, broken for baselines and variations."""
         if self.baseline:
             return BASELINE_LINESTYLES[self.marker]
@@ -86,7 +89,7 @@ class MethodStyle:
         return self.label.split(" (")[0]
 
     def line(self) -> dict[str, Any]:
-        """Keyword arguments for a curve."""
+        """Return how a curve is drawn; lengths are in points."""
         return {
             "color": self.color,
             "linestyle": self.linestyle,
@@ -94,7 +97,6 @@ class MethodStyle:
             "marker": None if self.baseline else self.marker or None,
             "markersize": 5,
             "markerfacecolor": "white" if self.hollow else self.color,
-            "markeredgecolor": self.color,
             "markeredgewidth": 1.2,
             "label": self.label,
         }
@@ -146,11 +148,6 @@ class MethodStyles:
         self._styles[method] = MethodStyle(method.replace("_", " "), color, marker)
 
 
-def styled() -> AbstractContextManager[None]:
-    """Return the context in which figures are made."""
-    return matplotlib.style.context(STYLE_SHEET)
-
-
 # --- styles of the hues of a figure -------------------------------------------------------------
 
 
@@ -161,7 +158,8 @@ class HueStyle:
     Attributes
     ----------
     line : dict
-        Keyword arguments for a curve.
+        How its curve is drawn: `color`, `linestyle`, `linewidth`, `marker`, `markersize`,
+        `markerfacecolor`, `markeredgewidth`, `alpha`, `zorder` and `label`; lengths in points.
     baseline : bool
         Whether it is a level that sets no limits, see `MethodStyle.baseline`.
     shift : float
@@ -200,7 +198,7 @@ def hue_styles(table: pd.DataFrame, spec: FigureSpec, cells: pd.DataFrame) -> di
     hues = in_order(table["hue"].dropna(), [*spec.order, *spec.curves, *spec.methods, *changes])
     of_method = spec.hue == "method" or bool(spec.curves)
     methods = MethodStyles(cells if "method" in cells else pd.DataFrame({"method": []}))
-    shades = iter(colormaps["viridis"](np.linspace(0.0, 0.82, max(len(hues), 1))))
+    colors = iter(shades(len(hues), 0.82))
     cycle = itertools.cycle(CYCLE)
     styles = {}
     for hue in hues:
@@ -214,7 +212,7 @@ def hue_styles(table: pd.DataFrame, spec: FigureSpec, cells: pd.DataFrame) -> di
         elif isinstance(hue, str):
             base = MethodStyle(spec.name_of(hue), *next(cycle))
         else:
-            base = MethodStyle(spec.name_of(hue), next(shades), "o")
+            base = MethodStyle(spec.name_of(hue), next(colors), "o")
         if spec.hue_label:
             change.setdefault("label", spec.hue_label.format(hue))
         own = {key: change.pop(key) for key in ("label", "color", "marker") if key in change}
@@ -229,15 +227,78 @@ def hue_styles(table: pd.DataFrame, spec: FigureSpec, cells: pd.DataFrame) -> di
 
 def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str, Any]]:
     """Return the changes that the values of `style` make to a curve."""
-    default = ({}, {"linestyle": (0, (3, 1.5)), "hollow": True}, {"linestyle": ":"})
+    default = ({}, {"linestyle": (3, 1.5), "hollow": True}, {"linestyle": ":"})
     values = in_order(table["style"].dropna(), spec.variants)
     variants = {}
     for value, changes in zip(values, itertools.cycle(default), strict=False):
         change = dict(spec.variants.get(value, changes))
         change.setdefault("label", spec.name_of(value))
-        if isinstance(change.get("linestyle"), list):
-            change["linestyle"] = (0, tuple(change["linestyle"]))
         if change.pop("hollow", False):
             change["markerfacecolor"] = "white"
         variants[value] = change
     return variants
+
+
+# --- looks and colors ---------------------------------------------------------------------------
+
+
+def look_of(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the records of a chart say of their look; lengths are in pixels.
+
+    Without a line there is no `width`, without a marker no `marker`.
+
+    Examples
+    --------
+    >>> look_of({"color": "#222222", "linestyle": ":", "linewidth": 3})
+    {'color': '#222222', 'face': '#222222', 'width': 4.0, 'dash': [4.0, 6.6]}
+    """
+    face = line.get("markerfacecolor", line["color"])
+    look = {"color": line["color"], "face": "transparent" if face == "none" else face}
+    style = line.get("linestyle", "-")
+    if style != NO_LINE:
+        look["width"] = round(POINT * line.get("linewidth", 1.8), 2)
+        lengths = LINESTYLES[style] if isinstance(style, str) else style
+        if lengths:
+            look["dash"] = [round(look["width"] * length, 2) for length in lengths]
+    if line.get("marker"):
+        look["marker"] = line["marker"] if line["marker"] in COMMON["markers"] else "o"
+        look["size"] = round((POINT * line.get("markersize", 5)) ** 2, 1)
+        look["edge"] = round(POINT * line.get("markeredgewidth", 1.2), 2)
+    if "alpha" in line:
+        look["alpha"] = line["alpha"]
+    return look
+
+
+def shades(count: int, highest: float = 1.0, color_map: str = "viridis") -> list[str]:
+    """Return colors of a map at equal distances, from its lowest to a share of its length.
+
+    Maps are those of chart.yaml; one with ``_r`` at its end is reversed.
+
+    Examples
+    --------
+    >>> shades(2), shades(1, color_map="viridis_r")
+    (['#440154', '#fde725'], ['#fde725'])
+    """
+    return [color_at(share, color_map) for share in np.linspace(0.0, highest, count)]
+
+
+def color_at(share: float, color_map: str) -> str:
+    """Return the color at a share of the length of a map."""
+    stops = COMMON["color_maps"][color_map.removesuffix("_r")]
+    if color_map.endswith("_r"):
+        share = 1 - share
+    places = np.linspace(0, 1, len(stops))
+    parts = np.array([channels(stop) for stop in stops]).T
+    mixed = [round(float(np.interp(share, places, part))) for part in parts]
+    return "#" + "".join(f"{part:02x}" for part in mixed)
+
+
+def channels(color: str) -> Sequence[int]:
+    """Return red, green and blue of a color.
+
+    Examples
+    --------
+    >>> channels("#ff0080")
+    (255, 0, 128)
+    """
+    return tuple(int(color[start : start + 2], 16) for start in (1, 3, 5))

@@ -76,17 +76,16 @@ function filtered(specification) {
     if (meant || values.length === panel.data.values.length) panels.push({ ...panel, data: { values } });
   }
   // The legend belongs to the first panel.
-  const first = specification.concat[0].layer.at(-1).params;
-  if (first && panels.length) {
-    const layers = panels[0].layer;
-    panels[0].layer = [...layers.slice(0, -1), { ...layers.at(-1), params: first }];
+  const [legend] = specification.concat[0].layer;
+  if (legend.params && panels.length && !panels[0].layer.includes(legend)) {
+    panels[0].layer = [legend, ...panels[0].layer];
   }
   return { ...specification, concat: panels };
 }
 
 // As many panels side by side as there is room for, and as many entries of the legend.
 function fitted(specification, room) {
-  const { labels, y } = specification.usermeta;
+  const { labels, y, rows } = specification.usermeta;
   const widest = Math.max(...specification.concat.map((panel) => panel.width));
   const width = (columns) => Math.floor(room / columns) - labels - GAP;
   let columns = Math.min(specification.columns, Math.max(specification.concat.length, 1));
@@ -95,7 +94,7 @@ function fitted(specification, room) {
   const widthOf = (panel) => Math.max(Math.min(panel.width, width(columns)), SMALLEST);
   const concat = specification.concat.map((panel, index) => ({
     ...panel,
-    title: inLines(panel.title, widthOf(panel) + labels),
+    title: inLines(panel.title.join(" "), widthOf(panel) + labels),
     width: widthOf(panel),
     layer: readable(specification, panel, widthOf(panel)).map((layer) => {
       const encoding = { ...layer.encoding };
@@ -104,17 +103,19 @@ function fitted(specification, room) {
         encoding[channel] = { ...rest, legend: { ...legend, columns: Math.min(legend.columns, entries) } };
       }
       // The first panel of a row has the title of the vertical axis.
-      if (y && encoding.y) encoding.y = { ...encoding.y, title: index % columns ? null : y };
+      const inside = index % columns > 0;
+      if (y && encoding.y?.axis) encoding.y = { ...encoding.y, title: inside ? null : y };
+      if (rows && encoding.y?.axis) encoding.y = { ...encoding.y, axis: { ...encoding.y.axis, labels: !inside } };
       return { ...layer, encoding };
     }),
   }));
-  const title = { ...specification.title, text: inLines(specification.title.text, room) };
+  const title = { ...specification.title, text: inLines(specification.title.text.join(" "), room) };
   return { ...specification, title, columns, concat };
 }
 
 // The layers of a panel; those of a map with narrow cells are without its numbers.
 function readable(specification, panel, width) {
-  const isMap = specification.resolve.scale.color === "independent";
+  const isMap = specification.resolve.scale.fill === "independent";
   const [low, high] = panel.layer[0].encoding.x?.scale?.domain ?? [0, 1];
   const narrow = isMap && width / (high - low) < CELL;
   return panel.layer.filter((layer) => !(narrow && layer.mark.type === "text"));

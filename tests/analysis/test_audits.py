@@ -5,6 +5,7 @@ import math
 
 import pytest
 import reports
+from charts import panels_of
 from fabricated.audit import all_records, make_record, write_records
 from fabricated.fastlloyd import SIZES, cell_rows
 from fabricated.rows import make_rows
@@ -12,7 +13,6 @@ from fabricated.rows import make_rows
 from pkm.analysis import audit_page, audits, report
 from pkm.analysis.privacy_table import privacy_table
 from pkm.analysis.render.audit import MAX_RATIO, draw_audit
-from pkm.analysis.render.style import styled
 from pkm.analysis.tables import Study
 from pkm.audit import records
 
@@ -31,8 +31,7 @@ def stored(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def drawn(stored):
-    with styled():
-        return draw_audit(list(stored.values()))
+    return draw_audit(list(stored.values()))
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +45,10 @@ def named(stored, method, variant="sound"):
     return audit
 
 
-def marks(axes):
+def marks(panel):
     """Where a panel has marks of verdicts: horizontal position, marker, color."""
-    lines = [line for line in axes.lines if line.get_marker() in ("o", "X")]
-    return [(line.get_xdata()[0], line.get_marker(), line.get_color()) for line in lines]
+    records = [record for record in panel.records if record.get("marker") in ("o", "X")]
+    return [(record["value"], record["marker"], record["color"]) for record in records]
 
 
 @pytest.mark.parametrize(
@@ -149,30 +148,29 @@ def test_a_method_that_claims_no_privacy_has_no_audit(stored):
 
 
 def test_the_figure_marks_every_query_at_its_ratio(drawn, stored):
-    left, _ = drawn.figure.axes
+    left, _ = panels_of(drawn)
     expected = [
         (min(ratio, MAX_RATIO), *MARKS[audit.query_verdicts[query]])
         for audit in stored.values()
         for query, ratio in audit.tightness.items()
     ]
     assert sorted(marks(left)) == sorted(expected)
-    assert {text.get_text() for text in left.texts} == {"", "∞"}
+    assert set(left.texts) == {"", "∞"}
 
 
 def test_the_figure_names_the_flaws_of_violated_methods(drawn):
-    left, _ = drawn.figure.axes
-    labels = [label.get_text() for label in left.get_yticklabels()]
-    assert "DPLloyd (published), F-26,  sums and counts" in labels
-    assert "DPM (sound), not registered,  cell counts" in labels
+    left, _ = panels_of(drawn)
+    assert "DPLloyd (published), F-26,  sums and counts" in left.y.labels
+    assert "DPM (sound), not registered,  cell counts" in left.y.labels
 
 
 def test_the_figure_has_bounds_under_the_ledgers_epsilon(drawn, stored):
-    _, right = drawn.figure.axes
+    _, right = panels_of(drawn)
     bounded = [audit for audit in stored.values() if audit.lower_bound is not None]
     assert {mark[0] for mark in marks(right)} == {audit.lower_bound for audit in bounded}
-    ledger = [line.get_xdata()[0] for line in right.lines if line.get_marker() == "|"]
+    ledger = [record["value"] for record in right.records if record.get("marker") == "|"]
     assert ledger == [audit.epsilon for audit in bounded]
-    assert len(right.get_yticklabels()) == len(bounded)
+    assert len(right.y.labels) == len(bounded)
 
 
 def test_the_figure_has_numbers_behind_it(drawn, stored):
@@ -196,9 +194,8 @@ def test_what_no_registered_flaw_explains_is_a_gap_of_the_figure(drawn):
 
 def test_without_a_black_box_there_is_one_panel():
     only = [audits.parse(make_record("FastLloyd", "sound", "lloyd"))]
-    with styled():
-        drawn = draw_audit(only)
-    (replay,) = drawn.figure.axes
+    drawn = draw_audit(only)
+    (replay,) = panels_of(drawn)
     assert len(marks(replay)) == 1
     assert drawn.formatted["of the ledger's"].tolist() == ["–"]
     assert not drawn.gaps
@@ -208,9 +205,8 @@ def test_an_audit_of_other_code_is_called_old(stored):
     audit = named(stored, "FastLloyd")
     old = audits.parse(make_record("FastLloyd", "sound", "lloyd", code="other"))
     assert not audit.stale and old.stale
-    with styled():
-        assert "code has changed" in draw_audit([audit, old]).caption
-        assert "code has changed" not in draw_audit([audit]).caption
+    assert "code has changed" in draw_audit([audit, old]).caption
+    assert "code has changed" not in draw_audit([audit]).caption
 
 
 def test_the_report_shows_the_audits_of_its_methods(tmp_path, monkeypatch, stored, lloyd_rows):

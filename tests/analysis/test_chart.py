@@ -1,14 +1,17 @@
-"""Interactive charts: same numbers, names, colors and order as the static figure."""
+"""Charts: numbers of the table, colors of the methods, axes around them, pictures of them."""
 
 import json
 
 import numpy as np
 import pytest
 import vl_convert
-from reports import figure_of
+from charts import legend_of, panels_of
+from fabricated.studies import paper_of, study_of
+from reports import figure_of, figure_spec
 
 from pkm.analysis.figure import figures_of
-from pkm.analysis.render.chart_marks import REFERENCE, REPORTED
+from pkm.analysis.render.chart import pictures
+from pkm.analysis.render.panel import REFERENCE, REPORTED
 
 DRAWN = {
     "fastlloyd": ["figure2", "figure4", "figure5"],
@@ -42,37 +45,74 @@ def test_charts_have_the_values_of_the_table(study, name):
     np.testing.assert_allclose(np.sort(values), np.sort(expected), rtol=1e-5)
 
 
-def test_chart_has_panels_legend_and_colors_of_the_figure():
+def test_chart_has_panels_legend_and_colors_of_the_methods():
     result = figure_of("fastlloyd", "figure2")
-    panels = result.chart["concat"]
-    assert [panel["title"] for panel in panels] == ["(a) Iris", "(b) S1", "(c) Wine"]
-    color = panels[0]["layer"][-1]["encoding"]["color"]
-    (legend,) = result.figure.legends
-    labels = [text.get_text() for text in legend.get_texts()]
-    assert color["legend"]["values"] == labels
-    drawn = dict(zip(labels, [line.get_color() for line in legend.get_lines()], strict=True))
-    colors = dict(zip(color["scale"]["domain"], color["scale"]["range"], strict=True))
-    assert {label: colors[label] for label in labels} == drawn
+    titles = [panel.title for panel in panels_of(result)]
+    assert titles == ["(a) Iris", "(b) S1", "(c) Wine"]
+    cells = study_of("fastlloyd").cells.drop_duplicates("method")
+    shown = cells[cells["method"].isin(result.table["method"])]
+    colors = dict(zip(shown["label"], shown["color"], strict=True))
+    assert legend_of(result) == colors
+    for panel in panels_of(result):
+        assert {
+            record["hue"]: record["color"] for record in panel.records
+        }.items() <= colors.items()
 
 
-def test_chart_has_the_axes_of_the_figure():
-    result = figure_of("fastlloyd", "figure2")
-    for axes, panel in zip(result.figure.axes, result.chart["concat"], strict=True):
-        scale = panel["layer"][-1]["encoding"]["y"]["scale"]
-        assert scale["type"] == axes.get_yscale()
-        assert scale["domain"] == pytest.approx(axes.get_ylim())
-    assert "log" in {axes.get_yscale() for axes in result.figure.axes}
+@pytest.mark.parametrize(("study", "name"), CASES)
+def test_axes_have_the_values_and_their_ticks_inside(study, name):
+    for panel in panels_of(figure_of(study, name)):
+        for axis in (panel.x, panel.y):
+            assert axis.low < axis.high
+            assert all(axis.low <= tick <= axis.high for tick in axis.ticks)
+            assert len(axis.labels) in (0, len(axis.ticks))
+        is_forest = figure_spec(paper_of(study), name).kind == "forest"
+        fields = ("value", "at") if is_forest else ("at", "value")
+        for field, axis in zip(fields, (panel.x, panel.y), strict=True):
+            for record in panel.with_fields("at", "value", "marker"):
+                assert axis.low <= record[field] <= axis.high
+
+
+def test_numbers_at_ticks_are_those_of_the_ticks():
+    panels = panels_of(figure_of("fastlloyd", "figure2"))
+    assert "log" in {panel.y.scale for panel in panels}
+    for panel in panels:
+        for axis in (panel.x, panel.y):
+            numbers = [float(label) for label in axis.labels]
+            np.testing.assert_allclose(numbers, axis.ticks, rtol=5e-3)
 
 
 def test_chart_hides_what_is_chosen_in_the_legend():
     chart = figure_of("fastlloyd", "figure2").chart
-    (param,) = chart["concat"][0]["layer"][-1]["params"]
+    (param,) = chart["concat"][0]["layer"][0]["params"]
     assert param["bind"] == "legend"
     assert {record["hue"] for record in records_of(chart)} <= {
         entry["hue"] for entry in param["value"]
     }
     for panel in chart["concat"]:
         assert panel["transform"] == [{"filter": {"param": param["name"], "empty": False}}]
+
+
+@pytest.mark.parametrize(("study", "name"), CASES)
+def test_legends_answer_to_clicks(study, name):
+    chart = figure_of(study, name).chart
+    vega = vl_convert.vegalite_to_vega(json.dumps(chart))
+    with_legend = "params" in chart["concat"][0]["layer"][0]
+    assert [legend["encode"]["entries"]["interactive"] for legend in vega.get("legends", [])] == (
+        [True] if with_legend else []
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("study", "name"), CASES[:2])
+def test_pictures_have_text_and_no_pixels_in_the_pdf(study, name):
+    chart = figure_of(study, name).chart
+    png, pdf = pictures(chart)
+    assert png.startswith(b"\x89PNG")
+    assert pdf.startswith(b"%PDF")
+    assert b"LiberationSans" in pdf
+    assert b"/Subtype /Image" not in pdf
+    assert pictures(chart) == (png, pdf)
 
 
 def test_figures_without_axes_or_rows_have_no_chart():

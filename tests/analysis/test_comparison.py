@@ -3,6 +3,7 @@
 import math
 from itertools import combinations
 
+import charts
 import numpy as np
 import pandas as pd
 import pytest
@@ -114,8 +115,7 @@ def test_insufficient_data_is_marked():
     column = result.formatted.set_index("dataset")["Kaplan-Stemmer"]
     expected = {"a": True, "b": False, "c": False, "wide": False}
     assert column.str.endswith(INSUFFICIENT).to_dict() == expected
-    texts = [text.get_text() for text in result.figure.axes[0].texts]
-    marked = [text for text in texts if INSUFFICIENT in text]
+    marked = [text for text in charts.panels_of(result)[0].texts if INSUFFICIENT in text]
     assert len(marked) == 1
     assert "No bucket could pass" in result.caption
 
@@ -276,7 +276,7 @@ def test_figures_have_numbers_and_gaps(study):
     for name, result in results.items():
         assert len(result.table)
         assert len(result.formatted)
-        assert (result.figure is None) == (name == "comparison_times")
+        assert (result.chart is None) == (name == "comparison_times")
     ratio_figure = results["comparison_ratios"]
     lacking = "EUGkM: no result at every epsilon on wide ("
     assert any(lacking in gap for gap in ratio_figure.gaps)
@@ -310,7 +310,7 @@ def test_figures_without_private_rows_report_gaps():
     for spec in figures_of("comparison"):
         result = draw(non_private, spec)
         assert result.gaps
-        assert result.figure is None
+        assert result.chart is None
 
 
 def test_unlisted_methods_are_drawn():
@@ -347,8 +347,8 @@ def test_winners_stand_in_the_row_of_their_data_set():
     # At half the epsilon even the best method is above the mean as only center.
     assert table.loc[("a", 0.5), "hue"] == "none"
     assert list(table["value"]) == list(table["records"])
-    labels = [text.get_text() for text in result.figure.axes[0].get_yticklabels()]
-    assert labels == ["a (d 2)", "b (d 3)", "c (d 4)", "wide (d 40)"]
+    labels = charts.panels_of(result)[0].y.labels
+    assert labels == ("a (d 2)", "b (d 3)", "c (d 4)", "wide (d 40)")
 
 
 def test_report_of_paper_without_claims(tmp_path, monkeypatch):

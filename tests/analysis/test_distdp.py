@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from functools import partial
 
+import charts
 import numpy as np
 import pandas as pd
 import pytest
@@ -424,20 +425,22 @@ def test_claims_without_rows_report_the_reason():
 
 def test_figure1_curves_and_labels(study):
     result = figure("figure1")
-    titles = [axes.get_title() for axes in result.figure.axes]
+    panels = charts.panels_of(result)
+    titles = [panel.title for panel in panels]
     assert titles[0] == "(a) cities (generated)"
     assert len(list(filter(None, titles))) == len(SIZES)
     # The generated map replaces no set of the paper.
     assert len(result.gaps) == 11 - (len(SIZES) - 1)
-    axes = result.figure.axes[titles.index("(e) S1")]
-    linestyles = [line.get_linestyle() for line in axes.lines]
-    assert linestyles.count(":") == 2
-    assert len(axes.lines) == len(LEVELS) == 8
+    panel = panels[titles.index("(e) S1")]
+    dashes = {record["hue"]: record.get("dash") for record in panel.records}
+    dotted = [dash for dash in dashes.values() if dash and dash[0] < dash[1]]
+    assert len(dotted) == 2
+    assert len(dashes) == len(LEVELS) == 8
     marked = [title for title in titles if title.endswith("†")]
     assert marked == ["(b) Shuttle †", "(c) Shuttle, class a column †"]
     assert "tuned on that set" in result.caption
     assert "every move protected" in result.caption
-    labels = [text.get_text() for text in result.figure.legends[0].get_texts()]
+    labels = charts.legend_of(result)
     assert any("zero-out, not ρ-bounded" in label for label in labels)
     point = result.table.query("dataset == 's1' and method == 'dist_dp_published' and x == 8").iloc[
         0
@@ -449,12 +452,15 @@ def test_figure1_curves_and_labels(study):
     assert point["high"] - point["value"] == pytest.approx(3 * standard_error)
 
 
+def panel_of_s1(result):
+    return next(panel for panel in charts.panels_of(result) if panel.title.endswith("S1"))
+
+
 def test_figure2_reverses_rho_and_has_level_lines(study):
     result = figure("figure2")
-    axes = next(axes for axes in result.figure.axes if axes.get_title().endswith("S1"))
-    low, high = axes.get_xlim()
-    assert low > high
-    assert axes.get_xscale() == "log"
+    panel = panel_of_s1(result)
+    assert panel.x.reverse
+    assert panel.x.scale == "log"
     levels = result.table.query(
         "dataset == 's1' and method in ['kmeans', 'lsh_splits', 'dist_dp_any']"
     )
@@ -468,36 +474,36 @@ def test_wide_bands_do_not_set_axis_limits():
 
     rows = changed("nicv", widen, method="dist_dp_published", dataset="s1")
     result = draw("figure1", rows)
-    axes = next(axes for axes in result.figure.axes if axes.get_title().endswith("S1"))
+    panel = panel_of_s1(result)
     subset = result.table.query("dataset == 's1'")
     wide = subset.query("method == 'dist_dp_published'")
-    assert axes.get_yscale() == "log"
+    assert panel.y.scale == "log"
     # The table has the bands without any cut.
     assert (wide["low"] < 0).all()
     smallest = subset["value"].min()
     largest = subset["value"].max()
-    low, high = axes.get_ylim()
+    low, high = panel.y.low, panel.y.high
     assert smallest / 3 < low < smallest
     assert largest < high < 4 * largest
-    bottoms = [band.get_paths()[0].vertices[:, 1].min() for band in axes.collections]
-    assert min(bottoms) >= smallest / 3 * (1 - 1e-9)
+    bottoms = [record["band_low"] for record in panel.with_fields("band_low")]
+    assert min(bottoms) >= smallest / 3 * (1 - 1e-5)
 
 
 def test_adjacencies_have_separate_panels(study):
     grid = figure("grid")
     planted = figure("planted")
-    assert "(c) S1: DP (zero-out)" in [axes.get_title() for axes in grid.figure.axes]
-    labels = [axes.get_ylabel() for axes in grid.figure.axes[:3]]
+    panels = charts.panels_of(grid)
+    assert "(c) S1: DP (zero-out)" in [panel.title for panel in panels]
+    labels = [" ".join(panel.y.title or ()) for panel in panels[:3]]
     assert labels == ["ε (rho-bounded; δ = 1e-6)", "", "ε (zero-out; δ = 1e-6)"]
-    ticks = [text.get_text() for text in grid.figure.axes[2].get_xticklabels()]
-    assert ticks == ["any"]
+    assert panels[2].x.labels == ("any",)
     assert not grid.gaps
     for result in (planted, figure("times")):
         for _, panel in result.table.groupby("panel"):
             methods = set(panel["method"]) - {"kmeans"}
             assert len({method in MOVED for method in methods}) <= 1
-    exponents = [[text.get_text() for text in axes.texts] for axes in planted.figure.axes]
-    assert exponents == [["2.00"] * 3, ["0.10"] * 3, ["2.00"] * 3, ["1.00"] * 2, *[[]] * 4]
+    exponents = [panel.texts for panel in charts.panels_of(planted)]
+    assert exponents == [["2.00"] * 3, ["0.10"] * 3, ["2.00"] * 3, ["1.00"] * 2, *[[]] * 3]
 
 
 def test_radius_grows_as_rho_shrinks_in_it(study):
@@ -514,11 +520,12 @@ def test_interpretations_are_labeled_by_difference(study):
     levels = result.table["row"].isna()
     assert set(result.table.loc[~levels, "row"]) == set(INTERPRETATIONS)
     assert set(result.table.loc[levels, "hue"]) == set(DP)
-    axes = result.figure.axes[0]
-    dotted = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == ":"]
+    panel = charts.panels_of(result)[0]
+    levels = panel.with_fields("level")
+    dotted = [record["level"] for record in levels if record.get("dash")]
     assert sorted(dotted) == pytest.approx(sorted(LEVELS[method] for method in DP), rel=0.02)
-    assert axes.get_yticklabels()[0].get_text() == "default interpretation"
-    labels = [text.get_text() for text in result.figure.legends[0].get_texts()]
+    assert panel.y.labels[0] == "default interpretation"
+    labels = list(charts.legend_of(result))
     assert labels[0] == "ρ = 0.05"
     assert len(labels) == 1 + len(DP)
 
@@ -569,11 +576,10 @@ def test_table_of_strategies(study):
     s1 = result.formatted[result.formatted["data set"] == "S1"]
     assert set(s1.loc[s1["ρ"] == "diagonal", "any move protected"]) == {"yes"}
     assert set(s1["strategy"]) == {"grid"}
-    axes = result.figure.axes[0]
-    assert axes.get_xticklabels()[-1].get_text() == "diagonal"
-    texts = [text.get_text() for text in axes.texts]
-    assert "0.5\ngrid" in texts
-    assert "1\ngrid" in texts
+    panel = charts.panels_of(result)[0]
+    assert panel.x.labels[-1] == "diagonal"
+    assert "0.5\ngrid" in panel.texts
+    assert "1\ngrid" in panel.texts
 
 
 @pytest.mark.parametrize("name", SPECS)

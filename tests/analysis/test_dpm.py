@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from functools import partial
 
+import charts
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,6 +20,7 @@ from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.papers.dpm import matched_ratios
 from pkm.analysis.render.layout import epsilon_label
+from pkm.analysis.render.style import channels
 from pkm.analysis.tables import Study, column_statistics, raw_units
 
 NO_ROWS = "no stored rows"
@@ -640,9 +642,8 @@ def test_figures_of_a_single_cell(name):
 
 
 def panels_of(result):
-    """Axes of the drawn panels by title."""
-    titled = [axes for axes in result.figure.axes if axes.get_title()]
-    return {axes.get_title().split(") ", 1)[1]: axes for axes in titled}
+    """Drawn panels by title."""
+    return {panel.title.split(") ", 1)[1]: panel for panel in charts.panels_of(result)}
 
 
 def test_figure1_shows_reported_values_inside_its_axes(study):
@@ -652,14 +653,14 @@ def test_figure1_shows_reported_values_inside_its_axes(study):
     assert table.loc[("gas", "dp_lloyd_published"), "value"] == pytest.approx(0.25, rel=0.05)
     # All panels share one axis, which holds a reported 0 and a mean a thousand times the others.
     panels = panels_of(result).values()
-    ((low, high),) = {axes.get_xlim() for axes in panels}
+    ((low, high),) = {(panel.x.low, panel.x.high) for panel in panels}
     assert low < table["reported"].min() == 0
     assert high > table["value"].max() > 20
     diamonds = [
-        line.get_xdata()[0]
-        for axes in panels
-        for line in axes.lines
-        if line.get_marker() == "D" and line.get_markerfacecolor() == "none"
+        record["value"]
+        for panel in panels
+        for record in panel.records
+        if record.get("marker") == "D" and record["face"] == "transparent"
     ]
     assert sorted(diamonds) == sorted(table["reported"].dropna())
 
@@ -671,10 +672,10 @@ def test_figure4_shows_cpu_seconds(study):
     rows = all_rows().query("sweep == 'timing' and dataset == 'gas' and method == 'dpm_published'")
     assert line["value"] == pytest.approx(rows["fit_cpu_seconds"].mean())
     # Numbers are written at the ends of the intervals, and absent methods have no row.
-    (axes,) = result.figure.axes
-    ends = sorted(text.xy[0] for text in axes.texts)
-    assert ends == pytest.approx(sorted(result.table["high"]))
-    assert len(axes.get_yticks()) == len(result.table)
+    (panel,) = charts.panels_of(result)
+    ends = sorted(record["beside"] for record in panel.records)
+    assert ends == pytest.approx(sorted(result.table["high"]), rel=1e-5)
+    assert len(panel.y.ticks) == len(result.table)
     assert any(gap.startswith("EM-MC on MNIST embeddings, Fashion") for gap in result.gaps)
 
 
@@ -722,9 +723,10 @@ def test_figure5_splits_best_and_worst_settings(study):
 
 
 def test_dark_is_better_in_every_panel_of_figure6(study):
-    for title, axes in panels_of(figure("figure6")).items():
-        (image,) = axes.images
-        low, high = (sum(image.cmap(image.norm(end))[:3]) for end in image.get_clim())
+    for panel in figure("figure6").chart["concat"]:
+        title = " ".join(panel["title"])
+        colors = panel["layer"][0]["encoding"]["fill"]["scale"]["range"]
+        low, high = (sum(channels(color)) for color in (colors[0], colors[-1]))
         assert (low > high) == title.endswith("↑"), title
 
 
@@ -732,15 +734,16 @@ def test_directions_and_centers_have_rows_of_stored_methods_only(study):
     for name in ("directions", "centers"):
         result = figure(name)
         panels = panels_of(result)
-        assert len(panels["Gas"].get_yticks()) == 9
-        assert len(panels["Synth-10d"].get_yticks()) == 8
+        assert len(panels["Gas"].y.ticks) == 9
+        assert len(panels["Synth-10d"].y.ticks) == 8
         assert result.gaps == (
             "EM-MC on MNIST embeddings, Fashion embeddings, Synth-10d, Synth-100d: not run: "
             "no stored rows",
         )
     # The line at the number of classes is that of the panel's data set.
-    (line,) = (line for line in panels["Gas"].lines if list(line.get_xdata()) == [2, 2])
-    assert line.get_linestyle() == "--"
+    (line,) = panels["Gas"].with_fields("level")
+    assert line["level"] == 2
+    assert line["dash"]
 
 
 def test_table_captions_count_verdicts(study):

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import charts
 import numpy as np
 import pandas as pd
 import pytest
@@ -341,22 +342,21 @@ def test_figures_without_protocol_rows_report_gaps(name):
     result = draw(name, small_rows())
     assert result.gaps
     assert all(gap.endswith("not run: no stored rows") for gap in result.gaps)
-    assert result.figure is None
+    assert result.chart is None
 
 
 def test_stacked_parts_sum_to_iteration_time():
     result = figure("protocol_parts")
     table = costs(study_of("fastlloyd/protocol"))
     table = table.query("word_bytes == 8 and method == 'fastlloyd_published'")
-    for axes, latency in zip(result.figure.axes, (0.25, 25.0), strict=True):
+    for panel, latency in zip(charts.panels_of(result), (0.25, 25.0), strict=True):
         times = table.loc[table["latency_ms"] == latency, "iteration_ms"]
         assert len(times) == 30
-        assert len(axes.patches) == 150
+        bars = panel.with_fields("start", "end")
+        assert len(bars) == 150
         ends = {}
-        for bar in axes.patches:
-            y = round(bar.get_y() + bar.get_height() / 2, 6)
-            end = bar.get_x() + bar.get_width()
-            ends[y] = max(ends.get(y, 0), end)
+        for bar in bars:
+            ends[bar["at"]] = max(ends.get(bar["at"], 0), bar["end"])
         assert np.allclose(sorted(ends.values()), sorted(times))
     assert not result.gaps
     assert "MPI processes" in result.caption
@@ -368,8 +368,8 @@ def test_stacked_parts_sum_to_iteration_time():
 def test_network_without_rows_is_reported():
     rows = protocol_rows()[protocol_rows()["latency_ms"] != 25.0]
     for name in ("protocol_parts", "protocol_clients"):
-        (lan,) = draw(name, rows).figure.axes
-        assert lan.get_title().startswith("LAN")
+        (lan,) = charts.panels_of(draw(name, rows))
+        assert lan.title.startswith("LAN")
     gaps = draw("protocol_parties", rows).gaps
     assert gaps == tuple(
         f"WAN, {clients} clients, 10 of 10 data sets: not run: no stored rows"

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from charts import panels_of
 from fabricated.fastlloyd import small_rows
 from fabricated.studies import study_of
 
@@ -11,7 +12,6 @@ from pkm.analysis import figure, paper_files
 from pkm.analysis.figure import FigureSpec, checked
 from pkm.analysis.frames import frame
 from pkm.analysis.render.figures import render
-from pkm.analysis.render.style import styled
 from pkm.analysis.tables import Study
 
 
@@ -23,8 +23,7 @@ def spec_of(**keys):
 def drawn(spec, rows=None):
     """Result of a specification on fabricated rows."""
     study = study_of("fastlloyd") if rows is None else Study(rows)
-    with styled():
-        return render(frame(study, spec), spec)
+    return render(frame(study, spec), spec)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,7 @@ def test_panels_may_select_for_themselves():
     result = drawn(spec_of(methods="fastlloyd_published", panels=panels, caption="Over {seeds}."))
     assert set(result.table["panel"]) == {"small"}
     assert result.gaps == ("none: not run: no stored rows",)
-    assert [axes.get_title() for axes in result.figure.axes] == ["small"]
+    assert [panel.title for panel in panels_of(result)] == ["small"]
     assert result.caption.startswith("Over 12 seeds.")
 
 
@@ -132,7 +131,7 @@ def test_curves_are_named_selections():
 
 def test_nothing_stored_is_no_figure():
     result = drawn(spec_of(sweep="none", panel="dataset", caption="Over {seeds}."))
-    assert result.figure is None
+    assert result.chart is None
     assert result.caption == "No stored rows."
     assert result.gaps == ("A: not run: no stored rows",)
 
@@ -141,18 +140,16 @@ def test_reported_values_are_drawn_as_diamonds():
     spec = spec_of(kind="forest", row="dataset", methods="kmeans", height=0.3)
     shown = frame(study_of("fastlloyd"), spec)
     table = shown.table.assign(reported=[0.1, np.nan, 0.3])
-    with styled():
-        axes = render(type(shown)(table, gaps=()), spec).figure.axes[0]
-    diamonds = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"]
-    assert {0.1, 0.3} <= {float(value) for value in diamonds}
+    (panel,) = panels_of(render(type(shown)(table, gaps=()), spec))
+    diamonds = [record["value"] for record in panel.records if record["hue"] == "reported"]
+    assert {0.1, 0.3} == set(diamonds)
 
 
 def test_files_hold_what_is_drawn():
     result = drawn(spec_of(methods="fastlloyd_published", panel="dataset"))
-    for axes in result.figure.axes:
-        name = axes.get_title().split(") ")[1]
+    for panel in panels_of(result):
+        name = panel.title.split(") ")[1]
         curve = result.table[result.table["panel"] == name].sort_values("x")
-        (line,) = axes.lines
-        pd.testing.assert_series_equal(
-            pd.Series(line.get_ydata()), curve["value"].reset_index(drop=True), check_names=False
-        )
+        shown = pd.DataFrame(panel.records)
+        assert shown["hue"].nunique() == 1
+        np.testing.assert_allclose(shown[["at", "value"]], curve[["x", "value"]], rtol=1e-5)

@@ -3,8 +3,10 @@ fail, figures.
 """
 
 import math
+from dataclasses import replace
 from functools import partial
 
+import charts
 import numpy as np
 import pytest
 import reports
@@ -527,7 +529,7 @@ def test_planted_figure_has_all_methods_and_exponents(study):
     assert set(first.loc[first["x"] == 1000000, "hue"]) == set(first["hue"])
     point = first.query("hue == 'kaplan_stemmer' and x == 10000")
     assert point["value"].item() == pytest.approx(1.05, rel=0.02)
-    assert [axes.get_title() for axes in result.figure.axes] == [
+    assert [panel.title for panel in charts.panels_of(result)] == [
         "(a) cost over the optimum, over n",
         "(b) cost over the optimum, over k",
         "(c) cost over the optimum, over d",
@@ -535,11 +537,13 @@ def test_planted_figure_has_all_methods_and_exponents(study):
         "(e) cost where the optimum is 0, over k",
         "(f) cost where the optimum is 0, over d",
     ]
-    for axes, exponent in zip(result.figure.axes[3:], ("0.13", "1.20", "0.40"), strict=True):
-        texts = [text.get_text() for text in axes.texts]
-        assert exponent in texts
-        assert len(texts) == 7  # all methods that may be fitted, no baseline
-        heights = sorted(text.get_position()[1] for text in axes.texts)
+    for panel, exponent in zip(charts.panels_of(result)[3:], ("0.13", "1.20", "0.40"), strict=True):
+        assert exponent in panel.texts
+        assert len(panel.texts) == 7  # all methods that may be fitted, no baseline
+        assert panel.y.scale == "log"
+        low, high = np.log([panel.y.low, panel.y.high])
+        places = [record["at_y"] for record in panel.with_fields("text")]
+        heights = sorted((np.log(places) - low) / (high - low))
         assert np.diff(heights).min() > 0.05
         assert 0 < heights[0]
         assert heights[-1] < 1
@@ -560,12 +564,13 @@ def test_central_and_local_have_separate_panels(study):
     for table in (local.table, times.table):
         for _, panel in table.groupby("panel"):
             assert panel["method"].isin(LOCAL).nunique() == 1
-    assert local.figure.axes[0].get_ylim() == local.figure.axes[1].get_ylim()
+    first, second, *_ = charts.panels_of(local)
+    assert first.y == replace(second.y, title=first.y.title)
 
 
 def test_capture_figure_has_a_panel_for_each_n(study):
     result = figure("capture")
-    assert [axes.get_title() for axes in result.figure.axes] == [
+    assert [panel.title for panel in charts.panels_of(result)] == [
         "(a) n = 10,000",
         "(b) n = 30,000",
         "(c) n = 100,000",

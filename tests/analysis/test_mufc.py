@@ -3,6 +3,7 @@
 import math
 from functools import partial
 
+import charts
 import numpy as np
 import pandas as pd
 import pytest
@@ -341,10 +342,10 @@ def test_table1_has_measured_and_reported_values(study):
 
 def test_figure3_panels(study):
     result = figure("figure3")
-    panels = {axes.get_title()[4:]: axes for axes in result.figure.axes if axes.lines}
+    panels = {panel.title[4:]: panel for panel in charts.panels_of(result)}
     assert len(panels) == 7
     # Two servers, DC-KMeans, retraining.
-    assert [len(panels[f"random, {name}"].lines) for name in ("Celltype", "Covtype")] == [4, 4]
+    assert [len(panels[f"random, {name}"].curves) for name in ("Celltype", "Covtype")] == [4, 4]
     assert {"adversarial, TMI: not run: no stored rows"} < set(result.gaps)
     assert len(result.gaps) == 5
     table = result.table

@@ -3,6 +3,7 @@
 import re
 from functools import partial
 
+import charts
 import numpy as np
 import pandas as pd
 import pytest
@@ -61,7 +62,7 @@ def test_figures_have_numbers(name, study):
 
 def test_panels_without_rows_are_not_drawn(study):
     result = figure("figure2")
-    titles = [axes.get_title() for axes in result.figure.axes]
+    titles = [panel.title for panel in charts.panels_of(result)]
     assert titles == ["(a) Iris", "(b) S1", "(c) Wine"]
     assert len(result.gaps) == 7
     assert missing_text(result.gaps).startswith("Not shown, no stored rows: Adult; Birch2; Breast;")
@@ -75,7 +76,7 @@ def test_figures_of_a_single_cell(name):
     assert result.caption.endswith(".")
     assert {gap.rpartition(": ")[2] for gap in result.gaps} == {"no stored rows"}
     if name not in TABLES and name not in ("figure2", "figure2_fold", *METRICS):
-        assert result.figure is None
+        assert result.chart is None
         assert result.caption == "No stored rows."
 
 
@@ -156,18 +157,14 @@ def test_private_curves_are_inside_their_panels(factor):
         factor
     )
     result = draw("figure8", rows)
-    assert len(result.figure.axes) == 3
-    for axes in result.figure.axes:
-        bottom, top = axes.get_ylim()
-        # Caps of bars are dashes.
-        with_markers = [line for line in axes.lines if line.get_marker() not in (None, "None", "_")]
-        private = [line for line in with_markers if "non-private" not in line.get_label()]
-        assert len(private) == 3
-        assert axes.get_yscale() == "log"
-        for line in private:
-            curve = np.asarray(line.get_ydata())
-            assert (bottom < curve).all()
-            assert (curve < top).all()
+    panels = charts.panels_of(result)
+    assert len(panels) == 3
+    for panel in panels:
+        points = panel.with_fields("at", "value", "marker")
+        private = [record for record in points if "non-private" not in record["hue"]]
+        assert len({record["hue"] for record in private}) == 3
+        assert panel.y.scale == "log"
+        assert all(panel.y.low < record["value"] < panel.y.high for record in private)
 
 
 def test_figures_list_substitute_data_sets(tmp_path, monkeypatch):

@@ -74,7 +74,7 @@ def test_variants_share_the_color():
     assert [style.label for style in variants] == ["SuLloyd", "SuLloyd (fold)", "SuLloyd (sound)"]
     line = styles["sulloyd"].line()
     assert line["markerfacecolor"] == "white"
-    assert line["markeredgecolor"] == variants[0].color
+    assert line["color"] == variants[0].color
 
 
 def test_labels():

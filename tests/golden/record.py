@@ -190,7 +190,7 @@ def unlearning_records() -> dict:
 
 
 def figure_record(result) -> dict:
-    """Numbers of a figure's table, and of the lines, points, bars and images that it shows.
+    """Numbers of a figure's table, and of the marks that its chart shows.
 
     The order of rows, columns and panels does not count, and neither do panels without content.
     """
@@ -201,22 +201,19 @@ def figure_record(result) -> dict:
         "numbers": digest_of_json(columns),
         "gaps": len(result.gaps),
     }
-    panels = [] if result.figure is None else map(axes_digest, result.figure.axes)
+    panels = [] if result.chart is None else map(panel_digest, result.chart["concat"])
     shown = sorted(digest for digest in panels if digest)
     return record | ({"plotted": digest_of_json(shown)} if shown else {})
 
 
-def axes_digest(axes) -> list:
-    """Digests of what one pair of axes shows, in data coordinates."""
-    arrays = [line.get_xydata() for line in axes.lines]
-    for collection in axes.collections:
-        arrays += [path.vertices for path in collection.get_paths()]
-        arrays.append(collection.get_offsets())
-    boxes = [patch.get_bbox() for patch in axes.patches if hasattr(patch, "get_bbox")]
-    arrays += [np.array(box.bounds) for box in boxes]
-    arrays += [np.asarray(image.get_array(), float) for image in axes.images]
-    filled = [np.ma.filled(np.ma.asarray(array, float), np.nan) for array in arrays]
-    return sorted(numbers_digest(array) for array in filled)
+def panel_digest(panel) -> list:
+    """Digests of what one panel shows, field by field of its records."""
+    columns = {}
+    for record in panel["data"]["values"]:
+        for name, value in record.items():
+            if isinstance(value, int | float):
+                columns.setdefault(name, []).append(value)
+    return sorted([name, numbers_digest(np.sort(values))] for name, values in columns.items())
 
 
 def numbers_digest(values) -> str:

@@ -9,7 +9,6 @@ from fabricated.studies import ROWS, paper_of, study_of
 from pkm.analysis import claims, report, verdicts
 from pkm.analysis.figure import figures_of
 from pkm.analysis.render import figures
-from pkm.analysis.render.style import styled
 from pkm.analysis.tables import Study
 
 NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
@@ -62,16 +61,14 @@ def figure_spec(paper, name):
 def draw(paper, name, rows):
     """Draw one figure of a paper."""
     spec = figure_spec(paper, name)
-    with styled():
-        return figures.draw(Study(rows), spec)
+    return figures.draw(Study(rows), spec)
 
 
 @cache
 def figure_of(study, name):
     """One figure of the fabricated rows of a study, drawn once."""
     spec = figure_spec(paper_of(study), name)
-    with styled():
-        return figures.draw(study_of(study), spec)
+    return figures.draw(study_of(study), spec)
 
 
 def build_report(paper, rows, out, monkeypatch, figure_names, missing=NO_GAPS):

@@ -1,0 +1,162 @@
+"""Axes of panels: scale, limits, ticks and their labels."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pkm.analysis.render.layout import plain_number
+
+Json = dict[str, Any]
+MAX_LINEAR_TICKS = 6
+MAX_DECADES = 10
+#: Decades of a logarithmic axis below which its own steps may leave a single tick.
+FEW_DECADES = 0.35
+#: Ticks of a logarithmic axis within each decade, by the number of decades up to which they fit.
+LOG_STEPS = ((1.05, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)), (2.2, (1.0, 2.0, 5.0)),
+             (3.5, (1.0, 3.0)), (np.inf, (1.0,)))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a panel.
+
+    Attributes
+    ----------
+    low, high : float
+        Limits.
+    ticks : tuple of float
+    labels : tuple of str
+        One for each tick.
+    scale : {"linear", "log", "symlog"}
+        The last one is linear around zero, up to about `constant`.
+    constant : float
+    title : str
+    reverse : bool
+        Whether `low` is at the right, or at the top.
+    grid : bool
+        Whether there are lines at the ticks.
+    angle : float
+        Of the labels, in degrees.
+
+    Examples
+    --------
+    >>> axis = value_axis(1, 100, "log")
+    >>> axis.labels, axis.share(10.0), round(axis.at(0.25), 2)
+    (('1', '2', '5', '10', '20', '50', '100'), 0.5, 3.16)
+    """
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    labels: tuple[str, ...]
+    scale: str = "linear"
+    constant: float = 1.0
+    title: str = ""
+    reverse: bool = False
+    grid: bool = True
+    angle: float = 0.0
+
+    def share(self, value: float) -> float:
+        """Return where a value is, as a share of the way from `low` to `high`."""
+        low, high, place = map(self._length, (self.low, self.high, value))
+        return (place - low) / (high - low)
+
+    def at(self, share: float) -> float:
+        """Return the value at a share of the way from `low` to `high`."""
+        low, high = self._length(self.low), self._length(self.high)
+        length = low + share * (high - low)
+        if self.scale == "log":
+            return float(np.exp(length))
+        if self.scale == "symlog":
+            return float(np.sign(length) * np.expm1(abs(length)) * self.constant)
+        return length
+
+    def _length(self, value: float) -> float:
+        if self.scale == "log":
+            return float(np.log(value)) if value > 0 else -np.inf
+        if self.scale == "symlog":
+            return float(np.sign(value) * np.log1p(abs(value) / self.constant))
+        return float(value)
+
+    def encoding(self) -> Json:
+        """Return scale and ticks as Vega-Lite has them."""
+        scale = {"type": self.scale, "domain": [self.low, self.high], "nice": False}
+        scale["reverse"] = self.reverse
+        if self.scale == "linear":
+            scale["zero"] = False
+        elif self.scale == "symlog":
+            scale["constant"] = self.constant
+        # Numbers may be left out, names may not.
+        ticks = {"values": list(self.ticks), "grid": self.grid, "ticks": self.grid}
+        ticks["labelOverlap"] = "greedy" if self.grid else False
+        ticks["labelExpr"] = f"split({self.label_of_value()}, '\\n')"
+        if self.angle:
+            ticks |= {"labelAngle": self.angle, "labelAlign": "right", "labelBaseline": "middle"}
+        title = self.title or None
+        return {"type": "quantitative", "title": title, "scale": scale, "axis": ticks}
+
+    def label_of_value(self) -> str:
+        """Return an expression of Vega for the label of a tick."""
+        return f"{json.dumps(self.labels)}[indexof({json.dumps(self.ticks)}, datum.value)]"
+
+
+def value_axis(low: float, high: float, scale: str = "linear", constant: float = 1.0) -> Axis:
+    """Return an axis of values, with ticks at round numbers between its limits."""
+    if scale == "log":
+        ticks = log_ticks(low, high)
+    elif scale == "symlog":
+        powers = np.arange(np.floor(np.log10(high / constant) + 1e-9) + 1)
+        ticks = [0.0, *(constant * 10**powers)]
+    else:
+        ticks = linear_ticks(low, high)
+    places = tuple(rounded(tick) for tick in ticks)
+    return Axis(low, high, places, tuple(map(plain_number, places)), scale, constant)
+
+
+def linear_ticks(low: float, high: float, count: int = MAX_LINEAR_TICKS) -> list[float]:
+    """Return at most `count` multiples of 1, 2, 2.5 or 5 times a power of ten between limits.
+
+    Examples
+    --------
+    >>> [round(tick, 2) for tick in linear_ticks(0.13, 0.94)]
+    [0.2, 0.4, 0.6, 0.8]
+    """
+    power = 10 ** np.floor(np.log10((high - low) / count))
+    for step in (power * size for size in (1, 2, 2.5, 5, 10, 20)):
+        first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
+        if last - first < count:
+            break
+    return [float(tick) for tick in step * np.arange(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return ticks of a logarithmic axis: as many steps within a decade as there is room for.
+
+    Examples
+    --------
+    >>> log_ticks(0.25, 8), log_ticks(0.5, 5000)
+    ([0.5, 1.0, 2.0, 5.0], [1.0, 10.0, 100.0, 1000.0])
+    """
+    decades = np.log10(high / low)
+    if decades < FEW_DECADES:
+        return linear_ticks(low, high, 5)
+    steps = next(steps for most, steps in LOG_STEPS if decades < most)
+    first, last = int(np.floor(np.log10(low))), int(np.ceil(np.log10(high)))
+    powers = range(first, last + 1, -(-(last - first) // MAX_DECADES))
+    ticks = [step * 10.0**power for power in powers for step in steps]
+    return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+
+
+def joined(axes: Sequence[Axis]) -> Axis:
+    """Return an axis that has room for what all of the given ones show."""
+    scale = "log" if any(axis.scale == "log" for axis in axes) else axes[0].scale
+    limits = min(axis.low for axis in axes), max(axis.high for axis in axes)
+    return replace(value_axis(*limits, scale, axes[0].constant), reverse=axes[0].reverse)
+
+
+def rounded(value: float) -> float:
+    """Return a number with six digits."""
+    return float(f"{value:.6g}")
