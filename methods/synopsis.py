@@ -37,10 +37,12 @@ ZOOM_STEP = 0.05
 # mean, in radii, and of a count, by n.
 MAX_MEAN_ERROR = 0.2
 MAX_COUNT_ERROR = 1 / 12
-# A tree is deep with at least this many records times epsilon for each center. It finds small
-# clusters far from the others by itself, so that a zoom before it must not leave them out: the
-# error of its counts, by the records of a center.
-DEEP_RECORDS = 150.0
+# A tree goes beyond the balanced level with at least this many records times epsilon for each
+# center, and is deep with more. It finds small clusters far from the others by itself, so that a
+# zoom before it must not leave them out: the error of its counts, by the records of a center.
+FINER_RECORDS = 100.0
+FINER_RECORDS_IN_ONE_COLUMN = 150.0
+DEEP_RECORDS = 300.0
 MAX_COUNT_ERROR_OF_TREE = 1 / 25
 
 Synopsis = Literal["quadtree", "hashing"]
@@ -93,12 +95,18 @@ class AveragedKaplanStemmer(KaplanStemmer):
     min_step_count: ClassVar[float] = 2.0
 
 
-class DeepQuadtree(QuadtreeKMeans):
-    """Quadtree with levels beyond the balanced one, on which little is spent.
+class FinerQuadtree(QuadtreeKMeans):
+    """Quadtree with one level or two beyond the balanced one, on which less is spent.
 
     Where records fill a small part of the domain, or lie in clusters that are small and far apart,
     few cells hold all of them, and their counts stand out of the noise of finer levels, too.
     """
+
+    level_shares: ClassVar[LevelShares] = LevelShares(growth=1.3, peak=0.0, decay=0.5, finest=1.25)
+
+
+class DeepQuadtree(QuadtreeKMeans):
+    """The same with two levels or three, for more records of each center."""
 
     level_shares: ClassVar[LevelShares] = LevelShares(growth=1.4, peak=-1.0, decay=0.7, finest=2.5)
 
@@ -127,10 +135,10 @@ class SynopsisKMeans(PrivateKMeans):
         :class:`pkm.methods.base.PrivateKMeans`. Where it is too little for that, the share that is
         enough, up to 0.35 (0.2 before a quadtree).
     tree : {"deep", "balanced"}, default="deep"
-        Quadtrees with at least 150 records times epsilon for each center: with levels beyond the
-        balanced one, and a zoom only where its counts show a part of a cluster; or up to that level
-        after a zoom. ``deep`` is for clusters that are small and far apart and for bounds that are
-        wide.
+        Quadtrees with at least 100 records times epsilon for each center (150 in one column): with
+        levels beyond the balanced one, more of them from 300 on, and a zoom only where its counts
+        show a part of a cluster; or up to that level after a zoom. ``deep`` is for clusters that
+        are small and far apart and for bounds that are wide.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
     bounds, clip, random_state, require_zoom
@@ -207,14 +215,19 @@ class SynopsisKMeans(PrivateKMeans):
             raise ValueError(insufficient_budget(plan_of, n_points, self.epsilon))
         return None
 
-    def _is_deep(self, n_points: int) -> bool:
-        """Whether a quadtree has levels beyond the balanced one."""
-        return self.tree == "deep" and self.epsilon * n_points / self.n_clusters >= DEEP_RECORDS
+    def quadtree(self, n_points: int, n_features: int) -> type[QuadtreeKMeans]:
+        """The kind of quadtree for points of that shape: how far beyond the balanced level."""
+        records = self.epsilon * n_points / self.n_clusters
+        fewest = FINER_RECORDS_IN_ONE_COLUMN if n_features == 1 else FINER_RECORDS
+        if self.tree == "balanced" or records < fewest:
+            return QuadtreeKMeans
+        return DeepQuadtree if records >= DEEP_RECORDS else FinerQuadtree
 
     def _keeps_clusters(self, plan: ZoomPlan) -> bool:
-        """Whether a zoom leaves no cluster out of a deep tree; others need the zoom in any case."""
-        most = MAX_COUNT_ERROR_OF_TREE * plan.n_points / self.n_clusters
-        return not self._is_deep(plan.n_points) or plan.count_stddev <= most
+        """Whether a zoom leaves no cluster out of a finer tree; others need it in any case."""
+        if self.quadtree(plan.n_points, plan.n_features) is QuadtreeKMeans:
+            return True
+        return plan.count_stddev <= MAX_COUNT_ERROR_OF_TREE * plan.n_points / self.n_clusters
 
     def _zoom_plan_of(
         self, share: float, n_features: int, n_points: int, epsilon: float
@@ -226,7 +239,7 @@ class SynopsisKMeans(PrivateKMeans):
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         if self.plan(curator.n_points, curator.n_features) == "quadtree":
-            tree = DeepQuadtree if self._is_deep(curator.n_points) else QuadtreeKMeans
+            tree = self.quadtree(curator.n_points, curator.n_features)
             return tree(self.n_clusters, epsilon=self.epsilon).cluster(curator)
         method = AveragedKaplanStemmer(
             self.n_clusters,

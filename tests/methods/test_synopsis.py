@@ -11,7 +11,7 @@ from pkm.methods import QuadtreeKMeans, SynopsisKMeans
 from pkm.methods.balcan import noisy_lloyd_step
 from pkm.methods.kmeans import KMeansPlusPlus
 from pkm.methods.synopsis import (
-    DEEP_RECORDS,
+    FINER_RECORDS,
     LARGEST_SHARE_OF_GRIDS,
     LARGEST_SHARE_OF_HASHING,
     LLOYD_STEPS,
@@ -20,6 +20,7 @@ from pkm.methods.synopsis import (
     MAX_MEAN_ERROR,
     AveragedKaplanStemmer,
     DeepQuadtree,
+    FinerQuadtree,
     plan_synopsis,
 )
 from pkm.metrics import evaluate
@@ -43,6 +44,7 @@ def nicv(points, run):
 # One shape for each part: points, columns, centers, epsilon.
 SHAPES = {
     "quadtree": (2000, 2, 20, 1.0),
+    "finer quadtree": (2000, 2, 10, 1.0),
     "deep quadtree": (2000, 2, 5, 1.0),
     "hashing": (4000, 6, 5, 2.0),
 }
@@ -85,6 +87,7 @@ def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
     points = draw(n, d)
     part = {
         "quadtree": QuadtreeKMeans(k, epsilon=epsilon),
+        "finer quadtree": FinerQuadtree(k, epsilon=epsilon),
         "deep quadtree": DeepQuadtree(k, epsilon=epsilon),
         "hashing": AveragedKaplanStemmer(
             k,
@@ -93,7 +96,7 @@ def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
             step_radius="planned",
         ),
     }[synopsis]
-    tree = "deep" if synopsis.startswith("deep") else "balanced"
+    tree = "balanced" if synopsis == "quadtree" else "deep"
     run = SynopsisKMeans(k, epsilon=epsilon, zoom=None, tree=tree).fit_batch(points, [3])
     expected = part.fit_batch(points, [3])
     assert [charge.cost for charge in run.ledger.charges] == [
@@ -137,6 +140,35 @@ def test_zoom_takes_the_share_that_is_enough():
         SynopsisKMeans(8, require_zoom=True).zoom_plan(200, 10)
 
 
+@pytest.mark.parametrize(
+    ("n_points", "n_features", "expected"),
+    [
+        (999, 2, QuadtreeKMeans),
+        (1000, 2, FinerQuadtree),
+        (2999, 2, FinerQuadtree),
+        (3000, 2, DeepQuadtree),
+        (1499, 1, QuadtreeKMeans),
+        (1500, 1, FinerQuadtree),
+    ],
+)
+def test_trees_are_finer_with_more_records(n_points, n_features, expected):
+    method = SynopsisKMeans(5, epsilon=0.5)
+    assert method.quadtree(n_points, n_features) is expected
+    method.set_params(tree="balanced")
+    assert method.quadtree(n_points, n_features) is QuadtreeKMeans
+
+
+def test_a_finer_tree_has_levels_beyond_the_balanced_one():
+    """At n epsilon = 2000 in two columns the balanced level is log2(2000)/2 = 5.5."""
+    schedules = [
+        tree(10, epsilon=1.0, step_share=0.0).schedule(2000, 2)
+        for tree in (QuadtreeKMeans, FinerQuadtree, DeepQuadtree)
+    ]
+    assert [schedule.intervals[-1] for schedule in schedules] == [2**5, 2**7, 2**8]
+    for schedule in schedules:
+        assert sum(schedule.epsilons) == pytest.approx(1.0)
+
+
 def test_a_zoom_before_a_deep_tree_must_show_a_part_of_a_cluster():
     assert SynopsisKMeans(3, tree="balanced").zoom_plan(3000, 2).share == 0.1
     assert SynopsisKMeans(3, tree="deep").zoom_plan(3000, 2) is None
@@ -163,7 +195,7 @@ def test_a_zoom_is_never_noisier_than_its_guard(n, d, epsilon, tree):
     plan = method.zoom_plan(n, d)
     if method.plan(n, d) == "quadtree":
         assert plan is None or (plan.is_affordable and plan.share <= LARGEST_SHARE_OF_GRIDS)
-        if tree == "deep" and plan is not None and n * epsilon / 8 >= DEEP_RECORDS:
+        if tree == "deep" and plan is not None and n * epsilon / 8 >= FINER_RECORDS and d > 1:
             assert plan.count_stddev <= MAX_COUNT_ERROR_OF_TREE * n / 8
     elif plan is not None:
         assert plan.share <= LARGEST_SHARE_OF_HASHING
