@@ -310,9 +310,12 @@ class KaplanStemmer(CoresetMethod):
 
     def _plan_for(self, curator: Curator, only: str) -> Schedule:
         """All releases on the points of a curator."""
-        n_features = curator.n_features
-        in_ball = curator.radius < math.sqrt(n_features)
-        return self.plan(curator.n_points, n_features, only=only, in_ball=in_ball)
+        in_ball = self._fills_ball(curator)
+        return self.plan(curator.n_points, curator.n_features, only=only, in_ball=in_ball)
+
+    def _fills_ball(self, curator: Curator) -> bool:
+        """Whether points are taken to fill the ball, from public quantities only."""
+        return curator.radius < math.sqrt(curator.n_features)
 
     def _hash_schedules(self, n_features: int, in_ball: bool) -> list[_HashSchedule]:
         """Rounds, widths and repetitions, from the most hashes to the fewest."""

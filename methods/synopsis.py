@@ -6,6 +6,7 @@ follows from the numbers of records, columns and centers and from the budget, wh
 the choice costs nothing. See docs/synopsis.md.
 """
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -93,6 +94,10 @@ class AveragedKaplanStemmer(KaplanStemmer):
     lloyd_share: ClassVar[float] = 0.5
     averaged_steps: ClassVar[int] = 3
     min_step_count: ClassVar[float] = 2.0
+
+    def _fills_ball(self, curator: Curator) -> bool:
+        """Whether points are taken to fill the ball: also one that is given as a parameter."""
+        return self._resolved_radius(curator) < math.sqrt(curator.n_features)
 
 
 class FinerQuadtree(QuadtreeKMeans):

@@ -218,6 +218,18 @@ def test_centers_are_the_average_after_the_last_three_steps(steps, monkeypatch):
     np.testing.assert_allclose(run.centers[0], np.mean(visited[-3:], axis=0), rtol=0, atol=1)
 
 
+@pytest.mark.parametrize(("radius", "reach"), [("auto", 1 / 5), (1.0, 3 / 10)])
+def test_points_are_taken_to_fill_a_ball_that_is_given(radius, reach):
+    """Steps are shortened to a fifth of the cube's ball, and to three tenths of one given."""
+    method = SynopsisKMeans(2, epsilon=4.0, radius=radius, zoom=None)
+    charges = method.fit_batch(draw(2000, 9), [0]).ledger.charges
+    radii = {
+        charge.details["radius"] for charge in charges if charge.label == "nearest_sums_and_counts"
+    }
+    ball = 3.0 if radius == "auto" else radius
+    assert list(radii) == pytest.approx([reach * ball])
+
+
 def test_half_of_the_budget_is_for_steps():
     method = AveragedKaplanStemmer(8, epsilon=1.0, lloyd_steps=LLOYD_STEPS, step_radius="planned")
     plan = method.plan(10_000, 10)
