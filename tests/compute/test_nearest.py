@@ -233,3 +233,18 @@ def test_a_product_and_a_sum_are_rounded_once():
     result = np.empty(LANES, np.float32)
     _multiplied_and_added(np.full(LANES, 1 + e, np.float32), np.float32(-1.0), result)
     assert (result == np.float32(2.0 * e + e * e)).all()
+
+
+@pytest.mark.parametrize("range_that_fails", [0, 1, 2])
+def test_an_error_in_any_thread_is_raised(monkeypatch, range_that_fails):
+    n = 3 * threads.THREADED_PRODUCTS
+    monkeypatch.setattr("numba.get_num_threads", lambda: 3)
+
+    def work(first, last):
+        if first == range_that_fails * n // 3:
+            raise MemoryError(f"points {first} to {last}")
+        return last
+
+    with pytest.raises(MemoryError, match=f"points {range_that_fails * n // 3} to"):
+        threads.by_threads(n, 1, work)
+    assert threads.by_threads(n, 1, lambda first, last: last - first) == [n // 3] * 3
