@@ -133,6 +133,8 @@ def _measured_and_reported(quantities: pd.DataFrame, quantity: str, form: str) -
 def parties(study: Study, spec: FigureSpec) -> Frame:
     """Every federated cell: time and bytes by network and number of clients."""
     table = costs(study)
+    if not len(table):
+        return Frame(table, gaps=gap_texts([spec.title]), fields={"parties": ""})
     pairs = zip(table["latency_ms"], table["clients"], strict=True)
     table = table.assign(
         setting=[_setting(*pair) for pair in pairs],
@@ -148,7 +150,6 @@ def parties(study: Study, spec: FigureSpec) -> Frame:
     names += ["setting", "title", "word_bytes", "split", "transport", "iterations", "seeds"]
     names += [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
     printed = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
-    gaps = gaps if len(table) else gap_texts([spec.title])
     shown = table[names].rename(columns=printed)
     return Frame(shown, study.cells, gaps, {"parties": transports(table)})
 
