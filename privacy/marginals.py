@@ -24,6 +24,7 @@ from pkm.scalars import is_integer
 
 MAX_EXPECTED = 2.0**40  # records of a table: in units of 2**-16 they fit int64
 MAX_WEIGHT = 1 << 10  # of a score: times 2**27 records in units of 2**-16 it fits float64
+BLOCK_ROWS = 1 << 14  # points whose cells are found at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,14 +230,17 @@ def _l1_distance(table: np.ndarray, expected: np.ndarray) -> int:
 
 def _tables(points: Points, tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]) -> Sums:
     """Contingency tables, int64, of points."""
-    rows = points.rows
-    intervals = [np.searchsorted(inner, rows[:, h], side="right") for h, inner in enumerate(edges)]
-    found = []
-    for columns in tables:
-        shape = tuple(len(edges[h]) + 1 for h in columns)
-        cells = np.ravel_multi_index(tuple(intervals[h] for h in columns), shape)
-        found.append(np.bincount(cells, minlength=math.prod(shape)).reshape(shape))
-    return tuple(found)
+    shapes = [tuple(len(edges[h]) + 1 for h in columns) for columns in tables]
+    counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
+    for first in range(0, len(points.rows), BLOCK_ROWS):
+        rows = points.rows[first : first + BLOCK_ROWS]
+        intervals = [
+            np.searchsorted(inner, rows[:, h], side="right") for h, inner in enumerate(edges)
+        ]
+        for columns, shape, count in zip(tables, shapes, counts, strict=True):
+            cells = np.ravel_multi_index(tuple(intervals[h] for h in columns), shape)
+            count += np.bincount(cells, minlength=len(count))
+    return tuple(count.reshape(shape) for count, shape in zip(counts, shapes, strict=True))
 
 
 def _check_tables(
