@@ -13,12 +13,11 @@ composed exactly instead of by zCDP.
 
 import itertools
 import math
-from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from pkm.methods.base import PrivateKMeans
 from pkm.methods.graphical_model import (
     GraphicalModel,
     Measurement,
@@ -26,29 +25,22 @@ from pkm.methods.graphical_model import (
     junction_tree,
 )
 from pkm.methods.mst import Column, measured_columns, records_in_intervals
-from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.methods.synthetic import SyntheticKMeans
 from pkm.privacy import (
     SCALE,
-    Budget,
     Curator,
     Exponential,
     Gaussian,
     Marginals,
-    PrivacyClaim,
     WorstApproximated,
     gaussian_mu,
     selection_epsilon,
-    snap_centers,
 )
 from pkm.privacy.ledger import largest_multiple
-from pkm.privacy.noise import INITIALIZATION, child
-from pkm.scalars import require_positive_integer
 
 MAX_INTERVALS = 16  # of a column in the tables of several
 MAX_COLUMNS = 3  # of a table
 MAX_CELLS = 1 << 14  # of the model's cliques together
-MAX_RECORDS = 20_000  # synthetic ones
-MAX_FEATURES = 16  # the number of tables of three columns grows with the third power
 CHOICE_SHARE = 0.1  # of mu squared, as AIM has it
 COLUMN_SHARE = 0.3
 ROUND_STEPS = 100  # of mirror descent
@@ -178,7 +170,7 @@ def fitted_model(curator: Curator, columns: list[Column], schedule: Schedule) ->
 
 
 @dataclass(eq=False, repr=False)
-class AIMKMeans(PrivateKMeans):
+class AIMKMeans(SyntheticKMeans):
     """k-means on synthetic records from AIM.
 
     Parameters
@@ -223,44 +215,18 @@ class AIMKMeans(PrivateKMeans):
     label: ClassVar[str] = "AIM + k-means"
     color: ClassVar[str] = "#9970ab"
     marker: ClassVar[str] = "H"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
-    by_blocks: ClassVar[bool] = True
-    batched: ClassVar[bool] = False  # each replicate has a model of its own
+    max_features: ClassVar[int] = 16  # the number of tables of three grows with the third power
+    compared: ClassVar[str] = f"tables of {MAX_COLUMNS}"
+    alternatives: ClassVar[str] = "MSTKMeans or KaplanStemmer"
 
-    _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float | Literal["auto"] = "auto"
-    n_init: int = 10
-    secure: bool = False
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        require_positive_integer("n_init", self.n_init)
-
-    def budget(self, n_points: int, n_features: int) -> Budget | None:
-        """Budget of one run; refuses more columns than tables of three can be compared of."""
-        if n_features > MAX_FEATURES:
-            raise ValueError(
-                f"d={n_features} features are too many: AIMKMeans compares all tables of "
-                f"{MAX_COLUMNS} of at most {MAX_FEATURES}; take a method for more features, such "
-                "as MSTKMeans or KaplanStemmer"
-            )
-        return super().budget(n_points, n_features)
-
-    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Measure tables, draw records, cluster; see :meth:`PrivateKMeans.cluster`."""
-        n = curator.n_points
-        schedule = schedule_of(curator.n_features, self.epsilon, self.resolved_delta(n))
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+    def draw_records(
+        self, curator: Curator, n_records: int, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Measure tables, draw records; see :meth:`SyntheticKMeans.draw_records`."""
+        delta = self.resolved_delta(curator.n_points)
+        schedule = schedule_of(curator.n_features, self.epsilon, delta)
         columns = measured_columns(curator, schedule.columns_mu, MAX_INTERVALS)
         model = fitted_model(curator, columns, schedule)
 
-        # Synthetic records, and k-means on them.
-        intervals = model.draw(min(n, MAX_RECORDS), generator)
-        records = records_in_intervals(columns, intervals, generator)
-        seed = int(generator.integers(2**32))
-        weights = np.ones(len(records))
-        centers = weighted_kmeans(records, weights, self.n_clusters, self.n_init, seed)
-        return snap_centers(centers)[None], 1
+        intervals = model.draw(n_records, generator)
+        return records_in_intervals(columns, intervals, generator)

@@ -9,36 +9,28 @@ numeric columns in place of categories.
 
 import itertools
 import math
-from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from pkm.methods.base import PrivateKMeans
 from pkm.methods.coreset import consistent
-from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.methods.synthetic import SyntheticKMeans
 from pkm.privacy import (
     SCALE,
-    Budget,
     Curator,
     DependentColumns,
     Exponential,
     Gaussian,
     Marginals,
-    PrivacyClaim,
     gaussian_mu,
     selection_epsilon,
-    snap_centers,
 )
 from pkm.privacy.ledger import largest_multiple
-from pkm.privacy.noise import INITIALIZATION, child
-from pkm.scalars import require_positive_integer
 
 FINE_INTERVALS = 64  # of a column, measured alone
 MAX_INTERVALS = 32  # of a column in the tables of pairs
 MERGED_NOISE = 3.0  # standard deviations that the count of a merged interval exceeds
-MAX_RECORDS = 20_000  # synthetic ones
-MAX_FEATURES = 64  # the number of pairs grows with the square
 
 
 @dataclass(frozen=True)
@@ -293,7 +285,7 @@ def _draw(weights: np.ndarray, size: int, generator: np.random.Generator) -> np.
 
 
 @dataclass(eq=False, repr=False)
-class MSTKMeans(PrivateKMeans):
+class MSTKMeans(SyntheticKMeans):
     """k-means on synthetic records from a private maximum spanning tree of columns.
 
     Parameters
@@ -333,37 +325,17 @@ class MSTKMeans(PrivateKMeans):
     label: ClassVar[str] = "MST + k-means"
     color: ClassVar[str] = "#762a83"
     marker: ClassVar[str] = "h"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
-    by_blocks: ClassVar[bool] = True
-    batched: ClassVar[bool] = False  # each replicate has intervals of its own
+    max_features: ClassVar[int] = 64  # the number of pairs grows with the square
+    compared: ClassVar[str] = "pairs"
+    alternatives: ClassVar[str] = "KaplanStemmer"
 
-    _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float | Literal["auto"] = "auto"
-    n_init: int = 10
-    secure: bool = False
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        require_positive_integer("n_init", self.n_init)
-
-    def budget(self, n_points: int, n_features: int) -> Budget | None:
-        """Budget of one run; refuses more columns than pairs can be compared of."""
-        if n_features > MAX_FEATURES:
-            raise ValueError(
-                f"d={n_features} features are too many: MSTKMeans compares all pairs of at most "
-                f"{MAX_FEATURES}; take a method for more features, such as KaplanStemmer"
-            )
-        return super().budget(n_points, n_features)
-
-    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Measure columns and pairs, draw records, cluster; see :meth:`PrivateKMeans.cluster`."""
+    def draw_records(
+        self, curator: Curator, n_records: int, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Measure columns and pairs, draw records; see :meth:`SyntheticKMeans.draw_records`."""
         d = curator.n_features
         n = curator.n_points
         schedule = schedule_of(d, self.epsilon, self.resolved_delta(n))
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
 
         # Columns one by one, and their merged intervals.
         columns = measured_columns(curator, schedule.columns_mu, MAX_INTERVALS)
@@ -378,9 +350,4 @@ class MSTKMeans(PrivateKMeans):
             for pair, table in zip(pairs, query.split(answer["counts"][0] / SCALE), strict=True):
                 tables[pair] = consistent(table.ravel(), float(n)).reshape(table.shape)
 
-        # Synthetic records, and k-means on them.
-        records = synthetic_records(columns, tables, min(n, MAX_RECORDS), generator)
-        seed = int(generator.integers(2**32))
-        weights = np.ones(len(records))
-        centers = weighted_kmeans(records, weights, self.n_clusters, self.n_init, seed)
-        return snap_centers(centers)[None], 1
+        return synthetic_records(columns, tables, n_records, generator)
