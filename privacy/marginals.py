@@ -75,7 +75,7 @@ class Marginals(Query):
 
     def exact(self, view: Any) -> Mapping[str, np.ndarray]:
         """Exact counts over all shards."""
-        tables = view._shards.total(partial(_tables, tables=self.tables, edges=self.edges))
+        tables = _exact_tables(self, view)
         counts = [table.ravel() for table in tables]
         return {"counts": np.concatenate(counts)[None] * SCALE}
 
@@ -137,7 +137,7 @@ class DependentColumns(Query):
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all pairs."""
         scores = []
-        tables = view._shards.total(partial(_tables, tables=self.tables, edges=self.edges))
+        tables = _exact_tables(self, view)
         for columns, table in zip(self.tables, tables, strict=True):
             independent = view.n_points * reduce(
                 np.multiply.outer, [self.shares[h] for h in columns]
@@ -209,7 +209,7 @@ class WorstApproximated(Query):
 
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all tables."""
-        tables = view._shards.total(partial(_tables, tables=self.tables, edges=self.edges))
+        tables = _exact_tables(self, view)
         errors = [_l1_distance(*pair) for pair in zip(tables, self.expected, strict=True)]
         scores = [
             weight * (error - round(offset * SCALE)) / SCALE
@@ -226,6 +226,11 @@ def _l1_distance(table: np.ndarray, expected: np.ndarray) -> int:
     """L1 distance of counts from expected ones, rounded to 2**-16 records, in that unit."""
     difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
     return int(np.abs(difference).sum())
+
+
+def _exact_tables(query: "Marginals | DependentColumns | WorstApproximated", view: Any) -> Sums:
+    """Contingency tables, int64, over all shards."""
+    return view._shards.total(partial(_tables, tables=query.tables, edges=query.edges))
 
 
 def _tables(points: Points, tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]) -> Sums:

@@ -273,14 +273,10 @@ class NoiseStreams:
     def _seeded(self, key: Key, shape: Shape, draw: _Draw) -> np.ndarray:
         """Fill an array of shape (replicates, *shape) from the seeded streams of ``key``."""
         position = _position(self._context, key)
-        keys = self._philox_keys
-        values = np.empty((len(keys), *shape))
-        if len(keys) == 1:  # most fits: without the pairs of keys and parts
-            draw(_thread_generator.at(keys[0], position), values)
-            return values
+        values = np.empty((len(self.seeds), *shape))
         at = _thread_generator.at
-        for philox_key, replicate_values in zip(keys, values, strict=True):
-            draw(at(philox_key, position), replicate_values)
+        for r, philox_key in enumerate(self._philox_keys):
+            draw(at(philox_key, position), values[r])
         return values
 
     def _secure(self, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
