@@ -70,6 +70,21 @@ def load(typing: Any, array: Any, index: Any) -> Any:
     return LANES_TYPE(array, types.intp), generate
 
 
+@_operation(prefer_literal=True)
+def load_every(typing: Any, array: Any, index: Any, stride: Any) -> Any:
+    """Elements of a float32 array ``stride`` apart, a number that is constant in compiled code."""
+    n_elements = LANES * stride.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = _address(context, builder, signature.args[0], *arguments[:2])
+        elements = _load(builder, address, ir.VectorType(_FLOAT, n_elements))
+        positions = list(range(0, n_elements, stride.literal_value))
+        undefined = ir.Constant(elements.type, ir.Undefined)
+        return builder.shuffle_vector(elements, undefined, ir.Constant(_INTEGERS, positions))
+
+    return LANES_TYPE(array, types.intp, stride), generate
+
+
 @_operation
 def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
     """Write lanes to a float32 array."""

@@ -40,6 +40,7 @@ from pkm.compute.lanes import (
     any_less,
     broadcast,
     load,
+    load_every,
     multiply_add,
     store,
     subtract,
@@ -146,10 +147,14 @@ def scan_and_sum(
     size = _block_size(d)
     columns, norms, nearest, margins = _buffers(d, size)
 
-    tile_limits = np.zeros(tile_norms.shape, np.float32)
+    # What stands beyond k has the first limit, and an infinite norm.
+    tile_limits = np.empty(tile_norms.shape, np.float32)
+    limits_differ = False
     for r in range(n_replicates):
+        tile_limits[r] = limits[r, 0]
         for j in range(centers.shape[1]):
             tile_limits[r, j] = limits[r, j]
+            limits_differ |= limits[r, j] != limits[r, 0]
 
     # 32-bit sums: by masks for each lane separately, else for whole registers of features and one
     # row more, for the points that are left out.
@@ -170,8 +175,8 @@ def scan_and_sum(
         _round_norms(squared_norms[start:stop], norms)
         for r in range(n_replicates):
             tests = _tests(d, center_norms[r], n_padded)
-            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], tile_limits[r], tests, norms,
-                       nearest, margins):  # fmt: skip
+            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], tile_limits[r], limits_differ,
+                       tests, norms, nearest, margins):  # fmt: skip
                 _settle(rows, row, squared_norms[start:stop], centers[r], center_norms[r],
                         limits[r], n_padded, margins, nearest)  # fmt: skip
             block_sums = small_sums[r * sum_size : (r + 1) * sum_size]
@@ -225,8 +230,8 @@ def scan_labels(
         _round_norms(squared_norms[start:stop], norms)
         for r in range(n_replicates):
             tests = _tests(d, center_norms[r], n_padded)
-            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], no_limits, tests, norms,
-                       nearest, margins):  # fmt: skip
+            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], no_limits, False,
+                       tests, norms, nearest, margins):  # fmt: skip
                 _settle(rows, row, squared_norms[start:stop], centers[r], center_norms[r],
                         no_limits, n_padded, margins, nearest)  # fmt: skip
             for b in range(stop - start):
@@ -275,8 +280,8 @@ def _padded_rows(flat_rows: np.ndarray, start: int, size: int, d: int) -> tuple[
     if end <= len(flat_rows):
         return flat_rows, begin
     copy = np.zeros(end - begin, np.float32)
-    for i in range(begin, len(flat_rows)):
-        copy[i - begin] = flat_rows[i]
+    rest = flat_rows[begin:]
+    copy[: len(rest)] = rest
     return copy, 0
 
 
@@ -307,13 +312,11 @@ def _transpose_rows(rows: np.ndarray, row: int, d: int, n_groups: int, columns: 
 @njit(cache=True, nogil=True, inline="always")
 def _separate(rows: np.ndarray, row: int, d: int, n_groups: int, columns: np.ndarray) -> None:
     """Transpose rows of few features, which fill a small part of a tile."""
-    for g in range(n_groups):
-        begin = row + g * GROUP * d
-        group = rows[begin : begin + GROUP * d]
+    for half in range(2 * n_groups):
+        begin = row + half * LANES * d
+        to = half // 2 * d * GROUP + half % 2 * LANES
         for h in range(d):
-            column = columns[(g * d + h) * GROUP : (g * d + h + 1) * GROUP]
-            for b in range(GROUP):
-                column[b] = group[d * b + h]
+            store(columns, to + h * GROUP, load_every(rows, begin + h, d))
 
 
 @njit(cache=True, nogil=True)
@@ -331,6 +334,7 @@ def _screen(
     tiles: np.ndarray,
     tile_norms: np.ndarray,
     tile_limits: np.ndarray,
+    limits_differ: bool,
     tests: tuple[Any, Any, Any],
     norms: np.ndarray,
     nearest: np.ndarray,
@@ -340,6 +344,8 @@ def _screen(
 
     Parameters
     ----------
+    limits_differ : bool
+        Whether centers have different limits; otherwise the first one is that of all.
     tests : tuple
         From :func:`_tests`.
     norms : ndarray of float32
@@ -362,7 +368,6 @@ def _screen(
         least_0 = least_1 = broadcast(INFINITY)
         second_0 = second_1 = broadcast(INFINITY)
         nearest_0 = nearest_1 = broadcast(ZERO)
-        limit_0 = limit_1 = broadcast(INFINITY)
         for j in range(0, len(tile_norms), TILE):
             s_00 = s_01 = broadcast(tile_norms[j])
             s_10 = s_11 = broadcast(tile_norms[j + 1])
@@ -389,18 +394,19 @@ def _screen(
             # Ties stay with the lower index.
             for u in range(TILE):
                 center = broadcast(np.float32(j + u))
-                limit = broadcast(tile_limits[j + u])
                 s_0 = (s_00, s_10, s_20, s_30)[u]
                 s_1 = (s_01, s_11, s_21, s_31)[u]
                 second_0 = _second(least_0, second_0, s_0)
                 second_1 = _second(least_1, second_1, s_1)
                 nearest_0 = where_less(s_0, least_0, center, nearest_0)
                 nearest_1 = where_less(s_1, least_1, center, nearest_1)
-                limit_0 = where_less(s_0, least_0, limit, limit_0)
-                limit_1 = where_less(s_1, least_1, limit, limit_1)
                 least_0 = where_less(s_0, least_0, s_0, least_0)
                 least_1 = where_less(s_1, least_1, s_1, least_1)
 
+        limit_0 = limit_1 = broadcast(tile_limits[0])
+        if limits_differ:
+            limit_0 = _at(tile_limits, nearest_0)
+            limit_1 = _at(tile_limits, nearest_1)
         b = g * GROUP
         norm = load(norms, b)
         nearest_0, margin_0 = _decide(least_0, second_0, nearest_0, limit_0, norm, tests)
@@ -412,6 +418,15 @@ def _screen(
         store(margins, b + LANES, margin_1)
         is_open |= any_less(margin_0, broadcast(TINY)) | any_less(margin_1, broadcast(TINY))
     return is_open
+
+
+@njit(cache=True, nogil=True)
+def _at(values: np.ndarray, indices: Any) -> Any:
+    """The value at each index, in registers."""
+    found = broadcast(values[0])
+    for j in range(1, len(values)):
+        found = where_equal(indices, broadcast(np.float32(j)), broadcast(values[j]), found)
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -509,31 +524,47 @@ def _sum_by_masks(
     width = _columns_of(d)
     zero = broadcast(ZERO)
     one = broadcast(ONE)
+    none = (zero, zero, zero, zero)
     for j in range(0, n_padded, TILE):
         center = np.float32(j)
-        c_0 = broadcast(center)
-        c_1 = broadcast(center + ONE)
-        c_2 = broadcast(center + np.float32(2.0))
-        c_3 = broadcast(center + np.float32(3.0))
-        # Feature -1, which is 1 for all points, gives the counts.
-        for h in range(-1, d):
-            sum_0 = sum_1 = sum_2 = sum_3 = zero
+        tile = (
+            broadcast(center),
+            broadcast(center + ONE),
+            broadcast(center + np.float32(2.0)),
+            broadcast(center + np.float32(3.0)),
+        )
+        # Two features at a time; of an odd number the last one twice.
+        for h in range(0, d, 2):
+            other = min(h + 1, d - 1)
+            numbers = none
+            firsts = none
+            seconds = none
             for half in range(2 * n_groups):
                 labels = load(nearest, half * LANES)
-                x = one
-                if h >= 0:
-                    x = load(columns, (half // 2 * width + h) * GROUP + half % 2 * LANES)
-                sum_0 = where_equal(labels, c_0, add(sum_0, x), sum_0)
-                sum_1 = where_equal(labels, c_1, add(sum_1, x), sum_1)
-                sum_2 = where_equal(labels, c_2, add(sum_2, x), sum_2)
-                sum_3 = where_equal(labels, c_3, add(sum_3, x), sum_3)
-            target = counts if h < 0 else sums
-            step = LANES if h < 0 else d * LANES
-            at = j * step + max(h, 0) * LANES
-            add_integers(target, at, sum_0)
-            add_integers(target, at + step, sum_1)
-            add_integers(target, at + 2 * step, sum_2)
-            add_integers(target, at + 3 * step, sum_3)
+                begin = half // 2 * width * GROUP + half % 2 * LANES
+                numbers = _add_where(labels, tile, one, numbers)
+                firsts = _add_where(labels, tile, load(columns, begin + h * GROUP), firsts)
+                seconds = _add_where(labels, tile, load(columns, begin + other * GROUP), seconds)
+            for u in range(TILE):
+                at = (j + u) * d * LANES
+                add_integers(sums, at + h * LANES, firsts[u])
+                if other > h:
+                    add_integers(sums, at + other * LANES, seconds[u])
+                if h == 0:
+                    add_integers(counts, (j + u) * LANES, numbers[u])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _add_where(labels: Any, centers: Any, x: Any, sums: Any) -> Any:
+    """Sums of a tile of centers with one more register of points, each in that of its label."""
+    c_0, c_1, c_2, c_3 = centers
+    sum_0, sum_1, sum_2, sum_3 = sums
+    return (
+        where_equal(labels, c_0, add(sum_0, x), sum_0),
+        where_equal(labels, c_1, add(sum_1, x), sum_1),
+        where_equal(labels, c_2, add(sum_2, x), sum_2),
+        where_equal(labels, c_3, add(sum_3, x), sum_3),
+    )
 
 
 @njit(cache=True, nogil=True)
