@@ -15,7 +15,6 @@ from types import ModuleType
 
 from pkm.analysis import (  # noqa: F401, types of checks
     exact,
-    hyperparameters,
     orderings,
     predicates,
 )

@@ -84,7 +84,7 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     if not len(panel.cells):
         raise MissingRows(context.why(check["sweep"]))
     panel = area(panel) if check.get("area") else panel.broadcast()
-    panel = replace(panel, cells=_with_columns(panel.cells, check.get("columns", {})))
+    panel = replace(panel, cells=with_columns(panel.cells, check.get("columns", {})))
     resolved = check["over"].items()
     over = {name: None if values == "any" else context.resolve(values) for name, values in resolved}
     panel = panel.take(_allowed(panel.cells, over))
@@ -147,7 +147,7 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     return Pairs(panel, keys, left, right, scale, missing, complete)
 
 
-def _with_columns(cells: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
+def with_columns(cells: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     """Add columns to the cells by expressions, after those of the names of planted data sets."""
     cells = parse_planted_names(cells)
     for name, expression in columns.items():
@@ -282,7 +282,11 @@ def ratios(study: Study, check: Mapping, context: Context) -> Draws:
     With `numbers` these are divided by reported ones, or the other way with `inverse`, where a data
     set has both. `numbers` names a mapping from data sets to reported numbers, or reported cells
     whose smallest entry of the names `cell` is meant; `over` may name some of these data sets.
+
+    A list of metrics gives the comparisons of each one, with a column `metric`.
     """
+    if isinstance(check["metric"], list):
+        return _of_metrics(study, check, context)
     if "numbers" not in check:
         return ratios_of(find_pairs(study, check, context), check)
     reported = context.reported[check["numbers"]]
@@ -306,6 +310,31 @@ def ratios(study: Study, check: Mapping, context: Context) -> Draws:
         missing=no_rows_of(reported, measured.cases["dataset"]),
         name="Reported over measured" if check.get("inverse") else "Measured over reported",
         facts={"measured": measured.values[0], "reported": values},
+    )
+
+
+def _of_metrics(study: Study, check: Mapping, context: Context) -> Draws:
+    """Join the comparisons of several metrics."""
+    parts = []
+    missing = []
+    for metric in check["metric"]:
+        try:
+            part = ratios(study, check | {"metric": metric}, context)
+        except MissingRows:
+            missing.append(f"no stored rows of metric {metric}")
+            continue
+        parts.append(replace(part, cases=part.cases.assign(metric=metric)))
+        missing.append(part.missing)
+    if not parts:
+        raise MissingRows(context.why(check["sweep"]))
+    return replace(
+        parts[0],
+        values=np.hstack([part.values for part in parts]),
+        cases=pd.concat([part.cases for part in parts], ignore_index=True),
+        seeds=min(part.seeds for part in parts),
+        missing=join_texts(*dict.fromkeys(missing)),
+        complete=np.concatenate([part.complete for part in parts]),
+        facts={},
     )
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 from pkm.analysis import reported
 from pkm.analysis.accounting import composed_delta
 from pkm.analysis.charges import charges_of
-from pkm.analysis.comparisons import numeric
+from pkm.analysis.comparisons import numeric, with_columns
 from pkm.analysis.findings import (
     FAILS,
     HOLDS,
@@ -27,7 +27,6 @@ from pkm.analysis.findings import (
     of_part,
     percent,
 )
-from pkm.analysis.hyperparameters import table_of_settings
 from pkm.analysis.tables import Study, matches
 
 _NO_CHARGES = "no stored row has such charges"
@@ -116,7 +115,7 @@ def constant(study: Study, check: Mapping, context: Context) -> Agreement:
     )
 
 
-_LEDGER = ("method", "where", "labels", "rule", "parameters", "defaults")
+_LEDGER = ("method", "where", "labels", "rule", "columns", "defaults")
 
 
 @check_type(*_LEDGER)
@@ -125,7 +124,7 @@ def charges(study: Study, check: Mapping, context: Context) -> Agreement:
 
     Rules are expressions in the columns of the charge and of its cell; where both have a column,
     that of the charge ends in ``_charged``. `defaults` are parameters that a cell need not name,
-    `parameters` the names of the items of a list of them.
+    `columns` further columns of the cells, see `pkm.analysis.comparisons`.
     """
     cells, charged = _charged(study, check)
     table = charged.join(cells, suffixes=("_charged", ""))
@@ -155,14 +154,10 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
 def _charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of a check with all parameters that it names, and their charges."""
     cells = _selected(study.cells.drop_duplicates("cell"), check)
-    if "parameters" in check:
-        settings = table_of_settings(cells, check["parameters"])
-        names = next(iter(check["parameters"].values()))
-        none = pd.DataFrame(None, cells.index, names)
-        cells = cells.join(none if settings is None else settings.set_index(cells.index))
     for name, default in check.get("defaults", {}).items():
         given = cells.get(name, pd.Series(None, cells.index, dtype=object))
         cells = cells.assign(**{name: given.where(given.notna(), default)})
+    cells = with_columns(cells, check.get("columns", {}))
     charged = charges_of(cells)
     if not len(charged):
         raise MissingRows(_NO_CHARGES)

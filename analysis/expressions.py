@@ -10,9 +10,17 @@ over all:
 * ``correlation(k, value)``: Spearman's, of three cases or more; 0 where all values are equal;
 * ``first(epsilon, value < 2)``: the smallest epsilon at which something holds;
   ``onward(n, value < 2)``: that from which on it holds at all; both infinite if there is none;
-* ``eventually(n, value < 2)``: whether it holds at the last n, and at all after the first.
+* ``eventually(n, value < 2)``: whether it holds at the last n, and at all after the first;
+* ``lowest(value, 0.2)``: which cases are the fifth with the smallest values, one at least; `mean`
+  takes it as a condition, and ``rank(value)`` is the share of the cases with smaller ones;
+* ``lead_inside(value, level, group)``: by how much the smallest mean at an inner level is below
+  that at the first and the last one, as a share of the largest; over the levels that all groups
+  have (``n_levels(level, group)``), with the same weight for each group.
+
+Columns of lists are read by ``item(shares, 0)``.
 """
 
+import json
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -46,13 +54,19 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
         "largest": _reduced(np.max, statistic),
         "smallest": _reduced(np.min, statistic),
         "median": _reduced(np.median, statistic),
-        "mean": _reduced(np.mean, statistic),
+        "mean": _mean(statistic),
         "abs": np.abs,
         "exp": np.exp,
         "sqrt": np.sqrt,
         "log": lambda values: np.log(np.where(values > 0, values, np.nan)),
         "inf": np.inf,
+        "round": np.round,
         "ends_with": np.char.endswith,
+        "item": item,
+        "rank": _rank,
+        "lowest": _lowest,
+        "lead_inside": _lead_inside,
+        "n_levels": lambda level, group: len(_levels(level, group)),
         "first": _first,
         "onward": _onward,
         "eventually": _eventually,
@@ -115,6 +129,56 @@ def _line(
     values = values - values.mean(axis=1, keepdims=True)
     slope = values @ x / (x @ x)
     return slope, np.sqrt(((values - np.outer(slope, x)) ** 2).mean(axis=1))
+
+
+def item(column: np.ndarray, place: int) -> np.ndarray:
+    """Item of lists of numbers, written as text; NaN for anything else."""
+    lists = [json.loads(text) if str(text).startswith("[") else [] for text in column]
+    return np.array([items[place] if place < len(items) else np.nan for items in lists])
+
+
+def _rank(values: np.ndarray) -> np.ndarray:
+    """Share of the cases that come before each one, in the order of their values."""
+    order = np.argsort(values, axis=1, kind="stable")
+    return np.argsort(order, axis=1) / values.shape[1]
+
+
+def _lowest(values: np.ndarray, share: float) -> np.ndarray:
+    """Mask of the share of cases with the smallest values, of one at least."""
+    n_cases = values.shape[1]
+    n_chosen = max(round(share * n_cases), 1)
+    return _rank(values) * n_cases < n_chosen - 0.5
+
+
+def _levels(level: np.ndarray, group: np.ndarray) -> list[float]:
+    """Levels that every group has, in their order."""
+    return sorted(set.intersection(*(set(level[group == name]) for name in np.unique(group))))
+
+
+def _lead_inside(values: np.ndarray, level: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """How far the best inner level is ahead of the outer ones; see the module."""
+    levels = _levels(level, group)
+    if len(levels) < LEAST:
+        raise MissingRows(f"only {len(levels)} of {LEAST} levels are stored in every group")
+    of_groups = [
+        [values[:, (level == each) & (group == name)].mean(axis=1) for each in levels]
+        for name in np.unique(group)
+    ]
+    first, *inner, last = np.mean(of_groups, axis=0)
+    lead = np.minimum(first, last) - np.min(inner, axis=0)
+    return lead / np.abs([first, *inner, last]).max(axis=0)
+
+
+def _mean(statistic: str) -> Callable:
+    mean = _reduced(np.mean, statistic)
+
+    def function(numbers: np.ndarray, where: Where = None) -> np.ndarray:
+        # Which cases are meant may differ between lines.
+        if np.ndim(where) > 1:
+            return np.where(where, numbers, 0.0).sum(axis=1) / where.sum(axis=1)
+        return mean(numbers, where)
+
+    return function
 
 
 def _reduced(reduce: Callable, statistic: str) -> Callable:

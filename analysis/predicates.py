@@ -11,22 +11,25 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.comparisons import REPORTED, SELECTION, average_sides, find_pairs, ratios
-from pkm.analysis.expressions import evaluated
+from pkm.analysis.expressions import LEAST, evaluated
 from pkm.analysis.findings import (
     INCONCLUSIVE,
     Context,
     Draws,
     Finding,
     MissingRows,
+    as_list,
     check_type,
     describe_case,
     join_texts,
 )
+from pkm.analysis.inference import paired_rank_correlation
 from pkm.analysis.tables import Study, matches, percentile_interval, resampled_means
+from pkm.schema import higher_is_better
 
 #: Columns of cases that hold texts.
 _SIDES = ("left", "right")
-_TEXTS = ("dataset", *_SIDES)
+_TEXTS = ("dataset", "metric", *_SIDES)
 
 
 def _groups(draws: Draws, names: Sequence[str]) -> list[tuple[dict, pd.DataFrame]]:
@@ -53,8 +56,11 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
 
     `statistic` is an expression in `value`, which is the ratio left / right (see `ratios`), and in
     the columns of the cases, with the functions of `pkm.analysis.expressions`; `name` is what to
-    call it. ``at_largest(k)`` is the k of the case
-    with the largest value, ``at_smallest(k)`` that of the smallest. `joined` is a second
+    call it. `loss` is the value of metrics that are better low, less that of others.
+    ``at_largest(k)`` is the k of the case with the largest value, ``at_smallest(k)`` that of the
+    smallest; ``n_best('metric')`` says how many of the other columns' values have the smallest loss
+    for some metric, ``correlation_between('dataset', k > 2)`` is Spearman's between the values of
+    two data sets, matched by the other columns. `joined` is a second
     expression, in the numbers of all groups as `value`, their `per` columns and the ends of the
     others: ``smallest_k`` and ``largest_k``. `undecided` lists conditions on the sample (`when`, an
     expression like `statistic` or, where that is given, `joined`) under which a number decides
@@ -161,23 +167,53 @@ def _with_both_ends(draws: Draws, along: str) -> Draws:
 
 
 def _cases_of_group(check: Mapping, context: Context, names: Sequence[str]) -> int | None:
-    """How many cases a group of a complete study has; None where the check does not list them."""
-    inside = [values for name, values in check["over"].items() if name not in names]
-    if not names or "any" in inside:
-        return None
-    n_values = math.prod(len(context.resolve(values)) for values in inside)
-    return n_values * len(check["left"]) * len(check.get("right", "1"))
+    """How many cases a group of a complete study has; None where the check does not say."""
+    listed = {"metric": as_list(check["metric"])}
+    listed |= {key: context.resolve(of) for key, of in check["over"].items() if of != "any"}
+    n_values = {name: len(values) for name, values in listed.items()}
+    inside = [name for name in ("metric", *check["over"]) if name not in names]
+    if not names or not set(inside) <= set(n_values):
+        if "expected" not in check or not set(names) <= set(n_values):
+            return None
+        n_groups = math.prod(n_values[name] for name in names)
+        return check["expected"] * n_values["metric"] // n_groups
+    n_cases = math.prod(n_values[name] for name in inside)
+    return n_cases * len(check["left"]) * len(check.get("right", "1"))
 
 
 def _evaluate(statistic: str, values: np.ndarray, cases: pd.DataFrame) -> np.ndarray:
     """Evaluate the expression of a `statistic` on every line of values (lines, cases)."""
     columns = {name: cases[name].to_numpy() for name in cases}
     columns |= {name: column.astype(str) for name, column in columns.items() if name in _TEXTS}
-    places = {
+    signs = np.array([-1 if higher_is_better(name) else 1 for name in cases.get("metric", ())])
+    loss = values * signs if signs.size else values
+
+    of_cases = {
+        "loss": loss,
         "at_largest": lambda column: column[values.argmax(axis=1)],
         "at_smallest": lambda column: column[values.argmin(axis=1)],
+        "correlation_between": lambda *which: paired_rank_correlation(
+            *(values[:, places] for places in _matched(cases, *which).T)
+        ),
+        "n_best": lambda name: _n_different(loss[:, _matched(cases, name)].argmin(axis=1)),
     }
-    return evaluated(statistic, columns | places | {"value": values})
+    return evaluated(statistic, columns | of_cases | {"value": values})
+
+
+def _matched(cases: pd.DataFrame, name: str, where: np.ndarray | None = None) -> np.ndarray:
+    """Places of the cases of each value of a column (across), matched by numbers (down)."""
+    placed = cases.assign(place=np.arange(len(cases)))
+    index = list(cases.select_dtypes("number"))
+    chosen = placed if where is None else placed[where]
+    wide = chosen.pivot_table(index=index, columns=name, values="place").dropna()
+    if wide.shape[0] < LEAST or wide.shape[1] < 2:
+        raise MissingRows(f"two values of {name} with {LEAST} cases in common are not stored")
+    return wide.to_numpy(dtype=int)
+
+
+def _n_different(numbers: np.ndarray) -> np.ndarray:
+    """How many different numbers each line has."""
+    return 1.0 + np.count_nonzero(np.diff(np.sort(numbers, axis=1)), axis=1)
 
 
 @check_type(*SELECTION, "along", "direction", "ends")

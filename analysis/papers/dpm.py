@@ -13,9 +13,9 @@ import pandas as pd
 
 from pkm.analysis import claims, reported
 from pkm.analysis.charges import charges_of
+from pkm.analysis.expressions import item
 from pkm.analysis.figure import FigureSpec
 from pkm.analysis.frames import Frame, absent, number_text, selected
-from pkm.analysis.hyperparameters import table_of_settings
 from pkm.analysis.render.layout import DASH, count_text, gap_texts
 from pkm.analysis.render.style import MethodStyles
 from pkm.analysis.tables import (
@@ -122,10 +122,10 @@ BEST_SHARE = 0.2
 def budget_splits(study: Study, spec: FigureSpec) -> Frame:
     """Budget splits ranked by each metric: best and worst fifth, means, the paper's choice."""
     shown = selected(study, spec).table
-    shares = table_of_settings(shown, {"shares": list(STEPS)})
-    if shares is None:
+    if "shares" not in shown:
         return Frame(shown.iloc[:0])
-    splits = pd.concat([shown, shares], axis=1).dropna(subset=[*STEPS, "value"])
+    shares = {name: item(shown["shares"], place) for place, name in enumerate(STEPS)}
+    splits = shown.assign(**shares).dropna(subset=[*STEPS, "value"])
     sign = np.where(splits["metric"].map(higher_is_better), -1, 1)
     by_panel = (sign * splits["value"]).groupby(splits["panel"], observed=True)
     rank, size = by_panel.rank(method="first"), by_panel.transform("size")

@@ -15,7 +15,8 @@ from fabricated.dpm import HALF_RANGE, SIZES, all_rows, dpm_rows, reported_means
 from fabricated.rows import with_charges, with_params
 from fabricated.studies import study_of
 
-from pkm.analysis import claims, hyperparameters, reported
+from pkm.analysis import claims, reported
+from pkm.analysis.expressions import item
 from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.papers.dpm import matched_ratios
@@ -390,18 +391,16 @@ SHARES = [
     for b in (0.1, 0.2, 0.3)
     for c in (0.1, 0.2)
 ]
-BUDGET = {
-    "sweep": "budget",
-    "metrics": ["inertia"],
-    "datasets": ["letters-18720"],
-    "method": "dpm_published",
-    "parameters": {"shares": ["interval", "counts", "splits", "averages"]},
-    "settings": 18,
+PARTS = ("interval", "counts", "splits", "averages")
+BUDGET = reports.check_of("dpm", "budget-int-small") | {
+    "metric": ["inertia"],
+    "over": {"dataset": ["letters-18720"]} | dict.fromkeys(PARTS, "any"),
+    "expected": 18,
 }
+BUDGET = {key: item for key, item in BUDGET.items() if key != "below"}
 IN_BEST = BUDGET | {
-    "type": "of_settings",
     "name": "Share in the best fifth",
-    "statistic": "in_best(interval, 0.2)",
+    "statistic": "mean(interval, lowest(loss, 0.2))",
 }
 
 
@@ -409,8 +408,7 @@ def test_best_part_of_grid():
     # Cost rises with the interval's share alone, so the best fifth has the smallest ones.
     rows = budget_rows(lambda interval, counts, splits: 1 + interval, SHARES)
     check = IN_BEST
-    less_worst = {"statistic": "in_best(interval, 0.2) - in_worst(interval, 0.2)"}
-    below_worst = check | less_worst | {"below": 0}
+    below_worst = reports.check_of("dpm", "budget-int-small") | BUDGET | {"below": 0}
     finding = evaluate_check(below_worst, rows)
     assert finding.verdict == HOLDS
     assert not finding.missing
@@ -424,18 +422,18 @@ def test_best_part_of_grid():
 
 def test_best_part_by_form_of_several_shares():
     rows = budget_rows(lambda interval, counts, splits: 1 + counts - splits, SHARES)
-    check = IN_BEST | {"statistic": "in_best(splits - counts, 0.2)"}
+    check = IN_BEST | {"statistic": "mean(splits - counts, lowest(loss, 0.2))"}
     assert evaluate_check(check | {"at_least": 0}, rows).verdict == HOLDS
     assert evaluate_check(check | {"at_most": 0}, rows).verdict == FAILS
 
 
 def test_rank_of_one_setting():
     rows = budget_rows(lambda interval, counts, splits: 1 + interval + counts - splits, SHARES)
-    check = BUDGET | {"type": "of_settings", "name": "Share of better settings", "below": 0.4}
+    check = BUDGET | {"name": "Share of better settings", "below": 0.4}
 
     def verdict_on(interval, counts, splits):
         setting = f"(interval == {interval}) & (counts == {counts}) & (splits == {splits})"
-        return evaluate_check(check | {"statistic": f"mean(rank, {setting}) / n"}, rows).verdict
+        return evaluate_check(check | {"statistic": f"mean(rank(loss), {setting})"}, rows).verdict
 
     assert verdict_on(0.05, 0.1, 0.2) == HOLDS
     assert verdict_on(0.2, 0.3, 0.1) == FAILS
@@ -454,29 +452,28 @@ def cost_best_at_a_third(interval, counts, splits):
     return 1 + abs(counts / (1 - interval) - 1 / 3)
 
 
-INNER = BUDGET | {
-    "type": "interior_best",
-    "along": ["counts"],
-    "rest_of": "interval",
-    "levels": 4,
-    "settings": 61,
-}
+OF_PLAN = {"metric": ["inertia"], "over": BUDGET["over"], "expected": 61}
+COUNTS, SPLITS = (
+    part | OF_PLAN for part in reports.check_of("dpm", "budget-cnt-exp-moderate")["parts"]
+)
 
 
 def test_interior_best_and_best_at_the_edge():
     shares = planned_shares()
     interior = budget_rows(cost_best_at_a_third, shares)
-    finding = evaluate_check(INNER, interior)
+    finding = evaluate_check(COUNTS, interior)
     assert finding.verdict == HOLDS
-    assert finding.evidence["best"][0] == pytest.approx(1 / 3, abs=1e-4)
+    # The outer levels are a sixth and two thirds, the best inner one a third: costs 1 and 7 / 6.
+    lead = finding.evidence["lead_of_the_best_inner_share_of_counts"][0]
+    assert lead == pytest.approx((1 / 6) / (4 / 3), abs=0.005)
     assert not finding.missing
     edge = budget_rows(lambda interval, counts, splits: 1 + counts / (1 - interval), shares)
-    assert evaluate_check(INNER, edge).verdict == FAILS
+    assert evaluate_check(COUNTS, edge).verdict == FAILS
 
 
 @pytest.mark.parametrize("noise", [0, 1e-12, 0.002])
 def test_interior_best_ignores_the_interval_share(noise):
-    check = INNER | {"along": ["counts", "splits"]}
+    check = {"type": "all_of", "parts": [COUNTS, SPLITS]}
     rising = budget_rows(
         lambda interval, counts, splits: 2 + interval, planned_shares(), noise=noise
     )
@@ -493,19 +490,19 @@ def test_too_few_levels_are_inconclusive():
         return 1 + counts
 
     # The smaller grid has three levels, one of them inside.
-    finding = evaluate_check(INNER, budget_rows(cost, planned_shares("quick")))
+    finding = evaluate_check(COUNTS, budget_rows(cost, planned_shares("quick")))
     assert finding.verdict == INCONCLUSIVE
-    assert "Only 3 of 4 levels" in finding.numbers
-    assert "too few" in finding.numbers
+    assert "Fewer than 4 levels" in finding.numbers
     # Unbalanced grids have no levels in common.
-    finding = evaluate_check(INNER, budget_rows(cost, SHARES))
+    finding = evaluate_check(COUNTS, budget_rows(cost, SHARES))
     assert finding.verdict == NOT_RUN
-    assert "0 of 4 levels" in finding.numbers
+    assert "0 of 3 levels" in finding.numbers
 
 
 def test_best_settings_differ_between_metrics():
     rows = budget_rows(lambda interval, counts, splits: 1 + interval + counts + splits, SHARES)
-    check = BUDGET | {"type": "best_differs", "metrics": ["inertia", "silhouette"], "at_least": 2}
+    check = reports.check_of("dpm", "budget-each-metric-differs")
+    check = check | {"metric": ["inertia", "silhouette"], "over": BUDGET["over"], "expected": 18}
     # Silhouette is better high: the same order of settings makes the best one the same, the reverse
     # makes it differ.
     equal_order = rows.assign(silhouette=-rows["inertia"])
@@ -515,18 +512,15 @@ def test_best_settings_differ_between_metrics():
 
 
 PAIRS = [{"t": t, "q": q} for t in (0.2, 0.6, 0.8, 1.0) for q in (0.025, 0.05, 0.1)]
+TWO_SETS = ("letters-18720", "synth-10d")
 CORNER = {
-    "sweep": "centreness",
-    "metrics": ["inertia"],
-    "datasets": ["letters-18720", "synth-10d"],
-    "method": "dpm_published",
-    "parameters": ["t", "q"],
-    "settings": 12,
-    "corner": "t >= 0.8 and q <= 0.05",
+    "metric": ["inertia"],
+    "over": {"dataset": TWO_SETS} | dict.fromkeys(("t", "q", "corner"), "any"),
+    "expected": 24,
 }
 FLAT = reports.check_of("dpm", "tq-insensitive") | CORNER
 WORST_IN_CORNER = reports.check_of("dpm", "tq-bad-corner") | CORNER
-SAME_RANKING = CORNER | {"type": "same_ranking", "above": 0.5}
+SAME_RANKING = reports.check_of("dpm", "tq-same-on-other-sets")["parts"][0] | CORNER
 
 
 def cost_with_corner(_, params):
@@ -538,14 +532,13 @@ def cost_with_corner(_, params):
 
 
 def test_flat_except_for_a_corner():
-    datasets = ("letters-18720", "synth-10d")
-    rows = grid_rows("centreness", cost_with_corner, PAIRS, datasets=datasets)
+    rows = grid_rows("centreness", cost_with_corner, PAIRS, datasets=TWO_SETS)
     finding = evaluate_check(FLAT, rows)
     assert finding.verdict == HOLDS
     assert (finding.evidence["relative_range"] < 0.01).all()
     assert evaluate_check(WORST_IN_CORNER, rows).verdict == HOLDS
     assert evaluate_check(SAME_RANKING, rows).verdict == HOLDS
-    tilted = grid_rows("centreness", lambda _, p: 1 + 3 * p["q"], PAIRS, datasets=datasets)
+    tilted = grid_rows("centreness", lambda _, p: 1 + 3 * p["q"], PAIRS, datasets=TWO_SETS)
     assert evaluate_check(FLAT, tilted).verdict == FAILS
     assert evaluate_check(WORST_IN_CORNER, tilted).verdict == FAILS
 
@@ -553,26 +546,21 @@ def test_flat_except_for_a_corner():
         sign = 1 if dataset == "synth-10d" else -1
         return sign * cost_with_corner(dataset, params) + 5
 
-    opposite = grid_rows("centreness", opposite_cost, PAIRS, datasets=datasets)
+    opposite = grid_rows("centreness", opposite_cost, PAIRS, datasets=TWO_SETS)
     assert evaluate_check(SAME_RANKING, opposite).verdict == FAILS
 
 
 def test_incomplete_and_missing_grids_are_reported():
     rows = grid_rows("centreness", cost_with_corner, PAIRS[:6])
     finding = evaluate_check(FLAT, rows)
-    assert "6 of 12 settings" in finding.missing
+    assert "6 of 24 comparisons" in finding.missing
     assert "synth-10d" in finding.missing
     assert evaluate_check(IN_BEST | {"above": 0}, rows).verdict == NOT_RUN
 
 
-def test_table_of_settings_excludes_invalid_values():
-    shares = ["auto", "[0.1, 0.2, 0.3, 0.4]", None, "[1.0]"]
-    cells = pd.DataFrame({"shares": shares, "t": [0.3, "x", None, 1]})
-    table = hyperparameters.table_of_settings(cells, {"shares": ["a", "b", "c", "d"]})
-    assert table.notna().all(axis=1).tolist() == [False, True, False, False]
-    table = hyperparameters.table_of_settings(cells, ["t"])
-    assert table["t"].notna().tolist() == [True, False, False, True]
-    assert hyperparameters.table_of_settings(cells, ["u"]) is None
+def test_items_of_what_is_no_list_are_not_numbers():
+    shares = np.array(["auto", "[0.1, 0.2]", None, "[1.0]"], dtype=object)
+    assert np.isnan(item(shares, 1)).tolist() == [True, False, True, True]
 
 
 # --- formulas -------------------------------------------------------------------------------------
@@ -782,7 +770,11 @@ def test_report_mentions_swapped_shares(tmp_path, monkeypatch):
 def test_configuration_has_the_grids_of_claims():
     paper = load_paper()
     checks = [claim.check for claim in CONTENT["claims"]]
-    n_settings = {check.get("sweep"): check["settings"] for check in checks if "settings" in check}
+    n_settings = {
+        check["sweep"]: check["expected"] // len(check["over"]["dataset"])
+        for check in checks
+        if check.get("sweep") in ("budget", "centreness")
+    }
 
     # Budget splits sum to one, and the paper's split is one of them.
     for splits in (planned_shares(), planned_shares("quick")):
