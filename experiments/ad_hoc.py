@@ -10,6 +10,7 @@ from rich.table import Table
 
 from pkm.experiments.account import charge
 from pkm.experiments.backends import Backend, checked_backend, run_cells
+from pkm.experiments.cli import begin_collection
 from pkm.experiments.columns import differing
 from pkm.experiments.configuration import MISSING, ConfigurationError, choices, with_defaults
 from pkm.experiments.entries import FILE_KEYS, as_list
@@ -70,6 +71,7 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         charged = charge(settings.account, plan.cells, stored, settings.data)
         console.print(charged, markup=False)
     costs = {cell.key: estimate(cell)[0] for cell in to_run}
+    begin_collection()
     run_cells(to_run, store, backend, mirror=settings.data, costs=costs, console=console)
 
     # Print the results of all.

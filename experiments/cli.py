@@ -1,6 +1,7 @@
 """What the commands share: consoles, Hydra applications as commands, and errors in one line."""
 
 import argparse
+import gc
 import itertools
 import os
 import sys
@@ -164,7 +165,7 @@ def call(application: Callable[[], Any], command: str, words: Sequence[str]) -> 
 
     def run_application() -> None:
         register()
-        with arguments(command, completed(words, command)):
+        with without_collection(), arguments(command, completed(words, command)):
             application()
 
     # With Hydra's own variable set, the user wants its traceback.
@@ -246,6 +247,30 @@ def check_choices(words: Sequence[str]) -> None:
             near = nearest(value, CHOICES[option])
             advice = f"give one of {known}" if near is None else f"did you mean {near}?"
             raise ConfigurationError(f"{value!r} is no value of {option}; {advice}")
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Look for no reference cycles in a block, or in its part before `begin_collection`.
+
+    What imports and plans create stays until the end of the process: to look through it again and
+    again takes a sixth of the time until the first cell.
+    """
+    is_frozen = gc.get_freeze_count() > 0
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not is_frozen:
+            gc.unfreeze()
+        gc.enable()
+
+
+def begin_collection() -> None:
+    """Look for reference cycles from now on, among what is not there yet."""
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+    gc.enable()
 
 
 @contextmanager

@@ -99,9 +99,6 @@ def read_yaml(path: Path, required: Collection[str] = ()) -> dict:
         content = copy.deepcopy(_loaded(path, path.stat().st_mtime_ns))
     except yaml.MarkedYAMLError as error:
         raise ConfigurationError(yaml_problem(error)) from error
-    except OSError as error:
-        # OmegaConf refuses a file that holds a single value so.
-        raise ConfigurationError(f"{path}: {error}") from error
     if not isinstance(content, dict) or not content:
         raise ConfigurationError(f"{path}:1: the file must hold a mapping, key: value")
     for key in required:
@@ -116,9 +113,9 @@ def read_yaml(path: Path, required: Collection[str] = ()) -> dict:
 @cache
 def _loaded(path: Path, modified: int) -> Any:
     """Content of a file, read once until it is modified: Hydra asks for a paper three times."""
-    from omegaconf import OmegaConf
+    from pkm.experiments.yaml_files import read_file
 
-    return OmegaConf.to_container(OmegaConf.load(path))
+    return read_file(path)
 
 
 def yaml_problem(error: "MarkedYAMLError") -> str:

@@ -3,15 +3,16 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import hydra
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from pkm.experiments.cli import CellsFailed, call, consoles, run_task
 from pkm.experiments.configuration import (
     ALL,
     ConfigurationError,
-    checked,
+    check_paper,
     choices,
     entry_of,
     unknown,
@@ -47,16 +48,14 @@ def run_job(config: DictConfig) -> None:
     console, _ = consoles()
     if config.verb not in (None, *VERBS):
         raise ConfigurationError(unknown("verb", config.verb, VERBS))
-    if config.paper.name != ALL:
-        configs = [config]
-    else:
-        configs = [with_paper(config, paper) for paper in choices("paper")]
+    papers = papers_of(config)
     codes = []
-    papers = cheapest_first(plans_of(configs, console), configs)
-    for number, (plan, each) in enumerate(papers, 1):
-        if len(configs) > 1:
-            console.print(f"paper {number} of {len(configs)}: {each.paper.name}", style="bold")
-        codes.append(reproduce(plan, each, console))
+    requests = cheapest_first(plans_of(papers, config, console), config)
+    for number, request in enumerate(requests, 1):
+        if len(papers) > 1:
+            name = request.paper["name"]
+            console.print(f"paper {number} of {len(papers)}: {name}", style="bold")
+        codes.append(reproduce(request, config, console))
     front = Path(config.results) / "reports" / "index.html"
     if config.verb in (None, "report") and front.is_file():
         console.print(f"all reports: {front.resolve()}", soft_wrap=True)
@@ -64,12 +63,20 @@ def run_job(config: DictConfig) -> None:
         raise CellsFailed("cells failed")
 
 
-def with_paper(config: DictConfig, paper: str) -> DictConfig:
-    """Copy a configuration for one paper, whose file stands alone: it is not composed again."""
-    copied = config.copy()
-    with open_dict(copied):
-        copied.paper = entry_of("paper", paper)
-    return checked(copied, "reproduce")
+def papers_of(config: DictConfig) -> list[dict]:
+    """Return the papers that a configuration stands for: its own, or all files, which stand alone.
+
+    Raises
+    ------
+    ConfigurationError
+        If a file is not well written.
+    """
+    if config.paper.name != ALL:
+        return [cast(dict, OmegaConf.to_container(config.paper, resolve=True))]
+    papers = [entry_of("paper", name) for name in choices("paper")]
+    for paper in papers:
+        check_paper(paper, config.profile.name)
+    return papers
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,13 +2,15 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from pkm.experiments.backends import Backend, checked_backend, run_cells
+from pkm.experiments.cli import begin_collection
 from pkm.experiments.configuration import ConfigurationError, unknown
 from pkm.experiments.crate import write_crate
 from pkm.experiments.environment import environment, origin_of
@@ -22,62 +24,95 @@ from pkm.experiments.store import Store
 from pkm.experiments.sweep import as_list, sized_sweeps
 
 
-def plans_of(configs: Sequence[DictConfig], console: Console) -> list[Plan]:
+@dataclass(frozen=True)
+class Request:
+    """A paper to reproduce.
+
+    Parameters
+    ----------
+    paper : mapping
+        As in ``conf/paper``.
+    plan : Plan
+        Of all its sweeps.
+    part : Plan
+        Of the sweeps that are requested.
+    """
+
+    paper: Mapping
+    plan: Plan
+    part: Plan
+
+
+def plans_of(papers: Sequence[Mapping], config: DictConfig, console: Console) -> list[Request]:
     """Make the plans of papers; where cells are to be run, data that they lack are downloaded.
+
+    Parameters
+    ----------
+    papers : sequence of mapping
+        As in ``conf/paper``.
+    config : DictConfig
+        All other settings, from `pkm.experiments.configuration.checked`.
+    console : rich.console.Console
+        Where to print.
+
+    Returns
+    -------
+    list of Request
+        One per paper.
 
     Raises
     ------
     ConfigurationError
         If a configuration is wrong; nothing has been downloaded or written then.
     """
-    plans = [make_plan(each.paper, each.profile, mirror=each.data) for each in configs]
-    requested = [requested_part(plan, each) for plan, each in zip(plans, configs, strict=True)]
-    settings = configs[0]
-    runs = settings.fetch and settings.verb in (None, "run", "retry")
-    if runs and fetch(requested, settings.data, console):
-        plans = [make_plan(each.paper, each.profile, mirror=each.data) for each in configs]
-    return plans
+    requests = [request_of(paper, config) for paper in papers]
+    runs = config.fetch and config.verb in (None, "run", "retry")
+    if runs and fetch([each.part for each in requests], config.data, console):
+        requests = [request_of(paper, config) for paper in papers]
+    return requests
 
 
-def cheapest_first(
-    plans: Sequence[Plan], configs: Sequence[DictConfig]
-) -> list[tuple[Plan, DictConfig]]:
+def request_of(paper: Mapping, config: DictConfig) -> Request:
+    """Make the plan of a paper, and pick the sweeps that are requested."""
+    plan = make_plan(paper, config.profile, mirror=config.data)
+    return Request(paper, plan, requested_part(plan, paper, config))
+
+
+def cheapest_first(requests: Sequence[Request], config: DictConfig) -> list[Request]:
     """Order papers by the estimated time of the cells that they lack: the first report comes soon.
 
     Parameters
     ----------
-    plans : sequence of Plan
-    configs : sequence of DictConfig
-        Their configurations, which differ in the paper alone.
+    requests : sequence of Request
+    config : DictConfig
+        Their settings.
 
     Returns
     -------
-    list of (Plan, DictConfig)
+    list of Request
         In the given order where they take the same time.
     """
-    pairs = list(zip(plans, configs, strict=True))
-    if len(pairs) < 2:
-        return pairs
-    store = Store(configs[0].results)
-    backend = Backend(**configs[0].backend)
+    if len(requests) < 2:
+        return list(requests)
+    store = Store(config.results)
+    backend = Backend(**config.backend)
     estimate = estimator(store, backend)
+    present = store.present()
 
-    def seconds(pair: tuple[Plan, DictConfig]) -> float:
-        cells = requested_part(*pair).cells
-        absent = [cell for cell in cells if store.status(cell.key) == "absent"]
+    def seconds(request: Request) -> float:
+        absent = [cell for cell in request.part.cells if cell.key not in present]
         costs = {cell.key: estimate(cell)[0] for cell in absent}
         return wall_seconds(costs, absent, backend.jobs)
 
-    return sorted(pairs, key=seconds)
+    return sorted(requests, key=seconds)
 
 
-def reproduce(plan: Plan, config: DictConfig, console: Console) -> int:
+def reproduce(request: Request, config: DictConfig, console: Console) -> int:
     """Do what the key ``verb`` says for one paper: by default run, then report.
 
     Parameters
     ----------
-    plan : Plan
-        Of all sweeps of the paper.
+    request : Request
     config : DictConfig
         From `pkm.experiments.configuration.checked`.
     console : rich.console.Console
@@ -95,8 +130,10 @@ def reproduce(plan: Plan, config: DictConfig, console: Console) -> int:
     ValueError
         If a report is asked for, and the paper's figures or claims are not well written.
     """
+    begin_collection()
     verb = config.verb
-    requested = requested_part(plan, config)
+    plan = request.plan
+    requested = request.part
     store = Store(config.results)
     if verb == "plan":
         show(requested, store, Backend(**config.backend), console)
@@ -111,7 +148,7 @@ def reproduce(plan: Plan, config: DictConfig, console: Console) -> int:
         check_figures_and_claims(plan.paper)
     if verb in (None, "run", "retry"):
         run_missing(requested, store, config, console, again=verb == "retry")
-    folder = report(plan, store, config, console) if verb in (None, "report") else None
+    folder = report(request, store, config, console) if verb in (None, "report") else None
     if config.tracking.name == "mlflow":
         # Imported here: MLflow takes seconds.
         from pkm.experiments.tracking import project
@@ -120,7 +157,7 @@ def reproduce(plan: Plan, config: DictConfig, console: Console) -> int:
     return 1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
 
 
-def requested_part(plan: Plan, config: DictConfig) -> Plan:
+def requested_part(plan: Plan, paper: Mapping, config: DictConfig) -> Plan:
     """Return the part of a plan that ``sweeps`` names: all of it where that is null.
 
     Raises
@@ -132,8 +169,8 @@ def requested_part(plan: Plan, config: DictConfig) -> Plan:
         return plan
     names = as_list(OmegaConf.to_container(config, resolve=True)["sweeps"])
     for name in names:
-        if name not in config.paper.sweeps:
-            raise ConfigurationError(unknown("sweep", name, list(config.paper.sweeps)))
+        if name not in paper["sweeps"]:
+            raise ConfigurationError(unknown("sweep", name, list(paper["sweeps"])))
     return Plan(
         plan.paper,
         tuple(entry for entry in plan.entries if entry[0] in names),
@@ -181,7 +218,7 @@ def run_missing(
     costs = {cell.key: estimate(cell)[0] for cell in waiting}
     estimated = duration(wall_seconds(costs, waiting, backend.jobs))
     console.print(
-        f"{config.paper.name} ({config.profile.name}): {len(cells)} cells, {len(readable)} stored, "
+        f"{plan.paper} ({config.profile.name}): {len(cells)} cells, {len(readable)} stored, "
         f"{len(waiting)} to run, about {estimated} with jobs={backend.jobs}"
     )
     started = time.perf_counter()
@@ -195,12 +232,13 @@ def run_missing(
             console.print(f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False)
 
 
-def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Path | None:
+def report(request: Request, store: Store, config: DictConfig, console: Console) -> Path | None:
     """Write the report from the stored rows and say where it lies; without rows there is none."""
     from pkm.analysis import audits, claims, index_page
     from pkm.analysis.report import build
     from pkm.audit.records import FILE
 
+    plan = request.plan
     rows = plan.rows(store)
     if rows.empty:
         console.print("nothing is stored for this plan yet: no report", style="yellow")
@@ -224,7 +262,7 @@ def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Pa
     write_crate(
         out,
         rows,
-        OmegaConf.to_yaml(OmegaConf.create(sized_sweeps(config.paper, config.profile))),
+        OmegaConf.to_yaml(OmegaConf.create(sized_sweeps(request.paper, config.profile))),
         title=claims.load(plan.paper)["title"],
         paper=plan.paper,
         profile=config.profile.name,

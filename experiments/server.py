@@ -7,7 +7,7 @@ from multiprocessing import forkserver, resource_tracker
 #: A fork of the server has all that cells need, imported once; the server has no threads, so that a
 #: fork of it cannot hang, as one of this process could.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["pkm.experiments.execute"])
+PROCESSES.set_forkserver_preload(["pkm.experiments.preloaded"])
 
 
 def start_server() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from pkm.arrow import check, to_frame, to_table
 from pkm.experiments.cell import Cell
 from pkm.experiments.consolidated import (
     NO_COPY,
+    Copy,
     open_copy,
     stamp_if_present,
     with_columns,
@@ -263,21 +264,8 @@ class Store:
             Null where a cell lacks a column that another one has. None where no cell is done.
         """
         keys = list(dict.fromkeys(keys))
-        path = self.root / "cells" / COPY_NAME
-        copy = open_copy(path, self.path) if len(keys) > FEW else NO_COPY
+        copy, tables = self._opened(keys, columns)
         copied = [key for key in keys if key in copy.rows]
-        found = {key: stamp_if_present(self.path(key)) for key in keys if key not in copy.rows}
-        stamps = {key: stamp for key, stamp in found.items() if stamp is not None}
-        others = list(stamps)
-        is_outdated = len(others) > FEW
-        with ThreadPoolExecutor(READERS) as pool:
-            read = pool.map(lambda key: self.table(key, None if is_outdated else columns), others)
-            tables = {key: rows for key, rows in zip(others, read, strict=True) if rows is not None}
-        if is_outdated and tables:
-            # Rows in a folder that cannot be written are read from the cells every time.
-            with contextlib.suppress(OSError):
-                write_copy(path, copy, tables, stamps)
-            tables = {key: with_columns(rows, columns) for key, rows in tables.items()}
         parts = [copy.read(copied, columns)] if copied else []
         parts += tables.values()
         if not parts:
@@ -292,15 +280,63 @@ class Store:
         numbers = [np.arange(stops[key] - sizes[key], stops[key]) for key in keys if key in sizes]
         return rows.combine_chunks().take(np.concatenate(numbers))
 
-    def readable(self, keys: Iterable[str]) -> set[str]:
-        """Return those of `keys` whose rows can be read in full, setting corrupt files aside."""
-        keys = list(dict.fromkeys(keys))
+    def _opened(
+        self, keys: Sequence[str], columns: list[str] | None
+    ) -> tuple[Copy, dict[str, pa.Table]]:
+        """Open the copy of the rows, and read the cells that it lacks; with many it is made anew.
+
+        Parameters
+        ----------
+        keys : sequence of str
+            Distinct ones.
+        columns : list of str, optional
+            Of the cells that are read.
+
+        Returns
+        -------
+        copy : Copy
+            With the rows of some of `keys`, and of others.
+        tables : dict of str to Table
+            Rows of the others of `keys` that are done, in their order.
+        """
+        path = self.root / "cells" / COPY_NAME
+        copy = open_copy(path, self.path) if len(keys) > FEW else NO_COPY
+        done = self._listed(".parquet") if len(keys) > FEW else keys
+        found = {
+            key: stamp_if_present(self.path(key))
+            for key in keys
+            if key in done and key not in copy.rows
+        }
+        stamps = {key: stamp for key, stamp in found.items() if stamp is not None}
+        others = list(stamps)
+        is_outdated = len(others) > FEW
         with ThreadPoolExecutor(READERS) as pool:
-            return {
-                key
-                for key, table in zip(keys, pool.map(self.table, keys), strict=True)
-                if table is not None
-            }
+            read = pool.map(lambda key: self.table(key, None if is_outdated else columns), others)
+            tables = {key: rows for key, rows in zip(others, read, strict=True) if rows is not None}
+        if is_outdated and tables:
+            # Rows in a folder that cannot be written are read from the cells every time.
+            with contextlib.suppress(OSError):
+                write_copy(path, copy, tables, stamps)
+            tables = {key: with_columns(rows, columns) for key, rows in tables.items()}
+        return copy, tables
+
+    def readable(self, keys: Iterable[str]) -> set[str]:
+        """Return those of `keys` whose rows can be read in full, setting corrupt files aside.
+
+        Rows of a file that has not changed since it was copied are read from the copy.
+        """
+        keys = list(dict.fromkeys(keys))
+        copy, tables = self._opened(keys, None)
+        return {key for key in keys if key in copy.rows or key in tables}
+
+    def present(self) -> set[str]:
+        """Return the keys of all cells that have a file, done or failed, whatever it holds."""
+        return self._listed(".parquet") | self._listed(".failed.json")
+
+    def _listed(self, suffix: str) -> set[str]:
+        """Return the keys of the files with a suffix: quicker than to look for each of many."""
+        paths = self.root.glob(f"cells/??/[!.]*{suffix}")
+        return {path.name.removesuffix(suffix) for path in paths}
 
     def keys(self) -> list[str]:
         """List the keys of all stored cells, newest first."""

@@ -5,7 +5,8 @@ FastLloyd needs, and nothing else.
 """
 
 import importlib
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -67,6 +68,12 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+@cache
+def declared_methods() -> dict[str, EntryPoint]:
+    """Return the methods that installed packages declare, by name, looked for once per process."""
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+
+
 def load_method(target: str) -> type["PrivateKMeans"]:
     """Find a method class.
 
@@ -93,7 +100,7 @@ def load_method(target: str) -> type["PrivateKMeans"]:
     """
     if target in METHODS:
         return __getattr__(target)
-    declared = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    declared = declared_methods()
     if target in declared:
         return declared[target].load()
     module, _, name = target.rpartition(".")

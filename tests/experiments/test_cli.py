@@ -1,5 +1,6 @@
 """The command lines, called as a user calls them."""
 
+import gc
 import os
 import platform
 import subprocess
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from pkm.__main__ import main as pkm_main
 from pkm.datasets import load
-from pkm.experiments import ad_hoc, configuration, launcher, pack, reproduce, run
+from pkm.experiments import ad_hoc, cli, configuration, launcher, pack, reproduce, run
 from pkm.experiments.backends import Backend
 from pkm.experiments.cell import Cell
 from pkm.experiments.configuration import choices, method_entry
@@ -594,6 +595,15 @@ def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
     assert seconds == sorted(seconds)
     assert len(set(seconds)) > 1
     assert not (tmp_path / "results").exists()
+
+
+def test_no_cycles_are_looked_for_until_cells_are_run():
+    assert gc.isenabled() and gc.get_freeze_count() == 0
+    with cli.without_collection():
+        assert not gc.isenabled()
+        cli.begin_collection()
+        assert gc.isenabled() and gc.get_freeze_count() > 0
+    assert gc.isenabled() and gc.get_freeze_count() == 0
 
 
 def test_unknown_verb_is_refused(capsys):

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
 from pkm.experiments import configuration
 from pkm.experiments.cell import STYLE
@@ -14,8 +15,10 @@ from pkm.experiments.configuration import (
     load,
     method_entry,
     with_defaults,
+    yaml_problem,
 )
 from pkm.experiments.prepared import presets
+from pkm.experiments.yaml_files import read_file
 
 METHODS = [name for name in choices("method") if name != "external"]
 
@@ -57,6 +60,33 @@ def test_parameters_are_filled_in_from_the_class():
     assert with_defaults({"name": "own", "_target_": "nowhere.Class"})["name"] == "own"
 
 
+@pytest.mark.parametrize("path", CONF.rglob("*.yaml"), ids=lambda path: path.stem)
+def test_files_are_read_as_by_omegaconf(path):
+    assert repr(read_file(path)) == repr(OmegaConf.to_container(OmegaConf.load(path)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1e-6", "1E6", "-1e3", "1.", ".5", "-.5e-3", "1_000.5", "1:30", "1:30.5", "017", "0x1f",
+        "2001-01-01", "yes", "~", ".inf", "-.INF", ".nan", "NaN", "1e", "'1'", "${seeds}", "???",
+        "[1, 2e3]", "{a: {b: null}}", "&a [1]\nj: *a",
+    ],
+)  # fmt: skip
+def test_values_are_read_as_by_omegaconf(tmp_path, text):
+    path = tmp_path / "values.yaml"
+    path.write_text(f"k: {text}\n")
+    assert repr(read_file(path)) == repr(OmegaConf.to_container(OmegaConf.load(path)))
+
+
+def test_a_key_that_occurs_twice_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "twice.yaml"
+    path.write_text("a: 1\nb: 2\na: 3\n")
+    with pytest.raises(yaml.MarkedYAMLError) as refusal:
+        read_file(path)
+    assert yaml_problem(refusal.value) == f"{path}:3: found duplicate key a"
+
+
 @pytest.fixture
 def conf(tmp_path, monkeypatch):
     """Return a copy of `conf/` that is read instead of it."""
@@ -72,7 +102,7 @@ def conf(tmp_path, monkeypatch):
         ("name: x\n\t_target_: y\n", "broken.yaml:2: "),
         ("", "broken.yaml:1: the file must hold a mapping"),
         ("- name\n", "broken.yaml:1: the file must hold a mapping"),
-        ("name\n", "broken.yaml: "),
+        ("name\n", "broken.yaml:1: the file must hold a mapping"),
         ("_target_: y\n", "broken.yaml: the key name is missing"),
         ("name: x\n", "broken.yaml: the key _target_ is missing"),
         ("name: x\ndefaults: [nowhere, _self_]\n", "method='nowhere' is unknown"),

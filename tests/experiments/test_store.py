@@ -292,6 +292,31 @@ def test_a_copy_follows_the_cells(store, copied, monkeypatch):
     assert read == [new.key]
 
 
+def test_copied_cells_are_readable_without_reading_their_files(store, copied, monkeypatch):
+    keys = [cell.key for cell in copied]
+    assert store.readable(keys) == set(keys)
+    read = keys_read(store, monkeypatch)
+    assert store.readable([*keys, "0" * 64]) == set(keys)
+    assert read == []
+
+    # Not so a file that has changed, or is gone.
+    store.path(keys[0]).write_bytes(b"PAR1 damaged PAR1")
+    store.path(keys[1]).unlink()
+    assert store.readable(keys) == {keys[2]}
+    assert read == [keys[0]]
+
+
+def test_present_are_the_cells_that_have_a_file(store):
+    done, failed, absent = (cell_of(seed) for seed in (0, 10, 20))
+    assert store.present() == set()
+    store.write(done, rows_of(done))
+    store.write_failure(failed, ValueError("no"), 1)
+    path = store.path(absent.key)
+    path.parent.mkdir(exist_ok=True)
+    path.with_name(f".{path.name}.1.0.tmp").touch()
+    assert store.present() == {done.key, failed.key}
+
+
 @pytest.mark.parametrize("damage", ["cut", "flipped", "a folder"])
 def test_a_damaged_copy_costs_no_rows(store, copied, damage):
     keys = [cell.key for cell in copied]

@@ -1,0 +1,69 @@
+"""YAML files read as OmegaConf reads them, by libyaml where PyYAML has it: ten times as fast."""
+
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FLOAT = "tag:yaml.org,2002:float"
+TIMESTAMP = "tag:yaml.org,2002:timestamp"
+#: Floats: those of YAML 1.1 (1:30.5 is in base 60), and numbers with an exponent alone (1e-6).
+FLOATS = re.compile(
+    r"""^(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
+    |[-+]?[0-9]+(?:_[0-9]+)*[eE][-+]?[0-9]+
+    |\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?
+    |[-+]?[0-9]+(?:_[0-9]+)*(?::[0-5]?[0-9])+\.[0-9_]*
+    |[-+]?\.(?:inf|Inf|INF)
+    |\.(?:nan|NaN|NAN))$""",
+    re.VERBOSE,
+)
+
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """Plain values alone; dates are texts, and a key that occurs twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Read a mapping."""
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    "while constructing a mapping",
+                    node.start_mark,
+                    f"found duplicate key {key.value}",
+                    key.start_mark,
+                )
+            if key.tag == yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG:
+                seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (FLOAT, TIMESTAMP)]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+Loader.add_implicit_resolver(FLOAT, FLOATS, list("-+0123456789."))
+
+
+def read_file(path: Path) -> Any:
+    """Read a YAML file.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    value
+        None of an empty file.
+
+    Raises
+    ------
+    yaml.MarkedYAMLError
+        Naming the file and the line, if it is no YAML.
+    """
+    with path.open(encoding="utf-8") as file:
+        # A subclass of SafeLoader: it constructs plain values alone.
+        return yaml.load(file, Loader)
