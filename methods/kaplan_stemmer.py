@@ -53,10 +53,11 @@ LLOYD_RADIUS = 2  # of a Lloyd step, in the smallest widths, where these are giv
 # Of a Lloyd step, and at least of a fine average, in radii of the ball: a cluster is round, however
 # thin the buckets are that its points fall into.
 CLUSTER_RADIUS = 1 / 5
-# The same in a ball that was found (a zoom): points fill it, while most of those in a cube are at
-# about half of its radius.
+# The same in a ball that points fill, while most of those in a cube are at about half of its
+# radius: one that was found (a zoom), and one that is given where features are many.
 WIDTHS_IN_BALL = 2.0  # over those in a cube
 CLUSTER_RADIUS_IN_BALL = 3 / 10
+MANY_FEATURES = 16
 # Widths of buckets, in radii of the ball over sqrt(d), which is about what a projection of the
 # domain on a line extends to: by default, and for many clusters.
 WIDTHS = (1.0, 1 / 2)
@@ -143,7 +144,8 @@ class KaplanStemmer(CoresetMethod):
     radius : float or "auto", default="auto"
         Of the public ball about the midpoint of the domain that points are moved into, in
         half-widths. ``auto`` is sqrt(d): the whole domain. Buckets and noise are in proportion to
-        it, so that a tight ball lowers the error.
+        it, so that a tight ball lowers the error. Beyond 16 features points are taken to fill a
+        ball that is given, and ``auto`` widths are twice as large in it.
     rounds : int, default=2
         Maximum number of passes; each but the first is on the points farthest from the candidates
         so far.
@@ -285,7 +287,7 @@ class KaplanStemmer(CoresetMethod):
         only : {"centers", "coreset", "candidates"}, default="centers"
             What is to be released: what is not requested needs no budget.
         in_ball : bool, default=False
-            Whether the domain is a ball that points fill, because a zoom has found it.
+            Whether the domain is a ball that points fill.
 
         Returns
         -------
@@ -315,7 +317,9 @@ class KaplanStemmer(CoresetMethod):
 
     def _fills_ball(self, curator: Curator) -> bool:
         """Whether points are taken to fill the ball, from public quantities only."""
-        return curator.radius < math.sqrt(curator.n_features)
+        d = curator.n_features
+        radius = self._resolved_radius(curator) if d > MANY_FEATURES else curator.radius
+        return radius < math.sqrt(d)
 
     def _hash_schedules(self, n_features: int, in_ball: bool) -> list[_HashSchedule]:
         """Rounds, widths and repetitions, from the most hashes to the fewest."""

@@ -991,6 +991,21 @@ def test_released_radius_is_never_above_the_planned_one():
     assert radius_charged(rows, math.sqrt(20), epsilon=50.0) == pytest.approx(planned)
 
 
+@pytest.mark.parametrize("d", [16, 17])
+@pytest.mark.parametrize("radius", [1.0, "auto"])
+def test_a_given_ball_counts_as_filled_beyond_sixteen_features(d, radius):
+    rows = np.random.default_rng(1).choice([-SCALE, SCALE], (2000, d))
+    size = math.sqrt(d) if radius == "auto" else radius
+    filled = d > 16 and radius != "auto"
+    plan = KaplanStemmer(1, epsilon=50.0).plan(2000, d, in_ball=filled)
+    method = KaplanStemmer(1, epsilon=50.0, radius=radius, step_radius="planned")
+    radii = [charge.details.get("radius") for charge in method.fit_batch(rows, [0]).ledger.charges]
+    assert radii[-1] == pytest.approx(plan.lloyd_radius * size)
+    assert min(filter(None, radii[:-1])) == pytest.approx(
+        max(min(plan.widths), plan.fine_radius) * size
+    )
+
+
 @pytest.mark.statistical
 def test_released_radius_pays_on_small_clusters():
     """16 clusters of standard deviation 0.01 in 32 columns: what noise of the step adds falls."""
