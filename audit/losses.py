@@ -341,8 +341,8 @@ def _(
     mechanism: MaximumCover, values: CoverProblem, others: CoverProblem, sensitivity: ScoreRange
 ) -> Cost:
     # The cost of a cover is derived for neighbors that differ in one point.
-    points = Counter(_names(values.points))
-    other_points = Counter(_names(others.points))
+    points = Counter(_names(values.points[:]))
+    other_points = Counter(_names(others.points[:]))
     n_changed = max((points - other_points).total(), (other_points - points).total())
     charged = mechanism.cost(sensitivity)
     return Cost(epsilon=n_changed * charged.epsilon, delta=n_changed * charged.delta)

@@ -2,9 +2,9 @@
 
 A grid point covers the points within a radius. The grid is cut into blocks of 4^m grid points. For
 every block near a point there is a bound on the number of points that any of its grid points
-covers; exact counts are stored only for the blocks with large bounds, so memory follows the data
-and not the grid. Counts are integers and a distance is computed from a point and a grid point
-alone, always in the same order, so nothing depends on the order of the points.
+covers; exact counts are stored only for the blocks with large bounds that cover a point, so memory
+follows the data and not the grid. Counts are integers and a distance is computed from a point and a
+grid point alone, always in the same order, so nothing depends on the order of the points.
 
 Units: points, grid points and the radius are in grid steps, squared distances in squared grid
 steps, blocks in sides of a block.
@@ -13,16 +13,19 @@ steps, blocks in sides of a block.
 import itertools
 import math
 from functools import lru_cache
+from mmap import mmap
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from pkm.compute.lattice import MAX_GRID_POINTS, cached_lattice
+from pkm.compute.quadtree import mark_first
+from pkm.compute.unit_ball import Projection, slices_of
 
 BLOCK_BITS = 2
 BLOCK_SIDE = 1 << BLOCK_BITS
-MAX_KEYS = 1 << 22  # keys sorted at once
+MIN_KEYS = 1 << 14  # keys sorted at once, or as many as there are
 SLACK = 1e-9  # relative, of a squared radius: rounding must not leave a block out
 
 _OUTSIDE = -(1 << 30)  # count of a grid point that is not in the ball: negative whatever is added
@@ -81,28 +84,38 @@ class Cover:
 
     Parameters
     ----------
-    points : ndarray of shape (n, m), float64
-        In the unit ball; none is removed yet.
+    points : Projection or ndarray of shape (n, m), float64
+        In the unit ball; read in blocks.
     side, radius : float
         Side of the grid, and the distance up to which a grid point covers.
     weight : float
         Weight of a covered point in the exponent: decides which blocks are counted and which are
         only bounded, so that the bounded ones, at ``exp(weight * bound) - 1`` per grid point, weigh
         no more than the whole grid at one.
+    is_left : ndarray of shape (n,), bool, optional
+        Whether a point is not removed yet; of this array, which changes, or all points.
 
     Attributes
     ----------
     lattice : Lattice
     bounds, n_bounded : ndarray
         Distinct bounds of bounded blocks, and the numbers of such blocks.
+    is_left : ndarray of shape (n,), bool
     """
 
-    def __init__(self, points: np.ndarray, side: float, radius: float, weight: float):
+    def __init__(
+        self,
+        points: Projection | np.ndarray,
+        side: float,
+        radius: float,
+        weight: float,
+        is_left: np.ndarray | None = None,
+    ):
         d = points.shape[1]
         self.lattice = cached_lattice(d, side)
+        self.is_left = np.ones(len(points), bool) if is_left is None else is_left
         self._points = points
-        self._scaled = points / side
-        self._is_left = np.ones(len(points), bool)
+        self._side = side
         self._grid = _block_grid(radius / side, self.lattice.max_coordinate)
         if float(self._grid.base) ** d >= MAX_GRID_POINTS:
             raise ValueError(
@@ -110,7 +123,8 @@ class Cover:
             )
 
         # From the lowest bound on, blocks stay bounded while they weigh no more than the grid.
-        keys, bounds = self._bounded_blocks()
+        self._order, keys, counts = self._sorted_blocks()
+        keys, bounds = self._bounded_blocks(keys, counts)
         order = np.argsort(bounds, kind="stable")
         log_weights = d * math.log(BLOCK_SIDE) + log_expm1(weight * bounds[order])
         log_ratios = log_weights - math.log(self.lattice.size)
@@ -121,11 +135,13 @@ class Cover:
         self._block_bounds = bounds[~is_counted]
         self.bounds, self.n_bounded = np.unique(self._block_bounds, return_counts=True)
 
-        # Count the points of the grid points of all other blocks.
+        # Count the points of the grid points of all other blocks. A block has a row from the first
+        # point on that it covers.
         self._keys = keys[is_counted]
-        self._counts = np.zeros((len(self._keys), BLOCK_SIDE**d), np.int32)
-        _mark_outside(self._corners(self._keys), self.lattice.max_squared_norm, self._counts)
-        self._update_counts(np.arange(len(points)), 1)
+        self._rows = np.full(len(self._keys), _ABSENT)
+        self._n_rows = 0
+        self._counts = _mapped_zeros(len(self._keys), BLOCK_SIDE**d)
+        self._update_counts(self.is_left, 1)
 
     def positive_counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Distinct positive counts in counted blocks, and the numbers of their grid points."""
@@ -133,8 +149,7 @@ class Cover:
 
     def counted_point(self, count: int, rank: int) -> np.ndarray:
         """Grid point by count and rank, in lexicographic order of blocks, then inside the block."""
-        index = _index_of_count(self._counts, count, rank)
-        block, position = divmod(index, self._counts.shape[1])
+        block, position = _index_of_count(self._counts, self._rows, count, rank)
         return self._grid_point(int(self._keys[block]), position)
 
     def bounded_point(self, bound: int, block: int, position: int) -> np.ndarray:
@@ -143,44 +158,72 @@ class Cover:
         return self._grid_point(int(self._bounded_keys[blocks[block]]), position)
 
     def covered(self, grid_point: np.ndarray) -> np.ndarray:
-        """Indices of the remaining points that a grid point covers: outside the ball none."""
-        if int(grid_point @ grid_point) > self.lattice.max_squared_norm:
-            return np.empty(0, np.int64)
-        is_within = np.empty(len(self._scaled), bool)
-        _mark_within(self._scaled, grid_point, self._grid.radius, is_within)
-        return np.flatnonzero(is_within & self._is_left)
+        """Mask (n,) of the remaining points that a grid point covers: outside the ball none."""
+        is_covered = np.zeros(len(self._points), bool)
+        if int(grid_point @ grid_point) <= self.lattice.max_squared_norm:
+            for part in slices_of(len(self._points)):
+                _mark_within(self._scaled(part), grid_point, self._grid.radius, is_covered[part])
+            is_covered &= self.is_left
+        return is_covered
 
-    def remaining(self) -> np.ndarray:
-        """The points that are left, in the unit ball's coordinates."""
-        return self._points[self._is_left]
+    def remove(self, is_removed: np.ndarray) -> None:
+        """Take points (a mask) out of all counts; bounds are not lowered, and remain bounds."""
+        self.is_left[is_removed] = False
+        self._update_counts(is_removed, -1)
 
-    def remove(self, indices: np.ndarray) -> None:
-        """Take points out of all counts; bounds are not lowered, and remain bounds."""
-        self._is_left[indices] = False
-        if len(indices):
-            self._update_counts(indices, -1)
+    def _scaled(self, selected: slice | np.ndarray) -> np.ndarray:
+        """Selected points (b, m) in grid steps."""
+        return self._points[selected] / self._side
 
-    def _bounded_blocks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sorted keys of all blocks near a point, and a bound on the counts in each."""
-        # Count the points of each block.
-        blocks = np.floor(np.floor(self._scaled) / BLOCK_SIDE).astype(np.int64)
-        ones = np.ones(len(blocks), np.int64)
-        keys, counts = _sum_by_key(self._block_keys(blocks), ones)
+    def _sorted_blocks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Remaining points in the order of their blocks, these blocks, and their numbers of points.
 
+        Returns
+        -------
+        order : ndarray, int32
+            Consecutive points are often near each other and share their window of blocks.
+        keys, counts : ndarray, int64
+            Of the blocks that hold a point, increasing.
+        """
+        left = np.flatnonzero(self.is_left).astype(np.int32)
+        keys = np.empty(len(left), np.int64)
+        for part in slices_of(len(left)):
+            blocks = np.floor(np.floor(self._scaled(left[part])) / BLOCK_SIDE)
+            keys[part] = self._block_keys(blocks.astype(np.int64))
+        order = np.argsort(keys)
+        is_first = np.ones(len(left), bool)
+        mark_first(keys, order, is_first)
+        firsts = np.flatnonzero(is_first)
+        distinct_keys = keys[order[firsts]]
+        del keys, is_first  # of all points
+        return left[order], distinct_keys, np.diff(firsts, append=len(left))
+
+    def _bounded_blocks(
+        self, keys: np.ndarray, counts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Sorted keys of all blocks near a point, and a bound on the counts in each.
+
+        Parameters
+        ----------
+        keys, counts : ndarray, int64
+            Of the blocks that hold a point.
+        """
         # Add each count to all blocks within the radius: a grid point cannot cover more than their
         # points.
         offsets = _block_offsets(self.lattice.dimensions, self._grid.radius)
         key_offsets = offsets @ self._key_strides()
         merged_keys = np.empty(0, np.int64)
         bounds = np.empty(0, np.int64)
-        chunk = max(1, MAX_KEYS // len(key_offsets))
-        for start in range(0, len(keys), chunk):
-            stop = start + chunk
+        start = 0
+        while start < len(keys):
+            # As many at once as were merged, so that no sum is sorted often.
+            stop = start + max(1, max(MIN_KEYS, len(merged_keys)) // len(key_offsets))
             near_keys = (keys[start:stop, None] + key_offsets).ravel()
             added = np.repeat(counts[start:stop], len(key_offsets))
             merged_keys, bounds = _sum_by_key(
                 np.concatenate([merged_keys, near_keys]), np.concatenate([bounds, added])
             )
+            start = stop
         return merged_keys, bounds
 
     def _key_strides(self) -> np.ndarray:
@@ -207,15 +250,25 @@ class Cover:
         (corner,) = self._corners(np.array([key]))
         return corner + steps
 
-    def _update_counts(self, indices: np.ndarray, sign: int) -> None:
-        """Add points to all counts (1) or take them out (-1)."""
-        if len(self._keys) and len(indices):
-            # Consecutive points are then often near each other and share their window of blocks.
-            blocks = np.floor(self._scaled[indices] / BLOCK_SIDE)
-            indices = indices[np.lexsort(blocks.T)]
-            _add_points(self._scaled, indices, sign, self._grid, self._keys, self._counts)
-        tally = np.zeros(len(self._scaled) + 1, np.int64)
-        _tally(self._counts, tally)
+    def _update_counts(self, is_selected: np.ndarray, sign: int) -> None:
+        """Add points (a mask) to all counts (1) or take them out (-1)."""
+        largest = self.lattice.max_squared_norm
+        for part in slices_of(len(self._order) if len(self._keys) else 0):
+            indices = self._order[part]
+            scaled = self._scaled(indices[is_selected[indices]])
+            self._n_rows = _add_points(
+                scaled,
+                sign,
+                self._grid,
+                largest,
+                self._keys,
+                self._rows,
+                self._n_rows,
+                self._counts,
+            )
+        counts = self._counts[: self._n_rows]
+        tally = np.zeros(max(counts.max(initial=0), 0) + 1, np.int64)
+        _tally(counts, tally)
         self._distinct_counts = np.flatnonzero(tally)
         self._multiplicities = tally[self._distinct_counts]
 
@@ -248,6 +301,16 @@ def _block_offsets(dimensions: int, radius: float) -> np.ndarray:
     return np.array(offsets, np.int64)
 
 
+def _mapped_zeros(n_rows: int, n_columns: int) -> np.ndarray:
+    """Zeros (n_rows, n_columns), int32, which take memory where they are written, and not before.
+
+    That is, page by page: ``np.zeros`` may use memory of earlier arrays, which it fills.
+    """
+    n = n_rows * n_columns
+    buffer = mmap(-1, 4 * max(n, 1))
+    return np.frombuffer(buffer, np.int32, n).reshape(n_rows, n_columns)
+
+
 def _sum_by_key(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sorted distinct keys and the sums of their values."""
     if not len(keys):
@@ -267,12 +330,14 @@ def log_expm1(exponents: np.ndarray) -> np.ndarray:
 @njit(cache=True)
 def _add_points(
     scaled: np.ndarray,
-    indices: np.ndarray,
     sign: int,
     grid: BlockGrid,
+    max_squared_norm: int,
     keys: np.ndarray,
+    rows: np.ndarray,
+    n_rows: int,
     counts: np.ndarray,
-) -> None:
+) -> int:
     """Add ``sign`` for each point to the counts of all grid points that cover it.
 
     The window of a point is the cube of ``span`` blocks a side that holds all grid points within
@@ -282,16 +347,25 @@ def _add_points(
     Parameters
     ----------
     scaled : ndarray of shape (n, m), float64
-        Points in grid steps.
-    indices : ndarray, int64
-        Points to add. Nothing is searched for again while they have the same window.
+        Points in grid steps. Nothing is searched for again while they have the same window.
     sign : int
         1 or -1.
     grid : BlockGrid
+    max_squared_norm : int
+        Of the grid points of the ball, in squared grid steps.
     keys : ndarray of shape (n_blocks,), int64
         Counted blocks, increasing.
+    rows : ndarray of shape (n_blocks,), int64
+        Row of each block in ``counts``, filled when it first covers a point.
+    n_rows : int
+        Number of rows in use.
     counts : ndarray of shape (n_blocks, 4**m), int32
         Added to, in points; those of grid points outside the ball stay negative.
+
+    Returns
+    -------
+    int
+        Number of rows in use now.
     """
     m = scaled.shape[1]
     bits = BLOCK_BITS * m
@@ -311,7 +385,7 @@ def _add_points(
     # The window's lowest block, and for each of its blocks the row in counts, once searched for.
     window = np.full(m, np.iinfo(np.int64).max)
     rows_of_window = np.full(grid.span**m, _UNKNOWN)
-    for i in indices:
+    for i in range(len(scaled)):
         point = scaled[i]
         if _move_window(point, grid.radius, window):
             rows_of_window[:] = _UNKNOWN
@@ -328,12 +402,18 @@ def _add_points(
                     continue
                 block = first_block + s
                 if rows_of_window[block] == _UNKNOWN:
-                    rows_of_window[block] = _find(keys, _window_key(block, window, grid))
+                    index = _find(keys, _window_key(block, window, grid))
+                    if index >= 0 and rows[index] == _ABSENT:
+                        _mark_outside(keys[index], grid, max_squared_norm, m, counts[n_rows])
+                        rows[index] = n_rows
+                        n_rows += 1
+                    rows_of_window[block] = rows[index] if index >= 0 else _ABSENT
                 row = rows_of_window[block]
                 if row >= 0:
                     for q in range(BLOCK_SIDE):
                         is_within = square + last_squares[s, q] <= max_square
                         counts[row, position + q] += increment if is_within else zero
+    return n_rows
 
 
 @njit(cache=True)
@@ -476,18 +556,22 @@ def _mark_within(
 
 
 @njit(cache=True)
-def _mark_outside(corners: np.ndarray, max_squared_norm: int, counts: np.ndarray) -> None:
-    """Mark the grid points outside the ball; blocks are given by their lowest grid points."""
-    for block in range(corners.shape[0]):
-        for position in range(counts.shape[1]):
-            squared_norm = 0
-            remaining = position
-            for h in range(corners.shape[1] - 1, -1, -1):
-                value = corners[block, h] + remaining % BLOCK_SIDE
-                remaining //= BLOCK_SIDE
-                squared_norm += value * value
-            if squared_norm > max_squared_norm:
-                counts[block, position] = _OUTSIDE
+def _mark_outside(
+    key: int, grid: BlockGrid, max_squared_norm: int, m: int, counts: np.ndarray
+) -> None:
+    """Mark the grid points of a block that are outside the ball."""
+    for position in range(len(counts)):
+        squared_norm = 0
+        remaining_key = key
+        remaining = position
+        for _ in range(m):
+            corner = (remaining_key % grid.base - grid.shift) * BLOCK_SIDE
+            value = corner + remaining % BLOCK_SIDE
+            squared_norm += value * value
+            remaining_key //= grid.base
+            remaining //= BLOCK_SIDE
+        if squared_norm > max_squared_norm:
+            counts[position] = _OUTSIDE
 
 
 @njit(cache=True)
@@ -499,11 +583,14 @@ def _tally(counts: np.ndarray, tally: np.ndarray) -> None:
 
 
 @njit(cache=True)
-def _index_of_count(counts: np.ndarray, count: int, rank: int) -> int:
-    """Flat index of the grid point of a rank among those with a count."""
-    for index, value in enumerate(counts.flat):
-        if value == count:
-            if rank == 0:
-                return index
-            rank -= 1
-    return _ABSENT
+def _index_of_count(counts: np.ndarray, rows: np.ndarray, count: int, rank: int) -> tuple[int, int]:
+    """Block and rank inside it of the grid point of a rank among those with a count."""
+    for block in range(len(rows)):
+        if rows[block] == _ABSENT:
+            continue
+        for position, value in enumerate(counts[rows[block]]):
+            if value == count:
+                if rank == 0:
+                    return block, position
+                rank -= 1
+    return _ABSENT, _ABSENT

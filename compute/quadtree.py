@@ -160,7 +160,7 @@ def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray
     keys = _packed_columns(digits, members, 0, n_packed)
     order = np.argsort(keys)
     is_first = np.ones(len(members), bool)
-    _mark_first(keys, order, is_first)
+    mark_first(keys, order, is_first)
 
     while n_packed < d:
         # Sort rows that are equal so far by more columns, within their run of equal rows.
@@ -180,7 +180,8 @@ def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def _mark_first(keys: np.ndarray, order: np.ndarray, is_first: np.ndarray) -> None:
+def mark_first(keys: np.ndarray, order: np.ndarray, is_first: np.ndarray) -> None:
+    """Clear the marks of sorted keys, ``keys[order]``, that equal the one before; all are set."""
     for row in range(1, len(order)):
         is_first[row] = keys[order[row]] != keys[order[row - 1]]
 

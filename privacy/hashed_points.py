@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 MOMENT_STEPS = 1 << 12
 """Steps of a half-width that coordinates are cut to before they are multiplied."""
 
-MOMENT_ROWS = 1 << 16
+MOMENT_ROWS = 1 << 12
 """Points that are multiplied at once; sums of so many products are exact in float64."""
 
 ONE_REPLACEMENT = Sensitivity(l1=2 * SCALE, l2=math.sqrt(2) * SCALE, linf=SCALE, l0=2)

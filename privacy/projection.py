@@ -30,7 +30,7 @@ import numpy as np
 from pkm.compute import SCALE
 from pkm.compute.cover import BLOCK_SIDE, Cover, log_expm1
 from pkm.compute.lattice import uniform_index
-from pkm.compute.unit_ball import label_sums, nearest_labels, project
+from pkm.compute.unit_ball import Projection, label_sums, nearest_labels, slices_of
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Cost, Gaussian, Laplace
 from pkm.privacy.noise import Key, NoiseStreams
@@ -83,14 +83,14 @@ class CoverProblem(NamedTuple):
 
     Attributes
     ----------
-    points : ndarray of shape (n, m), float64
+    points : Projection or ndarray of shape (n, m), float64
         In the unit ball.
     scales : sequence of (side, radius)
     n_picks : int
         For each grid.
     """
 
-    points: np.ndarray
+    points: Projection | np.ndarray
     scales: Sequence[tuple[float, float]]
     n_picks: int
 
@@ -149,15 +149,15 @@ class MaximumCover:
         ndarray of shape (1, len(scales) * n_picks, m), float64
             Grid points of the unit ball.
         """
-        points = values.points
+        is_left = np.ones(len(values.points), bool)
         picks = []
         for scale, (side, radius) in enumerate(values.scales):
-            cover = Cover(points, side, radius, self.weight)
+            cover = Cover(values.points, side, radius, self.weight, is_left)
             for i in range(values.n_picks):
                 grid_point = draw_cover(cover, self.weight, streams, (*key, scale, i))
                 picks.append(grid_point * side)
                 cover.remove(cover.covered(grid_point))
-            points = cover.remaining()
+            del cover  # before the counts of the next one are made
         return np.array([picks])
 
 
@@ -189,8 +189,7 @@ class ProjectedPoints(View):
     def __init__(self, curator: "BaseCurator", matrix: np.ndarray, length: float) -> None:
         curator.check_single(type(self).__name__)
         super().__init__(curator)
-        self._shards = curator._shards
-        self._projected = [project(shard, matrix, length) for shard in self._shards]
+        self._projection = Projection(curator._shards, matrix, length)
         self.n_dimensions, self.n_features = matrix.shape
 
     def check_centers(self, centers: np.ndarray) -> None:
@@ -245,8 +244,7 @@ class CoverPicks(Query):
 
     def exact(self, view: ProjectedPoints) -> Mapping[str, CoverProblem]:
         """Projected points."""
-        points = np.concatenate(view._projected)
-        return {"picks": CoverProblem(points, self.scales, self.n_picks)}
+        return {"picks": CoverProblem(view._projection, self.scales, self.n_picks)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,8 +278,8 @@ class ProjectedCounts(Query):
     def exact(self, view: ProjectedPoints) -> Mapping[str, np.ndarray]:
         """Exact counts."""
         counts = np.zeros(len(self.centers), np.int64)
-        for projected in view._projected:
-            nearest = nearest_labels(projected, self.centers)
+        for part in slices_of(len(view._projection)):
+            nearest = nearest_labels(view._projection[part], self.centers)
             counts += np.bincount(nearest, minlength=len(self.centers))
         return {"counts": counts[None] * SCALE}
 
@@ -321,11 +319,12 @@ class ProjectedSumsAndCounts(Query):
         """Exact sums and counts."""
         sums = np.zeros((len(self.centers), view.n_features), np.int64)
         counts = np.zeros(len(self.centers), np.int64)
-        for shard, projected in zip(view._shards, view._projected, strict=True):
-            nearest = nearest_labels(projected, self.centers)
-            shard_sums, shard_counts = label_sums(shard, nearest, len(self.centers))
-            sums += shard_sums
-            counts += shard_counts
+        projection = view._projection
+        for part in slices_of(len(projection)):
+            nearest = nearest_labels(projection[part], self.centers)
+            part_sums, part_counts = label_sums(projection.rows(part), nearest, len(self.centers))
+            sums += part_sums
+            counts += part_counts
         return {"sums": sums[None], "counts": counts[None] * SCALE}
 
 
@@ -375,7 +374,7 @@ def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: Key) -> 
         grid_point = cover.bounded_point(int(cover.bounds[i]), block, position)
 
         # Accept it with the ratio of its weight to that of the bound.
-        n_covered = len(cover.covered(grid_point))
+        n_covered = np.count_nonzero(cover.covered(grid_point))
         if n_covered:
             log_weight, log_bound = log_expm1(np.array([n_covered, cover.bounds[i]]) * weight)
             if uniforms[2] <= math.exp(log_weight - log_bound):

@@ -15,7 +15,7 @@ from pkm.audit.conformance import CHECKS, conformance
 from pkm.compute import Points, inertia
 from pkm.compute.cover import BLOCK_SIDE, Cover
 from pkm.compute.lattice import Lattice, cover_scales
-from pkm.compute.unit_ball import label_sums, nearest_labels, project
+from pkm.compute.unit_ball import Projection, label_sums, nearest_labels
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.em_mc import EMMC, repeated, weighted_centers
 from pkm.privacy import (
@@ -113,9 +113,9 @@ def test_cover_agrees_with_enumeration(m, side, weight):
     cover = Cover(points, side, radius, weight)
     rng = np.random.default_rng(m)
     for removed in ([], [0, 7, 8, 50], list(range(20, 45))):
-        cover.remove(np.array(removed, np.int64))
+        cover.remove(np.isin(np.arange(len(points)), removed))
         grid_points = enumerated(cover.lattice)
-        counts = covered_counts(grid_points, cover.remaining(), side, radius)
+        counts = covered_counts(grid_points, points[cover.is_left], side, radius)
         exact = {tuple(v): count for v, count in zip(grid_points, counts, strict=True)}
 
         # The grid points that the cover counts.
@@ -140,7 +140,7 @@ def test_cover_agrees_with_enumeration(m, side, weight):
         assert len(bounded) == len(positions)
         assert not bounded.keys() & counted.keys()
         for v, bound in bounded.items():
-            count = len(cover.covered(np.array(v)))
+            count = cover.covered(np.array(v)).sum()
             assert count == exact.get(v, 0)
             assert count <= bound
 
@@ -176,7 +176,7 @@ def test_a_record_changes_no_count_by_more_than_one():
         neighbor = np.delete(points, rng.integers(40), axis=0)
         cover = Cover(points, 0.3, 1.0, 0.1)
         neighbor_cover = Cover(neighbor, 0.3, 1.0, 0.1)
-        changes = [len(cover.covered(v)) - len(neighbor_cover.covered(v)) for v in grid_points]
+        changes = [cover.covered(v).sum() - neighbor_cover.covered(v).sum() for v in grid_points]
         assert set(changes) <= {0, 1}
         assert sum(changes) > 0
 
@@ -303,8 +303,8 @@ def test_a_record_changes_one_cell_within_its_sensitivity():
 
         def sums_and_counts(rows, matrix=matrix, centers=centers, k=k):
             points = Points.prepare(rows)
-            projected = project(points, matrix, 3.0 * SCALE**2)
-            return label_sums(points, nearest_labels(projected, centers), k)
+            projection = Projection([points], matrix, 3.0 * SCALE**2)
+            return label_sums(points.rows, nearest_labels(projection[:], centers), k)
 
         sums, counts = sums_and_counts(rows)
         neighbor_sums, neighbor_counts = sums_and_counts(rows[1:])
@@ -420,13 +420,13 @@ def test_projections_are_exact_or_refused():
     matrix = np.random.default_rng(4).integers(-(2**18), 2**18, (2, 5))
     length = 2.0**37
     exact = points.rows.astype(np.int64) @ matrix.T
-    assert (project(points, matrix, length) == exact / length).all()
-    clipped = project(points, matrix, 1.0)
+    assert (Projection([points], matrix, length)[:] == exact / length).all()
+    clipped = Projection([points], matrix, 1.0)[:]
     assert np.linalg.norm(clipped, axis=1) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="not exact"):
-        project(points, matrix * 2**20, length)
+        Projection([points], matrix * 2**20, length)
     with pytest.raises(ValueError, match=r"integers of shape \(m, 5\)"):
-        project(points, matrix[:, :3], length)
+        Projection([points], matrix[:, :3], length)
 
 
 # The method

@@ -662,7 +662,7 @@ def rank_ratio(exact, neighbor, sensitivity):
 def cover_ratio(rng, exact, neighbor, sensitivity):
     """Change of the numbers of points that grid points cover after equal picks, over its bound."""
     assert sensitivity.one_sided
-    left = [exact.points, neighbor.points]
+    left = [exact.points[:], neighbor.points[:]]
     ratio = 0.0
     for side, radius in exact.scales:
         steps = np.arange(-math.floor(1 / side), math.floor(1 / side) + 1) * side
