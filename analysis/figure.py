@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pandas as pd
 
 from pkm import schema
-from pkm.analysis.paper_files import KnownNames, read
+from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
 from pkm.names import nearest
 
 #: Legal values of the keys that have a few.
@@ -29,6 +29,9 @@ CHOICES = {
     "colors": ("linear", "better", "log", "diverging"),
     "legend": ("above", "right", "none"),
 }
+#: Lines by the words that figures have for them: lengths of dashes and of gaps in line widths.
+LINESTYLES: dict[str, tuple[float, ...]] = {"-": (), "--": (3.7, 1.6), ":": (1, 1.65)}
+NO_LINE = ""
 
 
 @dataclass(frozen=True)
@@ -242,6 +245,17 @@ def _converted(where: str, value: Any, hint: Any) -> Any:
     return dict(value) if origin is Mapping else value
 
 
+def _linestyles(value: Any) -> Iterable[str]:
+    """Words for line styles at any depth of a figure's keys."""
+    items = value.items() if isinstance(value, Mapping) else ()
+    for key, item in items:
+        if key == "linestyle" and isinstance(item, str):
+            yield item
+        yield from _linestyles(item)
+    for item in value if isinstance(value, list) else ():
+        yield from _linestyles(item)
+
+
 _OPTIONAL = ("titles", "defaults", "derived", "shared")
 
 
@@ -265,6 +279,7 @@ def figures_of(paper: str) -> tuple[FigureSpec, ...]:
     for name, entry in content["figures"].items():
         where = f"conf/paper/{paper}/figures.yaml: figure {name}"
         values = checked(where, common | {"title": name} | entry)
+        refuse_unknown(_linestyles(entry), [*LINESTYLES, NO_LINE], f"{where}: linestyle")
         spec = FigureSpec(paper=paper, name=name, **values)
         for part in (spec, *map(spec.part, spec.panels)):
             known.check(vars(part) | {"curves": list(part.curves.values())}, where)

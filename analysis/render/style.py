@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from pkm.analysis.figure import FigureSpec, in_order
+from pkm.analysis.figure import LINESTYLES, NO_LINE, FigureSpec, in_order
 
 #: What charts have in common: configuration, layers, markers, colors, titles of facts.
 COMMON = yaml.safe_load(Path(__file__).with_name("chart.yaml").read_text(encoding="utf-8"))
@@ -25,8 +25,6 @@ PALE = "#d9d9d9"
 POINT = 96 / 72  # pixels
 #: Lengths of dashes and of gaps in line widths; none of a solid line.
 Dashes = tuple[float, ...]
-LINESTYLES: dict[str, Dashes] = {"-": (), "--": (3.7, 1.6), ":": (1, 1.65)}
-NO_LINE = ""
 DOTTED = (1, 1.5)
 # Markers without a face are those of baselines, which are thin broken lines.
 BASELINE_LINESTYLES: dict[str, Dashes] = {"x": DOTTED, "+": (5, 2)}

@@ -93,6 +93,10 @@ def test_names_that_functions_make_are_declared(write):
         ({"figures": figures_with(curves={"A": {"method": "meen"}})}, "did you mean 'mean'"),
         ({"figures": figures_with(panels={"p": {"sweep": "mian"}})}, "did you mean 'main'"),
         ({"figures": figures_with(frame="nothing")}, "no function 'nothing'"),
+        (
+            {"figures": figures_with(panels={"p": {"references": [{"x": 1, "linestyle": "-."}]}})},
+            "linestyle: '-.' is unknown",
+        ),
     ],
 )
 def test_a_typing_error_is_refused(files, message, write):
