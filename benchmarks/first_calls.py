@@ -5,12 +5,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from pkm.benchmarks import kills
 from pkm.benchmarks.inputs import raw_points
 from pkm.benchmarks.measurement import Measurement, min_seconds
 from pkm.compute import Points
+from pkm.experiments.store import Store
 from pkm.methods import FastLloyd
 
 #: Data set, its shape and number of clusters, its common range, and the CPU milliseconds that a
@@ -59,12 +64,21 @@ STARTS = (
     ("pkm run --help", ("-m", "pkm", "run", "--help"), 1.0),
     ("pkm reproduce plan", ("-m", "pkm", "reproduce", "plan", "profile=smoke"), 3.0),
 )
+#: Run of all papers whose first cell is waited for.
+ALL_PAPERS = ("reproduce", "run", "paper=all", "profile=quick")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
 
 def first_calls() -> list[Measurement]:
     """All rows of this part."""
-    return [*first_fits(), *empty_cache(), *starts(), *single_against_batch(), *preparation()]
+    return [
+        *first_fits(),
+        *empty_cache(),
+        *starts(),
+        *first_cell(),
+        *single_against_batch(),
+        *preparation(),
+    ]
 
 
 def first_fits() -> list[Measurement]:
@@ -103,6 +117,26 @@ def starts() -> list[Measurement]:
         seconds = min(cpu_seconds(*arguments) for _ in range(3))
         rows.append(Measurement(f"{name}, fresh process", seconds, "s CPU", at_most=limit))
     return rows
+
+
+def first_cell() -> list[Measurement]:
+    """CPU time of a run of all papers until its first cell is stored; kernels compiled before."""
+    seconds = min(seconds_to_first_cell(ALL_PAPERS) for _ in range(4))
+    return [Measurement("pkm reproduce run paper=all, first cell", seconds, "s CPU", at_most=3)]
+
+
+def seconds_to_first_cell(command: Sequence[str]) -> float:
+    """CPU seconds of a command of ``pkm``, all its processes together, until it stores a cell."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "results")
+        process = kills.start(command, store)
+        while process.poll() is None and not store.present():
+            time.sleep(0.02)
+        if process.poll() is not None:
+            raise RuntimeError(f"pkm {' '.join(command)} ended before it stored a cell")
+        seconds = kills.cpu_seconds(process.pid)
+        kills.kill(process)
+    return seconds
 
 
 def single_against_batch() -> list[Measurement]:
