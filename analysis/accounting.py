@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,21 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return optimize.brentq(
         lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, upper, xtol=1e-12
     )
+
+
+@cache
+def noise_multiplier(epsilon: float, delta: float) -> float:
+    """Smallest noise scale at which a query of sensitivity 1 is (epsilon, delta)-private.
+
+    Examples
+    --------
+    >>> round(noise_multiplier(1.0, gaussian_delta(0.5, 1.0)), 9)
+    2.0
+    """
+    mu = optimize.brentq(
+        lambda value: gaussian_delta(value, epsilon) - delta, 1e-6, 100.0, xtol=1e-14
+    )
+    return 1 / mu
 
 
 def composed_delta(charges: pd.DataFrame, epsilon: float) -> float:

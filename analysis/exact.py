@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable, Mapping
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
 from pkm.analysis import reported
-from pkm.analysis.accounting import composed_delta
+from pkm.analysis.accounting import composed_delta, noise_multiplier
 from pkm.analysis.charges import charges_of
 from pkm.analysis.comparisons import numeric, with_columns
 from pkm.analysis.findings import (
@@ -29,6 +30,8 @@ from pkm.analysis.findings import (
 )
 from pkm.analysis.tables import Study, matches
 
+#: What rules may call, with ``@`` before the name.
+_FUNCTIONS = {"clip": np.clip, "noise_multiplier": np.vectorize(noise_multiplier)}
 _NO_CHARGES = "no stored row has such charges"
 
 
@@ -175,7 +178,7 @@ def _judge(table: pd.DataFrame, facts: list[str], check: Mapping, context: Conte
     identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon", *facts]
     used = [name for name in table if re.search(rf"\b{name}\b", check["rule"])]
     evidence = table[list(dict.fromkeys([*identity, *used]))].reset_index(drop=True)
-    evidence["agrees"] = table.eval(check["rule"]).to_numpy()
+    evidence["agrees"] = table.eval(check["rule"], local_dict=_FUNCTIONS).to_numpy()
     methods = table["method"].unique()
     return Agreement(evidence, f"Required: {check['rule']}.", context.absent_cells(methods))
 

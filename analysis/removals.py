@@ -5,6 +5,7 @@ A metric of `STACKED` combines several stored metrics: the time of a retraining 
 methods can compare the two.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -36,6 +37,8 @@ SWEEPS = {
     "gamma": (("gamma", "table1"), None),
     "sparse": (("sparse", "table1"), None),
 }
+#: A sweep of its own: the checkpoints of all runs with removals.
+CHECKPOINTS = "checkpoints"
 
 
 #: Definitions of the speed-up, ratios of mean times: the methods of the stacked metric
@@ -66,15 +69,21 @@ class RemovalStudy:
         self._study = study
         self.cells = study.cells
         self.sweeps = study.sweeps
-        self.rows_with = study.rows_with
+
+    def rows_with(self, metrics: Sequence[str]) -> pd.DataFrame:
+        """Rows with all of the metrics, those of parts under the name of the sweep."""
+        rows = self._study.rows_with(metrics)
+        return rows.assign(sweep=rows["sweep"].map(family), gamma_factor=_gamma_factors(rows))
 
     def panel(self, sweep: str, metric: str) -> Panel:
         """Panel of a stored or stacked metric.
 
         Its cells have `gamma_factor`, the side of the bins over 1 / sqrt(n) (NaN without bins), and
         those of even splits have all clusters. A setting that two sweeps share is in it once, from
-        an even split if one has it.
+        an even split if one has it. The sweep `CHECKPOINTS` has loss ratios by `request`.
         """
+        if sweep == CHECKPOINTS:
+            return _losses_of_checkpoints(self._study)
         bases, requests = SWEEPS.get(sweep, ((sweep,), None))
         stored_sweeps = [name for name in self._study.sweeps if family(name) in bases]
 
@@ -90,8 +99,7 @@ class RemovalStudy:
                 cells = panel.cells.assign(method=methods, sweep=sweep)
                 parts.append(replace(panel, metric=metric, cells=cells))
         if not parts:
-            no_cells = self._study.cells.iloc[:0]
-            return Panel(metric, no_cells, np.empty(0), np.empty((0, 0)), np.empty(0, int))
+            return _empty(self._study, metric)
 
         # Drop repeated settings; even splits come first.
         panel = concatenate(parts)
@@ -129,10 +137,13 @@ def family(sweep: str) -> str:
 def _comparable(cells: pd.DataFrame) -> pd.DataFrame:
     """Add `gamma_factor`; a client of an even split sees all k clusters."""
     even = cells["split"] == "iid"
-    gammas = [given.get("gamma", "auto") for given in given_parameters(cells)]
-    factors = [_factor(gamma, n) for gamma, n in zip(gammas, cells["n"], strict=True)]
     n_clusters = np.where(even, cells["k"], cells["clusters_per_client"]).astype(float)
-    return cells.assign(clusters_per_client=n_clusters, gamma_factor=factors)
+    return cells.assign(clusters_per_client=n_clusters, gamma_factor=_gamma_factors(cells))
+
+
+def _gamma_factors(table: pd.DataFrame) -> list[float]:
+    gammas = [given.get("gamma", "auto") for given in given_parameters(table)]
+    return [_factor(gamma, n) for gamma, n in zip(gammas, table["n"], strict=True)]
 
 
 def _factor(gamma: float | str | None, n: int) -> float:
@@ -163,6 +174,26 @@ def series(study: Study) -> pd.DataFrame:
     lines = rows[facts].assign(start=rows["loss_ratio"]).iloc[pc.list_parent_indices(lists)]
     values = {name: pc.struct_field(checkpoints, name).to_numpy() for name in columns}
     return lines.assign(**values).reset_index(drop=True).astype(dict.fromkeys(columns, float))
+
+
+def _losses_of_checkpoints(study: Study) -> Panel:
+    """Loss ratio of each run at every checkpoint; its start is request -1."""
+    lines = series(study)
+    if not len(lines):
+        return _empty(study, "loss_ratio")
+    starts = lines.assign(request=-1.0, loss_ratio=lines["start"])
+    wide = pd.concat([starts, lines[lines["request"] >= 0]]).pivot_table(
+        index="seed",
+        columns=["dataset", "method", "requests", "batch", "request"],
+        values="loss_ratio",
+    )
+    cells = wide.columns.to_frame(index=False).assign(sweep=CHECKPOINTS, epsilon=np.nan)
+    none_left_out = np.zeros(len(cells), int)
+    return Panel("loss_ratio", cells, wide.index.to_numpy(), wide.to_numpy(), none_left_out)
+
+
+def _empty(study: Study, metric: str) -> Panel:
+    return Panel(metric, study.cells.iloc[:0], np.empty(0), np.empty((0, 0)), np.empty(0, int))
 
 
 def curves(lines: pd.DataFrame, value: str) -> pd.DataFrame:

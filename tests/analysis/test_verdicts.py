@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import reports
 import yaml
-from fabricated.fastlloyd import SIZES, cell_rows, small_rows
+from fabricated.fastlloyd import SIZES, cell_rows, iteration_bound, small_rows
 from fabricated.rows import change_charges, with_params
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from reports import NO_GAPS
 from scipy import stats
 
 from pkm.analysis import claims, exact, verdicts
-from pkm.analysis.accounting import gaussian_delta
+from pkm.analysis.accounting import gaussian_delta, noise_multiplier
 from pkm.analysis.findings import (
     CHECK_TYPES,
     FAILS,
@@ -28,7 +28,6 @@ from pkm.analysis.findings import (
     NOT_RUN,
 )
 from pkm.analysis.inference import holm, paired_tests, rank_correlation
-from pkm.analysis.papers.fastlloyd_checks import iteration_bound, noise_multiplier
 from pkm.analysis.tables import Study, matches
 from pkm.arrow import parameters_of
 

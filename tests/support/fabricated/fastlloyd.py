@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fabricated.rows import make_rows
-from pkm.analysis.papers.fastlloyd_checks import iteration_bound, noise_multiplier
+from pkm.analysis.accounting import noise_multiplier
 
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
 SIZES = {
@@ -51,6 +51,13 @@ METRICS = (
 
 def _number(*parts):
     return int.from_bytes(hashlib.sha256("|".join(map(str, parts)).encode()).digest()[:8], "little")
+
+
+def iteration_bound(n, d, k, epsilon, delta, alpha=0.8):
+    """Number of iterations by the error bound of section 5.5, cut to [2, 7] and rounded down."""
+    radius = alpha * math.sqrt(d) / k ** (1 / d)
+    noise = noise_multiplier(epsilon, delta) * (1 + math.sqrt(4 * d))
+    return int(min(max(4 * n**2 * 0.004 / (k**3 * radius**2 * noise**2), 2), 7))
 
 
 def _charges(base, n, d, k, epsilon, delta, params):
