@@ -13,11 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
-from pkm.analysis import (  # noqa: F401, types of checks
-    exact,
-    orderings,
-    predicates,
-)
+from pkm.analysis import exact, orderings, predicates  # noqa: F401, types of checks
 from pkm.analysis.findings import CHECK_TYPES, COMMON_KEYS
 from pkm.analysis.paper_files import PAPERS, KnownNames, read, refuse_unknown
 

@@ -18,12 +18,7 @@ from pkm.analysis.figure import FigureSpec
 from pkm.analysis.frames import Frame, absent, number_text, selected
 from pkm.analysis.render.layout import DASH, count_text, gap_texts
 from pkm.analysis.render.style import MethodStyles
-from pkm.analysis.tables import (
-    Study,
-    panel_of_sweeps,
-    percentile_interval,
-    resampled_means,
-)
+from pkm.analysis.tables import Study, panel_of_sweeps, percentile_interval, resampled_means
 from pkm.schema import higher_is_better, label_of
 
 REPORTED = claims.load("dpm")["reported"]

@@ -9,13 +9,7 @@ from scipy import special
 
 from pkm.analysis.accounting import gaussian_epsilon
 from pkm.analysis.charges import charges_of
-from pkm.analysis.findings import (
-    Agreement,
-    Context,
-    MissingRows,
-    check_type,
-    no_rows_of,
-)
+from pkm.analysis.findings import Agreement, Context, MissingRows, check_type, no_rows_of
 from pkm.analysis.tables import Study
 
 _TOLERANCE = 1e-6
