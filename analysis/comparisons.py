@@ -343,7 +343,8 @@ def ratios_of(pairs: Pairs, check: Mapping) -> Draws:
 
     Without `right` the left side itself (its mean relative to `relative_to`); with `best_of` the
     smallest right-hand side divides, chosen anew in every resample, and with `mean_of_right` the
-    mean of all of them. ``by: difference`` subtracts the right side instead; `times` multiplies the
+    mean of all of them. ``by: difference`` subtracts the right side instead, ``by: dispersion`` is
+    the standard deviation of the left side over its mean; `times` multiplies the
     left side by an expression in the columns of its cells, such as ``1 / k``.
     """
     keys = pairs.keys
@@ -377,6 +378,12 @@ def ratios_of(pairs: Pairs, check: Mapping) -> Draws:
     if check.get("by") == "difference":
         name = "Difference"
         values = left - right
+    if check.get("by") == "dispersion":
+        name = "Deviation over mean"
+        squares = resampled_means(replace(pairs.panel, values=pairs.panel.values**2))
+        variance = average_sides(squares, pairs.left, pairs.scale, average) - left**2
+        factor = pairs.seeds / max(pairs.seeds - 1, 1)
+        values = np.sqrt(np.maximum(variance, 0) * factor) / np.abs(left)
     if "share_of_runs" in check:
         name = "Share of runs"
     return Draws(values, keys, pairs.seeds, pairs.missing, name, complete, facts)

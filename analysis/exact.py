@@ -21,7 +21,6 @@ from pkm.analysis.findings import (
     Context,
     Finding,
     MissingRows,
-    as_list,
     check_type,
     join_texts,
     no_rows_of,
@@ -87,35 +86,6 @@ def _printed(cells: Iterable[Mapping], check: Mapping) -> pd.DataFrame:
     agrees = values.to_frame().eval(check["rule"])
     printed = pd.DataFrame({"dataset": values.index, "smallest": values.values})
     return printed.assign(sweep="printed", largest=printed["smallest"], agrees=agrees.to_numpy())
-
-
-@check_type("metrics", "by", "along", "method", "sweeps", "groups")
-def constant(study: Study, check: Mapping, context: Context) -> Agreement:
-    """Check that a metric is one number in every group of equal `by` columns.
-
-    Groups with one value of the columns `along` say nothing. `groups` is how many the claim is
-    about.
-    """
-    (metric,) = check["metrics"]
-    table = _selected(study.rows_with([metric]), check)
-    if not len(table):
-        raise MissingRows(no_rows_of(as_list(check.get("method", check.get("sweeps", ""))), ()))
-    grouped = table.groupby(check["by"])
-    evidence = grouped[metric].agg(smallest="min", largest="max")
-    evidence = evidence.join(grouped[check["along"]].nunique())
-    evidence = evidence[(evidence[check["along"]] > 1).any(axis=1)].reset_index()
-    if not len(evidence):
-        raise MissingRows(f"no group is stored with two values of {' or '.join(check['along'])}")
-    evidence["agrees"] = evidence["smallest"] == evidence["largest"]
-    few = f"{len(evidence)} of {check['groups']} groups available"
-    return Agreement(
-        evidence,
-        f"{metric} at equal {', '.join(check['by'])}.",
-        join_texts(
-            few if len(evidence) < check["groups"] else "",
-            context.absent_cells(check.get("method"), check.get("sweeps")),
-        ),
-    )
 
 
 _LEDGER = ("method", "where", "labels", "rule", "columns", "defaults")

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.comparisons import REPORTED, SELECTION, average_sides, find_pairs, ratios
+from pkm.analysis.comparisons import REPORTED, SELECTION, ratios
 from pkm.analysis.expressions import LEAST, evaluated
 from pkm.analysis.findings import (
     INCONCLUSIVE,
@@ -244,23 +244,6 @@ def trend(study: Study, check: Mapping, context: Context) -> Draws:
     text = f"mean ratio from {ends['first'].mean():.4g} at the first to "
     text += f"{ends['last'].mean():.4g} at the last"
     return replace(found, facts={name: ends[name] for name in ("first", "last")}, text=text)
-
-
-@check_type(*SELECTION)
-def dispersion(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check the standard deviation of the left side over its mean against bounds."""
-    pairs = find_pairs(study, check, context)
-    squares = replace(pairs.panel, values=pairs.panel.values**2)
-    none = [[]] * len(pairs.left)
-    mean, square = (
-        average_sides(resampled_means(panel), pairs.left, none, "ratio_of_means")
-        for panel in (pairs.panel, squares)
-    )
-    seeds = pairs.seeds
-    deviation = np.sqrt(np.maximum(square - mean**2, 0) * seeds / max(seeds - 1, 1))
-    values = deviation / np.abs(mean)
-    name = "Deviation over mean"
-    return Draws(values, pairs.keys, seeds, pairs.missing, name, pairs.complete)
 
 
 @check_type("sweeps", "method", "dataset", "runs", "seconds")

@@ -473,24 +473,9 @@ def percentile_interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def latex(table: pd.DataFrame, caption: str, label: str) -> str:
     """Set a table in LaTeX with booktabs rules; special characters are escaped."""
-    texts = table.map(_latex_cell)
-    names = [_latex_escape(str(name)) for name in texts.columns]
-    lines = [
-        r"\begin{table}",
-        r"\centering\small",
-        rf"\caption{{{_latex_escape(caption)}}}",
-        rf"\label{{{label}}}",
-        rf"\begin{{tabular}}{{{'l' * len(names)}}}",
-        r"\toprule",
-        " & ".join(names) + r" \\",
-        r"\midrule",
-        *(" & ".join(line) + r" \\" for line in texts.itertuples(index=False, name=None)),
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
-        "",
-    ]
-    return "\n".join(lines)
+    texts = table.map(_latex_cell).rename(columns=lambda name: _latex_escape(str(name)))
+    text = texts.to_latex(index=False, caption=_latex_escape(caption), label=label)
+    return text.replace(r"\caption", "\\centering\\small\n\\caption", 1)
 
 
 def _latex_cell(value: object) -> str:

@@ -5,23 +5,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
+from pkm.analysis import ranking
 from pkm.analysis.figure import FigureSpec, in_order
 from pkm.analysis.frames import Frame
-from pkm.analysis.ranking import (
-    ALWAYS_ZOOMED,
-    LEVEL,
-    METRIC,
-    REFERENCE,
-    UNRANKED,
-    ZOOMED,
-    best_methods,
-    complete,
-    private,
-    profile,
-    rank,
-    ratios,
-    shared_datasets,
-)
 from pkm.analysis.render.layout import DASH, gap_texts
 from pkm.analysis.render.style import MethodStyles
 from pkm.analysis.tables import Study
@@ -67,7 +53,7 @@ def ratios_by_epsilon(study: Study, spec: FigureSpec) -> Frame:
         hue=table["method"],
         panel=_as_listed(names),
     )
-    if not len(private(table)):
+    if not len(ranking.private(table)):
         table = table.iloc[:0]
     some = table["insufficient_data"].any()
     fields = {"insufficient": _INSUFFICIENT_TEXT if some else ""}
@@ -79,7 +65,7 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
     shown = ratios_by_epsilon(study, spec)
     table = shown.table
     epsilon = _nearest_epsilon(table)
-    table = table[(table["epsilon"] == epsilon) & (table["method"] != REFERENCE)]
+    table = table[(table["epsilon"] == epsilon) & (table["method"] != ranking.REFERENCE)]
     rows = [f"{row.dataset}  {row.n:,} × {row.d}, k {row.k}" for row in table.itertuples()]
     labels = _labels(study, spec)
     columns = [labels[name] for name in in_order(table["method"], spec.order)]
@@ -87,7 +73,7 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
         row=_as_listed(rows),
         x=pd.Categorical(table["label"], list(dict.fromkeys(columns))),
     )
-    native = ", ".join(labels[name] for name in UNRANKED)
+    native = ", ".join(labels[name] for name in ranking.UNRANKED)
     fields = {"epsilon": f"{epsilon:g}", "native": native} | dict(shown.fields)
     return Frame(table, gaps=shown.gaps, fields=fields)
 
@@ -97,7 +83,7 @@ def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
 
     Of methods that the figure lists, on the data sets on which the first of them has results.
     """
-    table = ratios(study, spec.sweep, **spec.where)
+    table = ranking.ratios(study, spec.sweep, **spec.where)
     if spec.methods:
         table = table[table["method"].isin(spec.methods)]
         first = table.loc[table["method"] == spec.methods[0], "dataset"]
@@ -148,7 +134,7 @@ def _gaps(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
     if not len(table):
         return gap_texts([spec.title])
     labels = table.drop_duplicates("method").set_index("method")["label"]
-    missing = complete(table, list(table["dataset"].unique()))[1].items()
+    missing = ranking.complete(table, list(table["dataset"].unique()))[1].items()
     return tuple(
         f"{labels[method]}: no result at every epsilon on {', '.join(names)} (not planned at this "
         "size, not available, or over the time limit: see what is missing)"
@@ -161,13 +147,15 @@ def _gaps(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
 
 def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
     """Median ratio over data sets by how much too wide bounds are, with and without a zoom."""
-    panel = study.panel("wide_bounds", METRIC)
+    panel = study.panel("wide_bounds", ranking.METRIC)
     if not len(panel.cells):
         return Frame(pd.DataFrame({"value": []}), gaps=gap_texts([spec.title]))
-    best = ratios(study).groupby("dataset")["reference"].min()
+    best = ranking.ratios(study).groupby("dataset")["reference"].min()
     medians = np.nanmedian(panel.values, axis=0)
-    plain = panel.cells["method"].str.removesuffix(ZOOMED)
-    is_zoomed = panel.cells["method"].str.endswith(ZOOMED) | plain.isin(ALWAYS_ZOOMED)
+    plain = panel.cells["method"].str.removesuffix(ranking.ZOOMED)
+    is_zoomed = panel.cells["method"].str.endswith(ranking.ZOOMED) | plain.isin(
+        ranking.ALWAYS_ZOOMED
+    )
     table = panel.cells.assign(
         value=medians / panel.cells["dataset"].map(best).to_numpy(dtype=float),
         x=panel.cells["bounds_factor"],
@@ -193,14 +181,14 @@ def mean_ranks(study: Study, spec: FigureSpec) -> Frame:
     lines = _mean_ranks(table, spec, groups)
     sizes = "; ".join(f"{title}: {len(datasets)} sets" for title, datasets in groups.items())
     gaps = _gaps(table if len(lines) else table.iloc[:0], spec)
-    return Frame(lines, private(table), gaps, {"sizes": sizes, "level": LEVEL})
+    return Frame(lines, ranking.private(table), gaps, {"sizes": sizes, "level": ranking.LEVEL})
 
 
 def _groups(table: pd.DataFrame) -> dict[str, list[str]]:
     """All data sets, and those on which all methods have results where these are fewer."""
     names = list(dict.fromkeys(table["dataset"]))
     groups = {"all data sets": names}
-    shared = shared_datasets(table, names)
+    shared = ranking.shared_datasets(table, names)
     if 0 < len(shared) < len(names):
         groups["data sets with a result of every method"] = shared
     return groups
@@ -215,9 +203,9 @@ def _mean_ranks(
     columns = ["method", "mean_rank", "low", "high", "panel", "epsilon", "datasets", "friedman_p"]
     parts = [pd.DataFrame(columns=[*columns, "critical_difference"])]
     for title, datasets in groups.items():
-        methods = in_order(complete(table, datasets)[0], spec.order)
+        methods = in_order(ranking.complete(table, datasets)[0], spec.order)
         for epsilon in grid if methods else ():
-            parts.append(rank(table, epsilon, datasets, methods).assign(panel=title))
+            parts.append(ranking.rank(table, epsilon, datasets, methods).assign(panel=title))
     lines = pd.concat(parts[1:] or parts, ignore_index=True).merge(looks, on="method")
     lines = lines.rename(columns={"mean_rank": "value"})
     return lines.assign(hue=lines["method"], x=lines["epsilon"])
@@ -259,9 +247,9 @@ def ranks_by_accounting(study: Study, spec: FigureSpec) -> Frame:
     """Mean ranks under other accounting, on the data sets that all of it was run on."""
     tables = {}
     for sweep, (title, multiple) in ACCOUNTING.items():
-        table = ratios(study, [sweep] if sweep else ())
+        table = ranking.ratios(study, [sweep] if sweep else ())
         tables[title] = table.assign(epsilon=table["epsilon"] * multiple)
-    sets = [set(private(table)["dataset"]) for table in tables.values()]
+    sets = [set(ranking.private(table)["dataset"]) for table in tables.values()]
     shared = sorted(set.intersection(*sets))
     parts = []
     for title, table in tables.items():
@@ -282,10 +270,10 @@ def profiles(study: Study, spec: FigureSpec) -> Frame:
     """Share of settings within a factor of the best, by bounds and zoom."""
     parts = []
     for title, setting in SETTINGS.items():
-        table = _with_looks(study, spec, ratios(study, **setting))
+        table = _with_looks(study, spec, ranking.ratios(study, **setting))
         looks = table[LOOK].drop_duplicates("method")
         for group, names in _groups(table[table["notion"] != "none"]).items():
-            lines = profile(table, names, np.array(FACTORS)).merge(looks, on="method")
+            lines = ranking.profile(table, names, np.array(FACTORS)).merge(looks, on="method")
             panel = f"{title}: {group} ({len(names)})"
             if lines["method"].nunique() > 1:  # one method alone is always the best
                 parts.append(lines.assign(panel=panel, group_of_sets=group, setting=title))
@@ -308,7 +296,7 @@ def profiles(study: Study, spec: FigureSpec) -> Frame:
 def winners(study: Study, spec: FigureSpec) -> Frame:
     """The best private method of each data set and epsilon, over the records of a cluster."""
     table = _ratios(study, spec)
-    best = best_methods(table)
+    best = ranking.best_methods(table)
     if not len(best):
         return Frame(table.iloc[:0].assign(value=np.nan), gaps=gap_texts([spec.title]))
     looks = table[LOOK].drop_duplicates("method")

@@ -259,7 +259,8 @@ def test_ambiguous_selector_across_data_sets_is_refused():
 
 def test_dispersion_is_the_coefficient_of_variation():
     check = {
-        "type": "dispersion",
+        "type": "bound",
+        "by": "dispersion",
         "sweep": "table",
         "metric": "inertia",
         "left": ["dpm_published"],

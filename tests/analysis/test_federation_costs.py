@@ -326,7 +326,7 @@ def test_claims_report_missing_data():
         finding = evaluate_claim(name, rows)
         assert finding.verdict == NOT_CONTRADICTED
         assert finding.missing == "no stored rows of dataset timesynth-100000-2-2"
-    assert "3 of 4" in evaluate_claim("bytes-independent-of-n", rows).missing
+    assert "7 of 8" in evaluate_claim("bytes-independent-of-n", rows).missing
     finding = evaluate_claim("federated-equals-central", protocol_rows())
     assert "timesynth-10000-2-2" in finding.missing
     assert set(finding.evidence["dataset"]) == {"lsun", "s1"}
