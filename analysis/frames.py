@@ -499,7 +499,7 @@ def printed(shown: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.Dat
         return shown.printed
     table = shown.table
     if spec.print_lines:
-        return _templated(table, spec)
+        return templated(table, spec)
     headings = dict(spec.print_rows) or {
         name: _heading(name, spec)
         for name in PLACES
@@ -528,7 +528,7 @@ def printed(shown: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.Dat
     return wide.fillna(DASH).reset_index().rename_axis(columns=None)
 
 
-def _templated(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+def templated(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     """Print one line for each of the table: columns are templates of its numbers and names."""
     lines = []
     for line in table.to_dict("records"):

@@ -339,21 +339,18 @@ def best_methods(table: pd.DataFrame) -> pd.DataFrame:
         center and of centers without data; NaN without them) and `useful`: whether the method is
         below it.
     """
-    lines = []
-    for (dataset, epsilon), group in table.groupby(["dataset", "epsilon"], sort=True):
-        ranked = private(group).sort_values(["median", "method"])
-        if not len(ranked):
-            continue
-        best = ranked.iloc[0]
-        second = ranked.iloc[1] if len(ranked) > 1 else {"method": "", "median": np.nan}
-        baseline = group.loc[group["method"].isin(BASELINES), "median"].min()
-        line = {"dataset": dataset, "epsilon": epsilon}
-        line |= {name: best[name] for name in ("n", "d", "k", "method", "median")}
-        line["records"] = best["n"] * epsilon / best["k"]
-        line["second"] = second["method"]
-        line["second_median"] = second["median"]
-        line["baseline"] = baseline
+    place = ["dataset", "epsilon"]
+    ranked = private(table).sort_values([*place, "median", "method"])
+    by_place = ranked.groupby(place)
+    second = by_place.nth(1)[[*place, "method", "median"]]
+    second = second.rename(columns={"method": "second", "median": "second_median"})
+    is_baseline = table["method"].isin(BASELINES)
+    baselines = table[is_baseline].groupby(place)["median"].min().rename("baseline")
+    best = by_place.nth(0)[[*place, "n", "d", "k", "method", "median"]]
+    best = best.merge(second, on=place, how="left").join(baselines, on=place)
+    return best.assign(
+        second=best["second"].fillna(""),
+        records=best["n"] * best["epsilon"] / best["k"],
         # Without a baseline a method is useful.
-        line["useful"] = not best["median"] >= baseline
-        lines.append(line)
-    return pd.DataFrame(lines)
+        useful=~(best["median"] >= best["baseline"]),
+    )

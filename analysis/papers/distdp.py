@@ -42,25 +42,16 @@ def over_radius(table: pd.DataFrame) -> pd.DataFrame:
 
 DEFAULT = "default interpretation"
 SOUND = "sound variant"
-# Default values of the parameters that choose an interpretation, and the names of other values.
-DEFAULTS: dict[str, Any] = {
-    "regions": "true",
-    "sizes": "thresholded",
-    "ball": "capped",
-    "fine_counts": "joint",
-    "coreset_clusters": "auto",
-    "size_share": 0.5,
-    "calibration": "classical",
-    "replacement": "charged",
-}
+#: Names of the values of parameters that choose an interpretation; none of the default values.
 INTERPRETATIONS: dict[str, dict[Any, str]] = {
-    "regions": {"noised": "regions by noised places"},
-    "sizes": {"noisy": "noisy sizes of all regions"},
-    "ball": {"printed": "printed radius"},
-    "fine_counts": {"split": "fine counts split evenly"},
-    "coreset_clusters": {1: "trees for one cluster"},
-    "calibration": {"analytic": "exact Gaussian noise"},
-    "replacement": {"uncharged": "one record charged (F-17)"},
+    "regions": {"true": "", "noised": "regions by noised places"},
+    "sizes": {"thresholded": "", "noisy": "noisy sizes of all regions"},
+    "ball": {"capped": "", "printed": "printed radius"},
+    "fine_counts": {"joint": "", "split": "fine counts split evenly"},
+    "coreset_clusters": {"auto": "", 1: "trees for one cluster"},
+    "size_share": {0.5: ""},
+    "calibration": {"classical": "", "analytic": "exact Gaussian noise"},
+    "replacement": {"charged": "", "uncharged": "one record charged (F-17)"},
 }
 
 
@@ -81,16 +72,12 @@ def _interpretation(given: Mapping, method: str) -> str:
     """Name an interpretation by the parameters that differ from the default."""
     if method == "dist_dp":
         return SOUND
-    changed = {
-        name: given[name]
-        for name, default in DEFAULTS.items()
-        if given.get(name, default) != default
-    }
     texts = [
-        INTERPRETATIONS.get(name, {}).get(value, f"{name} = {value}")
-        for name, value in changed.items()
+        names.get(given[name], f"{name} = {given[name]}")
+        for name, names in INTERPRETATIONS.items()
+        if name in given
     ]
-    return ", ".join(texts) or DEFAULT
+    return ", ".join(filter(None, texts)) or DEFAULT
 
 
 # --- strategies of the sound variant ------------------------------------------------------------

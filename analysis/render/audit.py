@@ -9,7 +9,7 @@ import yaml
 
 from pkm.analysis.audits import NO_POWER, Audit, table
 from pkm.analysis.figure import FigureResult, FigureSpec, checked
-from pkm.analysis.frames import Frame
+from pkm.analysis.frames import Frame, templated
 from pkm.analysis.render.figures import render
 from pkm.analysis.render.layout import DASH, count_text, format_number
 
@@ -44,7 +44,7 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
         "runs": count_text(runs, "runs") if len(runs) else "",
         "stale": _STALE if any(audit.stale for audit in audits) else "",
     }
-    shown = Frame(_marks(audits), None, _gaps(audits), fields, _formatted(numbers))
+    shown = Frame(_marks(audits), None, _gaps(audits), fields, _formatted(numbers, spec))
     return render(shown, spec)
 
 
@@ -83,27 +83,14 @@ def _ratio_text(ratio: float) -> str:
     return "∞" if np.isposinf(ratio) else format_number(ratio)
 
 
-def _formatted(numbers: pd.DataFrame) -> pd.DataFrame:
-
-    def spelled(column: str) -> list[str]:
-        return [f"{value:.3g}" if pd.notna(value) else DASH for value in numbers[column]]
-
-    return pd.DataFrame(
-        {
-            "method": numbers["method"],
-            "variant": numbers["variant"],
-            "adjacency": numbers["adjacency"].str.replace("_", "-"),
-            "pairs": numbers["n_pairs"],
-            "realized / charged": numbers["largest_ratio"].map(_ratio_text),
-            "residuals": numbers["residuals"],
-            "runs": numbers["n_runs"],
-            "ε at least, by centers": spelled("lower_bound"),
-            "by all releases": spelled("transcript_bound"),
-            "of the ledger's": spelled("epsilon"),
-            "verdict": numbers["verdict"],
-            "flaws met": numbers["found_flaws"].replace("", DASH),
-        }
+def _formatted(numbers: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+    bounds = ["lower_bound", "transcript_bound", "epsilon"]
+    texts = numbers.astype(dict.fromkeys(bounds, float)).assign(
+        adjacency=numbers["adjacency"].str.replace("_", "-"),
+        ratio=numbers["largest_ratio"].map(_ratio_text),
+        found_flaws=numbers["found_flaws"].replace("", DASH),
     )
+    return templated(texts, spec)
 
 
 def _gaps(audits: Sequence[Audit]) -> tuple[str, ...]:
