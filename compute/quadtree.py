@@ -6,8 +6,7 @@ equal exactly where the rows are: nothing is hashed. Memory is linear in the num
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -23,6 +22,7 @@ MAX_DIGIT_BITS = 31  # a key holds one and the number of a row
 TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a scan does
 #: Centers per leaf of that tree: which of several equally near ones it finds depends on it.
 LEAF_SIZE = 16
+FIRST_MEMBERS = 16  # points that are searched for each of the first ones
 BLOCK_ROWS = 1 << 16  # points whose nearest centers are found at a time
 
 #: Positions of the cells that indices or a slice select.
@@ -67,36 +67,82 @@ def occupied_cells(
         raise ValueError(
             f"levels={levels} must be consecutive: cells are merged from one level to the next"
         )
-    offset = shift - ROOT_LOWER
-    members = np.arange(len(points))
-    weights = None  # points that a member represents: one
-    for level in reversed(levels):
-        # The one point that lies on the root cell's upper end belongs to the last cell.
-        digits = Digits(points, offset, ROOT_BITS - level, (1 << level) - 1, max(level, 1))
-        order, is_first = lexicographic_order(digits, members)
-        first = np.flatnonzero(is_first)
-        if weights is None:
-            counts = np.diff(first, append=len(order))
-        else:
-            counts = np.add.reduceat(weights[order], first)
-        yield level, partial(_cells_at, digits, members, order, first), counts
-
-        # From here on a point of each cell represents it, once that saves work.
-        if 2 * len(first) <= len(members):
-            members = members[order[first]]
-            weights = counts
+    for level, cells in _merged_cells(points, shift, levels):
+        yield level, cells.positions, cells.counts
 
 
-def _cells_at(
-    digits: "Digits",
-    members: np.ndarray,
-    order: np.ndarray,
-    first: np.ndarray,
-    selected: np.ndarray | slice,
-) -> np.ndarray:
-    """Positions of the selected cells, (m, d), int32: those of the first member of each."""
-    rows = digits.points[members[order[first[selected]]]] + digits.offset
-    return np.minimum(rows >> digits.dropped, digits.last).astype(np.int32)
+def fullest_occupied_cells(
+    points: np.ndarray, shifts: np.ndarray, last_level: int, n_fullest: int
+) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+    """Cells with the highest counts of each level of shifted quadtrees, the first ones among equal.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d), int32 or int64
+        As for :func:`occupied_cells`.
+    shifts : ndarray of shape (n_trees, d), int64
+    last_level : int
+        Levels from 0 to this one.
+    n_fullest : int
+        Of each level; all where there are fewer.
+
+    Yields
+    ------
+    tree, level : int
+        Levels of a tree in any order.
+    positions : ndarray of shape (m, d), int32
+        By count, from the highest; of equal counts in lexicographic order.
+    counts : ndarray of shape (m,), int64
+
+    Examples
+    --------
+    >>> points = np.array([[0], [1], [70_000]])
+    >>> found = fullest_occupied_cells(points, np.array([[0]]), 3, 1)
+    >>> [(level, cells.tolist(), counts.tolist()) for _, level, cells, counts in found]
+    [(3, [[2]], [2]), (2, [[1]], [3]), (1, [[0]], [3]), (0, [[0]], [3])]
+    """
+    n = len(points)
+    ascending = np.argsort(points[:, 0])
+    # Coarser levels merge the points of cells, finer ones leave out points alone in their cells.
+    # That saves most from the finest level on that had half as many cells as points in the tree
+    # before.
+    start = last_level
+    for tree, shift in enumerate(shifts):
+        merged_level = 0
+        merged = _merged_cells(points, shift, range(start + 1))
+        _, cells = next(merged)
+        if 2 * len(cells.first) <= n:
+            merged_level = start
+        yield tree, start, *cells.fullest(n_fullest)
+
+        # Points that are alone in a cell are alone on all finer levels.
+        shared = cells.shared_members()
+        del cells
+        for level in range(start + 1, last_level + 1):
+            digits = _digits_of(points, shift, level)
+            cells = _cells_of(digits, shared)
+            n_alone = n - len(shared)
+            if 2 * (n_alone + len(cells.first)) <= n:
+                merged_level = level
+            shared = cells.shared_members()
+            positions, counts = cells.fullest(n_fullest)
+            n_shared = int(np.count_nonzero(counts > 1))
+            if n_shared < n_fullest:
+                # Of cells with one point the first ones, wherever these points are.
+                is_alone = np.ones(n, bool)
+                is_alone[shared] = False
+                alone = _first_members(digits, ascending, is_alone, n_fullest - n_shared)
+                positions = np.concatenate([positions[:n_shared], digits.rows(alone)])
+                counts = np.concatenate([counts[:n_shared], np.ones(len(alone), np.int64)])
+            yield tree, level, positions, counts
+            del cells
+        del shared
+
+        for level, cells in merged:
+            if 2 * len(cells.first) <= n:
+                merged_level = max(level, merged_level)
+            yield tree, level, *cells.fullest(n_fullest)
+        start = merged_level
 
 
 def cell_centers(cells: np.ndarray, shift: np.ndarray, level: int) -> np.ndarray:
@@ -128,6 +174,114 @@ class Digits:
     dropped: int
     last: int
     bits: int
+
+    def rows(self, members: np.ndarray) -> np.ndarray:
+        """Numbers (m, d), int32, of points."""
+        rows = self.points[members] + self.offset
+        return np.minimum(rows >> self.dropped, self.last).astype(np.int32)
+
+
+class Cells(NamedTuple):
+    """Cells of one level that hold one of some points, the members.
+
+    Attributes
+    ----------
+    digits : Digits
+        Positions of cells.
+    members : ndarray of shape (m,), int64
+    order : ndarray of shape (m,), int64
+        Of the members, by their cells in lexicographic order.
+    first : ndarray of shape (n_cells,), int64
+        Where cells start in that order.
+    counts : ndarray of shape (n_cells,), int64
+        Numbers of points, those included that a member stands for.
+    """
+
+    digits: Digits
+    members: np.ndarray
+    order: np.ndarray
+    first: np.ndarray
+    counts: np.ndarray
+
+    def positions(self, selected: Any) -> np.ndarray:
+        """Positions (c, d), int32, of the cells that indices or a slice select."""
+        return self.digits.rows(self.members[self.order[self.first[selected]]])
+
+    def fullest(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Positions and counts of the n cells with the highest counts, the first among equal."""
+        fullest = np.argsort(-self.counts, kind="stable")[:n]
+        return self.positions(fullest), self.counts[fullest]
+
+    def shared_members(self) -> np.ndarray:
+        """Members that share their cell, where members stand for themselves: in their order."""
+        is_shared = np.empty(len(self.members), bool)
+        is_shared[self.order] = np.repeat(self.counts > 1, self.counts)
+        return self.members[is_shared]
+
+
+def _digits_of(points: np.ndarray, shift: np.ndarray, level: int) -> Digits:
+    """Positions of the cells of a level."""
+    # The one point that lies on the root cell's upper end belongs to the last cell.
+    return Digits(points, shift - ROOT_LOWER, ROOT_BITS - level, (1 << level) - 1, max(level, 1))
+
+
+def _cells_of(digits: Digits, members: np.ndarray, weights: np.ndarray | None = None) -> Cells:
+    """Cells of the members, each of which stands for as many points as it weighs, or for one."""
+    order, is_first = lexicographic_order(digits, members)
+    first = np.flatnonzero(is_first)
+    if weights is None:
+        counts = np.diff(first, append=len(order))
+    else:
+        counts = np.add.reduceat(weights[order], first)
+    return Cells(digits, members, order, first, counts)
+
+
+def _merged_cells(
+    points: np.ndarray, shift: np.ndarray, levels: range
+) -> Iterator[tuple[int, Cells]]:
+    """Levels and cells, from the finest to the coarsest; a member stands for those of its cell."""
+    members = np.arange(len(points))
+    weights = None
+    for level in reversed(levels):
+        cells = _cells_of(_digits_of(points, shift, level), members, weights)
+        yield level, cells
+
+        # From here on a point of each cell represents it, once that saves work.
+        if 2 * len(cells.first) <= len(members):
+            members = members[cells.order[cells.first]]
+            weights = cells.counts
+        del cells
+
+
+def _first_members(
+    digits: Digits, ascending: np.ndarray, is_selected: np.ndarray, n: int
+) -> np.ndarray:
+    """The n selected points whose rows, all different, are first in lexicographic order.
+
+    Parameters
+    ----------
+    digits : Digits
+    ascending : ndarray of shape (points,), int64
+        All points, by their first coordinate.
+    is_selected : ndarray of shape (points,), bool
+    n : int
+        Fewer points are returned where fewer are selected.
+    """
+    size = FIRST_MEMBERS * n
+    while True:
+        candidates = ascending[:size]
+        found = candidates[is_selected[candidates]]
+        if size >= len(ascending):
+            break
+        # Further points may have the first number of the last candidate, but no smaller one.
+        numbers = (digits.points[:, 0][found] + digits.offset[0]) >> digits.dropped
+        last = (digits.points[candidates[-1], 0] + digits.offset[0]) >> digits.dropped
+        found = found[numbers < last]
+        if len(found) >= n:
+            break
+        size *= 4
+    order, _ = lexicographic_order(digits, found)
+    return found[order[:n]]
 
 
 def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

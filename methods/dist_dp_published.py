@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pkm.compute.quadtree import nearest_of_many
+from pkm.compute.quadtree import fullest_occupied_cells, nearest_of_many
 from pkm.methods.dist_dp_parameters import DistDPParameters
 from pkm.methods.dist_dp_tree import (
     Histogram,
@@ -18,7 +18,6 @@ from pkm.methods.dist_dp_tree import (
     clipped_noised,
     draw_shifts,
     fullest_cells,
-    noised_histograms,
     released_histograms,
 )
 from pkm.methods.lsh_splits import COUNTS_TO_SUM
@@ -151,7 +150,7 @@ def _crude_centers(
 ) -> np.ndarray:
     """Crude centers (m, d), int64: coarse cells are counted on noised points, fine ones on true."""
     shifts = draw_shifts(generator, method.quadtrees, curator.n_features)
-    histograms = noised_histograms(noised, shifts, method.coarse, method.resolved_cells)
+    histograms = list(fullest_occupied_cells(noised, shifts, method.coarse, method.resolved_cells))
     histograms += _fine_histograms(method, curator, shifts, part)
     return np.unique(fullest_cells(histograms, shifts, method.resolved_cells), axis=0)
 

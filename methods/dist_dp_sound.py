@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pkm.compute.quadtree import nearest_of_many
+from pkm.compute.quadtree import fullest_occupied_cells, nearest_of_many
 from pkm.methods.dist_dp_parameters import DistDPParameters
 from pkm.methods.dist_dp_tree import (
     RegionTrees,
     clipped_noised,
     draw_shifts,
     fullest_cells,
-    noised_histograms,
     released_histograms,
 )
 from pkm.methods.rho_bounded import (
@@ -186,7 +185,7 @@ def _groups(
     noised = clipped_noised(released)
     del released  # all points: memory is needed below
     shifts = draw_shifts(generator, method.quadtrees, curator.n_features)
-    histograms = noised_histograms(noised, shifts, method.finest, method.resolved_cells)
+    histograms = fullest_occupied_cells(noised, shifts, method.finest, method.resolved_cells)
     centers = np.unique(fullest_cells(histograms, shifts, method.resolved_cells), axis=0)
     nearest, distance = nearest_of_many(noised, centers)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pkm.compute import DIRECTION_SCALE
-from pkm.compute.quadtree import cell_centers, occupied_cells
+from pkm.compute.quadtree import cell_centers
 from pkm.methods.lsh_splits import BRANCH, clip_to_ball
 from pkm.methods.rho_bounded import MAX_NOISED
 from pkm.privacy import SCALE, Gaussian, Laplace
@@ -44,18 +44,6 @@ def clipped_noised(released: np.ndarray) -> np.ndarray:
     """Released points (n, d) in [-2, 2]^d: int32, half the memory."""
     clipped = np.empty(released.shape, np.int32)
     return np.clip(released, -MAX_NOISED, MAX_NOISED, out=clipped, casting="unsafe")
-
-
-def noised_histograms(
-    noised: np.ndarray, shifts: np.ndarray, last_level: int, n_fullest: int
-) -> list[Histogram]:
-    """Counts of noised points in the fullest cells of each level of all trees, down to a level."""
-    histograms = []
-    for tree, shift in enumerate(shifts):
-        for level, cells_at, counts in occupied_cells(noised, shift, range(last_level + 1)):
-            fullest = np.argsort(-counts, kind="stable")[:n_fullest]
-            histograms.append((tree, level, cells_at(fullest), counts[fullest]))
-    return histograms
 
 
 def released_histograms(released: ReleasedCells) -> list[Histogram]:

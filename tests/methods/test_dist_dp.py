@@ -22,6 +22,7 @@ from pkm.compute.quadtree import (
     Digits,
     add_soft_counts,
     cell_centers,
+    fullest_occupied_cells,
     lexicographic_order,
     nearest_of_many,
     occupied_cells,
@@ -174,6 +175,25 @@ def test_cells_agree_with_plain_counting(d, levels):
         centers = cell_centers(cells, shift, level)
         distances = np.abs(centers[:, None] - points).max(axis=2)
         assert (distances.min(axis=0) <= side / 2).all()
+
+
+@pytest.mark.parametrize("n_fullest", [1, 7, 500])
+@pytest.mark.parametrize(("n", "d", "spread"), [(300, 1, 20), (300, 2, 3000), (300, 9, 9000)])
+def test_fullest_cells_are_the_first_of_all_cells_by_count(n, d, spread, n_fullest):
+    """Of trees that start at the finest level, at one in the middle and at the root."""
+    rng = np.random.default_rng(d)
+    dense = rng.normal(0, spread, (n, d)).round().astype(np.int32)
+    sparse = rng.integers(-2 * SCALE, 2 * SCALE + 1, (n // 3, d), dtype=np.int32)
+    shifts = rng.integers(0, 4 * SCALE + 1, (3, d))
+    for points in (np.concatenate([dense, sparse]), sparse, sparse[:1]):
+        expected = {}
+        for tree, shift in enumerate(shifts):
+            for level, cells_at, counts in occupied_cells(points, shift, range(12)):
+                order = np.argsort(-counts, kind="stable")[:n_fullest]
+                expected[tree, level] = cells_at(order).tolist(), counts[order].tolist()
+        found = fullest_occupied_cells(points, shifts, 11, n_fullest)
+        fullest = {(tree, level): (c.tolist(), m.tolist()) for tree, level, c, m in found}
+        assert fullest == expected
 
 
 def test_largest_shift_stays_in_the_last_cell():
