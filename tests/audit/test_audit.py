@@ -42,15 +42,17 @@ REGISTERED = {
 }
 
 
-# Coverage is measured in shorter tests of the same code (`no_cover`): it makes half as long again.
+# Three pairs of every kind of data, six of them in the slow tests. Coverage is measured in shorter
+# tests of the same code (`no_cover`): it makes half as long again.
 @pytest.mark.no_cover
+@pytest.mark.parametrize("n_pairs", [24, pytest.param(48, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PRIVATE)
-def test_only_registered_flaws_are_found(name):
-    report = audit(PRIVATE[name])
+def test_only_registered_flaws_are_found(name, n_pairs):
+    report = audit(PRIVATE[name], n_pairs=n_pairs)
     assert {found.label: found.flaw for found in report.findings} == REGISTERED.get(name, {})
     assert report.verdicts["replay"] == ("violated" if name in REGISTERED else "consistent")
     assert report.verdicts["residuals"] == "consistent"
-    assert report.n_pairs == 60
+    assert report.n_pairs == n_pairs
     assert max(report.tightness.values()) > 0.9
 
 

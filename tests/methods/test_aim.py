@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from pkm.audit.conformance import conformance
 from pkm.methods import aim
 from pkm.methods.aim import AIMKMeans, fitted_model, schedule_of
 from pkm.methods.graphical_model import (
@@ -339,13 +338,6 @@ def test_separate_clusters_of_two_columns_are_found():
 
     private = nicv(AIMKMeans(3, epsilon=1.0).fit_batch(points, range(3)))
     assert private < 1.3 * nicv(KMeansPlusPlus(3, n_init=5).fit_batch(points, [0]))
-
-
-def test_conformance():
-    errors = [
-        f"{outcome.check}: {outcome.error}" for outcome in conformance(AIMKMeans) if outcome.error
-    ]
-    assert not errors
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
-from pkm.audit.conformance import CHECKS, conformance
 from pkm.compute import Points, inertia
 from pkm.compute.cover import BLOCK_SIDE, Cover
 from pkm.compute.lattice import Lattice, cover_scales
@@ -430,13 +429,6 @@ def test_projections_are_exact_or_refused():
 
 
 # The method
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_em_mc_conforms():
-    results = conformance(EMMC)
-    assert len(results) == 2 * len(CHECKS)
-    assert [result for result in results if result.error] == []
 
 
 def test_published_follows_the_paper():

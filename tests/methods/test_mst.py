@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pkm.audit.conformance import conformance
 from pkm.methods.kmeans import KMeansPlusPlus
 from pkm.methods.mst import (
     FINE_INTERVALS,
@@ -172,13 +171,6 @@ def test_separate_clusters_of_two_columns_are_found():
     points = snap(middles[rng.integers(3, size=20_000)] + rng.uniform(-0.1, 0.1, (20_000, 2)))
     private = nicv(points, MSTKMeans(3, epsilon=1.0).fit_batch(points, range(3)))
     assert private < 1.2 * nicv(points, KMeansPlusPlus(3, n_init=5).fit_batch(points, [0]))
-
-
-def test_conformance():
-    errors = [
-        f"{outcome.check}: {outcome.error}" for outcome in conformance(MSTKMeans) if outcome.error
-    ]
-    assert not errors
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def add_nothing(self, values, streams, key, sensitivity=None):
 class WithLloydStep(PEMeans):
     _: KW_ONLY
     finish: float = 0.2
+    generations: int | str = 4
     n_init: int | str = 1
 
 
@@ -51,6 +52,7 @@ class WithLloydStep(PEMeans):
 class InSubspace(PEMeans):
     _: KW_ONLY
     dimensions: int = 1
+    generations: int | str = 4
     n_init: int | str = 1
 
 

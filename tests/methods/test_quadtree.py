@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pkm import datasets
-from pkm.audit.conformance import conformance
 from pkm.methods.eugkm import EUGkM
 from pkm.methods.final_step import cluster_radii, final_step, step_noise
 from pkm.methods.kmeans import KMeansPlusPlus
@@ -248,15 +247,6 @@ def test_charges_spend_the_budget(n, n_charges):
     assert total == pytest.approx(0.7, rel=1e-12)
     assert run.ledger.spent() == pytest.approx(0.7, rel=1e-9)
     assert all(charge.mu == 0 for charge in run.ledger.charges)
-
-
-def test_quadtree_conforms():
-    errors = [
-        f"{outcome.check}: {outcome.error}"
-        for outcome in conformance(QuadtreeKMeans)
-        if outcome.error
-    ]
-    assert not errors
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4])
