@@ -1,5 +1,8 @@
 # Everything is driven from here; `make help` lists the targets.
 
+# Compiled modules are kept: tests and cells start many processes.
+export PYTHONDONTWRITEBYTECODE =
+
 PYTHON  ?= python3
 PAPER   ?= all
 PROFILE ?= quick

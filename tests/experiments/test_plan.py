@@ -10,7 +10,13 @@ from rich.console import Console
 from pkm import datasets
 from pkm.arrow import parameters_of
 from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.configuration import ConfigurationError, choices, load, method_entry
+from pkm.experiments.configuration import (
+    ConfigurationError,
+    choices,
+    entry_of,
+    load,
+    method_entry,
+)
 from pkm.experiments.estimate import estimator, max_centers, rough_seconds, wall_seconds
 from pkm.experiments.execute import execute
 from pkm.experiments.overview import gap_lines, show, substitution_lines
@@ -470,7 +476,14 @@ def test_every_method_file_runs(name):
     assert rows["n_centers"].between(1, max_centers(cell)).all()
 
 
-# The files of the group of methods are run from the command line in test_cli.py.
+def test_hydra_composes_files_that_change_others_as_papers_do():
+    """A file of each class is composed and run from the command line in test_cli.py."""
+    changed = [name for name in choices("method") if "defaults" in entry_of("method", name)]
+    assert changed
+    for name in changed:
+        assert load([f"method={name}"], "run")["method"] == method_entry(name)
+
+
 @pytest.mark.parametrize("group", ["paper", "profile", "backend", "tracking"])
 def test_every_file_of_every_group_composes(group):
     assert choices(group)
