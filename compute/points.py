@@ -333,14 +333,17 @@ def _enter_rows(
     outside = False
     n_entered = 0
     for start in range(0, n, block_size):
-        block = np.ascontiguousarray(points[start : start + block_size], dtype=np.float64)
+        block = points[start : start + block_size]
         entered = slice(n_entered, n_entered + len(block))
         n_entered += len(block)
-        # Those that are not kept are of this block alone.
-        fresh = np.empty(block.shape, np.int16) if remainders is None else remainders[entered]
-        filled = (rows[entered], squared_norms[entered], fresh)
-        if _snap_short_rows(block, center, half_width, *filled):
+        filled = [rows[entered], squared_norms[entered]]
+        if remainders is not None:
+            filled.append(remainders[entered])
+        if d <= MAX_TILED_FEATURES and _snap_short_rows(block, center, half_width, *filled):
             continue
+        block = np.ascontiguousarray(block, dtype=np.float64)
+        if remainders is None:
+            filled.append(np.empty(block.shape, np.int16))
         n_clipped, n_null = _snap_rows(block, center, half_width, *filled)
         outside |= n_clipped > 0
         if n_null:
@@ -401,18 +404,22 @@ def _snap_short_rows(
     half_width: np.ndarray,
     rows: np.ndarray,
     squared_norms: np.ndarray,
-    remainders: np.ndarray,
+    remainders: np.ndarray | None = None,
 ) -> bool:
-    """As `_snap_rows`, three times as fast; return whether it was possible.
+    """As `_snap_rows`, several times as fast; return whether it was possible.
 
-    It is not for long rows, and where a point lies outside the box, which must be counted by rows.
+    It is not where a point lies outside the box, which must be counted by rows.
     """
-    d = points.shape[1]
-    if d > MAX_TILED_FEATURES:
-        return False
-    is_inside = _snap_values(
-        points.reshape(-1), center, half_width, rows.reshape(-1), remainders.reshape(-1)
-    )
+    # Single precision is read as it is; kernels are compiled for arrays that can be written to.
+    is_single = points.dtype == np.float32 and points.flags.carray
+    values = points if is_single else np.ascontiguousarray(points, dtype=np.float64)
+    flat_rows = rows.reshape(-1)
+    if remainders is None:
+        is_inside = _snap_values(values.reshape(-1), center, half_width, flat_rows)
+    else:
+        is_inside = _snap_values_and_remainders(
+            values.reshape(-1), center, half_width, flat_rows, remainders.reshape(-1)
+        )
     if is_inside:
         _squared_norms(rows, squared_norms)
     return is_inside
@@ -436,25 +443,34 @@ def _snap(value: float, center: float, half_width: float) -> tuple[float, np.int
 
 @njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
 def _snap_values(
+    values: np.ndarray, center: np.ndarray, half_width: np.ndarray, snapped_values: np.ndarray
+) -> bool:
+    """Snap the values of short rows, written one after the other; return whether all are inside."""
+    centers, half_widths = _tiled(center, half_width)
+    size = len(centers)
+    n_outside = 0
+    for start in range(0, len(values), size):
+        stop = min(start + size, len(values))
+        tile = values[start:stop]
+        snapped_tile = snapped_values[start:stop]
+        for i in range(stop - start):
+            snapped, _, outside = _snap(np.float64(tile[i]), centers[i], half_widths[i])
+            snapped_tile[i] = snapped
+            n_outside += outside
+    return n_outside == 0
+
+
+@njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
+def _snap_values_and_remainders(
     values: np.ndarray,
     center: np.ndarray,
     half_width: np.ndarray,
     snapped_values: np.ndarray,
     remainders: np.ndarray,
 ) -> bool:
-    """Snap the values of short rows, written one after the other; return whether all are inside.
-
-    ``center`` and ``half_width`` are repeated for a tile of several rows: the inner loop, over the
-    values ``i`` of a tile, is long enough for vector registers.
-    """
-    d = len(center)
-    size = max(1, TILE // d) * d
-    centers = np.empty(size)
-    half_widths = np.empty(size)
-    for i in range(size):
-        centers[i] = center[i % d]
-        half_widths[i] = half_width[i % d]
-
+    """As `_snap_values`, with remainders."""
+    centers, half_widths = _tiled(center, half_width)
+    size = len(centers)
     n_outside = 0
     for start in range(0, len(values), size):
         stop = min(start + size, len(values))
@@ -462,11 +478,24 @@ def _snap_values(
         snapped_tile = snapped_values[start:stop]
         remainder_tile = remainders[start:stop]
         for i in range(stop - start):
-            snapped, remainder, outside = _snap(tile[i], centers[i], half_widths[i])
+            snapped, remainder, outside = _snap(np.float64(tile[i]), centers[i], half_widths[i])
             snapped_tile[i] = snapped
             remainder_tile[i] = remainder
             n_outside += outside
     return n_outside == 0
+
+
+@njit(cache=True, nogil=True)
+def _tiled(center: np.ndarray, half_width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Repeat them for a tile of several rows: loops over a tile's values fill vector registers."""
+    d = len(center)
+    size = max(1, TILE // d) * d
+    centers = np.empty(size)
+    half_widths = np.empty(size)
+    for i in range(size):
+        centers[i] = center[i % d]
+        half_widths[i] = half_width[i % d]
+    return centers, half_widths
 
 
 @njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")

@@ -321,6 +321,30 @@ def test_short_rows_are_snapped_alike_by_both_kernels(d):
         assert np.array_equal(of_values, of_rows)
 
 
+@pytest.mark.parametrize("is_inside", [True, False])
+@pytest.mark.parametrize("d", [1, 10, MAX_TILED_FEATURES + 1])
+def test_points_are_entered_alike_in_any_layout_and_precision(d, is_inside):
+    rng = np.random.default_rng(d)
+    points = rng.uniform(-3, 3, (500, d)).astype(np.float32)
+    if not is_inside:
+        points[7] = 4.0
+        points[11, 0] = np.nan
+    upper = np.full(d, 3.0)
+    expected, outside = Points.from_box(points.astype(np.float64), -upper, upper)
+    assert outside != is_inside
+    read_only = points.copy()
+    read_only.flags.writeable = False
+    strided = np.repeat(points, 2, axis=0)[::2]
+    for array in (points, np.asfortranarray(points), read_only, strided):
+        for keep_remainders in (True, False):
+            entered, _ = Points.from_box(array, -upper, upper, keep_remainders=keep_remainders)
+            assert np.array_equal(entered.rows, expected.rows)
+            assert np.array_equal(entered.squared_norms, expected.squared_norms)
+            assert entered.n_null == expected.n_null
+            if keep_remainders:
+                assert np.array_equal(entered.remainders, expected.remainders)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1.0 + 1e-12, -2.0])
 def test_a_value_outside_is_noticed_at_any_position(bad):
     for position in range(0, 300, 7):
