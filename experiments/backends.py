@@ -138,13 +138,14 @@ def run_cells(
     """
     store.check_writable()
     costs = {cell.key: max((costs or {}).get(cell.key, 1.0), 1e-6) for cell in cells}
+    interrupted = store.interrupted()
     jobs = 1 if backend.name == "serial" else backend.jobs
     runner = Runner(store, backend, mirror)
     outcomes = []
     with progress_of(costs, console) as advance:
         for timing, most in ((False, jobs), (True, 1)):
             chosen = [cell for cell in cells if cell.timing == timing]
-            chunks = arrange(chosen, costs, most)
+            chunks = arrange(chosen, costs, most, interrupted)
             if backend.name == "dask" and not timing:
                 stream = on_dask(chunks, runner)
             elif most > 1 or any(limit_of(cell, backend) is not None for cell in chosen):
@@ -177,12 +178,18 @@ def checked_backend(backend: Backend) -> Backend:
     return checked_cluster(backend)
 
 
-def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[Cell]]:
+def arrange(
+    cells: Sequence[Cell],
+    costs: Mapping[str, float],
+    jobs: int,
+    interrupted: Sequence[str] = (),
+) -> list[list[Cell]]:
     """Group cells into chunks of one data set each: a few cheap ones first, then the longest.
 
     The cheapest cells come first, a few seconds of work, so that a run that is killed over
     and over again stores some each time. Of the others the data sets and cells of highest cost come
-    first, so that no long one is left for the end.
+    first, so that no long one is left for the end. Cells that an earlier run has begun and not
+    ended come last: they may take longer than a run lives.
 
     Parameters
     ----------
@@ -192,16 +199,20 @@ def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[
         Key to estimated seconds.
     jobs : int
         Number of workers the chunks are meant for.
+    interrupted : sequence of str
+        Keys of cells that were begun and have not ended, in the order in which they are to be run.
 
     Returns
     -------
     list of list of Cell
         Chunks, each no longer than a fair share of the whole where cells allow it.
     """
-    ascending = sorted(cells, key=lambda cell: costs[cell.key])
-    totals = itertools.accumulate(costs[cell.key] for cell in ascending)
-    n_first = max(1, sum(total <= FIRST_SECONDS for total in totals))
-    rest = ascending[n_first:]
+    begun = {cell.key: cell for cell in cells if cell.key in interrupted}
+    last = [begun[key] for key in interrupted if key in begun]
+    fresh = [cell for cell in cells if cell.key not in begun]
+    first = cheapest(fresh, costs)
+    first_keys = {cell.key for cell in first}
+    rest = [cell for cell in fresh if cell.key not in first_keys]
     data_costs: Counter[tuple] = Counter()
     for cell in rest:
         data_costs[data_of(cell)] += costs[cell.key]
@@ -209,10 +220,18 @@ def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[
 
     # Every worker gets some four chunks, none of them too short.
     limit = max(sum(costs[cell.key] for cell in cells) / (4 * jobs), 0.5)
-    return chunks_of(ascending[:n_first], costs, limit) + chunks_of(rest, costs, limit)
+    chunks = chunks_of(first, costs, limit) + chunks_of(rest, costs, limit)
+    return chunks + [[cell] for cell in last]
 
 
-def chunks_of(cells: list[Cell], costs: dict[str, float], limit: float) -> list[list[Cell]]:
+def cheapest(cells: Sequence[Cell], costs: Mapping[str, float]) -> list[Cell]:
+    """Return the cheapest cells, up to `FIRST_SECONDS` in all but at least one, in that order."""
+    ascending = sorted(cells, key=lambda cell: costs[cell.key])
+    totals = itertools.accumulate(costs[cell.key] for cell in ascending)
+    return ascending[: max(1, sum(total <= FIRST_SECONDS for total in totals))]
+
+
+def chunks_of(cells: Sequence[Cell], costs: Mapping[str, float], limit: float) -> list[list[Cell]]:
     """Cut cells into chunks of one data set, each of one cell or of at most `limit` seconds."""
     groups: dict[tuple, list[Cell]] = {}
     for cell in cells:
@@ -260,11 +279,12 @@ class Runner:
         before = self.store.failure_record(cell.key).get("attempts", 0)
         for trial in range(1, self.backend.retries + 2):
             try:
-                make_ready(cell, self.mirror)
-                begin()
-                rows = execute(cell, self.mirror)
-                origin = {"git": git_commit(), "metrics_code": subpackages_digest("metrics")}
-                self.store.write(cell, rows.assign(**origin, finished=time.time()))
+                with self.store.begun(cell.key):
+                    make_ready(cell, self.mirror)
+                    begin()
+                    rows = execute(cell, self.mirror)
+                    origin = {"git": git_commit(), "metrics_code": subpackages_digest("metrics")}
+                    self.store.write(cell, rows.assign(**origin, finished=time.time()))
                 return Outcome(cell.key, "done", time.perf_counter() - started)
             except ResultsNotWritable:
                 raise
@@ -276,6 +296,7 @@ class Runner:
 
     def ended(self, cell: Cell, exit_code: int | None, seconds: float) -> Outcome:
         """Say what became of a cell during which its process ended; a failure is recorded."""
+        self.store.unmark(cell.key)
         # The result may have been stored before the end.
         if self.store.status(cell.key) == "done":
             return Outcome(cell.key, "done", seconds)

@@ -8,7 +8,7 @@ from typing import cast
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from pkm.experiments.cli import CellsFailed, call, consoles, run_task
+from pkm.experiments.cli import CellsFailed, begin_collection, call, consoles, run_task
 from pkm.experiments.configuration import (
     ALL,
     ConfigurationError,
@@ -43,14 +43,26 @@ def run_job(config: DictConfig) -> None:
         If a cell of a plan has failed.
     """
     # Imported here: it takes seconds, which a help text or a refusal need not.
-    from pkm.experiments.reproduction import cheapest_first, plans_of, reproduce
+    from pkm.experiments.reproduction import (
+        absent_costs,
+        cheapest_first,
+        plans_of,
+        reproduce,
+        run_cheapest,
+    )
 
     console, _ = consoles()
     if config.verb not in (None, *VERBS):
         raise ConfigurationError(unknown("verb", config.verb, VERBS))
     papers = papers_of(config)
+    requests = plans_of(papers, config, console)
+    begin_collection()
+    if len(requests) > 1:
+        costs = absent_costs(requests, config)
+        requests = cheapest_first(requests, costs, config.backend.jobs)
+        if config.verb in (None, "run"):
+            run_cheapest(requests, costs, config, console)
     codes = []
-    requests = cheapest_first(plans_of(papers, config, console), config)
     for number, request in enumerate(requests, 1):
         if len(papers) > 1:
             name = request.paper["name"]

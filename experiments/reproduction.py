@@ -9,8 +9,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from pkm.experiments.backends import Backend, checked_backend, run_cells
-from pkm.experiments.cli import begin_collection
+from pkm.experiments.backends import Backend, cheapest, checked_backend, run_cells
 from pkm.experiments.configuration import ConfigurationError, unknown
 from pkm.experiments.crate import write_crate
 from pkm.experiments.environment import environment, origin_of
@@ -78,8 +77,8 @@ def request_of(paper: Mapping, config: DictConfig) -> Request:
     return Request(paper, plan, requested_part(plan, paper, config))
 
 
-def cheapest_first(requests: Sequence[Request], config: DictConfig) -> list[Request]:
-    """Order papers by the estimated time of the cells that they lack: the first report comes soon.
+def absent_costs(requests: Sequence[Request], config: DictConfig) -> dict[str, float]:
+    """Estimate the seconds of the cells of several papers that are neither done nor failed.
 
     Parameters
     ----------
@@ -89,22 +88,66 @@ def cheapest_first(requests: Sequence[Request], config: DictConfig) -> list[Requ
 
     Returns
     -------
+    dict of str to float
+        Key of a cell to seconds.
+    """
+    store = Store(config.results)
+    estimate = estimator(store, Backend(**config.backend))
+    present = store.present()
+    cells = {cell.key: cell for each in requests for cell in each.part.cells}
+    return {key: estimate(cell)[0] for key, cell in cells.items() if key not in present}
+
+
+def cheapest_first(
+    requests: Sequence[Request], costs: Mapping[str, float], jobs: int
+) -> list[Request]:
+    """Order papers by the estimated time of the cells that they lack: the first report comes soon.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+    costs : mapping of str to float
+        From `absent_costs`.
+    jobs : int
+        Number of workers.
+
+    Returns
+    -------
     list of Request
         In the given order where they take the same time.
     """
-    if len(requests) < 2:
-        return list(requests)
-    store = Store(config.results)
-    backend = Backend(**config.backend)
-    estimate = estimator(store, backend)
-    present = store.present()
 
     def seconds(request: Request) -> float:
-        absent = [cell for cell in request.part.cells if cell.key not in present]
-        costs = {cell.key: estimate(cell)[0] for cell in absent}
-        return wall_seconds(costs, absent, backend.jobs)
+        return wall_seconds(costs, [cell for cell in request.part.cells if cell.key in costs], jobs)
 
     return sorted(requests, key=seconds)
+
+
+def run_cheapest(
+    requests: Sequence[Request], costs: Mapping[str, float], config: DictConfig, console: Console
+) -> None:
+    """Run the cheapest cells of several papers, before any paper is run to its end.
+
+    A run that is killed again and again comes on as long as any paper has cheap cells.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+    costs : mapping of str to float
+        From `absent_costs`.
+    config : DictConfig
+        Their settings.
+    console : rich.console.Console
+        Where to print.
+    """
+    backend = checked_backend(Backend(**config.backend))
+    store = Store(config.results)
+    waiting = costs.keys() - set(store.interrupted())
+    cells = {cell.key: cell for each in requests for cell in each.part.cells}
+    chosen = cheapest([cell for key, cell in cells.items() if key in waiting], costs)
+    if chosen:
+        console.print(f"the {len(chosen)} cheapest cells of all papers come first")
+        run_cells(chosen, store, backend, mirror=config.data, costs=costs, console=console)
 
 
 def reproduce(request: Request, config: DictConfig, console: Console) -> int:
@@ -130,7 +173,6 @@ def reproduce(request: Request, config: DictConfig, console: Console) -> int:
     ValueError
         If a report is asked for, and the paper's figures or claims are not well written.
     """
-    begin_collection()
     verb = config.verb
     plan = request.plan
     requested = request.part

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,7 +49,7 @@ class Store:
 
     A cell is complete or absent: its file appears under its final name only after every byte is on
     disk, so a process killed at any moment leaves at worst a stray ``*.tmp`` file, which is
-    never read.
+    never read, and an empty ``*.begun`` file, by which later runs know what was interrupted.
 
     Rows of many cells are read from a copy of them all (`pkm.experiments.consolidated`), which
     whoever reads many that it lacks brings up to date.
@@ -73,6 +73,10 @@ class Store:
     def failure_path(self, key: str) -> Path:
         """Return where the failure record of a cell lies (or would be)."""
         return self.root / "cells" / key[:2] / f"{key}.failed.json"
+
+    def begun_path(self, key: str) -> Path:
+        """Return where there is an empty file while a cell is run."""
+        return self.root / "cells" / key[:2] / f"{key}.begun"
 
     def report_folder(self, paper: str, profile: str) -> Path:
         """Return where the report on a paper lies (or would be)."""
@@ -199,6 +203,36 @@ class Store:
         record = json.loads(content)
         record["attempts"] += self.failure_record(cell.key).get("attempts", 0)
         self._put_record(cell, record)
+
+    @contextlib.contextmanager
+    def begun(self, key: str) -> Iterator[None]:
+        """Mark a cell as begun during a block; the mark stays if the process is killed in it."""
+        # A mark that cannot be set decides nothing but the order of cells after a kill.
+        with contextlib.suppress(OSError):
+            self._create()
+            self.begun_path(key).parent.mkdir(parents=True, exist_ok=True)
+            self.begun_path(key).touch()
+        try:
+            yield
+        finally:
+            self.unmark(key)
+
+    def unmark(self, key: str) -> None:
+        """Drop the mark of a cell that was begun."""
+        with contextlib.suppress(OSError):
+            self.begun_path(key).unlink(missing_ok=True)
+
+    def interrupted(self) -> list[str]:
+        """List the cells that were begun and have not ended, the one begun first first.
+
+        A cell that another process is running is among them.
+        """
+        times = {}
+        for path in self.root.glob("cells/??/*.begun"):
+            # Another process may have ended it in the meantime.
+            with contextlib.suppress(FileNotFoundError):
+                times[path.stem] = path.stat().st_mtime_ns
+        return sorted(times, key=lambda key: times[key])
 
     def status(self, key: str) -> str:
         """Return the status of a cell without reading its rows.

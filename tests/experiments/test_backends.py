@@ -294,6 +294,19 @@ def test_a_cell_longer_than_the_first_seconds_is_no_obstacle():
     assert arrange([], {}, jobs=2) == []
 
 
+def test_interrupted_cells_come_last_the_first_begun_first():
+    keys = [cell.key for cell in CELLS]
+    costs = {key: 1.0 + i for i, key in enumerate(keys)}
+    interrupted = [keys[1], "of another plan", keys[0]]
+    chunks = arrange(CELLS, costs, 1, interrupted)
+    order = [cell.key for chunk in chunks for cell in chunk]
+    assert order[-2:] == [keys[1], keys[0]]
+    assert sorted(order[:-2]) == sorted(keys[2:])
+    assert [len(chunk) for chunk in chunks[-2:]] == [1, 1]
+    chunks = arrange(CELLS[:1], costs, 1, interrupted)
+    assert chunks == [[CELLS[0]]]
+
+
 def test_no_more_workers_than_chunks(misbehaving_cell, tmp_path):
     cells = [misbehaving_cell("Watched", seeds=(seed,)) for seed in range(3)]
     store = Store(tmp_path / "results")

@@ -14,7 +14,16 @@ from rich.console import Console
 
 from pkm.__main__ import main as pkm_main
 from pkm.datasets import load
-from pkm.experiments import ad_hoc, cli, configuration, launcher, pack, reproduce, run
+from pkm.experiments import (
+    ad_hoc,
+    cli,
+    configuration,
+    launcher,
+    pack,
+    reproduce,
+    reproduction,
+    run,
+)
 from pkm.experiments.backends import Backend
 from pkm.experiments.cell import Cell
 from pkm.experiments.configuration import choices, method_entry
@@ -606,6 +615,34 @@ def test_no_cycles_are_looked_for_until_cells_are_run():
         cli.begin_collection()
         assert gc.isenabled() and gc.get_freeze_count() > 0
     assert gc.isenabled() and gc.get_freeze_count() == 0
+
+
+def test_the_cheapest_cells_of_all_papers_come_first(tmp_path, monkeypatch):
+    received = []
+    monkeypatch.setattr(
+        reproduction, "run_cells", lambda cells, *_, **options: received.append(cells)
+    )
+    words = [f"results={tmp_path / 'results'}", "tracking=none", "profile=smoke", "paper=all"]
+    config = configuration.load(words)
+    papers = [configuration.entry_of("paper", name) for name in ("mufc", "pe-means")]
+    console = Console(quiet=True)
+    requests = reproduction.plans_of(papers, config, console)
+    cells = {cell.key: cell for each in requests for cell in each.part.cells}
+    costs = {key: 3.0 + i for i, key in enumerate(reversed(cells))}
+    costly_first = list(cells)
+    reproduction.run_cheapest(requests, costs, config, console)
+    assert [cell.key for cell in received.pop()] == costly_first[:-3:-1]
+
+    # Not those that an earlier run has begun, or that are stored.
+    store = Store(config.results)
+    mark = store.begun_path(costly_first[-1])
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    del costs[costly_first[-2]]
+    reproduction.run_cheapest(requests, costs, config, console)
+    assert [cell.key for cell in received.pop()] == [costly_first[-3]]
+    reproduction.run_cheapest(requests, {}, config, console)
+    assert received == []
 
 
 def test_unknown_verb_is_refused(capsys):

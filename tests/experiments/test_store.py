@@ -1,6 +1,7 @@
 """The store: a cell is complete or absent, also after an interruption."""
 
 import os
+import signal
 import time
 
 import pandas as pd
@@ -304,6 +305,31 @@ def test_copied_cells_are_readable_without_reading_their_files(store, copied, mo
     store.path(keys[1]).unlink()
     assert store.readable(keys) == {keys[2]}
     assert read == [keys[0]]
+
+
+def test_a_cell_is_marked_from_its_begin_to_its_end(store):
+    keys = [cell_of(seed).key for seed in (0, 10, 20)]
+    with store.begun(keys[0]):
+        assert store.interrupted() == [keys[0]]
+        assert store.keys() == []
+        assert store.present() == set()
+        assert store.status(keys[0]) == "absent"
+    with pytest.raises(KeyboardInterrupt), store.begun(keys[0]):
+        raise KeyboardInterrupt
+    assert store.interrupted() == []
+
+    # A process that is killed leaves the mark of its cell, others add theirs.
+    for key in (keys[2], keys[1]):
+        child = os.fork()
+        if child == 0:
+            with store.begun(key):
+                os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+    os.utime(store.begun_path(keys[1]), (0, 0))
+    assert store.interrupted() == [keys[1], keys[2]]
+    store.unmark(keys[1])
+    store.unmark(keys[1])
+    assert store.interrupted() == [keys[2]]
 
 
 def test_present_are_the_cells_that_have_a_file(store):
