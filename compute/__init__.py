@@ -7,6 +7,7 @@ of threads.
 
 from pkm.compute.grid_codes import (
     averaged_gaps,
+    cell_counts,
     column_sums,
     digitize,
     histogram,
@@ -32,6 +33,7 @@ __all__ = [
     "Points",
     "add_rounded",
     "averaged_gaps",
+    "cell_counts",
     "cluster_means",
     "column_sums",
     "converged_lloyd",

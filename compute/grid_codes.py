@@ -73,6 +73,41 @@ def _digitize(rows: np.ndarray, thresholds: np.ndarray, codes: np.ndarray) -> No
             codes[i, h] = code
 
 
+def cell_counts(points: Points, intervals: int) -> np.ndarray:
+    """Numbers of points of the cells of a grid over the domain.
+
+    Parameters
+    ----------
+    points : Points
+        With d features.
+    intervals : int
+        Equal ones of each feature; the domain's upper end belongs to the last.
+
+    Returns
+    -------
+    ndarray of shape (intervals**d,), int64
+        The last feature's interval changes first.
+
+    Examples
+    --------
+    >>> cell_counts(Points.prepare(np.array([[-SCALE, 0], [5, SCALE]])), 2).tolist()
+    [0, 1, 0, 1]
+    """
+    counts = np.zeros(intervals ** points.shape[1], np.int64)
+    _count_cells(points.rows, intervals, counts)
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def _count_cells(rows: np.ndarray, intervals: int, counts: np.ndarray) -> None:
+    for i in range(rows.shape[0]):
+        cell = 0
+        for h in range(rows.shape[1]):
+            position = (np.int64(rows[i, h]) + SCALE) * intervals // (2 * SCALE)
+            cell = cell * intervals + min(position, intervals - 1)
+        counts[cell] += 1
+
+
 def hyperplane_sides(points: Points, normals: np.ndarray, origin: np.ndarray) -> np.ndarray:
     """Sides of hyperplanes on which the points lie.
 

@@ -171,6 +171,10 @@ def consistent(counts: np.ndarray, total: float) -> np.ndarray:
     [6.0, 2.0, 0.0]
     """
     ordered = np.sort(counts)[::-1]
-    excess = (np.cumsum(ordered) - total) / np.arange(1, len(counts) + 1)
+    # In place: a grid may have millions of counts.
+    excess = np.cumsum(ordered)
+    excess -= total
+    excess /= np.arange(1, len(counts) + 1)
     shift = excess[np.flatnonzero(ordered > excess)[-1]]
-    return np.maximum(counts - shift, 0.0)
+    projected = counts - shift
+    return np.maximum(projected, 0.0, out=projected)

@@ -192,10 +192,12 @@ class EUGkM(PrivateKMeans):
         n = curator.n_points
         intervals = self.intervals(n, curator.n_features, share)
         answer = curator.release(GridCounts(intervals), counts=self._noise(n, share))
-        counts = answer["counts"][0]
+        counts = answer.pop("counts")[0]
+        shape = counts.shape
 
         # Weights that are not negative; consistent ones add up to the public number of points.
         weights = counts.ravel() / SCALE
+        del counts
         weights = consistent(weights, float(n)) if self.consistent else np.maximum(weights, 0.0)
 
         # Without a positive count nothing is known of the points.
@@ -204,7 +206,7 @@ class EUGkM(PrivateKMeans):
             return np.zeros((1, 1, curator.n_features), np.int64)
 
         # Weighted k-means on the midpoints of the cells.
-        positions = np.stack(np.unravel_index(cells, counts.shape), axis=1)
+        positions = np.stack(np.unravel_index(cells, shape), axis=1)
         midpoints = (2 * positions + 1 - intervals) * (SCALE / intervals)
         generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
         seed = int(generator.integers(2**32))

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pkm.compute import Points, averaged_gaps, subtract_centers, sums_and_counts
+from pkm.compute import Points, averaged_gaps, cell_counts, subtract_centers, sums_and_counts
 from pkm.compute.blocks import Sums
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
@@ -224,9 +224,12 @@ class GridCounts(Query):
     def exact(self, view: Any) -> Mapping[str, np.ndarray]:
         """Exact counts; the domain's upper end belongs to the last interval."""
         shape = (self.intervals,) * view.n_features
-        (counts,) = view._shards.total(partial(_cell_counts, shape=shape))
+        (counts,) = view._shards.total(partial(_cell_counts, intervals=self.intervals))
         counts *= SCALE
-        return {"counts": np.repeat(counts.reshape(1, *shape), view.n_replicates, axis=0)}
+        counts = counts.reshape(1, *shape)
+        # Replicates have equal exact counts, and a single one those that were counted.
+        repeated = np.repeat(counts, view.n_replicates, axis=0) if view.n_replicates > 1 else counts
+        return {"counts": repeated}
 
     def details(self) -> Mapping[str, float | None]:
         """The number of intervals."""
@@ -284,13 +287,9 @@ def nearest_sums_and_counts(
     return sums, counts
 
 
-def _cell_counts(points: Points, shape: tuple[int, ...]) -> Sums:
-    """Numbers of points (cells,), int64, of the cells of a grid in C order."""
-    intervals = shape[0]
-    steps = points.rows.astype(np.int64) + SCALE
-    positions = np.minimum(steps * intervals // (2 * SCALE), intervals - 1)
-    cells = np.ravel_multi_index(tuple(positions.T), shape)
-    return (np.bincount(cells, minlength=math.prod(shape)),)
+def _cell_counts(points: Points, intervals: int) -> Sums:
+    """Numbers of points of a grid's cells, for a sum over shards."""
+    return (cell_counts(points, intervals),)
 
 
 def check_centers(centers: np.ndarray, view: Any) -> None:
