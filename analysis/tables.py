@@ -123,13 +123,6 @@ class Study:
                 f"rows lack the columns {absent}; they must come from the cell store with a sweep "
                 "column"
             )
-        # Number the cells of every sweep (entries) and the seeds of each row.
-        sweep, _ = pd.factorize(rows["sweep"])
-        cell, names = pd.factorize(rows["cell"])
-        key = sweep.astype(np.int64) * max(len(names), 1) + cell
-        _, first_rows, self._entry = np.unique(key, return_index=True, return_inverse=True)
-        self._seed, self.seeds = pd.factorize(rows["seed"], sort=True)
-
         # A repeated seed would count double.
         identity = ["sweep", "cell", "seed"]
         is_repeated = rows.duplicated(identity).to_numpy()
@@ -137,9 +130,12 @@ class Study:
             sweep_name, cell_key, seed = rows.loc[is_repeated, identity].iloc[0]
             raise ValueError(f"seed {seed} is repeated in cell {cell_key} of sweep {sweep_name!r}")
 
-        self.cells = _expand_parameters(_described_cells(rows.iloc[first_rows]))
+        first_rows = rows.drop_duplicates(["sweep", "cell"])
+        self.cells = _expand_parameters(_described_cells(first_rows))
         # Text of the parameters, to group by.
-        self._rows = rows.assign(params=self.cells["params"].to_numpy()[self._entry])
+        texts = self.cells.drop_duplicates("cell").set_index("cell")["params"]
+        self._rows = rows.assign(params=rows["cell"].map(texts))
+        self._rows_of_sweep = dict(tuple(self._rows.groupby("sweep")))
         self._panels: dict[tuple[str, str], Panel] = {}
 
     @property
@@ -167,30 +163,20 @@ class Study:
         return rows[has_all].drop_duplicates(["cell", "seed"])
 
     def _build(self, sweep: str, metric: str) -> Panel:
-        # Columns of the panel: the cells of the sweep.
-        entries = np.flatnonzero((self.cells["sweep"] == sweep).to_numpy())
-        column_of_entry = np.full(len(self.cells), -1)
-        column_of_entry[entries] = np.arange(entries.size)
-
-        # Values of the metric, by seed and cell.
-        rows = np.flatnonzero(column_of_entry[self._entry] >= 0)
-        measured = np.empty(0)
-        if metric in self._rows.columns:
-            measured = self._rows[metric].to_numpy(dtype=float)[rows]
-        else:
-            rows = rows[:0]
-        line = self._seed[rows]
-        column = column_of_entry[self._entry[rows]]
-        values = np.full((len(self.seeds), entries.size), np.nan)
-        values[line, column] = np.where(np.isfinite(measured), measured, np.nan)
-        left_out = np.bincount(column[np.isinf(measured)], minlength=entries.size)
+        cells = self.cells[self.cells["sweep"] == sweep].reset_index(drop=True)
+        rows = self._rows_of_sweep.get(sweep, self._rows.iloc[:0])
+        if metric not in rows:
+            rows = rows.iloc[:0].assign(**{metric: np.nan})
+        wide = rows.pivot(index="seed", columns="cell", values=metric)
+        measured = wide.reindex(columns=cells["cell"]).to_numpy(dtype=float)
 
         # Drop seeds and cells without a value; cells with infinite values stay.
-        used = np.isfinite(values).any(axis=1)
-        cells = self.cells.iloc[entries].reset_index(drop=True)
-        panel = Panel(metric, cells, np.asarray(self.seeds)[used], values[used], left_out)
-        has_values = np.isfinite(panel.values).any(axis=0)
-        return panel.take(has_values | (left_out > 0))
+        finite = np.isfinite(measured)
+        used = finite.any(axis=1)
+        left_out = np.isinf(measured).sum(axis=0)
+        values = np.where(finite, measured, np.nan)[used]
+        panel = Panel(metric, cells, wide.index.to_numpy()[used], values, left_out)
+        return panel.take(finite.any(axis=0) | (left_out > 0))
 
 
 def _described_cells(rows: pd.DataFrame) -> pd.DataFrame:
