@@ -14,9 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pkm.analysis.comparisons import ratios
-from pkm.analysis.findings import Context, MissingRows
-from pkm.analysis.tables import Panel, Study, concatenate, given_parameters, percentile_interval
+from pkm.analysis.tables import Panel, Study, concatenate, given_parameters
 from pkm.arrow import TYPES
 
 STACKED = {
@@ -39,22 +37,6 @@ SWEEPS = {
 }
 #: A sweep of its own: the checkpoints of all runs with removals.
 CHECKPOINTS = "checkpoints"
-
-
-#: Definitions of the speed-up, ratios of mean times: the methods of the stacked metric
-#: ``request_ms`` that are numerator and denominator.
-SPEEDUP_DEFINITIONS = {
-    "best": ("mufc_lazy, full retraining", "mufc_lazy, untouched"),
-    "average": ("mufc_lazy, full retraining", "mufc_lazy"),
-    "refit": ("mufc, full retraining", "mufc"),
-    "exact": ("mufc, retraining", "mufc"),
-    "repaired": ("mufc_repaired, retraining", "mufc_repaired"),
-    "dc_kmeans": ("dc_kmeans, retraining", "dc_kmeans"),
-}
-
-
-#: Speed-ups are those of random requests.
-_REQUESTS = {"sweep": "removals", "metric": "request_ms", "over": {"dataset": "any"}}
 
 
 class RemovalStudy:
@@ -80,10 +62,10 @@ class RemovalStudy:
 
         Its cells have `gamma_factor`, the side of the bins over 1 / sqrt(n) (NaN without bins), and
         those of even splits have all clusters. A setting that two sweeps share is in it once, from
-        an even split if one has it. The sweep `CHECKPOINTS` has loss ratios by `request`.
+        an even split if one has it. The sweep `CHECKPOINTS` has cells by `request`.
         """
         if sweep == CHECKPOINTS:
-            return _losses_of_checkpoints(self._study)
+            return _of_checkpoints(self._study, metric)
         bases, requests = SWEEPS.get(sweep, ((sweep,), None))
         stored_sweeps = [name for name in self._study.sweeps if family(name) in bases]
 
@@ -176,52 +158,21 @@ def series(study: Study) -> pd.DataFrame:
     return lines.assign(**values).reset_index(drop=True).astype(dict.fromkeys(columns, float))
 
 
-def _losses_of_checkpoints(study: Study) -> Panel:
-    """Loss ratio of each run at every checkpoint; its start is request -1."""
+def _of_checkpoints(study: Study, metric: str) -> Panel:
+    """Values of each run at every checkpoint; the loss ratio at its start is that at request -1."""
     lines = series(study)
     if not len(lines):
-        return _empty(study, "loss_ratio")
-    starts = lines.assign(request=-1.0, loss_ratio=lines["start"])
-    wide = pd.concat([starts, lines[lines["request"] >= 0]]).pivot_table(
-        index="seed",
-        columns=["dataset", "method", "requests", "batch", "request"],
-        values="loss_ratio",
-    )
-    cells = wide.columns.to_frame(index=False).assign(sweep=CHECKPOINTS, epsilon=np.nan)
+        return _empty(study, metric)
+    if metric == "loss_ratio":
+        lines = pd.concat([lines.assign(request=-1.0, loss_ratio=lines["start"]), lines])
+    keys = ["dataset", "method", "requests", "batch", "request"]
+    wide = lines.pivot_table(index="seed", columns=keys, values=metric)
+    looks = study.cells.drop_duplicates("method")[["method", "label", "color", "marker"]]
+    cells = wide.columns.to_frame(index=False).merge(looks, on="method", how="left")
+    cells = cells.assign(sweep=CHECKPOINTS, epsilon=np.nan)
     none_left_out = np.zeros(len(cells), int)
-    return Panel("loss_ratio", cells, wide.index.to_numpy(), wide.to_numpy(), none_left_out)
+    return Panel(metric, cells, wide.index.to_numpy(), wide.to_numpy(), none_left_out)
 
 
 def _empty(study: Study, metric: str) -> Panel:
     return Panel(metric, study.cells.iloc[:0], np.empty(0), np.empty((0, 0)), np.empty(0, int))
-
-
-def curves(lines: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Mean, standard deviation (n - 1) and number of runs of a column of `series`, by request."""
-    keys = ["dataset", "method", "requests", "batch", "request"]
-    grouped = lines.groupby(keys)[value].agg(mean="mean", deviation="std", runs="count")
-    return grouped.reset_index().assign(quantity=value)
-
-
-def speedups(study: Study) -> pd.DataFrame:
-    """Every speed-up on every data set.
-
-    Returns
-    -------
-    DataFrame
-        `dataset`, `definition` (name in `SPEEDUP_DEFINITIONS`), `speedup` (ratio of
-        means), `low`, `high` (95 %, seeds resampled), `seeds`.
-    """
-    columns = ["dataset", "definition", "speedup", "low", "high", "seeds"]
-    parts = []
-    view = RemovalStudy(study)
-    for key, (above, below) in SPEEDUP_DEFINITIONS.items():
-        sides = {"left": [above], "right": [below]}
-        try:
-            draws = ratios(view, _REQUESTS | sides, Context())
-        except MissingRows:
-            continue
-        low, high = percentile_interval(draws.values)
-        part = draws.cases[["dataset"]].assign(speedup=draws.values[0], low=low, high=high)
-        parts.append(part.assign(definition=key, seeds=draws.seeds))
-    return pd.concat([pd.DataFrame(columns=columns), *parts], ignore_index=True)

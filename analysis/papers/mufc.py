@@ -11,11 +11,11 @@ import pandas as pd
 
 from pkm.analysis import claims, reported
 from pkm.analysis.figure import FigureSpec, in_order
-from pkm.analysis.frames import Frame, compared, number_text, placed, summarized
-from pkm.analysis.removals import RemovalStudy, curves, series, speedups
+from pkm.analysis.frames import Frame, compared, number_text, summarized
+from pkm.analysis.removals import RemovalStudy
 from pkm.analysis.render.layout import DASH, gap_texts, times_text
 from pkm.analysis.render.style import MethodStyles
-from pkm.analysis.tables import Study, matches
+from pkm.analysis.tables import Study
 
 REPORTED = claims.load("mufc")["reported"]
 CASE = ["sweep", "dataset", "requests", "batch"]
@@ -25,23 +25,8 @@ SETTING = ["n", "d", "k", "clients"]
 def unlearning(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """Select rows of the sweeps as `RemovalStudy` puts them together; no settings without an x."""
     table, _ = summarized(RemovalStudy(study), spec)
-    return table.dropna(subset=["x"]).sort_values("x") if spec.kind == "lines" else table
-
-
-def checkpoints(study: Study, spec: FigureSpec) -> pd.DataFrame:
-    """Accumulated seconds and losses by number of requests."""
-    lines = series(study)
-    parts = [curves(lines, name) for name in spec.metric]
-    table = pd.concat(parts, ignore_index=True)
-    table = table[matches(table, spec.where) & (table["mean"] > 0)]
-    table = table.rename(columns={"mean": "value", "runs": "seeds", "quantity": "metric"})
-    table = table.assign(
-        low=table["value"] - table["deviation"],
-        high=table["value"] + table["deviation"],
-        half_width=table["deviation"],
-    )
-    looks = study.cells.drop_duplicates("method")[["method", "label", "color", "marker"]]
-    return placed(table.merge(looks, on="method", how="left"), spec)
+    # The start of a run is no request.
+    return table[table["x"] >= 0].sort_values("x") if spec.kind == "lines" else table
 
 
 # --- tables of the paper ------------------------------------------------------------------------
@@ -65,7 +50,7 @@ def reported_losses(study: Study, spec: FigureSpec) -> Frame:
     for method in spec.methods:
         printed[styles.label(method)] = texts.loc[list(spec.titles), method].to_numpy()
     if spec.name == "table1":
-        best = speedups(study).query("definition == 'best'").set_index("dataset")["speedup"]
+        best = compared(RemovalStudy(study), spec).table.set_index("dataset")["value"]
         printed["speed-up of MUFC, no seed touched"] = [
             f"{f'{times_text(best[name])}x' if name in best else DASH} | {value}x"
             for name, value in REPORTED["speedups"].items()
@@ -106,7 +91,13 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
 
 def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
     """Speed-ups by every definition, after the reported one."""
-    measured = speedups(study).rename(columns={"speedup": "value"})
+    view = RemovalStudy(study)
+    parts = [
+        compared(view, replace(spec.part(name), hue="method")).table.assign(definition=name)
+        for name in spec.panels
+    ]
+    columns = ["dataset", "definition", "value", "low", "high", "seeds"]
+    measured = pd.concat(parts, ignore_index=True).reindex(columns=columns)
     stored = in_order(measured["dataset"], spec.titles)
     known = [(name, value) for name, value in REPORTED["speedups"].items() if name in stored]
     given = pd.DataFrame(known, columns=["dataset", "value"]).assign(definition="reported")

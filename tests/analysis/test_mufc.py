@@ -15,8 +15,8 @@ from fabricated.studies import study_of
 from pkm.analysis import claims
 from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
-from pkm.analysis.removals import SPEEDUP_DEFINITIONS, RemovalStudy, curves, series, speedups
-from pkm.analysis.tables import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED, Study
+from pkm.analysis.removals import RemovalStudy, series
+from pkm.analysis.tables import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED, Study, matches
 from pkm.arrow import nested
 
 CONTENT = claims.load("mufc")
@@ -61,13 +61,11 @@ def test_older_rows_have_no_removals():
     old = Study(small_rows())
     assert (old.cells["removals"] == 0).all()
     assert not len(series(old))
-    assert not len(speedups(old))
     assert not len(RemovalStudy(old).panel("removals", "request_ms").cells)
     # Both kinds together, as a store that has grown gives them.
-    both = Study(pd.concat([small_rows(), all_rows()], ignore_index=True))
-    n_speedups = 3 * len(SPEEDUP_DEFINITIONS)
-    assert len(speedups(both)) == n_speedups
-    assert len(speedups(study_of("mufc"))) == n_speedups
+    both = pd.concat([small_rows(), all_rows()], ignore_index=True)
+    counts = {len(reports.draw("mufc", "speedups", rows).table) for rows in (both, all_rows())}
+    assert counts == {3 * 7}
 
 
 def test_view_concatenates_sweeps_and_splits_requests(study):
@@ -134,18 +132,18 @@ def test_series_has_one_line_per_checkpoint(study):
     total_seconds = 100 * row["removal_mean_ms"] / 1000
     assert subset["accumulated_s"].iloc[-1] == pytest.approx(total_seconds)
     assert (subset["start"] == row["loss_ratio"]).all()
-    means = curves(single, "retrain_s")
-    means = means.set_index(["dataset", "method", "requests", "request"])
-    last = means.loc[("celltype", "mufc", "random", 100.0)]
-    assert last["mean"] == pytest.approx(100 * RETRAIN / 1000)
-    assert last["runs"] == 12
+    panel = RemovalStudy(study).panel("checkpoints", "retrain_s")
+    last = {"dataset": "celltype", "method": "mufc", "requests": "random", "request": 100}
+    panel = panel.take(matches(panel.cells, last | {"batch": 1}))
+    assert panel.values.shape == (12, 1)
+    assert panel.values.mean() == pytest.approx(100 * RETRAIN / 1000)
 
 
 def test_speedups_are_ratios_of_means():
     rows = all_rows().copy()
     rng = np.random.default_rng(0)
     rows["removal_mean_ms"] *= rng.lognormal(0, 0.5, len(rows))
-    table = speedups(Study(rows)).set_index(["dataset", "definition"])
+    table = reports.draw("mufc", "speedups", rows).table.set_index(["dataset", "definition"])
     means = rows.query(RANDOM_CELLTYPE).groupby("method").mean(numeric_only=True)
     lazy = means.loc["mufc_lazy"]
     exact = means.loc["mufc"]
@@ -159,7 +157,7 @@ def test_speedups_are_ratios_of_means():
     }
     for definition, value in expected.items():
         row = table.loc["celltype", definition]
-        assert row["speedup"] == pytest.approx(value)
+        assert row["value"] == pytest.approx(value)
         assert row["low"] <= value <= row["high"]
         assert row["seeds"] == 12
     assert expected["best"] > expected["average"] > expected["refit"] > expected["exact"]
@@ -392,7 +390,7 @@ def test_speedups_stand_below_the_reported_one(study):
     result = figure("speedups")
     first = result.table.groupby("dataset").head(1).set_index("dataset")["value"]
     assert dict(first) == {name: CONTENT["reported"]["speedups"][name] for name in SIZES}
-    assert len(result.table) == 3 * (1 + len(SPEEDUP_DEFINITIONS))
+    assert len(result.table) == 3 * 7
     assert "Means over 3 of 7 data sets" in result.caption
     assert len(result.gaps) == 4
 
