@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from pkm.analysis import reported
-from pkm.analysis.accounting import composed_delta, noise_multiplier
+from pkm.analysis.accounting import composed_delta, noise_multiplier, replacement_epsilon
 from pkm.analysis.charges import charges_of
 from pkm.analysis.comparisons import numeric, with_columns
 from pkm.analysis.findings import (
@@ -23,6 +24,7 @@ from pkm.analysis.findings import (
     MissingRows,
     check_type,
     join_texts,
+    join_words,
     no_rows_of,
     of_part,
     percent,
@@ -104,13 +106,15 @@ def charges(study: Study, check: Mapping, context: Context) -> Agreement:
     return _judge(table, ["round"], check, context)
 
 
-@check_type(*_LEDGER, "at", "sweeps")
+@check_type(*_LEDGER, "at", "sweeps", "states")
 def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
     """Check a rule on every stored cell and what its charges cost together; see `charges`.
 
     Further columns are `releases` (number of charges), `pure` (sum of their pure epsilons) and
     `delta_at` (that of the Gaussian ones at the epsilon `at`, an expression, and the deltas that
-    are charged with them).
+    are charged with them). `states` are further expressions by their names, whose ranges the
+    finding says; for them there is `epsilon_replaced`, what the same releases need at the same
+    delta where a record is replaced. Cells without charges are missing.
     """
     cells, charged = _charged(study, check)
     by_cell = [charged[charged.index == index] for index in cells.index]
@@ -121,7 +125,18 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
     if "at" in check:
         pairs = zip(by_cell, numeric(cells).eval(check["at"]), strict=True)
         table["delta_at"] = [composed_delta(*pair) for pair in pairs]
-    return _judge(table, [], check, context)
+    states = check.get("states", {})
+    if not states:
+        return _judge(table, [], check, context)
+    lines = [group.to_dict("records") for group in by_cell]
+    pairs = zip(lines, cells["delta"], strict=True)
+    table["epsilon_replaced"] = [replacement_epsilon(*pair) for pair in pairs]
+    judged = _judge(table, ["epsilon_replaced"], check, context)
+    ranges = {name: table.eval(expression).dropna() for name, expression in states.items()}
+    texts = [f"{name}: {of.min():.4g} to {of.max():.4g}." for name, of in ranges.items() if len(of)]
+    n_silent = len(_selected(study.cells.drop_duplicates("cell"), check)) - len(cells)
+    missing = join_texts(judged.missing, f"charges of {n_silent} cells" if n_silent else "")
+    return replace(judged, text=join_words(judged.text, *texts), missing=missing)
 
 
 def _charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:

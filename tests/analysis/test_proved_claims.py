@@ -11,7 +11,7 @@ from scipy import optimize, special, stats
 
 from pkm.analysis import claims, exact
 from pkm.analysis.findings import FAILS, HOLDS
-from pkm.analysis.papers.kaplan_stemmer_checks import BOUNDS
+from pkm.analysis.papers.kaplan_stemmer import BOUNDS
 from pkm.analysis.reported import number
 from pkm.datasets import Dataset, scale
 from pkm.datasets.registry import find
