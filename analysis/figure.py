@@ -15,7 +15,6 @@ import pandas as pd
 
 from pkm import schema
 from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
-from pkm.names import nearest
 
 #: Legal values of the keys that have a few.
 CHOICES = {
@@ -222,14 +221,8 @@ def checked(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     >>> checked("figure a", {"sweep": "real", "columns": 5})
     {'sweep': ('real',), 'columns': 5}
     """
-    values = {}
-    for key, value in entry.items():
-        if key not in _HINTS:
-            near = nearest(key, _HINTS)
-            advice = "" if near is None else f"; did you mean {near!r}?"
-            raise ValueError(f"{where}: unknown key {key!r}{advice}")
-        values[key] = _converted(f"{where}: {key}", value, _HINTS[key])
-    return values
+    refuse_unknown(entry, _HINTS, f"{where}: key")
+    return {key: _converted(f"{where}: {key}", of, _HINTS[key]) for key, of in entry.items()}
 
 
 def _converted(where: str, value: Any, hint: Any) -> Any:

@@ -234,6 +234,11 @@ def _reason(rules: Sequence[Mapping], key: Mapping) -> str:
     return ""
 
 
+def counts_text(verdicts: pd.Series, separator: str = "; ") -> str:
+    """Say how many numbers have each verdict."""
+    return separator.join(f"{count} {name}" for name, count in verdicts.value_counts().items())
+
+
 def near(line: Mapping) -> bool:
     """Tell whether a measured mean is within a tenth of the reported one, or rounds to a zero."""
     value = parse(line["reported"])

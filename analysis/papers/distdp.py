@@ -83,18 +83,12 @@ def _interpretation(given: Mapping, method: str) -> str:
 # --- strategies of the sound variant ------------------------------------------------------------
 
 STEPS = 2.0**16  # of the grid, in a half-width: rounding adds to the sensitivity of soft counts
-# Strategy by its first release, and the most sensitive release.
+#: Strategies by their first release, and the release of each that is most sensitive.
 STRATEGIES = {
-    "noised_points": "groups",
-    "soft_counts": "grid",
-    "cell_counts": "cells",
-    "total": "tree",
-}
-DECISIVE = {
-    "groups": "noised_points",
-    "grid": "soft_counts",
-    "cells": "cell_counts",
-    "tree": "region_counts",
+    "noised_points": ("groups", "noised_points"),
+    "soft_counts": ("grid", "soft_counts"),
+    "cell_counts": ("cells", "cell_counts"),
+    "total": ("tree", "region_counts"),
 }
 
 
@@ -122,9 +116,9 @@ def strategy_of(charges: Sequence[Mapping[str, Any]], d: int) -> tuple[str, floa
     >>> strategy_of([points, {"label": "group_sums", "sum_sensitivity": 1.0}], 4)
     ('groups', 0.25, False)
     """
-    strategy = STRATEGIES[charges[0]["label"]]
+    strategy, decisive = STRATEGIES[charges[0]["label"]]
     ratios = {charge["label"]: _over_replacement(charge, d) for charge in charges}
-    return strategy, ratios[DECISIVE[strategy]], min(ratios.values()) >= 1 - 1e-9
+    return strategy, ratios[decisive], min(ratios.values()) >= 1 - 1e-9
 
 
 def _over_replacement(charge: Mapping[str, Any], d: int) -> float:

@@ -16,7 +16,7 @@ from pkm.analysis.charges import charges_of
 from pkm.analysis.expressions import item
 from pkm.analysis.figure import FigureSpec
 from pkm.analysis.frames import Frame, absent, number_text, selected
-from pkm.analysis.render.layout import DASH, count_text, gap_texts
+from pkm.analysis.render.layout import count_text, gap_texts
 from pkm.analysis.render.style import MethodStyles
 from pkm.analysis.tables import Study, panel_of_sweeps, percentile_interval, resampled_means
 from pkm.schema import higher_is_better, label_of
@@ -25,25 +25,18 @@ REPORTED = claims.load("dpm")["reported"]
 
 # --- tables -------------------------------------------------------------------------------------
 
-SIZES = ("n", "d", "k")
-ALL_LETTERS = {"dataset": "letters", "n": DASH, "d": DASH, "k": DASH}
+#: Not in the paper, which has a part of them.
+ALL_LETTERS = {"dataset": "letters"}
 
 
 def sizes(study: Study, spec: FigureSpec) -> Frame:
-    """Sizes of the data sets as stored and as the paper reports them."""
+    """Sizes of the data sets as the paper reports them and as stored."""
     cells = study.cells[study.cells["sweep"] == "table"] if "table" in study.sweeps else study.cells
-    stored = cells.drop_duplicates("dataset").set_index("dataset")
-    lines = []
-    for row in [*REPORTED["sizes"], ALL_LETTERS]:
-        known = row["dataset"] in stored.index
-        cell = stored.loc[row["dataset"]] if known else {}
-        line = {"data set": spec.name_of(row["dataset"])}
-        line |= {f"{name} (paper)": row[name] for name in SIZES}
-        line |= {f"{name} (here)": str(cell[name]) if known else DASH for name in SIZES}
-        lines.append(line | {"half range": f"{cell['domain_half_width']:g}" if known else DASH})
-    table = pd.DataFrame(lines)
-    gaps = gap_texts(table.loc[table["n (here)"] == DASH, "data set"])
-    return Frame(table, cells, gaps, printed=table)
+    stored = cells.drop_duplicates("dataset")[["dataset", "n", "d", "k", "domain_half_width"]]
+    table = pd.DataFrame([*REPORTED["sizes"], ALL_LETTERS])
+    table = table.merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
+    absent_sets = table.loc[table["n"].isna(), "dataset"]
+    return Frame(table, cells, gap_texts(map(spec.name_of, absent_sets)))
 
 
 def quality(study: Study, spec: FigureSpec) -> Frame:
@@ -63,9 +56,8 @@ def quality(study: Study, spec: FigureSpec) -> Frame:
             line[f"{label_of(row['metric'])} {arrow}"] = _quality_text(row, letters)
         spent = {"value": group["epsilon_spent"].max()}
         lines.append(line | {"ε spent": number_text("{value:.3g}", spent)})
-    counts = table["verdict"].value_counts()
     fields = {
-        "verdicts": "; ".join(f"{count} {name}" for name, count in counts.items()),
+        "verdicts": reported.counts_text(table["verdict"]),
         "reasons": " ".join(f"({letter}) {text}." for text, letter in letters.items()),
     }
     stored = table[(table["verdict"] != reported.NOT_STORED) & (table["seeds"] > 0)]

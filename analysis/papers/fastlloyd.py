@@ -15,7 +15,7 @@ from pkm.analysis.figure import FigureSpec, in_order
 from pkm.analysis.frames import Frame
 from pkm.analysis.render.layout import DASH, count_text, gap_texts, interval_text
 from pkm.analysis.render.style import shades
-from pkm.analysis.reported import NOT_COMPARABLE, NOT_STORED
+from pkm.analysis.reported import NOT_COMPARABLE, NOT_STORED, counts_text
 from pkm.analysis.tables import Study
 
 REPORTED = claims.load("fastlloyd")["reported"]
@@ -83,7 +83,7 @@ def table3(study: Study, spec: FigureSpec) -> Frame:
     printed = pd.DataFrame([_table3_line(cell, table) for cell in TABLE3["cells"]])
     counts = {"times": "iteration_ms", "bytes": "bytes_per_iteration"}
     fields = {
-        name: _counts_text(stored[stored["quantity"] == quantity])
+        name: counts_text(stored.loc[stored["quantity"] == quantity, "verdict"], ", ")
         for name, quantity in counts.items()
     }
     fields["parties"] = transports(stored)
@@ -93,10 +93,6 @@ def table3(study: Study, spec: FigureSpec) -> Frame:
     gaps = gap_texts(title for name, title in TITLES.items() if name not in present)
     fields["runs"] = count_text(stored["seeds"], "runs")
     return Frame(table, gaps=gaps, fields=fields, printed=printed)
-
-
-def _counts_text(table: pd.DataFrame) -> str:
-    return ", ".join(f"{count} {name}" for name, count in table["verdict"].value_counts().items())
 
 
 def _table3_line(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:

@@ -55,9 +55,8 @@ def reported_losses(study: Study, spec: FigureSpec) -> Frame:
             f"{f'{times_text(best[name])}x' if name in best else DASH} | {value}x"
             for name, value in REPORTED["speedups"].items()
         ]
-    counts = table["verdict"].value_counts().items()
     fields = {
-        "verdicts": "; ".join(f"{count} {name}" for name, count in counts),
+        "verdicts": reported.counts_text(table["verdict"]),
         "notes": " ".join(
             f"{spec.titles[note['datasets'][0]]}: {note['reason']}." for note in entry["notes"]
         ),

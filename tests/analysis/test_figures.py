@@ -29,7 +29,7 @@ def drawn(spec, rows=None):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"swep": "real"}, "unknown key 'swep'; did you mean 'sweep'?"),
+        ({"swep": "real"}, "'swep' is unknown; did you mean 'sweep'?"),
         ({"columns": "five"}, "columns='five' must be of type int"),
         ({"columns": True}, "columns=True must be of type int"),
         ({"kind": "pie"}, "kind='pie' must be one of"),
@@ -48,7 +48,7 @@ def test_wrong_keys_are_refused(keys, message):
     ("text", "message"),
     [
         ("figures: {a: {kind: line}}", "kind='line' must be one of"),
-        ("figures: {a: {titel: A}}", "figure a: unknown key 'titel'"),
+        ("figures: {a: {titel: A}}", "figure a: key: 'titel' is unknown"),
         ("figures: [a]", r"figures=\['a'\] must be a Mapping"),
         ("figures: {a: {title: A}}\nfigure: 1", "did you mean 'figures'"),
         ("figures: {a", "figures.yaml"),
