@@ -112,6 +112,7 @@ def schedule_of(
     epsilon: float,
     step_share: float,
     shares: LevelShares = UP_TO_BALANCED,
+    tree_records: float = TREE_RECORDS,
 ) -> Schedule:
     """Levels of the tree with their budgets, from public quantities only.
 
@@ -123,6 +124,8 @@ def schedule_of(
         Of epsilon, for the Lloyd step where one is made.
     shares : LevelShares, optional
         Of the rest, for the levels. By default up to the balanced one, the finest with the most.
+    tree_records : float, optional
+        Times epsilon, for each center: with fewer, one grid.
 
     Returns
     -------
@@ -140,7 +143,7 @@ def schedule_of(
     """
     d = n_features
     records = n_points * epsilon / n_clusters
-    if records < TREE_RECORDS:
+    if records < tree_records:
         intervals = grid_intervals(n_points, d, n_clusters, epsilon, "balanced", MAX_CELLS)
         return Schedule((intervals,), (epsilon,), 0.0)
 
@@ -183,23 +186,49 @@ def consistent_levels(counts: list[np.ndarray], variances: np.ndarray, total: fl
     >>> [level.tolist() for level in counts]
     [[3.0, 8.0], [2.5, 0.5, 6.0, 2.0]]
     """
-    d = counts[0].ndim
-    n_children = 2**d
-
-    # Up: the variance of an average is that of its estimates in parallel.
-    variance = variances[-1]
-    for level in range(len(counts) - 2, -1, -1):
-        children_variance = n_children * variance
-        weight = children_variance / (children_variance + variances[level])
-        counts[level] *= weight
-        counts[level] += (1 - weight) * _sums_of_children(counts[level + 1])
-        variance = weight * variances[level]
+    average_with_children(counts, variances)
 
     # Down.
     counts[0] += (total - counts[0].sum()) / counts[0].size
     for parents, children in itertools.pairwise(counts):
-        missing = (parents - _sums_of_children(children)) / n_children
+        missing = (parents - _sums_of_children(children)) / 2**children.ndim
         children += _to_children(missing)
+
+
+def average_with_children(counts: list[np.ndarray], variances: np.ndarray) -> np.ndarray:
+    """Average each noisy count with the sum of its children, in place, from the finest level up.
+
+    Parameters
+    ----------
+    counts : list of ndarray, float64
+        Level j, from 1, of shape (2**j, ..., 2**j).
+    variances : ndarray of shape (levels,)
+        Of one count of each level.
+
+    Returns
+    -------
+    ndarray of shape (levels,)
+        Variances of the averages, by inverse variance. The noise of the counts below one cell is
+        independent of that below another one.
+
+    Examples
+    --------
+    >>> counts = [np.array([4.0, 8.0]), np.array([2.0, 0.0, 6.0, 2.0])]
+    >>> average_with_children(counts, np.array([2.0, 1.0])).tolist()
+    [1.0, 1.0]
+    >>> counts[0].tolist()
+    [3.0, 8.0]
+    """
+    n_children = 2 ** counts[0].ndim
+    averaged = np.array(variances, np.float64)
+    for level in range(len(counts) - 2, -1, -1):
+        # The variance of an average is that of its estimates in parallel.
+        children_variance = n_children * averaged[level + 1]
+        weight = children_variance / (children_variance + variances[level])
+        counts[level] *= weight
+        counts[level] += (1 - weight) * _sums_of_children(counts[level + 1])
+        averaged[level] = weight * variances[level]
+    return averaged
 
 
 def _sums_of_children(counts: np.ndarray) -> np.ndarray:
@@ -268,8 +297,8 @@ def leaves_of(
     return Leaves(leaves.midpoints[kept], leaves.sides[kept], leaves.weights[kept])
 
 
-def release_leaves(curator: Curator, schedule: Schedule) -> Leaves:
-    """Count the cells of all levels with Laplace noise and read off the tree.
+def release_counts(curator: Curator, schedule: Schedule) -> list[np.ndarray]:
+    """Count the cells of all levels with Laplace noise, in records: one release per level.
 
     Parameters
     ----------
@@ -279,24 +308,14 @@ def release_leaves(curator: Curator, schedule: Schedule) -> Leaves:
 
     Returns
     -------
-    Leaves
+    list of ndarray, float64
+        Of each level, an axis for each feature.
     """
-    # One release per level, in records.
     counts = []
     for intervals, epsilon in zip(schedule.intervals, schedule.epsilons, strict=True):
         answer = curator.release(GridCounts(intervals), counts=Laplace(SCALE / epsilon))
         counts.append(answer["counts"][0] / SCALE)
-
-    # A cell is worth opening if its records exceed the noise of its children together.
-    total = float(curator.n_points)
-    deviations = math.sqrt(2) / np.array(schedule.epsilons)
-    consistent_levels(counts, deviations**2, total)
-    thresholds = OPEN_FACTOR * math.sqrt(2**curator.n_features) * deviations[1:]
-
-    # A large leaf of few records would draw a center into space that may be empty.
-    smallest = LEAF_FACTOR * deviations
-    smallest[-1] = 0.0
-    return leaves_of(counts, thresholds, smallest, total)
+    return counts
 
 
 @dataclass(eq=False, repr=False)
@@ -348,6 +367,7 @@ class QuadtreeKMeans(PrivateKMeans):
     by_blocks: ClassVar[bool] = True
     batched: ClassVar[bool] = False  # millions of cells for one replicate at a time
     level_shares: ClassVar[LevelShares] = UP_TO_BALANCED
+    tree_records: ClassVar[float] = TREE_RECORDS
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -375,11 +395,13 @@ class QuadtreeKMeans(PrivateKMeans):
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Release the tree, cluster its leaves, make a step; see :meth:`PrivateKMeans.cluster`."""
         schedule = self.schedule(curator.n_points, curator.n_features)
-        leaves = release_leaves(curator, schedule)
+        counts = release_counts(curator, schedule)
+        deviations = math.sqrt(2) / np.array(schedule.epsilons)
+        leaves = self.read_leaves(counts, deviations, float(curator.n_points))
         generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
         centers = cluster_leaves(leaves, self.n_clusters, self.n_init, generator)
         if not schedule.step_epsilon:
-            return centers[None], 1
+            return self.settled(centers, leaves)[None], 1
         radii = leaf_radii(leaves, centers)
         noise = step_noise(curator.n_features, epsilon=schedule.step_epsilon)
         return final_step(curator, centers, radii, noise)[None], 2
@@ -393,7 +415,24 @@ class QuadtreeKMeans(PrivateKMeans):
             self.epsilon,
             self.step_share,
             self.level_shares,
+            self.tree_records,
         )
+
+    def read_leaves(self, counts: list[np.ndarray], deviations: np.ndarray, total: float) -> Leaves:
+        """Leaves of released counts (overwritten) with given standard deviations."""
+        consistent_levels(counts, deviations**2, total)
+
+        # A cell is worth opening if its records exceed the noise of its children together.
+        thresholds = OPEN_FACTOR * math.sqrt(2 ** counts[0].ndim) * deviations[1:]
+
+        # A large leaf of few records would draw a center into space that may be empty.
+        smallest = LEAF_FACTOR * deviations
+        smallest[-1] = 0.0
+        return leaves_of(counts, thresholds, smallest, total)
+
+    def settled(self, centers: np.ndarray, leaves: Leaves) -> np.ndarray:
+        """Centers (k, d), int64, that no Lloyd step will move."""
+        return centers
 
 
 def cluster_leaves(

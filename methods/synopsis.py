@@ -15,6 +15,7 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.kaplan_stemmer import KaplanStemmer
+from pkm.methods.nonnegative_quadtree import NonnegativeQuadtree, TrimmedQuadtree
 from pkm.methods.quadtree import LevelShares, QuadtreeKMeans
 from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
 from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
@@ -38,6 +39,11 @@ ZOOM_STEP = 0.05
 # mean, in radii, and of a count, by n.
 MAX_MEAN_ERROR = 0.2
 MAX_COUNT_ERROR = 1 / 12
+# Counts are made nonnegative with at least this many records times epsilon for each center, in up
+# to two columns or in more; with fewer, one grid is better than a tree.
+TREE_RECORDS_IN_FEW_COLUMNS = 40.0
+TREE_RECORDS_IN_MORE_COLUMNS = 20.0
+FEW_COLUMNS = 2
 # A tree goes beyond the balanced level with at least this many records times epsilon for each
 # center, and is deep with more. It finds small clusters far from the others by itself, so that a
 # zoom before it must not leave them out: the error of its counts, by the records of a center.
@@ -100,7 +106,7 @@ class AveragedKaplanStemmer(KaplanStemmer):
         return self._resolved_radius(curator) < math.sqrt(curator.n_features)
 
 
-class FinerQuadtree(QuadtreeKMeans):
+class FinerQuadtree(TrimmedQuadtree):
     """Quadtree with one level or two beyond the balanced one, on which less is spent.
 
     Where records fill a small part of the domain, or lie in clusters that are small and far apart,
@@ -110,7 +116,7 @@ class FinerQuadtree(QuadtreeKMeans):
     level_shares: ClassVar[LevelShares] = LevelShares(growth=1.3, peak=0.0, decay=0.5, finest=1.25)
 
 
-class DeepQuadtree(QuadtreeKMeans):
+class DeepQuadtree(TrimmedQuadtree):
     """The same with two levels or three, for more records of each center."""
 
     level_shares: ClassVar[LevelShares] = LevelShares(growth=1.4, peak=-1.0, decay=0.7, finest=2.5)
@@ -140,10 +146,10 @@ class SynopsisKMeans(PrivateKMeans):
         :class:`pkm.methods.base.PrivateKMeans`. Where it is too little for that, the share that is
         enough, up to 0.35 (0.2 before a quadtree).
     tree : {"deep", "balanced"}, default="deep"
-        Quadtrees with at least 100 records times epsilon for each center (150 in one column): with
-        levels beyond the balanced one, more of them from 300 on, and a zoom only where its counts
-        show a part of a cluster; or up to that level after a zoom. ``deep`` is for clusters that
-        are small and far apart and for bounds that are wide.
+        Quadtrees with at least 40 records times epsilon for each center (20 in more than two
+        columns): with levels beyond the balanced one, more of them from 300 on, and a zoom only
+        where its counts show a part of a cluster; or up to that level after a zoom. ``deep`` is for
+        clusters that are small and far apart and for bounds that are wide.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
     bounds, clip, random_state, require_zoom
@@ -221,11 +227,15 @@ class SynopsisKMeans(PrivateKMeans):
         return None
 
     def quadtree(self, n_points: int, n_features: int) -> type[QuadtreeKMeans]:
-        """The kind of quadtree for points of that shape: how far beyond the balanced level."""
+        """The kind of quadtree for points of that shape, from public quantities only."""
         records = self.epsilon * n_points / self.n_clusters
         fewest = FINER_RECORDS_IN_ONE_COLUMN if n_features == 1 else FINER_RECORDS
-        if self.tree == "balanced" or records < fewest:
+        is_few = n_features <= FEW_COLUMNS
+        fewest_of_tree = TREE_RECORDS_IN_FEW_COLUMNS if is_few else TREE_RECORDS_IN_MORE_COLUMNS
+        if self.tree == "balanced" or records < fewest_of_tree:
             return QuadtreeKMeans
+        if records < fewest:
+            return NonnegativeQuadtree
         return DeepQuadtree if records >= DEEP_RECORDS else FinerQuadtree
 
     def _keeps_clusters(self, plan: ZoomPlan) -> bool:

@@ -9,6 +9,7 @@ from pkm import datasets
 from pkm.methods import QuadtreeKMeans, SynopsisKMeans
 from pkm.methods.balcan import noisy_lloyd_step
 from pkm.methods.kmeans import KMeansPlusPlus
+from pkm.methods.nonnegative_quadtree import NonnegativeQuadtree
 from pkm.methods.synopsis import (
     FINER_RECORDS,
     LARGEST_SHARE_OF_GRIDS,
@@ -43,6 +44,7 @@ def nicv(points, run):
 # One shape for each part: points, columns, centers, epsilon.
 SHAPES = {
     "quadtree": (2000, 2, 20, 1.0),
+    "nonnegative quadtree": (2000, 2, 25, 1.0),
     "finer quadtree": (2000, 2, 10, 1.0),
     "deep quadtree": (2000, 2, 5, 1.0),
     "hashing": (4000, 6, 5, 2.0),
@@ -86,6 +88,7 @@ def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
     points = draw(n, d)
     part = {
         "quadtree": QuadtreeKMeans(k, epsilon=epsilon),
+        "nonnegative quadtree": NonnegativeQuadtree(k, epsilon=epsilon),
         "finer quadtree": FinerQuadtree(k, epsilon=epsilon),
         "deep quadtree": DeepQuadtree(k, epsilon=epsilon),
         "hashing": AveragedKaplanStemmer(
@@ -142,11 +145,15 @@ def test_zoom_takes_the_share_that_is_enough():
 @pytest.mark.parametrize(
     ("n_points", "n_features", "expected"),
     [
-        (999, 2, QuadtreeKMeans),
+        (399, 2, QuadtreeKMeans),
+        (400, 2, NonnegativeQuadtree),
+        (999, 2, NonnegativeQuadtree),
         (1000, 2, FinerQuadtree),
         (2999, 2, FinerQuadtree),
         (3000, 2, DeepQuadtree),
-        (1499, 1, QuadtreeKMeans),
+        (1499, 1, NonnegativeQuadtree),
+        (199, 3, QuadtreeKMeans),
+        (200, 3, NonnegativeQuadtree),
         (1500, 1, FinerQuadtree),
     ],
 )
@@ -173,8 +180,9 @@ def test_a_zoom_before_a_deep_tree_must_show_a_part_of_a_cluster():
     assert SynopsisKMeans(3, tree="deep").zoom_plan(3000, 2) is None
     assert SynopsisKMeans(3, tree="deep").zoom_plan(30_000, 2).share == 0.1
     assert SynopsisKMeans(3, tree="deep", require_zoom=True).zoom_plan(3000, 2).share == 0.1
-    # Fewer records of a center: the tree is not deep.
-    assert SynopsisKMeans(60, tree="deep").zoom_plan(3000, 2).share == 0.1
+    # A tree of nonnegative counts neither; a grid needs the smaller domain.
+    assert SynopsisKMeans(60, tree="deep").zoom_plan(3000, 2) is None
+    assert SynopsisKMeans(80, tree="deep").zoom_plan(3000, 2).share == 0.1
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
