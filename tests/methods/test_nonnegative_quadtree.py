@@ -141,6 +141,7 @@ def test_a_center_without_leaves_stays():
 def test_releases_spend_epsilon_on_counts_alone(d):
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (1000, d))
     run = NonnegativeQuadtree(10, epsilon=0.5).fit_batch(points, [0])
+    assert run.ledger is not None
     assert {charge.label for charge in run.ledger.charges} == {"grid_counts"}
     assert run.ledger.spent() == pytest.approx(0.5)
 
