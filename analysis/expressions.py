@@ -49,6 +49,8 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
     >>> values = {"value": np.array([[1.0, 4.0]]), "k": np.array([2, 3])}
     >>> evaluated("largest(value) / mean(value, k == 2)", values)
     array([4.])
+    >>> evaluated("mean(k, lowest(value, 0.5)) - mean(k, lowest(-value, 0.5))", values)
+    array([-1.])
     """
     functions = {
         "largest": _reduced(np.max, statistic),

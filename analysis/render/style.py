@@ -21,7 +21,6 @@ COMMON = yaml.safe_load(Path(__file__).with_name("chart.yaml").read_text(encodin
 
 INK = "#222222"
 GREY = "#8c8c8c"
-PALE = "#d9d9d9"
 POINT = 96 / 72  # pixels
 #: Lengths of dashes and of gaps in line widths; none of a solid line.
 Dashes = tuple[float, ...]
