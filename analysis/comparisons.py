@@ -7,6 +7,7 @@ cells, each an expression in those before it. With `share_of_runs`, an expressio
 `value` of a run, the share of runs in which it holds takes the place of the mean.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -90,7 +91,7 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     panel = panel.take(_allowed(panel.cells, over))
     if "where" in check:
         stored = panel
-        panel = stored.take(numeric(stored.cells).eval(check["where"]))
+        panel = stored.take(numeric(stored.cells, check["where"]).eval(check["where"]))
         if not len(panel.cells):
             raise MissingRows(f"none of {len(stored.cells)} stored cells has {check['where']}")
     without_rows = ""
@@ -151,13 +152,13 @@ def with_columns(cells: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFram
     """Add columns to the cells by expressions, after those of the names of planted data sets."""
     cells = parse_planted_names(cells)
     for name, expression in columns.items():
-        cells = cells.assign(**{name: evaluated(expression, _arrays(cells))})
+        cells = cells.assign(**{name: evaluated(expression, _arrays(cells, expression))})
     return cells
 
 
 def _share_of_runs(panel: Panel, expression: str) -> Panel:
     """Replace the value of each run by whether an expression holds."""
-    holds = evaluated(expression, _arrays(panel.cells) | {"value": panel.values})
+    holds = evaluated(expression, _arrays(panel.cells, expression) | {"value": panel.values})
     cells = panel.cells.assign(
         mean_of_runs=np.nanmean(panel.values, axis=0),
         largest_of_runs=np.nanmax(panel.values, axis=0),
@@ -165,9 +166,9 @@ def _share_of_runs(panel: Panel, expression: str) -> Panel:
     return replace(panel, cells=cells, values=np.where(np.isnan(panel.values), np.nan, holds))
 
 
-def _arrays(cells: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Columns of the cells as arrays, numbers where they have some."""
-    return {name: column.to_numpy() for name, column in numeric(cells).items()}
+def _arrays(cells: pd.DataFrame, expression: str) -> dict[str, np.ndarray]:
+    """Columns that an expression names as arrays, numbers where they have some."""
+    return {name: column.to_numpy() for name, column in numeric(cells, expression).items()}
 
 
 def _nameless(positions: Mapping[str, int], name: str) -> dict[str, int]:
@@ -355,7 +356,7 @@ def ratios_of(pairs: Pairs, check: Mapping) -> Draws:
     left = average_sides(means, pairs.left, pairs.scale, average)
     right = average_sides(means, pairs.right, pairs.scale, average)
     if "times" in check:
-        factors = numeric(pairs.panel.cells).eval(check["times"])
+        factors = numeric(pairs.panel.cells, check["times"]).eval(check["times"])
         factors = np.broadcast_to(np.asarray(factors, dtype=float), len(pairs.panel.cells))
         left = left * [factors[columns].mean() for columns in pairs.left]
     name = "Ratio" if {"right", "relative_to", "times"} & set(check) else "Value"
@@ -397,8 +398,14 @@ def _facts(pairs: Pairs, check: Mapping) -> pd.DataFrame:
     return pairs.panel.cells.iloc[firsts].reset_index(drop=True)[names]
 
 
-def numeric(cells: pd.DataFrame) -> pd.DataFrame:
-    """Cells with numbers in columns that mix types, so that expressions can use them."""
+def numeric(cells: pd.DataFrame, expression: str | None = None) -> pd.DataFrame:
+    """Cells with numbers in columns that mix types, so that expressions can use them.
+
+    With an expression they have the columns that it names alone.
+    """
+    if expression is not None:
+        words = set(re.findall(r"\w+", expression))
+        cells = cells[[name for name in cells if name in words]]
     mixed = cells.select_dtypes(["object", "str"])
     numbers = mixed.apply(pd.to_numeric, errors="coerce")
     return cells.assign(**{name: numbers[name] for name in numbers if numbers[name].notna().any()})

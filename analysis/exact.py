@@ -123,7 +123,7 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
         pure=[group["epsilon"].sum() for group in by_cell],
     )
     if "at" in check:
-        pairs = zip(by_cell, numeric(cells).eval(check["at"]), strict=True)
+        pairs = zip(by_cell, numeric(cells, check["at"]).eval(check["at"]), strict=True)
         table["delta_at"] = [composed_delta(*pair) for pair in pairs]
     states = check.get("states", {})
     if not states:
