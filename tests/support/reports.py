@@ -74,7 +74,8 @@ def figure_of(study, name):
 def build_report(paper, rows, out, monkeypatch, figure_names, missing=NO_GAPS):
     """Build a report with a selection of its figures.
 
-    Figures of unchanged fabricated rows are taken from the cache of `figure_of`.
+    Figures and verdicts of unchanged fabricated rows are taken from the caches of `figure_of` and
+    `verdicts_of`.
     """
     studies = [study for study in ROWS if paper_of(study) == paper]
     cached_study = next((study for study in studies if ROWS[study]() is rows), None)
@@ -82,6 +83,9 @@ def build_report(paper, rows, out, monkeypatch, figure_names, missing=NO_GAPS):
     assert len(specs) == len(figure_names), f"unknown figures among {figure_names}"
     if cached_study is not None:
         monkeypatch.setattr(report, "draw", lambda _, spec: figure_of(cached_study, spec.name))
+        if missing is NO_GAPS:
+            found = verdicts_of(cached_study)
+            monkeypatch.setattr(verdicts, "evaluate", lambda *arguments: found)
     monkeypatch.setattr(report, "figures_of", lambda paper: specs)
     return report.build(rows, paper=paper, missing=missing, out=out, environment={})
 
