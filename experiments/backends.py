@@ -145,13 +145,18 @@ def run_cells(
     with progress_of(costs, console) as advance:
         for timing, most in ((False, jobs), (True, 1)):
             chosen = [cell for cell in cells if cell.timing == timing]
-            chunks = arrange(chosen, costs, most, interrupted)
             if backend.name == "dask" and not timing:
-                stream = on_dask(chunks, runner)
-            elif most > 1 or any(limit_of(cell, backend) is not None for cell in chosen):
-                stream = in_workers(chunks, runner, most)
+                stream = on_dask(arrange(chosen, costs, most, interrupted), runner)
+            elif most > 1:
+                stream = in_workers(arrange(chosen, costs, most, interrupted), runner, most)
             else:
-                stream = in_this_process(chunks, runner)
+                # A worker takes as long to start as this process: only for cells with a limit.
+                limited = [cell for cell in chosen if limit_of(cell, backend) is not None]
+                free = [cell for cell in chosen if limit_of(cell, backend) is None]
+                stream = itertools.chain(
+                    in_this_process(arrange(free, costs, 1, interrupted), runner),
+                    in_workers(arrange(limited, costs, 1, interrupted), runner, 1),
+                )
             for outcome in stream:
                 outcomes.append(outcome)
                 advance(outcome)

@@ -294,6 +294,17 @@ def test_a_cell_longer_than_the_first_seconds_is_no_obstacle():
     assert arrange([], {}, jobs=2) == []
 
 
+def test_cells_without_a_limit_do_not_wait_for_a_worker(misbehaving_cell, tmp_path):
+    free = [misbehaving_cell("Watched", seeds=(seed,)) for seed in range(2)]
+    limited = misbehaving_cell("Watched", time_limit=60.0)
+    outcomes = run_cells([limited, *free], Store(tmp_path / "results"), Backend())
+    assert [outcome.status for outcome in outcomes] == ["done"] * 3
+    assert outcomes[-1].key == limited.key
+    processes = list(log_of(tmp_path)["process"])
+    assert processes[:2] == [os.getpid()] * 2
+    assert processes[-1] != os.getpid()
+
+
 def test_interrupted_cells_come_last_the_first_begun_first():
     keys = [cell.key for cell in CELLS]
     costs = {key: 1.0 + i for i, key in enumerate(keys)}
