@@ -52,7 +52,7 @@ class Shards(list[Points]):
     @property
     def n_records(self) -> int:
         """Number of records, null ones included."""
-        return sum(shard.n_records for shard in self)
+        return sum([shard.n_records for shard in self])
 
     @property
     def n_features(self) -> int:

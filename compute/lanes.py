@@ -185,6 +185,17 @@ def any_less(typing: Any, a: Any, b: Any) -> Any:
 
 
 @_operation
+def count_equal(typing: Any, a: Any, b: Any) -> Any:
+    """Number of lanes in which ``a == b``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bits = builder.bitcast(builder.fcmp_ordered("==", *arguments), ir.IntType(LANES))
+        return builder.zext(builder.ctpop(bits), ir.IntType(64))
+
+    return types.int64(LANES_TYPE, LANES_TYPE), generate
+
+
+@_operation
 def where_less(typing: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
     """In each lane ``x`` where ``a < b``, else ``y``."""
 

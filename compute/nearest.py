@@ -13,6 +13,7 @@ from pkm.compute.points import REORDERED, Points, exact_limit
 from pkm.compute.scan import scan_and_sum, scan_labels
 from pkm.compute.threads import by_threads
 
+NO_LIMIT = np.array([[np.inf]])
 LOW_BITS = 24  # of numbers whose high bits are summed separately
 
 
@@ -45,19 +46,25 @@ def sums_and_counts(
     >>> sums_and_counts(points, np.array([[[1], [10]]]))[0].tolist()
     [[[2], [9]]]
     """
-    centers = check_centers(points, centers)
+    centers = _as_centers(points, centers)
     n_replicates, k, d = centers.shape
-    if max_squared_distance is None:
-        max_squared_distance = np.inf
-    limits = np.empty((n_replicates, k))
-    limits[:] = max_squared_distance
+    limits = NO_LIMIT
+    if isinstance(max_squared_distance, np.ndarray):
+        limits = np.empty((n_replicates, k))
+        limits[:] = max_squared_distance
+    elif max_squared_distance is not None:
+        limits = np.array([[max_squared_distance]], np.float64)
     flat_rows = points.rows.reshape(-1)
     squared_norms = points.squared_norms
+    limit = exact_limit(d)
 
     def scan(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         sums = np.zeros((n_replicates, k, d), np.int64)
         counts = np.zeros((n_replicates, k), np.int64)
-        scan_and_sum(flat_rows, squared_norms, first, last, centers, limits, sums, counts)
+        if not scan_and_sum(
+            flat_rows, squared_norms, first, last, centers, limit, limits, sums, counts
+        ):
+            raise _inexact(centers, limit)
         return sums, counts
 
     (sums, counts), *others = by_threads(points.shape[0], centers.size, scan)
@@ -134,12 +141,15 @@ def labels(points: Points, centers: np.ndarray) -> np.ndarray:
     -------
     ndarray of shape (R, n), int32
     """
-    centers = check_centers(points, centers)
+    centers = _as_centers(points, centers)
     flat_rows = points.rows.reshape(-1)
     result = np.empty((len(centers), points.shape[0]), np.int32)
 
+    limit = exact_limit(centers.shape[2])
+
     def scan(first: int, last: int) -> None:
-        scan_labels(flat_rows, points.squared_norms, first, last, centers, result)
+        if not scan_labels(flat_rows, points.squared_norms, first, last, centers, limit, result):
+            raise _inexact(centers, limit)
 
     by_threads(points.shape[0], centers.size, scan)
     return result
@@ -170,28 +180,18 @@ def _squared_distances(
         squares[i] = square
 
 
-@njit(cache=True, nogil=True)
-def _are_within(values: np.ndarray, limit: int) -> bool:
-    """Whether all values are at most the limit in size.
-
-    NaN is not: it would leave points without a nearest center, and their labels undefined.
-    """
-    n_within = 0
-    for value in values:
-        n_within += abs(value) <= limit
-    return n_within == len(values)
-
-
-def check_centers(points: Points, centers: np.ndarray) -> np.ndarray:
-    """Return centers (R, k, d) as contiguous float64; refuse those of inexact distances."""
+def _as_centers(points: Points, centers: np.ndarray) -> np.ndarray:
+    """Return centers (R, k, d) as contiguous float64; refuse other shapes."""
     centers = np.ascontiguousarray(centers, dtype=np.float64)
     d = points.shape[1]
     if centers.ndim != 3 or centers.shape[2] != d or 0 in centers.shape:
         raise ValueError(f"centers must have shape (replicate, cluster, {d}), got {centers.shape}")
-    limit = exact_limit(d)
-    if not _are_within(centers.reshape(-1), limit):
-        raise ValueError(
-            f"centers must be finite, at most {limit} in size, "
-            f"got {centers.min()} to {centers.max()}; release them through privacy.snap_centers"
-        )
     return centers
+
+
+def _inexact(centers: np.ndarray, limit: int) -> ValueError:
+    """What is raised for centers (R, k, d) beyond the limit of exact distances, or NaN."""
+    return ValueError(
+        f"centers must be finite, at most {limit} in size, "
+        f"got {centers.min()} to {centers.max()}; release them through privacy.snap_centers"
+    )

@@ -88,8 +88,8 @@ def middle_and_half_width(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndar
     >>> middle.tolist(), half_width.tolist()
     ([4.0, 0.0], [2.0, 1e+308])
     """
-    half_lower = lower / 2
-    half_upper = upper / 2
+    half_lower = 0.5 * lower
+    half_upper = 0.5 * upper
     return half_upper + half_lower, half_upper - half_lower
 
 
@@ -164,12 +164,11 @@ class Points:
         rows = np.empty((n, d), np.float32)
         squared_norms = np.empty(n)
         remainders = np.empty((n, d), np.int16) if keep_remainders else None
-        arrays = [array for array in (rows, squared_norms, remainders) if array is not None]
+        arrays = (rows, squared_norms, remainders)
         center, half_width = middle_and_half_width(lower, upper)
 
         def enter(first: int, last: int) -> tuple[int, int, bool]:
-            parts = [array[first:last] for array in arrays]
-            return first, *_enter_rows(points[first:last], center, half_width, *parts)
+            return first, *_enter_rows(points, first, last, center, half_width, arrays)
 
         # Each range follows the rows of the one before, which are fewer by its null records.
         n_entered = 0
@@ -177,11 +176,16 @@ class Points:
         for first, n_present, is_outside in by_threads(n, ENTERING_COST * d, enter):
             if n_entered < first:
                 for array in arrays:
-                    array[n_entered : n_entered + n_present] = array[first : first + n_present]
+                    if array is not None:
+                        array[n_entered : n_entered + n_present] = array[first : first + n_present]
             n_entered += n_present
             outside |= is_outside
-        entered = [array[:n_entered] for array in arrays]
-        return cls(*entered, n_null=n - n_entered), outside
+        if n_entered == n:
+            return cls(*arrays), outside
+        rows = rows[:n_entered]
+        squared_norms = squared_norms[:n_entered]
+        remainders = None if remainders is None else remainders[:n_entered]
+        return cls(rows, squared_norms, remainders, n - n_entered), outside
 
     def within(self, center: np.ndarray, half_width: float, radius: float) -> "Points":
         """Enter the points anew on the grid of a smaller domain, pulled into it.
@@ -313,13 +317,15 @@ def _enter_anew(
 
 def _enter_rows(
     points: np.ndarray,
+    first: int,
+    last: int,
     center: np.ndarray,
     half_width: np.ndarray,
-    rows: np.ndarray,
-    squared_norms: np.ndarray,
-    remainders: np.ndarray | None = None,
+    arrays: tuple[np.ndarray, np.ndarray, np.ndarray | None],
 ) -> tuple[int, bool]:
-    """Fill arrays from the points of a box, block by block, without null records.
+    """Fill the arrays of Points from a range of points of a box, without null records.
+
+    Those of the range begin at ``first``; it is read block by block.
 
     Returns
     -------
@@ -328,31 +334,31 @@ def _enter_rows(
     outside : bool
         Whether a point was clipped.
     """
-    n, d = points.shape
+    d = points.shape[1]
     block_size = max(1, BLOCK_VALUES // d)
     outside = False
-    n_entered = 0
-    for start in range(0, n, block_size):
-        block = points[start : start + block_size]
-        entered = slice(n_entered, n_entered + len(block))
-        n_entered += len(block)
-        filled = [rows[entered], squared_norms[entered]]
-        if remainders is not None:
-            filled.append(remainders[entered])
+    end = first
+    for start in range(first, last, block_size):
+        block = points[start : min(start + block_size, last)]
+        # Single precision is read as it is; kernels are compiled for arrays that can be written to.
+        if not (block.dtype == np.float32 and block.flags.carray):
+            block = np.ascontiguousarray(block, dtype=np.float64)
+        begin = end
+        end += len(block)
+        filled = [None if array is None else array[begin:end] for array in arrays]
         if d <= MAX_TILED_FEATURES and _snap_short_rows(block, center, half_width, *filled):
             continue
-        block = np.ascontiguousarray(block, dtype=np.float64)
-        if remainders is None:
-            filled.append(np.empty(block.shape, np.int16))
+        block = block.astype(np.float64, copy=False)
         n_clipped, n_null = _snap_rows(block, center, half_width, *filled)
         outside |= n_clipped > 0
         if n_null:
             # The next block follows the rows that are no null records.
             present = np.isfinite(block).all(axis=1)
             for array in filled:
-                array[: len(block) - n_null] = array[present]
-            n_entered -= n_null
-    return n_entered, outside
+                if array is not None:
+                    array[: len(block) - n_null] = array[present]
+            end -= n_null
+    return end - first, outside
 
 
 @njit(cache=True, fastmath=REORDERED)
@@ -398,33 +404,6 @@ def _square_and_add(rows: np.ndarray, d: int, squared_norms: np.ndarray) -> None
         squared_norms[i] = squared_norm
 
 
-def _snap_short_rows(
-    points: np.ndarray,
-    center: np.ndarray,
-    half_width: np.ndarray,
-    rows: np.ndarray,
-    squared_norms: np.ndarray,
-    remainders: np.ndarray | None = None,
-) -> bool:
-    """As `_snap_rows`, several times as fast; return whether it was possible.
-
-    It is not where a point lies outside the box, which must be counted by rows.
-    """
-    # Single precision is read as it is; kernels are compiled for arrays that can be written to.
-    is_single = points.dtype == np.float32 and points.flags.carray
-    values = points if is_single else np.ascontiguousarray(points, dtype=np.float64)
-    flat_rows = rows.reshape(-1)
-    if remainders is None:
-        is_inside = _snap_values(values.reshape(-1), center, half_width, flat_rows)
-    else:
-        is_inside = _snap_values_and_remainders(
-            values.reshape(-1), center, half_width, flat_rows, remainders.reshape(-1)
-        )
-    if is_inside:
-        _squared_norms(rows, squared_norms)
-    return is_inside
-
-
 # With Python's error model every division is checked for zero, which keeps the loops out of vector
 # registers.
 @njit(cache=True, fastmath=REORDERED, error_model="numpy", inline="always")
@@ -443,51 +422,17 @@ def _snap(value: float, center: float, half_width: float) -> tuple[float, np.int
 
 @njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
 def _snap_values(
-    values: np.ndarray, center: np.ndarray, half_width: np.ndarray, snapped_values: np.ndarray
-) -> bool:
-    """Snap the values of short rows, written one after the other; return whether all are inside."""
-    centers, half_widths = _tiled(center, half_width)
-    size = len(centers)
-    n_outside = 0
-    for start in range(0, len(values), size):
-        stop = min(start + size, len(values))
-        tile = values[start:stop]
-        snapped_tile = snapped_values[start:stop]
-        for i in range(stop - start):
-            snapped, _, outside = _snap(np.float64(tile[i]), centers[i], half_widths[i])
-            snapped_tile[i] = snapped
-            n_outside += outside
-    return n_outside == 0
-
-
-@njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
-def _snap_values_and_remainders(
     values: np.ndarray,
     center: np.ndarray,
     half_width: np.ndarray,
     snapped_values: np.ndarray,
-    remainders: np.ndarray,
+    remainders: np.ndarray | None,
 ) -> bool:
-    """As `_snap_values`, with remainders."""
-    centers, half_widths = _tiled(center, half_width)
-    size = len(centers)
-    n_outside = 0
-    for start in range(0, len(values), size):
-        stop = min(start + size, len(values))
-        tile = values[start:stop]
-        snapped_tile = snapped_values[start:stop]
-        remainder_tile = remainders[start:stop]
-        for i in range(stop - start):
-            snapped, remainder, outside = _snap(np.float64(tile[i]), centers[i], half_widths[i])
-            snapped_tile[i] = snapped
-            remainder_tile[i] = remainder
-            n_outside += outside
-    return n_outside == 0
+    """Snap the values of short rows, written one after the other; return whether all are inside.
 
-
-@njit(cache=True, nogil=True)
-def _tiled(center: np.ndarray, half_width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Repeat them for a tile of several rows: loops over a tile's values fill vector registers."""
+    ``center`` and ``half_width`` are repeated for a tile of several rows: the inner loop, over the
+    values ``i`` of a tile, is long enough for vector registers.
+    """
     d = len(center)
     size = max(1, TILE // d) * d
     centers = np.empty(size)
@@ -495,7 +440,42 @@ def _tiled(center: np.ndarray, half_width: np.ndarray) -> tuple[np.ndarray, np.n
     for i in range(size):
         centers[i] = center[i % d]
         half_widths[i] = half_width[i % d]
-    return centers, half_widths
+
+    n_outside = 0
+    for start in range(0, len(values), size):
+        stop = min(start + size, len(values))
+        tile = values[start:stop]
+        snapped_tile = snapped_values[start:stop]
+        remainder_tile = None if remainders is None else remainders[start:stop]
+        for i in range(stop - start):
+            snapped, remainder, outside = _snap(np.float64(tile[i]), centers[i], half_widths[i])
+            snapped_tile[i] = snapped
+            if remainder_tile is not None:
+                remainder_tile[i] = remainder
+            n_outside += outside
+    return n_outside == 0
+
+
+@njit(cache=True, nogil=True)
+def _snap_short_rows(
+    points: np.ndarray,
+    center: np.ndarray,
+    half_width: np.ndarray,
+    rows: np.ndarray,
+    squared_norms: np.ndarray,
+    remainders: np.ndarray | None,
+) -> bool:
+    """As `_snap_rows`, three times as fast; return whether it was possible.
+
+    It is not where a point lies outside the box, which must be counted by rows.
+    """
+    flat_remainders = None if remainders is None else remainders.reshape(-1)
+    is_inside = _snap_values(
+        points.reshape(-1), center, half_width, rows.reshape(-1), flat_remainders
+    )
+    if is_inside:
+        _squared_norms(rows, squared_norms)
+    return is_inside
 
 
 @njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
@@ -505,9 +485,9 @@ def _snap_rows(
     half_width: np.ndarray,
     rows: np.ndarray,
     squared_norms: np.ndarray,
-    remainders: np.ndarray,
+    remainders: np.ndarray | None,
 ) -> tuple[int, int]:
-    """Fill rows, squared norms and remainders from the points of a box.
+    """Fill rows, squared norms and, where they are kept, remainders from the points of a box.
 
     Returns
     -------
@@ -527,7 +507,8 @@ def _snap_rows(
             snapped, remainder, is_clipped = _snap(points[i, h], center[h], half_width[h])
             outside |= is_clipped
             rows[i, h] = snapped
-            remainders[i, h] = remainder
+            if remainders is not None:
+                remainders[i, h] = remainder
             squared_norm += snapped * snapped
         squared_norms[i] = squared_norm
         n_clipped += outside and not nonfinite

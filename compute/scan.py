@@ -39,6 +39,7 @@ from pkm.compute.lanes import (
     add_integers,
     any_less,
     broadcast,
+    count_equal,
     load,
     load_every,
     multiply_add,
@@ -115,16 +116,29 @@ def _are_equal(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def _are_within(centers: np.ndarray, limit: int) -> bool:
+    """Whether all coordinates are at most the limit in size.
+
+    NaN is not: it would leave points without a nearest center, and their labels undefined.
+    """
+    n_within = 0
+    for coordinate in centers.flat:
+        n_within += abs(coordinate) <= limit
+    return n_within == centers.size
+
+
+@njit(cache=True, nogil=True)
 def scan_and_sum(
     flat_rows: np.ndarray,
     squared_norms: np.ndarray,
     first: int,
     last: int,
     centers: np.ndarray,
+    largest: int,
     limits: np.ndarray,
     sums: np.ndarray,
     counts: np.ndarray,
-) -> None:
+) -> bool:
     """Add points ``first`` to ``last - 1`` to the sums and counts of their nearest centers.
 
     Parameters
@@ -133,13 +147,22 @@ def scan_and_sum(
     squared_norms : ndarray of shape (n,), float64
     first, last : int
     centers : ndarray of shape (R, k, d), float64
-    limits : ndarray of shape (R, k), float64
+    largest : int
+        Largest coordinate of a center for which distances are exact.
+    limits : ndarray of shape (R, k), float64, or (1, 1) if all centers have the same
         Points whose squared distance to their center exceeds its limit are left out.
     sums : ndarray of shape (R, k, d), int64
         Added to.
     counts : ndarray of shape (R, k), int64
         Added to.
+
+    Returns
+    -------
+    bool
+        Whether all centers are that small; otherwise nothing is added.
     """
+    if not _are_within(centers, largest):
+        return False
     center_norms, tiles, tile_norms = _prepare_centers(centers)
     n_replicates, _, d = centers.shape
     n_padded = tile_norms.shape[1]
@@ -147,20 +170,18 @@ def scan_and_sum(
     size = _block_size(d)
     columns, norms, nearest, margins = _buffers(d, size)
 
-    # What stands beyond k has the first limit, and an infinite norm.
-    tile_limits = np.empty(tile_norms.shape, np.float32)
-    limits_differ = False
+    # What stands beyond k needs none: its norm is infinite.
+    n_limits = limits.shape[1]
+    tile_limits = np.zeros((n_replicates, n_limits if n_limits == 1 else n_padded), np.float32)
     for r in range(n_replicates):
-        tile_limits[r] = limits[r, 0]
-        for j in range(centers.shape[1]):
-            tile_limits[r, j] = limits[r, j]
-            limits_differ |= limits[r, j] != limits[r, 0]
+        for j in range(n_limits):
+            tile_limits[r, j] = limits[r % len(limits), j]
 
     # 32-bit sums: by masks for each lane separately, else for whole registers of features and one
     # row more, for the points that are left out.
     masked = n_padded * d <= MASKED_VALUES
     sum_size = n_padded * d * LANES if masked else (n_padded + 1) * width
-    count_size = n_padded * LANES if masked else (n_padded + LANES) // LANES * LANES
+    count_size = (n_padded + LANES) // LANES * LANES
     small_sums = _aligned(n_replicates * sum_size, np.int32)
     small_counts = _aligned(n_replicates * count_size, np.int32)
     small_sums[:] = 0
@@ -175,10 +196,10 @@ def scan_and_sum(
         _round_norms(squared_norms[start:stop], norms)
         for r in range(n_replicates):
             tests = _tests(d, center_norms[r], n_padded)
-            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], tile_limits[r], limits_differ,
-                       tests, norms, nearest, margins):  # fmt: skip
+            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], tile_limits[r], tests, norms,
+                       nearest, margins):  # fmt: skip
                 _settle(rows, row, squared_norms[start:stop], centers[r], center_norms[r],
-                        limits[r], n_padded, margins, nearest)  # fmt: skip
+                        limits[r % len(limits)], n_padded, margins, nearest)  # fmt: skip
             block_sums = small_sums[r * sum_size : (r + 1) * sum_size]
             block_counts = small_counts[r * count_size : (r + 1) * count_size]
             if masked:
@@ -193,13 +214,13 @@ def scan_and_sum(
                 block_counts = small_counts[r * count_size : (r + 1) * count_size]
                 if masked:
                     _add_lanes(block_sums, sums[r])
-                    _add_lanes(block_counts, counts[r : r + 1])
                 else:
                     _add_rows(block_sums, width, sums[r])
-                    _add_rows(block_counts, 1, counts[r : r + 1].T)
+                _add_rows(block_counts, 1, counts[r : r + 1].T)
                 block_sums[:] = 0
                 block_counts[:] = 0
             n_pending = 0
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -209,19 +230,21 @@ def scan_labels(
     first: int,
     last: int,
     centers: np.ndarray,
+    largest: int,
     labels: np.ndarray,
-) -> None:
+) -> bool:
     """Write the index of the nearest center of points ``first`` to ``last - 1``.
 
     Parameters are those of :func:`scan_and_sum`; ``labels`` is of shape (R, n), int32.
     """
+    if not _are_within(centers, largest):
+        return False
     center_norms, tiles, tile_norms = _prepare_centers(centers)
     n_replicates, _, d = centers.shape
     n_padded = tile_norms.shape[1]
     size = _block_size(d)
     columns, norms, nearest, margins = _buffers(d, size)
-    no_limits = np.empty(n_padded, np.float32)
-    no_limits[:] = INFINITY
+    no_limit = np.array([INFINITY])
     for start in range(first, last, size):
         stop = min(start + size, last)
         n_groups = -(-(stop - start) // GROUP)
@@ -230,12 +253,13 @@ def scan_labels(
         _round_norms(squared_norms[start:stop], norms)
         for r in range(n_replicates):
             tests = _tests(d, center_norms[r], n_padded)
-            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], no_limits, False,
-                       tests, norms, nearest, margins):  # fmt: skip
+            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], no_limit, tests, norms,
+                       nearest, margins):  # fmt: skip
                 _settle(rows, row, squared_norms[start:stop], centers[r], center_norms[r],
-                        no_limits, n_padded, margins, nearest)  # fmt: skip
+                        no_limit, n_padded, margins, nearest)  # fmt: skip
             for b in range(stop - start):
                 labels[r, start + b] = np.int32(nearest[b])
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -334,7 +358,6 @@ def _screen(
     tiles: np.ndarray,
     tile_norms: np.ndarray,
     tile_limits: np.ndarray,
-    limits_differ: bool,
     tests: tuple[Any, Any, Any],
     norms: np.ndarray,
     nearest: np.ndarray,
@@ -344,8 +367,8 @@ def _screen(
 
     Parameters
     ----------
-    limits_differ : bool
-        Whether centers have different limits; otherwise the first one is that of all.
+    tile_limits : ndarray of float32
+        One for each center, or a single one for all.
     tests : tuple
         From :func:`_tests`.
     norms : ndarray of float32
@@ -404,7 +427,7 @@ def _screen(
                 least_1 = where_less(s_1, least_1, s_1, least_1)
 
         limit_0 = limit_1 = broadcast(tile_limits[0])
-        if limits_differ:
+        if len(tile_limits) > 1:
             limit_0 = _at(tile_limits, nearest_0)
             limit_1 = _at(tile_limits, nearest_1)
         b = g * GROUP
@@ -485,7 +508,7 @@ def _settle(
         if margins[b] <= ZERO:
             begin = row + b * d
             j, score = _exact_nearest(rows[begin : begin + d], centers, center_norms)
-            is_within = score + squared_norms[b] <= limits[j]
+            is_within = score + squared_norms[b] <= limits[j if len(limits) > 1 else 0]
             nearest[b] = j if is_within else left_out
 
 
@@ -523,7 +546,6 @@ def _sum_by_masks(
     """
     width = _columns_of(d)
     zero = broadcast(ZERO)
-    one = broadcast(ONE)
     none = (zero, zero, zero, zero)
     for j in range(0, n_padded, TILE):
         center = np.float32(j)
@@ -536,13 +558,16 @@ def _sum_by_masks(
         # Two features at a time; of an odd number the last one twice.
         for h in range(0, d, 2):
             other = min(h + 1, d - 1)
-            numbers = none
+            n_0 = n_1 = n_2 = n_3 = 0
             firsts = none
             seconds = none
             for half in range(2 * n_groups):
                 labels = load(nearest, half * LANES)
                 begin = half // 2 * width * GROUP + half % 2 * LANES
-                numbers = _add_where(labels, tile, one, numbers)
+                n_0 += count_equal(labels, tile[0])
+                n_1 += count_equal(labels, tile[1])
+                n_2 += count_equal(labels, tile[2])
+                n_3 += count_equal(labels, tile[3])
                 firsts = _add_where(labels, tile, load(columns, begin + h * GROUP), firsts)
                 seconds = _add_where(labels, tile, load(columns, begin + other * GROUP), seconds)
             for u in range(TILE):
@@ -550,8 +575,11 @@ def _sum_by_masks(
                 add_integers(sums, at + h * LANES, firsts[u])
                 if other > h:
                     add_integers(sums, at + other * LANES, seconds[u])
-                if h == 0:
-                    add_integers(counts, (j + u) * LANES, numbers[u])
+            if h == 0:
+                counts[j] += n_0
+                counts[j + 1] += n_1
+                counts[j + 2] += n_2
+                counts[j + 3] += n_3
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -265,10 +265,10 @@ class PrivateKMeans(
             )
 
         for name, allowed in self.choices.items():
-            value = getattr(self, name)
-            if value not in allowed:
+            if getattr(self, name) not in allowed:
                 raise ValueError(
-                    f"{name}={value!r} is unknown, choose one of {', '.join(map(repr, allowed))}"
+                    f"{name}={getattr(self, name)!r} is unknown, choose one of "
+                    f"{', '.join(map(repr, allowed))}"
                 )
 
         self._check_zoom()
@@ -480,7 +480,7 @@ class PrivateKMeans(
         # Charges must be equal: a schedule that follows the data would release something itself.
         # Notes of a charge may follow from released values, and so may the last bits of its cost.
         charges = [ledger.charges for ledger in ledgers if ledger is not None]
-        if any(not _cost_alike(charged, charges[0]) for charged in charges[1:]):
+        if not all([_cost_alike(charged, charges[0]) for charged in charges[1:]]):
             raise RuntimeError(
                 "replicates were charged differently: a schedule must not depend on private data"
             )
@@ -959,7 +959,7 @@ class PrivateKMeans(
                 )
             return None
         declared = np.asarray(self.bounds, dtype=np.float64)
-        if declared.shape not in {(2,), (2, d)}:
+        if declared.shape != (2,) and declared.shape != (2, d):
             raise ValueError(
                 f"bounds must be (lower, upper) or of shape (2, {d}), got shape {declared.shape}"
             )
@@ -967,8 +967,8 @@ class PrivateKMeans(
         bounds.T[:] = declared.T
         lower, upper = bounds
         # NaN is not below anything.
-        pairs = zip(lower.tolist(), upper.tolist(), strict=True)
-        if not all(-math.inf < low < high < math.inf for low, high in pairs):
+        pairs = zip(*bounds.tolist(), strict=True)
+        if not all([-math.inf < low < high < math.inf for low, high in pairs]):
             raise ValueError(
                 f"bounds={self.bounds} must be finite with lower < upper in every feature"
             )
@@ -1014,6 +1014,8 @@ def _on_the_public_grid(
 
 def _padded(released: list[np.ndarray], k: int) -> np.ndarray:
     """Stack sets of centers, each filled up to k with copies of its first."""
+    if min(map(len, released)) == k:
+        return np.array(released, np.int64)
     padded = np.empty((len(released), k, released[0].shape[1]), np.int64)
     for row, centers in zip(padded, released, strict=True):
         row[: len(centers)] = centers
@@ -1092,7 +1094,7 @@ def _as_float(value: Any) -> float:
 def _feature_names(X: object) -> list[str]:
     """Names of the columns of a frame; none where they are not all texts, or X has none."""
     names: list = list(getattr(X, "columns", ()))
-    return names if all(isinstance(name, str) for name in names) else []
+    return names if all([isinstance(name, str) for name in names]) else []
 
 
 def _matrix(X: ArrayLike | RowsLike) -> np.ndarray:

@@ -259,8 +259,7 @@ class SuLloyd(_DPLloyd):
         """All rounds, from public quantities only."""
         n_rounds, coordinate_epsilon, count_epsilon = self._split(n_points, n_features)
         # The sum's L1 sensitivity is d: it costs d * coordinate_epsilon.
-        sum_noise = Laplace(SCALE / coordinate_epsilon)
-        return [Round(None, sum_noise, Laplace(SCALE / count_epsilon))] * n_rounds
+        return _equal_rounds(Laplace, SCALE / coordinate_epsilon, SCALE / count_epsilon, n_rounds)
 
     def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
         """Predicted mean squared error of each of some rounds (Su et al.)."""
@@ -334,9 +333,9 @@ class GLloyd(_GaussianLloyd):
 
         # Noise of a round, divided between sums and counts for the least error.
         round_sigma = sigma * math.sqrt(n_rounds) * SCALE
-        sum_noise = Gaussian(round_sigma * math.sqrt(d) * math.sqrt(total) / d**0.25)
-        count_noise = Gaussian(round_sigma * math.sqrt(total / count_part))
-        return [Round(None, sum_noise, count_noise)] * n_rounds
+        sum_scale = round_sigma * math.sqrt(d) * math.sqrt(total) / d**0.25
+        count_scale = round_sigma * math.sqrt(total / count_part)
+        return _equal_rounds(Gaussian, sum_scale, count_scale, n_rounds)
 
 
 @dataclass(eq=False, repr=False)
@@ -455,14 +454,25 @@ class FastLloyd(_GaussianLloyd):
         return "fold" if self.postprocessing == "auto" else self.postprocessing
 
 
+# Rounds are kept, because a schedule is run for many seeds.
+
+
+@lru_cache(maxsize=1024)
+def _equal_rounds(
+    mechanism: type[Gaussian | Laplace], sum_scale: float, count_scale: float, n_rounds: int
+) -> tuple[Round, ...]:
+    """Rounds of sums about the domain's midpoint, with noise of the same scales."""
+    return (Round(None, mechanism(sum_scale), mechanism(count_scale)),) * n_rounds
+
+
 @lru_cache(maxsize=1024)
 def _rounds_within(
     first: float, later: float, n_rounds: int, sigma: float, diagonal: float
 ) -> tuple[Round, ...]:
     """Rounds of relative sums, the first within a radius of its own.
 
-    Kept, because a schedule is run for many seeds. Sigma is the noise multiplier of all rounds
-    together. Noise is divided between sums and counts for the least error.
+    Sigma is the noise multiplier of all rounds together. Noise is divided between sums and counts
+    for the least error.
     """
     count_noise = Gaussian(sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal))
     first_round, later_round = (

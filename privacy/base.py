@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -74,7 +74,7 @@ class BaseCurator:
         self._ledger = ledger
         self._streams = streams
         self._rounds: defaultdict[str, int] = defaultdict(int)  # releases so far, by label
-        self.adjacency = None if ledger is None else Adjacency(ledger.budget.adjacency)
+        self.adjacency = None if ledger is None else cast("Adjacency", ledger.budget.adjacency)
         self.n_points = self._shards.n_records
         if self.adjacency not in (None, *PRESENCE) and self._shards.has_null:
             raise ValueError(
@@ -216,14 +216,16 @@ def checked_mechanisms(query: Query, noise: Mapping[str, Any]) -> dict[str, Any]
             f"noise for {', '.join(noise) or 'nothing'} was given, but {query.label} releases "
             f"{', '.join(query.mechanisms)}: give one mechanism for each"
         )
-    for part, mechanism in noise.items():
-        allowed = query.mechanisms[part]
+    checked: dict[str, Any] = {}
+    for part, allowed in query.mechanisms.items():
+        mechanism = noise[part]
         if mechanism is not None and type(mechanism) not in allowed:
             names = ", ".join(kind.__name__ for kind in allowed)
             raise TypeError(
                 f"{part}={mechanism!r} of {query.label} must be one of {names}, and no subclass"
             )
-    return {part: noise[part] for part in query.mechanisms}
+        checked[part] = mechanism
+    return checked
 
 
 def stream_key(query: Query, key: StreamKey, part: str) -> tuple[object, ...]:
@@ -346,7 +348,9 @@ def shards_of(points: PointsLike) -> Shards | Blocks | DaskPoints:
     """Convert private points to Shards of one width, or to the blocks or chunks that they are."""
     if isinstance(points, Shards | Blocks | DaskPoints):
         return points
-    whole = isinstance(points, np.ndarray | Points)
+    if isinstance(points, Points):
+        return Shards([points])
+    whole = isinstance(points, np.ndarray)
     shards = Shards(
         shard if isinstance(shard, Points) else prepare(shard)
         for shard in ([points] if whole else points)

@@ -153,6 +153,9 @@ class _Tally(NamedTuple):
         return _Tally(mu, epsilons, math.fsum(deltas), squares, deltas)
 
 
+_NO_COSTS = _Tally()
+
+
 class Ledger:
     """Account of one run.
 
@@ -202,7 +205,7 @@ class Ledger:
         self._streams_used: set[StreamKey] = set()
         # Costs of the charges so far, while no charge has a group.
         self._tallied = self.charges
-        self._tally = _Tally()
+        self._tally = _NO_COSTS
 
     def __repr__(self) -> str:
         return (
@@ -241,7 +244,7 @@ class Ledger:
         self._streams_used.add(stream)
         if is_one_more:
             self._tallied = charges
-            (self._tally,) = tallies
+            self._tally = tallies[0]
 
     def note(self, text: str) -> None:
         """Add a public fact about the run."""

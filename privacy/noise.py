@@ -95,8 +95,8 @@ def _draw_exponential(generator: np.random.Generator, values: np.ndarray) -> Non
     generator.standard_exponential(out=values)
 
 
-class _ThreadGenerator(threading.local):
-    """The generator of a thread, for the streams of all seeds and keys.
+class _StreamGenerator:
+    """A generator for the streams of all seeds and keys.
 
     Philox is counter based: a stream is a replicate's Philox key and a position in the counter's
     upper half. Every draw sets both.
@@ -123,7 +123,14 @@ class _ThreadGenerator(threading.local):
         return self.generator
 
 
-_thread_generator = _ThreadGenerator()
+class _OfThread(threading.local):
+    """What each thread has for itself."""
+
+    def __init__(self) -> None:
+        self.generator = _StreamGenerator()
+
+
+_of_thread = _OfThread()
 
 
 class NoiseStreams:
@@ -166,16 +173,16 @@ class NoiseStreams:
         context: str = "",
         public_seeds: Sequence[int] | None = None,
     ) -> None:
-        self.seeds = tuple(int(seed) for seed in seeds)
+        self.seeds = tuple([int(seed) for seed in seeds])
         if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError(
                 f"seeds={self.seeds} must be one or more different non-negative integers"
             )
         self.secure = secure
         self.public_seeds = (
-            tuple(public_seed(seed) for seed in self.seeds)
+            tuple([public_seed(seed) for seed in self.seeds])
             if public_seeds is None
-            else tuple(int(seed) for seed in public_seeds)
+            else tuple([int(seed) for seed in public_seeds])
         )
         if len(self.public_seeds) != len(self.seeds):
             raise ValueError(
@@ -238,16 +245,18 @@ class NoiseStreams:
             return lambda size: self.normal(key, (size,))[0]
         # A generator of its own: the thread's is set anew by other draws.
         position = _position(self._context, key)
-        return _ThreadGenerator().at(self._philox_keys[0], position).standard_normal
+        return _StreamGenerator().at(self._philox_keys[0], position).standard_normal
 
     def laplace(self, key: Key, shape: Shape) -> np.ndarray:
         """Laplace variates of scale 1 and shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
             signs, tails = self._secure(shape)
             return signs * -np.log(2.0 * tails)
-        centered = self._seeded(key, shape, _draw_uniform) - 0.5
-        centered += 2.0**-54  # generator.random includes 0, which would map to minus infinity
-        return -np.copysign(np.log1p(-2.0 * np.abs(centered)), centered)
+        centered = 0.5 - self._seeded(key, shape, _draw_uniform)
+        centered -= 2.0**-54  # generator.random includes 0, which would map to minus infinity
+        tails = np.abs(centered)
+        tails *= -2.0
+        return np.copysign(np.log1p(tails, out=tails), centered, out=tails)
 
     def uniform(self, key: Key, shape: Shape) -> np.ndarray:
         """Uniform variates in (0, 1), of shape (replicates, *shape) from the stream of ``key``."""
@@ -274,9 +283,9 @@ class NoiseStreams:
         """Fill an array of shape (replicates, *shape) from the seeded streams of ``key``."""
         position = _position(self._context, key)
         values = np.empty((len(self.seeds), *shape))
-        at = _thread_generator.at
+        generator = _of_thread.generator
         for r, philox_key in enumerate(self._philox_keys):
-            draw(at(philox_key, position), values[r])
+            draw(generator.at(philox_key, position), values[r])
         return values
 
     def _secure(self, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
