@@ -72,7 +72,7 @@ def test_audits_are_repeatable():
 LONG = {
     "EMMC published", "EMMC sound", "DistDP published", "NoisedReports sound", "Balcan sound",
     "LSHSplits published", "DPM published", "MSTKMeans sound", "AIMKMeans sound", "HST sound",
-    "KaplanStemmerLocal sound", "LocalLloyd sound",
+    "KaplanStemmerLocal sound", "LocalLloyd sound", "SynopsisKMeans sound",
 }  # fmt: skip
 
 
