@@ -41,11 +41,14 @@ def run_job(config: DictConfig) -> None:
     ------
     CellsFailed
         If a cell of a plan has failed.
+    ValueError
+        If a report is asked for, and the figures or claims of a paper are not well written.
     """
     # Imported here: it takes seconds, which a help text or a refusal need not.
     from pkm.experiments.reproduction import (
         absent_costs,
         cheapest_first,
+        check_reports,
         plans_of,
         reproduce,
         run_cheapest,
@@ -62,6 +65,8 @@ def run_job(config: DictConfig) -> None:
         requests = cheapest_first(requests, costs, config.backend.jobs)
         if config.verb in (None, "run"):
             run_cheapest(requests, costs, config, console)
+    if config.verb in (None, "report"):
+        check_reports(requests)
     codes = []
     for number, request in enumerate(requests, 1):
         if len(papers) > 1:

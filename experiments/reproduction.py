@@ -150,6 +150,20 @@ def run_cheapest(
         run_cells(chosen, store, backend, mirror=config.data, costs=costs, console=console)
 
 
+def check_reports(requests: Sequence[Request]) -> None:
+    """Check figures and claims of papers: they are refused before hours of work, not after them.
+
+    Raises
+    ------
+    ValueError
+        If those of a paper are not well written.
+    """
+    from pkm.analysis.report import check_figures_and_claims
+
+    for request in requests:
+        check_figures_and_claims(request.plan.paper)
+
+
 def reproduce(request: Request, config: DictConfig, console: Console) -> int:
     """Do what the key ``verb`` says for one paper: by default run, then report.
 
@@ -170,8 +184,6 @@ def reproduce(request: Request, config: DictConfig, console: Console) -> int:
     ------
     PermissionError
         If the results folder cannot be written.
-    ValueError
-        If a report is asked for, and the paper's figures or claims are not well written.
     """
     verb = config.verb
     plan = request.plan
@@ -183,11 +195,6 @@ def reproduce(request: Request, config: DictConfig, console: Console) -> int:
     if verb == "status":
         show_status(requested, store, console)
         return 0
-    if verb in (None, "report"):
-        # What a report is made of is refused before hours of work, not after them.
-        from pkm.analysis.report import check_figures_and_claims
-
-        check_figures_and_claims(plan.paper)
     if verb in (None, "run", "retry"):
         run_missing(requested, store, config, console, again=verb == "retry")
     folder = report(request, store, config, console) if verb in (None, "report") else None
