@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.dataset import Dataset
 
-#: Values of a block: 4 megabytes in float32.
-BLOCK_VALUES = 1 << 20
+#: Values of a block: 8 megabytes in float32.
+BLOCK_VALUES = 1 << 21
 #: Blocks of a mapped file whose pages stay in memory: more than are computed on at once.
 MAPPED_BLOCKS = 16
 #: Rows of a batch of columns that are copied to rows at once: few enough for the cache.
