@@ -44,12 +44,13 @@ MAX_COUNT_ERROR = 1 / 12
 TREE_RECORDS_IN_FEW_COLUMNS = 40.0
 TREE_RECORDS_IN_MORE_COLUMNS = 20.0
 FEW_COLUMNS = 2
-# A tree goes beyond the balanced level with at least this many records times epsilon for each
-# center, and is deep with more. It finds small clusters far from the others by itself, so that a
-# zoom before it must not leave them out: the error of its counts, by the records of a center.
-FINER_RECORDS = 100.0
+# A tree is deep with at least this many records times epsilon for each center (in one column it is
+# finer first, and deep from the last number on), and its counts are left as they are with more. It
+# finds small clusters far from the others by itself, so that a zoom before it must not leave them
+# out: the error of its counts, by the records of a center.
+DEEP_RECORDS = 100.0
 FINER_RECORDS_IN_ONE_COLUMN = 150.0
-DEEP_RECORDS = 300.0
+MANY_RECORDS = 300.0
 MAX_COUNT_ERROR_OF_TREE = 1 / 25
 
 Synopsis = Literal["quadtree", "hashing"]
@@ -107,7 +108,7 @@ class AveragedKaplanStemmer(KaplanStemmer):
 
 
 class FinerQuadtree(TrimmedQuadtree):
-    """Quadtree with one level or two beyond the balanced one, on which less is spent.
+    """Quadtree with one level or two beyond the balanced one, on which less is spent: one column.
 
     Where records fill a small part of the domain, or lie in clusters that are small and far apart,
     few cells hold all of them, and their counts stand out of the noise of finer levels, too.
@@ -120,6 +121,12 @@ class DeepQuadtree(TrimmedQuadtree):
     """The same with two levels or three, for more records of each center."""
 
     level_shares: ClassVar[LevelShares] = LevelShares(growth=1.4, peak=-1.0, decay=0.7, finest=2.5)
+
+
+class DeepNonnegativeQuadtree(NonnegativeQuadtree):
+    """As deep a tree of nonnegative counts, for fewer records in more than one column."""
+
+    level_shares: ClassVar[LevelShares] = DeepQuadtree.level_shares
 
 
 def _is_too_noisy(plan: ZoomPlan) -> bool:
@@ -147,9 +154,9 @@ class SynopsisKMeans(PrivateKMeans):
         enough, up to 0.35 (0.2 before a quadtree).
     tree : {"deep", "balanced"}, default="deep"
         Quadtrees with at least 40 records times epsilon for each center (20 in more than two
-        columns): with levels beyond the balanced one, more of them from 300 on, and a zoom only
-        where its counts show a part of a cluster; or up to that level after a zoom. ``deep`` is for
-        clusters that are small and far apart and for bounds that are wide.
+        columns): with levels beyond the balanced one, more of them from 100 on (300 in one column),
+        and a zoom only where its counts show a part of a cluster; or up to that level after a zoom.
+        ``deep`` is for clusters that are small and far apart and for bounds that are wide.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
     bounds, clip, random_state, require_zoom
@@ -229,14 +236,16 @@ class SynopsisKMeans(PrivateKMeans):
     def quadtree(self, n_points: int, n_features: int) -> type[QuadtreeKMeans]:
         """The kind of quadtree for points of that shape, from public quantities only."""
         records = self.epsilon * n_points / self.n_clusters
-        fewest = FINER_RECORDS_IN_ONE_COLUMN if n_features == 1 else FINER_RECORDS
         is_few = n_features <= FEW_COLUMNS
         fewest_of_tree = TREE_RECORDS_IN_FEW_COLUMNS if is_few else TREE_RECORDS_IN_MORE_COLUMNS
         if self.tree == "balanced" or records < fewest_of_tree:
             return QuadtreeKMeans
-        if records < fewest:
-            return NonnegativeQuadtree
-        return DeepQuadtree if records >= DEEP_RECORDS else FinerQuadtree
+        if records >= MANY_RECORDS:
+            return DeepQuadtree
+        if n_features == 1:
+            is_finer = records >= FINER_RECORDS_IN_ONE_COLUMN
+            return FinerQuadtree if is_finer else NonnegativeQuadtree
+        return DeepNonnegativeQuadtree if records >= DEEP_RECORDS else NonnegativeQuadtree
 
     def _keeps_clusters(self, plan: ZoomPlan) -> bool:
         """Whether a zoom leaves no cluster out of a finer tree; others need it in any case."""

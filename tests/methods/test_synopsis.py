@@ -11,7 +11,7 @@ from pkm.methods.balcan import noisy_lloyd_step
 from pkm.methods.kmeans import KMeansPlusPlus
 from pkm.methods.nonnegative_quadtree import NonnegativeQuadtree
 from pkm.methods.synopsis import (
-    FINER_RECORDS,
+    DEEP_RECORDS,
     LARGEST_SHARE_OF_GRIDS,
     LARGEST_SHARE_OF_HASHING,
     LLOYD_STEPS,
@@ -19,6 +19,7 @@ from pkm.methods.synopsis import (
     MAX_COUNT_ERROR_OF_TREE,
     MAX_MEAN_ERROR,
     AveragedKaplanStemmer,
+    DeepNonnegativeQuadtree,
     DeepQuadtree,
     FinerQuadtree,
     plan_synopsis,
@@ -45,7 +46,8 @@ def nicv(points, run):
 SHAPES = {
     "quadtree": (2000, 2, 20, 1.0),
     "nonnegative quadtree": (2000, 2, 25, 1.0),
-    "finer quadtree": (2000, 2, 10, 1.0),
+    "finer quadtree": (2000, 1, 10, 1.0),
+    "deep nonnegative quadtree": (2000, 2, 10, 1.0),
     "deep quadtree": (2000, 2, 5, 1.0),
     "hashing": (4000, 6, 5, 2.0),
 }
@@ -90,6 +92,7 @@ def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
         "quadtree": QuadtreeKMeans(k, epsilon=epsilon),
         "nonnegative quadtree": NonnegativeQuadtree(k, epsilon=epsilon),
         "finer quadtree": FinerQuadtree(k, epsilon=epsilon),
+        "deep nonnegative quadtree": DeepNonnegativeQuadtree(k, epsilon=epsilon),
         "deep quadtree": DeepQuadtree(k, epsilon=epsilon),
         "hashing": AveragedKaplanStemmer(
             k,
@@ -148,13 +151,15 @@ def test_zoom_takes_the_share_that_is_enough():
         (399, 2, QuadtreeKMeans),
         (400, 2, NonnegativeQuadtree),
         (999, 2, NonnegativeQuadtree),
-        (1000, 2, FinerQuadtree),
-        (2999, 2, FinerQuadtree),
+        (1000, 2, DeepNonnegativeQuadtree),
+        (2999, 4, DeepNonnegativeQuadtree),
         (3000, 2, DeepQuadtree),
         (1499, 1, NonnegativeQuadtree),
         (199, 3, QuadtreeKMeans),
         (200, 3, NonnegativeQuadtree),
         (1500, 1, FinerQuadtree),
+        (2999, 1, FinerQuadtree),
+        (3000, 1, DeepQuadtree),
     ],
 )
 def test_trees_are_finer_with_more_records(n_points, n_features, expected):
@@ -202,7 +207,7 @@ def test_a_zoom_is_never_noisier_than_its_guard(n, d, epsilon, tree):
     plan = method.zoom_plan(n, d)
     if method.plan(n, d) == "quadtree":
         assert plan is None or (plan.is_affordable and plan.share <= LARGEST_SHARE_OF_GRIDS)
-        if tree == "deep" and plan is not None and n * epsilon / 8 >= FINER_RECORDS and d > 1:
+        if tree == "deep" and plan is not None and n * epsilon / 8 >= DEEP_RECORDS and d > 1:
             assert plan.count_stddev <= MAX_COUNT_ERROR_OF_TREE * n / 8
     elif plan is not None:
         assert plan.share <= LARGEST_SHARE_OF_HASHING
