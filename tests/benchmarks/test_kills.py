@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from pkm.benchmarks import kills
@@ -57,3 +58,12 @@ def test_differences_are_named(tmp_path):
     assert kills.differences(*stores) == ["nicv"]
     run_cells([replace(CELL, k=4)], stores[1], Backend())
     assert kills.differences(*stores) == ["cells"]
+
+
+def test_times_of_checkpoints_do_not_differ():
+    """Rows of a store with every paper: only those of removals have checkpoints."""
+    rows = pd.DataFrame({"nicv": [0.1, 0.2], "series": [pd.NA, [{"loss": 1.0, "retrain_s": 2.0}]]})
+    kept = kills.without_times(rows)
+    assert kept["series"][1] == [{"loss": 1.0}]
+    assert pd.isna(kept["series"][0])
+    assert rows["series"][1] == [{"loss": 1.0, "retrain_s": 2.0}]
