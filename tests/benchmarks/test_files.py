@@ -36,11 +36,13 @@ def test_a_wrong_pass_is_noticed(small_shards, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["points.parquet", "points.npy", "points.grid"])
-def test_the_file_holds_the_generated_rows_and_is_fitted(small_shards, tmp_path, capsys, name):
+def test_the_file_holds_the_generated_rows_and_is_fitted(tmp_path, capsys, name):
+    """Of two shards, as another process writes it."""
     path = tmp_path / name
-    assert files.main(["200000", f"file={path}"]) == 0
-    assert "passes over n=200,000" in capsys.readouterr().out
-    given = stacked(files.generated(200_000))
+    n_rows = files.SHARD + 100_000
+    assert files.main([str(n_rows), f"file={path}"]) == 0
+    assert f"passes over n={n_rows:,}" in capsys.readouterr().out
+    given = stacked(files.generated(n_rows))
     if name.endswith(".grid"):
         # As exactly as float32 tells.
         np.testing.assert_allclose(stacked(open_grid(path).in_units()), given, atol=1e-6)
