@@ -22,6 +22,7 @@ from pkm.privacy import (
     SCALE,
     Budget,
     Curator,
+    Gaussian,
     GridCounts,
     Laplace,
     PrivacyClaim,
@@ -402,8 +403,8 @@ class QuadtreeKMeans(PrivateKMeans):
         centers = cluster_leaves(leaves, self.n_clusters, self.n_init, generator)
         if not schedule.step_epsilon:
             return self.settled(centers, leaves)[None], 1
-        radii = leaf_radii(leaves, centers)
         noise = step_noise(curator.n_features, epsilon=schedule.step_epsilon)
+        radii = leaf_radii(leaves, centers, noise[0])
         return final_step(curator, centers, radii, noise)[None], 2
 
     def schedule(self, n_points: int, n_features: int) -> Schedule:
@@ -443,8 +444,8 @@ def cluster_leaves(
     return snap_centers(weighted_kmeans(leaves.midpoints, leaves.weights, k, n_init, seed))
 
 
-def leaf_radii(leaves: Leaves, centers: np.ndarray) -> np.ndarray:
+def leaf_radii(leaves: Leaves, centers: np.ndarray, sum_noise: Laplace | Gaussian) -> np.ndarray:
     """Radii (k,) of a step about centers: records are uniform in their leaves, d side^2 / 12."""
     d = centers.shape[1]
     within = d * leaves.sides**2 / 12
-    return cluster_radii(leaves.midpoints, leaves.weights, centers, within)
+    return cluster_radii(leaves.midpoints, leaves.weights, centers, within, sum_noise)
