@@ -228,6 +228,9 @@ class KaplanStemmer(CoresetMethod):
     averaged_steps: ClassVar[int] = 1
     #: Smallest count that a Lloyd step divides by, in standard deviations of its noise.
     min_step_count: ClassVar[float] = 0.0
+    #: Largest radius of Lloyd steps that is released, in radii of the ball: more than what is
+    #: planned otherwise, if at all.
+    largest_released: ClassVar[float] = 0.0
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -308,7 +311,8 @@ class KaplanStemmer(CoresetMethod):
         if self.widths != "auto" or n_features <= FEW_FEATURES:
             return schedule
         reach = CLUSTER_RADIUS_IN_BALL if in_ball else CLUSTER_RADIUS
-        return replace(schedule, fine_radius=reach, lloyd_radius=reach)
+        largest = max(reach, self.largest_released) if schedule.shells_mu > 0 else reach
+        return replace(schedule, fine_radius=reach, lloyd_radius=largest)
 
     def _plan_for(self, curator: Curator, only: str) -> Schedule:
         """All releases on the points of a curator."""

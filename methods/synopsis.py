@@ -29,6 +29,9 @@ GRID_FEATURES = 3  # up to here always a quadtree
 MORE_GRID_FEATURES = 4  # up to here a quadtree with fewer records of a center than these
 HASHING_RECORDS = 50.0
 LLOYD_STEPS = 6  # after hashing
+# Of a Lloyd step at most, where its radius is released, in radii of the ball: for clusters that are
+# wide or skewed, whose means a smaller radius moves.
+LARGEST_RADIUS = 0.5
 # Of the budget: by default for a zoom, where that is too little, and where it still is too little
 # before hashing, which gains more from a smaller domain than a quadtree does.
 ZOOM_SHARE = 0.1
@@ -95,12 +98,14 @@ class AveragedKaplanStemmer(KaplanStemmer):
 
     The noise of steps is independent: the variance of an average over half of them is twice that
     of a single step that costs as much as all of them, and its assignments are better. Counts of
-    less than twice their noise are not divided by.
+    less than twice their noise are not divided by. A radius of steps that is released may be up to
+    half of that of the ball.
     """
 
     lloyd_share: ClassVar[float] = 0.5
     averaged_steps: ClassVar[int] = 3
     min_step_count: ClassVar[float] = 2.0
+    largest_released: ClassVar[float] = LARGEST_RADIUS
 
     def _fills_ball(self, curator: Curator) -> bool:
         """Whether points are taken to fill the ball: also one that is given as a parameter."""
@@ -166,7 +171,9 @@ class SynopsisKMeans(PrivateKMeans):
     -----
     The rule is :func:`plan_synopsis`; :meth:`plan` says what it chooses. A run is private because
     each of its parts is, and because the choice follows from public quantities. After hashing come
-    six Lloyd steps, and centers are the average of those after the last three.
+    six Lloyd steps, and centers are the average of those after the last three. Their radius is
+    released where Kaplan-Stemmer releases it: with at least 200 records of a center, in standard
+    deviations of the noise that a count would have if it were all that is released.
 
     Examples
     --------
@@ -271,6 +278,5 @@ class SynopsisKMeans(PrivateKMeans):
             delta=self.delta,
             radius=self.radius,
             lloyd_steps=LLOYD_STEPS,
-            step_radius="planned",
         )
         return method.cluster(curator)

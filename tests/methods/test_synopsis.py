@@ -94,12 +94,7 @@ def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
         "finer quadtree": FinerQuadtree(k, epsilon=epsilon),
         "deep nonnegative quadtree": DeepNonnegativeQuadtree(k, epsilon=epsilon),
         "deep quadtree": DeepQuadtree(k, epsilon=epsilon),
-        "hashing": AveragedKaplanStemmer(
-            k,
-            epsilon=epsilon,
-            lloyd_steps=LLOYD_STEPS,
-            step_radius="planned",
-        ),
+        "hashing": AveragedKaplanStemmer(k, epsilon=epsilon, lloyd_steps=LLOYD_STEPS),
     }[synopsis]
     tree = "balanced" if synopsis == "quadtree" else "deep"
     run = SynopsisKMeans(k, epsilon=epsilon, zoom=None, tree=tree).fit_batch(points, [3])
@@ -234,7 +229,7 @@ def test_centers_are_the_average_after_the_last_three_steps(steps, monkeypatch):
 def test_points_are_taken_to_fill_a_ball_that_is_given(radius, reach):
     """Steps are shortened to a fifth of the cube's ball, and to three tenths of one given."""
     method = SynopsisKMeans(2, epsilon=4.0, radius=radius, zoom=None)
-    charges = method.fit_batch(draw(2000, 9), [0]).ledger.charges
+    charges = method.fit_batch(draw(300, 9), [0]).ledger.charges
     radii = {
         charge.details["radius"] for charge in charges if charge.label == "nearest_sums_and_counts"
     }
@@ -242,11 +237,21 @@ def test_points_are_taken_to_fill_a_ball_that_is_given(radius, reach):
     assert list(radii) == pytest.approx([reach * ball])
 
 
-def test_half_of_the_budget_is_for_steps():
-    method = AveragedKaplanStemmer(8, epsilon=1.0, lloyd_steps=LLOYD_STEPS, step_radius="planned")
-    plan = method.plan(10_000, 10)
+@pytest.mark.parametrize(("n", "largest"), [(2000, 1 / 5), (10_000, 1 / 2)])
+def test_a_radius_that_is_released_is_at_most_half_of_the_balls(n, largest):
+    method = AveragedKaplanStemmer(8, epsilon=1.0, lloyd_steps=LLOYD_STEPS)
+    plan = method.plan(n, 10)
+    assert plan.lloyd_radius == largest
+    assert (plan.shells_mu > 0) == (largest == 1 / 2)
+    assert plan.fine_radius == 1 / 5
+
+
+@pytest.mark.parametrize("n", [2000, 10_000])
+def test_half_of_the_budget_is_for_steps(n):
+    method = AveragedKaplanStemmer(8, epsilon=1.0, lloyd_steps=LLOYD_STEPS)
+    plan = method.plan(n, 10)
     total = gaussian_mu(1.0, 5e-7) ** 2
-    assert LLOYD_STEPS * plan.lloyd_mu**2 == pytest.approx(total / 2)
+    assert LLOYD_STEPS * plan.lloyd_mu**2 + plan.shells_mu**2 == pytest.approx(total / 2)
     assert plan.selection_mu**2 == pytest.approx(total / 6)
 
 
