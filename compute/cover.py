@@ -20,7 +20,8 @@ import numpy as np
 from numba import njit
 
 from pkm.compute.lattice import MAX_GRID_POINTS, cached_lattice
-from pkm.compute.quadtree import mark_first
+from pkm.compute.quadtree import differs_from_previous
+from pkm.compute.radix_sort import radix_argsort
 from pkm.compute.unit_ball import Projection, slices_of
 
 BLOCK_BITS = 2
@@ -190,12 +191,11 @@ class Cover:
         for part in slices_of(len(left)):
             blocks = np.floor(np.floor(self._scaled(left[part])) / BLOCK_SIDE)
             keys[part] = self._block_keys(blocks.astype(np.int64))
-        order = np.argsort(keys)
-        is_first = np.ones(len(left), bool)
-        mark_first(keys, order, is_first)
-        firsts = np.flatnonzero(is_first)
-        distinct_keys = keys[order[firsts]]
-        del keys, is_first  # of all points
+        n_keys = int(self._grid.base) ** self.lattice.dimensions
+        order, keys = radix_argsort(keys, (n_keys - 1).bit_length())
+        firsts = np.flatnonzero(differs_from_previous(keys))
+        distinct_keys = keys[firsts]
+        del keys  # of all points
         return left[order], distinct_keys, np.diff(firsts, append=len(left))
 
     def _bounded_blocks(

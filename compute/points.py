@@ -341,8 +341,8 @@ def _enter_rows(
     for start in range(first, last, block_size):
         block = points[start : min(start + block_size, last)]
         # Single precision is read as it is; kernels are compiled for arrays that can be written to.
-        if not (block.dtype == np.float32 and block.flags.carray):
-            block = np.ascontiguousarray(block, dtype=np.float64)
+        dtype = np.float32 if block.dtype == np.float32 else np.float64
+        block = np.require(block, dtype, ("C", "W"))
         begin = end
         end += len(block)
         filled = [None if array is None else array[begin:end] for array in arrays]

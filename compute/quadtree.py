@@ -14,6 +14,7 @@ from scipy.spatial import KDTree
 
 from pkm.compute.nearest import nearest_with_squares
 from pkm.compute.points import SCALE, Points, squared_norms_of
+from pkm.compute.radix_sort import radix_argsort
 
 ROOT_BITS = 19  # the root cell's side is 2**19 steps: eight half-widths
 ROOT_LOWER = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths
@@ -27,6 +28,8 @@ BLOCK_ROWS = 1 << 16  # points whose nearest centers are found at a time
 
 #: Positions of the cells that indices or a slice select.
 CellsAt = Callable[[Any], np.ndarray]
+#: Smallest and largest coordinates of points.
+Span = tuple[np.ndarray, np.ndarray]
 
 
 def occupied_cells(
@@ -67,7 +70,7 @@ def occupied_cells(
         raise ValueError(
             f"levels={levels} must be consecutive: cells are merged from one level to the next"
         )
-    for level, cells in _merged_cells(points, shift, levels):
+    for level, cells in _merged_cells(points, _span_of(points), shift, levels):
         yield level, cells.positions, cells.counts
 
 
@@ -102,6 +105,7 @@ def fullest_occupied_cells(
     [(3, [[2]], [2]), (2, [[1]], [3]), (1, [[0]], [3]), (0, [[0]], [3])]
     """
     n = len(points)
+    span = _span_of(points)
     ascending = np.argsort(points[:, 0])
     # Coarser levels merge the points of cells, finer ones leave out points alone in their cells.
     # That saves most from the finest level on that had half as many cells as points in the tree
@@ -109,7 +113,7 @@ def fullest_occupied_cells(
     start = last_level
     for tree, shift in enumerate(shifts):
         merged_level = 0
-        merged = _merged_cells(points, shift, range(start + 1))
+        merged = _merged_cells(points, span, shift, range(start + 1))
         _, cells = next(merged)
         if 2 * len(cells.first) <= n:
             merged_level = start
@@ -119,7 +123,7 @@ def fullest_occupied_cells(
         shared = cells.shared_members()
         del cells
         for level in range(start + 1, last_level + 1):
-            digits = _digits_of(points, shift, level)
+            digits = _digits_of(points, span, shift, level)
             cells = _cells_of(digits, shared)
             n_alone = n - len(shared)
             if 2 * (n_alone + len(cells.first)) <= n:
@@ -165,14 +169,17 @@ class Digits:
         Low bits to leave out.
     last : int
         Largest number.
+    first : ndarray of shape (d,), int64
+        Smallest number of each column, or below.
     bits : int
-        Of the numbers, from 1 to :data:`MAX_DIGIT_BITS`: they are below 2**bits.
+        Of the numbers above the first, from 1 to :data:`MAX_DIGIT_BITS`: these are below 2**bits.
     """
 
     points: np.ndarray
     offset: np.ndarray
     dropped: int
     last: int
+    first: np.ndarray
     bits: int
 
     def rows(self, members: np.ndarray) -> np.ndarray:
@@ -189,7 +196,7 @@ class Cells(NamedTuple):
     digits : Digits
         Positions of cells.
     members : ndarray of shape (m,), int64
-    order : ndarray of shape (m,), int64
+    order : ndarray of shape (m,), int32 or int64
         Of the members, by their cells in lexicographic order.
     first : ndarray of shape (n_cells,), int64
         Where cells start in that order.
@@ -209,7 +216,8 @@ class Cells(NamedTuple):
 
     def fullest(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Positions and counts of the n cells with the highest counts, the first among equal."""
-        fullest = np.argsort(-self.counts, kind="stable")[:n]
+        largest = int(self.counts.max(initial=0))
+        fullest = radix_argsort(largest - self.counts, largest.bit_length())[0][:n]
         return self.positions(fullest), self.counts[fullest]
 
     def shared_members(self) -> np.ndarray:
@@ -219,10 +227,20 @@ class Cells(NamedTuple):
         return self.members[is_shared]
 
 
-def _digits_of(points: np.ndarray, shift: np.ndarray, level: int) -> Digits:
+def _digits_of(points: np.ndarray, span: Span, shift: np.ndarray, level: int) -> Digits:
     """Positions of the cells of a level."""
     # The one point that lies on the root cell's upper end belongs to the last cell.
-    return Digits(points, shift - ROOT_LOWER, ROOT_BITS - level, (1 << level) - 1, max(level, 1))
+    last = (1 << level) - 1
+    offset = shift - ROOT_LOWER
+    dropped = ROOT_BITS - level
+    lowest, highest = (np.minimum((corner + offset) >> dropped, last) for corner in span)
+    n_bits = max(int((highest - lowest).max()), 1).bit_length()
+    return Digits(points, offset, dropped, last, lowest, n_bits)
+
+
+def _span_of(points: np.ndarray) -> Span:
+    """Smallest and largest coordinates, each (d,): fewer bits tell cells between them apart."""
+    return points.min(axis=0), points.max(axis=0)
 
 
 def _cells_of(digits: Digits, members: np.ndarray, weights: np.ndarray | None = None) -> Cells:
@@ -237,13 +255,13 @@ def _cells_of(digits: Digits, members: np.ndarray, weights: np.ndarray | None = 
 
 
 def _merged_cells(
-    points: np.ndarray, shift: np.ndarray, levels: range
+    points: np.ndarray, span: Span, shift: np.ndarray, levels: range
 ) -> Iterator[tuple[int, Cells]]:
     """Levels and cells, from the finest to the coarsest; a member stands for those of its cell."""
     members = np.arange(len(points))
     weights = None
     for level in reversed(levels):
-        cells = _cells_of(_digits_of(points, shift, level), members, weights)
+        cells = _cells_of(_digits_of(points, span, shift, level), members, weights)
         yield level, cells
 
         # From here on a point of each cell represents it, once that saves work.
@@ -295,14 +313,15 @@ def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray
 
     Returns
     -------
-    order : ndarray of shape (m,), int64
-        Positions in ``members``, equal rows in any order.
+    order : ndarray of shape (m,), int32 or int64
+        Positions in ``members``; equal rows are in the order of these.
     is_first : ndarray of shape (m,), bool
         Whether a row, in that order, is the first of equal ones.
 
     Examples
     --------
-    >>> digits = Digits(np.array([[2, 1], [0, 3], [2, 0]]), np.zeros(2, np.int64), 0, 3, 2)
+    >>> points = np.array([[2, 1], [0, 3], [2, 0]])
+    >>> digits = Digits(points, np.zeros(2, int), 0, last=3, first=np.zeros(2, int), bits=2)
     >>> order, is_first = lexicographic_order(digits, np.arange(3))
     >>> order.tolist(), is_first.tolist()
     ([1, 2, 0], [True, True, True])
@@ -312,9 +331,8 @@ def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray
     # Sort by as many columns as fit a key.
     n_packed = min(KEY_BITS // digits.bits, d)
     keys = _packed_columns(digits, members, 0, n_packed)
-    order = np.argsort(keys)
-    is_first = np.ones(len(members), bool)
-    mark_first(keys, order, is_first)
+    order, keys = radix_argsort(keys, n_packed * digits.bits)
+    is_first = differs_from_previous(keys)
 
     while n_packed < d:
         # Sort rows that are equal so far by more columns, within their run of equal rows.
@@ -322,22 +340,22 @@ def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray
         if not len(tied):
             break
         runs = np.cumsum(is_first[tied])
-        width = min((KEY_BITS - len(tied).bit_length()) // digits.bits, d - n_packed)
+        n_run_bits = len(tied).bit_length()
+        width = min((KEY_BITS - n_run_bits) // digits.bits, d - n_packed)
         columns = _packed_columns(digits, members[order[tied]], n_packed, width)
         keys = runs << (digits.bits * width) | columns
-        suborder = np.argsort(keys)
-        keys = keys[suborder]
+        suborder, keys = radix_argsort(keys, n_run_bits + width * digits.bits)
         order[tied] = order[tied][suborder]
-        is_first[tied[1:]] = keys[1:] != keys[:-1]
+        is_first[tied] = differs_from_previous(keys)
         n_packed += width
     return order, is_first
 
 
-@njit(cache=True, nogil=True)
-def mark_first(keys: np.ndarray, order: np.ndarray, is_first: np.ndarray) -> None:
-    """Clear the marks of sorted keys, ``keys[order]``, that equal the one before; all are set."""
-    for row in range(1, len(order)):
-        is_first[row] = keys[order[row]] != keys[order[row - 1]]
+def differs_from_previous(sorted_keys: np.ndarray) -> np.ndarray:
+    """Whether a sorted key differs from the one before, as the first does: a mask (m,)."""
+    is_first = np.ones(len(sorted_keys), bool)
+    np.not_equal(sorted_keys[1:], sorted_keys[:-1], out=is_first[1:])
+    return is_first
 
 
 def is_tied(is_first: np.ndarray) -> np.ndarray:
@@ -352,7 +370,7 @@ def _packed_columns(digits: Digits, members: np.ndarray, first: int, width: int)
     columns = slice(first, first + width)
     keys = np.empty(len(members), np.int64)
     _pack(digits.points[:, columns], digits.offset[columns], digits.dropped, digits.last,
-          digits.bits, members, keys)  # fmt: skip
+          digits.first[columns], digits.bits, members, keys)  # fmt: skip
     return keys
 
 
@@ -362,6 +380,7 @@ def _pack(
     offset: np.ndarray,
     dropped: int,
     last: int,
+    first: np.ndarray,
     bits: int,
     members: np.ndarray,
     keys: np.ndarray,
@@ -371,7 +390,7 @@ def _pack(
         key = np.int64(0)
         for h in range(len(offset)):
             number = (points[i, h] + offset[h]) >> dropped
-            key = key << bits | min(number, last)
+            key = key << bits | (min(number, last) - first[h])
         keys[row] = key
 
 

@@ -6,7 +6,7 @@ Nothing here is larger in memory than some blocks, whatever the number of rows.
 import glob
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 BLOCK_VALUES = 1 << 21
 #: Blocks of a mapped file whose pages stay in memory: more than are computed on at once.
 MAPPED_BLOCKS = 16
-#: Rows of a batch of columns that are copied to rows at once: few enough for the cache.
-CACHED_ROWS = 4096
 #: Batches that Arrow decodes ahead, and files that it has open.
 BATCHES_AHEAD = 2
 #: Types of columns that float32 holds.
@@ -464,18 +462,11 @@ def _check_files(source: "Dataset", schema: "pa.Schema") -> None:
 
 
 def _rows(batch: "pa.RecordBatch", dtype: type) -> np.ndarray:
-    """Rows (m, d) of a batch of columns; nulls become NaN."""
+    """Rows (m, d) of a batch, a column after the other in memory; nulls become NaN."""
     import pyarrow as pa
 
-    columns: Sequence[np.ndarray] = [
-        (column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column).to_numpy(
-            zero_copy_only=False
-        )
-        for column in batch.columns
-    ]
-    rows = np.empty((batch.num_rows, len(columns)), dtype)
-    for start in range(0, len(rows), CACHED_ROWS):
-        part = slice(start, start + CACHED_ROWS)
-        for h, column in enumerate(columns):
-            rows[part, h] = column[part]
-    return rows
+    columns = np.empty((batch.num_columns, batch.num_rows), dtype)
+    for h, column in enumerate(batch.columns):
+        numbers = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
+        columns[h] = numbers.to_numpy(zero_copy_only=False)
+    return columns.T

@@ -130,7 +130,7 @@ class RhoBoundedCurator(BaseCurator):
         rows = np.empty((sum(len(shard.rows) for shard in self._shards), self.n_features), np.int32)
         np.concatenate([shard.rows for shard in self._shards], out=rows, casting="unsafe")
         offset = np.full(self.n_features, SCALE)
-        digits = Digits(rows, offset, 0, 2 * SCALE, POSITION_BITS)
+        digits = Digits(rows, offset, 0, 2 * SCALE, np.zeros_like(offset), POSITION_BITS)
         order, _ = lexicographic_order(digits, np.arange(len(rows)))
         self._rows = rows.take(order, axis=0)
         self._released = False

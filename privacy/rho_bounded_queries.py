@@ -96,9 +96,7 @@ class SortedGaussian:
 
         ties = streams.uniform((*key, "ties"), (len(noised),))[0]
         order = _sorted_order(noised, ties)
-        for column in noised.T:
-            column[:] = column[order]
-        return [SortedRows(noised, order)]
+        return [SortedRows(noised[order], order)]
 
     @property
     def _noise(self) -> Gaussian:
@@ -111,7 +109,8 @@ def _sorted_order(rows: np.ndarray, ties: np.ndarray) -> np.ndarray:
     bits = max(int(rows.max(initial=0)) - lowest, 1).bit_length()
     if bits > MAX_DIGIT_BITS:
         return np.lexsort((ties, *rows.T[::-1]))
-    digits = Digits(rows, np.full(rows.shape[1], -lowest), 0, (1 << bits) - 1, bits)
+    offset = np.full(rows.shape[1], -lowest)
+    digits = Digits(rows, offset, 0, (1 << bits) - 1, np.zeros_like(offset), bits)
     order, is_first = lexicographic_order(digits, np.arange(len(rows)))
     tied = np.flatnonzero(is_tied(is_first))
     runs = np.cumsum(is_first[tied])
@@ -126,7 +125,7 @@ class SortedRows(NamedTuple):
     ----------
     rows : ndarray of shape (n, d), int64
         Noised, in lexicographic order.
-    order : ndarray of shape (n,), int64
+    order : ndarray of shape (n,), int32 or int64
         Exact row that each of them is of: private.
     """
 

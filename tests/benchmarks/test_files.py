@@ -36,12 +36,15 @@ def test_a_wrong_pass_is_noticed(small_shards, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["points.parquet", "points.npy", "points.grid"])
-def test_the_file_holds_the_generated_rows_and_is_fitted(tmp_path, capsys, name):
+def test_the_file_holds_the_generated_rows_and_is_fitted(tmp_path, capsys, monkeypatch, name):
     """Of two shards, as another process writes it."""
+    monkeypatch.setattr(files, "ROUNDS", 1)
+    monkeypatch.setattr(files, "PART", 100_000)
     path = tmp_path / name
     n_rows = files.SHARD + 100_000
     assert files.main([str(n_rows), f"file={path}"]) == 0
     assert f"passes over n={n_rows:,}" in capsys.readouterr().out
+    assert files.blocks_of(path.with_name(f"part-{name}")).n_records == files.PART
     given = stacked(files.generated(n_rows))
     if name.endswith(".grid"):
         # As exactly as float32 tells.
@@ -50,6 +53,13 @@ def test_the_file_holds_the_generated_rows_and_is_fitted(tmp_path, capsys, name)
     rows = row_blocks(path)
     assert rows is not None
     np.testing.assert_array_equal(stacked(rows), given)
+
+
+def test_repeated_rows_are_as_many_and_the_same():
+    rows = files.Repeated(files.generated(300), 3)
+    assert (rows.n_rows, rows.n_columns) == (900, files.D)
+    once = stacked(files.generated(300))
+    np.testing.assert_array_equal(np.concatenate(list(rows.blocks())), np.tile(once, (3, 1)))
 
 
 @pytest.mark.slow

@@ -212,11 +212,14 @@ def test_largest_shift_stays_in_the_last_cell():
 )
 def test_rows_are_sorted_and_equal_ones_found(bits, d, m, seed):
     rng = np.random.default_rng(seed)
+    last = (1 << bits) - 1
     rows = rng.integers(0, 1 << bits, (m, d))
-    rows[rng.random((m, d)) < 0.7] = (1 << bits) - 1
+    rows[rng.random((m, d)) < 0.7] = last
     members = rng.permutation(m)[: rng.integers(1, m + 1)]
-    digits = Digits(rows - 5, np.full(d, 5), 0, (1 << bits) - 1, bits)
+    first = rng.integers(0, 3, d)
+    digits = Digits(rows - 5 + first, np.full(d, 5), 0, last + 2, first, bits)
     order, is_first = lexicographic_order(digits, members)
+    assert digits.rows(members).tolist() == (rows + first)[members].tolist()
     ordered = rows[members[order]].tolist()
     assert ordered == sorted(rows[members].tolist())
     pairs = itertools.pairwise(ordered)

@@ -1,0 +1,70 @@
+"""Stable order of non-negative integers, digit by digit: several times as fast as comparisons."""
+
+import numpy as np
+from numba import njit
+
+#: Bits of a digit: as many runs are written at a time as a small cache holds the ends of.
+DIGIT_BITS = 8
+
+
+def radix_argsort(keys: np.ndarray, n_bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Stable order of keys, and the keys in that order.
+
+    Time and memory are linear: 16 bytes a key beyond the keys.
+
+    Parameters
+    ----------
+    keys : ndarray of shape (m,), int64
+        From 0 to 2**n_bits - 1; overwritten, so that they need no copy.
+    n_bits : int
+        From 0 to 63.
+
+    Returns
+    -------
+    order : ndarray of shape (m,), int32 or, from 2**31 keys on, int64
+    sorted_keys : ndarray of shape (m,), int64
+
+    Examples
+    --------
+    >>> order, sorted_keys = radix_argsort(np.array([700, 2, 700, 1]), 10)
+    >>> order.tolist(), sorted_keys.tolist()
+    ([3, 1, 0, 2], [1, 2, 700, 700])
+    """
+    m = len(keys)
+    positions = np.arange(m, dtype=np.int32 if m < 1 << 31 else np.int64)
+    return _sort(keys, positions, np.empty_like(keys), np.empty_like(positions), n_bits)
+
+
+@njit(cache=True, nogil=True)
+def _sort(
+    keys: np.ndarray,
+    order: np.ndarray,
+    next_keys: np.ndarray,
+    next_order: np.ndarray,
+    n_bits: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    n_digits = -(-n_bits // DIGIT_BITS)
+    last = (1 << DIGIT_BITS) - 1
+    counts = np.zeros((n_digits, last + 1), np.int64)
+    for key in keys:
+        for digit in range(n_digits):
+            counts[digit, (key >> (digit * DIGIT_BITS)) & last] += 1
+
+    # From the lowest digit on: keys with equal digits keep the order of the digits below.
+    for digit in range(n_digits):
+        ends = counts[digit]
+        n_before = 0
+        for value in range(last + 1):
+            n_equal = ends[value]
+            ends[value] = n_before
+            n_before += n_equal
+
+        for row in range(len(keys)):
+            key = keys[row]
+            value = (key >> (digit * DIGIT_BITS)) & last
+            next_keys[ends[value]] = key
+            next_order[ends[value]] = order[row]
+            ends[value] += 1
+        keys, next_keys = next_keys, keys
+        order, next_order = next_order, order
+    return order, keys
