@@ -238,9 +238,17 @@ def _digits_of(points: np.ndarray, span: Span, shift: np.ndarray, level: int) ->
     return Digits(points, offset, dropped, last, lowest, n_bits)
 
 
+@njit(cache=True, nogil=True)
 def _span_of(points: np.ndarray) -> Span:
-    """Smallest and largest coordinates, each (d,): fewer bits tell cells between them apart."""
-    return points.min(axis=0), points.max(axis=0)
+    """Smallest and largest coordinates, each (d,), and zero: fewer bits tell such cells apart."""
+    n, d = points.shape
+    lowest = np.zeros(d, np.int64)
+    highest = np.zeros(d, np.int64)
+    for i in range(n):
+        for h in range(d):
+            lowest[h] = min(lowest[h], points[i, h])
+            highest[h] = max(highest[h], points[i, h])
+    return lowest, highest
 
 
 def _cells_of(digits: Digits, members: np.ndarray, weights: np.ndarray | None = None) -> Cells:

@@ -203,6 +203,15 @@ def test_largest_shift_stays_in_the_last_cell():
     assert cells_by_level == [[[1, 1]], [[0, 0]]]
 
 
+def test_no_points_have_no_cells():
+    points = np.zeros((0, 2), np.int64)
+    shift = np.zeros(2, np.int64)
+    levels = [counts.tolist() for _, _, counts in occupied_cells(points, shift, range(3))]
+    assert levels == [[], [], []]
+    fullest = fullest_occupied_cells(points, shift[None], 3, 1)
+    assert [counts.tolist() for *_, counts in fullest] == [[], [], [], []]
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 31),
