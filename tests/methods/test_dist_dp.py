@@ -225,7 +225,8 @@ def test_rows_are_sorted_and_equal_ones_found(bits, d, m, seed):
     rows = rng.integers(0, 1 << bits, (m, d))
     rows[rng.random((m, d)) < 0.7] = last
     members = rng.permutation(m)[: rng.integers(1, m + 1)]
-    first = rng.integers(0, 3, d)
+    # Numbers are below 2**31.
+    first = rng.integers(0, min(3, (1 << 31) - last), d)
     digits = Digits(rows - 5 + first, np.full(d, 5), 0, last + 2, first, bits)
     order, is_first = lexicographic_order(digits, members)
     assert digits.rows(members).tolist() == (rows + first)[members].tolist()
