@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pkm.compute import Points, sums_and_counts
-from pkm.compute.blocks import Blocks, Sums
+from pkm.compute.blocks import Blocks, Source, Sums
 from pkm.compute.grid_file import is_grid_file, open_grid, pack
 from pkm.methods import FastLloyd
 from pkm.row_blocks import RowBlocks, row_blocks
@@ -83,18 +83,18 @@ class Repeated:
         How often a pass reads them.
     """
 
-    rows: Any
+    rows: Source
     times: int
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return self.times * int(self.rows.n_rows)
+        return self.times * self.rows.n_rows
 
     @property
     def n_columns(self) -> int:
         """Number of columns."""
-        return int(self.rows.n_columns)
+        return self.rows.n_columns
 
     def blocks(self) -> Iterator[Any]:
         """Read all rows once."""

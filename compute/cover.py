@@ -20,8 +20,7 @@ import numpy as np
 from numba import njit
 
 from pkm.compute.lattice import MAX_GRID_POINTS, cached_lattice
-from pkm.compute.quadtree import differs_from_previous
-from pkm.compute.radix_sort import radix_argsort
+from pkm.compute.radix_sort import differs_from_previous, radix_argsort
 from pkm.compute.unit_ball import Projection, slices_of
 
 BLOCK_BITS = 2
@@ -317,8 +316,7 @@ def _sum_by_key(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.nd
         return keys, values
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
-    is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
-    starts = np.flatnonzero(is_first)
+    starts = np.flatnonzero(differs_from_previous(keys))
     return keys[starts], np.add.reduceat(values[order], starts)
 
 

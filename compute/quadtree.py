@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 
 from pkm.compute.nearest import nearest_with_squares
 from pkm.compute.points import SCALE, Points, squared_norms_of
-from pkm.compute.radix_sort import radix_argsort
+from pkm.compute.radix_sort import differs_from_previous, radix_argsort
 
 ROOT_BITS = 19  # the root cell's side is 2**19 steps: eight half-widths
 ROOT_LOWER = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths
@@ -168,7 +168,7 @@ class Digits:
     dropped : int
         Low bits to leave out.
     last : int
-        Largest number.
+        Largest number, below 2**31.
     first : ndarray of shape (d,), int64
         Smallest number of each column, or below.
     bits : int
@@ -357,13 +357,6 @@ def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray
         is_first[tied] = differs_from_previous(keys)
         n_packed += width
     return order, is_first
-
-
-def differs_from_previous(sorted_keys: np.ndarray) -> np.ndarray:
-    """Whether a sorted key differs from the one before, as the first does: a mask (m,)."""
-    is_first = np.ones(len(sorted_keys), bool)
-    np.not_equal(sorted_keys[1:], sorted_keys[:-1], out=is_first[1:])
-    return is_first
 
 
 def is_tied(is_first: np.ndarray) -> np.ndarray:

@@ -1,9 +1,12 @@
-"""Stable order of non-negative integers, digit by digit: several times as fast as comparisons."""
+"""Stable order of non-negative integers, digit by digit: several times as fast as comparisons.
+
+Also where equal ones begin in that order.
+"""
 
 import numpy as np
 from numba import njit
 
-#: Bits of a digit: as many runs are written at a time as a small cache holds the ends of.
+#: Bits of a digit: the ends of 256 runs, which are written at a time, stay in the cache.
 DIGIT_BITS = 8
 
 
@@ -33,6 +36,13 @@ def radix_argsort(keys: np.ndarray, n_bits: int) -> tuple[np.ndarray, np.ndarray
     m = len(keys)
     positions = np.arange(m, dtype=np.int32 if m < 1 << 31 else np.int64)
     return _sort(keys, positions, np.empty_like(keys), np.empty_like(positions), n_bits)
+
+
+def differs_from_previous(sorted_keys: np.ndarray) -> np.ndarray:
+    """Whether a sorted key differs from the one before, as the first does: a mask (m,)."""
+    is_first = np.ones(len(sorted_keys), bool)
+    np.not_equal(sorted_keys[1:], sorted_keys[:-1], out=is_first[1:])
+    return is_first
 
 
 @njit(cache=True, nogil=True)
