@@ -1,30 +1,27 @@
-"""Occupied cells of shifted quadtrees, soft counts on a grid, the nearest of many centers.
+"""Occupied cells of shifted quadtrees, and soft counts on a grid.
 
 Cells are numbered by their integer position, and rows of numbers are packed into keys that are
 equal exactly where the rows are: nothing is hashed. Memory is linear in the number of points.
 """
 
+import itertools
+import math
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from scipy.spatial import KDTree
 
-from pkm.compute.nearest import nearest_with_squares
-from pkm.compute.points import SCALE, Points, squared_norms_of
+from pkm.compute.points import SCALE
 from pkm.compute.radix_sort import differs_from_previous, radix_argsort
 
 ROOT_BITS = 19  # the root cell's side is 2**19 steps: eight half-widths
 ROOT_LOWER = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths
-KEY_BITS = 63
-MAX_DIGIT_BITS = 31  # a key holds one and the number of a row
-TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a scan does
-#: Centers per leaf of that tree: which of several equally near ones it finds depends on it.
-LEAF_SIZE = 16
+N_KEYS = 1 << 63
+MAX_NUMBERS = 1 << 31  # in a column: a key holds one of them and the number of a row
 FIRST_MEMBERS = 16  # points that are searched for each of the first ones
-BLOCK_ROWS = 1 << 16  # points whose nearest centers are found at a time
 
 #: Positions of the cells that indices or a slice select.
 CellsAt = Callable[[Any], np.ndarray]
@@ -70,7 +67,7 @@ def occupied_cells(
         raise ValueError(
             f"levels={levels} must be consecutive: cells are merged from one level to the next"
         )
-    for level, cells in _merged_cells(points, _span_of(points), shift, levels):
+    for level, cells in _merged_cells(points, span_of(points), shift, levels):
         yield level, cells.positions, cells.counts
 
 
@@ -105,12 +102,12 @@ def fullest_occupied_cells(
     [(3, [[2]], [2]), (2, [[1]], [3]), (1, [[0]], [3]), (0, [[0]], [3])]
     """
     n = len(points)
-    span = _span_of(points)
+    span = span_of(points)
     ascending = np.argsort(points[:, 0])
     # Coarser levels merge the points of cells, finer ones leave out points alone in their cells.
     # That saves most from the finest level on that had half as many cells as points in the tree
     # before.
-    start = last_level
+    start = last_level // 2
     for tree, shift in enumerate(shifts):
         merged_level = 0
         merged = _merged_cells(points, span, shift, range(start + 1))
@@ -157,35 +154,40 @@ def cell_centers(cells: np.ndarray, shift: np.ndarray, level: int) -> np.ndarray
 
 @dataclass(frozen=True)
 class Digits:
-    """Rows of non-negative integers that points stand for, computed where they are needed.
+    """Rows of integers that points stand for, computed where they are needed.
 
     Number h of point i is ``min((points[i, h] + offset[h]) >> dropped, last)``.
 
     Parameters
     ----------
     points : ndarray of shape (n, d), int32 or int64
+    span : Span
+        Of the points, or wider.
     offset : ndarray of shape (d,), int64
-    dropped : int
+    dropped : int, default=0
         Low bits to leave out.
-    last : int
-        Largest number, below 2**31.
-    first : ndarray of shape (d,), int64
-        Smallest number of each column, or below.
-    bits : int
-        Of the numbers above the first, from 1 to :data:`MAX_DIGIT_BITS`: these are below 2**bits.
+    last : int, optional
+        Largest number. Default: all are possible.
     """
 
     points: np.ndarray
+    span: Span
     offset: np.ndarray
-    dropped: int
-    last: int
-    first: np.ndarray
-    bits: int
+    dropped: int = 0
+    last: int = N_KEYS - 1
+
+    @property
+    def bounds(self) -> Span:
+        """Smallest and largest number of each column, or wider."""
+        lowest, highest = self.span
+        return self._numbers(lowest), self._numbers(highest)
 
     def rows(self, members: np.ndarray) -> np.ndarray:
-        """Numbers (m, d), int32, of points."""
-        rows = self.points[members] + self.offset
-        return np.minimum(rows >> self.dropped, self.last).astype(np.int32)
+        """Numbers (m, d) of points, as int32."""
+        return self._numbers(self.points[members]).astype(np.int32)
+
+    def _numbers(self, rows: np.ndarray) -> np.ndarray:
+        return np.minimum((rows + self.offset) >> self.dropped, self.last)
 
 
 class Cells(NamedTuple):
@@ -222,25 +224,31 @@ class Cells(NamedTuple):
 
     def shared_members(self) -> np.ndarray:
         """Members that share their cell, where members stand for themselves: in their order."""
-        is_shared = np.empty(len(self.members), bool)
-        is_shared[self.order] = np.repeat(self.counts > 1, self.counts)
+        is_shared = np.zeros(len(self.members), bool)
+        _mark_shared(self.order, self.first, self.counts, is_shared)
         return self.members[is_shared]
+
+
+@njit(cache=True, nogil=True)
+def _mark_shared(
+    order: np.ndarray, first: np.ndarray, counts: np.ndarray, is_shared: np.ndarray
+) -> None:
+    for cell in range(len(first)):
+        if counts[cell] > 1:
+            for position in range(first[cell], first[cell] + counts[cell]):
+                is_shared[order[position]] = True
 
 
 def _digits_of(points: np.ndarray, span: Span, shift: np.ndarray, level: int) -> Digits:
     """Positions of the cells of a level."""
     # The one point that lies on the root cell's upper end belongs to the last cell.
     last = (1 << level) - 1
-    offset = shift - ROOT_LOWER
-    dropped = ROOT_BITS - level
-    lowest, highest = (np.minimum((corner + offset) >> dropped, last) for corner in span)
-    n_bits = max(int((highest - lowest).max()), 1).bit_length()
-    return Digits(points, offset, dropped, last, lowest, n_bits)
+    return Digits(points, span, shift - ROOT_LOWER, ROOT_BITS - level, last)
 
 
 @njit(cache=True, nogil=True)
-def _span_of(points: np.ndarray) -> Span:
-    """Smallest and largest coordinates, each (d,), and zero: fewer bits tell such cells apart."""
+def span_of(points: np.ndarray) -> Span:
+    """Smallest and largest of zero and the coordinates of points, each (d,), int64."""
     n, d = points.shape
     lowest = np.zeros(d, np.int64)
     highest = np.zeros(d, np.int64)
@@ -329,33 +337,35 @@ def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray
     Examples
     --------
     >>> points = np.array([[2, 1], [0, 3], [2, 0]])
-    >>> digits = Digits(points, np.zeros(2, int), 0, last=3, first=np.zeros(2, int), bits=2)
+    >>> digits = Digits(points, span_of(points), np.zeros(2, int))
     >>> order, is_first = lexicographic_order(digits, np.arange(3))
     >>> order.tolist(), is_first.tolist()
     ([1, 2, 0], [True, True, True])
     """
-    d = digits.points.shape[1]
+    lowest, highest = digits.bounds
+    sizes = (highest - lowest + 1).tolist()
 
     # Sort by as many columns as fit a key.
-    n_packed = min(KEY_BITS // digits.bits, d)
-    keys = _packed_columns(digits, members, 0, n_packed)
-    order, keys = radix_argsort(keys, n_packed * digits.bits)
+    strides, n_values = _strides(sizes, N_KEYS)
+    keys = _packed_columns(digits, lowest, members, 0, strides)
+    order, keys = radix_argsort(keys, (n_values - 1).bit_length())
     is_first = differs_from_previous(keys)
+    n_packed = len(strides)
 
-    while n_packed < d:
+    while n_packed < len(sizes):
         # Sort rows that are equal so far by more columns, within their run of equal rows.
         tied = np.flatnonzero(is_tied(is_first))
         if not len(tied):
             break
-        runs = np.cumsum(is_first[tied])
-        n_run_bits = len(tied).bit_length()
-        width = min((KEY_BITS - n_run_bits) // digits.bits, d - n_packed)
-        columns = _packed_columns(digits, members[order[tied]], n_packed, width)
-        keys = runs << (digits.bits * width) | columns
-        suborder, keys = radix_argsort(keys, n_run_bits + width * digits.bits)
+        runs = np.cumsum(is_first[tied]) - 1
+        n_runs = int(runs[-1]) + 1
+        strides, n_values = _strides(sizes[n_packed:], N_KEYS // n_runs)
+        keys = _packed_columns(digits, lowest, members[order[tied]], n_packed, strides)
+        keys += runs * n_values
+        suborder, keys = radix_argsort(keys, (n_runs * n_values - 1).bit_length())
         order[tied] = order[tied][suborder]
         is_first[tied] = differs_from_previous(keys)
-        n_packed += width
+        n_packed += len(strides)
     return order, is_first
 
 
@@ -366,69 +376,57 @@ def is_tied(is_first: np.ndarray) -> np.ndarray:
     return ~(is_first & is_last)
 
 
-def _packed_columns(digits: Digits, members: np.ndarray, first: int, width: int) -> np.ndarray:
-    """Concatenate the bits of columns of the members, the first column in the highest bits."""
-    columns = slice(first, first + width)
+def _strides(sizes: list[int], n_keys: int) -> tuple[np.ndarray, int]:
+    """Strides that make one number of those of the first columns, the last one's being 1.
+
+    Parameters
+    ----------
+    sizes : list of int
+        Numbers of values per column.
+    n_keys : int
+        Of the columns as many are taken as make up to so many keys.
+
+    Returns
+    -------
+    strides : ndarray of shape (columns,), int64
+    n_values : int
+        Keys that the columns make.
+    """
+    n_columns = sum(n_values <= n_keys for n_values in itertools.accumulate(sizes, operator.mul))
+    strides = [math.prod(sizes[column + 1 : n_columns]) for column in range(n_columns)]
+    return np.array(strides, np.int64), math.prod(sizes[:n_columns])
+
+
+def _packed_columns(
+    digits: Digits, lowest: np.ndarray, members: np.ndarray, column: int, strides: np.ndarray
+) -> np.ndarray:
+    """One key per member of a column and those that follow: its numbers above the lowest ones."""
     keys = np.empty(len(members), np.int64)
-    _pack(digits.points[:, columns], digits.offset[columns], digits.dropped, digits.last,
-          digits.first[columns], digits.bits, members, keys)  # fmt: skip
+    columns = slice(column, column + len(strides))
+    _pack(digits.points, column, digits.offset[columns], digits.dropped, digits.last,
+          lowest[columns], strides, members, keys)  # fmt: skip
     return keys
 
 
 @njit(cache=True, nogil=True)
 def _pack(
     points: np.ndarray,
+    column: int,
     offset: np.ndarray,
     dropped: int,
     last: int,
-    first: np.ndarray,
-    bits: int,
+    lowest: np.ndarray,
+    strides: np.ndarray,
     members: np.ndarray,
     keys: np.ndarray,
 ) -> None:
     for row in range(len(members)):
         i = members[row]
-        key = np.int64(0)
-        for h in range(len(offset)):
-            number = (points[i, h] + offset[h]) >> dropped
-            key = key << bits | (min(number, last) - first[h])
+        key = 0
+        for h in range(len(strides)):
+            number = (points[i, column + h] + offset[h]) >> dropped
+            key += (min(number, last) - lowest[h]) * strides[h]
         keys[row] = key
-
-
-def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nearest of many centers for each point: a function of the point and the centers alone.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d), int32 or int64
-        Below 2**24 in size.
-    centers : ndarray of shape (m, d), int64
-        In grid steps, like the points small enough that squared distances are exact in float64.
-
-    Returns
-    -------
-    index : ndarray of shape (n,), int64
-    distance : ndarray of shape (n,), float64
-        In grid steps.
-
-    Examples
-    --------
-    >>> nearest_of_many(np.array([[0, 0], [7, 4]]), np.array([[4, 0], [1, 0]]))
-    (array([1, 0]), array([1., 5.]))
-    """
-    tree = KDTree(centers, LEAF_SIZE) if points.shape[1] <= TREE_DIMENSIONS else None
-    index = np.empty(len(points), np.int64)
-    distance = np.empty(len(points))
-    for start in range(0, len(points), BLOCK_ROWS):
-        block = slice(start, start + BLOCK_ROWS)
-        if tree is not None:
-            distance[block], index[block] = tree.query(points[block])
-            continue
-        rows = points[block].astype(np.float32)
-        prepared = Points(rows, squared_norms_of(rows))
-        index[block], squares = nearest_with_squares(prepared, centers)
-        distance[block] = np.sqrt(squares)
-    return index, distance
 
 
 @njit(cache=True)

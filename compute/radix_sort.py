@@ -56,8 +56,8 @@ def _sort(
     n_digits = -(-n_bits // DIGIT_BITS)
     last = (1 << DIGIT_BITS) - 1
     counts = np.zeros((n_digits, last + 1), np.int64)
-    for key in keys:
-        for digit in range(n_digits):
+    for digit in range(n_digits):
+        for key in keys:
             counts[digit, (key >> (digit * DIGIT_BITS)) & last] += 1
 
     # From the lowest digit on: keys with equal digits keep the order of the digits below.

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pkm.compute.quadtree import fullest_occupied_cells, nearest_of_many
+from pkm.compute.nearest_of_many import nearest_of_many
+from pkm.compute.quadtree import fullest_occupied_cells
 from pkm.methods.dist_dp_parameters import DistDPParameters
 from pkm.methods.dist_dp_tree import (
     Histogram,

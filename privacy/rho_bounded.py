@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.compute.hashing import clip_norms
-from pkm.compute.quadtree import BLOCK_ROWS, Digits, lexicographic_order, nearest_of_many
+from pkm.compute.nearest_of_many import nearest_of_many
+from pkm.compute.quadtree import Digits, lexicographic_order, span_of
 from pkm.privacy.base import BaseCurator, PointsLike
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.clipped_regions import (
@@ -33,6 +34,7 @@ from pkm.privacy.ledger import Ledger
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.query import Query
 from pkm.privacy.rho_bounded_queries import (
+    BLOCK_ROWS,
     AllPoints,
     GroupSums,
     QuadtreeCounts,
@@ -41,7 +43,6 @@ from pkm.privacy.rho_bounded_queries import (
 )
 
 MAX_CENTER = 1 << 40  # grid steps: differences from it are exact
-POSITION_BITS = 18  # of a coordinate, from 0 to 2**17 grid steps
 
 
 class RhoBoundedCurator(BaseCurator):
@@ -129,8 +130,7 @@ class RhoBoundedCurator(BaseCurator):
         # points were given.
         rows = np.empty((sum(len(shard.rows) for shard in self._shards), self.n_features), np.int32)
         np.concatenate([shard.rows for shard in self._shards], out=rows, casting="unsafe")
-        offset = np.full(self.n_features, SCALE)
-        digits = Digits(rows, offset, 0, 2 * SCALE, np.zeros_like(offset), POSITION_BITS)
+        digits = Digits(rows, span_of(rows), np.zeros(self.n_features, np.int64))
         order, _ = lexicographic_order(digits, np.arange(len(rows)))
         self._rows = rows.take(order, axis=0)
         self._released = False

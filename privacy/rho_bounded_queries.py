@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from pkm.compute.quadtree import (
-    BLOCK_ROWS,
-    MAX_DIGIT_BITS,
+    MAX_NUMBERS,
     CellsAt,
     Digits,
     add_soft_counts,
     is_tied,
     lexicographic_order,
     occupied_cells,
+    span_of,
 )
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.clipped_regions import RHO_BOUNDED, TWO_RECORDS, group_sums
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 LEVELS = 19  # of a quadtree: cells of the last are single grid points
 MAX_NODES = 1 << 18  # of a grid of soft counts
 MAX_FEATURES = 10  # of a grid: a point counts at 2^d nodes
+BLOCK_ROWS = 1 << 16  # rows that are changed at a time
 
 
 @dataclass(frozen=True)
@@ -105,12 +106,10 @@ class SortedGaussian:
 
 def _sorted_order(rows: np.ndarray, ties: np.ndarray) -> np.ndarray:
     """Lexicographic order of rows (n, d), int64, equal ones in that of ``ties``."""
-    lowest = int(rows.min(initial=0))
-    bits = max(int(rows.max(initial=0)) - lowest, 1).bit_length()
-    if bits > MAX_DIGIT_BITS:
+    lowest, highest = span_of(rows)
+    if (highest - lowest).max() >= MAX_NUMBERS:
         return np.lexsort((ties, *rows.T[::-1]))
-    offset = np.full(rows.shape[1], -lowest)
-    digits = Digits(rows, offset, 0, (1 << bits) - 1, np.zeros_like(offset), bits)
+    digits = Digits(rows, (lowest, highest), np.zeros_like(lowest))
     order, is_first = lexicographic_order(digits, np.arange(len(rows)))
     tied = np.flatnonzero(is_tied(is_first))
     runs = np.cumsum(is_first[tied])

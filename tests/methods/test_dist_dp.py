@@ -17,14 +17,16 @@ from scipy import optimize, stats
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
+from pkm.compute import nearest_of_many as many
+from pkm.compute.nearest_of_many import nearest_of_many
 from pkm.compute.quadtree import (
     Digits,
     add_soft_counts,
     cell_centers,
     fullest_occupied_cells,
     lexicographic_order,
-    nearest_of_many,
     occupied_cells,
+    span_of,
 )
 from pkm.methods import dist_dp_published
 from pkm.methods.dist_dp import DistDP, NoisedPoints
@@ -225,11 +227,12 @@ def test_rows_are_sorted_and_equal_ones_found(bits, d, m, seed):
     rows = rng.integers(0, 1 << bits, (m, d))
     rows[rng.random((m, d)) < 0.7] = last
     members = rng.permutation(m)[: rng.integers(1, m + 1)]
-    # Numbers are below 2**31.
-    first = rng.integers(0, min(3, (1 << 31) - last), d)
-    digits = Digits(rows - 5 + first, np.full(d, 5), 0, last + 2, first, bits)
+    # One column has one number only.
+    rows[:, rng.integers(d)] = last
+    points = (rows - 5) * 4 + rng.integers(0, 4, (m, d))
+    digits = Digits(points, span_of(points), np.full(d, 20), 2, last)
     order, is_first = lexicographic_order(digits, members)
-    assert digits.rows(members).tolist() == (rows + first)[members].tolist()
+    assert digits.rows(members).tolist() == rows[members].tolist()
     ordered = rows[members[order]].tolist()
     assert ordered == sorted(rows[members].tolist())
     pairs = itertools.pairwise(ordered)
@@ -254,6 +257,50 @@ def test_nearest_center_agrees_with_all_distances(d):
     distances = cdist(points, centers)
     assert (indices == distances.argmin(axis=1)).all()
     assert np.allclose(nearest_distances, distances.min(axis=1), rtol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    d=st.integers(9, 12),
+    n=st.integers(1, 400),
+    m=st.integers(1, 90),
+    n_clusters=st.integers(1, 12),
+    spread=st.sampled_from([1, 2, 500, SCALE]),
+    seed=st.integers(0, 10**6),
+)
+def test_leaving_out_far_centers_changes_no_nearest_one(d, n, m, n_clusters, spread, seed):
+    # Small spreads make equal centers and ties, large ones clusters that overlap.
+    rng = np.random.default_rng(seed)
+    middles = rng.integers(-SCALE, SCALE, (n_clusters, d))
+    points = middles[rng.integers(n_clusters, size=n)] + rng.integers(-spread, spread + 1, (n, d))
+    centers = middles[rng.integers(n_clusters, size=m)] + rng.integers(-spread, spread + 1, (m, d))
+    centers[rng.random(m) < 0.1] = points[0]
+    squares = ((points[:, None] - centers) ** 2).sum(axis=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(many, "BLOCK_ROWS", 128)
+        index, distance = nearest_of_many(points, centers)
+    assert index.tolist() == squares.argmin(axis=1).tolist()
+    assert (distance == np.sqrt(squares.min(axis=1))).all()
+
+
+def test_points_are_compared_with_the_centers_of_their_cluster_alone(monkeypatch):
+    """Of ten clusters far from each other: the scans see a part of the pairs."""
+    rng = np.random.default_rng(1)
+    middles = rng.integers(-SCALE, SCALE, (10, 12))
+    points = np.repeat(middles, 200, axis=0) + rng.integers(-99, 100, (2000, 12))
+    centers = np.repeat(middles, 40, axis=0) + rng.integers(-99, 100, (400, 12))
+    n_pairs = 0
+    scan = many.nearest_with_squares
+
+    def counted(points, centers):
+        nonlocal n_pairs
+        n_pairs += points.shape[0] * len(centers)
+        return scan(points, centers)
+
+    monkeypatch.setattr(many, "nearest_with_squares", counted)
+    index, _ = nearest_of_many(points, centers)
+    assert (index // 40 == np.arange(2000) // 200).all()
+    assert n_pairs < len(points) * len(centers) / 5
 
 
 @pytest.mark.parametrize(("d", "intervals"), [(1, 1), (1, 7), (2, 5), (3, 4)])
