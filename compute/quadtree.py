@@ -19,7 +19,7 @@ from pkm.compute.radix_sort import differs_from_previous, radix_argsort
 
 ROOT_BITS = 19  # the root cell's side is 2**19 steps: eight half-widths
 ROOT_LOWER = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths
-N_KEYS = 1 << 63
+N_KEYS = 1 << 63  # int64 from 0 on
 MAX_NUMBERS = 1 << 31  # in a column: a key holds one of them and the number of a row
 FIRST_MEMBERS = 16  # points that are searched for each of the first ones
 
@@ -98,8 +98,8 @@ def fullest_occupied_cells(
     --------
     >>> points = np.array([[0], [1], [70_000]])
     >>> found = fullest_occupied_cells(points, np.array([[0]]), 3, 1)
-    >>> [(level, cells.tolist(), counts.tolist()) for _, level, cells, counts in found]
-    [(3, [[2]], [2]), (2, [[1]], [3]), (1, [[0]], [3]), (0, [[0]], [3])]
+    >>> sorted((level, cells.tolist(), counts.tolist()) for _, level, cells, counts in found)
+    [(0, [[0]], [3]), (1, [[0]], [3]), (2, [[1]], [3]), (3, [[2]], [2])]
     """
     n = len(points)
     span = span_of(points)
