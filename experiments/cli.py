@@ -4,6 +4,7 @@ import argparse
 import gc
 import itertools
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,8 +44,15 @@ CHOICES = dict.fromkeys(("--cfg", "-c"), ("job", "hydra", "all")) | dict.fromkey
     ("--info", "-i"), ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 )
 #: Hydra's options that compose a configuration and run nothing.
-SHOWING = ("--help", "-h", "--hydra-help", "--cfg", "-c", "--version")
+SHOWING = ("--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--version")
+MULTIRUN = ("-m", "--multirun")
 BASIC_SWEEPER = ".BasicSweeper"
+#: The backend that is a launcher of Hydra: a job of SLURM runs the cells of one configuration.
+SUBMITIT = "backend=submitit"
+SUBMITIT_LAUNCHER = "hydra/launcher=submitit_"
+SLURM = f"{SUBMITIT_LAUNCHER}slurm"
+#: Verbs of ``pkm reproduce`` that run no cell.
+READING = ("verb=plan", "verb=status", "verb=report")
 FULL_ERROR = "HYDRA_FULL_ERROR"
 
 
@@ -188,8 +196,10 @@ def completed(words: Sequence[str], command: str) -> list[str]:
     >>> completed(["method._target_=package.Class", "k=3"], "run")
     ['method._target_=package.Class', 'k=3', 'method=external']
     """
+    if SUBMITIT in words:
+        words = with_slurm(words)
     # Hydra reads options before or after all keys, not between them.
-    flags = [word for word in words if word in ("-m", "--multirun")]
+    flags = [word for word in words if word in MULTIRUN]
     words = [*flags, *(word for word in words if word not in flags)]
     keys = {word.partition("=")[0] for word in words}
     for key in sorted(keys):
@@ -208,18 +218,57 @@ def completed(words: Sequence[str], command: str) -> list[str]:
         return [*words, "hydra/hydra_logging=default"]
     if keys.intersection(SHOWING):
         return words
-    multirun = bool(keys & {"-m", "--multirun"}) or "hydra.mode=MULTIRUN" in words
+    multirun = bool(keys.intersection(MULTIRUN)) or "hydra.mode=MULTIRUN" in words
     sweep_settings = (*SWEEP_SETTINGS, "objective=") if command == "run" else SWEEP_SETTINGS
     for word in words:
         if not multirun and word.startswith(sweep_settings):
             raise ConfigurationError(f"{word} has no effect on a single run: add -m (--multirun)")
         if multirun and word.startswith(RUN_SETTINGS):
             raise ConfigurationError(f"{word} has no effect on a sweep: use hydra.sweep.dir=...")
+    if SLURM in words and shutil.which("srun") is None:
+        raise ConfigurationError(
+            f"{SLURM} needs a machine of a SLURM cluster, and this one has no `srun`: use "
+            f"{SUBMITIT_LAUNCHER}local, or backend=processes"
+        )
     # A folder that is requested gets what Hydra writes to one.
     if keys & {"hydra.run.dir", "hydra.sweep.dir"}:
         presets = {"hydra.output_subdir": ".hydra", "hydra.sweep.subdir": "${hydra.job.num}"}
         words += [f"{key}={value}" for key, value in presets.items() if key not in keys]
     return words
+
+
+def with_slurm(words: Sequence[str]) -> list[str]:
+    """Write ``backend=submitit`` as settings of Hydra: a sweep whose jobs SLURM runs.
+
+    A job has the backend that is the default, and as many cores as that has workers. What runs no
+    cell is no job.
+
+    Raises
+    ------
+    ConfigurationError
+        If another launcher is given.
+
+    Examples
+    --------
+    >>> with_slurm(["backend=submitit", "k=3,4"])
+    ['-m', 'k=3,4', 'hydra/launcher=submitit_slurm', 'hydra.launcher.cpus_per_task=${jobs}']
+    >>> with_slurm(["verb=plan", "backend=submitit"])
+    ['verb=plan']
+    """
+    words = [word for word in words if word != SUBMITIT]
+    keys = {word.partition("=")[0] for word in words}
+    if keys.intersection(SHOWING) or any(word in READING for word in words):
+        return words
+    for word in words:
+        if word.startswith("hydra/launcher=") and not word.startswith(SUBMITIT_LAUNCHER):
+            raise ConfigurationError(
+                f"{word} is not allowed with {SUBMITIT}: use {SLURM}, which is the default, or "
+                f"{SUBMITIT_LAUNCHER}local"
+            )
+    multirun = [] if keys.intersection(MULTIRUN) else ["-m"]
+    presets = (SLURM, "hydra.launcher.cpus_per_task=${jobs}")
+    absent = [preset for preset in presets if preset.partition("=")[0] not in keys]
+    return [*multirun, *words, *absent]
 
 
 def check_choices(words: Sequence[str]) -> None:

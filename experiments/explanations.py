@@ -63,11 +63,8 @@ def unknown_choice(group: str, name: str, known: Sequence[str]) -> str:
     """Say that a group has no such choice; for a data set that may be a file, how it is given."""
     if group == "dataset" and name.lower().endswith(SUFFIXES):
         return f"dataset={name!r} is unknown. A file is given so: dataset=file path={name}"
-    if group == "backend" and name in ("submitit", "slurm"):
-        return (
-            f"backend={name} is given to Hydra, which starts the jobs: "
-            "pkm run -m hydra/launcher=submitit_slurm ..., with results=... on a shared disk"
-        )
+    if group == "backend":
+        known = [*known, "submitit"]
     # Families have more data sets than Hydra lists.
     return unknown(group, name, datasets.names() if group == "dataset" else known)
 

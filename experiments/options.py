@@ -77,7 +77,7 @@ def key(default: Any, meaning: str) -> Any:
 class CommonOptions:
     """Keys that both commands have; the groups hold what a file of `conf/` says."""
 
-    backend: Any = key(MISSING, "where cells are run: a group of conf/")
+    backend: Any = key(MISSING, "where cells are run: a group of conf/, or submitit, jobs of SLURM")
     tracking: Any = key(MISSING, "whether results are projected to MLflow: a group of conf/")
     results: str = key("results", "folder of the cell store, the MLflow database and the reports")
     data: str | None = key(

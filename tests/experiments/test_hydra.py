@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import slurm
 
 import pkm.__main__
 from pkm.experiments import ad_hoc, reproduce, run
@@ -144,6 +145,55 @@ def test_all_launchers_give_the_same_rows(call, launcher):
     expected = rows("cells")
     assert len(expected) == 6
     assert rows().equals(expected)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ((), "hydra/launcher=submitit_slurm needs a machine of a SLURM cluster"),
+        (("-m", "hydra/launcher=submitit_slurm"), "this one has no `srun`"),
+        (("backend=submitit", "hydra/launcher=basic"), "hydra/launcher=basic is not allowed"),
+        (("-m", "backend=submitt"), "Did you mean submitit?"),
+        (("backend=submitit", "hydra.launcher.partitoin=short"), "hydra.launcher.partitoin"),
+    ],
+)
+def test_jobs_of_slurm_are_refused_before_any_is_run(call, monkeypatch, tmp_path, words, message):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    if "partitoin" in message:
+        (programs / "srun").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    code, _, err = call(*(words or ["backend=submitit"]), *SWEEP[1:])
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert not Path("results").exists()
+
+
+def test_what_runs_no_cell_is_no_job_of_slurm(call):
+    code, out, _ = call("backend=submitit", "--cfg", "job")
+    assert code == 0
+    assert "name: processes" in out
+    code, out, _ = call("plan", "backend=submitit", "paper=dpm", "profile=smoke", command=reproduce)
+    assert code == 0
+    assert "cells to run" in out
+
+
+@pytest.mark.slow
+def test_jobs_of_slurm_give_the_same_rows(call, tmp_path, monkeypatch):
+    """Each configuration is a job; `tests/support/slurm.py` stands for the cluster."""
+    submitted = slurm.install(tmp_path / "slurm")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'slurm'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_SUBMITTED", str(submitted))
+    assert call(*SWEEP)[0] == 0
+    os.rename("results", "cells")
+    words = ("backend=submitit", "jobs=2", "hydra.launcher.partition=short", *SWEEP[1:])
+    code, out, err = call(*words)
+    assert code == 0, out + err
+    text = submitted.read_text(encoding="utf-8")
+    for line in ("--array=0-1%2", "--cpus-per-task=2", "--partition=short"):
+        assert f"#SBATCH {line}\n" in text
+    assert rows().equals(rows("cells"))
 
 
 def test_a_sweep_is_one_batch(call):
