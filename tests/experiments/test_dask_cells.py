@@ -111,7 +111,6 @@ def test_a_scheduler_that_is_not_there_is_refused_in_one_line(capfd, tmp_path):
         (["scheduler=tcp://127.0.0.1:1"], "must be left out unless backend=dask"),
         (["backend=dask", "scheduler=127.0.0.1"], "must be an address such as tcp://"),
         (["backend=dask", "scheduler=tcp://127.0.0.1:1", "jobs=2"], "jobs=2 is not allowed"),
-        (["backend=submitit"], "hydra/launcher=submitit_slurm"),
     ],
 )
 def test_settings_without_effect_are_refused(capfd, words, message):
