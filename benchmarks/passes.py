@@ -1,12 +1,15 @@
 """One exact pass over the points beside scikit-learn's in single precision and the machine's rates.
 
-scikit-learn's pass is the difference of two fits of different length, divided by its passes.
+A pass is the difference of two fits of different length, divided by the number of their passes.
 """
 
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
+from numba import njit
 from sklearn.cluster import KMeans
 
 from pkm.benchmarks.measurement import Measurement, peak_bytes
@@ -18,10 +21,12 @@ from pkm.privacy import SCALE
 #: Numbers of features and of centers.
 SHAPES = ((2, 8), (10, 8), (10, 32), (40, 16), (100, 64))
 VALUES = 1 << 22  # coordinates of all points
-PASSES = 10  # of scikit-learn in the longer fit, besides those of the shorter one
+PASSES = 10  # of the longer fits, besides that of the shorter ones
 REPLICATES = 20
 REPETITIONS = 5
+TURNS = 3
 THREADED_POINTS = 1_000_000
+MULTIPLICATIONS = 12_000_000  # as long as a pass over so many points
 MATRIX = 1024  # rows and columns of the matrices whose product gives the arithmetic rate
 
 
@@ -37,8 +42,7 @@ def passes() -> list[Measurement]:
             rows += [single_pass(d, k, n_threads) for d, k in SHAPES]
     with pinned(1):
         rows += [batch_pass(d, k) for d, k in SHAPES]
-    rows.append(threads(10, 32))
-    return [*rows, memory_of_fit(np.float64), memory_of_fit(np.float32)]
+    return [*rows, *threads(10, 32), memory_of_fit(np.float64), memory_of_fit(np.float32)]
 
 
 def single_pass(d: int, k: int, n_threads: int) -> Measurement:
@@ -46,15 +50,13 @@ def single_pass(d: int, k: int, n_threads: int) -> Measurement:
     clock = time.process_time if n_threads == 1 else time.perf_counter
     points, centers = inputs(d, k, 1)
     matrix = np.ones((MATRIX, MATRIX), np.float32)
-    ours, longer, shorter, product, reading = min_seconds_in_turn(
+    ours, theirs, product, reading = seconds_of_another(
         clock,
-        lambda: sums_and_counts(points, centers),
-        lambda: reference(points, centers, PASSES + 1),
-        lambda: reference(points, centers, 1),
-        lambda: matrix @ matrix,
-        lambda: points.rows.max(),
+        again(lambda: sums_and_counts(points, centers)),
+        lambda times: reference(points, centers, times),
+        again(lambda: matrix @ matrix),
+        again(points.rows.max),
     )
-    theirs = (longer - shorter) / PASSES
     multiplying = product * points.shape[0] * d * k / MATRIX**3
     seconds = (ours, theirs, max(multiplying, reading))
     rates = "ours {:.3g}, scikit-learn {:.3g}, floor {:.3g} Mpoints/s".format(
@@ -68,31 +70,62 @@ def single_pass(d: int, k: int, n_threads: int) -> Measurement:
 def batch_pass(d: int, k: int) -> Measurement:
     """A pass for many replicates at once, by its CPU time for each of them."""
     points, centers = inputs(d, k, REPLICATES)
-    ours, longer, shorter = min_seconds_in_turn(
+    ours, theirs = seconds_of_another(
         time.process_time,
-        lambda: sums_and_counts(points, centers),
-        lambda: reference(points, centers, PASSES + 1),
-        lambda: reference(points, centers, 1),
+        again(lambda: sums_and_counts(points, centers)),
+        lambda times: reference(points, centers, times),
     )
-    ratio = (longer - shorter) / PASSES / (ours / REPLICATES)
     what = f"pass, d = {d}, k = {k}, each of {REPLICATES} replicates"
-    return Measurement(what, ratio, "x scikit-learn", at_least=1.5)
+    return Measurement(what, theirs / (ours / REPLICATES), "x scikit-learn", at_least=1.5)
 
 
-def threads(d: int, k: int) -> Measurement:
-    """A pass on one thread against two, by the wall clock, which needs two free cores."""
+def threads(d: int, k: int) -> list[Measurement]:
+    """A pass on one thread against two, by the wall clock, and what the machine allows.
+
+    The second row is of multiplications in registers, which take as long: where other machines
+    share the cores, two threads are not twice as fast as one even there.
+    """
     points, centers = inputs(d, k, 1, THREADED_POINTS)
 
-    seconds = []
-    for n_threads in (1, 2):
-        # Limiting the libraries' threads takes milliseconds, which are not the pass's.
+    def turn(n_threads: int) -> tuple[float, ...]:
         with pinned(n_threads):
-            seconds += min_seconds_in_turn(
-                time.perf_counter, lambda: sums_and_counts(points, centers), repetitions=20
+            return seconds_of_another(
+                time.perf_counter,
+                again(lambda: sums_and_counts(points, centers)),
+                again(lambda: multiply_in_threads(n_threads)),
             )
-    one, two = seconds
+
+    # In turns, so that what slows the machine down slows both down.
+    seconds = np.array([[turn(1), turn(2)] for _ in range(TURNS)])
+    one, two = seconds.min(axis=0)
+    ours, multiplications = one / two
     what = f"pass over {THREADED_POINTS:,} points, d = {d}, k = {k}: two threads"
-    return Measurement(what, one / two, "x one", at_least=1.8)
+    return [
+        Measurement(what, ours, "x one", at_least=1.8),
+        Measurement("multiplications in registers: two threads", multiplications, "x one"),
+    ]
+
+
+def multiply_in_threads(n_threads: int) -> None:
+    """Multiply as often for any number of threads."""
+    others = [
+        threading.Thread(target=multiply, args=(MULTIPLICATIONS // n_threads,))
+        for _ in range(n_threads - 1)
+    ]
+    for thread in others:
+        thread.start()
+    multiply(MULTIPLICATIONS // n_threads)
+    for thread in others:
+        thread.join()
+
+
+@njit(cache=True, nogil=True)
+def multiply(times: int) -> float:
+    """Multiply a number in a register by another, again and again."""
+    product = 1.0
+    for _ in range(times):
+        product *= 1.0000001
+    return product
 
 
 def memory_of_fit(dtype: type) -> Measurement:
@@ -119,6 +152,32 @@ def reference(points: Points, centers: np.ndarray, max_iter: int) -> None:
     start = centers[0].astype(np.float32)
     fit = KMeans(len(start), init=start, n_init=1, max_iter=max_iter, tol=0, copy_x=False)
     fit.fit(points.rows.copy())
+
+
+def again(call: Callable[[], object]) -> Callable[[int], None]:
+    """Function that calls as many times as it is told."""
+
+    def calls(times: int) -> None:
+        for _ in range(times):
+            call()
+
+    return calls
+
+
+def seconds_of_another(
+    clock: Callable[[], float], *calls: Callable[[int], object]
+) -> tuple[float, ...]:
+    """Seconds that one time more takes, for calls that do their work a number of times.
+
+    Of `PASSES` and one times, less that of one: so all of them are measured as they are in the
+    middle of a fit, without its beginning and its end.
+    """
+    variants = [partial(call, times) for call in calls for times in (PASSES + 1, 1)]
+    seconds = min_seconds_in_turn(clock, *variants)
+    return tuple(
+        (longer - shorter) / PASSES
+        for longer, shorter in zip(seconds[::2], seconds[1::2], strict=True)
+    )
 
 
 def min_seconds_in_turn(

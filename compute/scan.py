@@ -55,7 +55,7 @@ GROUP = 2 * LANES  # points whose scores are in registers at the same time
 TILE = 4  # centers whose scores are
 FEW_FEATURES = 4  # up to so many are transposed without padding
 #: Coordinates of a block: few enough for the first-level cache, many enough to use centers often.
-BLOCK_VALUES = 4 * LANES * GROUP
+BLOCK_VALUES = 8 * LANES * GROUP
 #: Up to so many coordinates of centers, sums by masks are faster than one point at a time.
 MASKED_VALUES = 96
 #: Points after which 32-bit sums are added to 64-bit ones. A coordinate is at most 2**16.
@@ -542,7 +542,8 @@ def _sum_by_masks(
 ) -> None:
     """Add the points of each center in registers, for :data:`TILE` centers at a time.
 
-    A lane adds at most ``GROUP * n_groups / LANES`` coordinates: float32 holds that exactly.
+    A lane adds at most ``GROUP * n_groups / LANES`` coordinates, 256 of up to 2**16: float32 holds
+    that exactly.
     """
     width = _columns_of(d)
     zero = broadcast(ZERO)
