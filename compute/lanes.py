@@ -70,6 +70,23 @@ def load(typing: Any, array: Any, index: Any) -> Any:
     return LANES_TYPE(array, types.intp), generate
 
 
+@_operation
+def prefetch(typing: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of an element of a float32 array, which may lie beyond its end."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        function_type = ir.FunctionType(ir.VoidType(), [byte, _INTEGER, _INTEGER, _INTEGER])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
+        address = _address(context, builder, signature.args[0], *arguments)
+        # To read, into the cache of the first level, as data.
+        options = [_INTEGER(option) for option in (0, 3, 1)]
+        builder.call(function, [builder.bitcast(address, byte), *options])
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp), generate
+
+
 @_operation(prefer_literal=True)
 def load_every(typing: Any, array: Any, index: Any, stride: Any) -> Any:
     """Elements of a float32 array ``stride`` apart, a number that is constant in compiled code."""
