@@ -19,6 +19,15 @@ from pkm.row_blocks import RowBlocks
 
 #: Integer arrays that are added over shards, part by part.
 Sums = tuple[np.ndarray, ...]
+#: Makes one result of those of two sets of points; the first may be changed in place.
+Combine = Callable[[Sums, Sums], Sums]
+
+
+def add(totals: Sums, more: Sums) -> Sums:
+    """Add arrays to totals in place, part by part."""
+    for total, part in zip(totals, more, strict=True):
+        total += part
+    return totals
 
 
 class Source(Protocol):
@@ -64,17 +73,21 @@ class Shards(list[Points]):
         """Whether there are null records."""
         return any(shard.n_null for shard in self)
 
-    def total(self, function: Callable[[Points], Sums]) -> Sums:
-        """Sum of a function's integer arrays over all shards."""
+    def total(self, function: Callable[[Points], Sums], combine: Combine = add) -> Sums:
+        """Sum of a function's integer arrays over all shards; see :meth:`Blocks.total`."""
         first, *others = self
         totals = function(first)
         for shard in others:
-            add(totals, function(shard))
+            totals = combine(totals, function(shard))
         return totals
+
+    def map(self, function: Callable[[Points], Points]) -> "Shards":
+        """Points of each shard, replaced by a function of them."""
+        return Shards(function(shard) for shard in self)
 
     def within(self, center: np.ndarray, half_width: float, radius: float) -> "Shards":
         """Enter the points anew in a smaller domain; see :meth:`Points.within`."""
-        return Shards(shard.within(center, half_width, radius) for shard in self)
+        return self.map(entering(center, half_width, radius))
 
     def kept(self) -> "Shards":
         """These shards, which are in memory."""
@@ -149,8 +162,15 @@ class Blocks:
         (n_null,) = self.total(_null_records)
         return bool(n_null[0])
 
-    def total(self, function: Callable[[Points], Sums]) -> Sums:
+    def total(self, function: Callable[[Points], Sums], combine: Combine = add) -> Sums:
         """Sum of a function's integer arrays over all blocks, in one pass.
+
+        Parameters
+        ----------
+        function : callable
+            From Points to a tuple of arrays.
+        combine : callable, optional
+            Makes one tuple of two, in the order of the blocks; by default it adds.
 
         Raises
         ------
@@ -168,21 +188,19 @@ class Blocks:
                 pending.append(threads.submit(compute, block))
                 advance(len(block))
                 if len(pending) > n_threads:
-                    totals = add(totals, pending.popleft().result())
+                    result = pending.popleft().result()
+                    totals = combine(totals, result) if totals else result
             for future in pending:
-                totals = add(totals, future.result())
+                totals = combine(totals, future.result()) if totals else future.result()
         return totals
+
+    def map(self, function: Callable[[Points], Points]) -> "Blocks":
+        """Points of each block, replaced by a function of them in every pass."""
+        return replace(self, enter=partial(enter_and_map, enter=self.enter, function=function))
 
     def within(self, center: np.ndarray, half_width: float, radius: float) -> "Blocks":
         """Enter the points anew in a smaller domain; see :meth:`Points.within`."""
-        enter = partial(
-            enter_within,
-            enter=self.enter,
-            center=center,
-            half_width=half_width,
-            radius=radius,
-        )
-        return replace(self, enter=enter)
+        return self.map(entering(center, half_width, radius))
 
     def kept(self) -> "Blocks | Shards":
         """Points entered once and kept, without remainders, where the rows are in memory.
@@ -215,15 +233,6 @@ def array_blocks(array: np.ndarray) -> RowBlocks:
     return RowBlocks(n, d, lambda: iter([array]))
 
 
-def add(totals: Sums, more: Sums) -> Sums:
-    """Add arrays to totals in place, part by part; no totals yet are none."""
-    if not totals:
-        return more
-    for total, part in zip(totals, more, strict=True):
-        total += part
-    return totals
-
-
 # Functions of modules, not closures: they are sent to other processes.
 
 
@@ -234,15 +243,16 @@ def enter_box(
     return Points.from_box(block, lower, upper, keep_remainders=keep_remainders)[0]
 
 
-def enter_within(
-    block: Any,
-    enter: Callable[[Any], Points],
-    center: np.ndarray,
-    half_width: float,
-    radius: float,
+def enter_and_map(
+    block: Any, enter: Callable[[Any], Points], function: Callable[[Points], Points]
 ) -> Points:
-    """Points of a block in a smaller domain; see :meth:`Points.within`."""
-    return enter(block).within(center, half_width, radius)
+    """A function of the points of a block."""
+    return function(enter(block))
+
+
+def entering(center: np.ndarray, half_width: float, radius: float) -> Callable[[Points], Points]:
+    """Function that enters points anew in a smaller domain; see :meth:`Points.within`."""
+    return partial(Points.within, center=center, half_width=half_width, radius=radius)
 
 
 def _compute(

@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from pkm.compute.blocks import Sums, add, enter_box, enter_within
+from pkm.compute.blocks import Combine, Sums, add, enter_and_map, enter_box, entering
 from pkm.compute.points import Points
 from pkm.row_blocks import ChangedRows, checked_block
 
@@ -58,8 +58,15 @@ class DaskPoints:
         (n_null,) = self.total(_null_records)
         return bool(n_null[0])
 
-    def total(self, function: Callable[[Points], Sums]) -> Sums:
+    def total(self, function: Callable[[Points], Sums], combine: Combine = add) -> Sums:
         """Sum of a function's integer arrays over all chunks, in one pass.
+
+        Parameters
+        ----------
+        function : callable
+            From Points to a tuple of arrays; one that can be sent to a worker.
+        combine : callable, optional
+            Makes one tuple of two, in the order of the chunks; by default it adds.
 
         Raises
         ------
@@ -76,23 +83,24 @@ class DaskPoints:
         )
         task = delayed(compute_chunk, pure=False)
         parts = [task(chunk) for chunk in self.chunks]
-        add_up = delayed(_add_up, pure=False)
+        unite = delayed(partial(_united, combine=combine), pure=False)
         while len(parts) > 1:
-            parts = [add_up(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
-        ((*totals, n_records),) = compute(parts[0])
-        if n_records[0] != self.n_records:
+            parts = [unite(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
+        ((totals, n_records),) = compute(parts[0])
+        if n_records != self.n_records:
             raise ChangedRows(
-                f"X has n={self.n_records} rows, but its chunks have {n_records[0]}: call "
+                f"X has n={self.n_records} rows, but its chunks have {n_records}: call "
                 "compute_chunk_sizes() of the array, and fit again"
             )
-        return tuple(totals)
+        return totals
+
+    def map(self, function: Callable[[Points], Points]) -> "DaskPoints":
+        """Points of each chunk, replaced by a function of them in every pass."""
+        return replace(self, enter=partial(enter_and_map, enter=self.enter, function=function))
 
     def within(self, center: np.ndarray, half_width: float, radius: float) -> "DaskPoints":
         """Enter the points anew in a smaller domain; see :meth:`Points.within`."""
-        enter = partial(
-            enter_within, enter=self.enter, center=center, half_width=half_width, radius=radius
-        )
-        return replace(self, enter=enter)
+        return self.map(entering(center, half_width, radius))
 
     def kept(self) -> "DaskPoints":
         """These chunks, which stay where they are."""
@@ -104,23 +112,26 @@ def _compute(
     n_features: int,
     enter: Callable[[np.ndarray], Points],
     function: Callable[[Points], Sums],
-) -> Sums:
+) -> tuple[Sums, int]:
     """A function's arrays, and the number of records, of one chunk: on one thread of a worker."""
     n_threads = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
         points = enter(checked_block(np.asanyarray(chunk), n_features))
-        return (*function(points), np.array([points.n_records]))
+        return function(points), points.n_records
     finally:
         numba.set_num_threads(n_threads)
 
 
-def _add_up(parts: Sequence[Sums]) -> Sums:
+def _united(parts: Sequence[tuple[Sums, int]], combine: Combine) -> tuple[Sums, int]:
+    """One result, and the number of records, of those of several tasks."""
+    (first, n_records), *others = parts
     # A copy: what a task has returned may be read again, after a worker has died.
-    totals = tuple(part.copy() for part in parts[0])
-    for part in parts[1:]:
-        totals = add(totals, part)
-    return totals
+    totals = tuple(part.copy() for part in first)
+    for more, n_more in others:
+        totals = combine(totals, more)
+        n_records += n_more
+    return totals, n_records
 
 
 def _null_records(points: Points) -> Sums:

@@ -55,7 +55,7 @@ def _cache(points: Points, key: tuple, value: object) -> None:
     points.derived[key] = value
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _digitize(rows: np.ndarray, thresholds: np.ndarray, codes: np.ndarray) -> None:
     n_thresholds = len(thresholds)
     lowest = thresholds[0]
@@ -138,7 +138,7 @@ def hyperplane_sides(points: Points, normals: np.ndarray, origin: np.ndarray) ->
     return codes
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def histogram(codes: np.ndarray, order: np.ndarray, counts: np.ndarray) -> None:
     """Count the codes of the points ``order`` per feature, into zeroed counts (d, n_codes)."""
     for p in range(order.shape[0]):
@@ -147,7 +147,7 @@ def histogram(codes: np.ndarray, order: np.ndarray, counts: np.ndarray) -> None:
             counts[h, codes[i, h]] += 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def stable_partition(
     codes: np.ndarray,
     order: np.ndarray,
@@ -188,7 +188,7 @@ def stable_partition(
     return n_below
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def column_sums(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Sum of the rows ``order`` of integer-valued float32, exact, int64."""
     d = rows.shape[1]

@@ -1,4 +1,4 @@
-"""Euclidean hashing, clipped sums of buckets, farthest points, costs of swaps: all in integers.
+"""Euclidean hashing, clipped sums of buckets, costs of swaps: all in integers.
 
 A bucket is a cell of a shifted grid on a few random projections. Directions are rounded to
 integers, shifts and widths are integers, so that every product and every division below is exact
@@ -294,63 +294,6 @@ def _clip_norms(
             factor = radius / math.sqrt(squared_norms[i]) * SHRINKAGE
         for h in range(rows.shape[1]):
             clipped[i, h] = np.int64(rows[i, h] * factor)
-
-
-def farthest_points(
-    shards: list[Points], masks: list[np.ndarray], centers: np.ndarray, n_farthest: int
-) -> list[np.ndarray]:
-    """Mark those of some points that are farthest from their nearest center.
-
-    Parameters
-    ----------
-    shards : list of Points
-        Shards of a data set.
-    masks : list of ndarray of bool
-        For each shard the points among which the farthest are.
-    centers : ndarray of shape (k, d), int64
-    n_farthest : int
-        How many to mark; all if there are fewer.
-
-    Returns
-    -------
-    list of ndarray of bool
-        For each shard. Which points are marked, as a multiset, is a function of the multiset of
-        points: ties go to the points first in lexicographic order.
-    """
-    ends = np.cumsum([shard.shape[0] for shard in shards])
-    if n_farthest >= sum(np.count_nonzero(mask) for mask in masks):
-        return masks
-    squares = np.empty(ends[-1])
-    for shard, mask, end in zip(shards, masks, ends, strict=True):
-        part = squares[end - len(mask) : end]
-        part[:] = squared_distances(shard, centers)
-        # Below those of all points that are among them.
-        part[~mask] = -1.0
-    if n_farthest < 1:
-        mask = np.zeros(len(squares), bool)
-    else:
-        # Mark the points beyond a threshold distance, then as many at that distance as are missing.
-        rank = len(squares) - n_farthest
-        threshold = np.partition(squares, rank)[rank]
-        mask = squares > threshold
-        tied = np.flatnonzero(squares == threshold)
-        n_missing = n_farthest - np.count_nonzero(mask)
-        if n_missing < len(tied):
-            tied = _lexicographic(shards, ends, tied)[:n_missing]
-        mask[tied] = True
-    return np.split(mask, ends[:-1])
-
-
-def _lexicographic(shards: list[Points], ends: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """Increasing indices into all shards together, sorted by the coordinates of their points."""
-    rows = []
-    for shard, end in zip(shards, ends, strict=True):
-        start = end - shard.shape[0]
-        inside = indices[(indices >= start) & (indices < end)]
-        rows.append(shard.rows[inside - start])
-    # lexsort's last key is its first one.
-    order = np.lexsort(np.concatenate(rows).T[::-1])
-    return indices[order]
 
 
 def swap_costs(

@@ -5,8 +5,10 @@ position in a block, ``h`` a feature, ``j`` a center or cluster, ``r`` a replica
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -225,6 +227,29 @@ class Points:
         It lives as long as the points; see :func:`pkm.compute.digitize`.
         """
         return {}
+
+    def remembered(self, name: str, key: tuple[object, ...], compute: Callable[[], Any]) -> Any:
+        """Return what is computed of the points, kept with them until another key is asked for.
+
+        Parameters
+        ----------
+        name : str
+            Of what is computed: one value is kept for each.
+        key : tuple
+            What it depends on besides the points: the value is kept for these very objects.
+        compute : callable
+            Makes the value.
+        """
+        kept: Any = self.derived.get((name,))
+        if kept is None or any(one is not other for one, other in zip(kept[0], key, strict=True)):
+            # The old value gives its memory back before there is a new one.
+            self.forget(name)
+            kept = self.derived[(name,)] = (key, compute())
+        return kept[1]
+
+    def forget(self, name: str) -> None:
+        """Drop what :meth:`remembered` keeps."""
+        self.derived.pop((name,), None)
 
     @cached_property
     def digest(self) -> bytes:

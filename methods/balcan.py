@@ -104,6 +104,7 @@ class Balcan(PrivateKMeans):
         "secure": (True, False),
     }
     batched: ClassVar[bool] = False
+    by_blocks: ClassVar[bool] = True
     takes_ball: ClassVar[bool] = True
 
     _: KW_ONLY

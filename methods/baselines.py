@@ -96,6 +96,7 @@ class NoisyMean(PrivateKMeans):
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
     choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
     batched: ClassVar[bool] = False  # shells are about a center of one replicate
+    by_blocks: ClassVar[bool] = True
     takes_ball: ClassVar[bool] = True
 
     _: KW_ONLY

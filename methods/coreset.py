@@ -11,6 +11,7 @@ from pkm.compute.grid_file import unchanged
 from pkm.methods.base import PrivateKMeans
 from pkm.privacy import SCALE, Curator, Ledger, shards_of
 from pkm.privacy.base import PointsLike
+from pkm.row_blocks import RowsLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,12 +123,12 @@ class CoresetMethod(PrivateKMeans):
         positions = candidates / SCALE if zoom is None else zoom.outward(candidates)
         return Coreset(positions, weights, ledger)
 
-    def coreset(self, X: ArrayLike) -> Coreset:
+    def coreset(self, X: ArrayLike | RowsLike) -> Coreset:
         """Release a private coreset of points given in their own units.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or what is read in blocks
             As for ``fit``.
 
         Returns

@@ -171,6 +171,7 @@ class FedDPKMeans(PublicDataMethod):
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
     choices: ClassVar[dict[str, tuple]] = {**PublicDataMethod.choices, "secure": (True, False)}
     batched: ClassVar[bool] = False  # each replicate has a subspace of its own
+    by_blocks: ClassVar[bool] = True
     takes_ball: ClassVar[bool] = True
 
     _: KW_ONLY

@@ -221,6 +221,7 @@ class KaplanStemmer(CoresetMethod):
     }
     later_parameters: ClassVar[dict[str, object]] = {"step_radius": "auto"}
     batched: ClassVar[bool] = False
+    by_blocks: ClassVar[bool] = True
     takes_ball: ClassVar[bool] = True
     #: Of mu squared, for all Lloyd steps together; the rest is for candidates and their counts.
     lloyd_share: ClassVar[float] = LLOYD_SHARE

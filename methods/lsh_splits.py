@@ -94,6 +94,7 @@ class LSHSplits(PrivateKMeans):
         "secure": (True, False),
     }
     batched: ClassVar[bool] = False
+    by_blocks: ClassVar[bool] = True
     published_delta = staticmethod(inverse_n_root_n)
 
     _: KW_ONLY

@@ -138,6 +138,7 @@ class PEMeans(PrivateKMeans):
         "secure": (True, False),
     }
     batched: ClassVar[bool] = False  # the sizes of populations follow from what was released
+    by_blocks: ClassVar[bool] = True
 
     _: KW_ONLY
     epsilon: float = 1.0

@@ -194,6 +194,7 @@ class SynopsisKMeans(PrivateKMeans):
     }
     later_parameters: ClassVar[dict[str, object]] = {"tree": "deep"}
     batched: ClassVar[bool] = False  # its parts are not
+    by_blocks: ClassVar[bool] = True
     takes_ball: ClassVar[bool] = True
 
     _: KW_ONLY

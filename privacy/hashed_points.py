@@ -25,23 +25,26 @@ query                          all points                restricted set
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from pkm.compute import SCALE, Points, inertia, labels, sums_and_counts
-from pkm.compute.blocks import Shards
+from pkm.compute.blocks import Blocks, Shards, Sums
+from pkm.compute.dask_points import DaskPoints
+from pkm.compute.farthest import Farthest, farthest
 from pkm.compute.hashing import (
     BLOCK,
     Hash,
     clip_norms,
     clipped_sums,
-    farthest_points,
     nearest_shells,
     swap_costs,
 )
 from pkm.compute.points import squared_norms_of
+from pkm.compute.radix_sort import differs_from_previous
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Gaussian
 from pkm.privacy.queries import ONE_COUNT
@@ -101,14 +104,14 @@ class HashedPoints(View):
         self.n_restricted = curator.n_points
         self.n_features = curator.n_features
         self.radius = min(radius, math.sqrt(self.n_features))
-        self.is_restricted = False
         # What a zoom has entered is in its ball but for rounding, and in memory for this run alone.
         in_place = curator.is_inner and self.radius == curator.radius
-        self._all = [_into_ball(shard, self.radius, in_place) for shard in curator._shards]
+        into_ball = partial(_into_ball, radius=self.radius, in_place=in_place)
+        self._all: Shards | Blocks | DaskPoints = curator._shards.map(into_ball)
         if in_place:
-            curator._shards = Shards(self._all)
-        self._masks = [np.ones(len(shard.rows), bool) for shard in self._all]
-        self._cached_codes: tuple[Hash, list[np.ndarray]] | None = None
+            curator._shards = self._all
+        self.is_restricted = False
+        self._restricted: Farthest | None = None
 
     def filter_farthest(self, centers: np.ndarray, fraction: float) -> None:
         """Restrict the set to the records that are farthest from their nearest center.
@@ -132,8 +135,7 @@ class HashedPoints(View):
         if not 0 < fraction < 1:
             raise ValueError(f"fraction={fraction} of the records to keep must be in (0, 1)")
         self.n_restricted = math.floor(fraction * self.n_restricted)
-        self._cached_codes = None
-        self._masks = farthest_points(self._all, self._masks, centers, self.n_restricted)
+        self._restricted = farthest(self._all, self._restricted, centers, self.n_restricted)
         self.is_restricted = True
 
     def histogram_noise(self, mu: float, delta: float) -> StabilityHistogram:
@@ -186,14 +188,11 @@ class HashedPoints(View):
                 f"hashing of {n_features} features does not fit points of {self.n_features}"
             )
 
-    def _codes(self, hashing: Hash) -> list[np.ndarray]:
-        """Codes of the restricted set's points; those of the last hash are cached."""
-        if self._cached_codes is None or self._cached_codes[0] is not hashing:
-            self._cached_codes = None
-            masks = self._masks if self.is_restricted else [None] * len(self._all)
-            codes = [hashing.codes(*pair) for pair in zip(self._all, masks, strict=True)]
-            self._cached_codes = (hashing, codes)
-        return self._cached_codes[1]
+    def _copies(self) -> tuple[np.ndarray, np.ndarray]:
+        """Points (e, d) that the restricted set has beside those that it marks, and how many."""
+        if self._restricted is None:
+            return np.empty((0, self.n_features), np.float32), np.empty(0, np.int64)
+        return self._restricted.copies, self._restricted.n_copies
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,14 +233,12 @@ class BucketCounts(Query):
 
     def exact(self, view: HashedPoints) -> Mapping[str, OccupiedCells]:
         """Buckets that occur, and their exact counts."""
-        codes = np.concatenate(view._codes(self.hashing))
-        codes.sort()
-        is_first = np.ones(len(codes), bool)
-        np.not_equal(codes[1:], codes[:-1], out=is_first[1:])
-        firsts = np.flatnonzero(is_first)
-        counts = np.diff(firsts, append=len(codes))
-        buckets = codes[firsts].astype(np.int64)
-        return {"counts": OccupiedCells(buckets, counts, self.min_count)}
+        count = partial(_bucket_counts, hashing=self.hashing, restricted=view._restricted)
+        found = view._all.total(count, _united_counts)
+        copies, n_copies = view._copies()
+        codes = self.hashing.codes(Points.prepare(copies))
+        buckets, counts = _united_counts(found, (codes, n_copies))
+        return {"counts": OccupiedCells(buckets.astype(np.int64), counts, self.min_count)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,29 +290,23 @@ class BucketSums(Query):
 
     def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
         """Exact sums."""
-        sums = np.zeros(self.origins.shape, np.int64)
         if not len(self.codes):
-            return {"sums": sums[None]}
-        codes_of_shards = view._codes(self.hashing)
-        for shard, mask, codes in zip(view._all, view._masks, codes_of_shards, strict=True):
-            buckets = np.full(len(mask), -1, np.int32)
-            buckets[mask] = self._positions(codes)
-            sums += clipped_sums(shard, buckets, self.origins, self.radius * SCALE)
+            return {"sums": np.zeros((1, *self.origins.shape), np.int64)}
+        add_up = partial(
+            _bucket_sums,
+            hashing=self.hashing,
+            released=self.codes,
+            origins=self.origins,
+            radius=self.radius * SCALE,
+        )
+        (sums,) = view._all.total(partial(add_up, restricted=view._restricted))
+        for row, n_copies in zip(*view._copies(), strict=True):
+            sums += n_copies * add_up(Points.prepare(row[None]), restricted=None)[0]
         return {"sums": sums[None]}
 
     def details(self) -> Mapping[str, float | None]:
         """The radius."""
         return {"radius": self.radius}
-
-    def _positions(self, codes: np.ndarray) -> np.ndarray:
-        """Position (n,), int32, of each bucket among the released ones, -1 if it is none."""
-        found = np.empty(len(codes), np.int32)
-        for start in range(0, len(codes), BLOCK):
-            block = codes[start : start + BLOCK].astype(np.int64)
-            positions = np.minimum(np.searchsorted(self.codes, block), len(self.codes) - 1)
-            is_released = self.codes[positions] == block
-            found[start : start + BLOCK] = np.where(is_released, positions, -1)
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,10 +341,8 @@ class NearestCounts(Query):
 
     def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
         """Exact counts."""
-        counts = np.zeros(len(self.centers), np.int64)
-        for shard in view._all:
-            counts += sums_and_counts(shard, self.centers[None])[1][0]
-        return {"counts": counts[None] * SCALE}
+        _, counts = view._all.total(partial(sums_and_counts, centers=self.centers[None]))
+        return {"counts": counts * SCALE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -391,9 +380,8 @@ class NearestShells(Query):
 
     def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
         """Exact counts."""
-        counts = np.zeros(len(self.radii), np.int64)
-        for shard in view._all:
-            counts += nearest_shells(shard, self.centers, self.radii * SCALE)
+        count = partial(_shell_counts, centers=self.centers, radii=self.radii * SCALE)
+        (counts,) = view._all.total(count)
         return {"counts": counts[None] * SCALE}
 
 
@@ -436,12 +424,8 @@ class NearestSumsAndCounts(Query):
 
     def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
         """Exact sums and counts."""
-        sums = np.zeros(self.centers.shape, np.int64)
-        counts = np.zeros(len(self.centers), np.int64)
-        for shard in view._all:
-            nearest = labels(shard, self.centers[None])[0]
-            sums += clipped_sums(shard, nearest, self.centers, self.radius * SCALE)
-            counts += np.bincount(nearest, minlength=len(self.centers))
+        add_up = partial(_nearest_sums, centers=self.centers, radius=self.radius * SCALE)
+        sums, counts = view._all.total(add_up)
         return {"sums": sums[None], "counts": counts[None] * SCALE}
 
     def details(self) -> Mapping[str, float | None]:
@@ -476,14 +460,8 @@ class SecondMoments(Query):
 
     def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
         """Exact sums of products."""
-        d = view.n_features
-        moments = np.zeros((d, d), np.int64)
-        for shard in view._all:
-            for start in range(0, len(shard.rows), MOMENT_ROWS):
-                rows = shard.rows[start : start + MOMENT_ROWS].astype(np.float64)
-                rows = np.trunc(rows * (MOMENT_STEPS / SCALE))
-                moments += (rows.T @ rows).astype(np.int64)
-        return {"moments": moments[np.triu_indices(d)][None]}
+        (moments,) = view._all.total(_moments)
+        return {"moments": moments[np.triu_indices(view.n_features)][None]}
 
     @staticmethod
     def matrix(moments: np.ndarray) -> np.ndarray:
@@ -543,9 +521,9 @@ class Swaps(Query):
         """Scores of all swaps."""
         current = np.asarray(self.current, np.int64)
         slots = np.asarray(self.slots, np.int64)
-        costs = [swap_costs(shard, self.candidates, current, slots) for shard in view._all]
-        total_costs = np.sum(costs, axis=0).ravel()
-        return {"choices": [scores_of_costs(total_costs.tolist())]}
+        swap = partial(_swap_costs, candidates=self.candidates, current=current, slots=slots)
+        (costs,) = view._all.total(swap)
+        return {"choices": [scores_of_costs(costs.ravel().tolist())]}
 
     def swap(self, choice: int) -> tuple[int, int]:
         """Position to replace and index of the candidate to put there, of a choice: public."""
@@ -588,9 +566,8 @@ class CandidateSets(Query):
 
     def exact(self, view: HashedPoints) -> Mapping[str, list[np.ndarray]]:
         """Scores of the sets."""
-        costs_of_shards = [inertia(shard, self.candidates[self.sets]) for shard in view._all]
-        costs = [sum(costs) for costs in zip(*costs_of_shards, strict=True)]
-        return {"choices": [scores_of_costs(costs)]}
+        (costs,) = view._all.total(partial(_inertias, centers=self.candidates[self.sets]))
+        return {"choices": [scores_of_costs(costs.tolist())]}
 
 
 def cost_sensitivity(view: HashedPoints, candidates: np.ndarray) -> ScoreRange:
@@ -633,17 +610,109 @@ def check_indices(name: str, indices: Any, size: int) -> None:
         raise ValueError(f"{name} must be one or more indices from 0 to {size - 1}, got {indices}")
 
 
-def _into_ball(shard: Points, radius: float, in_place: bool) -> Points:
+# Functions of the points of one shard, block or chunk, whose results are added over all of them.
+
+
+def _into_ball(points: Points, radius: float, in_place: bool) -> Points:
     """Pull points outside a ball to its surface, in place or as a copy; radius in half-widths."""
     # At sqrt(d) no point of the domain is outside, though the root's square may be rounded to less
     # than d.
-    holds_domain = radius >= math.sqrt(shard.shape[1])
-    if holds_domain or not shard.squared_norms.max(initial=0.0) > (radius * SCALE) ** 2:
-        return shard
-    rows = shard.rows if in_place else np.empty_like(shard.rows)
-    squared_norms = shard.squared_norms if in_place else np.empty_like(shard.squared_norms)
+    holds_domain = radius >= math.sqrt(points.shape[1])
+    if holds_domain or not points.squared_norms.max(initial=0.0) > (radius * SCALE) ** 2:
+        # What is computed of them is kept for the view alone.
+        return replace(points)
+    rows = points.rows if in_place else np.empty_like(points.rows)
+    squared_norms = points.squared_norms if in_place else np.empty_like(points.squared_norms)
     for start in range(0, len(rows), BLOCK):
         block = slice(start, start + BLOCK)
-        rows[block] = clip_norms(shard.rows[block], radius * SCALE)
+        rows[block] = clip_norms(points.rows[block], radius * SCALE)
         squared_norms[block] = squared_norms_of(rows[block])
-    return Points(rows, squared_norms, n_null=shard.n_null)
+    return Points(rows, squared_norms, n_null=points.n_null)
+
+
+def _codes(points: Points, hashing: Hash, restricted: Farthest | None) -> np.ndarray:
+    """Codes of the points of the restricted set, but for its copies; those of one hash are kept."""
+
+    def compute() -> np.ndarray:
+        return hashing.codes(points, None if restricted is None else restricted.mask(points))
+
+    return points.remembered("codes", (hashing, restricted), compute)
+
+
+def _bucket_counts(points: Points, hashing: Hash, restricted: Farthest | None) -> Sums:
+    """Codes that occur, increasing, and how often, but for copies."""
+    codes = np.sort(_codes(points, hashing, restricted))
+    firsts = np.flatnonzero(differs_from_previous(codes))
+    return codes[firsts], np.diff(firsts, append=len(codes))
+
+
+def _united_counts(counted: Sums, more: Sums) -> Sums:
+    """Codes of two parts, increasing, and the sums of their counts."""
+    codes, counts = (np.concatenate(pair) for pair in zip(counted, more, strict=True))
+    # Stable: two increasing runs are merged.
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    firsts = np.flatnonzero(differs_from_previous(codes))
+    return codes[firsts], np.add.reduceat(counts[order], firsts)
+
+
+def _bucket_sums(
+    points: Points,
+    hashing: Hash,
+    restricted: Farthest | None,
+    released: np.ndarray,
+    origins: np.ndarray,
+    radius: float,
+) -> Sums:
+    """Sums of the points of released buckets, but for copies."""
+    positions = _positions(_codes(points, hashing, restricted), released)
+    if restricted is None:
+        buckets = positions
+    else:
+        buckets = np.full(points.shape[0], -1, np.int32)
+        buckets[restricted.mask(points)] = positions
+    return (clipped_sums(points, buckets, origins, radius),)
+
+
+def _positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:
+    """Position (n,), int32, of each bucket among the released ones, -1 if it is none."""
+    found = np.empty(len(codes), np.int32)
+    for start in range(0, len(codes), BLOCK):
+        block = codes[start : start + BLOCK].astype(np.int64)
+        positions = np.minimum(np.searchsorted(released, block), len(released) - 1)
+        is_released = released[positions] == block
+        found[start : start + BLOCK] = np.where(is_released, positions, -1)
+    return found
+
+
+def _shell_counts(points: Points, centers: np.ndarray, radii: np.ndarray) -> Sums:
+    return (nearest_shells(points, centers, radii),)
+
+
+def _nearest_sums(points: Points, centers: np.ndarray, radius: float) -> Sums:
+    """Clipped sums about each center of the points nearest to it, and their numbers."""
+    nearest = labels(points, centers[None])[0]
+    sums = clipped_sums(points, nearest, centers, radius)
+    return sums, np.bincount(nearest, minlength=len(centers))
+
+
+def _moments(points: Points) -> Sums:
+    """Sum of the products (d, d) of coordinates, in units of 2**-24 squared half-widths."""
+    d = points.shape[1]
+    moments = np.zeros((d, d), np.int64)
+    for start in range(0, len(points.rows), MOMENT_ROWS):
+        rows = points.rows[start : start + MOMENT_ROWS].astype(np.float64)
+        rows = np.trunc(rows * (MOMENT_STEPS / SCALE))
+        moments += (rows.T @ rows).astype(np.int64)
+    return (moments,)
+
+
+def _swap_costs(
+    points: Points, candidates: np.ndarray, current: np.ndarray, slots: np.ndarray
+) -> Sums:
+    return (swap_costs(points, candidates, current, slots),)
+
+
+def _inertias(points: Points, centers: np.ndarray) -> Sums:
+    """Costs (s,) of sets of centers, integers of any size."""
+    return (np.array(inertia(points, centers), object),)

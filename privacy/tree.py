@@ -8,8 +8,9 @@ of the query is that of its most expensive cell.
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from pkm.compute import (
     hyperplane_sides,
     stable_partition,
 )
+from pkm.compute.blocks import Shards, Sums, add
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.queries import ONE_COUNT
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
 
 MAX_INTERVALS = 4096  # a finer grid would not fit the memory of large trees
 MAX_SUM = 2.0**60  # grid steps
+MAX_BIN_COUNTS = 1 << 22  # of the cells whose points are counted in one pass
+
+#: Makes unsigned codes (n, m) of points: one column per feature or hyperplane.
+Code = Callable[[Points], np.ndarray]
+#: A cell, the feature that it is split by, and the boundary.
+Split = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -95,9 +103,10 @@ class BoxGrid:
 
 
 class _Shard:
-    """One shard's points in the order of the cells."""
+    """Points of one shard, block or chunk in the order of the cells."""
 
-    def __init__(self, points: Points, codes: np.ndarray) -> None:
+    def __init__(self, points: Points, code: Code) -> None:
+        codes = code(points)
         self.rows = points.rows
         self.codes = codes
         index_type = np.uint16 if len(codes) <= 1 << 16 else np.int32
@@ -139,25 +148,29 @@ class PartitionTree(View):
     ----------
     curator : BaseCurator
         Of one replicate.
-    codes : sequence of ndarray of shape (n, m), unsigned
-        For each shard of the curator's points, codes that cells are split by: one column per
+    code : callable
+        From Points to the codes (n, m) that cells are split by, of an unsigned type: one column per
         feature or hyperplane.
+    n_codes : int
+        Their number m.
     grid : BoxGrid or None
         The grid that the codes lie on; None for codes that are not bins of features.
     """
 
     def __init__(
-        self, curator: "BaseCurator", codes: Sequence[np.ndarray], grid: BoxGrid | None
+        self, curator: "BaseCurator", code: Code, n_codes: int, grid: BoxGrid | None
     ) -> None:
         curator.check_single(type(self).__name__)
         super().__init__(curator)
-        self._shards = [
-            _Shard(shard, shard_codes)
-            for shard, shard_codes in zip(curator._shards, codes, strict=True)
-        ]
+        # Points that are kept stay in the order of the cells; others are ordered in every pass.
+        self._points = curator._shards
+        is_kept = isinstance(self._points, Shards)
+        self._shards = [_Shard(shard, code) for shard in self._points] if is_kept else None
+        self._code = code
+        self._splits: list[Split] = []
         self.n_features = curator.n_features
         self._grid = grid
-        self._n_codes = codes[0].shape[1]
+        self._n_codes = n_codes
         self.n_points = curator.n_points
         n_bins = 1 if grid is None else grid.n_bins
         first = np.zeros(self.n_features, np.int64)
@@ -172,15 +185,14 @@ class PartitionTree(View):
     @classmethod
     def whole(cls, curator: "BaseCurator") -> "PartitionTree":
         """Start a tree of one cell that cannot be split."""
-        codes = [np.empty((shard.shape[0], 0), np.uint8) for shard in curator._shards]
-        return cls(curator, codes, None)
+        return cls(curator, _no_codes, 0, None)
 
     @classmethod
     def by_features(cls, curator: "BaseCurator", grid: BoxGrid) -> "PartitionTree":
         """Start a tree whose cells are split at grid boundaries of a feature."""
         check_type("grid", grid, BoxGrid)
-        codes = [digitize(shard, grid.thresholds) for shard in curator._shards]
-        return cls(curator, codes, grid)
+        code = partial(digitize, thresholds=grid.thresholds)
+        return cls(curator, code, curator.n_features, grid)
 
     @classmethod
     def by_hyperplanes(
@@ -197,8 +209,8 @@ class PartitionTree(View):
         origin : ndarray of shape (d,), int64
             Released or public point of the domain that all hyperplanes contain, in grid steps.
         """
-        codes = [hyperplane_sides(shard, normals, origin) for shard in curator._shards]
-        return cls(curator, codes, None)
+        code = partial(hyperplane_sides, normals=normals, origin=origin)
+        return cls(curator, code, len(normals), None)
 
     def split(self, cell: int, feature: int, boundary: int = 1) -> tuple[int, int]:
         """Split a cell by a public rule and name its two parts.
@@ -229,7 +241,8 @@ class PartitionTree(View):
             raise ValueError(f"boundary={boundary} must be in 1 .. {last}")
 
         # Divide the points.
-        for shard in self._shards:
+        self._splits.append((cell, feature, boundary))
+        for shard in self._shards or ():
             shard.split(cell, feature, boundary)
 
         # Divide the bins; a boundary outside the cell leaves one part empty and the box as it is.
@@ -264,6 +277,17 @@ class PartitionTree(View):
         """Grid position of a boundary: points at or below it go to the left."""
         assert self._grid is not None  # boundaries are those of a grid
         return self._grid.thresholds[boundary - 1]
+
+    def _total(self, function: Callable[[_Shard], Sums]) -> Sums:
+        """Sum of a function's integer arrays over all shards, blocks or chunks."""
+        if self._shards is None:
+            split = partial(_of_split, code=self._code, splits=self._splits, function=function)
+            return self._points.total(split)
+        first, *others = self._shards
+        totals = function(first)
+        for shard in others:
+            totals = add(totals, function(shard))
+        return totals
 
     def check_disjoint(self, cells: Sequence[int]) -> None:
         """Refuse cells that do not exist, overlap or are named twice."""
@@ -315,8 +339,8 @@ class CellCounts(Query):
 
     def exact(self, view: PartitionTree) -> Mapping[str, np.ndarray]:
         """Exact counts."""
-        sizes = [sum(shard.size(cell) for shard in view._shards) for cell in self.cells]
-        return {"counts": np.array([sizes], dtype=np.int64) * SCALE}
+        (sizes,) = view._total(partial(_sizes, cells=self.cells))
+        return {"counts": sizes[None] * SCALE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,11 +391,7 @@ class CellSums(Query):
 
     def exact(self, view: PartitionTree) -> Mapping[str, np.ndarray]:
         """Exact sums."""
-        sums = np.zeros((len(self.cells), view.n_features), np.int64)
-        for i, cell in enumerate(self.cells):
-            for shard in view._shards:
-                members = shard.members(cell)
-                sums[i] += column_sums(shard.rows, members) - len(members) * self.origins[i]
+        (sums,) = view._total(partial(_sums, cells=self.cells, origins=self.origins))
         return {"sums": sums[None]}
 
     def _distances(self, view: PartitionTree) -> np.ndarray:
@@ -465,13 +485,57 @@ class Splits(Query):
         assert grid is not None, "checked before"
         scores = np.empty((view.n_features, len(grid.boundaries)))
         count_type = np.uint16 if view.n_points < 1 << 16 else np.uint32
-        for cell, size in zip(self.cells, np.asarray(self.sizes, float).tolist(), strict=True):
-            counts = np.zeros((view.n_features, grid.n_bins), count_type)
-            for shard in view._shards:
-                histogram(shard.codes, shard.members(cell), counts)
-            first, last = view._unrestricted
-            if grid.inside_cell:
-                first = view._cells[cell].first
-                last = view._cells[cell].last
-            self.score.of_cell(counts, size, first, last, scores)
-            yield scores.ravel()
+        sizes = np.asarray(self.sizes, float).tolist()
+        # A pass counts the points of as many cells as fit.
+        n_bins = grid.n_bins
+        n_together = max(1, MAX_BIN_COUNTS // (view.n_features * n_bins))
+        for start in range(0, len(self.cells), n_together):
+            cells = self.cells[start : start + n_together]
+            count = partial(_histograms, cells=cells, n_bins=n_bins, count_type=count_type)
+            (counts_of_cells,) = view._total(count)
+            for cell, counts, size in zip(cells, counts_of_cells, sizes[start:], strict=False):
+                first, last = view._unrestricted
+                if grid.inside_cell:
+                    first = view._cells[cell].first
+                    last = view._cells[cell].last
+                self.score.of_cell(counts, size, first, last, scores)
+                yield scores.ravel()
+
+
+# Functions of points or of one shard, block or chunk, whose results are added over all of them.
+
+
+def _no_codes(points: Points) -> np.ndarray:
+    return np.empty((points.shape[0], 0), np.uint8)
+
+
+def _of_split(
+    points: Points, code: Code, splits: Sequence[Split], function: Callable[[_Shard], Sums]
+) -> Sums:
+    """A function of points that are brought into the order of the cells."""
+    shard = _Shard(points, code)
+    for split in splits:
+        shard.split(*split)
+    return function(shard)
+
+
+def _sizes(shard: _Shard, cells: Sequence[int]) -> Sums:
+    """Numbers of points of some cells."""
+    return (np.array([shard.size(cell) for cell in cells], np.int64),)
+
+
+def _sums(shard: _Shard, cells: Sequence[int], origins: np.ndarray) -> Sums:
+    """Sums of the points of some cells about origins."""
+    sums = np.zeros(origins.shape, np.int64)
+    for i, cell in enumerate(cells):
+        members = shard.members(cell)
+        sums[i] = column_sums(shard.rows, members) - len(members) * origins[i]
+    return (sums,)
+
+
+def _histograms(shard: _Shard, cells: Sequence[int], n_bins: int, count_type: type) -> Sums:
+    """Numbers of points of some cells in the bins of every feature."""
+    counts = np.zeros((len(cells), shard.codes.shape[1], n_bins), count_type)
+    for i, cell in enumerate(cells):
+        histogram(shard.codes, shard.members(cell), counts[i])
+    return (counts,)

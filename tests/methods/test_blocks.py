@@ -1,6 +1,7 @@
 """Points that are read in blocks give the bits of points in memory."""
 
 import math
+from functools import partial
 
 import numba
 import numpy as np
@@ -14,21 +15,29 @@ from pkm.compute import Points
 from pkm.compute.blocks import Blocks, Shards
 from pkm.methods import (
     DPM,
+    EMMC,
+    HST,
     AIMKMeans,
+    Balcan,
     DataMean,
     DPLloyd,
     EUGkM,
     FastLloyd,
+    FedDPKMeans,
     GLloyd,
     KaplanStemmer,
     KMeansPlusPlus,
     Lloyd,
+    LSHSplits,
     MSTKMeans,
+    NoisyMean,
     PackingCenters,
+    PEMeans,
     QuadtreeKMeans,
     SuLloyd,
+    SynopsisKMeans,
 )
-from pkm.privacy import Account, Budget, Curator
+from pkm.privacy import Account, Budget, Curator, tree
 from pkm.row_blocks import ChangedRows, RowBlocks
 
 BY_BLOCKS = (
@@ -43,7 +52,19 @@ BY_BLOCKS = (
     AIMKMeans,
     DataMean,
     PackingCenters,
+    NoisyMean,
+    KaplanStemmer,
+    Balcan,
+    PEMeans,
+    FedDPKMeans,
+    SynopsisKMeans,
+    DPM,
+    LSHSplits,
+    HST,
 )
+#: Methods of many releases need more of a budget to find anything among few points.
+LARGE_EPSILON = 30.0
+IN_MANY_RELEASES = (KaplanStemmer, Balcan, PEMeans, SynopsisKMeans, DPM, LSHSplits, HST)
 BOUNDS = (-1.0, 1.0)
 
 
@@ -84,9 +105,11 @@ def private(method, **parameters):
     given = {"bounds": BOUNDS, "random_state": 3, "n_clusters": 3}
     X = matrix()
     if method.claims["sound"].private:
-        given["epsilon"] = 2.0
+        given["epsilon"] = LARGE_EPSILON if method in IN_MANY_RELEASES else 2.0
     else:
         X = X[np.isfinite(X).all(axis=1)]
+    if method is FedDPKMeans:
+        given["public_data"] = np.random.default_rng(9).normal(0, 0.4, (40, 3))
     return method(**given | parameters), X
 
 
@@ -179,16 +202,53 @@ def test_bad_values_are_refused_as_in_memory():
         FastLloyd().fit(in_blocks(X, [40]))
 
 
-@pytest.mark.parametrize("method", [DPM, KaplanStemmer, KMeansPlusPlus])
-def test_methods_that_need_all_points_say_so_before_they_read(method, tmp_path):
-    assert not method.by_blocks
+@pytest.mark.parametrize(
+    "variant", [{"release": "candidates"}, {"rounds": 3}, {"select": "counts"}]
+)
+@pytest.mark.parametrize("copies", [1, 60])
+def test_releases_on_the_farthest_points_give_the_bits_of_memory(variant, copies):
+    """Also where most of the farthest are copies of few points."""
+    rng = np.random.default_rng(5)
+    X = np.repeat(np.clip(rng.normal(0, 0.4, (1200 // copies, 3)), -1, 1), copies, axis=0)
+    model = KaplanStemmer(3, epsilon=30.0, bounds=BOUNDS, random_state=1, **variant)
+    expected = released(model, X)
+    for sizes in ([1, 500], [77]):
+        assert released(model, in_blocks(rng.permutation(X), sizes)) == expected
 
+
+@pytest.mark.parametrize("bounds", [BOUNDS, (-50, 50)])
+@pytest.mark.parametrize("d", [1, 3, 12])
+def test_all_kinds_of_a_synopsis_give_the_bits_of_memory(d, bounds):
+    X = matrix(3000, d)
+    for epsilon in (0.1, 1.0, 30.0):
+        model = SynopsisKMeans(3, epsilon=epsilon, bounds=bounds, random_state=2)
+        assert released(model, in_blocks(X, [700])) == released(model, X), epsilon
+
+
+def test_cells_of_a_tree_that_are_counted_in_parts_give_the_same_splits(monkeypatch):
+    model, X = private(DPM)
+    expected = released(model, in_blocks(X, [50]))
+    monkeypatch.setattr(tree, "MAX_BIN_COUNTS", 1)
+    assert released(model, in_blocks(X, [50])) == expected
+
+
+def test_coresets_of_blocks_are_those_of_memory():
+    model, X = private(KaplanStemmer)
+    expected = model.coreset(X)
+    found = model.coreset(in_blocks(X, [60]))
+    assert found.points.tolist() == expected.points.tolist()
+    assert found.weights.tolist() == expected.weights.tolist()
+
+
+@pytest.mark.parametrize("method", [partial(DPM, variant="published"), EMMC, KMeansPlusPlus])
+def test_methods_that_need_all_points_say_so_before_they_read(method, tmp_path):
     def read():
         raise AssertionError("rows must not be read")
         yield
 
     model = method(2, bounds=BOUNDS)
-    with pytest.raises(ValueError, match=f"{method.__name__} needs all points at once"):
+    assert not model.by_blocks
+    with pytest.raises(ValueError, match=f"{type(model).__name__} needs all points at once"):
         model.fit(RowBlocks(10, 2, read))
     np.save(tmp_path / "x.npy", np.zeros((10, 2)))
     with pytest.raises(ValueError, match="FastLloyd"):

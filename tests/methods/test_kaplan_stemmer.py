@@ -20,13 +20,15 @@ from pkm import datasets
 from pkm.audit.pairs import pairs
 from pkm.audit.replay import replay
 from pkm.compute import Points, cluster_means, inertia, labels
+from pkm.compute import farthest as ranking
+from pkm.compute.blocks import Shards
+from pkm.compute.farthest import MAX_GATHERED, farthest
 from pkm.compute.hashing import (
     DIRECTION_SCALE,
     Hash,
     clip_norms,
     clipped_sums,
     euclidean_hash,
-    farthest_points,
     orthonormal,
     swap_costs,
 )
@@ -115,9 +117,17 @@ def choose(buckets, query, mu):
 
 
 def kept_rows(buckets):
+    return rows_of(buckets._all, buckets._restricted)
+
+
+def rows_of(shards, found):
+    """Coordinates of the points that are the farthest, each as often as it is among them."""
     rows = []
-    for shard, mask in zip(buckets._all, buckets._masks, strict=True):
+    for shard in shards:
+        mask = np.ones(len(shard.rows), bool) if found is None else found.mask(shard)
         rows += shard.rows[mask].astype(int).tolist()
+    if found is not None:
+        rows += np.repeat(found.copies, found.n_copies, axis=0).astype(int).tolist()
     return [tuple(row) for row in rows]
 
 
@@ -248,24 +258,31 @@ def test_clipped_points_lie_in_the_ball():
     st.integers(1, 14),
     st.integers(0, 14),
     st.booleans(),
+    st.sampled_from([0, 1, 3, MAX_GATHERED]),
 )
-@settings(max_examples=60, deadline=None)
-def test_farthest_is_a_function_of_the_multiset(seed, n, n_farthest, tied):
-    rows = grid_points(n, 2, seed, "tied" if tied else "spread")
-    centers = grid_points(2, 2, seed + 1, "tied")
-    squares = squared_distances(rows, centers).min(axis=1)
-    ranked = sorted(range(n), key=lambda i: (-squares[i], tuple(rows[i])))
-    expected = Counter(tuple(rows[i]) for i in ranked[:n_farthest])
+@settings(max_examples=150, deadline=None)
+def test_farthest_is_a_function_of_the_multiset(seed, n, n_farthest, tied, n_gathered):
+    """Also among the farthest from other centers, and however few points are compared one by one.
+
+    Of few different points some have copies that are kept and copies that are not.
+    """
+    kind = "tied" if tied else "spread"
+    drawn = grid_points(n, 2, seed, kind)
+    rows = drawn[np.random.default_rng(seed).integers(0, n, n)] if tied else drawn
+    center_sets = [grid_points(2, 2, seed + i, "tied") for i in (1, 2)]
+    expected = [tuple(row) for row in rows.tolist()]
     shuffled = np.random.default_rng(seed).permutation(rows)
     halves = [shuffled[: n // 2], shuffled[n // 2 :]]
-    for shards in ([rows], [shuffled], halves):
-        parts = [Points.prepare(shard) for shard in shards]
-        everywhere = [np.ones(len(shard), bool) for shard in shards]
-        masks = farthest_points(parts, everywhere, centers, n_farthest)
-        farthest = Counter()
-        for shard, mask in zip(shards, masks, strict=True):
-            farthest.update(tuple(row) for row in shard[mask])
-        assert farthest == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "MAX_GATHERED", n_gathered)
+        found = [None] * 3
+        for centers, n_kept in zip(center_sets, (max(1, n - 2), n_farthest), strict=True):
+            squares = {row: squared_distances(np.array([row]), centers).min() for row in expected}
+            expected = sorted(expected, key=lambda row: (-squares[row], row))[:n_kept]
+            for i, shards in enumerate(([rows], [shuffled], halves)):
+                parts = Shards(Points.prepare(shard) for shard in shards)
+                found[i] = farthest(parts, found[i], centers, n_kept)
+                assert Counter(rows_of(parts, found[i])) == Counter(expected)
 
 
 @given(
@@ -330,7 +347,8 @@ def restrict(buckets, neighbor, positions):
 
 
 def bucket_counts(buckets, hashing):
-    return Counter(np.concatenate(buckets._codes(hashing)).tolist())
+    found = BucketCounts(hashing).exact(buckets)["counts"]
+    return Counter(dict(zip(found.cells.tolist(), found.counts.tolist(), strict=True)))
 
 
 def swap_cost_changes(buckets, neighbor, centers, current):

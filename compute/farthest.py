@@ -1,0 +1,274 @@
+"""The points that are farthest from some centers, of points that are kept or read in blocks.
+
+Points are ranked by their squared distance to the nearest center, the largest first, and those at
+one distance by their coordinates, the smallest first. So which points are the m farthest, as a
+multiset, is a function of the multiset of points: all before a last point, and a number of copies
+of that. This is what :class:`Farthest` holds, and no list of points.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from pkm.compute.blocks import Blocks, Shards, Sums
+from pkm.compute.dask_points import DaskPoints
+from pkm.compute.nearest import squared_distances
+from pkm.compute.points import SCALE, Points
+
+#: Bits of a squared distance by which points are counted in a pass.
+DIGIT_BITS = 16
+#: Up to so many points are compared one by one.
+MAX_GATHERED = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Farthest:
+    """Some points that are farthest from centers: all before the last one, and copies.
+
+    Attributes
+    ----------
+    centers : ndarray of shape (k, d), int64
+        In grid steps.
+    square : float
+        Squared distance of the last point to the nearest center.
+    row : ndarray of shape (d,), float32
+        Its coordinates.
+    copies : ndarray of shape (e, d), float32
+        Points that :meth:`mask` leaves out, though copies of them are among the farthest: the last
+        one, and such of the set ``among``.
+    n_copies : ndarray of shape (e,), int64
+        How many copies of each.
+    among : Farthest or None
+        The set among which they are the farthest; None for all points.
+    """
+
+    centers: np.ndarray
+    square: float
+    row: np.ndarray
+    copies: np.ndarray
+    n_copies: np.ndarray
+    among: "Farthest | None" = None
+
+    def mask(self, points: Points) -> np.ndarray:
+        """Mark the points (n,), bool, that are among them, but for the copies."""
+        return points.remembered("mask", (self,), partial(self._mask, points))
+
+    def _mask(self, points: Points) -> np.ndarray:
+        squares = _squares(points, self.centers)
+        marked = squares > self.square
+        tied = np.flatnonzero(squares == self.square)
+        marked[tied] = _is_before(points.rows[tied], self.row)
+        points.forget("squares")
+        return marked if self.among is None else marked & self.among.mask(points)
+
+
+def farthest(
+    points: Shards | Blocks | DaskPoints,
+    among: Farthest | None,
+    centers: np.ndarray,
+    n_farthest: int,
+) -> Farthest | None:
+    """Find those of some points that are farthest from their nearest center.
+
+    Parameters
+    ----------
+    points : Shards, Blocks or DaskPoints
+        Read in two passes, or in more where many points are at like distances.
+    among : Farthest or None
+        The set among which they are the farthest; None for all points.
+    centers : ndarray of shape (k, d), int64
+        In the domain, in grid steps.
+    n_farthest : int
+        How many; all if there are fewer.
+
+    Returns
+    -------
+    Farthest or None
+        ``among`` itself if these are all.
+
+    Examples
+    --------
+    >>> points = Points.prepare(np.array([[1], [-3], [9], [9], [9]]))
+    >>> two = farthest(Shards([points]), None, np.array([[0]]), 2)
+    >>> two.mask(points).tolist(), two.copies.tolist(), two.n_copies.tolist()
+    ([False, False, False, False, False], [[9.0]], [2])
+    """
+    d = points.n_features
+    copies = np.empty((0, d), np.float32) if among is None else among.copies
+    n_copies = np.empty(0, np.int64) if among is None else among.n_copies
+    if n_farthest < 1:
+        return Farthest(centers, np.inf, np.zeros(d, np.float32), copies[:0], n_copies[:0])
+
+    # Narrow down the place of the last point, digit by digit, until few points are left there.
+    place = _Place.of_all(d)
+    n_wanted = n_farthest
+    n_inside = np.inf
+    while n_inside > MAX_GATHERED and not place.is_point:
+        count = partial(_digit_counts, among=among, centers=centers, place=place)
+        (counts,) = points.total(count)
+        counts += _digit_counts(Points.prepare(copies), None, centers, place, n_copies)[0]
+        ends = np.cumsum(counts)
+        if ends[-1] < n_wanted:
+            return among
+        digit = int(np.searchsorted(ends, n_wanted))
+        n_inside = int(counts[digit])
+        n_wanted -= int(ends[digit]) - n_inside
+        place = place.narrowed(digit)
+
+    # Sort these, and take as many as are wanted.
+    if place.is_point:
+        last = np.array(place.coordinates, np.float32)
+        n_last = n_wanted
+    else:
+        (inside,) = points.total(
+            partial(_rows_at, among=among, centers=centers, place=place), _concatenated
+        )
+        (more,) = _rows_at(Points.prepare(copies), None, centers, place, n_copies)
+        rows = np.concatenate([inside, more])
+        order = _ranked(rows, squared_distances(Points.prepare(rows), centers))
+        last = rows[order[n_wanted - 1]]
+        n_last = np.count_nonzero((rows[order[:n_wanted]] == last).all(axis=1))
+
+    # Copies of other points that were left out before stay where they are before the last one.
+    square = float(squared_distances(Points.prepare(last[None]), centers)[0])
+    squares = squared_distances(Points.prepare(copies), centers)
+    is_tied = squares == square
+    stays = (squares > square) | (is_tied & _is_before(copies, last))
+    return Farthest(
+        centers,
+        square,
+        last,
+        np.concatenate([last[None], copies[stays]]),
+        np.concatenate([[n_last], n_copies[stays]]),
+        among,
+    )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A range of the ranking: points with the first digits of their ranks in common.
+
+    A point's rank is how much its squared distance is below the largest possible one, then its
+    coordinates. Digits are 16 bits of the former, from the highest on, then single coordinates.
+
+    Attributes
+    ----------
+    n_features : int
+    shift : int
+        Number of low bits of the former that are not decided.
+    decided : int
+        Its decided bits.
+    coordinates : tuple of int
+        Those that are decided, once all bits are.
+    """
+
+    n_features: int
+    shift: int
+    decided: int = 0
+    coordinates: tuple[int, ...] = ()
+
+    @classmethod
+    def of_all(cls, n_features: int) -> "_Place":
+        return cls(n_features, _largest_square(n_features).bit_length())
+
+    @property
+    def is_point(self) -> bool:
+        """Whether all of its points are copies of one."""
+        return len(self.coordinates) == self.n_features
+
+    @property
+    def next_shift(self) -> int:
+        return max(0, self.shift - DIGIT_BITS)
+
+    @property
+    def n_digits(self) -> int:
+        """Number of values of the next digit."""
+        return 1 << (self.shift - self.next_shift) if self.shift else 2 * SCALE + 1
+
+    def narrowed(self, digit: int) -> "_Place":
+        """Points of it whose next digit is this."""
+        if not self.shift:
+            return replace(self, coordinates=(*self.coordinates, digit - SCALE))
+        decided = self.decided << (self.shift - self.next_shift) | digit
+        return replace(self, shift=self.next_shift, decided=decided)
+
+    def inside(self, rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
+        """Indices of the points that are in it."""
+        below = _largest_square(self.n_features) - squares.astype(np.int64)
+        inside = np.flatnonzero(below >> self.shift == self.decided)
+        n_decided = len(self.coordinates)
+        return inside[(rows[inside, :n_decided] == self.coordinates).all(axis=1)]
+
+    def digits(self, rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
+        """Next digit of each of some points that are in it."""
+        if not self.shift:
+            return rows[:, len(self.coordinates)].astype(np.int64) + SCALE
+        below = _largest_square(self.n_features) - squares.astype(np.int64)
+        return (below >> self.next_shift) & (self.n_digits - 1)
+
+
+def _digit_counts(
+    points: Points,
+    among: Farthest | None,
+    centers: np.ndarray,
+    place: _Place,
+    n_copies: np.ndarray | None = None,
+) -> Sums:
+    """How many points of a place have each value of the next digit."""
+    inside, squares = _inside(points, among, centers, place)
+    digits = place.digits(points.rows[inside], squares)
+    weights = None if n_copies is None else n_copies[inside]
+    return (np.bincount(digits, weights, place.n_digits).astype(np.int64, copy=False),)
+
+
+def _rows_at(
+    points: Points,
+    among: Farthest | None,
+    centers: np.ndarray,
+    place: _Place,
+    n_copies: np.ndarray | None = None,
+) -> Sums:
+    """Coordinates (m, d) of the points of a place."""
+    inside, _ = _inside(points, among, centers, place)
+    rows = points.rows[inside]
+    return (rows if n_copies is None else np.repeat(rows, n_copies[inside], axis=0),)
+
+
+def _inside(
+    points: Points, among: Farthest | None, centers: np.ndarray, place: _Place
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the points that are in a place and among others, and their squared distances."""
+    squares = _squares(points, centers)
+    inside = place.inside(points.rows, squares)
+    if among is not None:
+        inside = inside[among.mask(points)[inside]]
+    return inside, squares[inside]
+
+
+def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
+    """Squared distance (n,) of each point to the nearest center, kept for the next pass."""
+    return points.remembered("squares", (centers,), partial(squared_distances, points, centers))
+
+
+def _concatenated(rows: Sums, more: Sums) -> Sums:
+    return (np.concatenate([*rows, *more]),)
+
+
+def _ranked(rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """Order of points by their ranks."""
+    # lexsort's last key is its first one.
+    return np.lexsort((*rows.T[::-1], -squares))
+
+
+def _is_before(rows: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Whether rows (m, d) come before a row in lexicographic order."""
+    differs = rows != last
+    first = differs.argmax(axis=1)
+    here = np.arange(len(rows)), first
+    return differs[here] & (rows[here] < last[first])
+
+
+def _largest_square(n_features: int) -> int:
+    """Largest squared distance of two points of the domain, in squared grid steps."""
+    return 4 * n_features * SCALE**2
