@@ -140,7 +140,7 @@ def farthest(
         square,
         last,
         np.concatenate([last[None], copies[stays]]),
-        np.concatenate([[n_last], n_copies[stays]]),
+        np.concatenate([np.array([n_last]), n_copies[stays]]),
         among,
     )
 

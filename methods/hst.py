@@ -205,7 +205,6 @@ class HST(PrivateKMeans):
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
     choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
     batched: ClassVar[bool] = False  # each replicate has a tree of its own
-    by_blocks: ClassVar[bool] = True
 
     _: KW_ONLY
     epsilon: float = 1.0

@@ -60,11 +60,10 @@ BY_BLOCKS = (
     SynopsisKMeans,
     DPM,
     LSHSplits,
-    HST,
 )
 #: Methods of many releases need more of a budget to find anything among few points.
 LARGE_EPSILON = 30.0
-IN_MANY_RELEASES = (KaplanStemmer, Balcan, PEMeans, SynopsisKMeans, DPM, LSHSplits, HST)
+IN_MANY_RELEASES = (KaplanStemmer, Balcan, PEMeans, SynopsisKMeans, DPM, LSHSplits)
 BOUNDS = (-1.0, 1.0)
 
 
@@ -240,7 +239,7 @@ def test_coresets_of_blocks_are_those_of_memory():
     assert found.weights.tolist() == expected.weights.tolist()
 
 
-@pytest.mark.parametrize("method", [partial(DPM, variant="published"), EMMC, KMeansPlusPlus])
+@pytest.mark.parametrize("method", [partial(DPM, variant="published"), EMMC, HST, KMeansPlusPlus])
 def test_methods_that_need_all_points_say_so_before_they_read(method, tmp_path):
     def read():
         raise AssertionError("rows must not be read")

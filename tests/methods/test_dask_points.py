@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from pkm.compute.dask_points import FAN_IN
-from pkm.methods import DPM, EUGkM, FastLloyd, Lloyd, MSTKMeans, SuLloyd
+from pkm.methods import (
+    DPM,
+    EMMC,
+    EUGkM,
+    FastLloyd,
+    KaplanStemmer,
+    Lloyd,
+    MSTKMeans,
+    SuLloyd,
+    SynopsisKMeans,
+)
 from pkm.row_blocks import ChangedRows, row_blocks
 
 da = pytest.importorskip("dask.array")
@@ -27,7 +37,9 @@ def released(model, X):
 
 
 @pytest.mark.parametrize("zoom", [None, 0.2])
-@pytest.mark.parametrize("method", [FastLloyd, SuLloyd, EUGkM, MSTKMeans])
+@pytest.mark.parametrize(
+    "method", [FastLloyd, SuLloyd, EUGkM, MSTKMeans, KaplanStemmer, DPM, SynopsisKMeans]
+)
 def test_chunks_give_the_bits_of_memory(method, zoom):
     X = matrix()
     model = method(3, epsilon=8.0, bounds=(-30, 30), random_state=2, zoom=zoom)
@@ -60,8 +72,8 @@ def test_unknown_and_wrong_shapes_are_refused():
     wrong = da.map_blocks(lambda block: block[1:], array, chunks=array.chunks, dtype=array.dtype)
     with pytest.raises(ChangedRows, match="n=3000 rows, but its chunks have 2994"):
         FastLloyd(3, bounds=(-1, 1), random_state=0).fit(wrong)
-    with pytest.raises(ValueError, match="DPM needs all points at once"):
-        DPM(2, bounds=(-1, 1)).fit(array)
+    with pytest.raises(ValueError, match="EMMC needs all points at once"):
+        EMMC(2, bounds=(-1, 1)).fit(array)
 
 
 @pytest.mark.parametrize(
