@@ -47,10 +47,10 @@ def main() -> int:
     # A seed, so that fits can be compared; leave it out for noise that nobody can repeat.
     model = FastLloyd(8, epsilon=1.0, bounds=(-1, 1), random_state=0)
     expected = model.fit(X).cluster_centers_
-    options = {"threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": N_WORKERS, "threads_per_worker": 1, "dashboard_address": None}
     with (
         tempfile.TemporaryDirectory() as folder,
-        LocalCluster(N_WORKERS, **options) as cluster,
+        LocalCluster(**options) as cluster,
         Client(cluster),
     ):
         array = da.from_array(X, (CHUNK, 10))

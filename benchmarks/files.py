@@ -1,6 +1,7 @@
 """A fit of more points than memory holds: seconds, memory, and the sum of its shards.
 
     python -m pkm.benchmarks.files 1e8 file=points.parquet
+    python -m pkm.benchmarks.files 1e8 file=points.npy methods=KaplanStemmer,DPM
     python -m pkm.benchmarks.files 1e9
 
 With a file (.parquet, .npy or .grid), points are written to it (and kept) where it is not there
@@ -11,7 +12,8 @@ yet, with the first 10^7 in a file of their own. Four things are done in turns:
 - the bytes of the file are read,
 - its blocks are read and decoded.
 
-The fastest of each is printed; the last lines compare the fit with its limits.
+The fastest of each is printed; the last lines compare the fit with its limits. With methods the
+file (.parquet or .npy) is fitted by these instead, once, each in a process of its own.
 
 Without a file points come from a generator: one pass over all of them is compared with the sum of
 the passes over each shard by itself.
@@ -29,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pkm import methods
 from pkm.compute import Points, sums_and_counts
 from pkm.compute.blocks import Blocks, Source, Sums
 from pkm.compute.grid_file import is_grid_file, open_grid, pack
@@ -153,13 +156,13 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def written_apart(path: Path, n_rows: int) -> None:
-    """Write points in a process of its own, whose memory does not count."""
-    process = multiprocessing.get_context("spawn").Process(target=write, args=(path, n_rows))
+def apart(function: Callable[..., None], *arguments: Any) -> None:
+    """Call a function in a process of its own, whose memory does not count."""
+    process = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
     process.start()
     process.join()
     if process.exitcode != 0:
-        raise RuntimeError(f"the points could not be written to {path}: see the error above")
+        raise RuntimeError(f"{function.__name__} of {arguments[0]} failed: see the error above")
 
 
 def fit_file(path: Path, n_rows: int) -> None:
@@ -167,7 +170,7 @@ def fit_file(path: Path, n_rows: int) -> None:
     part = path.with_name(f"part-{path.name}") if n_rows > PART else path
     for file, size in ((path, n_rows), (part, PART)):
         if not file.exists():
-            written_apart(file, size)
+            apart(write, file, size)
     blocks = blocks_of(path)
     in_memory = blocks_of(part)
     n_times = max(1, blocks.n_records // in_memory.n_records)
@@ -204,6 +207,27 @@ def fit_file(path: Path, n_rows: int) -> None:
     print(f"wall clock: {ratio:.2f} of the larger of reading and computing (<= {MAX_RATIO})")
     print(f"CPU: {fit.cpu / blocks.n_records * 1e8:.1f} s for 10^8 points (<= {MAX_CPU:g})")
     print(f"memory: {peak_memory():.2f} GiB (<= {MAX_MEMORY:g})")
+
+
+def fit_by_method(path: Path, name: str) -> None:
+    """Fit a file by a method; print what it costs, and its passes."""
+    rows = row_blocks(path)
+    assert rows is not None, "a path has rows, or is refused"
+    n_passes = 0
+
+    def read() -> Iterator[np.ndarray]:
+        nonlocal n_passes
+        n_passes += 1
+        return rows.read()
+
+    counted = RowBlocks(rows.n_rows, rows.n_columns, read)
+    model = getattr(methods, name)(K, epsilon=1.0, bounds=(-BOUND, BOUND))
+    cost = cost_of(lambda: model.fit(counted, progress=True))
+    print(
+        f"{name}, a fit of n={rows.n_rows:,}: {n_passes} passes, {cost.cpu:.1f} s CPU, "
+        f"{cost.wall:.1f} s, {peak_memory():.2f} GiB",
+        flush=True,
+    )
 
 
 def read_bytes(path: Path) -> None:
@@ -273,13 +297,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("n", type=float, help="number of points, such as 1e8")
     parser.add_argument("file", nargs="?", help="file=PATH of a .parquet, .npy or .grid file")
+    parser.add_argument("methods", nargs="?", help="methods=NAME,NAME, classes of pkm.methods")
     given = parser.parse_args(arguments)
+    n_rows = int(given.n)
     if given.file is None:
-        sum_shards(int(given.n))
-    elif given.file.startswith("file="):
-        fit_file(Path(given.file.removeprefix("file=")), int(given.n))
-    else:
+        sum_shards(n_rows)
+        return 0
+    if not given.file.startswith("file="):
         parser.error(f"{given.file!r} must be file=PATH")
+    path = Path(given.file.removeprefix("file="))
+    if given.methods is None:
+        fit_file(path, n_rows)
+        return 0
+
+    names = given.methods.removeprefix("methods=").split(",")
+    if not given.methods.startswith("methods=") or not set(names) <= set(methods.__all__):
+        parser.error(f"{given.methods!r} must be methods=NAME,NAME with classes of pkm.methods")
+    if path.suffix == ".grid":
+        parser.error(f"{given.file!r} must be a .parquet or .npy file, to count its passes")
+    if not path.exists():
+        apart(write, path, n_rows)
+    for name in names:
+        apart(fit_by_method, path, name)
     return 0
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from pkm.benchmarks import files
 from pkm.compute.grid_file import open_grid
+from pkm.methods import GLloyd
 from pkm.row_blocks import row_blocks, stacked
 
 
@@ -54,6 +55,20 @@ def test_the_file_holds_the_generated_rows_and_is_fitted(tmp_path, capsys, monke
     rows = row_blocks(path)
     assert rows is not None
     np.testing.assert_array_equal(stacked(rows), given)
+
+
+def test_methods_are_fitted_and_their_passes_counted(tmp_path, capfd):
+    path = tmp_path / "points.npy"
+    X = stacked(files.generated(3000))
+    np.save(path, X)
+    n_iter = GLloyd(files.K, bounds=(-files.BOUND, files.BOUND)).fit(X).n_iter_
+    assert files.main(["3000", f"file={path}", "methods=GLloyd,DPM"]) == 0
+    first, second = capfd.readouterr().out.splitlines()
+    assert first.startswith(f"GLloyd, a fit of n=3,000: {n_iter} passes, ")
+    assert second.startswith("DPM, a fit of n=3,000: ")
+    for arguments in (["methods=Lloid"], ["DPM"]):
+        with pytest.raises(SystemExit):
+            files.main(["3000", f"file={path}", *arguments])
 
 
 def test_repeated_rows_are_as_many_and_the_same():

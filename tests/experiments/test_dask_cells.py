@@ -55,7 +55,7 @@ def serial(tmp_path_factory):
 def scheduler():
     """Address of a scheduler with two workers on this machine."""
     options = {"threads_per_worker": 1, "memory_limit": None, "dashboard_address": "127.0.0.1:0"}
-    with distributed.LocalCluster(2, **options) as cluster:
+    with distributed.LocalCluster(n_workers=2, **options) as cluster:
         yield cluster.scheduler_address
 
 
@@ -197,7 +197,7 @@ def test_two_killed_workers_change_no_row(misbehaving_cell, tmp_path):
             os.kill(worker.process.pid, signal.SIGKILL)
 
     options = {"threads_per_worker": 1, "memory_limit": None, "dashboard_address": "127.0.0.1:0"}
-    with distributed.LocalCluster(2, silence_logs=50, **options) as cluster:
+    with distributed.LocalCluster(n_workers=2, silence_logs=50, **options) as cluster:
         killer = threading.Thread(target=kill, args=[cluster])
         killer.start()
         outcomes = run_cells(cells, store, Backend("dask", scheduler=cluster.scheduler_address))
