@@ -311,7 +311,7 @@ def coordinate(rows: np.ndarray, remainders: np.ndarray, i: int, h: int) -> floa
 
 
 # Without reordering: a point's coordinates are the same wherever it lies among the others.
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _enter_anew(
     rows: np.ndarray,
     remainders: np.ndarray,
@@ -321,23 +321,54 @@ def _enter_anew(
     new_rows: np.ndarray,
     squared_norms: np.ndarray,
 ) -> None:
-    d = rows.shape[1]
-    for i in range(rows.shape[0]):
-        # How far the point is pulled toward the center.
-        squared = 0.0
-        for h in range(d):
-            x = (coordinate(rows, remainders, i, h) - center[h]) / half_width
-            squared += x * x
-        factor = min(1.0, radius / np.sqrt(squared)) if squared > 0.0 else 1.0
+    n, d = rows.shape
+    values = rows.reshape(-1)
+    rests = remainders.reshape(-1)
+    new_values = new_rows.reshape(-1)
+    # Of some points at a time, value after value: the compiler makes vector code of such loops.
+    n_together = max(1, TILE // d)
+    centers = np.empty(n_together * d)
+    factors = np.empty(n_together * d)
+    positions = np.empty(n_together * d)
+    for j in range(len(centers)):
+        centers[j] = center[j % d]
+    for first in range(0, n, n_together):
+        n_points = min(n_together, n - first)
+        n_values = n_points * d
+        start = first * d
 
-        # Clip to [-1, 1], in new half-widths, and round to whole grid steps.
-        squared_norm = 0.0
-        for h in range(d):
-            x = (coordinate(rows, remainders, i, h) - center[h]) / half_width * factor
-            snapped = np.rint(min(max(x, -1.0), 1.0) * SCALE)
-            new_rows[i, h] = snapped
-            squared_norm += snapped * snapped
-        squared_norms[i] = squared_norm
+        # Coordinates in new half-widths about the center.
+        if len(rests):
+            for j in range(n_values):
+                steps = np.float64(values[start + j]) + rests[start + j] / SCALE
+                positions[j] = (steps / SCALE - centers[j]) / half_width
+        else:
+            for j in range(n_values):
+                positions[j] = (np.float64(values[start + j]) / SCALE - centers[j]) / half_width
+
+        # How far each point is pulled toward the center.
+        for b in range(n_points):
+            squared = 0.0
+            for j in range(b * d, (b + 1) * d):
+                squared += positions[j] * positions[j]
+            factor = min(1.0, radius / np.sqrt(squared)) if squared > 0.0 else 1.0
+            for j in range(b * d, (b + 1) * d):
+                factors[j] = factor
+
+        # Clip to [-1, 1] and round to whole grid steps. Comparisons, not min and max, which look
+        # for NaN.
+        for j in range(n_values):
+            position = positions[j] * factors[j]
+            position = position if position > -1.0 else -1.0
+            position = position if position < 1.0 else 1.0
+            positions[j] = np.rint(position * SCALE)
+            new_values[start + j] = positions[j]
+
+        for b in range(n_points):
+            squared_norm = 0.0
+            for j in range(b * d, (b + 1) * d):
+                squared_norm += positions[j] * positions[j]
+            squared_norms[first + b] = squared_norm
 
 
 def _enter_rows(

@@ -617,16 +617,18 @@ def _into_ball(points: Points, radius: float, in_place: bool) -> Points:
     """Pull points outside a ball to its surface, in place or as a copy; radius in half-widths."""
     # At sqrt(d) no point of the domain is outside, though the root's square may be rounded to less
     # than d.
+    limit = radius * SCALE
     holds_domain = radius >= math.sqrt(points.shape[1])
-    if holds_domain or not points.squared_norms.max(initial=0.0) > (radius * SCALE) ** 2:
+    if holds_domain or not points.squared_norms.max(initial=0.0) > limit * limit:
         # What is computed of them is kept for the view alone.
         return replace(points)
-    rows = points.rows if in_place else np.empty_like(points.rows)
-    squared_norms = points.squared_norms if in_place else np.empty_like(points.squared_norms)
-    for start in range(0, len(rows), BLOCK):
-        block = slice(start, start + BLOCK)
-        rows[block] = clip_norms(points.rows[block], radius * SCALE)
-        squared_norms[block] = squared_norms_of(rows[block])
+    rows = points.rows if in_place else points.rows.copy()
+    squared_norms = points.squared_norms if in_place else points.squared_norms.copy()
+    all_outside = np.flatnonzero(squared_norms > limit * limit)
+    for start in range(0, len(all_outside), BLOCK):
+        outside = all_outside[start : start + BLOCK]
+        rows[outside] = clip_norms(rows[outside], limit)
+        squared_norms[outside] = squared_norms_of(rows[outside])
     return Points(rows, squared_norms, n_null=points.n_null)
 
 
