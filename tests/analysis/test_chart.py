@@ -28,6 +28,7 @@ def records_of(chart):
 
 
 @pytest.mark.parametrize(("study", "name"), CASES)
+@pytest.mark.no_cover  # other tests run the same code
 def test_charts_are_valid_vega_lite(study, name):
     chart = figure_of(study, name).chart
     vega = vl_convert.vegalite_to_vega(json.dumps(chart, allow_nan=False))

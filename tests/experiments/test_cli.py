@@ -168,6 +168,7 @@ def test_unknown_options_are_refused_in_one_line(words, message, capfd):
     ],
     ids=["central", "unlearning"],
 )
+@pytest.mark.no_cover  # other tests run the same code
 def test_a_file_of_every_class_runs_from_the_command_line(call_run, monkeypatch, names, setting):
     jobs = []
 

@@ -325,6 +325,7 @@ def test_a_failed_job_is_told(call, monkeypatch, tmp_path, launcher):
         (("method._target_=pkm.methods.FastLloyd", "method.alpha=1"), "with a plus: +method.alpha"),
     ],
 )
+@pytest.mark.no_cover  # other tests run the same code
 def test_what_has_no_effect_is_refused_in_one_line(call, words, message):
     code, _, err = call(*words)
     assert code == 2

@@ -476,6 +476,7 @@ def test_every_method_file_runs(name):
     assert rows["n_centers"].between(1, max_centers(cell)).all()
 
 
+@pytest.mark.no_cover  # other tests run the same code
 def test_hydra_composes_files_that_change_others_as_papers_do():
     """A file of each class is composed and run from the command line in test_cli.py."""
     changed = [name for name in choices("method") if "defaults" in entry_of("method", name)]
@@ -498,6 +499,7 @@ def test_external_method_composes():
 
 @pytest.mark.parametrize("name", choices("paper"))
 @pytest.mark.parametrize("profile", choices("profile"))
+@pytest.mark.no_cover  # other tests run the same code
 def test_every_paper_can_be_planned_in_every_profile(name, profile, monkeypatch, tmp_path):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path))

@@ -159,6 +159,7 @@ def test_points_of_a_zoom_are_shortened_where_they_are():
 
 
 @pytest.mark.parametrize("method", ZERO_OUT)
+@pytest.mark.no_cover  # other tests run the same code
 def test_zoomed_methods_keep_the_contract(method):
     """Batches, orders and shards change no bit; the ledger adds up to at most the budget."""
     # Enough budget for the guard: the blobs of the suite are 600 points.
