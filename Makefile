@@ -132,7 +132,7 @@ lock: setup      ## make the locks requirements*.txt anew from what the .in file
 	$(RUN) -m pip install --quiet --disable-pip-version-check uv
 	for name in requirements requirements-protocol requirements-docs requirements-diffprivlib; do \
 		$(VENV)/bin/uv pip compile $$name.in --universal --python-version 3.11 --generate-hashes \
-			--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file $$name.txt || exit 1; \
+			--no-strip-extras --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file $$name.txt || exit 1; \
 	done
 
 clean:           ## remove the environment and caches; results stay
