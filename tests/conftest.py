@@ -1,4 +1,7 @@
-"""Groups of tests, and fixtures that they share."""
+"""Groups of tests, and fixtures that they share.
+
+Fixtures import from the project, not this module: the process that deals out tests needs nothing.
+"""
 
 import gc
 import os
@@ -8,10 +11,7 @@ from pathlib import Path
 import pytest
 import web
 from absl import logging as absl_logging
-
-from pkm.analysis.render import chart
-from pkm.methods import PrivateKMeans
-from pkm.privacy import NoiseStreams
+from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).resolve().parent
 #: No test downloads data, nor a process that one starts.
@@ -20,17 +20,42 @@ os.environ["PKM_FETCH"] = "false"
 # would be the file in which pytest catches output.
 absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 GROUPS = {"statistical", "integration", "slow"}
+#: Files that take longest come first, so that no process waits for them in the end.
+FIRST = [TESTS / "audit/test_audit.py", TESTS / "federation/test_federation.py"]
+#: Tests that draw the same figures and judge the same claims, by the beginnings of their names.
+REPORTS = ("tests/analysis/", "tests/golden/test_golden.py::test_golden_records_of_studies")
+#: Tests of minutes, which are not dealt out with their files.
+ALONE = ("tests/audit/test_audit.py::test_a_thousand_audits",)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark tests without a group as unit tests, and run the tests of a file in one process."""
+    """Mark tests without a group as unit tests, and put the longest files first."""
     for item in items:
         names = [mark.name for mark in item.iter_markers()]
         if GROUPS.isdisjoint(names):
             item.add_marker(pytest.mark.unit)
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
+    items.sort(key=lambda item: item.path not in FIRST)
+
+
+class FileScheduling(LoadScopeScheduling):
+    """Give a process whole files of tests, which share what they have made.
+
+    Marks of groups have no effect: with pytest 9.2, pytest-xdist 3.8 does not see them (its issue
+    1386) and deals out single tests.
+    """
+
+    def _split_scope(self, nodeid):
+        if nodeid.startswith(ALONE):
+            return nodeid
+        return "reports" if nodeid.startswith(REPORTS) else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Deal out files in their order."""
+    config.option.loadscopereorder = False
+    return FileScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +89,9 @@ def server(monkeypatch):
 def shared_noise(monkeypatch):
     """Let runs of one seed have the same noise, whatever their method and parameters."""
 
+    from pkm.methods import PrivateKMeans
+    from pkm.privacy import NoiseStreams
+
     def noise_streams(method, seeds, *shape, public_seeds=None, **where):
         return NoiseStreams(seeds, public_seeds=public_seeds)
 
@@ -83,5 +111,7 @@ def drafts(request, monkeypatch):
     """Save figures as drafts: small, no PDF. Slow tests save them in full."""
     if request.node.get_closest_marker("slow") is not None:
         return
+    from pkm.analysis.render import chart
+
     monkeypatch.setattr(chart, "RESOLUTION", 40)
     monkeypatch.setattr(chart, "svg_to_pdf", lambda svg: b"%PDF")

@@ -10,21 +10,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-#: Tests that draw the same figures, which run in the same process: each figure is drawn once.
-TEST_FILES = {"fastlloyd": "report", "fastlloyd/protocol": "federation_costs"}
-
 #: What separates the name of a study from the rest of a record's key.
 SEPARATORS = {"figures": "/", "claims": ": "}
-
-
-def study_params() -> list:
-    """Every study, grouped with the tests of its report."""
-    params = []
-    for study in ROWS:
-        name = TEST_FILES.get(study, study.replace("-", "_"))
-        group = pytest.mark.xdist_group(f"analysis/test_{name}.py")
-        params.append(pytest.param(study, marks=group))
-    return params
 
 
 def changes(name, expected, actual):
@@ -44,7 +31,7 @@ def test_golden_records(name):
     assert not changes(name, record.stored(name), actual)
 
 
-@pytest.mark.parametrize("study", study_params())
+@pytest.mark.parametrize("study", ROWS)
 @pytest.mark.parametrize(("name", "separator"), SEPARATORS.items())
 def test_golden_records_of_studies(name, separator, study):
     records = record.stored(name)
