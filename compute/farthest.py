@@ -6,6 +6,7 @@ multiset, is a function of the multiset of points: all before a last point, and 
 of that. This is what :class:`Farthest` holds, and no list of points.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,6 +19,7 @@ from pkm.compute.points import SCALE, Points
 
 #: Bits of a squared distance by which points are counted in a pass.
 DIGIT_BITS = 16
+BLOCK = 1 << 15  # points whose temporary arrays exist at once
 #: Up to so many points are compared one by one.
 MAX_GATHERED = 1 << 16
 
@@ -216,10 +218,12 @@ def _digit_counts(
     n_copies: np.ndarray | None = None,
 ) -> Sums:
     """How many points of a place have each value of the next digit."""
-    inside, squares = _inside(points, among, centers, place)
-    digits = place.digits(points.rows[inside], squares)
-    weights = None if n_copies is None else n_copies[inside]
-    return (np.bincount(digits, weights, place.n_digits).astype(np.int64, copy=False),)
+    counts = np.zeros(place.n_digits, np.int64)
+    for inside, squares in _parts_inside(points, among, centers, place):
+        digits = place.digits(points.rows[inside], squares)
+        weights = None if n_copies is None else n_copies[inside]
+        counts += np.bincount(digits, weights, place.n_digits).astype(np.int64, copy=False)
+    return (counts,)
 
 
 def _rows_at(
@@ -230,20 +234,27 @@ def _rows_at(
     n_copies: np.ndarray | None = None,
 ) -> Sums:
     """Coordinates (m, d) of the points of a place."""
-    inside, _ = _inside(points, among, centers, place)
+    parts = [inside for inside, _ in _parts_inside(points, among, centers, place)]
+    inside = np.concatenate([np.empty(0, int), *parts])
     rows = points.rows[inside]
     return (rows if n_copies is None else np.repeat(rows, n_copies[inside], axis=0),)
 
 
-def _inside(
+def _parts_inside(
     points: Points, among: Farthest | None, centers: np.ndarray, place: _Place
-) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the points that are in a place and among others, and their squared distances."""
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Indices of the points of a place that are among others, and their squared distances.
+
+    Part by part, so that what is computed of them takes little memory.
+    """
     squares = _squares(points, centers)
-    inside = place.inside(points.rows, squares)
-    if among is not None:
-        inside = inside[among.mask(points)[inside]]
-    return inside, squares[inside]
+    marked = None if among is None else among.mask(points)
+    for start in range(0, len(squares), BLOCK):
+        part = slice(start, start + BLOCK)
+        inside = start + place.inside(points.rows[part], squares[part])
+        if marked is not None:
+            inside = inside[marked[inside]]
+        yield inside, squares[inside]
 
 
 def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
