@@ -4,12 +4,12 @@ What is computed of them are sums of integers over shards, the same in any order
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numba
 import numpy as np
@@ -21,12 +21,24 @@ from pkm.row_blocks import RowBlocks
 Sums = tuple[np.ndarray, ...]
 #: Makes one result of those of two sets of points; the first may be changed in place.
 Combine = Callable[[Sums, Sums], Sums]
+Part = TypeVar("Part")
 
 
 def add(totals: Sums, more: Sums) -> Sums:
     """Add arrays to totals in place, part by part."""
     for total, part in zip(totals, more, strict=True):
         total += part
+    return totals
+
+
+def total_of(
+    parts: Iterable[Part], function: Callable[[Part], Sums], combine: Combine = add
+) -> Sums:
+    """Sum of a function's integer arrays over parts that are in memory."""
+    first, *others = parts
+    totals = function(first)
+    for part in others:
+        totals = combine(totals, function(part))
     return totals
 
 
@@ -75,11 +87,7 @@ class Shards(list[Points]):
 
     def total(self, function: Callable[[Points], Sums], combine: Combine = add) -> Sums:
         """Sum of a function's integer arrays over all shards; see :meth:`Blocks.total`."""
-        first, *others = self
-        totals = function(first)
-        for shard in others:
-            totals = combine(totals, function(shard))
-        return totals
+        return total_of(self, function, combine)
 
     def map(self, function: Callable[[Points], Points]) -> "Shards":
         """Points of each shard, replaced by a function of them."""
@@ -92,6 +100,34 @@ class Shards(list[Points]):
     def kept(self) -> "Shards":
         """These shards, which are in memory."""
         return self
+
+
+class _Totals:
+    """Results of blocks, combined in their order.
+
+    Sums are added at once. Other results grow, so that those of like numbers of blocks are combined
+    with each other: each is copied a few times, not once for every later block.
+    """
+
+    def __init__(self, combine: Combine) -> None:
+        self._combine = combine
+        self._parts: list[tuple[int, Sums]] = []  # numbers of blocks, and their results
+
+    def include(self, result: Sums) -> None:
+        """Take the result of the next block."""
+        n_blocks = 1
+        while self._parts and (self._combine is add or self._parts[-1][0] <= n_blocks):
+            n_before, before = self._parts.pop()
+            result = self._combine(before, result)
+            n_blocks += n_before
+        self._parts.append((n_blocks, result))
+
+    def result(self) -> Sums:
+        """All of them, combined; nothing of no blocks."""
+        total: Sums = ()
+        for _, result in reversed(self._parts):
+            total = self._combine(result, total) if total else result
+        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +213,7 @@ class Blocks:
         ChangedRows
             If the rows are not those of earlier passes.
         """
-        totals: Sums = ()
+        totals = _Totals(combine)
         n_threads = numba.get_num_threads()
         pending: deque[Future[Sums]] = deque()
         compute = partial(_compute, enter=self.enter, function=function)
@@ -188,11 +224,10 @@ class Blocks:
                 pending.append(threads.submit(compute, block))
                 advance(len(block))
                 if len(pending) > n_threads:
-                    result = pending.popleft().result()
-                    totals = combine(totals, result) if totals else result
+                    totals.include(pending.popleft().result())
             for future in pending:
-                totals = combine(totals, future.result()) if totals else future.result()
-        return totals
+                totals.include(future.result())
+        return totals.result()
 
     def map(self, function: Callable[[Points], Points]) -> "Blocks":
         """Points of each block, replaced by a function of them in every pass."""

@@ -184,7 +184,7 @@ class _Place:
         return max(0, self.shift - DIGIT_BITS)
 
     @property
-    def n_digits(self) -> int:
+    def n_values(self) -> int:
         """Number of values of the next digit."""
         return 1 << (self.shift - self.next_shift) if self.shift else 2 * SCALE + 1
 
@@ -207,7 +207,7 @@ class _Place:
         if not self.shift:
             return rows[:, len(self.coordinates)].astype(np.int64) + SCALE
         below = _largest_square(self.n_features) - squares.astype(np.int64)
-        return (below >> self.next_shift) & (self.n_digits - 1)
+        return (below >> self.next_shift) & (self.n_values - 1)
 
 
 def _digit_counts(
@@ -218,11 +218,11 @@ def _digit_counts(
     n_copies: np.ndarray | None = None,
 ) -> Sums:
     """How many points of a place have each value of the next digit."""
-    counts = np.zeros(place.n_digits, np.int64)
+    counts = np.zeros(place.n_values, np.int64)
     for inside, squares in _parts_inside(points, among, centers, place):
         digits = place.digits(points.rows[inside], squares)
         weights = None if n_copies is None else n_copies[inside]
-        counts += np.bincount(digits, weights, place.n_digits).astype(np.int64, copy=False)
+        counts += np.bincount(digits, weights, place.n_values).astype(np.int64, copy=False)
     return (counts,)
 
 

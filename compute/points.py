@@ -242,8 +242,6 @@ class Points:
         """
         kept: Any = self.derived.get((name,))
         if kept is None or any(one is not other for one, other in zip(kept[0], key, strict=True)):
-            # The old value gives its memory back before there is a new one.
-            self.forget(name)
             kept = self.derived[(name,)] = (key, compute())
         return kept[1]
 

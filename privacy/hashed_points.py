@@ -135,6 +135,8 @@ class HashedPoints(View):
         if not 0 < fraction < 1:
             raise ValueError(f"fraction={fraction} of the records to keep must be in (0, 1)")
         self.n_restricted = math.floor(fraction * self.n_restricted)
+        # A copy: later passes find the distances anew.
+        centers = centers.copy()
         self._restricted = farthest(self._all, self._restricted, centers, self.n_restricted)
         self.is_restricted = True
 
@@ -636,6 +638,8 @@ def _codes(points: Points, hashing: Hash, restricted: Farthest | None) -> np.nda
     """Codes of the points of the restricted set, but for its copies; those of one hash are kept."""
 
     def compute() -> np.ndarray:
+        # Those of another hash give their memory back first.
+        points.forget("codes")
         return hashing.codes(points, None if restricted is None else restricted.mask(points))
 
     return points.remembered("codes", (hashing, restricted), compute)

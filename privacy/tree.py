@@ -24,7 +24,7 @@ from pkm.compute import (
     hyperplane_sides,
     stable_partition,
 )
-from pkm.compute.blocks import Shards, Sums, add
+from pkm.compute.blocks import Shards, Sums, total_of
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.queries import ONE_COUNT
@@ -283,11 +283,7 @@ class PartitionTree(View):
         if self._shards is None:
             split = partial(_of_split, code=self._code, splits=self._splits, function=function)
             return self._points.total(split)
-        first, *others = self._shards
-        totals = function(first)
-        for shard in others:
-            totals = add(totals, function(shard))
-        return totals
+        return total_of(self._shards, function)
 
     def check_disjoint(self, cells: Sequence[int]) -> None:
         """Refuse cells that do not exist, overlap or are named twice."""
@@ -484,7 +480,9 @@ class Splits(Query):
         grid = view._grid
         assert grid is not None, "checked before"
         scores = np.empty((view.n_features, len(grid.boundaries)))
-        count_type = np.uint16 if view.n_points < 1 << 16 else np.uint32
+        # The narrowest that no bin exceeds.
+        narrow = np.uint16 if view.n_points < 1 << 16 else np.uint32
+        count_type = narrow if view.n_points < 1 << 32 else np.int64
         sizes = np.asarray(self.sizes, float).tolist()
         # A pass counts the points of as many cells as fit.
         n_bins = grid.n_bins

@@ -37,7 +37,9 @@ from pkm.methods import (
     SuLloyd,
     SynopsisKMeans,
 )
-from pkm.privacy import Account, Budget, Curator, tree
+from pkm.privacy import SCALE, Account, BoxGrid, Budget, Curator, Ledger, NoiseStreams, tree
+from pkm.privacy.selection import SplitScore
+from pkm.privacy.tree import Splits
 from pkm.row_blocks import ChangedRows, RowBlocks
 
 BY_BLOCKS = (
@@ -282,7 +284,6 @@ def test_rows_that_change_between_passes_end_the_fit():
 
 
 def test_null_records_of_blocks_are_refused_under_other_adjacencies():
-    from pkm.privacy import Ledger, NoiseStreams
     from pkm.privacy.rho_bounded import RhoBoundedCurator
 
     bounds = (-np.ones(3), np.ones(3))
@@ -316,6 +317,49 @@ def test_a_block_is_computed_on_by_one_thread_and_few_are_in_memory():
     (total,) = blocks.total(count)
     assert total == [1000]
     assert most <= numba.get_num_threads() + 2
+
+
+@pytest.mark.parametrize("n_blocks", [1, 2, 3, 7, 8, 13])
+def test_results_are_combined_in_the_order_of_the_blocks(n_blocks):
+    """Each a few times, not once for every later block."""
+    X = np.arange(n_blocks)[:, None] / 16
+    blocks = Blocks.from_box(in_blocks(X, [1]), -np.ones(1), np.ones(1))
+    sizes = []
+
+    def joined(first, second):
+        sizes.append(len(first[0]) + len(second[0]))
+        return (np.concatenate([first[0], second[0]]),)
+
+    (rows,) = blocks.total(lambda points: (points.rows[:, 0],), joined)
+    np.testing.assert_array_equal(rows / SCALE, X[:, 0])
+    assert sum(sizes) <= n_blocks * (1 + math.log2(n_blocks))
+
+
+def test_counts_of_a_tree_hold_more_records_than_32_bits(monkeypatch):
+    """As if each record stood for so many: bins of a cell do not wrap around."""
+    X = np.array([[-0.9], [-0.5], [-0.5], [0.2], [0.7], [0.9]])
+    times = 1 << 31
+
+    def scores(factor):
+        rows = in_blocks(X, [2])
+        blocks = Blocks.from_box(rows, -np.ones(1), np.ones(1))
+        curator = Curator(blocks, Ledger(Budget(1.0, 1e-6)), NoiseStreams([0]))
+        curator.n_points = factor * len(X)
+        grown = curator.partition(BoxGrid.of_intervals(0.25))
+        query = Splits([0], [float(factor * len(X))], SplitScore(0.3, 0.1, 5.0, True))
+        (found,) = query.exact(grown)["choices"]
+        return found.copy()
+
+    expected = scores(1)
+
+    def repeated(codes, order, counts):
+        once = np.zeros(counts.shape, np.int64)
+        histogram(codes, order, once)
+        counts += (times * once).astype(counts.dtype)
+
+    histogram = tree.histogram
+    monkeypatch.setattr(tree, "histogram", repeated)
+    np.testing.assert_allclose(scores(times), expected, rtol=1e-9)
 
 
 def test_an_error_in_a_block_ends_the_pass():
@@ -378,8 +422,6 @@ def test_a_progress_bar_counts_the_rows_of_every_pass(monkeypatch):
 
 
 def test_curators_of_blocks_disclose_no_points():
-    from pkm.privacy import NoiseStreams
-
     blocks = Blocks.from_box(in_blocks(np.zeros((4, 3)), [3]), -np.ones(3), np.ones(3))
     curator = Curator(blocks, None, NoiseStreams([0]))
     with pytest.raises(TypeError):

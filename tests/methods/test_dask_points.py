@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pkm.compute.dask_points import FAN_IN
+from pkm.compute.blocks import add
+from pkm.compute.dask_points import FAN_IN, _united
 from pkm.methods import (
     DPM,
     EMMC,
@@ -52,6 +53,14 @@ def test_chunks_give_the_bits_of_memory(method, zoom):
     ):
         with dask.config.set(scheduler="synchronous"):
             assert released(model, da.from_array(X, chunks)) == expected, chunks
+
+
+def test_results_of_tasks_stay_as_they_are():
+    """A task's result may be read again, after a worker has died."""
+    parts = [((np.array([1, 2]),), 3), ((np.array([4, 5]),), 1)]
+    for _ in range(2):
+        (total,), n_records = _united(parts, add)
+        assert (total.tolist(), n_records) == ([5, 7], 4)
 
 
 def test_methods_without_privacy_check_the_rows_first():
