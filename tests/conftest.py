@@ -22,8 +22,13 @@ absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 GROUPS = {"statistical", "integration", "slow"}
 #: Files that take longest come first, so that no process waits for them in the end.
 FIRST = [TESTS / "audit/test_audit.py", TESTS / "federation/test_federation.py"]
-#: Tests that draw the same figures and judge the same claims, by the beginnings of their names.
-REPORTS = ("tests/analysis/", "tests/golden/test_golden.py::test_golden_records_of_studies")
+#: Tests that fabricate the same rows, draw the same figures and judge the same claims, by the
+#: beginnings of their names.
+REPORTS = (
+    "tests/analysis/",
+    "tests/golden/test_golden.py::test_golden_records_of_studies",
+    "tests/test_schema.py",
+)
 #: Tests of minutes, which are not dealt out with their files.
 ALONE = ("tests/audit/test_audit.py::test_a_thousand_audits",)
 
