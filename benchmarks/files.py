@@ -156,7 +156,7 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def apart(function: Callable[..., None], *arguments: Any) -> None:
+def in_own_process(function: Callable[..., None], *arguments: Any) -> None:
     """Call a function in a process of its own, whose memory does not count."""
     process = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
     process.start()
@@ -170,7 +170,7 @@ def fit_file(path: Path, n_rows: int) -> None:
     part = path.with_name(f"part-{path.name}") if n_rows > PART else path
     for file, size in ((path, n_rows), (part, PART)):
         if not file.exists():
-            apart(write, file, size)
+            in_own_process(write, file, size)
     blocks = blocks_of(path)
     in_memory = blocks_of(part)
     n_times = max(1, blocks.n_records // in_memory.n_records)
@@ -316,9 +316,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if path.suffix == ".grid":
         parser.error(f"{given.file!r} must be a .parquet or .npy file, to count its passes")
     if not path.exists():
-        apart(write, path, n_rows)
+        in_own_process(write, path, n_rows)
     for name in names:
-        apart(fit_by_method, path, name)
+        in_own_process(fit_by_method, path, name)
     return 0
 
 

@@ -93,10 +93,6 @@ class Shards(list[Points]):
         """Points of each shard, replaced by a function of them."""
         return Shards(function(shard) for shard in self)
 
-    def within(self, center: np.ndarray, half_width: float, radius: float) -> "Shards":
-        """Enter the points anew in a smaller domain; see :meth:`Points.within`."""
-        return self.map(entering(center, half_width, radius))
-
     def kept(self) -> "Shards":
         """These shards, which are in memory."""
         return self
@@ -233,10 +229,6 @@ class Blocks:
         """Points of each block, replaced by a function of them in every pass."""
         return replace(self, enter=partial(enter_and_map, enter=self.enter, function=function))
 
-    def within(self, center: np.ndarray, half_width: float, radius: float) -> "Blocks":
-        """Enter the points anew in a smaller domain; see :meth:`Points.within`."""
-        return self.map(entering(center, half_width, radius))
-
     def kept(self) -> "Blocks | Shards":
         """Points entered once and kept, without remainders, where the rows are in memory.
 
@@ -283,11 +275,6 @@ def enter_and_map(
 ) -> Points:
     """A function of the points of a block."""
     return function(enter(block))
-
-
-def entering(center: np.ndarray, half_width: float, radius: float) -> Callable[[Points], Points]:
-    """Function that enters points anew in a smaller domain; see :meth:`Points.within`."""
-    return partial(Points.within, center=center, half_width=half_width, radius=radius)
 
 
 def _compute(

@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from pkm.compute.blocks import Combine, Sums, add, enter_and_map, enter_box, entering
+from pkm.compute.blocks import Combine, Sums, add, enter_and_map, enter_box
 from pkm.compute.points import Points
 from pkm.row_blocks import ChangedRows, checked_block
 
@@ -97,10 +97,6 @@ class DaskPoints:
     def map(self, function: Callable[[Points], Points]) -> "DaskPoints":
         """Points of each chunk, replaced by a function of them in every pass."""
         return replace(self, enter=partial(enter_and_map, enter=self.enter, function=function))
-
-    def within(self, center: np.ndarray, half_width: float, radius: float) -> "DaskPoints":
-        """Enter the points anew in a smaller domain; see :meth:`Points.within`."""
-        return self.map(entering(center, half_width, radius))
 
     def kept(self) -> "DaskPoints":
         """These chunks, which stay where they are."""

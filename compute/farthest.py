@@ -57,12 +57,19 @@ class Farthest:
         return points.remembered("mask", (self,), partial(self._mask, points))
 
     def _mask(self, points: Points) -> np.ndarray:
-        squares = _squares(points, self.centers)
-        marked = squares > self.square
-        tied = np.flatnonzero(squares == self.square)
-        marked[tied] = _is_before(points.rows[tied], self.row)
+        marked = _is_before_last(points, self.centers, self.square, self.row)
         points.forget("squares")
         return marked if self.among is None else marked & self.among.mask(points)
+
+
+def copies_of(found: Farthest | None, n_features: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points (e, d) that a set has beyond those that it marks, and how many copies of each.
+
+    None, as of all points, if there is no set.
+    """
+    if found is None:
+        return np.empty((0, n_features), np.float32), np.empty(0, np.int64)
+    return found.copies, found.n_copies
 
 
 def farthest(
@@ -97,19 +104,19 @@ def farthest(
     ([False, False, False, False, False], [[9.0]], [2])
     """
     d = points.n_features
-    copies = np.empty((0, d), np.float32) if among is None else among.copies
-    n_copies = np.empty(0, np.int64) if among is None else among.n_copies
+    rows_of_copies, n_copies = copies_of(among, d)
     if n_farthest < 1:
-        return Farthest(centers, np.inf, np.zeros(d, np.float32), copies[:0], n_copies[:0])
+        no_rows, no_counts = copies_of(None, d)
+        return Farthest(centers, np.inf, np.zeros(d, np.float32), no_rows, no_counts)
+    copies = Points.prepare(rows_of_copies)
 
     # Narrow down the place of the last point, digit by digit, until few points are left there.
-    place = _Place.of_all(d)
+    place = _Place.of_all(centers)
     n_wanted = n_farthest
     n_inside = np.inf
     while n_inside > MAX_GATHERED and not place.is_point:
-        count = partial(_digit_counts, among=among, centers=centers, place=place)
-        (counts,) = points.total(count)
-        counts += _digit_counts(Points.prepare(copies), None, centers, place, n_copies)[0]
+        (counts,) = points.total(partial(_digit_counts, place=place, among=among))
+        counts += _digit_counts(copies, place, n_copies=n_copies)[0]
         ends = np.cumsum(counts)
         if ends[-1] < n_wanted:
             return among
@@ -123,10 +130,8 @@ def farthest(
         last = np.array(place.coordinates, np.float32)
         n_last = n_wanted
     else:
-        (inside,) = points.total(
-            partial(_rows_at, among=among, centers=centers, place=place), _concatenated
-        )
-        (more,) = _rows_at(Points.prepare(copies), None, centers, place, n_copies)
+        (inside,) = points.total(partial(_rows_at, place=place, among=among), _concatenated)
+        (more,) = _rows_at(copies, place, n_copies=n_copies)
         rows = np.concatenate([inside, more])
         order = _ranked(rows, squared_distances(Points.prepare(rows), centers))
         last = rows[order[n_wanted - 1]]
@@ -134,20 +139,18 @@ def farthest(
 
     # Copies of other points that were left out before stay where they are before the last one.
     square = float(squared_distances(Points.prepare(last[None]), centers)[0])
-    squares = squared_distances(Points.prepare(copies), centers)
-    is_tied = squares == square
-    stays = (squares > square) | (is_tied & _is_before(copies, last))
+    stays = _is_before_last(copies, centers, square, last)
     return Farthest(
         centers,
         square,
         last,
-        np.concatenate([last[None], copies[stays]]),
+        np.concatenate([last[None], rows_of_copies[stays]]),
         np.concatenate([np.array([n_last]), n_copies[stays]]),
         among,
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Place:
     """A range of the ranking: points with the first digits of their ranks in common.
 
@@ -156,7 +159,8 @@ class _Place:
 
     Attributes
     ----------
-    n_features : int
+    centers : ndarray of shape (k, d), int64
+        Of the ranking.
     shift : int
         Number of low bits of the former that are not decided.
     decided : int
@@ -165,19 +169,19 @@ class _Place:
         Those that are decided, once all bits are.
     """
 
-    n_features: int
+    centers: np.ndarray
     shift: int
     decided: int = 0
     coordinates: tuple[int, ...] = ()
 
     @classmethod
-    def of_all(cls, n_features: int) -> "_Place":
-        return cls(n_features, _largest_square(n_features).bit_length())
+    def of_all(cls, centers: np.ndarray) -> "_Place":
+        return cls(centers, _largest_square(centers.shape[1]).bit_length())
 
     @property
     def is_point(self) -> bool:
         """Whether all of its points are copies of one."""
-        return len(self.coordinates) == self.n_features
+        return len(self.coordinates) == self.centers.shape[1]
 
     @property
     def next_shift(self) -> int:
@@ -195,32 +199,40 @@ class _Place:
         decided = self.decided << (self.shift - self.next_shift) | digit
         return replace(self, shift=self.next_shift, decided=decided)
 
-    def inside(self, rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
-        """Indices of the points that are in it."""
-        below = _largest_square(self.n_features) - squares.astype(np.int64)
-        inside = np.flatnonzero(below >> self.shift == self.decided)
-        n_decided = len(self.coordinates)
-        return inside[(rows[inside, :n_decided] == self.coordinates).all(axis=1)]
+    def parts_inside(
+        self, points: Points, among: Farthest | None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Indices (m,) of the points of it that are among others, and how far below the largest.
 
-    def digits(self, rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
-        """Next digit of each of some points that are in it."""
-        if not self.shift:
-            return rows[:, len(self.coordinates)].astype(np.int64) + SCALE
-        below = _largest_square(self.n_features) - squares.astype(np.int64)
-        return (below >> self.next_shift) & (self.n_values - 1)
+        Part by part, so that what is computed of them takes little memory.
+        """
+        squares = _squares(points, self.centers)
+        marked = None if among is None else among.mask(points)
+        n_decided = len(self.coordinates)
+        for start in range(0, len(squares), BLOCK):
+            part = slice(start, start + BLOCK)
+            below = _largest_square(points.shape[1]) - squares[part].astype(np.int64)
+            inside = np.flatnonzero(below >> self.shift == self.decided)
+            rows = points.rows[part][inside, :n_decided]
+            inside = inside[(rows == self.coordinates).all(axis=1)]
+            if marked is not None:
+                inside = inside[marked[part][inside]]
+            yield start + inside, below[inside]
 
 
 def _digit_counts(
     points: Points,
-    among: Farthest | None,
-    centers: np.ndarray,
     place: _Place,
+    among: Farthest | None = None,
     n_copies: np.ndarray | None = None,
 ) -> Sums:
     """How many points of a place have each value of the next digit."""
     counts = np.zeros(place.n_values, np.int64)
-    for inside, squares in _parts_inside(points, among, centers, place):
-        digits = place.digits(points.rows[inside], squares)
+    for inside, below in place.parts_inside(points, among):
+        if place.shift:
+            digits = (below >> place.next_shift) & (place.n_values - 1)
+        else:
+            digits = points.rows[inside, len(place.coordinates)].astype(np.int64) + SCALE
         weights = None if n_copies is None else n_copies[inside]
         counts += np.bincount(digits, weights, place.n_values).astype(np.int64, copy=False)
     return (counts,)
@@ -228,33 +240,15 @@ def _digit_counts(
 
 def _rows_at(
     points: Points,
-    among: Farthest | None,
-    centers: np.ndarray,
     place: _Place,
+    among: Farthest | None = None,
     n_copies: np.ndarray | None = None,
 ) -> Sums:
     """Coordinates (m, d) of the points of a place."""
-    parts = [inside for inside, _ in _parts_inside(points, among, centers, place)]
+    parts = [inside for inside, _ in place.parts_inside(points, among)]
     inside = np.concatenate([np.empty(0, int), *parts])
     rows = points.rows[inside]
     return (rows if n_copies is None else np.repeat(rows, n_copies[inside], axis=0),)
-
-
-def _parts_inside(
-    points: Points, among: Farthest | None, centers: np.ndarray, place: _Place
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Indices of the points of a place that are among others, and their squared distances.
-
-    Part by part, so that what is computed of them takes little memory.
-    """
-    squares = _squares(points, centers)
-    marked = None if among is None else among.mask(points)
-    for start in range(0, len(squares), BLOCK):
-        part = slice(start, start + BLOCK)
-        inside = start + place.inside(points.rows[part], squares[part])
-        if marked is not None:
-            inside = inside[marked[inside]]
-        yield inside, squares[inside]
 
 
 def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
@@ -272,12 +266,21 @@ def _ranked(rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
     return np.lexsort((*rows.T[::-1], -squares))
 
 
-def _is_before(rows: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Whether rows (m, d) come before a row in lexicographic order."""
-    differs = rows != last
+def _is_before_last(
+    points: Points, centers: np.ndarray, square: float, row: np.ndarray
+) -> np.ndarray:
+    """Whether points (n,) come before a last one, of that squared distance and coordinates."""
+    squares = _squares(points, centers)
+    is_before = squares > square
+    tied = np.flatnonzero(squares == square)
+
+    # Of those at its distance: where the first coordinate that differs is smaller.
+    rows = points.rows[tied]
+    differs = rows != row
     first = differs.argmax(axis=1)
-    here = np.arange(len(rows)), first
-    return differs[here] & (rows[here] < last[first])
+    here = np.arange(len(tied)), first
+    is_before[tied] = differs[here] & (rows[here] < row[first])
+    return is_before
 
 
 def _largest_square(n_features: int) -> int:

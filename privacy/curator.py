@@ -5,12 +5,13 @@ integers on the grid. Queries are functions of public values only; an empty cell
 exact answers are returned only to methods that claim no privacy.
 """
 
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pkm.compute import middle_and_half_width
+from pkm.compute import Points, middle_and_half_width
 from pkm.compute.blocks import Shards
 from pkm.privacy.base import BaseCurator, DisclosureError, PointsLike
 from pkm.privacy.budget import Adjacency
@@ -139,7 +140,8 @@ class Curator(BaseCurator):
         """
         middle, half_widths = middle_and_half_width(*self.domain)
         domain = middle + half_widths * np.array([center - half_width, center + half_width])
-        shards = self._shards.within(center, half_width, radius).kept()
+        enter = partial(Points.within, center=center, half_width=half_width, radius=radius)
+        shards = self._shards.map(enter).kept()
         inner = type(self)(shards, self._ledger, self._streams, domain)
         inner.radius = min(radius, inner.radius)
         inner._rounds = self._rounds

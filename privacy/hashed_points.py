@@ -34,7 +34,7 @@ import numpy as np
 from pkm.compute import SCALE, Points, inertia, labels, sums_and_counts
 from pkm.compute.blocks import Blocks, Shards, Sums
 from pkm.compute.dask_points import DaskPoints
-from pkm.compute.farthest import Farthest, farthest
+from pkm.compute.farthest import Farthest, copies_of, farthest
 from pkm.compute.hashing import (
     BLOCK,
     Hash,
@@ -190,12 +190,6 @@ class HashedPoints(View):
                 f"hashing of {n_features} features does not fit points of {self.n_features}"
             )
 
-    def _copies(self) -> tuple[np.ndarray, np.ndarray]:
-        """Points (e, d) that the restricted set has beside those that it marks, and how many."""
-        if self._restricted is None:
-            return np.empty((0, self.n_features), np.float32), np.empty(0, np.int64)
-        return self._restricted.copies, self._restricted.n_copies
-
 
 @dataclass(frozen=True, eq=False)
 class BucketCounts(Query):
@@ -237,7 +231,7 @@ class BucketCounts(Query):
         """Buckets that occur, and their exact counts."""
         count = partial(_bucket_counts, hashing=self.hashing, restricted=view._restricted)
         found = view._all.total(count, _united_counts)
-        copies, n_copies = view._copies()
+        copies, n_copies = copies_of(view._restricted, view.n_features)
         codes = self.hashing.codes(Points.prepare(copies))
         buckets, counts = _united_counts(found, (codes, n_copies))
         return {"counts": OccupiedCells(buckets.astype(np.int64), counts, self.min_count)}
@@ -302,7 +296,8 @@ class BucketSums(Query):
             radius=self.radius * SCALE,
         )
         (sums,) = view._all.total(partial(add_up, restricted=view._restricted))
-        for row, n_copies in zip(*view._copies(), strict=True):
+        copies = copies_of(view._restricted, view.n_features)
+        for row, n_copies in zip(*copies, strict=True):
             sums += n_copies * add_up(Points.prepare(row[None]), restricted=None)[0]
         return {"sums": sums[None]}
 
@@ -621,12 +616,12 @@ def _into_ball(points: Points, radius: float, in_place: bool) -> Points:
     # than d.
     limit = radius * SCALE
     holds_domain = radius >= math.sqrt(points.shape[1])
-    if holds_domain or not points.squared_norms.max(initial=0.0) > limit * limit:
+    all_outside = () if holds_domain else np.flatnonzero(points.squared_norms > limit * limit)
+    if not len(all_outside):
         # What is computed of them is kept for the view alone.
         return replace(points)
     rows = points.rows if in_place else points.rows.copy()
     squared_norms = points.squared_norms if in_place else points.squared_norms.copy()
-    all_outside = np.flatnonzero(squared_norms > limit * limit)
     for start in range(0, len(all_outside), BLOCK):
         outside = all_outside[start : start + BLOCK]
         rows[outside] = clip_norms(rows[outside], limit)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import web
 from absl import logging as absl_logging
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadFileScheduling
 
 TESTS = Path(__file__).resolve().parent
 #: No test downloads data, nor a process that one starts.
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path not in FIRST)
 
 
-class FileScheduling(LoadScopeScheduling):
+class FileScheduling(LoadFileScheduling):
     """Give a process whole files of tests, which share what they have made.
 
     Marks of groups have no effect: with pytest 9.2, pytest-xdist 3.8 does not see them (its issue
@@ -53,7 +53,7 @@ class FileScheduling(LoadScopeScheduling):
     def _split_scope(self, nodeid):
         if nodeid.startswith(ALONE):
             return nodeid
-        return "reports" if nodeid.startswith(REPORTS) else nodeid.partition("::")[0]
+        return "reports" if nodeid.startswith(REPORTS) else super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -381,18 +381,17 @@ def test_shards_and_blocks_have_the_same_totals():
     def sums(points):
         return (points.rows.astype(np.int64).sum(axis=0), np.array([points.n_records]))
 
+    enter = partial(Points.within, center=np.full(3, 0.1), half_width=0.3, radius=math.sqrt(3))
     for source in (Shards([whole]), shards, blocks):
         assert source.n_records == len(X)
         assert source.n_features == 3
         assert source.has_null
-        inner = source.within(np.full(3, 0.1), 0.3, math.sqrt(3))
+        inner = source.map(enter)
         for points in (source, inner):
             totals = points.total(sums)
-            expected = (
-                Shards([whole])
-                if points is source
-                else Shards([whole]).within(np.full(3, 0.1), 0.3, math.sqrt(3))
-            ).total(sums)
+            expected = (Shards([whole]) if points is source else Shards([whole]).map(enter)).total(
+                sums
+            )
             for total, part in zip(totals, expected, strict=True):
                 np.testing.assert_array_equal(total, part)
 
