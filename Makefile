@@ -73,7 +73,7 @@ audit: setup     ## attack every method and write docs/audit.md: PAIRS= RUNS= RE
 		$(RUN) -m pkm.analysis.audit_page $(RESULTS)/audit.jsonl docs && exit $$status
 
 # The tests of one file share a process and what it has made.
-PYTEST = $(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest -n 2 --dist loadgroup
+PYTEST = $(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest -n 2
 
 test: setup      ## run all tests but the slow ones (on the original data too, if DATA is given); COVERAGE=yes prints coverage
 	$(PYTEST) -m "not slow" $(if $(COVERAGE),--cov)
@@ -84,27 +84,17 @@ test-slow: $(VENV)/protocol ## run the slow tests: processes that die, MPI, MLfl
 golden: setup    ## write the golden records anew; the commit says which change and why
 	PYTHONPATH=tests/support $(RUN) tests/golden/record.py
 
-# Static tools read the subpackages through links, as the package they make when installed.
-TYPES := build/types/pkm
-$(TYPES): setup
-	mkdir -p $@ $(@D)/hydra_plugins
-	ln -sfn $(CURDIR)/hydra_plugins/pkm_cells $(@D)/hydra_plugins/
-	for room in analysis audit benchmarks compute conf datasets experiments federation methods metrics privacy; do \
-		ln -sfn $(CURDIR)/$$room $@/$$room; \
-	done
-	ln -sfn $(CURDIR)/pkm/*.py $@/
-
-lint: $(TYPES)   ## check style, types and the direction of imports
+lint: setup      ## check style, types and the direction of imports
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m basedpyright --level error
-	cd build/types && $(CURDIR)/$(VENV)/bin/lint-imports --config $(CURDIR)/pyproject.toml --no-logo
+	$(VENV)/bin/lint-imports --no-logo
 
 format: setup    ## apply style
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
-docs: $(TYPES) $(VENV)/docs ## build the site of docs/ and print its path (installs MkDocs)
+docs: $(VENV)/docs ## build the site of docs/ and print its path (installs MkDocs)
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build
 	@echo "$(CURDIR)/build/site/index.html (search needs a server: $(RUN) -m http.server -d build/site)"
 

@@ -1,7 +1,7 @@
 """Examples in docstrings give the printed results, in every module of the package."""
 
 import doctest
-import tomllib
+import os
 from importlib import import_module
 from pathlib import Path
 
@@ -12,16 +12,14 @@ ROOT = Path(__file__).parents[1]
 
 def modules_with_examples():
     """Names of the modules whose source has an example."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    setuptools = settings["tool"]["setuptools"]
     names = []
-    for package in setuptools["packages"]:
-        subpackage, _, rest = package.removeprefix("pkm.").partition(".")
-        folder = ROOT / setuptools["package-dir"].get(f"pkm.{subpackage}", subpackage) / rest
-        for path in sorted(folder.glob("*.py")):
-            if ">>> " in path.read_text(encoding="utf-8"):
-                names.append(package if path.stem == "__init__" else f"{package}.{path.stem}")
-    return names
+    for folder, _, files in os.walk(ROOT / "pkm", followlinks=True):
+        for name in files:
+            path = Path(folder, name)
+            if path.suffix == ".py" and ">>> " in path.read_text(encoding="utf-8"):
+                parts = path.relative_to(ROOT).with_suffix("").parts
+                names.append(".".join(parts).removesuffix(".__init__"))
+    return sorted(names)
 
 
 # pytest's --doctest-modules would import the folder methods/ as a second package, not pkm.methods.

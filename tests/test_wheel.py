@@ -17,7 +17,9 @@ from packaging.requirements import Requirement
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-FOLDERS = {"pkm": "pkm"} | PROJECT["tool"]["setuptools"]["package-dir"]
+#: Packages of the wheel; those of pkm are links to top-level folders.
+PACKAGES = ("pkm", "hydra_plugins/pkm_cells")
+FOLDERS = [link.name for link in (ROOT / "pkm").iterdir() if link.is_symlink()]
 DATA = (".yaml", ".jinja", ".csv", ".toml")
 #: Other packages that a user may have installed under the names of two subpackages.
 FOREIGN_PACKAGES = ("datasets", "metrics")
@@ -50,9 +52,9 @@ def base_distributions():
 def wheel(tmp_path_factory):
     """Return the wheel, built from a copy without the files of earlier builds."""
     source = tmp_path_factory.mktemp("source")
-    for name in (*FOLDERS.values(), "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pkm", "hydra_plugins", *FOLDERS, "pyproject.toml", "README.md", "LICENSE"):
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name)
+            shutil.copytree(ROOT / name, source / name, symlinks=True)
         else:
             shutil.copy(ROOT / name, source)
     out = tmp_path_factory.mktemp("wheel")
@@ -84,12 +86,10 @@ def environment(wheel, tmp_path_factory):
 def test_wheel_holds_code_and_data(wheel):
     suffixes = (".py", *DATA)
     expected = set()
-    for package, folder in FOLDERS.items():
-        target = package.replace(".", "/")
-        for path in (ROOT / folder).rglob("*"):
-            if path.suffix in suffixes:
-                relative = path.relative_to(ROOT / folder).as_posix()
-                expected.add(f"{target}/{relative}")
+    for package in PACKAGES:
+        for folder, _, files in os.walk(ROOT / package, followlinks=True):
+            relative = Path(folder).relative_to(ROOT).as_posix()
+            expected |= {f"{relative}/{name}" for name in files if name.endswith(suffixes)}
     packed = {name for name in ZipFile(wheel).namelist() if name.endswith(suffixes)}
     assert {"pkm/conf/method/external.yaml", "pkm/conf/paper/fastlloyd/claims.yaml"} <= packed
     assert packed == expected
