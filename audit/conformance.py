@@ -1,7 +1,7 @@
 """Conformance suite for methods: ``pkm check package.Class``.
 
 The suite runs a method on small generated data and checks the contract of
-:class:`pkm.methods.base.PrivateKMeans`: the methods and attributes of an estimator, refusal of bad
+:class:`pkm.methods.PrivateKMeans`: the methods and attributes of an estimator, refusal of bad
 input, the ledger, determinism, batches that equal runs of one seed at a time, and that its releases
 cost no more than was charged for them on neighbors. All methods of this package pass it.
 """
@@ -18,7 +18,7 @@ from sklearn.base import clone
 from pkm.arguments import Parser
 from pkm.audit.report import replay_view
 from pkm.compute import exact_limit
-from pkm.compute.blocks import Blocks
+from pkm.compute.storage.blocks import Blocks
 from pkm.methods import load_method
 from pkm.methods.base import PrivateKMeans, RepeatableNoiseWarning, Run
 from pkm.privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
@@ -344,7 +344,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     description = "Run the conformance suite on a method."
     parser = Parser(prog="pkm check", description=description)
     parser.add_argument(
-        "method", help="class name, import path or entry point, such as pkm.methods.lloyd.FastLloyd"
+        "method",
+        help="class name, import path or entry point, such as pkm.methods.FastLloyd",
     )
     try:
         method_class = load_method(parser.parse_args(arguments).method)

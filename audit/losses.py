@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
-from pkm.compute.ldp import random_signs
+from pkm.compute.kernels.ldp import random_signs
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms import BoundedLaplace, BoundedValues, Cost, Gaussian, Laplace
 from pkm.privacy.projection import CoverProblem, MaximumCover

@@ -22,7 +22,7 @@ from pkm.benchmarks.protocol import protocol
 from pkm.benchmarks.scaling import scaling
 from pkm.benchmarks.trees import trees
 from pkm.benchmarks.unlearning import unlearning
-from pkm.experiments.timing import pinned
+from pkm.experiments.fit.timing import pinned
 
 PARTS: dict[str, Callable[[], list[Measurement]]] = {
     "sweep": sweep,

@@ -5,8 +5,8 @@ import numpy as np
 from pkm import datasets
 from pkm.benchmarks.measurement import Measurement, min_seconds, peak_bytes
 from pkm.compute import Points, inertia
-from pkm.methods.dist_dp import DistDP, NoisedPoints
-from pkm.methods.kmeans import KMeansPlusPlus
+from pkm.methods.baselines.kmeans import KMeansPlusPlus
+from pkm.methods.distance.dist_dp import DistDP, NoisedPoints
 from pkm.privacy import snap
 
 N_POINTS = 250_000

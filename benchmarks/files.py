@@ -33,8 +33,8 @@ import numpy as np
 
 from pkm import methods
 from pkm.compute import Points, sums_and_counts
-from pkm.compute.blocks import Blocks, Source, Sums
-from pkm.compute.grid_file import is_grid_file, open_grid, pack
+from pkm.compute.storage.blocks import Blocks, Source, Sums
+from pkm.compute.storage.grid_file import is_grid_file, open_grid, pack
 from pkm.methods import FastLloyd
 from pkm.row_blocks import RowBlocks, row_blocks
 

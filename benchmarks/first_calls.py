@@ -15,7 +15,7 @@ from pkm.benchmarks import kills
 from pkm.benchmarks.inputs import raw_points
 from pkm.benchmarks.measurement import Measurement, min_seconds
 from pkm.compute import Points
-from pkm.experiments.store import Store
+from pkm.experiments.store.store import Store
 from pkm.methods import FastLloyd
 
 #: Data set, its shape and number of clusters, its common range, and the CPU milliseconds that a

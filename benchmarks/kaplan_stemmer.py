@@ -4,8 +4,8 @@ import numpy as np
 
 from pkm.benchmarks.measurement import Measurement, min_seconds, peak_bytes
 from pkm.compute import Points
-from pkm.methods.balcan import Balcan
-from pkm.methods.kaplan_stemmer import KaplanStemmer
+from pkm.methods.hashing.balcan import Balcan
+from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer
 from pkm.privacy import snap
 
 N_POINTS = 100_000

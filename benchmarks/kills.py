@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from pkm.experiments.store import Store
+from pkm.experiments.store.store import Store
 from pkm.schema import COLUMNS
 
 #: Columns that differ from run to run: what it takes, on which machine and when.

@@ -4,8 +4,8 @@ import numpy as np
 
 from pkm.benchmarks.measurement import Measurement, min_seconds, peak_bytes
 from pkm.compute import SCALE, Points
-from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
-from pkm.methods.local_dp import LocalLloyd, NoisedReports
+from pkm.methods.local.kaplan_stemmer import KaplanStemmerLocal
+from pkm.methods.local.local_dp import LocalLloyd, NoisedReports
 from pkm.privacy import NoiseStreams
 from pkm.privacy.randomizers import HadamardResponse, LocalHashing, UserCells
 

@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 
 from pkm.benchmarks.measurement import Measurement, peak_bytes
 from pkm.compute import Points, sums_and_counts
-from pkm.experiments.timing import pinned
+from pkm.experiments.fit.timing import pinned
 from pkm.methods import FastLloyd
 from pkm.privacy import SCALE
 

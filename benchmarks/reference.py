@@ -9,8 +9,8 @@ import math
 import numpy as np
 
 from pkm.methods import FastLloyd, GLloyd, Lloyd, SuLloyd
-from pkm.methods.dpm import GAP_CONSTANT, PERCENTILE, level_budgets
 from pkm.methods.initialization import starting_centers
+from pkm.methods.trees.dpm import GAP_CONSTANT, PERCENTILE, level_budgets
 from pkm.privacy import SCALE, gaussian_mu
 
 DEPTH = 7  # of DPM's tree

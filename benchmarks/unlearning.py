@@ -7,7 +7,7 @@ import numpy as np
 from pkm.benchmarks.inputs import scaled_points
 from pkm.benchmarks.measurement import Measurement, min_seconds
 from pkm.compute import SCALE, Points
-from pkm.methods.unlearning import mufc
+from pkm.methods.unlearning.unlearning import mufc
 from pkm.privacy import snap
 
 N_CLIENTS = 100

@@ -5,7 +5,7 @@ exact (see :func:`exact_limit`), so results do not depend on block size, order o
 of threads.
 """
 
-from pkm.compute.grid_codes import (
+from pkm.compute.kernels.grid_codes import (
     averaged_gaps,
     cell_counts,
     column_sums,
@@ -14,17 +14,23 @@ from pkm.compute.grid_codes import (
     hyperplane_sides,
     stable_partition,
 )
-from pkm.compute.lloyd import converged_lloyd, weighted_lloyd
-from pkm.compute.nearest import inertia, labels, subtract_centers, sums_and_counts
-from pkm.compute.packing import largest_packing
-from pkm.compute.points import DIRECTION_SCALE, SCALE, Points, exact_limit, middle_and_half_width
-from pkm.compute.rounding import add_rounded
-from pkm.compute.seeding import exponential_race, nearest_row
-from pkm.compute.silhouette import (
+from pkm.compute.kernels.lloyd import converged_lloyd, weighted_lloyd
+from pkm.compute.kernels.nearest import inertia, labels, subtract_centers, sums_and_counts
+from pkm.compute.kernels.packing import largest_packing
+from pkm.compute.kernels.rounding import add_rounded
+from pkm.compute.kernels.seeding import exponential_race, nearest_row
+from pkm.compute.kernels.silhouette import (
     cluster_means,
     distance_tiles,
     mean_silhouettes,
     mean_within_distances,
+)
+from pkm.compute.storage.points import (
+    DIRECTION_SCALE,
+    SCALE,
+    Points,
+    exact_limit,
+    middle_and_half_width,
 )
 
 __all__ = [

@@ -1,7 +1,17 @@
 """Plan, run, store and resume experiments: between the methods and the report.
 
-The unit of work is a cell (`pkm.experiments.cell`). A plan (`pkm.experiments.plan`) lists cells, a
-backend (`pkm.experiments.backends`) executes the missing ones (`pkm.experiments.execute`), each
-is stored atomically (`pkm.experiments.store`), and the store is copied to MLflow
-(`pkm.experiments.tracking`). The entry points are `pkm run` and `pkm reproduce`.
+The rooms, bottom up:
+
+==============  ==================================================================
+``console``     consoles, parsers of command lines, errors in one line
+``config``      from the command line and ``conf/`` to checked values
+``cell``        the unit of work and its identity
+``store``       finished cells in files, and the tables that are read from them
+``fit``         one cell to its rows: load, fit, evaluate, lay out
+``plan``        a paper and a profile to cells, and what they will take
+``backends``    where cells are run
+``mlflow``      stored results as runs of MLflow
+``reports``     a paper run and reported, and two stores compared
+``commands``    the verbs of ``pkm``
+==============  ==================================================================
 """

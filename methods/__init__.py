@@ -14,51 +14,53 @@ if TYPE_CHECKING:
 
 #: Class of every method of this package, in the order of the tables, to its module.
 METHODS = {
-    "KMeansPlusPlus": "kmeans",
-    "KMedian": "kmedian",
-    "Lloyd": "lloyd",
-    "SuLloyd": "lloyd",
-    "GLloyd": "lloyd",
-    "FastLloyd": "lloyd",
-    "DPLloyd": "dp_lloyd",
-    "DPM": "dpm",
-    "EMMC": "em_mc",
-    "LSHSplits": "lsh_splits",
-    "EUGkM": "eugkm",
-    "GaussianEUGkM": "eugkm",
-    "HybridKMeans": "eugkm",
-    "GaussianHybridKMeans": "eugkm",
-    "QuadtreeKMeans": "quadtree",
-    "HST": "hst",
-    "MSTKMeans": "mst",
-    "AIMKMeans": "aim",
-    "SynopsisKMeans": "synopsis",
-    "Balcan": "balcan",
-    "PEMeans": "pe_means",
-    "FedDPKMeans": "feddp_kmeans",
-    "KaplanStemmer": "kaplan_stemmer",
-    "DistDP": "dist_dp",
-    "NoisedPoints": "dist_dp",
-    "KaplanStemmerLocal": "kaplan_stemmer_local",
-    "LocalLloyd": "local_dp",
-    "NoisedReports": "local_dp",
-    "LocalMean": "local_dp",
-    "DiffprivlibKMeans": "diffprivlib",
-    "PublicKMeans": "public_data",
-    "NoisyMean": "baselines",
-    "DataMean": "baselines",
-    "PackingCenters": "baselines",
+    "KMeansPlusPlus": "baselines.kmeans",
+    "KMedian": "baselines.kmedian",
+    "Lloyd": "lloyd.lloyd",
+    "SuLloyd": "lloyd.lloyd",
+    "GLloyd": "lloyd.lloyd",
+    "FastLloyd": "lloyd.lloyd",
+    "DPLloyd": "lloyd.dp_lloyd",
+    "DPM": "trees.dpm",
+    "EMMC": "trees.em_mc",
+    "LSHSplits": "hashing.lsh_splits",
+    "EUGkM": "trees.eugkm",
+    "GaussianEUGkM": "trees.eugkm",
+    "HybridKMeans": "trees.eugkm",
+    "GaussianHybridKMeans": "trees.eugkm",
+    "QuadtreeKMeans": "trees.quadtree",
+    "HST": "trees.hst",
+    "MSTKMeans": "synthetic.mst",
+    "AIMKMeans": "synthetic.aim",
+    "SynopsisKMeans": "synthetic.synopsis",
+    "Balcan": "hashing.balcan",
+    "PEMeans": "lloyd.pe_means",
+    "FedDPKMeans": "lloyd.feddp_kmeans",
+    "KaplanStemmer": "hashing.kaplan_stemmer",
+    "DistDP": "distance.dist_dp",
+    "NoisedPoints": "distance.dist_dp",
+    "KaplanStemmerLocal": "local.kaplan_stemmer",
+    "LocalLloyd": "local.local_dp",
+    "NoisedReports": "local.local_dp",
+    "LocalMean": "local.local_dp",
+    "DiffprivlibKMeans": "baselines.diffprivlib",
+    "PublicKMeans": "baselines.public_data",
+    "NoisyMean": "baselines.baselines",
+    "DataMean": "baselines.baselines",
+    "PackingCenters": "baselines.baselines",
 }
+#: Federated clustering with exact removals, which has a contract of its own.
+FEDERATED = {"Unlearning": "unlearning.unlearning", "KFed": "unlearning.k_fed"}
 #: Base class and result of every method, for authors of new methods.
 CONTRACT = {"PrivateKMeans": "base", "Run": "base"}
 ENTRY_POINTS = "private_kmeans_bench.methods"
 
-__all__ = ["ENTRY_POINTS", "METHODS", "load_method", *CONTRACT, *METHODS]
+__all__ = ["ENTRY_POINTS", "METHODS", "load_method", *CONTRACT, *METHODS, *FEDERATED]
 
 
 def __getattr__(name: str) -> Any:
     """Import a class when it is first used."""
-    module = (CONTRACT | METHODS).get(name)
+    module = (CONTRACT | METHODS | FEDERATED).get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)
@@ -95,7 +97,7 @@ def load_method(target: str) -> type["PrivateKMeans"]:
 
     Examples
     --------
-    >>> load_method("pkm.methods.lloyd.FastLloyd").__name__
+    >>> load_method("pkm.methods.FastLloyd").__name__
     'FastLloyd'
     """
     if target in METHODS:

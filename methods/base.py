@@ -23,9 +23,9 @@ from sklearn.metrics import pairwise_distances_argmin, pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
 from pkm.compute import SCALE, Points, labels, middle_and_half_width
-from pkm.compute.blocks import Blocks, array_blocks
-from pkm.compute.dask_points import DaskPoints
-from pkm.compute.grid_file import GridFile, is_grid_file, open_grid, unchanged
+from pkm.compute.storage.blocks import Blocks, array_blocks
+from pkm.compute.storage.dask_points import DaskPoints
+from pkm.compute.storage.grid_file import GridFile, is_grid_file, open_grid, unchanged
 from pkm.methods.zoom import Zoom, ZoomPlan, find_domain, insufficient_budget, plan_zoom
 from pkm.privacy import (
     Account,

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from pkm.compute import middle_and_half_width
-from pkm.compute.grid_file import unchanged
+from pkm.compute.storage.grid_file import unchanged
 from pkm.methods.base import PrivateKMeans
 from pkm.privacy import SCALE, Curator, Ledger, shards_of
 from pkm.privacy.base import PointsLike

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pkm.compute import Points, labels
-from pkm.compute.hashing import swap_costs
+from pkm.compute.kernels.hashing import swap_costs
 
 
 def best_of(points: Points, candidates: np.ndarray, k: int) -> tuple[np.ndarray, int]:

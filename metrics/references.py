@@ -25,7 +25,7 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from threadpoolctl import threadpool_limits
 
 from pkm.compute import SCALE, Points, cluster_means
-from pkm.compute.silhouette import __file__ as sums_file
+from pkm.compute.kernels.silhouette import __file__ as sums_file
 from pkm.files import (
     CACHE_VARIABLE,
     OWNER_FOLDER,

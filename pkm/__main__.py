@@ -9,27 +9,35 @@ from pkm.names import suggestion
 
 #: Verb to the module that serves it, the words that go before the user's, and what it is for.
 VERBS = {
-    "run": ("pkm.experiments.run", (), "run methods on data sets, or a sweep over both"),
+    "run": ("pkm.experiments.commands.run", (), "run methods on data sets, or a sweep over both"),
     "reproduce": (
-        "pkm.experiments.reproduce",
+        "pkm.experiments.commands.reproduce",
         (),
         "run what a paper's profile lacks and build its report",
     ),
     "account": (
-        "pkm.experiments.account",
+        "pkm.experiments.commands.account",
         (),
         "open or show an account that adds up the runs on one data set",
     ),
-    "diff": ("pkm.experiments.diff", (), "compare two results folders cell by cell"),
-    "verify": ("pkm.experiments.verify", (), "run what a claim or a figure rests on again"),
-    "centers": ("pkm.experiments.export", (), "list or write the released centers that are kept"),
-    "export": ("pkm.experiments.raw_rows", (), "write all stored rows as Parquet and CSV"),
-    "pack": ("pkm.experiments.pack", (), "write points on the integer grid to a file, for fits"),
+    "diff": ("pkm.experiments.reports.diff", (), "compare two results folders cell by cell"),
+    "verify": ("pkm.experiments.reports.verify", (), "run what a claim or a figure rests on again"),
+    "centers": (
+        "pkm.experiments.store.centers",
+        (),
+        "list or write the released centers that are kept",
+    ),
+    "export": ("pkm.experiments.store.export", (), "write all stored rows as Parquet and CSV"),
+    "pack": (
+        "pkm.experiments.commands.pack",
+        (),
+        "write points on the integer grid to a file, for fits",
+    ),
     "data": ("pkm.datasets.__main__", (), "list, fetch and verify data sets, train embeddings"),
     "check": ("pkm.audit.conformance", (), "test whether a method keeps its contract"),
     "audit": ("pkm.audit.__main__", (), "attack a method: replay, residuals, black box"),
-    "sync": ("pkm.experiments.tracking", (), "project stored results to MLflow"),
-    "dashboard": ("pkm.experiments.dashboard", (), "open the MLflow dashboard"),
+    "sync": ("pkm.experiments.mlflow.tracking", (), "project stored results to MLflow"),
+    "dashboard": ("pkm.experiments.mlflow.dashboard", (), "open the MLflow dashboard"),
     "bench": ("pkm.benchmarks.__main__", (), "measure speed, as ratios inside one run"),
 }
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.compute import Points
-from pkm.compute.blocks import Blocks, Shards
-from pkm.compute.dask_points import DaskPoints
+from pkm.compute.storage.blocks import Blocks, Shards
+from pkm.compute.storage.dask_points import DaskPoints
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.ledger import Charge, Ledger, StreamKey
 from pkm.privacy.noise import NoiseStreams

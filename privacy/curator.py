@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.compute import Points, middle_and_half_width
-from pkm.compute.blocks import Shards
+from pkm.compute.storage.blocks import Shards
 from pkm.privacy.base import BaseCurator, DisclosureError, PointsLike
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.hashed_points import (

@@ -32,10 +32,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pkm.compute import SCALE, Points, inertia, labels, sums_and_counts
-from pkm.compute.blocks import Blocks, Shards, Sums
-from pkm.compute.dask_points import DaskPoints
-from pkm.compute.farthest import Farthest, copies_of, farthest
-from pkm.compute.hashing import (
+from pkm.compute.kernels.farthest import Farthest, copies_of, farthest
+from pkm.compute.kernels.hashing import (
     BLOCK,
     Hash,
     clip_norms,
@@ -43,8 +41,10 @@ from pkm.compute.hashing import (
     nearest_shells,
     swap_costs,
 )
-from pkm.compute.points import squared_norms_of
-from pkm.compute.radix_sort import differs_from_previous
+from pkm.compute.kernels.radix_sort import differs_from_previous
+from pkm.compute.storage.blocks import Blocks, Shards, Sums
+from pkm.compute.storage.dask_points import DaskPoints
+from pkm.compute.storage.points import squared_norms_of
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Gaussian
 from pkm.privacy.queries import ONE_COUNT

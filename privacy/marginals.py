@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pkm.compute import Points
-from pkm.compute.blocks import Sums
+from pkm.compute.storage.blocks import Sums
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms import Gaussian, Laplace

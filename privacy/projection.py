@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from pkm.compute import SCALE
-from pkm.compute.cover import BLOCK_SIDE, Cover, log_expm1
-from pkm.compute.lattice import uniform_index
-from pkm.compute.unit_ball import Projection, label_sums, nearest_labels, slices_of
+from pkm.compute.kernels.cover import BLOCK_SIDE, Cover, log_expm1
+from pkm.compute.kernels.lattice import uniform_index
+from pkm.compute.kernels.unit_ball import Projection, label_sums, nearest_labels, slices_of
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Cost, Gaussian, Laplace
 from pkm.privacy.noise import Key, NoiseStreams

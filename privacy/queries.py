@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pkm.compute import Points, averaged_gaps, cell_counts, subtract_centers, sums_and_counts
-from pkm.compute.blocks import Sums
+from pkm.compute.storage.blocks import Sums
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms import BoundedLaplace, BoundedValues, Gaussian, Laplace

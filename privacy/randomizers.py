@@ -21,7 +21,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy.special import expit, gammaln
 
-from pkm.compute.ldp import (
+from pkm.compute.kernels.ldp import (
     add_signed_reports,
     add_spectrum,
     hash_values,

@@ -17,9 +17,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pkm.compute.hashing import clip_norms
-from pkm.compute.nearest_of_many import nearest_of_many
-from pkm.compute.quadtree import Digits, lexicographic_order, span_of
+from pkm.compute.kernels.hashing import clip_norms
+from pkm.compute.kernels.nearest_of_many import nearest_of_many
+from pkm.compute.kernels.quadtree import Digits, lexicographic_order, span_of
 from pkm.privacy.base import BaseCurator, PointsLike
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.clipped_regions import (

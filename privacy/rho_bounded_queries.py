@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pkm.compute.quadtree import (
+from pkm.compute.kernels.quadtree import (
     MAX_NUMBERS,
     CellsAt,
     Digits,
@@ -239,7 +239,7 @@ class QuadtreeCounts(Query):
     Parameters
     ----------
     shifts : ndarray of shape (r, d), int64
-        Public; see :func:`pkm.compute.quadtree.occupied_cells`.
+        Public; see :func:`pkm.compute.kernels.quadtree.occupied_cells`.
     levels : range
         Consecutive.
 

@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pkm.compute import Points
-from pkm.compute.blocks import Sums
-from pkm.compute.shells import clipped_sum, shell_counts, side_counts
+from pkm.compute.kernels.shells import clipped_sum, shell_counts, side_counts
+from pkm.compute.storage.blocks import Sums
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms import Gaussian, Laplace

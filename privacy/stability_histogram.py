@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy.special import ndtri_exp
 
-from pkm.compute.quadtree import CellsAt
+from pkm.compute.kernels.quadtree import CellsAt
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms import Cost, Gaussian
 from pkm.privacy.noise import Key, NoiseStreams

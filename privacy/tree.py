@@ -24,7 +24,7 @@ from pkm.compute import (
     hyperplane_sides,
     stable_partition,
 )
-from pkm.compute.blocks import Shards, Sums, total_of
+from pkm.compute.storage.blocks import Shards, Sums, total_of
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.queries import ONE_COUNT

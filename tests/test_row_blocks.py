@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pkm import row_blocks as module
-from pkm.compute.grid_file import pack
+from pkm.compute.storage.grid_file import pack
 from pkm.methods import FastLloyd
 from pkm.row_blocks import ChangedRows, RowBlocks, row_blocks, stacked
 

@@ -112,7 +112,7 @@ def test_readme_example_runs_with_base_dependencies(environment, tmp_path):
     (tmp_path / "example.py").write_text("\n".join(program))
     printed = run(environment / "bin" / "python", "example.py", cwd=tmp_path)
     modules = printed.splitlines()[-1].split()
-    assert "pkm.methods.lloyd" in modules
+    assert "pkm.methods.lloyd.lloyd" in modules
     needed = {"compute", "files", "methods", "privacy", "row_blocks", "scalars"}
     assert {name.split(".")[1] for name in modules} == needed
 

@@ -26,7 +26,7 @@ ConfigStore.instance().store(
 
 
 class CellsLauncher(Launcher):
-    """Runs the jobs of a ``pkm run -m`` as one batch of cells; see `pkm.experiments.launcher`."""
+    """Runs the jobs of a ``pkm run -m`` as one batch of cells."""
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -39,6 +39,6 @@ class CellsLauncher(Launcher):
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> list[JobReturn]:
         """Run jobs; one answer each."""
-        from pkm.experiments.launcher import launch
+        from pkm.experiments.commands.launcher import launch
 
         return launch(self.hydra_context, self.config, job_overrides, initial_job_idx)

@@ -37,7 +37,7 @@ def drawn(stored):
 @pytest.fixture(scope="module")
 def lloyd_rows():
     rows = cell_rows("real", "fastlloyd_published", "iris", 0.5, 3, size=SIZES["iris"])
-    return rows.assign(target="pkm.methods.lloyd.FastLloyd", variant="published")
+    return rows.assign(target="pkm.methods.FastLloyd", variant="published")
 
 
 def named(stored, method, variant="sound"):
@@ -100,7 +100,7 @@ def test_what_the_audit_writes_is_what_the_report_reads(tmp_path):
     written = audit(method, n_pairs=2)
     path = records.write([records.record_of(written, method)], tmp_path / "results")
     (found,) = audits.read(path).values()
-    assert (found.target, found.variant) == ("pkm.methods.lloyd.SuLloyd", "sound")
+    assert (found.target, found.variant) == ("pkm.methods.SuLloyd", "sound")
     for name in ("method", "adjacency", "flaws", "verdicts", "query_verdicts", "n_pairs", "n_runs"):
         assert getattr(found, name) == getattr(written, name), name
     assert found.tightness == pytest.approx(written.tightness)
@@ -129,7 +129,7 @@ def test_the_privacy_table_has_the_audit_of_the_variant_that_was_run(stored, llo
     sound = lloyd_rows.assign(variant="sound")
     (line,) = privacy_table(Study(sound), stored).to_dict("records")
     assert line["views"] == "replay: consistent; residuals: consistent; black box: consistent"
-    other = lloyd_rows.assign(target="pkm.methods.dpm.DPM", variant="published")
+    other = lloyd_rows.assign(target="pkm.methods.DPM", variant="published")
     assert privacy_table(Study(other), stored)["audit"].tolist() == ["not tried"]
     assert privacy_table(Study(lloyd_rows))["audit"].tolist() == ["not tried"]
 

@@ -43,7 +43,7 @@ from pkm.analysis.findings import (
 from pkm.analysis.papers.distdp import strategy_of
 from pkm.analysis.planted import parse_planted_names, relative_means
 from pkm.analysis.tables import REQUIRED, resampled_means
-from pkm.methods.dist_dp import DistDP
+from pkm.methods.distance.dist_dp import DistDP
 from pkm.privacy import SCALE
 from pkm.privacy.rho_bounded_queries import soft_sensitivity
 

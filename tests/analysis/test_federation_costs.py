@@ -28,7 +28,7 @@ from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, 
 from pkm.analysis.render.layout import interval_text
 from pkm.analysis.reported import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
 from pkm.analysis.tables import DEFAULTS, Study
-from pkm.experiments.cell import STYLE
+from pkm.experiments.cell.cell import STYLE
 
 CONTENT = claims.load("fastlloyd")
 QUOTED = [cell for cell in REPORTED["cells"] if "cited_ms" in cell]

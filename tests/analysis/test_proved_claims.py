@@ -15,9 +15,9 @@ from pkm.analysis.papers.kaplan_stemmer import BOUNDS
 from pkm.analysis.reported import number
 from pkm.datasets import Dataset, scale
 from pkm.datasets.registry import find
-from pkm.experiments.entries import dataset_entries
+from pkm.experiments.plan.entries import dataset_entries
 from pkm.federation.sparse import N_CHECK_SUMS, SparseCode
-from pkm.methods.dpm import (
+from pkm.methods.trees.dpm import (
     DPM,
     EMPTINESS_WEIGHTS,
     GAP_CONSTANT,

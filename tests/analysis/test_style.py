@@ -9,8 +9,8 @@ import pytest
 from styles import style_of
 
 from pkm.analysis.render.style import MethodStyles
-from pkm.experiments.configuration import choices, load
-from pkm.experiments.rows import style_columns
+from pkm.experiments.config.configuration import choices, load
+from pkm.experiments.fit.rows import style_columns
 
 
 def methods_of(paper):
@@ -129,9 +129,20 @@ def test_default_styles_are_distinct():
 
 
 def test_styles_are_not_part_of_the_identity():
-    from pkm.experiments.cell import Cell
+    from pkm.experiments.cell.cell import Cell
 
-    fields = ("a", "pkm.methods.lloyd.Lloyd", {}, "iris", "minmax", 3, None, None, (0,), ("nicv",))
+    fields = (
+        "a",
+        "pkm.methods.Lloyd",
+        {},
+        "iris",
+        "minmax",
+        3,
+        None,
+        None,
+        (0,),
+        ("nicv",),
+    )
     plain = Cell(*fields)
     styled = Cell(*fields, style={"label": "b"})
     assert plain == styled
@@ -140,10 +151,20 @@ def test_styles_are_not_part_of_the_identity():
 
 
 def test_rows_carry_the_style(tmp_path):
-    from pkm.experiments.cell import Cell
-    from pkm.experiments.execute import execute
+    from pkm.experiments.cell.cell import Cell
+    from pkm.experiments.fit.execute import execute
 
-    fields = ("a", "pkm.methods.baselines.DataMean", {}, "iris", "minmax", 3, None, None, (0, 1))
+    fields = (
+        "a",
+        "pkm.methods.DataMean",
+        {},
+        "iris",
+        "minmax",
+        3,
+        None,
+        None,
+        (0, 1),
+    )
     cell = Cell(*fields, ("nicv",), style={"marker": "s"})
     rows = execute(cell)
     assert rows["label"].unique().tolist() == ["data mean as only center"]

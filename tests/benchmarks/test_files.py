@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pkm.benchmarks import files
-from pkm.compute.grid_file import open_grid
+from pkm.compute.storage.grid_file import open_grid
 from pkm.methods import GLloyd
 from pkm.row_blocks import row_blocks, stacked
 

@@ -10,13 +10,22 @@ import pandas as pd
 import pytest
 
 from pkm.benchmarks import kills
-from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.cell import Cell
-from pkm.experiments.store import Store
+from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.store.store import Store
 
 SUPPORT = Path(__file__).parents[1] / "support"
 CELL = Cell(
-    "mean", "pkm.methods.baselines.DataMean", {}, "iris", "minmax", 3, None, None, (0,), ("nicv",)
+    "mean",
+    "pkm.methods.DataMean",
+    {},
+    "iris",
+    "minmax",
+    3,
+    None,
+    None,
+    (0,),
+    ("nicv",),
 )
 
 

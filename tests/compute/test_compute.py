@@ -18,11 +18,11 @@ from pkm.compute import (
     labels,
     largest_packing,
     mean_silhouettes,
-    threads,
 )
-from pkm.compute import points as points_module
 from pkm.compute import sums_and_counts as fast_sums
-from pkm.compute.points import MAX_TILED_FEATURES, _snap_rows, _snap_short_rows
+from pkm.compute.simd import threads
+from pkm.compute.storage import points as points_module
+from pkm.compute.storage.points import MAX_TILED_FEATURES, _snap_rows, _snap_short_rows
 
 SCALE = 1 << 16
 SHAPES = [
@@ -412,7 +412,7 @@ def test_blocks_of_rows_are_entered_alike(monkeypatch, d, with_null):
     assert outside
     assert whole.n_null == (4 if with_null else 0)
     for rows in (1, 7, 100, 499):
-        monkeypatch.setattr("pkm.compute.points.BLOCK_VALUES", rows * d)
+        monkeypatch.setattr("pkm.compute.storage.points.BLOCK_VALUES", rows * d)
         for array in (points, np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2]):
             entered, outside = Points.from_box(array, *box)
             assert outside

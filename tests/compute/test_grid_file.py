@@ -8,9 +8,9 @@ import pytest
 
 from pkm import row_blocks as reading
 from pkm.compute import SCALE, Points
-from pkm.compute import grid_file as module
-from pkm.compute.grid_file import open_grid, pack
-from pkm.experiments.pack import main
+from pkm.compute.storage import grid_file as module
+from pkm.compute.storage.grid_file import open_grid, pack
+from pkm.experiments.commands.pack import main
 from pkm.methods import DPM, FastLloyd, KaplanStemmer, KMeansPlusPlus, Lloyd
 from pkm.row_blocks import ChangedRows, RowBlocks, row_blocks
 

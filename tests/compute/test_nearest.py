@@ -8,10 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from pkm.compute import SCALE, Points, exact_limit, inertia, labels, sums_and_counts, threads
-from pkm.compute.lanes import LANES, broadcast, load, multiply_add, store, transpose
-from pkm.compute.nearest import squared_distances
-from pkm.compute.scan import BLOCK_VALUES, FEW_FEATURES, GROUP, MASKED_VALUES, POINTS_PER_SUM, TILE
+from pkm.compute import SCALE, Points, exact_limit, inertia, labels, sums_and_counts
+from pkm.compute.kernels.nearest import squared_distances
+from pkm.compute.kernels.scan import (
+    BLOCK_VALUES,
+    FEW_FEATURES,
+    GROUP,
+    MASKED_VALUES,
+    POINTS_PER_SUM,
+    TILE,
+)
+from pkm.compute.simd import threads
+from pkm.compute.simd.lanes import LANES, broadcast, load, multiply_add, store, transpose
 
 #: Features whose blocks have several groups, whole registers, and one more than that.
 WIDTHS = (1, 2, 3, LANES - 1, LANES, LANES + 1, 3 * LANES + 2)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pkm.compute.radix_sort import radix_argsort
+from pkm.compute.kernels.radix_sort import radix_argsort
 
 
 @settings(max_examples=80, deadline=None)

@@ -15,9 +15,9 @@ import pytest
 import small_cells
 from small_cells import BASE, CELLS, outcomes_by_key, stored_rows
 
-from pkm.experiments import backends, execute
-from pkm.experiments.backends import Backend, arrange, run_cells
-from pkm.experiments.store import Store
+from pkm.experiments.backends.backends import Backend, arrange, backends, run_cells
+from pkm.experiments.fit import execute
+from pkm.experiments.store.store import Store
 
 SUPPORT = Path(__file__).parents[1] / "support"
 pytestmark = pytest.mark.integration
@@ -67,7 +67,7 @@ def test_resumed_run_equals_an_uninterrupted_one(misbehaving_cell, tmp_path):
     (tmp_path / "work").write_bytes(pickle.dumps((cells, interrupted)))
     script = (
         "import pickle\n"
-        "from pkm.experiments.backends import Backend, run_cells\n"
+        "from pkm.experiments.backends.backends import Backend, run_cells\n"
         "run_cells(*pickle.load(open('work', 'rb')), Backend())\n"
     )
     process = subprocess.Popen(

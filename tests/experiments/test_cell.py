@@ -8,16 +8,16 @@ import textwrap
 import pytest
 
 from pkm import source
-from pkm.experiments import code_hash as module
-from pkm.experiments.cell import Cell
-from pkm.experiments.code_hash import closure, code_hash
-from pkm.experiments.execute import FITTERS
-from pkm.experiments.settings import Federation, Unlearning
+from pkm.experiments.cell import code_hash as module
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.cell.code_hash import closure, code_hash
+from pkm.experiments.config.settings import Federation, Unlearning
+from pkm.experiments.fit.execute import FITTERS
 from pkm.source import code_digest, normal_form, source_of
 
 BASE = Cell(
     "fastlloyd",
-    "pkm.methods.lloyd.FastLloyd",
+    "pkm.methods.FastLloyd",
     {"alpha": 0.8},
     "iris",
     "minmax",
@@ -32,7 +32,7 @@ BASE = Cell(
 @pytest.mark.parametrize(
     "change",
     [
-        {"method": "other"}, {"target": "pkm.methods.lloyd.GLloyd"},
+        {"method": "other"}, {"target": "pkm.methods.GLloyd"},
         {"params": {"alpha": 0.9}}, {"dataset": "wine"}, {"preprocessing": "public"},
         {"clip": False}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
         {"keep_centers": True}, {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")},
@@ -116,14 +116,14 @@ def test_invalid_values_are_refused(change, message):
 
 
 def test_closure_follows_imports_of_one_method_only():
-    files = set(closure(("pkm.methods.lloyd", *module.ALWAYS)))
+    files = set(closure(("pkm.methods.lloyd.lloyd", *module.ALWAYS)))
     included = {
-        "pkm.methods.lloyd",
+        "pkm.methods.lloyd.lloyd",
         "pkm.methods.base",
         "pkm.privacy.ledger",
         "pkm.metrics",
         "pkm.datasets.scaling",
-        "pkm.experiments.execute",
+        "pkm.experiments.fit.execute",
         "pkm.source",
     }
     assert included <= files
@@ -131,10 +131,10 @@ def test_closure_follows_imports_of_one_method_only():
     excluded = {
         "pkm",
         "pkm.methods",
-        "pkm.methods.kmeans",
+        "pkm.methods.baselines.kmeans",
         "pkm.datasets",
         "pkm.datasets.registry",
-        "pkm.experiments.store",
+        "pkm.experiments.store.store",
         *module.HARNESSES.values(),
     }
     assert not excluded & files
@@ -154,7 +154,7 @@ def external_package(tmp_path, monkeypatch):
     (package / "tools.py").write_text("SHIFT = 0\n")
     (package / "unused.py").write_text("")
     (package / "mean.py").write_text(
-        "from pkm.methods.baselines import DataMean\nfrom .tools import SHIFT\n\n\n"
+        "from pkm.methods.baselines.baselines import DataMean\nfrom .tools import SHIFT\n\n\n"
         "class Shifted(DataMean):\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

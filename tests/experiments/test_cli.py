@@ -14,22 +14,15 @@ from rich.console import Console
 
 from pkm.__main__ import main as pkm_main
 from pkm.datasets import load
-from pkm.experiments import (
-    ad_hoc,
-    cli,
-    configuration,
-    launcher,
-    pack,
-    reproduce,
-    reproduction,
-    run,
-)
-from pkm.experiments.backends import Backend
-from pkm.experiments.cell import Cell
-from pkm.experiments.configuration import choices, method_entry
-from pkm.experiments.estimate import estimator, wall_seconds
-from pkm.experiments.plan import make_plan
-from pkm.experiments.store import Store
+from pkm.experiments.backends.backends import Backend
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.commands import ad_hoc, cli, launcher, pack, reproduce, run
+from pkm.experiments.config import configuration
+from pkm.experiments.config.configuration import choices, method_entry
+from pkm.experiments.plan.estimate import estimator, wall_seconds
+from pkm.experiments.plan.plan import make_plan
+from pkm.experiments.reports import reproduction
+from pkm.experiments.store.store import Store
 from pkm.methods import FastLloyd, load_method
 
 pytestmark = pytest.mark.integration
@@ -112,7 +105,7 @@ def test_run_on_a_user_file(call_run, tmp_path, bounds):
 
 def test_run_of_an_external_method(call_run, tmp_path, monkeypatch):
     (tmp_path / "elsewhere.py").write_text(
-        "from pkm.methods.baselines import DataMean\n\n\nclass External(DataMean):\n    pass\n"
+        "from pkm.methods import DataMean\n\n\nclass External(DataMean):\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     code, out, _ = call_run("method._target_=elsewhere.External", "dataset=iris", "seeds=2")
@@ -211,7 +204,7 @@ def test_running_time_can_be_measured(call_run):
 @pytest.mark.slow
 def test_time_limit_is_reported(call_run, tmp_path, monkeypatch):
     (tmp_path / "sleepy.py").write_text(
-        "import time\nfrom pkm.methods.baselines import DataMean\n\n\n"
+        "import time\nfrom pkm.methods.baselines.baselines import DataMean\n\n\n"
         "class Sleepy(DataMean):\n    def cluster(self, curator):\n        time.sleep(60)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -482,7 +475,7 @@ def test_unwritable_results_are_refused(tmp_path, capsys):
 def test_configuration_can_be_printed(call_run):
     code, out, _ = call_run("--cfg", "job", "method=glloyd")
     assert code == 0
-    assert "_target_: pkm.methods.lloyd.GLloyd" in out
+    assert "_target_: pkm.methods.GLloyd" in out
 
 
 @pytest.mark.slow
@@ -493,7 +486,7 @@ def test_smoke_reproduction_from_end_to_end(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "pkm.experiments.reproduce",
+        "pkm.experiments.commands.reproduce",
         "profile=smoke",
         results,
         "tracking=none",
@@ -546,7 +539,7 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
     removed = store.read([key]).iloc[0]
     store.path(key).unlink()
     failed_cell = Cell(
-        "x", "pkm.methods.lloyd.Lloyd", {}, "iris", "minmax", 3, None, None, (0,), ("nicv",)
+        "x", "pkm.methods.Lloyd", {}, "iris", "minmax", 3, None, None, (0,), ("nicv",)
     )
     failed_cell.__dict__["key"] = key
     store.write_failure(failed_cell, RuntimeError("the power failed"), 2)
@@ -580,7 +573,7 @@ def test_report_receives_substitutes_and_environments(tmp_path, monkeypatch, cap
     expected = "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: g2-2-20"
     assert received["substitutes"] == expected
     assert "substitute: g2-{d}-20 as" in capsys.readouterr().out
-    assert list(received["audited"]) == [("pkm.methods.lloyd.FastLloyd", "sound")]
+    assert list(received["audited"]) == [("pkm.methods.FastLloyd", "sound")]
     assert received["computed on"] == [platform.node()]
     versions = f"python {platform.python_version()} numpy {np.__version__}"
     assert versions in received["computed with"]

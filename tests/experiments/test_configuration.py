@@ -6,9 +6,9 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from pkm.experiments import configuration
-from pkm.experiments.cell import STYLE
-from pkm.experiments.configuration import (
+from pkm.experiments.cell.cell import STYLE
+from pkm.experiments.config import configuration
+from pkm.experiments.config.configuration import (
     CONF,
     ConfigurationError,
     choices,
@@ -17,8 +17,8 @@ from pkm.experiments.configuration import (
     with_defaults,
     yaml_problem,
 )
-from pkm.experiments.prepared import presets
-from pkm.experiments.yaml_files import read_file
+from pkm.experiments.config.yaml_files import read_file
+from pkm.experiments.fit.inputs import presets
 
 METHODS = [name for name in choices("method") if name != "external"]
 
@@ -53,8 +53,8 @@ def test_method_files_hold_changes_alone(name):
 
 
 def test_parameters_are_filled_in_from_the_class():
-    entry = with_defaults({"name": "own", "_target_": "pkm.methods.kmeans.KMeansPlusPlus"})
-    target = "pkm.methods.kmeans.KMeansPlusPlus"
+    entry = with_defaults({"name": "own", "_target_": "pkm.methods.KMeansPlusPlus"})
+    target = "pkm.methods.KMeansPlusPlus"
     zoom = {"zoom": None, "require_zoom": False}  # of all methods
     assert entry == {"name": "own", "_target_": target, **zoom, "n_init": 1}
     assert with_defaults({"name": "own", "_target_": "nowhere.Class"})["name"] == "own"

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from pkm.compute import SCALE
-from pkm.experiments.cell import Cell
-from pkm.experiments.execute import execute
-from pkm.experiments.feasibility import check, facts_of
-from pkm.experiments.prepared import build, prepare
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.fit.execute import execute
+from pkm.experiments.fit.inputs import build, prepare
+from pkm.experiments.plan.feasibility import check, facts_of
 from pkm.metrics.coresets import center_sets, costs_of
 
 CELL = Cell(
-    "kaplan_stemmer_coreset", "pkm.methods.kaplan_stemmer.KaplanStemmer", {"radius": 1.0},
+    "kaplan_stemmer_coreset", "pkm.methods.KaplanStemmer", {"radius": 1.0},
     "planted-2000-4-4-0.05", "public", 4, 1.0, 1e-6, (0, 1), ("nicv",), coreset=True,
 )  # fmt: skip
 
@@ -34,14 +34,14 @@ def test_ratio_is_that_of_the_released_coreset():
 
 
 def test_local_coreset_is_granted_the_local_error():
-    local = "pkm.methods.kaplan_stemmer_local.KaplanStemmerLocal"
+    local = "pkm.methods.KaplanStemmerLocal"
     rows = execute(dataclasses.replace(CELL, target=local, delta=None))
     assert (rows["coreset_cost_ratio"] >= 1).all()
     assert (rows["trust"] == "local").all()
 
 
 def test_method_without_coresets_is_refused_before_it_runs():
-    fastlloyd = "pkm.methods.lloyd.FastLloyd"
+    fastlloyd = "pkm.methods.FastLloyd"
     cell = dataclasses.replace(CELL, method="fastlloyd", target=fastlloyd, params={})
     with pytest.raises(ValueError, match="one that releases coresets where coreset=true"):
         check(cell, facts_of(cell.dataset), None)

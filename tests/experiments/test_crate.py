@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.crate import METADATA, write_crate
-from pkm.experiments.plan import make_plan
-from pkm.experiments.provenance import write_origins
-from pkm.experiments.store import Store
+from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.plan.plan import make_plan
+from pkm.experiments.reports.crate import METADATA, write_crate
+from pkm.experiments.reports.provenance import write_origins
+from pkm.experiments.store.store import Store
 
 pytestmark = pytest.mark.integration
 

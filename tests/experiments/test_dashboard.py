@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pkm.experiments.dashboard import PaperLinks, main, write_page
-from pkm.experiments.tracking import VIEWS
+from pkm.experiments.mlflow.dashboard import PaperLinks, main, write_page
+from pkm.experiments.mlflow.tracking import VIEWS
 
 pytestmark = pytest.mark.integration
 

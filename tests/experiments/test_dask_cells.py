@@ -20,11 +20,16 @@ from small_cells import (
 )
 
 import pkm
-from pkm.experiments import dask_cells
-from pkm.experiments.backends import Backend, Runner, checked_backend, run_cells
-from pkm.experiments.configuration import ConfigurationError
-from pkm.experiments.reproduce import main
-from pkm.experiments.store import Store
+from pkm.experiments.backends.backends import (
+    Backend,
+    Runner,
+    checked_backend,
+    dask_cells,
+    run_cells,
+)
+from pkm.experiments.commands.reproduce import main
+from pkm.experiments.config.configuration import ConfigurationError
+from pkm.experiments.store.store import Store
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.integration

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from fabricated.rows import make_rows
 
-from pkm.experiments import diff
-from pkm.experiments.cell import Cell
-from pkm.experiments.changed_verdicts import changed_verdicts
-from pkm.experiments.comparable import read
-from pkm.experiments.diff import MOVED, SAME, UNTESTED, WITHIN, compare
-from pkm.experiments.plan import Plan
-from pkm.experiments.store import Store
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.plan.plan import Plan
+from pkm.experiments.reports import diff
+from pkm.experiments.reports.changed_verdicts import changed_verdicts
+from pkm.experiments.reports.diff import MOVED, SAME, UNTESTED, WITHIN, compare
+from pkm.experiments.store.cell_tables import read
+from pkm.experiments.store.store import Store
 
 CELL = Cell(
-    "fastlloyd", "pkm.methods.lloyd.FastLloyd", {"variant": "published", "alpha": 0.8},
+    "fastlloyd", "pkm.methods.FastLloyd", {"variant": "published", "alpha": 0.8},
     "iris", "minmax", 3, 1.0, "auto", tuple(range(20)), ("nicv",),
 )  # fmt: skip
 NOISE = np.random.default_rng(0)

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from pkm.compute import Points
-from pkm.experiments import cell as cell_module
-from pkm.experiments import run
-from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.cell import Cell
-from pkm.experiments.execute import execute
-from pkm.experiments.prepared import prepare, prepare_data
-from pkm.experiments.settings import Unlearning
-from pkm.experiments.store import Store
+from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.cell import cell as cell_module
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.commands import run
+from pkm.experiments.config.settings import Unlearning
+from pkm.experiments.fit.execute import execute
+from pkm.experiments.fit.inputs import prepare, prepare_data
+from pkm.experiments.store.store import Store
 
 #: A number of records that no other test has.
 N_RECORDS = 53
@@ -42,7 +42,7 @@ def cell_of(path, dataset="file", metrics=("nicv",), **changes):
     parameters = {"path": str(path) if path else None, "bounds": bounds} | changes
     return Cell(
         "mean",
-        "pkm.methods.baselines.DataMean",
+        "pkm.methods.DataMean",
         {},
         dataset,
         "public",
@@ -135,7 +135,10 @@ def test_no_points_are_held_after_a_run(own_file, tmp_path, changes, new_objects
     """Prepared data end with the run, and what metrics and removals computed from them."""
     cell = cell_of(own_file, **changes)
     if cell.unlearning:
-        fields = vars(cell) | {"method": "mufc", "target": "pkm.methods.unlearning.Unlearning"}
+        fields = vars(cell) | {
+            "method": "mufc",
+            "target": "pkm.methods.Unlearning",
+        }
         fields.pop("key", None)
         cell = Cell(**fields)
     # Held as long as cells may need them.
@@ -156,7 +159,7 @@ def test_rows_on_fitted_points_carry_the_flaw(target, flaws, monkeypatch):
     """A claim about points of a network that was trained on the records is flagged."""
     from dataclasses import replace
 
-    from pkm.experiments import execute as execute_module
+    from pkm.experiments.fit import execute as execute_module
 
     module = "baselines" if target == "DataMean" else "lloyd"
     budget = {} if target == "DataMean" else {"epsilon": 1.0, "delta": 1e-6}

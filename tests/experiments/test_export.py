@@ -9,16 +9,16 @@ import pytest
 from fabricated.rows import make_rows
 
 from pkm import datasets
-from pkm.experiments import export
-from pkm.experiments.cell import Cell
-from pkm.experiments.execute import execute
-from pkm.experiments.export import centers_of, load_rows
-from pkm.experiments.store import Store
-from pkm.methods.kmeans import KMeansPlusPlus
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.fit.execute import execute
+from pkm.experiments.store import centers as export
+from pkm.experiments.store.centers import centers_of, load_rows
+from pkm.experiments.store.store import Store
+from pkm.methods.baselines.kmeans import KMeansPlusPlus
 
 CELL = Cell(
     "kmeans",
-    "pkm.methods.kmeans.KMeansPlusPlus",
+    "pkm.methods.KMeansPlusPlus",
     {"n_init": 2},
     "iris",
     "minmax",

@@ -9,20 +9,20 @@ import psutil
 import pytest
 
 from pkm import federation
-from pkm.experiments import entries, feasibility, reproduce, run
-from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.cell import Cell
-from pkm.experiments.central import timed_fits
-from pkm.experiments.code_hash import ALWAYS, HARNESSES, closure, code_hash
-from pkm.experiments.configuration import ConfigurationError, choices, load
-from pkm.experiments.estimate import estimator, fixed_seconds, rough_seconds
-from pkm.experiments.execute import execute
-from pkm.experiments.federated import fits_of
-from pkm.experiments.plan import make_plan
-from pkm.experiments.prepared import build, prepare
-from pkm.experiments.run_records import Part, cell_record
-from pkm.experiments.settings import SPLITS, Federation
-from pkm.experiments.store import Store
+from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.cell.code_hash import ALWAYS, HARNESSES, closure, code_hash
+from pkm.experiments.commands import reproduce, run
+from pkm.experiments.config.configuration import ConfigurationError, choices, load
+from pkm.experiments.config.settings import SPLITS, Federation
+from pkm.experiments.fit.central import timed_fits
+from pkm.experiments.fit.execute import execute
+from pkm.experiments.fit.federated import fits_of
+from pkm.experiments.fit.inputs import build, prepare
+from pkm.experiments.mlflow.run_records import Part, cell_record
+from pkm.experiments.plan import entries, feasibility, make_plan
+from pkm.experiments.plan.estimate import estimator, fixed_seconds, rough_seconds
+from pkm.experiments.store.store import Store
 from pkm.schema import names
 
 pytestmark = pytest.mark.integration
@@ -48,7 +48,7 @@ TRANSPORTS = [
 ]
 CENTRAL_CELL = Cell(
     method="fastlloyd",
-    target="pkm.methods.lloyd.FastLloyd",
+    target="pkm.methods.FastLloyd",
     params={"variant": "published"},
     dataset="iris",
     preprocessing="minmax",
@@ -65,7 +65,7 @@ import os
 import threading
 import time
 
-from pkm.methods.lloyd import FastLloyd
+from pkm.methods.lloyd.lloyd import FastLloyd
 
 
 class Broken(FastLloyd):
@@ -139,13 +139,13 @@ def test_only_federated_cells_hash_the_federation():
     central = set(closure((method, *ALWAYS, HARNESSES["central"])))
     federated = set(closure((method, *ALWAYS, HARNESSES["federated"])))
     added = {
-        "pkm.experiments.federated",
+        "pkm.experiments.fit.federated",
         "pkm.federation",
         "pkm.federation.mpi",
         "pkm.federation.parties",
     }
     assert added <= federated - central
-    excluded = ("pkm.federation", "pkm.experiments.federated", "pkm.experiments.removals")
+    excluded = ("pkm.federation", "pkm.experiments.fit.federated", "pkm.experiments.fit.removals")
     assert not any(name.startswith(excluded) for name in central)
     assert CENTRAL_CELL.code == code_hash(CENTRAL_CELL.target)
     assert protocol().code == code_hash(CENTRAL_CELL.target, "federated")

@@ -6,7 +6,8 @@ import pytest
 
 from pkm import datasets
 from pkm.datasets import downloads
-from pkm.experiments import fetching, reproduce, reproduction
+from pkm.experiments.commands import reproduce
+from pkm.experiments.reports import fetching, reproduction
 
 PATTERN = "{pattern:'g2-{d}-20',fallback:'g2-{d}-20-generated',d:[2]}"
 WANTED = f"paper.profiles.smoke.g2.datasets=[s1,house,{PATTERN}]"

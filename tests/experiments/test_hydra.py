@@ -11,11 +11,11 @@ import pytest
 import slurm
 
 import pkm.__main__
-from pkm.experiments import ad_hoc, reproduce, run
-from pkm.experiments.cli import consoles
-from pkm.experiments.configuration import CONF, choices, load
-from pkm.experiments.options import OPTIONS, keys_of
-from pkm.experiments.store import Store
+from pkm.experiments.commands import ad_hoc, reproduce, run
+from pkm.experiments.commands.cli import consoles
+from pkm.experiments.config.configuration import CONF, choices, load
+from pkm.experiments.config.options import OPTIONS, keys_of
+from pkm.experiments.store.store import Store
 from pkm.schema import COLUMNS
 
 pytestmark = pytest.mark.integration
@@ -55,7 +55,7 @@ def rows(folder="results"):
 
 
 def test_nothing_internal_is_imported():
-    files = [*ROOT.glob("experiments/*.py"), *ROOT.glob("hydra_plugins/*/*.py")]
+    files = [*ROOT.glob("experiments/**/*.py"), *ROOT.glob("hydra_plugins/*/*.py")]
     assert len(files) > 20
     for path in files:
         assert "hydra._internal" not in path.read_text(encoding="utf-8"), path
@@ -75,8 +75,9 @@ def test_help_names_every_key_and_choice(call, command):
 
 @pytest.mark.slow
 def test_help_imports_no_method():
-    script = "from pkm.experiments import run; code = run.main(['--help']); import sys; " + (
-        "sys.exit(code or int(bool({'numba', 'sklearn', 'pandas'} & set(sys.modules))))"
+    script = (
+        "from pkm.experiments.commands import run; code = run.main(['--help']); import sys; "
+        + ("sys.exit(code or int(bool({'numba', 'sklearn', 'pandas'} & set(sys.modules))))")
     )
     completed = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert completed.returncode == 0
@@ -273,7 +274,7 @@ def test_optuna_tunes_a_parameter_and_is_warned_of(call):
 @pytest.mark.parametrize("launcher", ["cells", "basic"])
 def test_a_failed_job_is_told(call, monkeypatch, tmp_path, launcher):
     (tmp_path / "failing.py").write_text(
-        "from pkm.methods.baselines import DataMean\n\n\n"
+        "from pkm.methods.baselines.baselines import DataMean\n\n\n"
         "class Failing(DataMean):\n    def cluster(self, curator):\n        raise OSError('no')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -363,7 +364,7 @@ def test_reproduce_refuses_what_it_has_not(call, words, message):
 def test_a_folder_of_ones_own_adds_methods(call, tmp_path):
     (tmp_path / "own" / "method").mkdir(parents=True)
     (tmp_path / "own" / "method" / "halved.yaml").write_text(
-        "name: halved\n_target_: pkm.methods.lloyd.Lloyd\nradius_search: halving\n"
+        "name: halved\n_target_: pkm.methods.Lloyd\nradius_search: halving\n"
     )
     words = ("-cd", "own", "seeds=1", "method=halved")
     assert call(*words)[0] == 0

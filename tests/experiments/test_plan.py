@@ -9,20 +9,20 @@ from rich.console import Console
 
 from pkm import datasets
 from pkm.arrow import parameters_of
-from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.configuration import (
+from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.config.configuration import (
     ConfigurationError,
     choices,
     entry_of,
     load,
     method_entry,
 )
-from pkm.experiments.estimate import estimator, max_centers, rough_seconds, wall_seconds
-from pkm.experiments.execute import execute
-from pkm.experiments.overview import gap_lines, show, substitution_lines
-from pkm.experiments.plan import make_plan
-from pkm.experiments.prepared import accepts, build, prepare
-from pkm.experiments.store import Store
+from pkm.experiments.fit.execute import execute
+from pkm.experiments.fit.inputs import accepts, build, prepare
+from pkm.experiments.plan.estimate import estimator, max_centers, rough_seconds, wall_seconds
+from pkm.experiments.plan.plan import make_plan
+from pkm.experiments.reports.overview import gap_lines, show, substitution_lines
+from pkm.experiments.store.store import Store
 from pkm.methods import load_method
 
 PROFILE = {"name": "tiny", "seeds": 2}
@@ -435,7 +435,7 @@ def test_timing_cells_are_estimated_in_sequence():
 @pytest.mark.slow
 def test_failure_reason_names_the_time_limit(tmp_path, monkeypatch):
     (tmp_path / "too_slow.py").write_text(
-        "import time\nfrom pkm.methods.baselines import DataMean\n\n\n"
+        "import time\nfrom pkm.methods.baselines.baselines import DataMean\n\n\n"
         "class TooSlow(DataMean):\n    def cluster(self, curator):\n        time.sleep(60)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -516,13 +516,13 @@ def test_every_paper_can_be_planned_in_every_profile(name, profile, monkeypatch,
 
 
 def test_every_key_of_every_file_has_a_comment():
-    from pkm.experiments.configuration import CONF
+    from pkm.experiments.config.configuration import CONF
 
     for path in CONF.rglob("*.yaml"):
         if path.is_relative_to(CONF / "paper"):
             continue
         for line in path.read_text().splitlines():
-            if line and not line.startswith(("#", "  -", "defaults:")):
+            if line and not line.startswith(("#", "  -", "defaults:", "_target_:")):
                 assert "#" in line, f"{path.name}: {line}"
 
 

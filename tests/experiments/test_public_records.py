@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from pkm.experiments.cell import Cell
-from pkm.experiments.central import fits_of
-from pkm.experiments.execute import execute
-from pkm.experiments.prepared import prepare
-from pkm.experiments.public_records import chosen, separated
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.fit.central import fits_of
+from pkm.experiments.fit.execute import execute
+from pkm.experiments.fit.inputs import prepare
+from pkm.experiments.fit.public_records import chosen, separated
 from pkm.methods import FedDPKMeans
 
 SETS = ("blobs-600-3-4", "iris")

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from pkm.arrow import parameters_of
-from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.plan import make_plan
-from pkm.experiments.raw_rows import TYPES, main
-from pkm.experiments.store import Store
+from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.plan.plan import make_plan
+from pkm.experiments.store.export import TYPES, main
+from pkm.experiments.store.store import Store
 from pkm.schema import BY_NAME
 
 pytestmark = pytest.mark.integration

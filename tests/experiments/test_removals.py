@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 
 from pkm.compute import Points
-from pkm.experiments.cell import Cell
-from pkm.experiments.code_hash import code_hash
-from pkm.experiments.configuration import ConfigurationError
-from pkm.experiments.execute import execute
-from pkm.experiments.plan import make_plan
-from pkm.experiments.removal_requests import adversarial, chance_of_a_seed, optimum_of, random
-from pkm.experiments.removals import best_k_means
-from pkm.experiments.run_records import Part, cell_record, measured_in
-from pkm.experiments.settings import Unlearning
-from pkm.methods.unlearning import mufc
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.cell.code_hash import code_hash
+from pkm.experiments.config.configuration import ConfigurationError
+from pkm.experiments.config.settings import Unlearning
+from pkm.experiments.fit.execute import execute
+from pkm.experiments.fit.removal_requests import adversarial, chance_of_a_seed, optimum_of, random
+from pkm.experiments.fit.removals import best_k_means
+from pkm.experiments.mlflow.run_records import Part, cell_record, measured_in
+from pkm.experiments.plan.plan import make_plan
+from pkm.methods.unlearning.unlearning import mufc
 from pkm.schema import names
 
 pytestmark = pytest.mark.integration
@@ -26,7 +26,7 @@ DATASET = "gaussians-300-3-3"
 SETTING = asdict(Unlearning()) | {"clients": 5, "clusters_per_client": 2}
 
 
-def cell(target="pkm.methods.unlearning.Unlearning", params=None, timing=False, **changes):
+def cell(target="pkm.methods.Unlearning", params=None, timing=False, **changes):
     return Cell(
         "mufc",
         target,
@@ -85,7 +85,7 @@ def fitted_model(seed=0):
 def test_identity_has_the_setting_only_if_given():
     plain = Cell(
         "kmeans",
-        "pkm.methods.kmeans.KMeansPlusPlus",
+        "pkm.methods.KMeansPlusPlus",
         {},
         "iris",
         "minmax",
@@ -100,7 +100,7 @@ def test_identity_has_the_setting_only_if_given():
     assert plain.harness == "central"
     assert cell().harness == "removals"
     assert cell().key != cell(split_seed=1).key
-    target = "pkm.methods.unlearning.Unlearning"
+    target = "pkm.methods.Unlearning"
     assert cell().code == code_hash(target, "removals")
     assert cell().code != code_hash(target)
 
@@ -142,7 +142,7 @@ def test_rows_hold_losses_and_removal_times():
 
 @pytest.mark.parametrize("split", ["noniid", "iid"])
 def test_k_fed_rows_have_losses_without_removals(split):
-    rows = execute(cell("pkm.methods.k_fed.KFed", split=split))
+    rows = execute(cell("pkm.methods.KFed", split=split))
     assert (rows["loss_ratio"] > 0.99).all()
     assert not rows["exact"].any()
     assert "series" not in rows

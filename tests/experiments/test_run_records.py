@@ -8,7 +8,7 @@ import pytest
 
 from pkm.analysis import claims
 from pkm.analysis.tables import Panel
-from pkm.experiments.run_records import Part, averages, identity_of, summaries, sweeps_of
+from pkm.experiments.mlflow.run_records import Part, averages, identity_of, summaries, sweeps_of
 
 
 @pytest.mark.statistical

@@ -12,16 +12,16 @@ from fabricated.rows import make_rows, with_charges, with_params
 
 from pkm.analysis.charges import charges_of
 from pkm.arrow import check, parameters_of
-from pkm.experiments import store as store_module
-from pkm.experiments.cell import Cell
-from pkm.experiments.estimate import estimator
-from pkm.experiments.store import COPY_NAME, STORED, Store
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.plan.estimate import estimator
+from pkm.experiments.store import store as store_module
+from pkm.experiments.store.store import COPY_NAME, STORED, Store
 
 
 def cell_of(seed=0):
     return Cell(
         "lloyd",
-        "pkm.methods.lloyd.Lloyd",
+        "pkm.methods.Lloyd",
         {},
         "iris",
         "minmax",

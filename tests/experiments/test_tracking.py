@@ -20,13 +20,13 @@ from rich.console import Console
 from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import VERDICTS
 from pkm.analysis.report import build
-from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.configuration import choices
-from pkm.experiments.plan import make_plan
-from pkm.experiments.reproduce import main as reproduce
-from pkm.experiments.run_records import Part, cell_record
-from pkm.experiments.store import Store
-from pkm.experiments.tracking import main, open_client, project, sync, view_tag
+from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.commands.reproduce import main as reproduce
+from pkm.experiments.config.configuration import choices
+from pkm.experiments.mlflow.run_records import Part, cell_record
+from pkm.experiments.mlflow.tracking import main, open_client, project, sync, view_tag
+from pkm.experiments.plan.plan import make_plan
+from pkm.experiments.store.store import Store
 from pkm.schema import COLUMNS
 
 PLAIN = ("text", "integer", "number", "flag")

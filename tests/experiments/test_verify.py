@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from pkm.experiments import verify
-from pkm.experiments.configuration import load
-from pkm.experiments.plan import make_plan
-from pkm.experiments.store import Store
-from pkm.experiments.verify import differing_columns, find, words_in
+from pkm.experiments.config.configuration import load
+from pkm.experiments.plan.plan import make_plan
+from pkm.experiments.reports import verify
+from pkm.experiments.reports.verify import differing_columns, find, words_in
+from pkm.experiments.store.store import Store
 
 pytestmark = pytest.mark.integration
 WORDS = ("paper=kaplan-stemmer", "profile=smoke")

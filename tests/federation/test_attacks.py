@@ -23,7 +23,7 @@ from pkm.federation.keys import SERVER, hello, hello_bytes
 from pkm.federation.links import ThreadServerLink
 from pkm.federation.masks import KeyStream
 from pkm.federation.parties import run_client, run_server
-from pkm.methods.lloyd import FastLloyd, Lloyd
+from pkm.methods.lloyd.lloyd import FastLloyd, Lloyd
 from pkm.privacy import SCALE, NoiseStreams
 
 METHOD = FastLloyd(2, epsilon=1.0, secure=True, n_iterations=2)

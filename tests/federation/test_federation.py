@@ -40,8 +40,8 @@ from pkm.federation.keys import TAG_BYTES, hello_bytes
 from pkm.federation.links import ThreadServerLink
 from pkm.federation.masks import SECRET_BYTES, KeyStream
 from pkm.federation.parties import aggregate, check_schedule, encoded_noise, run_client, run_server
-from pkm.methods.dpm import DPM
-from pkm.methods.lloyd import FastLloyd, GLloyd, Lloyd, Round, SuLloyd
+from pkm.methods.lloyd.lloyd import FastLloyd, GLloyd, Lloyd, Round, SuLloyd
+from pkm.methods.trees.dpm import DPM
 from pkm.privacy import SCALE, Gaussian, Laplace, NoiseStreams
 from pkm.privacy.mechanisms import BoundedLaplace
 from pkm.privacy.queries import CountsAndBoundedSums, GapPercentile, GridCounts
@@ -865,7 +865,7 @@ from pathlib import Path
 from pkm.compute import Points
 from pkm.federation import FederatedCurator, ProtocolError, Network
 from pkm.federation.mpi import MPI, run_rank
-from pkm.methods.lloyd import FastLloyd, SuLloyd
+from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
 from pkm.privacy import SCALE
 out = Path({str(tmp_path)!r})
 rank = MPI.COMM_WORLD.Get_rank()
@@ -1068,7 +1068,8 @@ def test_job_past_its_time_limit_is_stopped():
 def test_federation_imports_without_mpi(tmp_path):
     """Nothing but federation.mpi imports mpi4py."""
     code = (
-        "import sys; sys.modules['mpi4py'] = None; import pkm.federation, pkm.experiments.execute; "
+        "import sys; sys.modules['mpi4py'] = None; "
+        "import pkm.federation, pkm.experiments.fit.execute; "
         "print('pkm.federation.mpi' in sys.modules)"
     )
     imported = subprocess.run(

@@ -30,7 +30,7 @@ from pkm.federation.recovery import (
     split_secret,
     threshold_of,
 )
-from pkm.methods.lloyd import FastLloyd, SuLloyd
+from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
 from pkm.privacy import SCALE, Curator, shards_of
 
 N_ROUNDS = 3

@@ -18,11 +18,11 @@ from reports import figure_of, verdicts_of
 from pkm.analysis import claims
 from pkm.analysis.figure import figures_of
 from pkm.datasets import load, scale
-from pkm.experiments import removals
-from pkm.experiments.cell import STYLE, Cell
-from pkm.experiments.configuration import choices, method_entry
-from pkm.experiments.prepared import build, prepare_data
-from pkm.experiments.settings import Unlearning
+from pkm.experiments.cell.cell import STYLE, Cell
+from pkm.experiments.config.configuration import choices, method_entry
+from pkm.experiments.config.settings import Unlearning
+from pkm.experiments.fit import removals
+from pkm.experiments.fit.inputs import build, prepare_data
 from pkm.federation import Network, run_in_threads, split_points
 from pkm.methods import load_method
 from pkm.privacy import snap

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from pkm.methods import aim
-from pkm.methods.aim import AIMKMeans, fitted_model, schedule_of
-from pkm.methods.graphical_model import (
+from pkm.methods.baselines.kmeans import KMeansPlusPlus
+from pkm.methods.synthetic import aim
+from pkm.methods.synthetic.aim import AIMKMeans, fitted_model, schedule_of
+from pkm.methods.synthetic.graphical_model import (
     Measurement,
     fit_model,
     junction_tree,
     loss_of,
     model_of,
 )
-from pkm.methods.kmeans import KMeansPlusPlus
-from pkm.methods.mst import measured_columns
+from pkm.methods.synthetic.mst import measured_columns
 from pkm.metrics import evaluate
 from pkm.privacy import (
     SCALE,

@@ -12,9 +12,9 @@ import pytest
 from scipy.special import expit, ndtri
 
 from pkm.compute import Points, inertia, labels
-from pkm.compute.hashing import DIRECTION_SCALE, Hash, orthonormal
+from pkm.compute.kernels.hashing import DIRECTION_SCALE, Hash, orthonormal
 from pkm.methods import KMeansPlusPlus
-from pkm.methods.balcan import Balcan
+from pkm.methods.hashing.balcan import Balcan
 from pkm.privacy import SCALE, Curator, NoiseStreams, gaussian_mu, gdp_delta, snap
 from pkm.privacy.budget import Budget
 from pkm.privacy.ledger import Ledger

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pkm import datasets
-from pkm.methods.baselines import N_SHELLS, DataMean, NoisyMean
+from pkm.methods.baselines.baselines import N_SHELLS, DataMean, NoisyMean
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, Gaussian, Laplace, gaussian_mu, snap
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pkm import row_blocks as reading
 from pkm.compute import Points
-from pkm.compute.blocks import Blocks, Shards
+from pkm.compute.storage.blocks import Blocks, Shards
 from pkm.methods import (
     DPM,
     EMMC,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pkm.compute.blocks import add
-from pkm.compute.dask_points import FAN_IN, _united
+from pkm.compute.storage.blocks import add
+from pkm.compute.storage.dask_points import FAN_IN, _united
 from pkm.methods import (
     DPM,
     EMMC,

@@ -5,8 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from pkm.experiments.sweep import find_method
-from pkm.methods import DiffprivlibKMeans, diffprivlib
+from pkm.experiments.plan.sweep import find_method
+from pkm.methods import DiffprivlibKMeans
+from pkm.methods.baselines import diffprivlib
 from pkm.privacy import SCALE, snap
 
 # It stands for the library: as centers the first points, moved by epsilon and the seed.

@@ -17,9 +17,9 @@ from scipy import optimize, stats
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
-from pkm.compute import nearest_of_many as many
-from pkm.compute.nearest_of_many import nearest_of_many
-from pkm.compute.quadtree import (
+from pkm.compute.kernels import nearest_of_many as many
+from pkm.compute.kernels.nearest_of_many import nearest_of_many
+from pkm.compute.kernels.quadtree import (
     Digits,
     add_soft_counts,
     cell_centers,
@@ -28,10 +28,10 @@ from pkm.compute.quadtree import (
     occupied_cells,
     span_of,
 )
-from pkm.methods import dist_dp_published
-from pkm.methods.dist_dp import DistDP, NoisedPoints
-from pkm.methods.dist_dp_tree import RegionTrees, released_histograms
-from pkm.methods.kmedian import KMedian, weighted_kmedian
+from pkm.methods.baselines.kmedian import KMedian, weighted_kmedian
+from pkm.methods.distance import published as dist_dp_published
+from pkm.methods.distance.dist_dp import DistDP, NoisedPoints
+from pkm.methods.distance.tree import RegionTrees, released_histograms
 from pkm.privacy import (
     SCALE,
     Budget,

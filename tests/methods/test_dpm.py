@@ -10,14 +10,14 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from pkm.compute import Points, inertia
 from pkm.methods import DPM, DPLloyd, LSHSplits, SuLloyd
-from pkm.methods.dpm import (
+from pkm.methods.hashing.lsh_splits import clip_to_ball
+from pkm.methods.trees.dpm import (
     GAP_CONSTANT,
     Node,
     gap_constant,
     interval_width,
     level_budgets,
 )
-from pkm.methods.lsh_splits import clip_to_ball
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,

@@ -12,11 +12,11 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
 from pkm.compute import Points, inertia
-from pkm.compute.cover import BLOCK_SIDE, Cover
-from pkm.compute.lattice import Lattice, cover_scales
-from pkm.compute.unit_ball import Projection, label_sums, nearest_labels
+from pkm.compute.kernels.cover import BLOCK_SIDE, Cover
+from pkm.compute.kernels.lattice import Lattice, cover_scales
+from pkm.compute.kernels.unit_ball import Projection, label_sums, nearest_labels
 from pkm.methods import KMeansPlusPlus
-from pkm.methods.em_mc import EMMC, repeated, weighted_centers
+from pkm.methods.trees.em_mc import EMMC, repeated, weighted_centers
 from pkm.privacy import (
     SCALE,
     Budget,

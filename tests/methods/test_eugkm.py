@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pkm import datasets
+from pkm.methods.baselines.kmeans import KMeansPlusPlus
 from pkm.methods.coreset import consistent
-from pkm.methods.eugkm import (
+from pkm.methods.trees.eugkm import (
     MAX_CELLS,
     EUGkM,
     GaussianEUGkM,
@@ -18,7 +19,6 @@ from pkm.methods.eugkm import (
     HybridKMeans,
     grid_intervals,
 )
-from pkm.methods.kmeans import KMeansPlusPlus
 from pkm.metrics import evaluate
 from pkm.privacy import (
     SCALE,

@@ -9,7 +9,7 @@ import pytest
 from pkm.audit.conformance import conformance
 from pkm.compute import Points, inertia
 from pkm.methods import FedDPKMeans, KMeansPlusPlus
-from pkm.methods.feddp_kmeans import leading_directions, schedule_of
+from pkm.methods.lloyd.feddp_kmeans import leading_directions, schedule_of
 from pkm.privacy import (
     SCALE,
     Account,

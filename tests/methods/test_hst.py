@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pkm import datasets
-from pkm.methods.hst import HST, Node, best_leaves, random_cuts, release_tree
-from pkm.methods.kmeans import KMeansPlusPlus
+from pkm.methods.baselines.kmeans import KMeansPlusPlus
+from pkm.methods.trees.hst import HST, Node, best_leaves, random_cuts, release_tree
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, Budget, Curator, Gaussian, Ledger, NoiseStreams, gaussian_mu, snap
 

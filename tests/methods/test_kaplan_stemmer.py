@@ -20,10 +20,9 @@ from pkm import datasets
 from pkm.audit.pairs import pairs
 from pkm.audit.replay import replay
 from pkm.compute import Points, cluster_means, inertia, labels
-from pkm.compute import farthest as ranking
-from pkm.compute.blocks import Shards
-from pkm.compute.farthest import MAX_GATHERED, farthest
-from pkm.compute.hashing import (
+from pkm.compute.kernels import farthest as ranking
+from pkm.compute.kernels.farthest import MAX_GATHERED, farthest
+from pkm.compute.kernels.hashing import (
     DIRECTION_SCALE,
     Hash,
     clip_norms,
@@ -32,10 +31,11 @@ from pkm.compute.hashing import (
     orthonormal,
     swap_costs,
 )
+from pkm.compute.storage.blocks import Shards
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.coreset import Coreset, consistent
-from pkm.methods.kaplan_stemmer import KaplanStemmer
-from pkm.methods.local_search import private_local_search
+from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer
+from pkm.methods.hashing.local_search import private_local_search
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pkm.compute import DIRECTION_SCALE, Points, inertia
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.initialization import starting_centers
-from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
-from pkm.methods.local_dp import (
+from pkm.methods.local.kaplan_stemmer import KaplanStemmerLocal
+from pkm.methods.local.local_dp import (
     LocalLloyd,
     LocalMean,
     NoisedReports,

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from pkm.audit.conformance import CHECKS, check_replay, conformance, main
 from pkm.compute import Points
-from pkm.compute.center_moves import KEEP, TRUNCATE, fold, move_centers, shortening
+from pkm.compute.kernels.center_moves import KEEP, TRUNCATE, fold, move_centers, shortening
 from pkm.methods import (
     DPM,
     METHODS,
@@ -182,7 +182,7 @@ def test_conformance_catches_a_broken_method(method, failed_check):
 
 
 def test_conformance_command(capsys):
-    assert main(["pkm.methods.lloyd.GLloyd"]) == 0
+    assert main(["pkm.methods.GLloyd"]) == 0
     assert capsys.readouterr().out.count(" ok") == 2 * len(CHECKS)
     assert main([f"{__name__}.Uncharged"]) == 1
     assert main(["no.such.Method"]) == 2
@@ -230,7 +230,7 @@ def test_a_new_method_needs_only_cluster():
     assert model.cluster_centers_.shape == (1, 2)
 
 
-@pytest.mark.parametrize("target", ["Nope", "pkm.methods.lloyd.Nope", "nope.Nope", ""])
+@pytest.mark.parametrize("target", ["Nope", "pkm.methods.lloyd.lloyd.Nope", "nope.Nope", ""])
 def test_unknown_methods_are_refused(target):
     """The message lists the known ones."""
     message = r"is unknown .*known: KMeansPlusPlus, KMedian, Lloyd, SuLloyd"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pkm.methods.kmeans import KMeansPlusPlus
-from pkm.methods.mst import (
+from pkm.methods.baselines.kmeans import KMeansPlusPlus
+from pkm.methods.synthetic.mst import (
     FINE_INTERVALS,
     Column,
     MSTKMeans,

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from pkm.methods.kmeans import KMeansPlusPlus
-from pkm.methods.nonnegative_quadtree import (
+from pkm.methods.baselines.kmeans import KMeansPlusPlus
+from pkm.methods.trees.nonnegative_quadtree import (
     LEAF_FACTOR,
     NonnegativeQuadtree,
     nonnegative_leaves,
     project_onto_simplices,
     trimmed_means,
 )
-from pkm.methods.quadtree import Leaves, QuadtreeKMeans
+from pkm.methods.trees.quadtree import Leaves, QuadtreeKMeans
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, snap
 

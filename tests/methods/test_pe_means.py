@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pkm import datasets
 from pkm.audit.conformance import conformance
 from pkm.compute import Points, inertia, labels
-from pkm.compute.hashing import DIRECTION_SCALE, orthonormal
-from pkm.compute.packing import ball_packing
+from pkm.compute.kernels.hashing import DIRECTION_SCALE, orthonormal
+from pkm.compute.kernels.packing import ball_packing
 from pkm.methods import KMeansPlusPlus
-from pkm.methods.pe_means import PEMeans, PublicBall, evolve, largest_counts, levy_steps
+from pkm.methods.lloyd.pe_means import PEMeans, PublicBall, evolve, largest_counts, levy_steps
 from pkm.privacy import SCALE, Curator, Gaussian, Ledger, NoiseStreams, gaussian_mu, snap
 from pkm.privacy.budget import Budget
 

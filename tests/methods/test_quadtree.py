@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pkm import datasets
-from pkm.methods.eugkm import EUGkM
-from pkm.methods.final_step import cluster_radii, final_step, step_noise
-from pkm.methods.kmeans import KMeansPlusPlus
-from pkm.methods.quadtree import (
+from pkm.methods.baselines.kmeans import KMeansPlusPlus
+from pkm.methods.lloyd.final_step import cluster_radii, final_step, step_noise
+from pkm.methods.trees.eugkm import EUGkM
+from pkm.methods.trees.quadtree import (
     LevelShares,
     QuadtreeKMeans,
     consistent_levels,

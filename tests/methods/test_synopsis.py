@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from pkm import datasets
 from pkm.methods import QuadtreeKMeans, SynopsisKMeans
-from pkm.methods.balcan import noisy_lloyd_step
-from pkm.methods.kmeans import KMeansPlusPlus
-from pkm.methods.nonnegative_quadtree import NonnegativeQuadtree
-from pkm.methods.synopsis import (
+from pkm.methods.baselines.kmeans import KMeansPlusPlus
+from pkm.methods.hashing.balcan import noisy_lloyd_step
+from pkm.methods.synthetic.synopsis import (
     DEEP_RECORDS,
     LARGEST_SHARE_OF_GRIDS,
     LARGEST_SHARE_OF_HASHING,
@@ -24,6 +23,7 @@ from pkm.methods.synopsis import (
     FinerQuadtree,
     plan_synopsis,
 )
+from pkm.methods.trees.nonnegative_quadtree import NonnegativeQuadtree
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, Budget, Curator, Gaussian, Ledger, gaussian_mu, snap
 from pkm.privacy.noise import NoiseStreams
@@ -218,7 +218,7 @@ def test_centers_are_the_average_after_the_last_three_steps(steps, monkeypatch):
         visited.append(noisy_lloyd_step(*arguments))
         return visited[-1]
 
-    monkeypatch.setattr("pkm.methods.kaplan_stemmer.noisy_lloyd_step", recorded_step)
+    monkeypatch.setattr("pkm.methods.hashing.kaplan_stemmer.noisy_lloyd_step", recorded_step)
     method = AveragedKaplanStemmer(5, epsilon=2.0, lloyd_steps=steps)
     run = method.fit_batch(draw(4000, 6), [1])
     assert len(visited) == steps

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pkm.compute import SCALE, Points, exponential_race
-from pkm.methods.k_fed import KFed, client_centers
-from pkm.methods.unlearning import Unlearning, dc_kmeans, mufc
-from pkm.methods.unlearning_server import RepairedServer
+from pkm.methods.unlearning.k_fed import KFed, client_centers
+from pkm.methods.unlearning.server import RepairedServer
+from pkm.methods.unlearning.unlearning import Unlearning, dc_kmeans, mufc
 from pkm.privacy.noise import INITIALIZATION, child
 
 MODELS = [

@@ -14,8 +14,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import expit, ndtr, ndtri
 
 from pkm.benchmarks.measurement import peak_bytes
-from pkm.experiments import account as command
-from pkm.experiments import run as run_command
+from pkm.experiments.commands import account as command
+from pkm.experiments.commands import run as run_command
 from pkm.methods import (
     DPM,
     HST,

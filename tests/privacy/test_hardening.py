@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pkm.compute import Points
-from pkm.compute.hashing import Hash
+from pkm.compute.kernels.hashing import Hash
 from pkm.federation import Network, run_in_threads, split_points
 from pkm.methods import DPM, FastLloyd, GLloyd, KaplanStemmer, LocalMean, NoisedPoints
 from pkm.privacy import (

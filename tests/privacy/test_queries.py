@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pkm.compute import DIRECTION_SCALE, Points
-from pkm.compute.hashing import euclidean_hash
+from pkm.compute.kernels.hashing import euclidean_hash
 from pkm.privacy import (
     SCALE,
     Adjacency,

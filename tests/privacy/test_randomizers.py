@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from pkm.compute.ldp import add_signed_reports, hash_values, random_signs
+from pkm.compute.kernels.ldp import add_signed_reports, hash_values, random_signs
 from pkm.privacy import NoiseStreams
 from pkm.privacy.randomizers import (
     REPORT_SCALE,

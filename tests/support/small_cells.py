@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from pkm.experiments.backends import run_cells
-from pkm.experiments.cell import Cell
+from pkm.experiments.backends.backends import run_cells
+from pkm.experiments.cell.cell import Cell
 
 #: Columns of times and memory; all other columns must be equal bit for bit.
 MEASURED = [
@@ -16,7 +16,7 @@ MEASURED = [
 ]
 BASE = Cell(
     "fastlloyd",
-    "pkm.methods.lloyd.FastLloyd",
+    "pkm.methods.FastLloyd",
     {"variant": "published"},
     "iris",
     "minmax",
@@ -33,7 +33,7 @@ CELLS = [
 ] + [
     Cell(
         "kmeans",
-        "pkm.methods.kmeans.KMeansPlusPlus",
+        "pkm.methods.KMeansPlusPlus",
         {},
         "iris",
         "minmax",

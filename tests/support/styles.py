@@ -2,9 +2,9 @@
 
 from functools import cache
 
-from pkm.experiments.cell import STYLE
-from pkm.experiments.configuration import choices, method_entry
-from pkm.experiments.rows import style_columns
+from pkm.experiments.cell.cell import STYLE
+from pkm.experiments.config.configuration import choices, method_entry
+from pkm.experiments.fit.rows import style_columns
 
 
 @cache

@@ -9,7 +9,7 @@ import numba
 from numba import njit
 from threadpoolctl import threadpool_info
 
-from pkm.methods.baselines import DataMean
+from pkm.methods.baselines.baselines import DataMean
 
 
 @dataclass(eq=False, repr=False)

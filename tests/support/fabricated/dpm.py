@@ -36,11 +36,11 @@ HALF_RANGE = {
     "blobs": 100.0,
 }
 CLASSES = {
-    "kmeans": "pkm.methods.kmeans.KMeansPlusPlus",
-    "dp_lloyd": "pkm.methods.dp_lloyd.DPLloyd",
-    "em_mc": "pkm.methods.em_mc.EMMC",
-    "lsh_splits": "pkm.methods.lsh_splits.LSHSplits",
-    "dpm": "pkm.methods.dpm.DPM",
+    "kmeans": "pkm.methods.KMeansPlusPlus",
+    "dp_lloyd": "pkm.methods.DPLloyd",
+    "em_mc": "pkm.methods.EMMC",
+    "lsh_splits": "pkm.methods.LSHSplits",
+    "dpm": "pkm.methods.DPM",
 }
 QUALITY = (
     "silhouette",

@@ -30,13 +30,13 @@ SIZES = {
     "birch2": (25000, 2, 100),
 }
 CLASSES = {
-    "kmeans": "pkm.methods.kmeans.KMeansPlusPlus",
-    "lloyd": "pkm.methods.lloyd.Lloyd",
-    "sulloyd": "pkm.methods.lloyd.SuLloyd",
-    "glloyd": "pkm.methods.lloyd.GLloyd",
-    "fastlloyd": "pkm.methods.lloyd.FastLloyd",
-    "mean": "pkm.methods.baselines.DataMean",
-    "packing": "pkm.methods.baselines.PackingCenters",
+    "kmeans": "pkm.methods.KMeansPlusPlus",
+    "lloyd": "pkm.methods.Lloyd",
+    "sulloyd": "pkm.methods.SuLloyd",
+    "glloyd": "pkm.methods.GLloyd",
+    "fastlloyd": "pkm.methods.FastLloyd",
+    "mean": "pkm.methods.DataMean",
+    "packing": "pkm.methods.PackingCenters",
 }
 NOISE = {"sulloyd": 3.0, "glloyd": 1.0, "fastlloyd": 0.35}
 METRICS = (

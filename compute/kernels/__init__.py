@@ -1,0 +1,1 @@
+"""Compiled functions on arrays of points and numbers."""

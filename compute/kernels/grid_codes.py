@@ -1,0 +1,261 @@
+"""Points sorted into cells: codes on a grid, stable partitions, counts and sums of cells.
+
+A tree of cells is grown over an array of indices. A cell is a slice of it, a split a stable
+partition of the slice by one feature of the codes, so that the points of a cell always lie together
+and in their original order.
+"""
+
+import weakref
+
+import numpy as np
+from numba import njit
+
+from pkm.compute.storage.points import SCALE, Points
+
+SIGN_BLOCK = 2048  # points per matrix product
+GAP_BLOCK = 8192  # gaps per step
+MAX_NORMAL = 1 << 20  # largest entry of a normal vector
+MAX_DERIVED = 2  # derived arrays that are cached with points, for the next replicate
+
+
+def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
+    """Number of thresholds below each coordinate.
+
+    Parameters
+    ----------
+    points : Points
+    thresholds : tuple of int
+        Increasing, in grid steps, the same for all features; at most 65,535.
+
+    Returns
+    -------
+    ndarray of shape (n, d), uint8 or uint16
+        As narrow as the number of thresholds allows. Cached with the points, for all replicates.
+
+    Examples
+    --------
+    >>> digitize(Points.prepare(np.array([[-5], [0], [1]])), (-1, 0)).ravel().tolist()
+    [0, 1, 2]
+    """
+    key = ("codes", thresholds)
+    cached = points.derived.get(key)
+    if isinstance(cached, np.ndarray):
+        return cached
+    codes = np.empty(points.shape, np.min_scalar_type(len(thresholds)))
+    _digitize(points.rows, np.array(thresholds, np.int64), codes)
+    codes.flags.writeable = False
+    _cache(points, key, codes)
+    return codes
+
+
+def _cache(points: Points, key: tuple, value: object) -> None:
+    """Cache a derived value with the points, in place of the oldest ones."""
+    while len(points.derived) >= MAX_DERIVED:
+        del points.derived[next(iter(points.derived))]
+    points.derived[key] = value
+
+
+@njit(cache=True, nogil=True)
+def _digitize(rows: np.ndarray, thresholds: np.ndarray, codes: np.ndarray) -> None:
+    n_thresholds = len(thresholds)
+    lowest = thresholds[0]
+    thresholds_per_step = (n_thresholds - 1) / max(thresholds[-1] - lowest, 1)
+    for i in range(rows.shape[0]):
+        for h in range(rows.shape[1]):
+            x = np.int64(rows[i, h])
+            # Thresholds are nearly equidistant: the guess is hardly ever off by more than one.
+            guess = np.int64((x - lowest) * thresholds_per_step) + 1
+            code = min(max(guess, 0), n_thresholds)
+            while code > 0 and thresholds[code - 1] >= x:
+                code -= 1
+            while code < n_thresholds and thresholds[code] < x:
+                code += 1
+            codes[i, h] = code
+
+
+def cell_counts(points: Points, intervals: int) -> np.ndarray:
+    """Numbers of points of the cells of a grid over the domain.
+
+    Parameters
+    ----------
+    points : Points
+        With d features.
+    intervals : int
+        Equal ones of each feature; the domain's upper end belongs to the last.
+
+    Returns
+    -------
+    ndarray of shape (intervals**d,), int64
+        The last feature's interval changes first.
+
+    Examples
+    --------
+    >>> cell_counts(Points.prepare(np.array([[-SCALE, 0], [5, SCALE]])), 2).tolist()
+    [0, 1, 0, 1]
+    """
+    counts = np.zeros(intervals ** points.shape[1], np.int64)
+    _count_cells(points.rows, intervals, counts)
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def _count_cells(rows: np.ndarray, intervals: int, counts: np.ndarray) -> None:
+    for i in range(rows.shape[0]):
+        cell = 0
+        for h in range(rows.shape[1]):
+            position = (np.int64(rows[i, h]) + SCALE) * intervals // (2 * SCALE)
+            cell = cell * intervals + min(position, intervals - 1)
+        counts[cell] += 1
+
+
+def hyperplane_sides(points: Points, normals: np.ndarray, origin: np.ndarray) -> np.ndarray:
+    """Sides of hyperplanes on which the points lie.
+
+    Parameters
+    ----------
+    points : Points
+    normals : ndarray of shape (m, d), int64
+        Normal vectors with entries of at most 2**20: every product is then exact.
+    origin : ndarray of shape (d,), int64
+        A point of the domain, through which all hyperplanes pass.
+
+    Returns
+    -------
+    ndarray of shape (n, m), uint8
+        1 where the inner product is not negative.
+    """
+    largest_entry = np.abs(normals).max(initial=0)
+    if largest_entry > MAX_NORMAL or np.abs(origin).max(initial=0) > SCALE:
+        raise ValueError(
+            "normals must have entries of at most 2**20 and origin must lie in the domain"
+        )
+    transposed = normals.T.astype(np.float64)
+    offsets = origin.astype(np.float64) @ transposed
+    codes = np.empty((points.shape[0], len(normals)), np.uint8)
+    for start in range(0, len(codes), SIGN_BLOCK):
+        block = slice(start, start + SIGN_BLOCK)
+        codes[block] = points.rows[block].astype(np.float64) @ transposed >= offsets
+    return codes
+
+
+@njit(cache=True, nogil=True)
+def histogram(codes: np.ndarray, order: np.ndarray, counts: np.ndarray) -> None:
+    """Count the codes of the points ``order`` per feature, into zeroed counts (d, n_codes)."""
+    for p in range(order.shape[0]):
+        i = order[p]
+        for h in range(codes.shape[1]):
+            counts[h, codes[i, h]] += 1
+
+
+@njit(cache=True, nogil=True)
+def stable_partition(
+    codes: np.ndarray,
+    order: np.ndarray,
+    feature: int,
+    boundary: int,
+    buffer: np.ndarray,
+) -> int:
+    """Move points with a code below a boundary to the front, in place; both parts keep their order.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n, d), unsigned
+    order : ndarray of shape (m,), integer
+        Indices of points; changed in place.
+    feature, boundary : int
+        Points with ``codes[:, feature] < boundary`` come first.
+    buffer : ndarray of shape (m,) or longer, like order
+        Overwritten.
+
+    Returns
+    -------
+    n_below : int
+        Size of the first part.
+    """
+    n_below = 0
+    n_above = 0
+    # order[:n_below] and buffer[:n_above] hold the two parts of order[:p].
+    for p in range(order.shape[0]):
+        i = order[p]
+        # Write the index to both parts and let one of them grow: there is no branch to predict.
+        order[n_below] = buffer[n_above] = i
+        below = codes[i, feature] < boundary
+        n_below += below
+        n_above += not below
+    # A loop: numba takes two seconds to compile an assignment of slices, with its error message.
+    for p in range(n_above):
+        order[n_below + p] = buffer[p]
+    return n_below
+
+
+@njit(cache=True, nogil=True)
+def column_sums(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Sum of the rows ``order`` of integer-valued float32, exact, int64."""
+    d = rows.shape[1]
+    sums = np.zeros(d)
+    for p in range(order.shape[0]):
+        row = rows[order[p]]
+        for h in range(d):
+            sums[h] += row[h]
+    return sums.astype(np.int64)
+
+
+def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
+    """Gaps between neighboring values of a feature, averaged over the features rank by rank.
+
+    Gaps of many points in a small part of the range are smaller than a grid step. This is the only
+    statistic for which the grid is too coarse: the remainders of rounding are added where they are
+    stored.
+
+    Parameters
+    ----------
+    shards : tuple of Points
+        All of one width; n points together.
+
+    Returns
+    -------
+    ndarray of shape (n - 1,), float32
+        In increasing order, in grid steps. Cached with the first shard as long as all shards exist.
+
+    Examples
+    --------
+    >>> averaged_gaps((Points.prepare(np.array([[0, 5], [3, 5], [1, 9]])),)).tolist()
+    [0.5, 3.0]
+    """
+    first = shards[0]
+    others = tuple(weakref.ref(shard) for shard in shards[1:])
+    key = ("averaged gaps", tuple(map(id, shards)))
+    cached = first.derived.get(key)
+    # The id of a deleted shard may be reused: the weak references distinguish the shards.
+    if isinstance(cached, tuple):
+        references, gaps = cached
+        if all(a() is b() for a, b in zip(references, others, strict=True)):
+            return gaps
+    n = sum(shard.shape[0] for shard in shards)
+    d = first.shape[1]
+    gaps = np.zeros(max(n - 1, 0), np.float32)
+    column = np.empty(n, np.int64)
+    steps_per_unit = 1 / (SCALE * d)
+    for h in range(d):
+        _fill_column(shards, h, column)
+        column.sort()
+        # Block by block: all differences at once would take as much memory as the column.
+        for start in range(0, n - 1, GAP_BLOCK):
+            stop = min(start + GAP_BLOCK, n - 1)
+            gaps[start:stop] += np.diff(column[start : stop + 1]) * steps_per_unit
+    gaps.sort()
+    gaps.flags.writeable = False
+    _cache(first, key, (others, gaps))
+    return gaps
+
+
+def _fill_column(shards: tuple[Points, ...], feature: int, column: np.ndarray) -> None:
+    """Write a feature of all shards to ``column``, in units of 2**-16 grid steps."""
+    start = 0
+    for shard in shards:
+        stop = start + shard.shape[0]
+        values = column[start:stop]
+        np.multiply(shard.rows[:, feature], SCALE, out=values, casting="unsafe")
+        if shard.remainders is not None:
+            values += shard.remainders[:, feature]
+        start = stop

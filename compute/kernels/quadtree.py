@@ -1,0 +1,465 @@
+"""Occupied cells of shifted quadtrees, and soft counts on a grid.
+
+Cells are numbered by their integer position, and rows of numbers are packed into keys that are
+equal exactly where the rows are: nothing is hashed. Memory is linear in the number of points.
+"""
+
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pkm.compute.kernels.radix_sort import differs_from_previous, radix_argsort
+from pkm.compute.storage.points import SCALE
+
+ROOT_BITS = 19  # the root cell's side is 2**19 steps: eight half-widths
+ROOT_LOWER = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths
+N_KEYS = 1 << 63  # int64 from 0 on
+MAX_NUMBERS = 1 << 31  # in a column: a key holds one of them and the number of a row
+FIRST_MEMBERS = 16  # points that are searched for each of the first ones
+
+#: Positions of the cells that indices or a slice select.
+CellsAt = Callable[[Any], np.ndarray]
+#: Smallest and largest coordinates of points.
+Span = tuple[np.ndarray, np.ndarray]
+
+
+def occupied_cells(
+    points: np.ndarray,
+    shift: np.ndarray,
+    levels: range,
+) -> Iterator[tuple[int, CellsAt, np.ndarray]]:
+    """Cells of a shifted quadtree that hold a point, level by level, in lexicographic order.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d), int32 or int64
+        In grid steps, within two half-widths of the origin.
+    shift : ndarray of shape (d,), int64
+        Added to the points; from 0 to four half-widths.
+    levels : range
+        Consecutive, from 0 to 18; cells of level l have the side 2**(19 - l).
+
+    Yields
+    ------
+    level : int
+        From the finest to the coarsest.
+    cells_at : callable
+        From indices or a slice of the cells to their positions, (m, d), int32: where most cells
+        hold one point, the positions of all take more memory than the points.
+    counts : ndarray of shape (m,), int64
+
+    Examples
+    --------
+    >>> points = np.array([[0], [1], [70_000]])
+    >>> tree = occupied_cells(points, np.array([0]), range(2, 4))
+    >>> [(cells_at([0, -1]).tolist(), counts.tolist()) for _, cells_at, counts in tree]
+    [([[2], [3]], [2, 1]), ([[1], [1]], [3])]
+    """
+    if not levels:
+        return
+    if levels.step != 1:
+        raise ValueError(
+            f"levels={levels} must be consecutive: cells are merged from one level to the next"
+        )
+    for level, cells in _merged_cells(points, span_of(points), shift, levels):
+        yield level, cells.positions, cells.counts
+
+
+def fullest_occupied_cells(
+    points: np.ndarray, shifts: np.ndarray, last_level: int, n_fullest: int
+) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+    """Cells with the highest counts of each level of shifted quadtrees, the first ones among equal.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d), int32 or int64
+        As for :func:`occupied_cells`.
+    shifts : ndarray of shape (n_trees, d), int64
+    last_level : int
+        Levels from 0 to this one.
+    n_fullest : int
+        Of each level; all where there are fewer.
+
+    Yields
+    ------
+    tree, level : int
+        Levels of a tree in any order.
+    positions : ndarray of shape (m, d), int32
+        By count, from the highest; of equal counts in lexicographic order.
+    counts : ndarray of shape (m,), int64
+
+    Examples
+    --------
+    >>> points = np.array([[0], [1], [70_000]])
+    >>> found = fullest_occupied_cells(points, np.array([[0]]), 3, 1)
+    >>> sorted((level, cells.tolist(), counts.tolist()) for _, level, cells, counts in found)
+    [(0, [[0]], [3]), (1, [[0]], [3]), (2, [[1]], [3]), (3, [[2]], [2])]
+    """
+    n = len(points)
+    span = span_of(points)
+    ascending = np.argsort(points[:, 0])
+    # Coarser levels merge the points of cells, finer ones leave out points alone in their cells.
+    # That saves most from the finest level on that had half as many cells as points in the tree
+    # before.
+    start = last_level // 2
+    for tree, shift in enumerate(shifts):
+        merged_level = 0
+        merged = _merged_cells(points, span, shift, range(start + 1))
+        _, cells = next(merged)
+        if 2 * len(cells.first) <= n:
+            merged_level = start
+        yield tree, start, *cells.fullest(n_fullest)
+
+        # Points that are alone in a cell are alone on all finer levels.
+        shared = cells.shared_members()
+        del cells
+        for level in range(start + 1, last_level + 1):
+            digits = _digits_of(points, span, shift, level)
+            cells = _cells_of(digits, shared)
+            n_alone = n - len(shared)
+            if 2 * (n_alone + len(cells.first)) <= n:
+                merged_level = level
+            shared = cells.shared_members()
+            positions, counts = cells.fullest(n_fullest)
+            n_shared = int(np.count_nonzero(counts > 1))
+            if n_shared < n_fullest:
+                # Of cells with one point the first ones, wherever these points are.
+                is_alone = np.ones(n, bool)
+                is_alone[shared] = False
+                alone = _first_members(digits, ascending, is_alone, n_fullest - n_shared)
+                positions = np.concatenate([positions[:n_shared], digits.rows(alone)])
+                counts = np.concatenate([counts[:n_shared], np.ones(len(alone), np.int64)])
+            yield tree, level, positions, counts
+            del cells
+        del shared
+
+        for level, cells in merged:
+            if 2 * len(cells.first) <= n:
+                merged_level = max(level, merged_level)
+            yield tree, level, *cells.fullest(n_fullest)
+        start = merged_level
+
+
+def cell_centers(cells: np.ndarray, shift: np.ndarray, level: int) -> np.ndarray:
+    """Centers of cells in grid steps, with the shift taken back: int64."""
+    side = 1 << (ROOT_BITS - level)
+    return cells * side + (side // 2 + ROOT_LOWER) - shift
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Rows of integers that points stand for, computed where they are needed.
+
+    Number h of point i is ``min((points[i, h] + offset[h]) >> dropped, last)``.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d), int32 or int64
+    span : Span
+        Of the points, or wider.
+    offset : ndarray of shape (d,), int64
+    dropped : int, default=0
+        Low bits to leave out.
+    last : int, optional
+        Largest number. Default: all are possible.
+    """
+
+    points: np.ndarray
+    span: Span
+    offset: np.ndarray
+    dropped: int = 0
+    last: int = N_KEYS - 1
+
+    @property
+    def bounds(self) -> Span:
+        """Smallest and largest number of each column, or wider."""
+        lowest, highest = self.span
+        return self._numbers(lowest), self._numbers(highest)
+
+    def rows(self, members: np.ndarray) -> np.ndarray:
+        """Numbers (m, d) of points, as int32."""
+        return self._numbers(self.points[members]).astype(np.int32)
+
+    def _numbers(self, rows: np.ndarray) -> np.ndarray:
+        return np.minimum((rows + self.offset) >> self.dropped, self.last)
+
+
+class Cells(NamedTuple):
+    """Cells of one level that hold one of some points, the members.
+
+    Attributes
+    ----------
+    digits : Digits
+        Positions of cells.
+    members : ndarray of shape (m,), int64
+    order : ndarray of shape (m,), int32 or int64
+        Of the members, by their cells in lexicographic order.
+    first : ndarray of shape (n_cells,), int64
+        Where cells start in that order.
+    counts : ndarray of shape (n_cells,), int64
+        Numbers of points, those included that a member stands for.
+    """
+
+    digits: Digits
+    members: np.ndarray
+    order: np.ndarray
+    first: np.ndarray
+    counts: np.ndarray
+
+    def positions(self, selected: Any) -> np.ndarray:
+        """Positions (c, d), int32, of the cells that indices or a slice select."""
+        return self.digits.rows(self.members[self.order[self.first[selected]]])
+
+    def fullest(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Positions and counts of the n cells with the highest counts, the first among equal."""
+        largest = int(self.counts.max(initial=0))
+        fullest = radix_argsort(largest - self.counts, largest.bit_length())[0][:n]
+        return self.positions(fullest), self.counts[fullest]
+
+    def shared_members(self) -> np.ndarray:
+        """Members that share their cell, where members stand for themselves: in their order."""
+        is_shared = np.zeros(len(self.members), bool)
+        _mark_shared(self.order, self.first, self.counts, is_shared)
+        return self.members[is_shared]
+
+
+@njit(cache=True, nogil=True)
+def _mark_shared(
+    order: np.ndarray, first: np.ndarray, counts: np.ndarray, is_shared: np.ndarray
+) -> None:
+    for cell in range(len(first)):
+        if counts[cell] > 1:
+            for position in range(first[cell], first[cell] + counts[cell]):
+                is_shared[order[position]] = True
+
+
+def _digits_of(points: np.ndarray, span: Span, shift: np.ndarray, level: int) -> Digits:
+    """Positions of the cells of a level."""
+    # The one point that lies on the root cell's upper end belongs to the last cell.
+    last = (1 << level) - 1
+    return Digits(points, span, shift - ROOT_LOWER, ROOT_BITS - level, last)
+
+
+@njit(cache=True, nogil=True)
+def span_of(points: np.ndarray) -> Span:
+    """Smallest and largest of zero and the coordinates of points, each (d,), int64."""
+    n, d = points.shape
+    lowest = np.zeros(d, np.int64)
+    highest = np.zeros(d, np.int64)
+    for i in range(n):
+        for h in range(d):
+            lowest[h] = min(lowest[h], points[i, h])
+            highest[h] = max(highest[h], points[i, h])
+    return lowest, highest
+
+
+def _cells_of(digits: Digits, members: np.ndarray, weights: np.ndarray | None = None) -> Cells:
+    """Cells of the members, each of which stands for as many points as it weighs, or for one."""
+    order, is_first = lexicographic_order(digits, members)
+    first = np.flatnonzero(is_first)
+    if weights is None:
+        counts = np.diff(first, append=len(order))
+    else:
+        counts = np.add.reduceat(weights[order], first)
+    return Cells(digits, members, order, first, counts)
+
+
+def _merged_cells(
+    points: np.ndarray, span: Span, shift: np.ndarray, levels: range
+) -> Iterator[tuple[int, Cells]]:
+    """Levels and cells, from the finest to the coarsest; a member stands for those of its cell."""
+    members = np.arange(len(points))
+    weights = None
+    for level in reversed(levels):
+        cells = _cells_of(_digits_of(points, span, shift, level), members, weights)
+        yield level, cells
+
+        # From here on a point of each cell represents it, once that saves work.
+        if 2 * len(cells.first) <= len(members):
+            members = members[cells.order[cells.first]]
+            weights = cells.counts
+        del cells
+
+
+def _first_members(
+    digits: Digits, ascending: np.ndarray, is_selected: np.ndarray, n: int
+) -> np.ndarray:
+    """The n selected points whose rows, all different, are first in lexicographic order.
+
+    Parameters
+    ----------
+    digits : Digits
+    ascending : ndarray of shape (points,), int64
+        All points, by their first coordinate.
+    is_selected : ndarray of shape (points,), bool
+    n : int
+        Fewer points are returned where fewer are selected.
+    """
+    size = FIRST_MEMBERS * n
+    while True:
+        candidates = ascending[:size]
+        found = candidates[is_selected[candidates]]
+        if size >= len(ascending):
+            break
+        # Further points may have the first number of the last candidate, but no smaller one.
+        numbers = (digits.points[:, 0][found] + digits.offset[0]) >> digits.dropped
+        last = (digits.points[candidates[-1], 0] + digits.offset[0]) >> digits.dropped
+        found = found[numbers < last]
+        if len(found) >= n:
+            break
+        size *= 4
+    order, _ = lexicographic_order(digits, found)
+    return found[order[:n]]
+
+
+def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort rows lexicographically, and mark those that differ from the row before.
+
+    Parameters
+    ----------
+    digits : Digits
+    members : ndarray of shape (m,), int64
+        Rows to sort.
+
+    Returns
+    -------
+    order : ndarray of shape (m,), int32 or int64
+        Positions in ``members``; equal rows are in the order of these.
+    is_first : ndarray of shape (m,), bool
+        Whether a row, in that order, is the first of equal ones.
+
+    Examples
+    --------
+    >>> points = np.array([[2, 1], [0, 3], [2, 0]])
+    >>> digits = Digits(points, span_of(points), np.zeros(2, int))
+    >>> order, is_first = lexicographic_order(digits, np.arange(3))
+    >>> order.tolist(), is_first.tolist()
+    ([1, 2, 0], [True, True, True])
+    """
+    lowest, highest = digits.bounds
+    sizes = (highest - lowest + 1).tolist()
+
+    # Sort by as many columns as fit a key.
+    strides, n_values = _strides(sizes, N_KEYS)
+    keys = _packed_columns(digits, lowest, members, 0, strides)
+    order, keys = radix_argsort(keys, (n_values - 1).bit_length())
+    is_first = differs_from_previous(keys)
+    n_packed = len(strides)
+
+    while n_packed < len(sizes):
+        # Sort rows that are equal so far by more columns, within their run of equal rows.
+        tied = np.flatnonzero(is_tied(is_first))
+        if not len(tied):
+            break
+        runs = np.cumsum(is_first[tied]) - 1
+        n_runs = int(runs[-1]) + 1
+        strides, n_values = _strides(sizes[n_packed:], N_KEYS // n_runs)
+        keys = _packed_columns(digits, lowest, members[order[tied]], n_packed, strides)
+        keys += runs * n_values
+        suborder, keys = radix_argsort(keys, (n_runs * n_values - 1).bit_length())
+        order[tied] = order[tied][suborder]
+        is_first[tied] = differs_from_previous(keys)
+        n_packed += len(strides)
+    return order, is_first
+
+
+def is_tied(is_first: np.ndarray) -> np.ndarray:
+    """Whether a sorted row equals the row before or after it: a mask (m,)."""
+    is_last = np.ones(len(is_first), bool)
+    is_last[:-1] = is_first[1:]
+    return ~(is_first & is_last)
+
+
+def _strides(sizes: list[int], n_keys: int) -> tuple[np.ndarray, int]:
+    """Strides that make one number of those of the first columns, the last one's being 1.
+
+    Parameters
+    ----------
+    sizes : list of int
+        Numbers of values per column.
+    n_keys : int
+        Of the columns as many are taken as make up to so many keys.
+
+    Returns
+    -------
+    strides : ndarray of shape (columns,), int64
+    n_values : int
+        Keys that the columns make.
+    """
+    n_columns = sum(n_values <= n_keys for n_values in itertools.accumulate(sizes, operator.mul))
+    strides = [math.prod(sizes[column + 1 : n_columns]) for column in range(n_columns)]
+    return np.array(strides, np.int64), math.prod(sizes[:n_columns])
+
+
+def _packed_columns(
+    digits: Digits, lowest: np.ndarray, members: np.ndarray, column: int, strides: np.ndarray
+) -> np.ndarray:
+    """One key per member of a column and those that follow: its numbers above the lowest ones."""
+    keys = np.empty(len(members), np.int64)
+    columns = slice(column, column + len(strides))
+    _pack(digits.points, column, digits.offset[columns], digits.dropped, digits.last,
+          lowest[columns], strides, members, keys)  # fmt: skip
+    return keys
+
+
+@njit(cache=True, nogil=True)
+def _pack(
+    points: np.ndarray,
+    column: int,
+    offset: np.ndarray,
+    dropped: int,
+    last: int,
+    lowest: np.ndarray,
+    strides: np.ndarray,
+    members: np.ndarray,
+    keys: np.ndarray,
+) -> None:
+    for row in range(len(members)):
+        i = members[row]
+        key = 0
+        for h in range(len(strides)):
+            number = (points[i, column + h] + offset[h]) >> dropped
+            key += (min(number, last) - lowest[h]) * strides[h]
+        keys[row] = key
+
+
+@njit(cache=True)
+def add_soft_counts(points: np.ndarray, intervals: int, counts: np.ndarray) -> None:
+    """Spread each point over the 2**d grid nodes around it, by multilinear interpolation weights.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d), int32 or int64
+        In the domain, in grid steps.
+    intervals : int
+        Number of equal intervals per feature, between the ends of the domain.
+    counts : ndarray of shape ((intervals + 1)**d,), int64
+        Added to, in units of 2**-16 points: each weight is rounded to a whole number, so that sums
+        are exact.
+    """
+    n, d = points.shape
+    intervals_per_step = intervals / (2.0 * SCALE)
+    lower_node = np.empty(d, np.int64)
+    upper_weight = np.empty(d)
+    for i in range(n):
+        # The node below the point in each feature, and the weight of the node above.
+        for h in range(d):
+            position = (points[i, h] + SCALE) * intervals_per_step
+            lower_node[h] = min(np.int64(position), intervals - 1)
+            upper_weight[h] = position - lower_node[h]
+
+        # A corner of the cell is a bit per feature: whether it is the node above.
+        for corner in range(1 << d):
+            node = 0
+            weight = 1.0
+            for h in range(d):
+                upper = (corner >> h) & 1
+                node = node * (intervals + 1) + lower_node[h] + upper
+                weight *= upper_weight[h] if upper else 1.0 - upper_weight[h]
+            counts[node] += np.int64(np.rint(weight * SCALE))

@@ -1,0 +1,299 @@
+"""Weighted k-means on integer positions whose state is kept, so that it can be repaired.
+
+Seeds come from a race among the positions, at a rate of weight times squared distance; then
+Lloyd's steps follow. Sums and weights of every step are kept as integers. After some weights have
+changed, only what depends on them is computed again, and centers are, bit for bit, those of a run
+from scratch: they follow from integer sums, and assignments that are not checked cannot have
+changed. That is so by the triangle inequality: no position changes its center while its two
+smallest distances differ by more than twice what any center has moved since they were measured.
+
+Units: positions are integers; squared distances are float64.
+"""
+
+import numpy as np
+from numba import njit
+
+from pkm.compute.kernels.ldp import GOLDEN_GAMMA, mix
+
+_U12 = np.uint64(12)
+
+#: Rounding of two distances, in multiples of the positions' extent.
+TOLERANCE = 1e-9
+
+
+@njit(cache=True)
+def hashed_arrival_times(positions: np.ndarray, key: np.uint64, n: int) -> np.ndarray:
+    """Exponential arrival times that depend on a position and a public key alone.
+
+    Parameters
+    ----------
+    positions : ndarray of shape (m, d), int64
+    key : uint64
+    n : int
+        Times of each position.
+
+    Returns
+    -------
+    ndarray of shape (m, n), float64
+        Standard exponential, from 52 bits each.
+    """
+    m, d = positions.shape
+    times = np.empty((m, n))
+    for i in range(m):
+        word = mix(key + GOLDEN_GAMMA)
+        for h in range(d):
+            word = mix(word ^ mix(np.uint64(positions[i, h]) * GOLDEN_GAMMA)) + GOLDEN_GAMMA
+        for t in range(n):
+            bits = mix(word + np.uint64(t + 1) * GOLDEN_GAMMA) >> _U12
+            times[i, t] = -np.log((np.float64(bits) + 0.5) * 2.0**-52)
+    return times
+
+
+@njit(cache=True)
+def weighted_race(
+    positions: np.ndarray,
+    weights: np.ndarray,
+    times: np.ndarray,
+    seeds: np.ndarray,
+    arrivals: np.ndarray,
+) -> int:
+    """Choose seeds as the first arrivals, with the law of k-means++ on weighted positions.
+
+    Parameters
+    ----------
+    positions : ndarray of shape (m, d), int64
+        All different; ties go to the lexicographically first, so that their order does not matter.
+    weights : ndarray of shape (m,), int64
+        Positive.
+    times : ndarray of shape (m, k), float64
+        Standard exponential variates.
+    seeds : ndarray of shape (k, d), int64
+        Written: positions of the seeds.
+    arrivals : ndarray of shape (k,), float64
+        Written: when each arrived, infinite where there is none.
+
+    Returns
+    -------
+    int
+        Number of seeds: fewer than k where there are fewer positions.
+    """
+    m = len(positions)
+    squares = np.ones(m)
+    seeds[:] = 0
+    arrivals[:] = np.inf
+    for t in range(len(seeds)):
+        # The first arrival; squares hold the distances to the nearest of seeds 0 .. t - 1.
+        winner = -1
+        for i in range(m):
+            if squares[i] > 0:
+                time = times[i, t] / (weights[i] * squares[i])
+                if time < arrivals[t] or (
+                    time == arrivals[t] and winner >= 0 and _before(positions[i], positions[winner])
+                ):
+                    winner = i
+                    arrivals[t] = time
+        if winner < 0:
+            return t
+        seeds[t] = positions[winner]
+        for i in range(m):
+            square = _square(positions[i], seeds[t])
+            if t == 0 or square < squares[i]:
+                squares[i] = square
+    return len(seeds)
+
+
+@njit(cache=True)
+def race_stands(
+    positions: np.ndarray,
+    old_weights: np.ndarray,
+    weights: np.ndarray,
+    times: np.ndarray,
+    seeds: np.ndarray,
+    arrivals: np.ndarray,
+) -> bool:
+    """Whether the seeds are still the first arrivals after the weights of some positions changed.
+
+    Parameters
+    ----------
+    positions : ndarray of shape (c, d), int64
+        Those whose weight changed.
+    old_weights, weights : ndarray of shape (c,), int64
+        Before and after; 0 for a position that is not there.
+    times : ndarray of shape (c, k), float64
+    seeds, arrivals
+        As written by :func:`weighted_race`. An earlier arrival of a seed itself is written.
+
+    Returns
+    -------
+    bool
+        False also where only a new race can tell: the weight of a seed fell.
+    """
+    for i in range(len(positions)):
+        square = 1.0
+        for t in range(len(seeds)):
+            if square == 0.0:
+                break
+            is_seed = arrivals[t] < np.inf and _square(positions[i], seeds[t]) == 0.0
+            if is_seed and weights[i] < old_weights[i]:
+                return False
+            if weights[i] > 0:
+                time = times[i, t] / (weights[i] * square)
+                if is_seed:
+                    arrivals[t] = time
+                elif time < arrivals[t] or (
+                    time == arrivals[t] and _before(positions[i], seeds[t])
+                ):
+                    return False
+            if arrivals[t] == np.inf:
+                break
+            to_seed = _square(positions[i], seeds[t])
+            square = to_seed if t == 0 else min(square, to_seed)
+    return True
+
+
+@njit(cache=True)
+def change_weights(
+    positions: np.ndarray,
+    rows: np.ndarray,
+    changes: np.ndarray,
+    n_steps: int,
+    labels: np.ndarray,
+    sums: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Add changes of weights of given rows to the sums and counts of all steps of one start."""
+    for t in range(n_steps):
+        for c in range(len(rows)):
+            label = labels[t, rows[c]]
+            counts[t, label] += changes[c]
+            for h in range(positions.shape[1]):
+                sums[t, label, h] += changes[c] * positions[rows[c], h]
+
+
+@njit(cache=True)
+def repair_steps(
+    positions: np.ndarray,
+    weights: np.ndarray,
+    n_seeds: int,
+    n_valid: int,
+    tolerance: float,
+    labels: np.ndarray,
+    gaps: np.ndarray,
+    moved: np.ndarray,
+    centers: np.ndarray,
+    sums: np.ndarray,
+    counts: np.ndarray,
+) -> int:
+    """Lloyd's steps from given seeds until assignments repeat, by way of what is kept of them.
+
+    Parameters
+    ----------
+    positions : ndarray of shape (m, d), int64
+    weights : ndarray of shape (m,), int64
+    n_seeds : int
+        Centers in use.
+    n_valid : int
+        Steps that are kept: for all of their rows with a label of 0 or more, sums and counts hold
+        the weights at that label. 0 computes all steps.
+    tolerance : float
+        Above the rounding of two distances.
+    labels : ndarray of shape (T, at least m), int64
+        Assignments of each step; -1 for a row that has none.
+    gaps : ndarray of the same shape, float64
+        Second smallest less smallest distance, plus twice `moved` when they were measured.
+    moved : ndarray of shape (T,), float64
+        At least how far any center of the step has moved since it was computed first.
+    centers : ndarray of shape (T + 1, k, d), float64
+        `centers[0]` are the seeds. The center of an empty cluster stays.
+    sums : ndarray of shape (T, k, d), int64
+    counts : ndarray of shape (T, k), int64
+
+    Returns
+    -------
+    int
+        Number of steps; the last centers are `centers[steps]`.
+    """
+    m, d = positions.shape
+    for t in range(len(labels)):
+        if t >= n_valid:
+            labels[t, :m] = -1
+            moved[t] = 0.0
+            sums[t] = 0
+            counts[t] = 0
+
+        # Assignments that can have changed are computed, and their weights moved.
+        threshold = 2.0 * moved[t] + tolerance
+        repeats = t > 0
+        for i in range(m):
+            old = labels[t, i]
+            if old < 0 or gaps[t, i] <= threshold:
+                label, gap = _two_nearest(positions[i], centers[t], n_seeds)
+                gaps[t, i] = gap + 2.0 * moved[t]
+                if label != old:
+                    labels[t, i] = label
+                    counts[t, label] += weights[i]
+                    for h in range(d):
+                        sums[t, label, h] += weights[i] * positions[i, h]
+                    if old >= 0:
+                        counts[t, old] -= weights[i]
+                        for h in range(d):
+                            sums[t, old, h] -= weights[i] * positions[i, h]
+            if repeats and labels[t, i] != labels[t - 1, i]:
+                repeats = False
+
+        # Centers of the next step, and how far they have moved.
+        largest = 0.0
+        for j in range(n_seeds):
+            square = 0.0
+            for h in range(d):
+                mean = centers[t, j, h]
+                if counts[t, j] > 0:
+                    mean = sums[t, j, h] / counts[t, j]
+                step = mean - centers[t + 1, j, h]
+                square += step * step
+                centers[t + 1, j, h] = mean
+            largest = max(largest, square)
+        if t + 1 < n_valid:
+            moved[t + 1] += np.sqrt(largest) * (1 + TOLERANCE)
+        if repeats:
+            return t + 1
+    return len(labels)
+
+
+@njit(cache=True)
+def _two_nearest(position: np.ndarray, centers: np.ndarray, k: int) -> tuple[int, float]:
+    """Nearest center, ties to the first, and how much farther the second is."""
+    nearest = 0
+    smallest = np.inf
+    second = np.inf
+    for j in range(k):
+        square = 0.0
+        for h in range(len(position)):
+            step = position[h] - centers[j, h]
+            square += step * step
+        if square < smallest:
+            nearest = j
+            second = smallest
+            smallest = square
+        elif square < second:
+            second = square
+    return nearest, np.sqrt(second) - np.sqrt(smallest)
+
+
+@njit(cache=True)
+def _square(a: np.ndarray, b: np.ndarray) -> float:
+    """Squared distance of two positions."""
+    square = 0.0
+    for h in range(len(a)):
+        step = np.float64(a[h] - b[h])
+        square += step * step
+    return square
+
+
+@njit(cache=True)
+def _before(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether a position is lexicographically before another."""
+    for h in range(len(a)):
+        if a[h] != b[h]:
+            return a[h] < b[h]
+    return False

@@ -1,0 +1,137 @@
+"""Where points lie about a center: counts of shells, sums of clipped differences.
+
+Kernels read a point's coordinates with the remainders of rounding to the grid. Floats of one point
+are added in the order of its features, without reordering, and only integers are added over points:
+results are the same for any order and split of the points.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from pkm.compute.storage.points import SCALE, Points, coordinate, remainders_of
+
+#: Clipped differences are shortened by this much more, so that rounding cannot make one too long.
+SHORTENING = 1 - 2.0**-40
+
+
+def shell_counts(points: Points, center: np.ndarray, radii: np.ndarray, *, box: bool) -> np.ndarray:
+    """Count the points of every shell about a center.
+
+    Parameters
+    ----------
+    points : Points
+    center : ndarray of shape (d,), float64
+        In half-widths.
+    radii : ndarray of shape (m,), float64
+        Decreasing, in half-widths. Shell 0 is all that is farther than ``radii[1]``, shell j the
+        points with ``radii[j + 1] < distance <= radii[j]``, the last one all that is nearer.
+    box : bool
+        Whether the distance is the largest difference of a coordinate instead of the Euclidean one.
+
+    Returns
+    -------
+    ndarray of shape (m,), int64
+
+    Examples
+    --------
+    >>> points = Points.prepare(np.array([[0, 0], [SCALE, SCALE]]))
+    >>> shell_counts(points, np.zeros(2), np.array([1.5, 1.2, 0.5]), box=False).tolist()
+    [1, 0, 1]
+    """
+    return _shell_counts(points.rows, remainders_of(points), center, radii, box)
+
+
+def side_counts(points: Points, center: np.ndarray, radii: np.ndarray) -> np.ndarray:
+    """Count, in every column, the points by their distance to a center and their side of it.
+
+    Parameters
+    ----------
+    points : Points
+    center : ndarray of shape (d,), float64
+        In half-widths.
+    radii : ndarray of shape (m,), float64
+        As for :func:`shell_counts`, here of distances in one column.
+
+    Returns
+    -------
+    ndarray of shape (d, 2, m), int64
+        The lower side first. A point lies in one cell of every column.
+    """
+    return _side_counts(points.rows, remainders_of(points), center, radii)
+
+
+def clipped_sum(points: Points, center: np.ndarray, radius: float) -> np.ndarray:
+    """Sum the differences of points and a center, each shortened to a radius.
+
+    Parameters
+    ----------
+    points : Points
+    center : ndarray of shape (d,), float64
+        In half-widths.
+    radius : float
+        In half-widths.
+
+    Returns
+    -------
+    ndarray of shape (d,), int64
+        In units of 2^-16 radii. Coordinates are rounded toward zero before they are added, so that
+        no point adds a vector that is longer than the radius.
+    """
+    return _clipped_sum(points.rows, remainders_of(points), center, radius)
+
+
+@njit(cache=True, nogil=True)
+def _shell_counts(
+    rows: np.ndarray, remainders: np.ndarray, center: np.ndarray, radii: np.ndarray, box: bool
+) -> np.ndarray:
+    counts = np.zeros(len(radii), np.int64)
+    for i in range(rows.shape[0]):
+        distance = 0.0
+        for h in range(rows.shape[1]):
+            difference = coordinate(rows, remainders, i, h) - center[h]
+            if box:
+                distance = max(distance, abs(difference))
+            else:
+                distance += difference * difference
+        counts[_shell(distance if box else math.sqrt(distance), radii)] += 1
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def _side_counts(
+    rows: np.ndarray, remainders: np.ndarray, center: np.ndarray, radii: np.ndarray
+) -> np.ndarray:
+    counts = np.zeros((rows.shape[1], 2, len(radii)), np.int64)
+    for i in range(rows.shape[0]):
+        for h in range(rows.shape[1]):
+            difference = coordinate(rows, remainders, i, h) - center[h]
+            counts[h, int(difference > 0), _shell(abs(difference), radii)] += 1
+    return counts
+
+
+@njit(cache=True)
+def _shell(distance: float, radii: np.ndarray) -> int:
+    """Number of the shell of a distance: invariant ``distance <= radii[shell]`` but for shell 0."""
+    shell = 0
+    while shell + 1 < len(radii) and distance <= radii[shell + 1]:
+        shell += 1
+    return shell
+
+
+@njit(cache=True, nogil=True)
+def _clipped_sum(
+    rows: np.ndarray, remainders: np.ndarray, center: np.ndarray, radius: float
+) -> np.ndarray:
+    d = rows.shape[1]
+    total = np.zeros(d, np.int64)
+    for i in range(rows.shape[0]):
+        squared = 0.0
+        for h in range(d):
+            difference = coordinate(rows, remainders, i, h) - center[h]
+            squared += difference * difference
+        factor = SCALE * SHORTENING / max(math.sqrt(squared), radius)
+        for h in range(d):
+            total[h] += int((coordinate(rows, remainders, i, h) - center[h]) * factor)
+    return total

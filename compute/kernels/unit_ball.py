@@ -1,0 +1,161 @@
+"""Projection of points into a unit ball of few dimensions, nearest centers there, and sums."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from pkm.compute.kernels.lloyd import nearest_center
+from pkm.compute.storage.points import EXACT_BITS, SCALE, Points
+
+PROJECTION_BLOCK = 4096  # points per matrix product
+#: Projections are kept from so many features for each of their dimensions on: they take at most
+#: half of the memory of the points, which take longer to be projected.
+KEPT_FEATURES = 4
+
+
+class Projection:
+    """Points under a projection into the unit ball, scaled and clipped to it.
+
+    They are projected anew wherever they are read: projections to a few dimensions take more memory
+    than points of few features. They are kept where that adds little.
+
+    Parameters
+    ----------
+    shards : sequence of Points
+        n points together, with d integer coordinates.
+    matrix : ndarray of shape (m, d), int64
+        Small enough that the products are exact in any order.
+    length : float
+        Length that is mapped to 1, in the units of the products.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        n, m.
+
+    Raises
+    ------
+    ValueError
+        If the matrix does not fit the points or is too large.
+
+    Examples
+    --------
+    >>> shards = [Points.prepare(np.array([[2], [8]])), Points.prepare(np.array([[6]]))]
+    >>> projection = Projection(shards, np.array([[1], [0]]), 8.0)
+    >>> projection[1:].tolist(), projection[[2, 0]].tolist()
+    ([[1.0, 0.0], [0.75, 0.0]], [[0.75, 0.0], [0.25, 0.0]])
+    """
+
+    def __init__(self, shards: Sequence[Points], matrix: np.ndarray, length: float):
+        d = shards[0].shape[1]
+        is_integer = np.issubdtype(matrix.dtype, np.integer)
+        fits = matrix.ndim == 2 and matrix.shape[1] == d and 0 not in matrix.shape
+        if not (fits and is_integer):
+            raise ValueError(
+                f"matrix must be integers of shape (m, {d}), got {matrix.dtype} of shape "
+                f"{matrix.shape}"
+            )
+        largest_entry = int(np.abs(matrix).max())
+        if largest_entry * SCALE * d >= 1 << EXACT_BITS:
+            raise ValueError(
+                f"matrix has entries up to {largest_entry}: products of {d} of them are not exact"
+            )
+        if not 0 < length < math.inf:
+            raise ValueError(f"length={length} must be positive and finite")
+        self._shards = shards
+        self._transposed = matrix.T.astype(np.float64)
+        self._length = length
+        self._ends = np.cumsum([len(shard.rows) for shard in shards])
+        self.shape = (int(self._ends[-1]), len(matrix))
+        self._kept: np.ndarray | None = None
+        if d >= KEPT_FEATURES * len(matrix):
+            kept = np.empty(self.shape)
+            for part in slices_of(len(self)):
+                kept[part] = self[part]
+            self._kept = kept
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, selected: slice | np.ndarray | Sequence[int]) -> np.ndarray:
+        """Projections (b, m), float64, of the points that a slice or indices select."""
+        if self._kept is not None:
+            return self._kept[selected]
+        projected = np.ascontiguousarray(self.rows(selected).astype(np.float64) @ self._transposed)
+        _clip_to_ball(projected, self._length)
+        return projected
+
+    def rows(self, selected: slice | np.ndarray | Sequence[int]) -> np.ndarray:
+        """Coordinates (b, d), float32, of points by their numbers over all shards."""
+        if len(self._shards) == 1:
+            return self._shards[0].rows[selected]
+        is_slice = isinstance(selected, slice)
+        numbers = np.arange(*selected.indices(len(self))) if is_slice else np.asarray(selected)
+        shard_of = np.searchsorted(self._ends, numbers, side="right")
+        rows = np.empty((len(numbers), len(self._transposed)), np.float32)
+        for i in np.unique(shard_of):
+            shard = self._shards[i]
+            first = self._ends[i] - len(shard.rows)
+            rows[shard_of == i] = shard.rows[numbers[shard_of == i] - first]
+        return rows
+
+
+def slices_of(n: int) -> list[slice]:
+    """Slices of n points that are projected at once.
+
+    Examples
+    --------
+    >>> [(part.start, part.stop) for part in slices_of(5000)]
+    [(0, 4096), (4096, 5000)]
+    """
+    starts = range(0, n, PROJECTION_BLOCK)
+    return [slice(start, min(start + PROJECTION_BLOCK, n)) for start in starts]
+
+
+@njit(cache=True)
+def _clip_to_ball(projected: np.ndarray, length: float) -> None:
+    """Divide rows by a length, and by their norm where that is above 1, in place."""
+    for i in range(projected.shape[0]):
+        square = 0.0
+        for h in range(projected.shape[1]):
+            projected[i, h] /= length
+            square += projected[i, h] * projected[i, h]
+        if square > 1.0:
+            norm = np.sqrt(square)
+            for h in range(projected.shape[1]):
+                projected[i, h] /= norm
+
+
+def nearest_labels(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Index of the center (k, m) nearest to each projected point (n, m), ties to the lower one.
+
+    Examples
+    --------
+    >>> nearest_labels(np.array([[0.0], [0.5], [1.0]]), np.array([[0.0], [1.0]])).tolist()
+    [0, 0, 1]
+    """
+    labels = np.empty(len(projected), np.int64)
+    _nearest_labels(projected, np.ascontiguousarray(centers, np.float64), labels)
+    return labels
+
+
+@njit(cache=True)
+def _nearest_labels(projected: np.ndarray, centers: np.ndarray, labels: np.ndarray) -> None:
+    for i in range(projected.shape[0]):
+        labels[i], _ = nearest_center(projected, i, centers)
+
+
+def label_sums(rows: np.ndarray, labels: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sums (k, d) and counts (k,), int64, of the rows (n, d), float32, of each label."""
+    sums = np.zeros((k, rows.shape[1]), np.int64)
+    _add_rows(rows, labels, sums)
+    return sums, np.bincount(labels, minlength=k)
+
+
+@njit(cache=True)
+def _add_rows(rows: np.ndarray, labels: np.ndarray, sums: np.ndarray) -> None:
+    for i in range(rows.shape[0]):
+        for h in range(rows.shape[1]):
+            sums[labels[i], h] += np.int64(rows[i, h])

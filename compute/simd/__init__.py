@@ -1,0 +1,1 @@
+"""Vector registers and threads in compiled code."""

@@ -1,0 +1,1 @@
+"""Points on the integer grid: in memory, in files, on a cluster."""

@@ -1,0 +1,570 @@
+"""Points on the integer grid of the public domain, prepared for the kernels.
+
+Loop indices have the same meaning in all kernels of this package: ``i`` a point, ``b`` a point's
+position in a block, ``h`` a feature, ``j`` a center or cluster, ``r`` a replicate.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from pkm.compute.simd.threads import by_threads
+
+#: Grid steps per half-width of the domain, hence the largest coordinate of a point.
+SCALE = 1 << 16
+#: The integer for 1 in directions, normal vectors and projection matrices: their entries are
+#: multiples of 2**-16.
+DIRECTION_SCALE = 1 << 16
+#: Integers of up to this many bits are exact in float64.
+EXACT_BITS = 53
+#: Up to this many features whole-array passes are faster than one row after the other.
+MAX_SHORT_FEATURES = 8
+#: Values of several short rows that are entered together, and up to how many features it pays.
+TILE = 256
+MAX_TILED_FEATURES = 64
+#: Values that are entered at once: a megabyte in float64.
+BLOCK_VALUES = 1 << 17
+#: Products of coordinates that take as long as entering one coordinate.
+ENTERING_COST = 32
+#: Largest finite float64.
+MAX_FLOAT = float(np.finfo(np.float64).max)
+#: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
+MAX_REMAINDER = 32767.0
+
+#: For numba: sums of integers are exact in any order; infinities keep their meaning.
+REORDERED = {"reassoc", "contract", "nsz"}
+
+
+@cache
+def exact_limit(n_features: int) -> int:
+    """Largest center coordinate for which squared distances to points are exact in float64.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of coordinates d.
+
+    Returns
+    -------
+    int
+        In grid steps: L such that ``d * (L + SCALE)**2 < 2**53``. Norms, products and distances are
+        then integers that float64 holds.
+
+    Raises
+    ------
+    ValueError
+        If not even the domain itself is within the limit.
+
+    Examples
+    --------
+    >>> exact_limit(784) // SCALE
+    50
+    """
+    limit = int(np.sqrt(2.0**EXACT_BITS / n_features)) - SCALE - 1
+    if limit < SCALE:
+        raise ValueError(
+            f"n_features={n_features} is too large for exact distances on a grid of +-{SCALE} steps"
+        )
+    return limit
+
+
+def middle_and_half_width(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and half the width of every column's bounds, also where the width overflows.
+
+    Parameters
+    ----------
+    lower, upper : ndarray of shape (d,), float64
+
+    Returns
+    -------
+    middle, half_width : ndarray of shape (d,), float64
+
+    Examples
+    --------
+    >>> middle, half_width = middle_and_half_width(np.array([2.0, -1e308]), np.array([6.0, 1e308]))
+    >>> middle.tolist(), half_width.tolist()
+    ([4.0, 0.0], [2.0, 1e+308])
+    """
+    half_lower = 0.5 * lower
+    half_upper = 0.5 * upper
+    return half_upper + half_lower, half_upper - half_lower
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Points prepared for repeated passes; equal, with equal hashes, if their coordinates are.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, d), float32
+        The integer coordinates; float32 holds them exactly, at half the memory traffic.
+    squared_norms : ndarray of shape (n,), float64
+        In squared grid steps.
+    remainders : ndarray of shape (n, d), int16, or None
+        Remainders of rounding to the grid, in units of 2**-16 steps; None for points that were
+        given as integers.
+    n_null : int
+        Number of null records: they have no row and contribute nothing, but count among the
+        records.
+    """
+
+    rows: np.ndarray
+    squared_norms: np.ndarray
+    remainders: np.ndarray | None = None
+    n_null: int = 0
+
+    @classmethod
+    def prepare(cls, points: np.ndarray, n_null: int = 0) -> "Points":
+        """Lay out integer coordinates of shape (n, d), at most 2**16 in size, for the kernels."""
+        points = np.asarray(points).astype(np.int64, copy=False)
+        rows = np.empty(points.shape, np.float32)
+        squared_norms = np.empty(len(points))
+        if points.shape[1] > MAX_SHORT_FEATURES:
+            in_domain = _copy_long_rows(points, rows, squared_norms)
+        else:
+            in_domain = _copy_short_rows(points, rows, squared_norms)
+        if not in_domain:
+            raise ValueError(
+                f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; clip them first"
+            )
+        return cls(rows, squared_norms, n_null=n_null)
+
+    @classmethod
+    def from_box(
+        cls,
+        points: np.ndarray,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        *,
+        keep_remainders: bool = True,
+    ) -> tuple["Points", bool]:
+        """Map the box between ``lower`` and ``upper`` to the grid, in one pass over the points.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, d), any real dtype
+            In any order in memory, also mapped from a file: it is read once, in blocks of rows, and
+            not copied as a whole.
+        lower, upper : ndarray of shape (d,), float64
+        keep_remainders : bool, default=True
+            Whether remainders are kept: 2 bytes a coordinate that most queries do not read.
+
+        Returns
+        -------
+        points : Points
+            Clipped to the box and rounded to the nearest grid point. Rows with a coordinate that is
+            NaN or infinite become null records.
+        outside : bool
+            Whether a point was clipped.
+        """
+        n, d = points.shape
+        rows = np.empty((n, d), np.float32)
+        squared_norms = np.empty(n)
+        remainders = np.empty((n, d), np.int16) if keep_remainders else None
+        arrays = (rows, squared_norms, remainders)
+        center, half_width = middle_and_half_width(lower, upper)
+
+        def enter(first: int, last: int) -> tuple[int, int, bool]:
+            return first, *_enter_rows(points, first, last, center, half_width, arrays)
+
+        # Each range follows the rows of the one before, which are fewer by its null records.
+        n_entered = 0
+        outside = False
+        for first, n_present, is_outside in by_threads(n, ENTERING_COST * d, enter):
+            if n_entered < first:
+                for array in arrays:
+                    if array is not None:
+                        array[n_entered : n_entered + n_present] = array[first : first + n_present]
+            n_entered += n_present
+            outside |= is_outside
+        if n_entered == n:
+            return cls(*arrays), outside
+        rows = rows[:n_entered]
+        squared_norms = squared_norms[:n_entered]
+        remainders = None if remainders is None else remainders[:n_entered]
+        return cls(rows, squared_norms, remainders, n - n_entered), outside
+
+    def within(self, center: np.ndarray, half_width: float, radius: float) -> "Points":
+        """Enter the points anew on the grid of a smaller domain, pulled into it.
+
+        Parameters
+        ----------
+        center : ndarray of shape (d,), float64
+            Of the new domain, in half-widths of this one.
+        half_width : float
+            Of the new domain in every feature, in half-widths of this one.
+        radius : float
+            Points are pulled into the ball of this radius about the center, in new half-widths, and
+            then clipped to the new domain; from sqrt(d) on the ball holds the whole domain.
+
+        Returns
+        -------
+        Points
+            Without remainders. Coordinates are read with theirs, in steps of 2^-32 half-widths:
+            they are finer than the new grid's for half-widths above 2^-16.
+
+        Examples
+        --------
+        >>> points, _ = Points.from_box(np.array([[0.0501]]), -np.ones(1), np.ones(1))
+        >>> float(points.within(np.array([0.05]), 0.001, 1.0).rows[0, 0]) / SCALE
+        0.100006103515625
+        """
+        rows = np.empty_like(self.rows)
+        squared_norms = np.empty_like(self.squared_norms)
+        remainders = remainders_of(self)
+        _enter_anew(self.rows, remainders, center, half_width, radius, rows, squared_norms)
+        return Points(rows, squared_norms, n_null=self.n_null)
+
+    @cached_property
+    def derived(self) -> dict[tuple, object]:
+        """Cache of arrays computed from the points, for the next replicate.
+
+        It lives as long as the points; see :func:`pkm.compute.digitize`.
+        """
+        return {}
+
+    def remembered(self, name: str, key: tuple[object, ...], compute: Callable[[], Any]) -> Any:
+        """Return what is computed of the points, kept with them until another key is asked for.
+
+        Parameters
+        ----------
+        name : str
+            Of what is computed: one value is kept for each.
+        key : tuple
+            What it depends on besides the points: the value is kept for these very objects.
+        compute : callable
+            Makes the value.
+        """
+        kept: Any = self.derived.get((name,))
+        if kept is None or any(one is not other for one, other in zip(kept[0], key, strict=True)):
+            kept = self.derived[(name,)] = (key, compute())
+        return kept[1]
+
+    def forget(self, name: str) -> None:
+        """Drop what :meth:`remembered` keeps."""
+        self.derived.pop((name,), None)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Hash of the shape, the coordinates and the remainders."""
+        content = repr((*self.shape, self.n_null)).encode() + self.rows.tobytes()
+        hashed = hashlib.blake2b(content, digest_size=32)
+        if self.remainders is not None:
+            hashed.update(self.remainders.tobytes())
+        return hashed.digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Points) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @cached_property
+    def total_squared_norm(self) -> int:
+        """Sum of the squared norms, exact for any number of points."""
+        total = 0
+        for start in range(0, len(self.squared_norms), BLOCK_VALUES):
+            squares = self.squared_norms[start : start + BLOCK_VALUES].astype(np.int64)
+            # Below 2**53 each: a block's sum is below 2**63 by parts.
+            low = squares & ((1 << 32) - 1)
+            total += (int((squares >> 32).sum()) << 32) + int(low.sum())
+        return total
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of points, null records left out, and of features."""
+        n, d = self.rows.shape
+        return n, d
+
+    @property
+    def n_records(self) -> int:
+        """Number of records, null ones included: public under zero-out adjacency."""
+        return len(self.rows) + self.n_null
+
+
+def squared_norms_of(rows: np.ndarray) -> np.ndarray:
+    """Squared norms (n,), float64, of integer coordinates (n, d), float32, in grid steps."""
+    squared_norms = np.empty(len(rows))
+    _squared_norms(rows, squared_norms)
+    return squared_norms
+
+
+def remainders_of(points: Points) -> np.ndarray:
+    """Remainders of rounding to the grid, of shape (n, d); of shape (0, d) where all are zero."""
+    if points.remainders is not None:
+        return points.remainders
+    return np.empty((0, points.shape[1]), np.int16)
+
+
+@njit(cache=True)
+def coordinate(rows: np.ndarray, remainders: np.ndarray, i: int, h: int) -> float:
+    """Coordinate of a point in half-widths, with its remainder: exact in float64."""
+    remainder = remainders[i, h] / SCALE if len(remainders) else 0.0
+    return (np.float64(rows[i, h]) + remainder) / SCALE
+
+
+# Without reordering: a point's coordinates are the same wherever it lies among the others.
+@njit(cache=True, nogil=True, error_model="numpy")
+def _enter_anew(
+    rows: np.ndarray,
+    remainders: np.ndarray,
+    center: np.ndarray,
+    half_width: float,
+    radius: float,
+    new_rows: np.ndarray,
+    squared_norms: np.ndarray,
+) -> None:
+    n, d = rows.shape
+    values = rows.reshape(-1)
+    rests = remainders.reshape(-1)
+    new_values = new_rows.reshape(-1)
+    # Of some points at a time, value after value: the compiler makes vector code of such loops.
+    n_together = max(1, TILE // d)
+    centers = np.empty(n_together * d)
+    factors = np.empty(n_together * d)
+    positions = np.empty(n_together * d)
+    for j in range(len(centers)):
+        centers[j] = center[j % d]
+    for first in range(0, n, n_together):
+        n_points = min(n_together, n - first)
+        n_values = n_points * d
+        start = first * d
+
+        # Coordinates in new half-widths about the center.
+        if len(rests):
+            for j in range(n_values):
+                steps = np.float64(values[start + j]) + rests[start + j] / SCALE
+                positions[j] = (steps / SCALE - centers[j]) / half_width
+        else:
+            for j in range(n_values):
+                positions[j] = (np.float64(values[start + j]) / SCALE - centers[j]) / half_width
+
+        # How far each point is pulled toward the center.
+        for b in range(n_points):
+            squared = 0.0
+            for j in range(b * d, (b + 1) * d):
+                squared += positions[j] * positions[j]
+            factor = min(1.0, radius / np.sqrt(squared)) if squared > 0.0 else 1.0
+            for j in range(b * d, (b + 1) * d):
+                factors[j] = factor
+
+        # Clip to [-1, 1] and round to whole grid steps. Comparisons, not min and max, which look
+        # for NaN.
+        for j in range(n_values):
+            position = positions[j] * factors[j]
+            position = position if position > -1.0 else -1.0
+            position = position if position < 1.0 else 1.0
+            positions[j] = np.rint(position * SCALE)
+            new_values[start + j] = positions[j]
+
+        for b in range(n_points):
+            squared_norm = 0.0
+            for j in range(b * d, (b + 1) * d):
+                squared_norm += positions[j] * positions[j]
+            squared_norms[first + b] = squared_norm
+
+
+def _enter_rows(
+    points: np.ndarray,
+    first: int,
+    last: int,
+    center: np.ndarray,
+    half_width: np.ndarray,
+    arrays: tuple[np.ndarray, np.ndarray, np.ndarray | None],
+) -> tuple[int, bool]:
+    """Fill the arrays of Points from a range of points of a box, without null records.
+
+    Those of the range begin at ``first``; it is read block by block.
+
+    Returns
+    -------
+    n_entered : int
+        Number of rows that were filled.
+    outside : bool
+        Whether a point was clipped.
+    """
+    d = points.shape[1]
+    block_size = max(1, BLOCK_VALUES // d)
+    outside = False
+    end = first
+    for start in range(first, last, block_size):
+        block = points[start : min(start + block_size, last)]
+        # Single precision is read as it is; kernels are compiled for arrays that can be written to.
+        dtype = np.float32 if block.dtype == np.float32 else np.float64
+        block = np.require(block, dtype, ("C", "W"))
+        begin = end
+        end += len(block)
+        filled = [None if array is None else array[begin:end] for array in arrays]
+        if d <= MAX_TILED_FEATURES and _snap_short_rows(block, center, half_width, *filled):
+            continue
+        block = block.astype(np.float64, copy=False)
+        n_clipped, n_null = _snap_rows(block, center, half_width, *filled)
+        outside |= n_clipped > 0
+        if n_null:
+            # The next block follows the rows that are no null records.
+            present = np.isfinite(block).all(axis=1)
+            for array in filled:
+                if array is not None:
+                    array[: len(block) - n_null] = array[present]
+            end -= n_null
+    return end - first, outside
+
+
+@njit(cache=True, fastmath=REORDERED)
+def _copy_long_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray) -> bool:
+    """Fill rows and squared norms in one pass; return whether all coordinates lie in the domain."""
+    signs = 0
+    for i in range(points.shape[0]):
+        squared_norm = 0.0
+        for h in range(points.shape[1]):
+            x = points[i, h]
+            # The sign bit is set by any coordinate outside the domain: a test without a branch.
+            signs |= (SCALE - x) | (SCALE + x)
+            rows[i, h] = x
+            squared_norm += np.float64(x) * np.float64(x)
+        squared_norms[i] = squared_norm
+    return signs >= 0
+
+
+def _copy_short_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray) -> bool:
+    """As `_copy_long_rows`, in whole-array passes: faster for rows shorter than a register."""
+    np.copyto(rows, points, casting="unsafe")
+    _squared_norms(rows, squared_norms)
+    lowest = rows.min(initial=0)
+    highest = rows.max(initial=0)
+    return bool(lowest >= -SCALE and highest <= SCALE)
+
+
+@njit(cache=True, nogil=True, fastmath=REORDERED)
+def _squared_norms(rows: np.ndarray, squared_norms: np.ndarray) -> None:
+    # Of two features, whose number is then a constant, the compiler makes vector code over points.
+    if rows.shape[1] == 2:
+        _square_and_add(rows, 2, squared_norms)
+    else:
+        _square_and_add(rows, rows.shape[1], squared_norms)
+
+
+@njit(cache=True, nogil=True, fastmath=REORDERED, inline="always")
+def _square_and_add(rows: np.ndarray, d: int, squared_norms: np.ndarray) -> None:
+    for i in range(rows.shape[0]):
+        squared_norm = 0.0
+        for h in range(d):
+            squared_norm += np.float64(rows[i, h]) * np.float64(rows[i, h])
+        squared_norms[i] = squared_norm
+
+
+# With Python's error model every division is checked for zero, which keeps the loops out of vector
+# registers.
+@njit(cache=True, fastmath=REORDERED, error_model="numpy", inline="always")
+def _snap(value: float, center: float, half_width: float) -> tuple[float, np.int16, bool]:
+    """Return a value in grid steps, the remainder of rounding it, and whether it was clipped."""
+    # Clip to [-1, 1], in half-widths; NaN and infinities differ from what they become.
+    x = (value - center) / half_width
+    clipped = x if x < 1.0 else 1.0
+    clipped = clipped if clipped > -1.0 else -1.0
+
+    # Round to whole grid steps; the remainder is in units of 1 / SCALE steps.
+    snapped = np.rint(clipped * SCALE)
+    remainder = np.rint((clipped * SCALE - snapped) * SCALE)
+    return snapped, np.int16(min(remainder, MAX_REMAINDER)), clipped != x
+
+
+@njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
+def _snap_values(
+    values: np.ndarray,
+    center: np.ndarray,
+    half_width: np.ndarray,
+    snapped_values: np.ndarray,
+    remainders: np.ndarray | None,
+) -> bool:
+    """Snap the values of short rows, written one after the other; return whether all are inside.
+
+    ``center`` and ``half_width`` are repeated for a tile of several rows: the inner loop, over the
+    values ``i`` of a tile, is long enough for vector registers.
+    """
+    d = len(center)
+    size = max(1, TILE // d) * d
+    centers = np.empty(size)
+    half_widths = np.empty(size)
+    for i in range(size):
+        centers[i] = center[i % d]
+        half_widths[i] = half_width[i % d]
+
+    n_outside = 0
+    for start in range(0, len(values), size):
+        stop = min(start + size, len(values))
+        tile = values[start:stop]
+        snapped_tile = snapped_values[start:stop]
+        remainder_tile = None if remainders is None else remainders[start:stop]
+        for i in range(stop - start):
+            snapped, remainder, outside = _snap(np.float64(tile[i]), centers[i], half_widths[i])
+            snapped_tile[i] = snapped
+            if remainder_tile is not None:
+                remainder_tile[i] = remainder
+            n_outside += outside
+    return n_outside == 0
+
+
+@njit(cache=True, nogil=True)
+def _snap_short_rows(
+    points: np.ndarray,
+    center: np.ndarray,
+    half_width: np.ndarray,
+    rows: np.ndarray,
+    squared_norms: np.ndarray,
+    remainders: np.ndarray | None,
+) -> bool:
+    """As `_snap_rows`, three times as fast; return whether it was possible.
+
+    It is not where a point lies outside the box, which must be counted by rows.
+    """
+    flat_remainders = None if remainders is None else remainders.reshape(-1)
+    is_inside = _snap_values(
+        points.reshape(-1), center, half_width, rows.reshape(-1), flat_remainders
+    )
+    if is_inside:
+        _squared_norms(rows, squared_norms)
+    return is_inside
+
+
+@njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
+def _snap_rows(
+    points: np.ndarray,
+    center: np.ndarray,
+    half_width: np.ndarray,
+    rows: np.ndarray,
+    squared_norms: np.ndarray,
+    remainders: np.ndarray | None,
+) -> tuple[int, int]:
+    """Fill rows, squared norms and, where they are kept, remainders from the points of a box.
+
+    Returns
+    -------
+    n_clipped, n_null : int
+        Number of finite rows with a coordinate outside the box, and of rows with one that is NaN or
+        infinite. Rows are counted, not amounts: a sum of amounts could overflow for one data set
+        and not for its neighbor.
+    """
+    n_clipped = 0
+    n_null = 0
+    for i in range(points.shape[0]):
+        squared_norm = 0.0
+        outside = False
+        nonfinite = False
+        for h in range(points.shape[1]):
+            nonfinite |= not abs(points[i, h]) <= MAX_FLOAT
+            snapped, remainder, is_clipped = _snap(points[i, h], center[h], half_width[h])
+            outside |= is_clipped
+            rows[i, h] = snapped
+            if remainders is not None:
+                remainders[i, h] = remainder
+            squared_norm += snapped * snapped
+        squared_norms[i] = squared_norm
+        n_clipped += outside and not nonfinite
+        n_null += nonfinite
+    return n_clipped, n_null

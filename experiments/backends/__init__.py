@@ -1,0 +1,1 @@
+"""Where cells are run: in this process, in several, or on a cluster."""

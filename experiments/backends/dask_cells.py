@@ -1,0 +1,384 @@
+"""Cells on a cluster of dask: workers send back what is stored, and the caller stores it.
+
+Workers need this code and the data sets, and no folder of the caller's.
+"""
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import platform
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pkm
+from pkm.datasets.sources import DataUnavailable
+from pkm.datasets.user_files import content_digest
+from pkm.experiments.backends.backends import Backend, Outcome, Runner, Worker, WorkerDied, serve
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.config.configuration import ConfigurationError
+from pkm.experiments.store.store import Store
+from pkm.source import subpackages_digest
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+#: Code that workers must have in the same version: all that decides rows.
+CODE = ("compute", "datasets", "experiments", "federation", "methods", "metrics", "privacy")
+#: Seconds to wait for a scheduler, and between two looks for workers that have joined.
+CONNECT_SECONDS = 5
+POLL_SECONDS = 1.0
+#: Seconds after which a cluster without workers is given up.
+PATIENCE_SECONDS = 60.0
+REMEDY = "install the same version on all machines"
+#: A worker runs one cell at a time, whatever its number of threads.
+ONE_AT_A_TIME = threading.Lock()
+#: The process that runs cells for this worker, by the run that they are of: at most one.
+RUNNING: "dict[str, CellProcess]" = {}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell as it is sent to a worker.
+
+    Attributes
+    ----------
+    cell : Cell
+        With its key.
+    code : str
+        Digest of the caller's code behind the result.
+    file : str
+        SHA-256 (hex) of the files of a cell on a file; else empty.
+    run : str
+        The same for all cells that are run together.
+    backend, mirror
+        As of `pkm.experiments.backends.backends.run_cells`.
+    """
+
+    cell: Cell
+    code: str
+    file: str
+    run: str
+    backend: Backend
+    mirror: str | None
+
+
+def checked_cluster(backend: Backend) -> Backend:
+    """Refuse a scheduler that is not there or whose workers have other code, before work starts.
+
+    Returns
+    -------
+    Backend
+        With the number of threads of the cluster as `jobs`.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the scheduler, what is wrong with it, and the remedy.
+    """
+    _distributed()
+    if backend.scheduler is None:
+        return backend
+    with connected(backend, 1) as client:
+        # Another Python may not be able to read code that is sent to it.
+        check_python(client.get_versions()["workers"], backend.scheduler)
+        check_code(client.run(code_of_worker, on_error="return"), backend.scheduler)
+        return replace(backend, jobs=sum(client.nthreads().values()))
+
+
+@contextlib.contextmanager
+def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
+    """Connect to the scheduler, or start workers on this machine, at most one for each cell.
+
+    Raises
+    ------
+    ConfigurationError
+        If the scheduler is not there.
+    """
+    distributed = _distributed()
+    if backend.scheduler is not None:
+        try:
+            client = distributed.Client(
+                backend.scheduler, timeout=CONNECT_SECONDS, set_as_default=False
+            )
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"scheduler={backend.scheduler!r} does not answer ({_first_line(error)}): start "
+                "one with `dask scheduler`, or leave scheduler out for workers on this machine"
+            ) from error
+        with client:
+            yield client
+        return
+    with (
+        distributed.LocalCluster(
+            n_workers=min(backend.jobs, n_cells),
+            threads_per_worker=1,
+            memory_limit=None,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def on_cluster(cells: Iterable[Cell], runner: Runner, client: "Client") -> Iterator[Outcome]:
+    """Run cells on a cluster and store what the workers send back.
+
+    There are never more cells on the way than threads, so that a cell that ends its worker takes no
+    other one with it. Dask runs the cells of a dead worker again.
+
+    Raises
+    ------
+    ConnectionError
+        If the cluster is lost, or has had no worker for a while.
+    ResultsNotWritable
+        If a result cannot be stored.
+    """
+    run = uuid.uuid4().hex
+    waiting = deque(cells)
+    finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    pending: dict[Any, Cell] = {}
+    seen = time.monotonic()
+    try:
+        while waiting or pending:
+            # Workers may have joined or died since.
+            n_threads = _n_threads(client)
+            while waiting and len(pending) < n_threads:
+                cell = waiting.popleft()
+                future = client.submit(run_cell, task_of(cell, runner, run), pure=False)
+                pending[future] = cell
+                future.add_done_callback(finished.put)
+            if n_threads:
+                seen = time.monotonic()
+            elif time.monotonic() - seen > PATIENCE_SECONDS:
+                raise _lost(f"no worker for {PATIENCE_SECONDS:g} s")
+            with contextlib.suppress(queue.Empty):
+                future = finished.get(timeout=POLL_SECONDS)
+                yield stored(future, pending.pop(future), runner)
+    finally:
+        # What is lost has none of it.
+        with contextlib.suppress(OSError):
+            client.cancel(list(pending))
+            client.run(end_process, run, on_error="ignore")
+
+
+def task_of(cell: Cell, runner: Runner, run: str) -> Task:
+    """Make what a worker is sent of a cell."""
+    # The key is computed here: that of a file is under a secret of this machine.
+    assert cell.key
+    return Task(cell, cell.code, file_digest(cell), run, runner.backend, runner.mirror)
+
+
+def file_digest(cell: Cell) -> str:
+    """SHA-256 (hex) of the files of a cell; empty without any, or where they are missing."""
+    if cell.path is None:
+        return ""
+    with contextlib.suppress(DataUnavailable):
+        return content_digest(cell.path).hex()
+    return ""
+
+
+def stored(future: Any, cell: Cell, runner: Runner) -> Outcome:
+    """Store what a worker has sent back of a cell, or why it has sent nothing."""
+    from distributed import KilledWorker
+
+    if future.status == "cancelled":
+        raise _lost("its tasks are gone")
+    error = future.exception()
+    if error is None:
+        outcome, content = future.result()
+        runner.store.adopt(cell, content, outcome.status)
+        return outcome
+    if isinstance(error, KilledWorker):
+        cause = error
+        error = WorkerDied(f"{cause.allowed_failures + 1} workers died while they ran this cell")
+        error.__cause__ = cause
+    return runner.fail(cell, error, 0.0)
+
+
+def run_cell(task: Task) -> tuple[Outcome, bytes]:
+    """Run a cell on a worker.
+
+    Returns
+    -------
+    outcome : Outcome
+    content : bytes
+        The file that a store has of it: its rows, or the record of its failure.
+
+    Raises
+    ------
+    ConfigurationError
+        If this worker has other code, or another file at the path of the cell.
+    """
+    cell = task.cell
+    if cell.code != task.code:
+        raise ConfigurationError(
+            f"{cell.label}: the code of this worker is not that of the caller: install the same "
+            "version of pkm and Python on both"
+        )
+    if task.file and file_digest(cell) != task.file:
+        raise ConfigurationError(
+            f"path={cell.path!r} is not the same file on this worker: copy it to the same path on "
+            "all machines"
+        )
+    mirror = task.mirror
+    if mirror is not None and not Path(mirror).is_dir():
+        mirror = os.environ.get("PKM_DATA")
+    with ONE_AT_A_TIME:
+        if task.run not in RUNNING:
+            for other in list(RUNNING):
+                end_process(other)
+            RUNNING[task.run] = CellProcess(task.backend, mirror)
+        worker = RUNNING[task.run]
+        worker.begin(cell)
+        outcome = worker.outcome()
+        return outcome, worker.runner.store.take(cell.key, outcome.status)
+
+
+class CellProcess(Worker):
+    """The process of a dask worker that runs its cells; their results are in a folder of its own.
+
+    It is no process of multiprocessing: those of a worker may start none.
+    """
+
+    def __init__(self, backend: Backend, mirror: str | None):
+        self.folder = tempfile.TemporaryDirectory()
+        super().__init__(Runner(Store(self.folder.name), backend, mirror))
+
+    def start(self) -> None:
+        """Start the process; it ends when this one has ended."""
+        self.connection, remote = multiprocessing.Pipe()
+        descriptor = remote.fileno()
+        command = (
+            f"from pkm.experiments.backends.dask_cells import serve_pipe; serve_pipe({descriptor})"
+        )
+        self.process = Program(
+            [sys.executable, "-c", command],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            pass_fds=[descriptor],
+        )
+        remote.close()
+        # If it has died since, reading its answer finds out.
+        with contextlib.suppress(ConnectionError):
+            self.connection.send(self.runner)
+
+
+class Program(subprocess.Popen):
+    """A program with the names that a process of multiprocessing has."""
+
+    @property
+    def exitcode(self) -> int | None:
+        """Exit code; the negative number of the signal that ended it."""
+        return self.returncode
+
+    def join(self) -> None:
+        """Wait for its end."""
+        self.wait()
+
+
+def serve_pipe(descriptor: int) -> None:
+    """Run the cells that a pipe brings, after their runner, until it is closed."""
+    connection = Connection(descriptor)
+    serve(connection, connection.recv(), {})
+
+
+def end_process(run: str) -> None:
+    """End the process that runs cells of a run for this worker; it holds points."""
+    if run in RUNNING:
+        RUNNING.pop(run).close()
+
+
+def code_of_worker() -> tuple[str, str]:
+    """Version of pkm in this process, and the digest of its code."""
+    return pkm.__version__, subpackages_digest(*CODE)
+
+
+def check_python(workers: Mapping[str, Mapping], scheduler: str) -> None:
+    """Refuse a cluster without workers, and workers with another Python.
+
+    Parameters
+    ----------
+    workers : mapping
+        Address of a worker to its versions, as dask tells them.
+    scheduler : str
+        Its address, for the message.
+    """
+    if not workers:
+        raise ConfigurationError(
+            f"scheduler={scheduler!r} has no worker: start some with `dask worker {scheduler}`"
+        )
+    own = platform.python_version()
+    for address, versions in workers.items():
+        found = ".".join(str(versions["host"]["python"]).split(".")[:3])
+        # The last number changes no code.
+        if found.rpartition(".")[0] != own.rpartition(".")[0]:
+            raise ConfigurationError(
+                f"scheduler={scheduler!r}: worker {address} has Python {found}, this process "
+                f"{own}: {REMEDY}"
+            )
+
+
+def check_code(workers: Mapping[str, Any], scheduler: str) -> None:
+    """Refuse workers without pkm, or with another version of it than this process.
+
+    Parameters
+    ----------
+    workers : mapping
+        Address of a worker to what `code_of_worker` returned, or the error that it raised.
+    scheduler : str
+        Its address, for the message.
+    """
+    version, code = code_of_worker()
+    for address, found in workers.items():
+        if isinstance(found, BaseException):
+            difference = f"cannot import pkm ({_first_line(found)})"
+        elif found[0] != version:
+            difference = f"has pkm {found[0]}, this process {version}"
+        elif found[1] != code:
+            difference = f"has pkm {version} with other code than this process"
+        else:
+            continue
+        raise ConfigurationError(
+            f"scheduler={scheduler!r}: worker {address} {difference}: {REMEDY}"
+        )
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise ConfigurationError(
+            "backend=dask needs the package distributed: install private-kmeans-bench[scale], or "
+            "take backend=processes"
+        ) from error
+    return distributed
+
+
+def _n_threads(client: "Client") -> int:
+    try:
+        return sum(client.nthreads().values())
+    except OSError as error:
+        raise _lost(_first_line(error)) from error
+
+
+def _lost(reason: str) -> ConnectionError:
+    return ConnectionError(
+        f"the cluster of backend=dask is lost ({reason}): finished cells are stored, and the same "
+        "command goes on from there"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,305 @@
+"""The unit of work and its identity: what is run, by which code, on which data."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
+from glob import has_magic
+from pathlib import Path
+from typing import Any
+
+from pkm import datasets
+from pkm.experiments.cell.code_hash import Harness, code_hash
+from pkm.experiments.config.settings import (
+    FLAG,
+    PUBLIC_DATA,
+    TIME_LIMIT,
+    WIDER,
+    Federation,
+    Unlearning,
+    require,
+    require_budget,
+    require_kind,
+    require_params,
+    require_seeds,
+    require_text,
+)
+from pkm.scalars import is_integer, is_number
+from pkm.schema import names
+
+#: How figures draw a method: attributes of its class, keys of its file in ``conf/method``, columns
+#: of its rows.
+STYLE = names("style")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one data set at one budget, over a tuple of seeds.
+
+    A cell is a plain value: two cells with equal fields are the same experiment. Its `key` names
+    the stored result and changes with the fields, with the code behind the result and with the
+    data.
+
+    Parameters
+    ----------
+    method : str
+        Name under which the method appears in tables, e.g. ``"fastlloyd"``.
+    target : str
+        Import path of the method's class, e.g. ``"pkm.methods.FastLloyd"``.
+    params : mapping of str to value
+        Constructor parameters apart from the number of clusters and the budget: flags, numbers,
+        texts, None, or lists of numbers or of texts.
+    dataset : str
+        Name of the data set in the registry, or ``"file"``.
+    preprocessing : {"minmax", "public", "range", "ball"}
+        How the raw columns are mapped to [-1, 1]; see `datasets.scale`.
+    k : int
+        Number of clusters.
+    epsilon : float or None
+        Declared privacy parameter; None for a method that has none.
+    delta : float, "auto" or None
+        Declared delta; ``"auto"`` leaves the choice to the method, None for a method that has none.
+    seeds : tuple of int
+        One replicate each.
+    metrics : tuple of str
+        Names from `pkm.metrics.METRICS`.
+    path : str or None
+        Where a data set called ``"file"`` lies. Not part of the identity: the content is, under a
+        key (see `data_fingerprint`).
+    columns : tuple of str or int, optional
+        Which columns of a data set called ``"file"`` are features. With `label_column` part of the
+        identity through the fingerprint of the data.
+    label_column : str or int, optional
+        Which column of it is the class.
+    bounds : tuple or None
+        Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or one value per
+        column.
+    clip : bool, default=True
+        Whether points outside the public domain are moved to its border or refused.
+    timing : bool, default=False
+        Whether the cell measures running time: every seed is a separate fit on one thread, while
+        nothing else runs.
+    keep_centers : bool, default=False
+        Whether the released centers are stored, in the raw units of the data. Part of the identity
+        only where it is true.
+    coreset : bool, default=False
+        Whether the method's coreset is released in place of centers, and its costs compared with
+        those of the points. Part of the identity only where it is true.
+    federation : Federation, optional
+        How the cell is run as a protocol between clients and a server. None: centrally. Part of the
+        identity only where it is given.
+    unlearning : Unlearning, optional
+        How points are split over clients and removed again. Part of the identity only where it is
+        given.
+    bounds_factor : float, default=1
+        How many times as wide as the data set's bounds those are that the method gets, about the
+        same middle. Results are in half-widths of the data set's own. Part of the identity only
+        where it is not 1.
+    time_limit : float, optional
+        Seconds that the cell may take; the backend's limit where there is none. Not part of the
+        identity.
+    style : mapping of str to str, optional
+        Those of `STYLE` that the configuration sets instead of the class. Not part of the identity.
+
+    Raises
+    ------
+    ValueError
+        If a field breaks its rule; the message names field, value and rule.
+
+    Examples
+    --------
+    >>> data = ("iris", "minmax", 3)
+    >>> budget = (None, None)
+    >>> cell = Cell("lloyd", "pkm.methods.Lloyd", {}, *data, *budget, (0, 1), ("nicv",))
+    >>> cell.label
+    'lloyd · iris'
+    """
+
+    method: str
+    target: str
+    params: Mapping[str, Any]
+    dataset: str
+    preprocessing: str
+    k: int
+    epsilon: float | None
+    delta: float | str | None
+    seeds: tuple[int, ...]
+    metrics: tuple[str, ...]
+    path: str | None = None
+    columns: tuple | None = None
+    label_column: str | int | None = None
+    bounds: tuple | None = None
+    clip: bool = True
+    timing: bool = False
+    keep_centers: bool = False
+    coreset: bool = False
+    bounds_factor: float = 1.0
+    federation: Federation | None = None
+    unlearning: Unlearning | None = None
+    time_limit: float | None = field(default=None, compare=False)
+    style: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("method", "target", "dataset", "preprocessing"):
+            require_text(name, getattr(self, name))
+        for name in ("clip", "timing", "keep_centers", "coreset"):
+            require(FLAG.holds(getattr(self, name)), name, getattr(self, name), FLAG.text)
+        require(WIDER.holds(self.bounds_factor), "bounds_factor", self.bounds_factor, WIDER.text)
+        central = self.federation is None and self.unlearning is None and not self.coreset
+        rule = "1 for a cell with federation, removals or a coreset"
+        require(central or self.bounds_factor == 1, "bounds_factor", self.bounds_factor, rule)
+        require(TIME_LIMIT.holds(self.time_limit), "time_limit", self.time_limit, TIME_LIMIT.text)
+        require_params(self.params)
+        if self.public_data is not None:
+            holds = PUBLIC_DATA.holds(self.public_data) and self.dataset != "file"
+            rule = f"null or {PUBLIC_DATA.text}, and null for a file, whose records stay private"
+            require(holds, "public_data", self.public_data, rule)
+        for name, value in self.style.items():
+            require_text(name, value)
+        holds = self.path is None or isinstance(self.path, str)
+        require(holds, "path", self.path, "a text, or null")
+        holds = is_integer(self.k) and self.k >= 1
+        require(holds, "k", self.k, "a whole number of at least 1")
+        require_budget(self.epsilon, self.delta)
+        require_seeds(self.seeds)
+        require(len(self.metrics) >= 1, "metrics", self.metrics, "at least one metric")
+        for metric in self.metrics:
+            require_text("metrics", metric)
+        require_kind(self.timing, self.federation, self.unlearning, self.coreset)
+
+    def __hash__(self) -> int:
+        # Parameters are a mapping, which has no hash of its own.
+        return hash((self.method, self.dataset, self.k, self.epsilon, self.seeds))
+
+    @property
+    def label(self) -> str:
+        """Short name for people: method, data set, budget, and the parties of a protocol."""
+        parts = [self.method, self.dataset_name]
+        if self.epsilon is not None:
+            parts.append(f"ε={self.epsilon:g}")
+        if self.federation is not None:
+            parts.append(f"{self.federation.clients} clients, {self.federation.latency_ms:g} ms")
+        if self.unlearning is not None:
+            given = self.unlearning
+            removals = f", {given.removals} {given.requests} removals of {given.batch}"
+            parts.append(f"{given.split} clients" + (removals if given.removals else ""))
+        return " · ".join(parts)
+
+    @property
+    def dataset_name(self) -> str:
+        """Name of the data set in tables: the registry's, or that of the file without suffix.
+
+        Of a pattern it is the name of the folder.
+        """
+        if self.path is None:
+            return self.dataset
+        path = Path(self.path)
+        return path.parent.name or path.stem if has_magic(path.name) else path.stem
+
+    @property
+    def variant(self) -> str:
+        """The method's variant as configured: published, sound or empty."""
+        return str(self.params.get("variant") or "")
+
+    @property
+    def public_data(self) -> str | None:
+        """Which records the method gets as public data; None for none."""
+        return self.params.get("public_data")
+
+    @property
+    def settings(self) -> dict:
+        """Settings of the cell's parties by name; none in a central cell."""
+        given = self.federation or self.unlearning
+        return {} if given is None else asdict(given)
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the data are somebody's own or given on request: then so are the results."""
+        return datasets.is_restricted(self.dataset)
+
+    def identity(self) -> dict:
+        """Return the fields that say what is computed, as JSON can hold them.
+
+        Returns
+        -------
+        dict
+            All fields but `path`, `columns`, `label_column`, `time_limit`, `style` and those of
+            `keep_centers`, `coreset`, `bounds_factor`, `federation` and `unlearning` that do not
+            apply.
+        """
+        fields = {
+            "method": self.method,
+            "target": self.target,
+            "params": dict(self.params),
+            "dataset": self.dataset,
+            "bounds": self.bounds,
+            "preprocessing": self.preprocessing,
+            "clip": self.clip,
+            "k": int(self.k),
+            "epsilon": None if self.epsilon is None else float(self.epsilon),
+            "delta": float(self.delta) if is_number(self.delta) else self.delta,
+            "seeds": [int(seed) for seed in self.seeds],
+            "metrics": list(self.metrics),
+            "timing": self.timing,
+        }
+        for name in ("keep_centers", "coreset"):
+            if getattr(self, name):
+                fields[name] = True
+        if self.bounds_factor != 1:
+            fields["bounds_factor"] = float(self.bounds_factor)
+        for name in ("federation", "unlearning"):
+            if getattr(self, name) is not None:
+                fields[name] = self.settings
+        return fields
+
+    @property
+    def harness(self) -> Harness:
+        """Kind of fit: on all points, as a protocol between parties, with removals, of coresets."""
+        if self.federation is not None:
+            return "federated"
+        if self.coreset:
+            return "coresets"
+        return "central" if self.unlearning is None else "removals"
+
+    @property
+    def code(self) -> str:
+        """SHA-256 (hex) over the code behind the result; see `pkm.experiments.cell.code_hash`."""
+        return code_hash(self.target, self.harness)
+
+    @property
+    def data(self) -> str:
+        """Fingerprint of the points; see `data_fingerprint`."""
+        return data_fingerprint(self.dataset, self.path, self.columns, self.label_column)
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 (hex) over the identity, the code and the data: the name of the stored result."""
+        parts = {
+            "cell": self.identity(),
+            "code": self.code,
+            "data": self.data,
+        }
+        return hashlib.sha256(canonical(parts).encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """Write a JSON value in its one canonical form: sorted keys, no blanks, no NaN."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+    )
+
+
+@cache
+def data_fingerprint(
+    dataset: str,
+    path: str | None = None,
+    columns: tuple | None = None,
+    label: str | int | None = None,
+) -> str:
+    """Return the fingerprint of a data set, computed once per process.
+
+    That of a file, or of records given on request, is keyed by the secret of the cache folder: rows
+    and keys may be shown to people who must not find the records by trial.
+    """
+    return datasets.fingerprint(dataset, path=path, columns=columns, label=label)

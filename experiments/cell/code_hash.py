@@ -1,0 +1,160 @@
+"""The code that a result depends on, as a hash: the part of a cell's key that changes with code.
+
+Comments, docstrings and layout do not count (`pkm.source`), so that explaining the code makes no
+stored result stale.
+"""
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pkm.methods import load_method
+from pkm.source import code_digest, source_of
+
+#: What fits a kind of cells.
+Harness = Literal["central", "federated", "removals", "coresets"]
+#: Module of each harness.
+HARNESSES: dict[Harness, str] = {
+    "central": "pkm.experiments.fit.central",
+    "federated": "pkm.experiments.fit.federated",
+    "removals": "pkm.experiments.fit.removals",
+    "coresets": "pkm.experiments.fit.coresets",
+}
+#: Modules whose results end up in a row, whatever the method.
+ALWAYS = (
+    "pkm.metrics",
+    "pkm.privacy",
+    "pkm.compute",
+    "pkm.datasets.scaling",
+    "pkm.experiments.fit.execute",
+)
+#: Imports that are not followed from `pkm.experiments`: data sets are in
+#: the key by their fingerprint, and of the methods and harnesses only those of the cell count.
+#: Labels and units of columns decide no value; a stored row that does not fit the columns is set
+#: aside. Adding one makes no stored result stale.
+DECLARED = ("pkm.datasets", "pkm.methods", "pkm.schema", *HARNESSES.values())
+
+
+@cache
+def code_hash(target: str, harness: Harness = "central") -> str:
+    """Hash the code that a result of `target` depends on.
+
+    Parameters
+    ----------
+    target : str
+        Import path of a method's class.
+    harness : {"central", "federated", "removals", "coresets"}, default="central"
+        What fits its kind of cell.
+
+    Returns
+    -------
+    str
+        SHA-256 (hex) over the names and the code of the files in `closure`.
+    """
+    module = load_method(target).__module__
+    roots = (module, *ALWAYS, HARNESSES[harness])
+    files = closure(roots, outside=module.partition(".")[0])
+    listing = [[name, code_digest(path)] for name, path in sorted(files.items())]
+    return hashlib.sha256(json.dumps(listing).encode()).hexdigest()
+
+
+def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Path]:
+    """Follow the import statements from some modules through the project's files.
+
+    Imports anywhere in a file count, those inside functions as well. A package's ``__init__.py``
+    counts where it is imported by name (``from pkm.privacy import Budget``), not as the parent of
+    another module. What `DECLARED` names is not followed from `pkm.experiments`.
+
+    Parameters
+    ----------
+    modules : iterable of str
+        Dotted names to start from.
+    outside : str, optional
+        A top-level package outside the project whose files are followed as well (that of a method
+        outside the project).
+
+    Returns
+    -------
+    dict of str to Path
+        Dotted module name to its file.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If a starting module has no source file.
+    """
+    files: dict[str, Path] = {}
+    roots = set(modules)
+    queue = sorted(roots)
+    while queue:
+        name = queue.pop()
+        if name in files:
+            continue
+        path = source_file(name, outside)
+        if path is None:
+            # Most likely a class or function that some module imports, and no module.
+            if name in roots:
+                raise ModuleNotFoundError(f"no Python source found for module {name!r}", name=name)
+            continue
+        files[name] = path
+        imported = imported_names(path, name)
+        if name.startswith("pkm.experiments."):
+            imported = [module for module in imported if not module.startswith(DECLARED)]
+        queue.extend(imported)
+    return files
+
+
+def source_file(module: str, outside: str | None = None) -> Path | None:
+    """Return the file of a module of the project or of the package `outside`, else None."""
+    package, _, name = module.partition(".")
+    if package == "pkm":
+        return project_file(name)
+    return file_in(package, name) if package == outside else None
+
+
+@cache
+def project_file(module: str) -> Path | None:
+    """Return the file of a module of ``pkm``, searched for once per process."""
+    package, _, name = module.partition(".")
+    # The package itself holds the version alone, which decides no result.
+    return file_in(f"pkm.{package}", name) if package else None
+
+
+def file_in(package: str, name: str) -> Path | None:
+    """Return the file of a package's module, or of the package itself where the name is empty."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.origin:
+        return None
+    origin = Path(spec.origin)
+    if not name:
+        return origin
+    if not spec.submodule_search_locations:
+        return None
+    stem = origin.parent.joinpath(*name.split("."))
+    candidates = (stem / "__init__.py", stem.with_name(f"{stem.name}.py"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+@cache
+def imported_names(path: Path, module: str) -> tuple[str, ...]:
+    """List the dotted names a file imports, relative ones resolved.
+
+    ``from a import b`` yields both ``a`` and ``a.b``, for `b` may be a module; names that are none
+    are dropped later because they have no file.
+    """
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    names: list[str] = []
+    for statement in source_of(path).imports:
+        base = statement.base
+        if base is None:
+            names += statement.names
+            continue
+        if statement.level:
+            parents = package.split(".")[: len(package.split(".")) - statement.level + 1]
+            base = ".".join([*parents, base] if base else parents)
+        names += [base, *(f"{base}.{name}" for name in statement.names)]
+    return tuple(dict.fromkeys(name for name in names if name))

@@ -1,0 +1,303 @@
+"""Ad hoc runs: the cells of some configurations as one batch, and a table of their results."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.table import Table
+
+from pkm.experiments.backends.backends import Backend, checked_backend, run_cells
+from pkm.experiments.commands.account import charge
+from pkm.experiments.commands.cli import begin_collection
+from pkm.experiments.config.configuration import MISSING, ConfigurationError, choices, with_defaults
+from pkm.experiments.config.settings import require
+from pkm.experiments.fit.inputs import accepts
+from pkm.experiments.plan.entries import FILE_KEYS, as_list
+from pkm.experiments.plan.estimate import estimator
+from pkm.experiments.plan.plan import Plan, make_plan
+from pkm.experiments.store.columns import differing
+from pkm.experiments.store.store import Store
+from pkm.methods import load_method
+from pkm.methods.unlearning.k_fed import KFed
+from pkm.methods.unlearning.unlearning import Unlearning
+
+#: Names of the domain that points may lie outside of, by preprocessing; with minmax none can.
+DOMAINS = {"public": "public domain", "range": "range of all columns"}
+
+
+#: Keys that all jobs of a batch share.
+SHARED = ("results", "jobs", "scheduler", "data", "backend", "tracking", "account")
+
+
+def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
+    """Run the cells of all jobs as one batch, and print their table.
+
+    Parameters
+    ----------
+    configs : sequence of DictConfig
+        One per job of a multirun, from `pkm.experiments.config.configuration.checked`.
+    console : rich.console.Console
+        Where to print.
+
+    Returns
+    -------
+    list of float or None
+        The objective of each job, see `objective_of`; None where one of its cells failed.
+
+    Raises
+    ------
+    ConfigurationError
+        If anything requested is unknown, not allowed or not available; nothing has been run or
+        written then.
+    """
+    plans = [plan_of(config) for config in configs]
+    metrics = [objective_of(config) for config in configs]
+    plan = Plan("run", tuple(dict.fromkeys(entry for each in plans for entry in each.entries)))
+    settings = configs[0]
+    for key in SHARED:
+        values = list(dict.fromkeys(str(config[key]) for config in configs))
+        require(len(values) == 1, key, values, "the same for all jobs of hydra/launcher=cells")
+    store = Store(settings.results)
+    backend = checked_backend(Backend(**settings.backend))
+    store.check_writable()
+
+    # Run the cells that are not stored yet.
+    stored = store.readable([cell.key for cell in plan.cells])
+    to_run = [cell for cell in plan.cells if cell.key not in stored]
+    estimate = estimator(store, backend)
+    if settings.account is not None:
+        charged = charge(settings.account, plan.cells, stored, settings.data)
+        console.print(charged, markup=False)
+    costs = {cell.key: estimate(cell)[0] for cell in to_run}
+    begin_collection()
+    run_cells(to_run, store, backend, mirror=settings.data, costs=costs, console=console)
+
+    # Print the results of all.
+    rows = plan.rows(store)
+    missing = plan.missing(store)
+    if not rows.empty:
+        shown = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
+        console.print(result_table(rows, [metric for metric in shown if metric in rows]))
+        for line in (*clipping_lines(rows), *privacy_lines(rows)):
+            console.print(line, style="yellow", markup=False)
+    for gap in missing.itertuples():
+        console.print(f"{gap.method} · {gap.dataset}: {gap.reason}", style="red", markup=False)
+    console.print(
+        f"{len(stored)} cells were stored already, {len(to_run)} were run; results in {store.root}"
+    )
+    if settings.tracking.name == "mlflow":
+        # Imported here: MLflow takes seconds, and is rarely wanted.
+        from pkm.experiments.mlflow.tracking import project
+
+        project(plan, store, settings, console)
+    return [objective(each, rows, metric) for each, metric in zip(plans, metrics, strict=True)]
+
+
+def objective_of(config: DictConfig) -> str:
+    """Return the metric that a job answers a sweeper with.
+
+    Raises
+    ------
+    ValueError
+        If it is not among the metrics of the job.
+    """
+    metrics = as_list(OmegaConf.to_container(config)["metrics"])
+    if config.objective is None:
+        return "nicv" if "nicv" in metrics else metrics[0]
+    require(config.objective in metrics, "objective", config.objective, f"one of {metrics}")
+    return config.objective
+
+
+def objective(plan: Plan, rows: pd.DataFrame, metric: str) -> float | None:
+    """Return the mean of a metric over all rows of a job; None where a cell has none."""
+    keys = {cell.key for cell in plan.cells}
+    if rows.empty or not keys <= set(rows["cell"]):
+        return None
+    distinct = rows[rows["cell"].isin(keys)].drop_duplicates(["cell", "seed"])
+    return float(distinct[metric].mean())
+
+
+def plan_of(config: DictConfig) -> Plan:
+    """Make the plan of one job: a paper of one sweep, in which nothing may be missing.
+
+    Raises
+    ------
+    ConfigurationError
+        If something is unknown, not allowed or not available.
+    """
+    values = OmegaConf.to_container(config, resolve=True)
+    if values["dataset"]["name"] != "file":
+        for name in FILE_KEYS:
+            require(values[name] is None, name, values[name], "left out unless dataset=file")
+    require_method(values)
+    keys = (
+        "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing", "keep_centers",
+        "bounds_factor",
+    )  # fmt: skip
+    sweep = {key: values[key] for key in keys}
+    sweep["datasets"] = [values["dataset"]]
+    sweep["methods"] = [with_defaults(values["method"])]
+    for key in ("federation", "unlearning"):
+        sweep[key] = without_nulls(values[key]) or None
+    paper = {"name": "run", "sweeps": {"run": sweep}}
+    profile = {"name": "run", "seeds": values["seeds"]}
+    try:
+        plan = make_plan(paper, profile, mirror=values["data"])
+    except ConfigurationError as error:
+        # The name of the sweep is no word of the user's.
+        raise ConfigurationError(str(error.__cause__ or error)) from error
+    if plan.gaps:
+        raise ConfigurationError(plan.gaps[0].reason)
+    return plan
+
+
+def require_method(values: Mapping) -> None:
+    """Refuse a method that is none, and a missing epsilon for one that has it.
+
+    Raises
+    ------
+    ValueError
+        If what ``method._target_`` names is no method, its name no text, or epsilon null.
+    """
+    name, target = values["method"]["name"], values["method"]["_target_"]
+    require(name is None or isinstance(name, str), "method.name", name, "a text, or null")
+    rule = "the import path of a class, package.module.Class"
+    require(isinstance(target, str) and target != MISSING, "method._target_", target, rule)
+    method = load_method(target)
+    federated = isinstance(method, type) and issubclass(method, Unlearning | KFed)
+    holds = federated or (isinstance(method, type) and hasattr(method, "claims"))
+    require(holds, "method._target_", target, "a subclass of PrivateKMeans that declares `claims`")
+    if None in as_list(values["epsilon"]) and accepts(target, "epsilon"):
+        require(False, "epsilon", None, f"a number for {target}, which is private")
+
+
+def without_nulls(values: Mapping) -> dict:
+    """Return the keys of a configuration group that have a value."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
+    """Lay out the means over seeds, one line per cell.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows as stored, one per seed.
+    metrics : sequence of str
+        Which columns to show.
+
+    Returns
+    -------
+    rich.table.Table
+        What the cells differ in, then mean ± standard deviation of each metric. Only where they say
+        something: the variant, epsilon spent where it is not epsilon, the number of centers where
+        it is not k, the time of timing cells, clients, latency and time of protocols, flaws.
+    """
+    by = ["cell", "dataset"]
+    cells = rows.groupby(by, sort=False)
+    heads = rows.drop_duplicates(by)
+    first = heads.set_index(by)
+    spent = cells["epsilon_spent"].max()
+    centers = cells["n_centers"].mean()
+    milliseconds = 1000 * cells["fit_seconds"].mean()
+    # Rows of central cells have no columns of a protocol.
+    protocol, hidden = {}, ()
+    if "iteration_ms" in rows:
+        protocol = {
+            "clients": first["clients"].where(first["iteration_ms"].notna()),
+            "latency (ms)": first["latency_ms"],
+            "ms per iteration": cells["iteration_ms"].mean(),
+        }
+        hidden = ("clients", "latency_ms")
+    varied = differing(rows).loc[heads.index]
+    columns = {
+        "method": first["method"],
+        "variant": first["variant"] if any(first["variant"]) else None,
+        "data set": heads["dataset"],
+        "k": first["k"],
+        "ε": first["epsilon"],
+        "ε spent": spent if differs(spent, first["epsilon"]) else None,
+        **varied.drop(columns=["variant", *hidden], errors="ignore"),
+        "seeds": cells.size(),
+        **{metric: cells[metric].apply(mean_and_deviation) for metric in metrics},
+        "centers": centers if differs(centers, first["k"]) else None,
+        "ms per seed": milliseconds.where(first["timing"]) if any(first["timing"]) else None,
+        **protocol,
+        "flaws": first["flaws"] if any(first["flaws"]) else None,
+    }
+    shown = {heading: values for heading, values in columns.items() if values is not None}
+    table = Table(*shown, box=None, header_style="bold")
+    for line in zip(*shown.values(), strict=True):
+        table.add_row(*map(short, line))
+    return table
+
+
+def differs(values: pd.Series, declared: pd.Series) -> bool:
+    """Tell whether some value is not the declared one, to three digits."""
+    return bool(((values - declared).abs() > 1e-3 * declared).any())
+
+
+def short(value: object) -> str:
+    """Write a value for a table, numbers to four digits; a dash where there is none.
+
+    Examples
+    --------
+    >>> short(1.0), short(0.00123456), short(math.nan), short("fold"), short("")
+    ('1', '0.001235', '-', 'fold', '-')
+    """
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:.4g}"
+    return "-" if value in (None, "") else str(value)
+
+
+def mean_and_deviation(values: pd.Series) -> str:
+    """Write the mean and standard deviation of the values that are known.
+
+    Examples
+    --------
+    >>> mean_and_deviation(pd.Series([1.0, 2.0]))
+    '1.5 ± 0.71'
+    """
+    if values.isna().all():
+        return "-"
+    if len(values) == 1:
+        return f"{values.iloc[0]:.4g}"
+    return f"{values.mean():.4g} ± {values.std(ddof=1):.2g}"
+
+
+def privacy_lines(rows: pd.DataFrame) -> list[str]:
+    """Say what the privacy that private methods state does not cover: domains, known flaws."""
+    private = rows[rows["epsilon"].notna()]
+    lines = []
+    read_off = private.loc[private["private_bounds"], ["dataset", "preprocessing"]]
+    for dataset, preprocessing in read_off.drop_duplicates().to_numpy():
+        remedy = "preprocessing=public takes the declared one; a file needs bounds=[lower,upper]"
+        if preprocessing == "public":
+            remedy = "the data set comes scaled so"
+        lines.append(
+            f"{dataset}: the domain is read off the points, which no budget pays for ({remedy})"
+        )
+    flawed = private.loc[private["variant"].eq("published") & private["flaws"].ne("")]
+    for method, target, flaws in flawed[["method", "target", "flaws"]].drop_duplicates().to_numpy():
+        remedy = ""
+        if "sound" in load_method(target).claims:
+            plain = method.removesuffix("_published")
+            setting = f"method={plain}" if plain in choices("method") else "method.variant=sound"
+            remedy = f"; {setting} corrects them"
+        lines.append(f"{method}: the published variant has known flaws: {flaws}{remedy}")
+    return lines
+
+
+def clipping_lines(rows: pd.DataFrame) -> list[str]:
+    """Say of which data sets points outside the domain were moved to its border, and how many."""
+    facts = rows.loc[rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]]
+    lines = []
+    for fact in facts.drop_duplicates().itertuples():
+        domain = DOMAINS[fact.preprocessing]
+        lines.append(
+            f"{fact.dataset}: {fact.clipped} of {fact.n} points lie outside the {domain} "
+            "and were moved to its border (clip=false refuses them)"
+        )
+    return lines

@@ -1,0 +1,381 @@
+"""What the commands share: consoles, Hydra applications as commands, and errors in one line."""
+
+import argparse
+import gc
+import itertools
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hydra.experimental.callback import Callback
+
+from pkm import datasets
+from pkm.arguments import Parser
+from pkm.experiments.config.configuration import ConfigurationError, yaml_problem
+from pkm.experiments.config.explanations import explained
+from pkm.names import nearest
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+    from rich.console import Console
+
+#: Errors that the user can mend: shown as one line, without a traceback.
+REFUSALS = (ValueError, OSError, datasets.DataUnavailable)
+#: Hydra's settings that only a sweep reads, and those that only a single run reads.
+SWEEP_SETTINGS = (
+    "hydra/launcher",
+    "hydra.launcher",
+    "hydra/sweeper",
+    "hydra.sweeper",
+    "hydra.sweep.",
+)
+RUN_SETTINGS = ("hydra.run.",)
+#: All options of Hydra; of an unknown one it prints its usage.
+OPTIONS = (
+    "--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--resolve", "--package", "-p",
+    "--run", "-r", "--multirun", "-m", "--shell-completion", "-sc", "--config-path", "-cp",
+    "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i",
+)  # fmt: skip
+#: Values of Hydra's options that take one of a few; those of ``--info`` may be left out.
+CHOICES = dict.fromkeys(("--cfg", "-c"), ("job", "hydra", "all")) | dict.fromkeys(
+    ("--info", "-i"), ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+)
+#: Hydra's options that compose a configuration and run nothing.
+SHOWING = ("--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--version")
+MULTIRUN = ("-m", "--multirun")
+BASIC_SWEEPER = ".BasicSweeper"
+#: The backend that is a launcher of Hydra: a job of SLURM runs the cells of one configuration.
+SUBMITIT = "backend=submitit"
+SUBMITIT_LAUNCHER = "hydra/launcher=submitit_"
+SLURM = f"{SUBMITIT_LAUNCHER}slurm"
+#: Verbs of ``pkm reproduce`` that run no cell.
+READING = ("verb=plan", "verb=status", "verb=report")
+FULL_ERROR = "HYDRA_FULL_ERROR"
+
+
+class CellsFailed(RuntimeError):
+    """Cells failed; what they are and why has been printed."""
+
+
+def consoles() -> tuple["Console", "Console"]:
+    """Make the consoles for output and errors, wide enough for a table outside a terminal."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 160
+    return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
+
+
+def parser_of(verb: str, description: str) -> Parser:
+    """Make the parser of a verb of ``pkm`` whose help text is the text of its module."""
+    return Parser(
+        prog=f"pkm {verb}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def parsed_words(
+    verb: str, description: str, name: str, keys: str, argv: Sequence[str] | None
+) -> tuple[list[str], dict[str, str]]:
+    """Parse a command line of names and key=value; show the help text where it is requested.
+
+    Parameters
+    ----------
+    verb : str
+        Of ``pkm``.
+    description : str
+        What the help text says.
+    name, keys : str
+        What stands in the help text for a name, and which keys there are.
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    names : list of str
+        Words without an equals sign.
+    options : dict of str to str
+        Values by their keys.
+
+    Examples
+    --------
+    >>> parsed_words("diff", "", "FOLDER", "paper=", ["a", "b", "paper=dpm"])
+    (['a', 'b'], {'paper': 'dpm'})
+    """
+    parser = parser_of(verb, description)
+    parser.add_argument("words", nargs="*", metavar=name, help=keys)
+    words = parser.parse_args(argv).words
+    names = [word for word in words if "=" not in word]
+    return names, dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def exit_code(action: Callable[[], Any], command: str = "") -> int:
+    """Run an action, and show errors that the user can mend as one line.
+
+    Parameters
+    ----------
+    action : callable
+        What to run.
+    command : str, optional
+        Name of the command, for Hydra's errors.
+
+    Returns
+    -------
+    int
+        0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted. What the
+        action returns, or exits with, counts where it is a number.
+    """
+    from hydra.errors import HydraException
+    from yaml import MarkedYAMLError
+
+    refusal = ""
+    try:
+        return action() or 0
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    except CellsFailed:
+        return 1
+    except HydraException as error:
+        refusal = explained(error, command)
+    except MarkedYAMLError as error:
+        refusal = yaml_problem(error)
+    except REFUSALS as error:
+        refusal = str(error)
+    except KeyboardInterrupt:
+        interruption = "interrupted; finished cells are kept, the same command goes on from here"
+        consoles()[1].print(interruption)
+        return 130
+    consoles()[1].print(f"error: {refusal}", style="red", markup=False, highlight=False)
+    return 2
+
+
+def call(application: Callable[[], Any], command: str, words: Sequence[str]) -> int:
+    """Call a Hydra application as a command.
+
+    Parameters
+    ----------
+    application : callable
+        Decorated by `hydra.main`.
+    command : {"run", "reproduce"}
+        Its name.
+    words : sequence of str
+        Arguments.
+
+    Returns
+    -------
+    int
+        See `exit_code`.
+    """
+    from pkm.experiments.config.options import register
+
+    def run_application() -> None:
+        register()
+        with without_collection(), arguments(command, completed(words, command)):
+            application()
+
+    # With Hydra's own variable set, the user wants its traceback.
+    if os.environ.get(FULL_ERROR) == "1":
+        run_application()
+        return 0
+    return exit_code(run_application, command)
+
+
+def completed(words: Sequence[str], command: str) -> list[str]:
+    """Add to a command line what follows from it, and refuse settings that would have no effect.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the setting, and what it takes to have an effect.
+
+    Examples
+    --------
+    >>> completed(["method._target_=package.Class", "k=3"], "run")
+    ['method._target_=package.Class', 'k=3', 'method=external']
+    """
+    if SUBMITIT in words:
+        words = with_slurm(words)
+    # Hydra reads options before or after all keys, not between them.
+    flags = [word for word in words if word in MULTIRUN]
+    words = [*flags, *(word for word in words if word not in flags)]
+    keys = {word.partition("=")[0] for word in words}
+    for key in sorted(keys):
+        if key.startswith("--") and not any(option.startswith(key) for option in OPTIONS):
+            near = nearest(key, OPTIONS)
+            advice = f"see pkm {command} --help" if near is None else f"did you mean {near}?"
+            raise ConfigurationError(f"{key} is no option of pkm {command}; {advice}")
+    check_choices(words)
+    if keys & {"-h", "--help"} and command == "run" and "method" not in keys:
+        # The help text shows no method's parameters, whose class takes a second to import.
+        return [*words, "method=external"]
+    if "method._target_" in keys and "method" not in keys:
+        words.append("method=external")
+    if keys & {"--info", "-i"}:
+        # What it shows is logged.
+        return [*words, "hydra/hydra_logging=default"]
+    if keys.intersection(SHOWING):
+        return words
+    multirun = bool(keys.intersection(MULTIRUN)) or "hydra.mode=MULTIRUN" in words
+    sweep_settings = (*SWEEP_SETTINGS, "objective=") if command == "run" else SWEEP_SETTINGS
+    for word in words:
+        if not multirun and word.startswith(sweep_settings):
+            raise ConfigurationError(f"{word} has no effect on a single run: add -m (--multirun)")
+        if multirun and word.startswith(RUN_SETTINGS):
+            raise ConfigurationError(f"{word} has no effect on a sweep: use hydra.sweep.dir=...")
+    if SLURM in words and shutil.which("srun") is None:
+        raise ConfigurationError(
+            f"{SLURM} needs a machine of a SLURM cluster, and this one has no `srun`: use "
+            f"{SUBMITIT_LAUNCHER}local, or backend=processes"
+        )
+    # A folder that is requested gets what Hydra writes to one.
+    if keys & {"hydra.run.dir", "hydra.sweep.dir"}:
+        presets = {"hydra.output_subdir": ".hydra", "hydra.sweep.subdir": "${hydra.job.num}"}
+        words += [f"{key}={value}" for key, value in presets.items() if key not in keys]
+    return words
+
+
+def with_slurm(words: Sequence[str]) -> list[str]:
+    """Write ``backend=submitit`` as settings of Hydra: a sweep whose jobs SLURM runs.
+
+    A job has the backend that is the default, and as many cores as that has workers. What runs no
+    cell is no job.
+
+    Raises
+    ------
+    ConfigurationError
+        If another launcher is given.
+
+    Examples
+    --------
+    >>> with_slurm(["backend=submitit", "k=3,4"])
+    ['-m', 'k=3,4', 'hydra/launcher=submitit_slurm', 'hydra.launcher.cpus_per_task=${jobs}']
+    >>> with_slurm(["verb=plan", "backend=submitit"])
+    ['verb=plan']
+    """
+    words = [word for word in words if word != SUBMITIT]
+    keys = {word.partition("=")[0] for word in words}
+    if keys.intersection(SHOWING) or any(word in READING for word in words):
+        return words
+    for word in words:
+        if word.startswith("hydra/launcher=") and not word.startswith(SUBMITIT_LAUNCHER):
+            raise ConfigurationError(
+                f"{word} is not allowed with {SUBMITIT}: use {SLURM}, which is the default, or "
+                f"{SUBMITIT_LAUNCHER}local"
+            )
+    multirun = [] if keys.intersection(MULTIRUN) else ["-m"]
+    presets = (SLURM, "hydra.launcher.cpus_per_task=${jobs}")
+    absent = [preset for preset in presets if preset.partition("=")[0] not in keys]
+    return [*multirun, *words, *absent]
+
+
+def check_choices(words: Sequence[str]) -> None:
+    """Refuse what is no value of an option of Hydra, which would print its usage.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the option, the value, and the nearest one that there is.
+
+    Examples
+    --------
+    >>> check_choices(["--cfg", "job", "k=3", "--info"])
+    """
+    for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
+        option, is_given, value = word.partition("=")
+        if option not in CHOICES:
+            continue
+        if not is_given:
+            value = "" if "=" in following or following.startswith("-") else following
+        if not value and option in ("--info", "-i"):
+            continue
+        if value not in CHOICES[option]:
+            known = ", ".join(CHOICES[option])
+            near = nearest(value, CHOICES[option])
+            advice = f"give one of {known}" if near is None else f"did you mean {near}?"
+            raise ConfigurationError(f"{value!r} is no value of {option}; {advice}")
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Look for no reference cycles in a block, or in its part before `begin_collection`.
+
+    What imports and plans create stays until the end of the process: to look through it again and
+    again takes a sixth of the time until the first cell.
+    """
+    is_frozen = gc.get_freeze_count() > 0
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not is_frozen:
+            gc.unfreeze()
+        gc.enable()
+
+
+def begin_collection() -> None:
+    """Look for reference cycles from now on, among what is not there yet."""
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+    gc.enable()
+
+
+@contextmanager
+def arguments(command: str, words: Sequence[str]) -> Iterator[None]:
+    """Let Hydra see arguments as the process's own, and raise errors instead of printing them."""
+    saved = sys.argv, os.environ.get(FULL_ERROR)
+    # Hydra completes the program of this name, which has no verbs for it.
+    sys.argv = ["pkm" if "-sc" in words else f"pkm {command}", *words]
+    os.environ[FULL_ERROR] = "1"
+    try:
+        yield
+    finally:
+        sys.argv = saved[0]
+        if saved[1] is None:
+            del os.environ[FULL_ERROR]
+        else:
+            os.environ[FULL_ERROR] = saved[1]
+
+
+def run_task(task: Callable[["DictConfig"], Any], config: "DictConfig", command: str) -> Any:
+    """Run the task of a Hydra job.
+
+    Hydra prints a line of its own above an error of a job. A single run ends the process instead; a
+    job of a sweep raises its error, which its launcher passes on.
+
+    Parameters
+    ----------
+    task : callable
+        From the checked configuration to what the job returns.
+    config : DictConfig
+        As composed.
+    command : {"run", "reproduce"}
+        Whose keys it has.
+    """
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    from pkm.experiments.config.configuration import checked
+
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        return task(checked(config, command))
+    answers = []
+    code = exit_code(lambda: answers.append(task(checked(config, command))), command)
+    if code:
+        raise SystemExit(code)
+    return answers[0]
+
+
+class TuningWarning(Callback):
+    """Says that a search for the best parameters costs privacy."""
+
+    def on_multirun_start(self, config: "DictConfig", **kwargs: Any) -> None:
+        """Print the warning before a sweep whose later jobs depend on results of earlier ones."""
+        if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
+            consoles()[1].print(
+                "warning: this sweep chooses parameters by results on the data; what that choice "
+                "costs in privacy no ledger has counted",
+                style="yellow",
+            )

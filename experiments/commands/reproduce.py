@@ -1,0 +1,129 @@
+"""Reproduce a paper: run what is missing and write the report: ``pkm reproduce``."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+
+from pkm.experiments.backends.server import start_server
+from pkm.experiments.commands.cli import CellsFailed, begin_collection, call, consoles, run_task
+from pkm.experiments.config.configuration import (
+    ALL,
+    ConfigurationError,
+    check_paper,
+    choices,
+    entry_of,
+    unknown,
+)
+from pkm.experiments.config.options import VERBS
+
+
+@hydra.main(config_path=None, config_name="reproduce", version_base="1.3")
+def application(config: DictConfig) -> None:
+    """Run one job."""
+    if (
+        config.verb in (None, "run", "retry")
+        and config.backend.name == "processes"
+        and config.jobs > 1
+    ):
+        # It imports while this process makes its plan.
+        start_server()
+    run_task(run_job, config, "reproduce")
+
+
+def run_job(config: DictConfig) -> None:
+    """Do what a checked configuration says, for one paper or for all.
+
+    Raises
+    ------
+    CellsFailed
+        If a cell of a plan has failed.
+    ValueError
+        If a report is asked for, and the figures or claims of a paper are not well written.
+    """
+    # Imported here: it takes seconds, which a help text or a refusal need not.
+    from pkm.experiments.reports.reproduction import (
+        absent_costs,
+        cheapest_first,
+        check_reports,
+        plans_of,
+        reproduce,
+        run_cheapest,
+    )
+
+    console, _ = consoles()
+    if config.verb not in (None, *VERBS):
+        raise ConfigurationError(unknown("verb", config.verb, VERBS))
+    papers = papers_of(config)
+    requests = plans_of(papers, config, console)
+    begin_collection()
+    if len(requests) > 1:
+        costs = absent_costs(requests, config)
+        requests = cheapest_first(requests, costs, config.backend.jobs)
+        if config.verb in (None, "run"):
+            run_cheapest(requests, costs, config, console)
+    if config.verb in (None, "report"):
+        check_reports(requests)
+    codes = []
+    for number, request in enumerate(requests, 1):
+        if len(papers) > 1:
+            name = request.paper["name"]
+            console.print(f"paper {number} of {len(papers)}: {name}", style="bold")
+        codes.append(reproduce(request, config, console))
+    front = Path(config.results) / "reports" / "index.html"
+    if config.verb in (None, "report") and front.is_file():
+        console.print(f"all reports: {front.resolve()}", soft_wrap=True)
+    if any(codes):
+        raise CellsFailed("cells failed")
+
+
+def papers_of(config: DictConfig) -> list[dict]:
+    """Return the papers that a configuration stands for: its own, or all files, which stand alone.
+
+    Raises
+    ------
+    ConfigurationError
+        If a file is not well written.
+    """
+    if config.paper.name != ALL:
+        return [cast(dict, OmegaConf.to_container(config.paper, resolve=True))]
+    papers = [entry_of("paper", name) for name in choices("paper")]
+    for paper in papers:
+        check_paper(paper, config.profile.name)
+    return papers
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; `ReproduceOptions` says what it takes.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit code: 0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    return call(application, "reproduce", verb_as_key(words))
+
+
+def verb_as_key(words: Sequence[str]) -> list[str]:
+    """Write a verb as a key.
+
+    Examples
+    --------
+    >>> verb_as_key(["plan", "paper=dpm"]), verb_as_key(["-m", "paper=dpm,mufc"])
+    (['verb=plan', 'paper=dpm'], ['-m', 'paper=dpm,mufc'])
+    """
+    is_verb = words and "=" not in words[0] and not words[0].startswith(("-", "~"))
+    return [f"verb={words[0]}", *words[1:]] if is_verb else list(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

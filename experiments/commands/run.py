@@ -1,0 +1,58 @@
+"""Run methods on data sets from the command line and print a table: ``pkm run``."""
+
+import sys
+from collections.abc import Sequence
+
+import hydra
+from omegaconf import DictConfig
+
+from pkm.experiments.commands.cli import CellsFailed, call, consoles, run_task
+
+
+@hydra.main(config_path=None, config_name="run", version_base="1.3")
+def application(config: DictConfig) -> float:
+    """Run one job.
+
+    Returns
+    -------
+    float
+        Its objective, for Hydra's sweepers.
+    """
+    return run_task(run_job, config, "run")
+
+
+def run_job(config: DictConfig) -> float:
+    """Run the cells of a checked configuration, and print their table.
+
+    Raises
+    ------
+    CellsFailed
+        If a cell failed.
+    """
+    # Imported here: it takes seconds, which a help text or a refusal need not.
+    from pkm.experiments.commands.ad_hoc import run
+
+    (objective,) = run([config], consoles()[0])
+    if objective is None:
+        raise CellsFailed("cells failed")
+    return objective
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; `RunOptions` says what it takes.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit code: 0, 1 if a cell failed, 2 if the request was refused.
+    """
+    return call(application, "run", sys.argv[1:] if argv is None else argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Errors of Hydra and OmegaConf as one line each that says what is wrong and what to do."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from hydra.errors import MissingConfigException, OverrideParseException
+from omegaconf.errors import OmegaConfBaseException, ValidationError
+
+from pkm import datasets
+from pkm.datasets.user_files import SUFFIXES
+from pkm.experiments.config.configuration import (
+    GROUPS,
+    MISSING,
+    unknown,
+    unknown_key,
+    with_defaults,
+)
+from pkm.experiments.config.options import OPTIONS, keys_of
+
+#: What OmegaConf calls a type, and what the message says that a value must be.
+TYPES = {"Integer": "a whole number", "bool": "true or false", "str": "a text"}
+
+
+def explained(error: Exception, command: str = "") -> str:
+    """Say in one line what is wrong with a command line that Hydra refuses, and what to do.
+
+    Parameters
+    ----------
+    error : HydraException
+        Raised while composing.
+    command : str, optional
+        Name of the command, to tell which other one has a key.
+    """
+    if isinstance(error, OverrideParseException):
+        return unreadable(error.override)
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, name = error.missing_cfg_file.partition("/")
+        return unknown_choice(group, name, error.options or ()) if group in GROUPS else tidy(error)
+    cause = error.__cause__
+    if isinstance(cause, ValidationError):
+        return wrong_type(cause)
+    if isinstance(cause, OmegaConfBaseException) and cause.full_key and cause.parent_node:
+        known = [str(name) for name in cause.parent_node if name != "hydra"]
+        hint = added_parameter(cause.full_key, cause.parent_node)
+        return unknown_key(cause.full_key, known) + other_command(cause.full_key, command) + hint
+    listed = re.match("Ambiguous value for argument '(.*)'", str(error))
+    if listed:
+        key, _, values = listed[1].partition("=")
+        # A group has one choice; a key may have a list.
+        a_list = "" if key in GROUPS else f"give a list, {key}=[{values}], or "
+        return f"{listed[1]} lists values: {a_list}add -m to sweep over them"
+    group = re.match("Could not override '([^'@]+)", str(error))
+    if group and group[1] in GROUPS:
+        return f"{group[1]} is no group of `pkm {command}`" + other_command(group[1], command)
+    return tidy(cause if isinstance(cause, OmegaConfBaseException) else error)
+
+
+def unreadable(override: str) -> str:
+    """Say how a value that Hydra's grammar does not read is quoted."""
+    key, _, value = override.partition("=")
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    return (
+        f"{override!r} cannot be read: a value with ( ) [ ] {{ }} , : = ~ or a blank needs quotes "
+        f"inside the shell's, '{key}=\"{quoted}\"'"
+    )
+
+
+def unknown_choice(group: str, name: str, known: Sequence[str]) -> str:
+    """Say that a group has no such choice; for a data set that may be a file, how it is given."""
+    if group == "dataset" and name.lower().endswith(SUFFIXES):
+        return f"dataset={name!r} is unknown. A file is given so: dataset=file path={name}"
+    if group == "backend":
+        known = [*known, "submitit"]
+    # Families have more data sets than Hydra lists.
+    return unknown(group, name, datasets.names() if group == "dataset" else known)
+
+
+def wrong_type(error: ValidationError) -> str:
+    """Say which value is of the wrong type, and what it must be."""
+    pattern = r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)"
+    given = re.match(pattern, str(error), re.DOTALL)
+    if given is None:
+        return f"{error.full_key}: {tidy(error)}"
+    rule = TYPES.get(given[2], given[2])
+    return f"{error.full_key}={given[1]!r} is not allowed: {error.full_key} must be {rule}"
+
+
+def added_parameter(key: str, parent: Mapping) -> str:
+    """Say how a method is given a parameter of its class that its file does not list."""
+    group, _, name = key.partition(".")
+    target = parent.get("_target_", MISSING)
+    if group != "method" or target == MISSING or name not in with_defaults({"_target_": target}):
+        return ""
+    return f"; the class has this parameter, which is given with a plus: +{key}=..."
+
+
+def other_command(key: str, command: str) -> str:
+    """Say what to do with a key that the other command has."""
+    others = [name for name in OPTIONS if name != command and key in keys_of(OPTIONS[name])]
+    if not others or (command in OPTIONS and key in keys_of(OPTIONS[command])):
+        return ""
+    hint = f"; it is a key of `pkm {others[0]}`"
+    if others == ["run"]:
+        hint += ", and the sweeps of a paper have their own (paper.sweeps.NAME.KEY=... changes one)"
+    return hint
+
+
+def tidy(error: BaseException) -> str:
+    """Return the message of a Hydra error without its frame of empty and internal lines."""
+    internal = ("full_key:", "object_type=", "See https", "reference_")
+    lines = [line.strip() for line in str(error).splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith(internal))

@@ -1,0 +1,273 @@
+"""The keys of ``pkm run`` and ``pkm reproduce``: names, types, defaults, and what they mean."""
+
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
+from functools import cache
+from inspect import cleandoc
+from textwrap import fill
+from typing import Any
+
+from omegaconf import MISSING
+
+from pkm.experiments.config.configuration import GROUPS, choices
+from pkm.experiments.config.settings import Federation, Unlearning
+
+#: What each command composes by default: groups of `conf/` and of Hydra itself.
+DEFAULTS = {
+    "run": [
+        {"method": "fastlloyd"},
+        {"dataset": "iris"},
+        {"backend": "processes"},
+        {"tracking": "none"},
+        {"override hydra/launcher": "cells"},
+        {"override hydra/hydra_logging": "pkm"},
+        {"override hydra/job_logging": "none"},
+        "_self_",
+    ],
+    "reproduce": [
+        {"paper": "fastlloyd"},
+        {"profile": "quick"},
+        {"backend": "processes"},
+        {"tracking": "mlflow"},
+        {"override hydra/hydra_logging": "pkm"},
+        {"override hydra/job_logging": "none"},
+        "_self_",
+    ],
+}
+#: Results are in the store: Hydra makes no folders for a run, and one file for a sweep.
+HYDRA = {
+    "output_subdir": None,
+    "run": {"dir": "."},
+    "sweep": {"dir": "${results}/hydra", "subdir": "."},
+    "job": {"chdir": False},
+    "callbacks": {"tuning": {"_target_": "pkm.experiments.commands.cli.TuningWarning"}},
+}
+#: Launchers and sweepers say what they do; the packages that a command uses do not.
+LOGGER = {"level": "INFO", "handlers": ["console"], "propagate": False}
+LOGGING = {
+    "version": 1,
+    "formatters": {"simple": {"format": "[%(asctime)s][HYDRA] %(message)s"}},
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "simple",
+            "stream": "ext://sys.stdout",
+        }
+    },
+    "root": {"level": "WARNING"},
+    "loggers": {"hydra": LOGGER, "hydra_plugins": LOGGER},
+    "disable_existing_loggers": False,
+}
+#: Keys of a schema that only Hydra reads.
+HYDRA_KEYS = ("defaults", "hydra")
+VERBS = ("plan", "run", "status", "retry", "report")
+EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
+METRICS = ("nicv", "silhouette")
+#: Columns of the help text, and where what a key means begins.
+WIDTH, INDENT = 96, 34
+
+
+def key(default: Any, meaning: str) -> Any:
+    """Declare a key: its default, and one line for the help text."""
+    if isinstance(default, tuple):
+        return field(default_factory=lambda: list(default), metadata={"help": meaning})
+    return field(default=default, metadata={"help": meaning})
+
+
+@dataclass
+class CommonOptions:
+    """Keys that both commands have; the groups hold what a file of `conf/` says."""
+
+    backend: Any = key(MISSING, "where cells are run: a group of conf/, or submitit, jobs of SLURM")
+    tracking: Any = key(MISSING, "whether results are projected to MLflow: a group of conf/")
+    results: str = key("results", "folder of the cell store, the MLflow database and the reports")
+    data: str | None = key(
+        "${oc.env:PKM_DATA,null}",
+        "folder with the original data files (a mirror); null: only data sets without files",
+    )
+    jobs: int = key(1, "worker processes; 1 runs in this process")
+    scheduler: str | None = key(
+        None,
+        "with backend=dask: address of a scheduler, tcp://HOST:PORT; null: `jobs` workers on this "
+        "machine",
+    )
+
+
+def given_settings(settings: type, meaning: str) -> type:
+    """Make a schema whose keys are those of some settings, none of them given."""
+    options = [
+        (
+            declared.name,
+            Any,
+            key(None, f"{declared.metadata['rule'].text}; null: {declared.default}"),
+        )
+        for declared in fields(settings)
+    ]
+    return make_dataclass(f"{settings.__name__}Options", options, namespace={"__doc__": meaning})
+
+
+FederationOptions = given_settings(
+    Federation, "Parties of a protocol; any value given makes a run one. One value or a list each."
+)
+UnlearningOptions = given_settings(
+    Unlearning, "Clients and removals; any value given makes a run one. One value or a list each."
+)
+
+
+@dataclass
+class RunOptions(CommonOptions):
+    """Run methods on data sets and print a table.
+
+    pkm run method=fastlloyd dataset=iris epsilon=[0.1,1.0] seeds=20
+    pkm run -m method=fastlloyd,glloyd dataset=iris,s1
+    pkm run dataset=file path=points.csv bounds=[0,1] k=3
+    pkm run method._target_=package.Class dataset=iris
+
+    With -m, values with commas, range(...) and glob(...) are expanded to every combination; all are
+    checked before the first one runs. hydra/launcher=basic, joblib or submitit_local runs one
+    configuration at a time instead; hydra/sweeper=optuna searches for the parameters with the best
+    objective.
+    """
+
+    defaults: list = field(default_factory=lambda: DEFAULTS["run"])
+    hydra: Any = field(default_factory=lambda: described("run"))
+    method: Any = key(MISSING, "what is run: a group of conf/")
+    dataset: Any = key(MISSING, "a name of `pkm data list`, or `file` (your own)")
+    path: str | None = key(
+        None,
+        "file to read with dataset=file: CSV, TSV or TXT (also gzipped), NPY, NPZ, a grid file of "
+        "`pkm pack`, Parquet, a folder or a pattern of Parquet files",
+    )
+    columns: Any = key(None, "its columns that are features, a list of names or numbers; null: all")
+    label: Any = key(None, "its column of the class, by name or number; null: none")
+    bounds: Any = key(None, "its public domain: [lower, upper] or [[lower, ...], [upper, ...]]")
+    preprocessing: str | None = key(
+        None,
+        "minmax: by the data's own extremes (private facts, flagged); public: by the domain; "
+        "range: all columns by the one range they share; null: public, but minmax for a file "
+        "without bounds",
+    )
+    clip: bool = key(
+        True, "public, range: points outside are moved to the border (true) or refused (false)"
+    )
+    bounds_factor: Any = key(
+        1.0, "how many times as wide as the domain the bounds are that methods get, or a list"
+    )
+    k: Any = key(None, "number of clusters, one or a list; null: the data set's own")
+    epsilon: Any = key(
+        EPSILONS, "one privacy parameter or a list; ignored by methods that have none"
+    )
+    delta: Any = key("auto", "auto: the method chooses it; else a number in (0, 1)")
+    seeds: Any = key(20, "a number (seeds 0, 1, ...) or a list of seeds")
+    metrics: Any = key(METRICS, "names from pkm.metrics.METRICS")
+    timing: bool = key(
+        False,
+        "true: measure running time, every seed in a separate fit on one thread, after one fit to "
+        "warm up",
+    )
+    keep_centers: bool = key(
+        False,
+        "true: store the released centers as well, in raw units (pkm centers writes a file)",
+    )
+    account: str | None = key(
+        None, "file of an account (pkm account FILE) that every fit is charged to; null: none"
+    )
+    objective: str | None = key(
+        None,
+        "metric whose mean a job returns to Hydra's sweeper; null: nicv, or the first of metrics",
+    )
+    federation: FederationOptions = field(default_factory=FederationOptions)  # type: ignore
+    unlearning: UnlearningOptions = field(default_factory=UnlearningOptions)  # type: ignore
+
+
+@dataclass
+class ReproduceOptions(CommonOptions):
+    """Run what of a paper is missing and write its report.
+
+    pkm reproduce paper=fastlloyd profile=quick jobs=2 data=path/to/originals
+    pkm reproduce paper=all   every paper of conf/paper, one after the other
+    pkm reproduce plan        a dry run: cells, what is stored, what is missing, how long it takes
+    pkm reproduce run         run the cells that are absent
+    pkm reproduce status      done, failed and absent cells per sweep, and why cells failed
+    pkm reproduce retry       run the failed cells again
+    pkm reproduce report      write the report from what is stored
+
+    A verb is short for verb=...; without one: run, then report. With sweeps=[NAME,...] only these
+    are run; the report is on all that is stored. Stop it at any time and start it again: finished
+    cells are kept and never run twice.
+    """
+
+    defaults: list = field(default_factory=lambda: DEFAULTS["reproduce"])
+    hydra: Any = field(default_factory=lambda: described("reproduce"))
+    paper: Any = key(MISSING, "which paper's sweeps: a group of conf/; all: every paper")
+    profile: Any = key(MISSING, "how much of a paper: smoke, quick or paper")
+    sweeps: Any = key(None, "which of the paper's sweeps are run, a list; null: all")
+    fetch: bool = key(
+        "${oc.env:PKM_FETCH,true}",
+        "true: what is missing of the data sets is downloaded first (the default is PKM_FETCH, "
+        "else true); without a network, and with false, the paper goes on without it",
+    )
+    verb: str | None = key(None, "plan, run, status, retry or report; null: run, then report")
+
+
+def described(command: str) -> dict:
+    """Return Hydra's settings for a command, with its help text."""
+    schema = OPTIONS[command]
+    lines = [cleandoc(schema.__doc__ or ""), "", "Keys (key=value, with their defaults):"]
+    lines += [*help_lines(schema), "", "Groups (group=choice):"]
+    for group in GROUPS:
+        if group in keys_of(schema):
+            lines.append(paragraph(group, ", ".join(choices(group))))
+    lines += ["", "--cfg job prints what a command line makes; --hydra-help: Hydra's own options."]
+    return HYDRA | {"help": {"template": "\n".join(lines)}}
+
+
+OPTIONS = {"run": RunOptions, "reproduce": ReproduceOptions}
+
+
+@cache
+def register() -> None:
+    """Make the commands' configurations, `conf/` and the launcher of cells known to Hydra.
+
+    `conf/` is registered here alone: as an installed plugin it would be part of every application.
+    Hydra finds the launcher by itself, unless the project is installed editable.
+    """
+    from hydra.core.config_store import ConfigStore
+    from hydra.core.plugins import Plugins
+
+    from hydra_plugins.pkm_cells import CellsLauncher
+    from pkm.experiments.config.config_source import ConfSearchPath, ConfSource
+
+    for plugin in (ConfSource, ConfSearchPath, CellsLauncher):
+        Plugins.instance().register(plugin)
+    store = ConfigStore.instance()
+    # Hydra copies the store for each of the hundred groups that a help text lists. It need not:
+    # whatever it loads from the store is copied by itself.
+    vars(store)["__deepcopy__"] = lambda memo: store
+    store.store(group="hydra/hydra_logging", name="pkm", node=LOGGING, provider="pkm")
+    for command, schema in OPTIONS.items():
+        store.store(name=command, node=schema, provider="pkm")
+
+
+def keys_of(schema: type) -> dict[str, Any]:
+    """Return the keys of a schema, each with its field; what only Hydra reads is no key."""
+    return {
+        given.name: given for given in fields(schema) if given.name not in ("defaults", "hydra")
+    }
+
+
+def help_lines(schema: type, prefix: str = "") -> list[str]:
+    """Describe the keys of a schema, nested ones by their full name."""
+    lines = []
+    for name, given in keys_of(schema).items():
+        if is_dataclass(given.type):
+            lines += ["", f"{name}: {given.type.__doc__}", *help_lines(given.type, f"{name}.")]
+        else:
+            lines.append(paragraph(prefix + name, given.metadata["help"]))
+    return lines
+
+
+def paragraph(heading: str, text: str) -> str:
+    """Lay out a text to the right of its heading."""
+    first = f"  {heading:<{INDENT - 3}} "
+    indent = " " * INDENT
+    return fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)

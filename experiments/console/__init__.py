@@ -1,0 +1,1 @@
+"""Consoles, parsers of command lines, and errors in one line."""

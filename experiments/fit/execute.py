@@ -1,0 +1,105 @@
+"""One cell to its rows: load, fit, evaluate, lay out."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+
+import numpy as np
+import pandas as pd
+
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.cell.code_hash import Harness
+from pkm.experiments.config.settings import require
+from pkm.experiments.fit import central, coresets, federated, removals
+from pkm.experiments.fit.inputs import Prepared, prepare, prepare_data
+from pkm.experiments.fit.rows import rows_of
+from pkm.experiments.fit.timing import Timing, peak_memory, pinned, timer
+from pkm.methods import Run
+from pkm.metrics import evaluate, forget_points, prepare_metrics
+
+#: What fits a kind of cells: cell, data and mirror to the fits and further columns.
+Fitter = Callable[[Cell, Prepared, str | None], tuple[list[tuple[Run, Timing]], dict]]
+FITTERS: dict[Harness, Fitter] = {
+    "central": central.fits_of,
+    "federated": federated.fits_of,
+    "removals": removals.fits_of,
+    "coresets": coresets.fits_of,
+}
+
+
+def make_ready(cell: Cell, mirror: str | None) -> None:
+    """Load a cell's data and search for reference clusterings, which are no work of its own."""
+    prepare_metrics(prepare(cell, mirror).points, cell.metrics)
+
+
+def forget_data() -> None:
+    """Drop what this process holds of points: data sets, and what was computed from them."""
+    prepare_data.cache_clear()
+    removals.best_k_means.cache_clear()
+    forget_points()
+
+
+def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
+    """Run a cell.
+
+    Parameters
+    ----------
+    cell : Cell
+        What to run.
+    mirror : str, optional
+        Folder with the original data files.
+
+    Returns
+    -------
+    DataFrame
+        One row per seed, in the order of ``cell.seeds``. ``fit_seconds``, ``metric_seconds`` (wall
+        clock) and ``fit_cpu_seconds``, ``metric_cpu_seconds`` are each replicate's equal share of
+        the batch, so that sums over rows are the cell's own cost; in a timing cell the first and
+        the third are the replicate's own. In a cell that is run as a protocol ``fit_seconds`` is
+        the run's, from the first message to the last center, and ``fit_cpu_seconds`` is NaN, for
+        the parties may be processes of their own. ``peak_memory_mb`` is the process's peak while
+        the cell ran.
+
+    Raises
+    ------
+    ValueError
+        If `k` exceeds the number of points.
+    datasets.DataUnavailable
+        If the data cannot be had.
+    """
+    make_ready(cell, mirror)
+    with peak_memory() as peak:
+        prepared = prepare(cell, mirror)
+        n = prepared.points.shape[0]
+        require(cell.k <= n, "k", cell.k, f"at most n={n}, the number of points of {cell.dataset}")
+        with pinned(1) if cell.timing else nullcontext():
+            fits, measured = FITTERS[cell.harness](cell, prepared, mirror)
+            centers, n_centers = stacked([run for run, _ in fits])
+            with timer() as metric_time:
+                values = evaluate(
+                    prepared.points,
+                    centers,
+                    cell.metrics,
+                    cell.k,
+                    labels=prepared.labels,
+                    n_centers=n_centers,
+                )
+    return rows_of(cell, prepared, fits, values, metric_time, measured, peak.mebibytes, centers)
+
+
+def stacked(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
+    """Stack the centers of several runs.
+
+    Returns
+    -------
+    centers : ndarray of shape (R, k, d)
+        A replicate with fewer centers than the largest is filled up with copies of its first one.
+    n_centers : ndarray of shape (R,)
+        How many each replicate released.
+    """
+    n_centers = np.concatenate([run.n_centers for run in runs])
+    k = max(run.centers.shape[1] for run in runs)
+    blocks = []
+    for run in runs:
+        filling = np.repeat(run.centers[:, :1], k - run.centers.shape[1], axis=1)
+        blocks.append(np.concatenate([run.centers, filling], axis=1))
+    return np.concatenate(blocks), n_centers

@@ -1,0 +1,162 @@
+"""A cell as a protocol: every seed is a run between clients and a server.
+
+Parties are threads of this process, or processes under mpirun.
+"""
+
+import math
+import pickle
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.fit.inputs import Prepared, build, prepare
+from pkm.experiments.fit.timing import Timing, pinned
+from pkm.federation import (
+    FederationCosts,
+    Network,
+    ProtocolError,
+    mpirun,
+    run_in_threads,
+    split_points,
+)
+from pkm.methods import Run
+from pkm.schema import names
+
+#: Seconds that a failed party waits before it ends the job, so that others can report why.
+GRACE = 1.0
+#: How many times longer than a party waits for a message a job of processes may take to start and
+#: to end.
+START_AND_END = 10
+
+
+def network_of(cell: Cell) -> Network:
+    """Return the settings that all parties of a cell's runs share."""
+    setting = cell.federation
+    assert setting is not None
+    latency = setting.latency_ms / 1000
+    return Network(setting.clients, word_bytes=setting.word_bytes, latency=latency)
+
+
+def fits_of(
+    cell: Cell, prepared: Prepared, mirror: str | None
+) -> tuple[list[tuple[Run, Timing]], dict[str, np.ndarray]]:
+    """Run a cell's seeds one by one, after a run of the first one that is discarded.
+
+    Parameters
+    ----------
+    cell : Cell
+        One with `federation`.
+    prepared : Prepared
+        Its data.
+    mirror : str or None
+        Folder with the original data files, for parties that are processes of their own.
+
+    Returns
+    -------
+    fits : list of (Run, Timing)
+        One per seed; wall clock from the first message to the last center, no CPU time.
+    columns : dict of str to ndarray
+        What was measured, one value per seed.
+
+    Raises
+    ------
+    federation.ProtocolError
+        Naming the party that failed.
+    ValueError
+        If the method cannot be run as a protocol.
+    """
+    if cell.settings["transport"] == "mpi":
+        outcomes = in_processes(cell, mirror)
+    else:
+        outcomes = in_threads(cell, prepared)
+    fits = []
+    for run, costs in outcomes:
+        milliseconds = costs.setup_ms + costs.iterations * costs.iteration_ms
+        fits.append((run, Timing(milliseconds / 1000, math.nan)))
+    columns = {
+        name: np.array([getattr(costs, name) for _, costs in outcomes], dtype=np.float64)
+        for name in names("metric", scope="federation")
+    }
+    return fits, columns
+
+
+def in_threads(cell: Cell, prepared: Prepared) -> list[tuple[Run, FederationCosts]]:
+    """Run a cell's seeds with the parties as threads of this process."""
+    method = build(cell)
+    network = network_of(cell)
+    split = cell.settings["split"]
+    outcomes = []
+    for seed in (cell.seeds[0], *cell.seeds):
+        parts = split_points(prepared.points, network.n_clients, seed, split)
+        outcome = run_in_threads(
+            method, parts, [seed], prepared.domain, network=network, simulated=True
+        )
+        outcomes.append(outcome)
+    return outcomes[1:]
+
+
+def in_processes(cell: Cell, mirror: str | None) -> list[tuple[Run, FederationCosts]]:
+    """Run a cell's seeds as one job of processes, in which every party loads the data itself."""
+    network = network_of(cell)
+    # The current path: methods outside the project may be in a folder that was added to it.
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; "
+        "from pkm.experiments.fit.federated import party; party(sys.argv[1])"
+    )
+    seconds = network.time_limit * (len(cell.seeds) + START_AND_END)
+    with TemporaryDirectory(prefix="protocol-") as name:
+        folder = Path(name)
+        (folder / "job").write_bytes(pickle.dumps((cell, mirror)))
+        try:
+            # Under mpi4py's own runner a process that fails ends the job; without it all would wait
+            # for one another.
+            arguments = ["-m", "mpi4py", "-c", code, name]
+            mpirun(network.n_clients + 1, arguments, seconds)
+        except ProtocolError as error:
+            reports = sorted(folder.glob("error-*"))
+            # The server's comes first: it names the client.
+            raise (ProtocolError(reports[0].read_text()) if reports else error) from error
+        return pickle.loads((folder / "outcomes").read_bytes())
+
+
+def party(folder: str) -> None:
+    """Take part in a job as one of its processes: rank 0 is the server.
+
+    Rank 1 is the client that writes the outcomes.
+    """
+    from mpi4py import MPI
+
+    from pkm.federation.mpi import run_rank
+
+    files = Path(folder)
+    rank = MPI.COMM_WORLD.Get_rank()
+    outcomes = []
+    try:
+        cell, mirror = pickle.loads((files / "job").read_bytes())
+        prepared = prepare(cell, mirror)
+        method = build(cell)
+        network = network_of(cell)
+        split = cell.settings["split"]
+        with pinned(1):
+            for seed in (cell.seeds[0], *cell.seeds):
+                outcome = run_rank(
+                    method,
+                    prepared.points,
+                    [seed],
+                    prepared.domain,
+                    network=network,
+                    split=split,
+                    simulated=True,
+                )
+                outcomes.append(outcome)
+        if rank == 1:
+            (files / "outcomes").write_bytes(pickle.dumps(outcomes[1:]))
+    except Exception as error:
+        kind = "" if isinstance(error, ProtocolError) else f"{type(error).__name__}: "
+        (files / f"error-{rank}").write_text(f"{kind}{error}")
+        time.sleep(GRACE)
+        raise

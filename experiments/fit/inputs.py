@@ -1,0 +1,248 @@
+"""Inputs of a cell's fit: data on the integer grid, a configured method."""
+
+import inspect
+import math
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import numpy as np
+
+from pkm import datasets
+from pkm.compute import Points, middle_and_half_width
+from pkm.compute.storage.grid_file import is_grid_file, open_grid
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.config.settings import require
+from pkm.methods import load_method
+from pkm.row_blocks import stacked
+
+#: Constructor parameters that no configuration sets: fields of the cell, and those that only `fit`
+#: uses.
+RESERVED_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A data set as the methods get it: on the integer grid, with the mapping that led there.
+
+    Parameters
+    ----------
+    points : Points
+        On the 2^-16 grid.
+    wide : Points
+        The same on the grid of bounds that are `Cell.bounds_factor` times as wide, for the method.
+    labels : ndarray of shape (n,) or None
+        The points' classes, for the metrics alone.
+    clients : ndarray of shape (n,) or None
+        Number of the client that holds each point, where the data set has a published split.
+    domain : ndarray of shape (2, d)
+        The bounds in raw units that [-1, 1] stands for.
+    private_bounds : bool
+        Whether those bounds were read off the points.
+    clipped : int
+        Number of points that lay outside of them.
+    fitted : bool
+        Whether the points come from a map fitted to these very records.
+    """
+
+    points: Points
+    wide: Points
+    bounds_factor: float
+    labels: np.ndarray | None
+    clients: np.ndarray | None
+    domain: np.ndarray
+    private_bounds: bool
+    clipped: int
+    fitted: bool
+
+    @property
+    def wide_domain(self) -> np.ndarray:
+        """Bounds (2, d) in raw units that the method gets."""
+        if self.bounds_factor == 1:
+            return self.domain
+        middle, half_width = middle_and_half_width(*self.domain)
+        wide = self.bounds_factor * half_width
+        return np.array([middle - wide, middle + wide])
+
+    @property
+    def half_width(self) -> float:
+        """Half the range in raw units where all columns share one, else NaN."""
+        lower, upper = self.domain
+        shared = np.all(lower == lower[0]) and np.all(upper == upper[0])
+        return float(upper[0] / 2 - lower[0] / 2) if shared else math.nan
+
+
+def prepare(cell: Cell, mirror: str | None) -> Prepared:
+    """Load, scale and snap the data set of a cell; see `prepare_data`."""
+    return prepare_data(
+        cell.dataset,
+        cell.path,
+        cell.bounds,
+        cell.preprocessing,
+        cell.clip,
+        mirror,
+        cell.columns,
+        cell.label_column,
+        cell.bounds_factor,
+    )
+
+
+@lru_cache(maxsize=2)
+def prepare_data(
+    dataset: str,
+    path: str | None,
+    bounds: tuple | None,
+    preprocessing: str,
+    clip: bool,
+    mirror: str | None,
+    columns: tuple | None = None,
+    label_column: str | int | None = None,
+    bounds_factor: float = 1.0,
+) -> Prepared:
+    """Load, scale and snap a data set; the last two are cached.
+
+    Parameters
+    ----------
+    dataset, path, bounds, preprocessing, clip
+        As in `Cell`.
+    mirror : str or None
+        Folder with the original files.
+    columns, label_column, bounds_factor
+        As in `Cell`.
+
+    Returns
+    -------
+    Prepared
+        Points on the 2^-16 grid, laid out for the kernels once for all cells.
+
+    Raises
+    ------
+    ValueError
+        If points lie outside the public domain and `clip` is false, or there is no such domain.
+    """
+    loaded = load_data(dataset, path, bounds, mirror, columns, label_column)
+    if is_grid_file(path or "") and not clip and open_grid(path or "").header.outside:
+        require(False, "clip", clip, f"true: {path} was packed with points clipped to its bounds")
+    scaled = datasets.scale(loaded, preprocessing, clip=clip)
+    ones = np.ones(scaled.points.shape[1])
+    points, *_ = Points.from_box(scaled.points, -ones, ones)
+    wide = points
+    if bounds_factor != 1:
+        wide, *_ = Points.from_box(scaled.points, -bounds_factor * ones, bounds_factor * ones)
+    return Prepared(
+        points=points,
+        wide=wide,
+        bounds_factor=float(bounds_factor),
+        labels=scaled.labels,
+        clients=scaled.clients,
+        domain=np.array([scaled.lower, scaled.upper]),
+        private_bounds=bool(scaled.uses_private_bounds),
+        clipped=int(scaled.clipped),
+        fitted=bool(scaled.fitted),
+    )
+
+
+def load_data(
+    dataset: str,
+    path: str | None = None,
+    bounds: tuple | None = None,
+    mirror: str | None = None,
+    columns: tuple | None = None,
+    label_column: str | int | None = None,
+) -> datasets.Dataset:
+    """Load a data set; a grid file of `pkm pack` comes with its bounds.
+
+    Raises
+    ------
+    ValueError
+        If bounds, columns or a label are given for a grid file, or it leaves out null records.
+    """
+    if dataset != "file":
+        return datasets.load(dataset, mirror=mirror)
+    given = {"bounds": bounds, "columns": columns, "label": label_column}
+    if not is_grid_file(path or ""):
+        return datasets.load(dataset, mirror=mirror, path=path, **given)
+    for name, value in given.items():
+        require(value is None, name, value, f"left out for {path}, which was packed with its own")
+    grid = open_grid(path or "")
+    n_null = grid.header.n_null
+    require(n_null == 0, "path", path, f"a grid file without null records; this one has {n_null}")
+    return datasets.Dataset(
+        name=dataset,
+        points=stacked(grid.in_units()),
+        labels=None,
+        domain=np.array(grid.bounds),
+        n_clusters=None,
+        fingerprint=datasets.fingerprint(path=path),
+        citation="",
+        license="",
+        origin="file",
+    )
+
+
+@cache
+def method_class(target: str) -> type:
+    """Find a method's class, once per process; see `methods.load_method`."""
+    return load_method(target)
+
+
+@cache
+def parameters(target: str) -> tuple[str, ...]:
+    """Return the names of a method's constructor parameters.
+
+    Raises
+    ------
+    ValueError
+        If the method cannot be found.
+    """
+    return tuple(inspect.signature(method_class(target)).parameters)
+
+
+@cache
+def presets(target: str) -> dict:
+    """Return the parameters of a method's constructor that have a default, with that value."""
+    signature = inspect.signature(method_class(target)).parameters
+    return {
+        name: given.default
+        for name, given in signature.items()
+        if given.default is not inspect.Parameter.empty
+    }
+
+
+def accepts(target: str, parameter: str) -> bool:
+    """Tell whether a method's constructor has a parameter of that name.
+
+    Raises
+    ------
+    ValueError
+        If the method cannot be found.
+    """
+    return parameter in parameters(target)
+
+
+def build(cell: Cell):
+    """Construct the method of a cell.
+
+    Returns
+    -------
+    estimator
+        The configured, unfitted method.
+
+    Raises
+    ------
+    ValueError
+        If the method has no parameter of a given name; the message lists those it has.
+    """
+    given = dict(cell.params)
+    known = [name for name in parameters(cell.target) if name not in RESERVED_PARAMETERS]
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        listed = f"known are {', '.join(known)}" if known else "it has none"
+        raise ValueError(f"{cell.method} has no parameter {', '.join(unknown)}: {listed}")
+    # Points, in place of the name of a choice, come with the data: `pkm.experiments.fit.central`.
+    given.pop("public_data", None)
+    given["n_clusters"] = cell.k
+    if cell.epsilon is not None:
+        given["epsilon"] = cell.epsilon
+    if cell.delta not in (None, "auto"):
+        given["delta"] = cell.delta
+    return method_class(cell.target)(**given)

@@ -1,0 +1,174 @@
+"""Requests to remove points, served one after the other: which points, and what it costs."""
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.cluster import KMeans
+
+from pkm.compute import SCALE, Points
+from pkm.experiments.config import settings
+from pkm.experiments.config.settings import require
+from pkm.methods.unlearning.unlearning import FederatedModel, Removal, Unlearning
+
+#: Number of requests after which losses are measured, and after which retraining is timed.
+N_CHECKPOINTS = 25
+N_RETRAININGS = 5
+#: Percentiles of the latencies.
+QUANTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
+
+
+def optimum_of(points: np.ndarray, centers: np.ndarray) -> float:
+    """Cost of k-means started from good centers, near which those of the remaining points are."""
+    return float(KMeans(len(centers), init=centers, n_init=1).fit(points).inertia_)
+
+
+def nearest_cost(points: np.ndarray, centers: np.ndarray) -> float:
+    """Sum of squared distances to the nearest center."""
+    return float(cdist(points, centers, "sqeuclidean").min(axis=1).sum())
+
+
+def checkpoints(requests: int, count: int) -> list[int]:
+    """Choose at most `count` of the requests 1, 2, ..., evenly, with the first and the last."""
+    positions = np.linspace(1, requests, min(requests, count)).round().astype(int)
+    return sorted(set(positions.tolist()))
+
+
+def removal_columns(
+    model: FederatedModel,
+    grid: np.ndarray,
+    seed: int,
+    setting: settings.Unlearning,
+    best: np.ndarray,
+) -> dict[str, Any]:
+    """Serve requests one after the other and measure them.
+
+    Parameters
+    ----------
+    model : FederatedModel
+        Changed by the removals.
+    grid : ndarray of shape (n, d), int64
+        All points.
+    seed : int
+    setting : settings.Unlearning
+        The cell's.
+    best : ndarray of shape (k, d)
+        The best known centers of all points, from which those of the remaining points are found.
+
+    Returns
+    -------
+    dict
+        Latencies, rates, losses, and the time of retraining.
+    """
+    requests = setting.removals
+    batch = setting.batch
+    generator = np.random.default_rng([seed, requests, batch])
+    measured = checkpoints(requests, N_CHECKPOINTS)
+    retrained = checkpoints(requests, N_RETRAININGS)
+    removals = []
+    latencies = []
+    probabilities = []
+    retrain_seconds = []
+    retrain_full_seconds = []
+    series = []
+    wall = 0.0
+    for request in range(1, requests + 1):
+        # Choose what is to be removed.
+        if setting.requests == "adversarial":
+            victims = adversarial(model, batch)
+        else:
+            victims = random(model, batch, generator)
+        probabilities.append(chance_of_a_seed(model, victims))
+
+        # Remove it; only this is timed.
+        began = time.perf_counter()
+        removal = model.remove(victims)
+        wall += time.perf_counter() - began
+        removals.append(removal)
+        latencies.append(removal.client_seconds + removal.server_seconds)
+
+        # Compare with retraining, by the method's own clients and by full ones.
+        if request in retrained:
+            retrain_seconds.append(retraining(model, grid, seed, model.method.client))
+            retrain_full_seconds.append(retraining(model, grid, seed, "full"))
+
+        if request in measured:
+            optimum = optimum_of(grid[model.ids] / SCALE, best)
+            checkpoint = {
+                "request": request,
+                "accumulated_s": sum(latencies),
+                "retrain_s": request * float(np.mean(retrain_seconds)),
+                "loss_ratio": float(model.induced()[1].sum()) / optimum,
+            }
+            series.append(checkpoint)
+
+    # The last request is a checkpoint.
+    points = grid[model.ids] / SCALE
+    return {
+        "retrain_ms": 1e3 * float(np.mean(retrain_seconds)),
+        "retrain_full_ms": 1e3 * float(np.mean(retrain_full_seconds)),
+        **latency_columns(removals, latencies),
+        "deletions_per_second": sum(removal.n_points for removal in removals) / wall,
+        "reseeded": float(np.mean([removal.n_reseeded > 0 for removal in removals])),
+        "reseeded_predicted": float(np.mean(probabilities)),
+        "optimum_after": optimum,
+        "loss_ratio_after": checkpoint["loss_ratio"],
+        "loss_ratio_after_nearest": nearest_cost(points, model.centers) / optimum,
+        "series": series,
+    }
+
+
+def latency_columns(removals: Sequence[Removal], latencies: Sequence[float]) -> dict[str, float]:
+    """Return mean and percentiles of latencies (seconds), in milliseconds."""
+    columns = {"removal_mean_ms": 1e3 * float(np.mean(latencies))}
+    for name, percentile in QUANTILES.items():
+        columns[f"removal_{name}_ms"] = 1e3 * float(np.percentile(latencies, percentile))
+    for party in ("client", "server"):
+        seconds = [getattr(removal, f"{party}_seconds") for removal in removals]
+        columns[f"removal_{party}_ms"] = 1e3 * float(np.mean(seconds))
+    unseeded = [
+        seconds
+        for seconds, removal in zip(latencies, removals, strict=True)
+        if not removal.n_reseeded
+    ]
+    columns["mean_untouched_ms"] = 1e3 * float(np.mean(unseeded)) if unseeded else math.nan
+    return columns
+
+
+def random(model: FederatedModel, batch: int, generator: np.random.Generator) -> np.ndarray:
+    """Choose a client at random among those with more points, then its points at random."""
+    clients = [client for client, size in enumerate(model.sizes) if size > batch]
+    require(bool(clients), "batch", batch, "fewer than the points that a client has left")
+    client = clients[generator.integers(len(clients))]
+    return generator.choice(model.members(client), batch, replace=False)
+
+
+def adversarial(model: FederatedModel, batch: int) -> np.ndarray:
+    """Choose the point of highest induced cost, or the points of highest cost of its client."""
+    ids, squares = model.induced()
+    clients = model.clients_of(ids)
+    members = np.flatnonzero(clients == clients[squares.argmax()])
+    costliest = np.argsort(-squares[members], kind="stable")[:batch]
+    return ids[members[costliest]]
+
+
+def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
+    """Probability that so many points of that client, at random, have a seed among them."""
+    if model.method.client == "full":
+        return 1.0
+    client = int(model.clients_of(victims[:1])[0])
+    n = model.sizes[client]
+    n_removed = len(victims)
+    n_others = n - model.n_seeds(client)
+    return 1 - math.comb(n_others, n_removed) / math.comb(n, n_removed)
+
+
+def retraining(model: FederatedModel, grid: np.ndarray, seed: int, client: str) -> float:
+    """Seconds of a fit from scratch of the remaining points: slowest client and server."""
+    ids = [model.members(number) for number in range(len(model.sizes))]
+    method = Unlearning(**(vars(model.method) | {"client": client, "gamma": model.gamma}))
+    parts = [Points.prepare(grid[positions]) for positions in ids]
+    return sum(method.fit(parts, seed, ids=ids).fit_seconds)

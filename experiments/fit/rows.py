@@ -1,0 +1,200 @@
+"""The rows of a cell, one per seed: which columns they have and how these are filled."""
+
+import importlib.metadata
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pkm.arrow import nested
+from pkm.compute import SCALE, Points
+from pkm.experiments.cell.cell import STYLE, Cell
+from pkm.experiments.fit.inputs import Prepared, build, method_class
+from pkm.experiments.fit.timing import Timing
+from pkm.methods import Run
+from pkm.metrics import REFERENCE_METRICS, reference_set
+
+#: Flaw of any claim about points that come from a map fitted to the records (analysis/flaws.yaml).
+FITTED_POINTS = "F-28"
+
+
+def rows_of(
+    cell: Cell,
+    prepared: Prepared,
+    fits: Sequence[tuple[Run, Timing]],
+    values: Mapping[str, np.ndarray],
+    metric_time: Timing,
+    measured: Mapping[str, np.ndarray],
+    peak_mib: float,
+    centers: np.ndarray,
+) -> pd.DataFrame:
+    """Lay out the results of a cell.
+
+    Parameters
+    ----------
+    cell : Cell
+        What was run.
+    prepared : Prepared
+        On which data.
+    fits : sequence of (Run, Timing)
+        Results and times of the fits, all seeds in their order.
+    values : mapping of str to ndarray
+        Values of every metric, one per seed.
+    metric_time : Timing
+        Time of the evaluation, all seeds together.
+    measured : mapping of str to ndarray
+        Columns of the cell's harness, one value per seed.
+    peak_mib : float
+        Peak memory of the process while the cell ran.
+    centers : ndarray of shape (R, k, d)
+        Released centers on the grid, of every replicate; `fits` say how many of them count.
+
+    Returns
+    -------
+    DataFrame
+        One row per seed, in the order of ``cell.seeds``.
+    """
+    replicates = len(cell.seeds)
+    sizes = reference_sizes(cell, prepared.points)
+    n_centers = np.concatenate([run.n_centers for run, _ in fits])
+    columns = {
+        **cell_columns(cell, prepared),
+        **claim_columns(cell, prepared),
+        **style_columns(cell.target, cell.variant, cell.style),
+        **fit_columns(fits),
+        **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
+        "n_centers": n_centers.astype(np.float64),
+        "references": nested("references", [sizes] * replicates),
+        "timing": cell.timing,
+        **cell.settings,
+        **measured,
+        "metric_seconds": metric_time.wall / replicates,
+        "metric_cpu_seconds": metric_time.cpu / replicates,
+        "peak_memory_mb": peak_mib,
+        **origin_columns(cell),
+        "metrics": " ".join(cell.metrics),
+    }
+    if cell.keep_centers:
+        kept = raw_centers(centers, n_centers, prepared.domain)
+        columns["centers"] = nested("centers", kept)
+    return pd.DataFrame(columns, index=range(replicates))
+
+
+def cell_columns(cell: Cell, prepared: Prepared) -> dict:
+    """Return the columns that say what was run on which data."""
+    n, d = prepared.points.shape
+    params = {name: value for name, value in cell.params.items() if name != "variant"}
+    return {
+        "cell": cell.key,
+        "method": cell.method,
+        "target": cell.target,
+        "variant": cell.variant,
+        "params": nested("params", [params] * len(cell.seeds)),
+        "dataset": cell.dataset_name,
+        "preprocessing": cell.preprocessing,
+        "private_bounds": prepared.private_bounds,
+        "clipped": prepared.clipped,
+        "bounds_factor": prepared.bounds_factor,
+        "half_width": prepared.half_width,
+        "n": n,
+        "d": d,
+        "k": cell.k,
+        "epsilon": math.nan if cell.epsilon is None else float(cell.epsilon),
+        "seed": np.asarray(cell.seeds, dtype=np.int64),
+    }
+
+
+def claim_columns(cell: Cell, prepared: Prepared) -> dict[str, str]:
+    """Return the columns that say which privacy the method claims, and what is wrong with that."""
+    claim = build(cell).claim
+    flaws = list(claim.flaws)
+    if claim.private and prepared.fitted:
+        flaws.append(FITTED_POINTS)
+    return {
+        "notion": str(claim.notion),
+        "adjacency": str(claim.adjacency),
+        "trust": str(claim.trust),
+        "view": str(claim.view),
+        "flaws": " ".join(flaws),
+    }
+
+
+def style_columns(target: str, variant: str, style: Mapping[str, str]) -> dict[str, str]:
+    """Return how figures draw a method: as its class says, unless its configuration differs.
+
+    The label of a sound variant says so where a method has a published variant as well; a label
+    with parentheses names a variation already.
+    """
+    method = method_class(target)
+    columns = {name: str(style.get(name, getattr(method, name, ""))) for name in STYLE}
+    claims = getattr(method, "claims", {})
+    sound = variant == "sound" and "published" in claims
+    if sound and columns["label"] and "(" not in columns["label"]:
+        columns["label"] += " (sound)"
+    return columns
+
+
+def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, Any]:
+    """Return the columns of the fits, one value per replicate: charges, iterations and times."""
+    rows = []
+    for run, elapsed in fits:
+        replicates = len(run.seeds)
+        row = {
+            **ledger_columns(run),
+            "iterations": int(run.n_iter),
+            "fit_seconds": elapsed.wall / replicates,
+            "fit_cpu_seconds": elapsed.cpu / replicates,
+        }
+        rows += [row] * replicates
+    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
+    return columns | {"charges": nested("charges", columns["charges"])}
+
+
+def ledger_columns(run: Run) -> dict[str, Any]:
+    """Return the charges of a run and their totals; no charges where it has no ledger."""
+    ledger = run.ledger
+    if ledger is None:
+        totals = dict.fromkeys(("delta", "epsilon_spent", "epsilon_unspent"), math.nan)
+        return totals | {"charges": []}
+    return {
+        "delta": float(ledger.budget.delta),
+        "epsilon_spent": float(ledger.spent()),
+        "epsilon_unspent": float(ledger.unspent()),
+        "charges": [charge.to_dict() for charge in ledger.charges],
+    }
+
+
+def raw_centers(centers: np.ndarray, n_centers: np.ndarray, domain: np.ndarray) -> list[list]:
+    """Return each replicate's own centers in the raw units of the data."""
+    lower, upper = domain
+    raw = lower + (centers / SCALE + 1) / 2 * (upper - lower)
+    return [part[:count].tolist() for part, count in zip(raw, n_centers, strict=True)]
+
+
+def reference_sizes(cell: Cell, points: Points) -> list[int]:
+    """Return the sizes of the reference clusterings, where a metric of the cell needs them."""
+    if not set(cell.metrics) & set(REFERENCE_METRICS):
+        return []
+    return [len(centers) for centers in reference_set(points).centers]
+
+
+def origin_columns(cell: Cell) -> dict[str, str]:
+    """Return the code, the data, the machine and the versions of a cell's run."""
+    return {
+        "code": cell.code,
+        "data": cell.data,
+        "host": platform.node(),
+        "versions": versions(),
+    }
+
+
+@lru_cache(maxsize=1)
+def versions() -> str:
+    """Return the versions a result may depend on, in one line."""
+    packages = ("numpy", "scipy", "scikit-learn", "numba")
+    installed = [f"{name} {importlib.metadata.version(name)}" for name in packages]
+    return " ".join([f"python {platform.python_version()}", *installed])

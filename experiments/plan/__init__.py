@@ -1,0 +1,1 @@
+"""A paper and a profile to cells, and what they will take."""

@@ -1,0 +1,216 @@
+"""The keys of a sweep expanded: lists, patterns and grids to one entry for each value."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TypeVar
+
+from pkm.experiments.config.configuration import (
+    ConfigurationError,
+    method_entry,
+    unknown,
+    with_defaults,
+)
+from pkm.experiments.config.settings import Federation, Settings, require
+from pkm.federation import mpi_available
+from pkm.metrics import METRICS
+from pkm.scalars import is_integer
+
+S = TypeVar("S", bound=Settings)
+#: What a data set that lies in a file is given by.
+FILE_KEYS = ("path", "bounds", "columns", "label")
+
+
+def as_list(value: object) -> list:
+    """Return a list as it is, and any other value as a list of one item."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def seed_list(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """Turn a number of seeds, or a list of them, into the tuple of seeds.
+
+    Raises
+    ------
+    ValueError
+        If the number is below one. (A list is checked by `Cell`.)
+
+    Examples
+    --------
+    >>> seed_list(3), seed_list([7, 9])
+    ((0, 1, 2), (7, 9))
+    """
+    if isinstance(seeds, list | tuple):
+        return tuple(seeds)
+    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
+        raise ValueError(
+            f"seeds={seeds!r} is not allowed: seeds must be a number of at least 1 "
+            "or a list of seeds"
+        )
+    return tuple(range(seeds))
+
+
+def known_metrics(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return metric names as a tuple without repetition.
+
+    Raises
+    ------
+    ConfigurationError
+        If a name is unknown; the known ones are listed.
+    """
+    names = tuple(dict.fromkeys(as_list(names)))
+    for name in names:
+        if name not in METRICS:
+            raise ConfigurationError(unknown("metric", name, METRICS))
+    return names
+
+
+def dataset_entries(specs: Sequence) -> list[dict]:
+    """Expand the data sets of a sweep: names, patterns, and mappings of what a file is.
+
+    A pattern may name, under ``fallback``, the pattern of a data set that replaces it where it is
+    not available.
+
+    Raises
+    ------
+    ConfigurationError
+        If a pattern has a field without values.
+
+    Examples
+    --------
+    >>> specs = ["iris", {"pattern": "g2-{d}-{sd}", "d": [2, 4], "sd": [10]}]
+    >>> [entry["name"] for entry in dataset_entries(specs)]
+    ['iris', 'g2-2-10', 'g2-4-10']
+    """
+    entries = []
+    for spec in specs:
+        if isinstance(spec, str):
+            entries.append({"name": spec})
+        elif isinstance(spec, Mapping) and "pattern" in spec:
+            texts = {"name": spec["pattern"], "fallback": spec.get("fallback") or ""}
+            family = {"family": " as ".join(text for text in texts.values() if text)}
+            fields = {
+                name: as_list(values)
+                for name, values in spec.items()
+                if name not in ("pattern", "fallback")
+            }
+            for values in itertools.product(*fields.values()):
+                chosen = dict(zip(fields, values, strict=True))
+                try:
+                    names = {key: text.format(**chosen) for key, text in texts.items()}
+                    entries.append(family | names)
+                except (KeyError, IndexError) as error:
+                    rule = f"pattern {spec['pattern']!r} has a field without values: {error}"
+                    raise ConfigurationError(rule) from error
+        else:
+            is_mapping = isinstance(spec, Mapping)
+            require(is_mapping, "datasets", spec, "names, patterns or mappings with a name")
+            entries.append(file_entry(spec))
+    return [
+        dict.fromkeys((*FILE_KEYS, "fallback")) | {"family": entry["name"]} | entry
+        for entry in entries
+    ]
+
+
+def file_entry(spec: Mapping) -> dict:
+    """Return a mapping of a sweep's data sets, its columns as a tuple, which caches can hold.
+
+    Raises
+    ------
+    ValueError
+        If the columns or the label are none.
+    """
+    columns, label = spec.get("columns"), spec.get("label")
+    holds = columns is None or (isinstance(columns, list | tuple) and all(map(is_column, columns)))
+    require(holds and columns != [], "columns", columns, "a list of names or numbers of columns")
+    rule = "the name or the number of a column"
+    require(label is None or is_column(label), "label", label, rule)
+    return dict(spec) | {"columns": None if columns is None else tuple(columns)}
+
+
+def is_column(value: object) -> bool:
+    """Tell whether a value can name a column."""
+    return isinstance(value, str) or is_integer(value)
+
+
+def method_entries(specs: Sequence) -> list[dict]:
+    """Expand the methods of a sweep: files of ``conf/method``, grids over them, or whole entries.
+
+    Raises
+    ------
+    ConfigurationError
+        If a method is unknown; the known ones are listed.
+
+    Examples
+    --------
+    >>> specs = [{"method": "fastlloyd", "grid": {"alpha": [0.4, 0.8]}}]
+    >>> [entry["alpha"] for entry in method_entries(specs)]
+    [0.4, 0.8]
+    """
+    entries = []
+    for spec in specs:
+        if isinstance(spec, str):
+            entries.append(method_entry(spec))
+        elif isinstance(spec, Mapping) and "_target_" in spec:
+            entries.append(with_defaults(spec))
+        else:
+            is_grid = isinstance(spec, Mapping) and "method" in spec
+            require(is_grid, "methods", spec, "names, mappings with a method or with a _target_")
+            grid = {name: as_list(values) for name, values in spec.get("grid", {}).items()}
+            for values in itertools.product(*grid.values()):
+                entries.append(method_entry(spec["method"]) | dict(zip(grid, values, strict=True)))
+    return entries
+
+
+def federation_entries(spec: Mapping | None) -> list[Federation] | list[None]:
+    """Expand the `federation` of a sweep, with the transport that is installed where it is auto.
+
+    Examples
+    --------
+    >>> [entry.clients for entry in federation_entries({"clients": [2, 4]})]
+    [2, 4]
+    """
+    installed = "mpi" if mpi_available() else "threads"
+    entries = settings_entries("federation", Federation, spec)
+    return [
+        replace(entry, transport=installed) if entry and entry.transport == "auto" else entry
+        for entry in entries
+    ]
+
+
+def settings_entries(name: str, kind: type[S], spec: Mapping | None) -> list[S] | list[None]:
+    """Expand a sweep's key that is a mapping of lists: every combination, defaults filled in.
+
+    None alone for a sweep without it.
+
+    Parameters
+    ----------
+    name : str
+        The key, for messages.
+    kind : type
+        `Federation` or `Unlearning`.
+    spec : mapping or None
+        Some of its fields, each a value or a list of values.
+
+    Raises
+    ------
+    ConfigurationError
+        If it has an unknown key.
+    ValueError
+        If it is no mapping, or a value breaks its rule.
+
+    Examples
+    --------
+    >>> [entry.clients for entry in settings_entries("federation", Federation, {"clients": [2, 4]})]
+    [2, 4]
+    """
+    if spec is None:
+        return [None]
+    known = [declared.name for declared in fields(kind)]
+    require(isinstance(spec, Mapping), name, spec, f"null or a mapping of {', '.join(known)}")
+    for key in spec:
+        if key not in known:
+            raise ConfigurationError(unknown(f"{name}: key", key, known))
+    # Fields in their own order: the first one varies slowest, however they were given.
+    given = {key: spec[key] for key in known if key in spec}
+    lists = [value if isinstance(value, list | tuple) else [value] for value in given.values()]
+    return [kind(**dict(zip(given, values, strict=True))) for values in itertools.product(*lists)]

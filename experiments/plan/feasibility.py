@@ -1,0 +1,174 @@
+"""What is known before a cell runs: shapes of data sets, what is available, what cannot succeed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from pkm import datasets
+from pkm.compute.storage.grid_file import is_grid_file
+from pkm.datasets.dataset import shared_range
+from pkm.datasets.loading import FILE, resolve
+from pkm.datasets.scaling import READ_OFF
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.config.configuration import ConfigurationError, unknown
+from pkm.experiments.config.settings import Federation, require
+from pkm.experiments.fit.federated import network_of
+from pkm.experiments.fit.inputs import build, load_data, prepare
+from pkm.federation import mpi_available
+from pkm.federation.parties import check_schedule
+
+#: Families of generated data sets whose columns share one range by their recipe.
+RANGED_FAMILIES = ("g2", "blobs", "sklearn")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a data set before it is loaded; None where it is not."""
+
+    n: int | None
+    d: int | None
+    k: int | None
+
+
+@lru_cache(maxsize=4096)
+def facts_of(
+    dataset: str,
+    path: str | None = None,
+    columns: tuple | None = None,
+    label: str | int | None = None,
+) -> Facts:
+    """Return shape and default number of clusters of a data set; a file's are read from it."""
+    known = resolve(dataset)
+    declared = known.entry or known.recipe
+    if declared is not None:
+        return Facts(declared.n or None, declared.d, declared.n_clusters)
+    n, d = load_data(dataset, path, columns=columns, label_column=label).points.shape
+    return Facts(n, d, None)
+
+
+@lru_cache(maxsize=4096)
+def drawn_points(dataset: str) -> int:
+    """Return the number of points of a generated data set whose sizes are drawn with its points."""
+    return len(datasets.load(dataset).points)
+
+
+def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
+    """Return what is known of a data set before it is loaded, as far as a sweep's k need it.
+
+    Raises
+    ------
+    ValueError
+        If a k is to be the data set's own, which has none.
+    """
+    facts = facts_of(source["name"], source["path"], source["columns"], source["label"])
+    if None in ks and facts.k is None:
+        raise ValueError(
+            f"k=None is not allowed: data set {source['name']!r} has no number of its own, "
+            "give k=..."
+        )
+    if facts.n is None and list(ks) != [None]:
+        facts = replace(facts, n=drawn_points(source["name"]))
+    return facts
+
+
+def preprocessing_of(source: Mapping, requested: str | None) -> str:
+    """Return how a data set is scaled: as requested, else by its public domain.
+
+    Only a file without bounds has none, unless it is packed; it is scaled by ``minmax``.
+
+    Raises
+    ------
+    ConfigurationError
+        If `requested` is unknown, or is one that would pass over the bounds given.
+    """
+    if requested not in (None, *datasets.PREPROCESSING):
+        raise ConfigurationError(unknown("preprocessing", requested, datasets.PREPROCESSING))
+    given = source["bounds"] is not None
+    if given and requested in READ_OFF:
+        raise ConfigurationError(
+            f"bounds={source['bounds']!r} is not allowed with preprocessing={requested!r}, "
+            "which scales by the data's own "
+            "extremes: use preprocessing=public, or leave bounds out"
+        )
+    has_domain = given or source["name"] != FILE or is_grid_file(source["path"] or "")
+    return requested or ("public" if has_domain else "minmax")
+
+
+@lru_cache(maxsize=4096)
+def obtainable(dataset: str, path: str | None, mirror: str | None) -> str | None:
+    """Tell, once per process, why a data set cannot be had; see `datasets.obtainable`."""
+    return datasets.obtainable(dataset, mirror=mirror, path=path)
+
+
+def available_source(source: dict, mirror: str | None) -> tuple[dict, str | None]:
+    """Return a data set that is available, or its fallback where it is not and has one.
+
+    Returns
+    -------
+    source : dict
+        From `dataset_entries`, under the name of the one to be used.
+    reason : str or None
+        Why that one is not available either.
+    """
+    reason = obtainable(source["name"], source["path"], mirror)
+    if reason and source["fallback"]:
+        source = source | {"name": source["fallback"]}
+        reason = obtainable(source["name"], None, mirror)
+    return source, reason
+
+
+def missing_transport(federation: Federation | None) -> str | None:
+    """Say what is missing for parties to be processes of their own; None where nothing is."""
+    needs_mpi = federation is not None and federation.transport == "mpi"
+    if not needs_mpi or mpi_available():
+        return None
+    return "transport=mpi needs mpi4py and mpirun: make protocol"
+
+
+def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
+    """Refuse a cell that cannot succeed, as far as that is known before running it.
+
+    Raises
+    ------
+    ValueError
+        If k exceeds the number of points, the method refuses its parameters, a file's content does
+        not fit, a data set has no range that all columns share and is to be scaled by it, points
+        lie outside a domain that may not clip them, or the method cannot be run as a protocol with
+        words of that size.
+    """
+    if facts.n is not None and cell.k > facts.n:
+        raise ValueError(
+            f"k={cell.k} is not allowed: k must be at most n={facts.n}, "
+            f"the points of {cell.dataset_name}"
+        )
+    if cell.unlearning is not None:
+        from pkm.experiments.fit.removals import check_unlearning  # a tenth of a second of imports
+
+        check_unlearning(cell, facts.n)
+    else:
+        method = build(cell)
+        rule = "one with fit_with; this one needs the sweep's key unlearning"
+        require(hasattr(method, "fit_with"), "method", cell.method, rule)
+        method.check_parameters(facts.n)
+    if cell.coreset:
+        from pkm.experiments.fit.coresets import coreset_method
+
+        coreset_method(cell)
+    if cell.federation is not None and None not in (facts.n, facts.d):
+        check_schedule(method, facts.n, facts.d, network_of(cell))
+    unclipped = cell.preprocessing not in READ_OFF and not cell.clip
+    ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
+    if cell.dataset == "file" or unclipped or ranged:
+        prepare(cell, mirror)
+
+
+@lru_cache(maxsize=4096)
+def has_common_range(dataset: str) -> bool:
+    """Tell whether all columns are known to share one range, without reading the points."""
+    known = resolve(dataset)
+    if known.family is not None:
+        return known.family.name in RANGED_FAMILIES
+    entry = known.entry
+    return entry is not None and (
+        entry.common_range is not None or shared_range(entry.domain()) is not None
+    )

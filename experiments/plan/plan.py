@@ -1,0 +1,135 @@
+"""From a paper and a profile to a plan: which cells to run, and which cannot be run here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import pandas as pd
+
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.config.configuration import ConfigurationError
+from pkm.experiments.plan.sweep import Gap, Substitution, sized_sweeps, sweep_cells
+from pkm.experiments.store.store import Store
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run for a paper: cells by sweep, and what cannot be run here.
+
+    Parameters
+    ----------
+    paper : str
+        Name of the paper.
+    entries : tuple of (str, Cell)
+        Sweep and cell; a cell that several sweeps request appears once in each.
+    gaps : tuple of Gap
+        What is left out and why.
+    substitutions : tuple of Substitution
+        Data sets in whose place substitutes are used; nothing is missing because of them.
+    """
+
+    paper: str
+    entries: tuple[tuple[str, Cell], ...]
+    gaps: tuple[Gap, ...] = ()
+    substitutions: tuple[Substitution, ...] = ()
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The distinct cells, in the order of the sweeps."""
+        return list({cell.key: cell for _, cell in self.entries}.values())
+
+    @property
+    def sweeps(self) -> list[str]:
+        """The sweeps that have cells or gaps, in their order."""
+        return list(
+            dict.fromkeys([sweep for sweep, _ in self.entries] + [gap.sweep for gap in self.gaps])
+        )
+
+    def rows(self, store: Store) -> pd.DataFrame:
+        """Read the finished cells.
+
+        Parameters
+        ----------
+        store : Store
+            Where they are.
+
+        Returns
+        -------
+        DataFrame
+            Rows of every finished cell, once per sweep that requests it, with the column ``sweep``.
+            Data sets have the names of this plan: files of equal content share a cell, stored under
+            the name of the first one run.
+        """
+        rows = store.read([cell.key for cell in self.cells])
+        entries = [(sweep, cell.key, cell.dataset_name) for sweep, cell in self.entries]
+        return rows if rows.empty else in_sweeps(rows, entries)
+
+    def missing(self, store: Store) -> pd.DataFrame:
+        """List the cells that a report lacks.
+
+        Returns
+        -------
+        DataFrame
+            Columns sweep, method, dataset, epsilon (NaN where there is none), reason: the plan's
+            gaps, failed cells with their error, cells not run.
+        """
+        gaps = list(self.gaps)
+        for sweep, cell in self.entries:
+            status = store.status(cell.key)
+            if status != "done":
+                error = store.failure_record(cell.key).get("error", "unreadable failure record")
+                reason = f"failed: {error}" if status == "failed" else "not run"
+                gaps.append(Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, reason))
+        return gap_table(gaps)
+
+
+def in_sweeps(rows: pd.DataFrame, entries: Sequence[tuple[str, str, str]]) -> pd.DataFrame:
+    """Repeat rows for every entry (sweep, key, data set) of their cell, under its names."""
+    requested = pd.DataFrame(entries, columns=["sweep", "cell", "dataset"]).drop_duplicates()
+    named = requested.merge(rows.drop(columns="dataset"), on="cell", how="inner", sort=False)
+    return named[["sweep", *rows.columns]]
+
+
+def gap_table(gaps: Sequence[Gap]) -> pd.DataFrame:
+    """Return gaps as a table, epsilon NaN where there is none."""
+    table = pd.DataFrame(
+        [asdict(gap) for gap in gaps],
+        columns=["sweep", "method", "dataset", "epsilon", "reason"],
+    )
+    return table.astype({"epsilon": float})
+
+
+def make_plan(paper: Mapping, profile: Mapping, *, mirror: str | None = None) -> Plan:
+    """Expand the sweeps of a paper, at the size of a profile, to cells.
+
+    Parameters
+    ----------
+    paper : mapping
+        As in ``conf/paper``: name, sweeps, defaults for the sweeps, and what profiles change.
+    profile : mapping
+        As in ``conf/profile``: name and seeds.
+    mirror : str, optional
+        Folder with the original data files.
+
+    Returns
+    -------
+    Plan
+        Data sets and methods that are not available become gaps; the rest goes on.
+
+    Raises
+    ------
+    ConfigurationError
+        If the configuration itself is wrong: an unknown name, a parameter the method does not have,
+        a value that breaks its rule. Also if an available data file is damaged.
+    """
+    entries: list[tuple[str, Cell]] = []
+    gaps: list[Gap] = []
+    substitutions: list[Substitution] = []
+    for sweep, spec in sized_sweeps(paper, profile).items():
+        try:
+            sweep_entries, sweep_gaps, replaced = sweep_cells(sweep, spec, mirror)
+        except (ValueError, TypeError) as error:
+            raise ConfigurationError(f"{paper['name']}, sweep {sweep}: {error}") from error
+        entries += [(sweep, cell) for cell in sweep_entries]
+        gaps += sweep_gaps
+        substitutions += replaced
+    return Plan(paper["name"], tuple(entries), tuple(gaps), tuple(substitutions))

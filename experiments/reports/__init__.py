@@ -1,0 +1,1 @@
+"""A paper run and reported, and two stores compared."""

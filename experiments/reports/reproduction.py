@@ -1,0 +1,322 @@
+"""One paper: what of its plan is missing, running it, its report and its place in MLflow."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from pkm.experiments.backends.backends import Backend, cheapest, checked_backend, run_cells
+from pkm.experiments.backends.progress import duration
+from pkm.experiments.cell.environment import environment, origin_of
+from pkm.experiments.config.configuration import ConfigurationError, unknown
+from pkm.experiments.plan.estimate import estimator, wall_seconds
+from pkm.experiments.plan.plan import Plan, make_plan
+from pkm.experiments.plan.sweep import as_list, sized_sweeps
+from pkm.experiments.reports.crate import write_crate
+from pkm.experiments.reports.fetching import fetch
+from pkm.experiments.reports.overview import listed, show, show_status, substitution_lines
+from pkm.experiments.reports.provenance import write_origins
+from pkm.experiments.store.store import Store
+
+
+@dataclass(frozen=True)
+class Request:
+    """A paper to reproduce.
+
+    Parameters
+    ----------
+    paper : mapping
+        As in ``conf/paper``.
+    plan : Plan
+        Of all its sweeps.
+    part : Plan
+        Of the sweeps that are requested.
+    """
+
+    paper: Mapping
+    plan: Plan
+    part: Plan
+
+
+def plans_of(papers: Sequence[Mapping], config: DictConfig, console: Console) -> list[Request]:
+    """Make the plans of papers; where cells are to be run, data that they lack are downloaded.
+
+    Parameters
+    ----------
+    papers : sequence of mapping
+        As in ``conf/paper``.
+    config : DictConfig
+        All other settings, from `pkm.experiments.config.configuration.checked`.
+    console : rich.console.Console
+        Where to print.
+
+    Returns
+    -------
+    list of Request
+        One per paper.
+
+    Raises
+    ------
+    ConfigurationError
+        If a configuration is wrong; nothing has been downloaded or written then.
+    """
+    requests = [request_of(paper, config) for paper in papers]
+    runs = config.fetch and config.verb in (None, "run", "retry")
+    if runs and fetch([each.part for each in requests], config.data, console):
+        requests = [request_of(paper, config) for paper in papers]
+    return requests
+
+
+def request_of(paper: Mapping, config: DictConfig) -> Request:
+    """Make the plan of a paper, and pick the sweeps that are requested."""
+    plan = make_plan(paper, config.profile, mirror=config.data)
+    return Request(paper, plan, requested_part(plan, paper, config))
+
+
+def absent_costs(requests: Sequence[Request], config: DictConfig) -> dict[str, float]:
+    """Estimate the seconds of the cells of several papers that are neither done nor failed.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+    config : DictConfig
+        Their settings.
+
+    Returns
+    -------
+    dict of str to float
+        Key of a cell to seconds.
+    """
+    store = Store(config.results)
+    estimate = estimator(store, Backend(**config.backend))
+    present = store.present()
+    cells = {cell.key: cell for each in requests for cell in each.part.cells}
+    return {key: estimate(cell)[0] for key, cell in cells.items() if key not in present}
+
+
+def cheapest_first(
+    requests: Sequence[Request], costs: Mapping[str, float], jobs: int
+) -> list[Request]:
+    """Order papers by the estimated time of the cells that they lack: the first report comes soon.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+    costs : mapping of str to float
+        From `absent_costs`.
+    jobs : int
+        Number of workers.
+
+    Returns
+    -------
+    list of Request
+        In the given order where they take the same time.
+    """
+
+    def seconds(request: Request) -> float:
+        return wall_seconds(costs, [cell for cell in request.part.cells if cell.key in costs], jobs)
+
+    return sorted(requests, key=seconds)
+
+
+def run_cheapest(
+    requests: Sequence[Request], costs: Mapping[str, float], config: DictConfig, console: Console
+) -> None:
+    """Run the cheapest cells of several papers, before any paper is run to its end.
+
+    A run that is killed again and again comes on as long as any paper has cheap cells.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+    costs : mapping of str to float
+        From `absent_costs`.
+    config : DictConfig
+        Their settings.
+    console : rich.console.Console
+        Where to print.
+    """
+    backend = checked_backend(Backend(**config.backend))
+    store = Store(config.results)
+    waiting = costs.keys() - set(store.interrupted())
+    cells = {cell.key: cell for each in requests for cell in each.part.cells}
+    chosen = cheapest([cell for key, cell in cells.items() if key in waiting], costs)
+    if chosen:
+        console.print(f"the {len(chosen)} cheapest cells of all papers come first")
+        run_cells(chosen, store, backend, mirror=config.data, costs=costs, console=console)
+
+
+def check_reports(requests: Sequence[Request]) -> None:
+    """Check figures and claims of papers: they are refused before hours of work, not after them.
+
+    Raises
+    ------
+    ValueError
+        If those of a paper are not well written.
+    """
+    from pkm.analysis.report import check_figures_and_claims
+
+    for request in requests:
+        check_figures_and_claims(request.plan.paper)
+
+
+def reproduce(request: Request, config: DictConfig, console: Console) -> int:
+    """Do what the key ``verb`` says for one paper: by default run, then report.
+
+    Parameters
+    ----------
+    request : Request
+    config : DictConfig
+        From `pkm.experiments.config.configuration.checked`.
+    console : rich.console.Console
+        Where to print.
+
+    Returns
+    -------
+    int
+        0, or 1 if cells of the plan have failed.
+
+    Raises
+    ------
+    PermissionError
+        If the results folder cannot be written.
+    """
+    verb = config.verb
+    plan = request.plan
+    requested = request.part
+    store = Store(config.results)
+    if verb == "plan":
+        show(requested, store, Backend(**config.backend), console)
+        return 0
+    if verb == "status":
+        show_status(requested, store, console)
+        return 0
+    if verb in (None, "run", "retry"):
+        run_missing(requested, store, config, console, again=verb == "retry")
+    folder = report(request, store, config, console) if verb in (None, "report") else None
+    if config.tracking.name == "mlflow":
+        # Imported here: MLflow takes seconds.
+        from pkm.experiments.mlflow.tracking import project
+
+        project(plan, store, config, console, profile=config.profile.name, report=folder)
+    return 1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
+
+
+def requested_part(plan: Plan, paper: Mapping, config: DictConfig) -> Plan:
+    """Return the part of a plan that ``sweeps`` names: all of it where that is null.
+
+    Raises
+    ------
+    ConfigurationError
+        If the paper has no sweep of a given name; those it has are listed.
+    """
+    if config.sweeps is None:
+        return plan
+    names = as_list(OmegaConf.to_container(config, resolve=True)["sweeps"])
+    for name in names:
+        if name not in paper["sweeps"]:
+            raise ConfigurationError(unknown("sweep", name, list(paper["sweeps"])))
+    return Plan(
+        plan.paper,
+        tuple(entry for entry in plan.entries if entry[0] in names),
+        tuple(gap for gap in plan.gaps if gap.sweep in names),
+        tuple(entry for entry in plan.substitutions if entry.sweep in names),
+    )
+
+
+def run_missing(
+    plan: Plan, store: Store, config: DictConfig, console: Console, *, again: bool
+) -> None:
+    """Run the cells that are absent; those that failed before only on `again`, and then only those.
+
+    A stored cell that cannot be read is set aside first, and so is among the absent ones.
+    """
+    backend = checked_backend(Backend(**config.backend))
+    store.check_writable()
+    cells = plan.cells
+    readable = store.readable([cell.key for cell in cells])
+    failed = {
+        cell.key
+        for cell in cells
+        if cell.key not in readable and store.status(cell.key) == "failed"
+    }
+    if again:
+        waiting = [cell for cell in cells if cell.key in failed]
+    else:
+        waiting = [cell for cell in cells if cell.key not in readable | failed]
+        if failed:
+            console.print(
+                f"{len(failed)} cells failed before and are left alone (`retry` runs them again)",
+                style="red",
+            )
+    if plan.gaps:
+        names = listed(list(dict.fromkeys(gap.dataset for gap in plan.gaps)))
+        console.print(
+            f"not everything is available ({names}); `status` and the report say what is missing "
+            "and why",
+            style="yellow",
+            markup=False,
+        )
+    for line in substitution_lines(plan.substitutions):
+        console.print(f"substitute: {line}", markup=False, soft_wrap=True)
+    estimate = estimator(store, backend)
+    costs = {cell.key: estimate(cell)[0] for cell in waiting}
+    estimated = duration(wall_seconds(costs, waiting, backend.jobs))
+    console.print(
+        f"{plan.paper} ({config.profile.name}): {len(cells)} cells, {len(readable)} stored, "
+        f"{len(waiting)} to run, about {estimated} with jobs={backend.jobs}"
+    )
+    started = time.perf_counter()
+    outcomes = run_cells(waiting, store, backend, mirror=config.data, costs=costs, console=console)
+    counts = Counter(outcome.status for outcome in outcomes)
+    elapsed = duration(time.perf_counter() - started)
+    console.print(f"{counts['done']} done, {counts['failed']} failed in {elapsed}")
+    labels = {cell.key: cell.label for cell in waiting}
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            console.print(f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False)
+
+
+def report(request: Request, store: Store, config: DictConfig, console: Console) -> Path | None:
+    """Write the report from the stored rows and say where it lies; without rows there is none."""
+    from pkm.analysis import audits, claims, index_page
+    from pkm.analysis.report import build
+    from pkm.audit.records import FILE
+
+    plan = request.plan
+    rows = plan.rows(store)
+    if rows.empty:
+        console.print("nothing is stored for this plan yet: no report", style="yellow")
+        return None
+    store.check_writable()
+    out = store.report_folder(plan.paper, config.profile.name)
+    described = {"profile": config.profile.name, "seeds of the profile": str(config.profile.seeds)}
+    if plan.substitutions:
+        described["substitutes"] = "; ".join(substitution_lines(plan.substitutions))
+    described |= origin_of(rows) | {"report made with": environment()}
+    index = build(
+        rows,
+        paper=plan.paper,
+        missing=plan.missing(store),
+        out=out,
+        environment=described,
+        profile=config.profile.name,
+        audited=audits.read(store.root / FILE),
+    )
+    write_origins(rows, plan.paper, config.profile.name, out / "figures")
+    write_crate(
+        out,
+        rows,
+        OmegaConf.to_yaml(OmegaConf.create(sized_sweeps(request.paper, config.profile))),
+        title=claims.load(plan.paper)["title"],
+        paper=plan.paper,
+        profile=config.profile.name,
+        environment=described,
+    )
+    index_page.build(out.parent)
+    console.print(f"report: {Path(index).resolve()}", soft_wrap=True)
+    return Path(index).parent

@@ -1,0 +1,1 @@
+"""Finished cells in files, and the tables that are read from them."""

@@ -1,0 +1,444 @@
+"""The cell store: one Parquet file per finished cell, one JSON file per failed one."""
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pkm.arrow import check, to_frame, to_table
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.store.row_cache import (
+    NO_COPY,
+    Copy,
+    open_copy,
+    stamp_if_present,
+    with_columns,
+    write_copy,
+)
+from pkm.files import ANY_FILE, OWNER_FILE, OWNER_FOLDER, atomic_write
+from pkm.schema import COLUMNS
+
+#: Threads for bulk reads. Opening many small files gains from a second one and loses again from
+#: more (measured).
+READERS = 2
+#: The copy of all rows, beside the folders of the cells, and the number of cells for which it is
+#: not worth opening or writing it.
+COPY_NAME = "consolidated"
+FEW = 200
+#: Columns that every stored row has.
+STORED = [column.name for column in COLUMNS if column.missing is None and column.name != "sweep"]
+
+
+class ResultsNotWritable(PermissionError):
+    """The results folder cannot be written, or its disk is full; the message says what to do."""
+
+
+class Store:
+    """Results on disk, addressed by cell key.
+
+    A cell is complete or absent: its file appears under its final name only after every byte is on
+    disk, so a process killed at any moment leaves at worst a stray ``*.tmp`` file, which is
+    never read, and an empty ``*.begun`` file, by which later runs know what was interrupted.
+
+    Rows of many cells are read from a copy of them all (`pkm.experiments.store.row_cache`), which
+    whoever reads many that it lacks brings up to date.
+
+    Exact numbers are stored: the folder is for its owner alone where the store creates it, and so
+    are the files of restricted data sets (`Cell.restricted`) in any folder.
+
+    Parameters
+    ----------
+    root : path
+        The results folder. Created on the first write, not before.
+    """
+
+    def __init__(self, root: str | Path):
+        self.root = Path(root)
+
+    def path(self, key: str) -> Path:
+        """Return where the rows of a cell lie (or would be)."""
+        return self.root / "cells" / key[:2] / f"{key}.parquet"
+
+    def failure_path(self, key: str) -> Path:
+        """Return where the failure record of a cell lies (or would be)."""
+        return self.root / "cells" / key[:2] / f"{key}.failed.json"
+
+    def begun_path(self, key: str) -> Path:
+        """Return where there is an empty file while a cell is run."""
+        return self.root / "cells" / key[:2] / f"{key}.begun"
+
+    def report_folder(self, paper: str, profile: str) -> Path:
+        """Return where the report on a paper lies (or would be)."""
+        return self.root / "reports" / f"{paper}-{profile}"
+
+    def check_writable(self) -> None:
+        """Make sure that results can be written, before any work is spent on them.
+
+        Raises
+        ------
+        ResultsNotWritable
+            If the folder cannot be created or written.
+        """
+        probe = self.root / f".probe.{os.getpid()}.tmp"
+        try:
+            self._create()
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def write(self, cell: Cell, rows: pd.DataFrame) -> Path:
+        """Store the rows of a finished cell atomically and drop an earlier failure record.
+
+        Parameters
+        ----------
+        cell : Cell
+            Whose result it is.
+        rows : DataFrame
+            One row per seed, in the order of ``cell.seeds``; column ``cell`` holds the key.
+
+        Returns
+        -------
+        Path
+            The file written.
+
+        Raises
+        ------
+        ValueError
+            If the rows are not those of this cell, or do not fit `pkm.schema`.
+        ResultsNotWritable
+            If the file cannot be written, for lack of space as well.
+        """
+        if list(rows["seed"]) != list(cell.seeds) or set(rows["cell"]) != {cell.key}:
+            raise ValueError(
+                f"the rows offered for {cell.label} are not one per seed of cell {cell.key[:12]}"
+            )
+        table = to_table(rows)
+        check(table, STORED)
+        sink = pa.BufferOutputStream()
+        # Page checksums let a later read detect a flipped bit. Snappy, because a zstd decompressor
+        # for every column takes twice as long as the rest of reading so small a file.
+        pq.write_table(
+            table,
+            sink,
+            compression="snappy",
+            write_statistics=False,
+            write_page_checksum=True,
+            # The declared types are those that Parquet has; another copy of the schema in every
+            # file takes longer to read than the columns.
+            store_schema=False,
+        )
+        path = self.path(cell.key)
+        self._put(path, sink.getvalue(), mode_of(cell))
+        self.failure_path(cell.key).unlink(missing_ok=True)
+        return path
+
+    def write_failure(self, cell: Cell, error: BaseException, attempts: int) -> None:
+        """Record that a cell failed: the error, its traceback, and the attempts so far.
+
+        Parameters
+        ----------
+        cell : Cell
+            Which cell.
+        error : exception
+            The error that ended it.
+        attempts : int
+            How often it was tried in all, this time included.
+        """
+        record = {
+            "cell": cell.key,
+            "label": cell.label,
+            "identity": cell.identity(),
+            "error": f"{type(error).__name__}: {error}",
+            "traceback": "".join(traceback.format_exception(error)),
+            "attempts": attempts,
+            "host": socket.gethostname(),
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        self._put_record(cell, record)
+
+    def _put_record(self, cell: Cell, record: dict) -> None:
+        content = json.dumps(record, indent=2, ensure_ascii=False).encode()
+        self._put(self.failure_path(cell.key), content, mode_of(cell))
+
+    def take(self, key: str, status: str) -> bytes:
+        """Return the file of a done or failed cell, for `adopt`; here the cell is absent then."""
+        path = self.path(key) if status == "done" else self.failure_path(key)
+        content = path.read_bytes()
+        path.unlink()
+        return content
+
+    def adopt(self, cell: Cell, content: bytes, status: str) -> None:
+        """Store what another store has of a cell.
+
+        Parameters
+        ----------
+        cell : Cell
+            Which cell.
+        content : bytes
+            From `take`. The attempts of a failure are added to those recorded here.
+        status : {"done", "failed"}
+            What the content is of.
+
+        Raises
+        ------
+        ResultsNotWritable
+            If the file cannot be written.
+        """
+        if status == "done":
+            self._put(self.path(cell.key), content, mode_of(cell))
+            self.failure_path(cell.key).unlink(missing_ok=True)
+            return
+        record = json.loads(content)
+        record["attempts"] += self.failure_record(cell.key).get("attempts", 0)
+        self._put_record(cell, record)
+
+    @contextlib.contextmanager
+    def begun(self, key: str) -> Iterator[None]:
+        """Mark a cell as begun during a block; the mark stays if the process is killed in it."""
+        # A mark that cannot be set decides nothing but the order of cells after a kill.
+        with contextlib.suppress(OSError):
+            self._create()
+            self.begun_path(key).parent.mkdir(parents=True, exist_ok=True)
+            self.begun_path(key).touch()
+        try:
+            yield
+        finally:
+            self.unmark(key)
+
+    def unmark(self, key: str) -> None:
+        """Drop the mark of a cell that was begun."""
+        with contextlib.suppress(OSError):
+            self.begun_path(key).unlink(missing_ok=True)
+
+    def interrupted(self) -> list[str]:
+        """List the cells that were begun and have not ended, the one begun first first.
+
+        A cell that another process is running is among them.
+        """
+        times = {}
+        for path in self.root.glob("cells/??/*.begun"):
+            # Another process may have ended it in the meantime.
+            with contextlib.suppress(FileNotFoundError):
+                times[path.stem] = path.stat().st_mtime_ns
+        return sorted(times, key=lambda key: times[key])
+
+    def status(self, key: str) -> str:
+        """Return the status of a cell without reading its rows.
+
+        Returns
+        -------
+        {"done", "failed", "absent"}
+            A file that is visibly no Parquet file is set aside and counts as absent.
+        """
+        path = self.path(key)
+        if path.is_file():
+            if is_sealed(path):
+                return "done"
+            quarantine(path)
+        return "failed" if self.failure_path(key).is_file() else "absent"
+
+    def failure(self, key: str) -> str:
+        """Return the traceback of a failed cell, or an empty string where there is none."""
+        return self.failure_record(key).get("traceback", "")
+
+    def failure_record(self, key: str) -> dict:
+        """Return the failure record of a cell; empty where there is none or it cannot be read."""
+        try:
+            return json.loads(self.failure_path(key).read_bytes())
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            quarantine(self.failure_path(key))
+            return {}
+
+    def forget_failure(self, key: str) -> None:
+        """Drop the failure record of a cell, which makes it absent again."""
+        self.failure_path(key).unlink(missing_ok=True)
+
+    def read(self, keys: Iterable[str], columns: list[str] | None = None) -> pd.DataFrame:
+        """Read the rows of many cells.
+
+        Every page is checked against its checksum, and every column against `pkm.schema`; a file
+        that fails is set aside (renamed to ``*.corrupt``) and its cell is absent from then on.
+
+        Parameters
+        ----------
+        keys : iterable of str
+            Which cells; those that are not done are left out of the answer.
+        columns : list of str, optional
+            Only these columns.
+
+        Returns
+        -------
+        DataFrame
+            The rows, cells in the order of `keys`, seeds in the order of the cell. Empty without
+            columns where no cell is done.
+        """
+        table = self.rows(keys, columns)
+        return pd.DataFrame() if table is None else to_frame([table], columns)
+
+    def rows(self, keys: Iterable[str], columns: list[str] | None = None) -> pa.Table | None:
+        """Read the rows of many cells as they are stored; see `read`.
+
+        Returns
+        -------
+        Table or None
+            Null where a cell lacks a column that another one has. None where no cell is done.
+        """
+        keys = list(dict.fromkeys(keys))
+        copy, tables = self._opened(keys, columns)
+        copied = [key for key in keys if key in copy.rows]
+        parts = [copy.read(copied, columns)] if copied else []
+        parts += tables.values()
+        if not parts:
+            return None
+        rows = pa.concat_tables(parts, promote_options="permissive")
+        if not copied or not tables:
+            return rows
+        # Copied cells come first: restore the order of the keys.
+        sizes = {key: len(copy.rows[key]) for key in copied}
+        sizes |= {key: each.num_rows for key, each in tables.items()}
+        stops = dict(zip(sizes, np.cumsum(list(sizes.values())), strict=True))
+        numbers = [np.arange(stops[key] - sizes[key], stops[key]) for key in keys if key in sizes]
+        return rows.combine_chunks().take(np.concatenate(numbers))
+
+    def _opened(
+        self, keys: Sequence[str], columns: list[str] | None
+    ) -> tuple[Copy, dict[str, pa.Table]]:
+        """Open the copy of the rows, and read the cells that it lacks; with many it is made anew.
+
+        Parameters
+        ----------
+        keys : sequence of str
+            Distinct ones.
+        columns : list of str, optional
+            Of the cells that are read.
+
+        Returns
+        -------
+        copy : Copy
+            With the rows of some of `keys`, and of others.
+        tables : dict of str to Table
+            Rows of the others of `keys` that are done, in their order.
+        """
+        path = self.root / "cells" / COPY_NAME
+        copy = open_copy(path, self.path) if len(keys) > FEW else NO_COPY
+        done = self._listed(".parquet") if len(keys) > FEW else keys
+        found = {
+            key: stamp_if_present(self.path(key))
+            for key in keys
+            if key in done and key not in copy.rows
+        }
+        stamps = {key: stamp for key, stamp in found.items() if stamp is not None}
+        others = list(stamps)
+        is_outdated = len(others) > FEW
+        with ThreadPoolExecutor(READERS) as pool:
+            read = pool.map(lambda key: self.table(key, None if is_outdated else columns), others)
+            tables = {key: rows for key, rows in zip(others, read, strict=True) if rows is not None}
+        if is_outdated and tables:
+            # Rows in a folder that cannot be written are read from the cells every time.
+            with contextlib.suppress(OSError):
+                write_copy(path, copy, tables, stamps)
+            tables = {key: with_columns(rows, columns) for key, rows in tables.items()}
+        return copy, tables
+
+    def readable(self, keys: Iterable[str]) -> set[str]:
+        """Return those of `keys` whose rows can be read in full, setting corrupt files aside.
+
+        Rows of a file that has not changed since it was copied are read from the copy.
+        """
+        keys = list(dict.fromkeys(keys))
+        copy, tables = self._opened(keys, None)
+        return {key for key in keys if key in copy.rows or key in tables}
+
+    def present(self) -> set[str]:
+        """Return the keys of all cells that have a file, done or failed, whatever it holds."""
+        return self._listed(".parquet") | self._listed(".failed.json")
+
+    def _listed(self, suffix: str) -> set[str]:
+        """Return the keys of the files with a suffix: quicker than to look for each of many."""
+        paths = self.root.glob(f"cells/??/[!.]*{suffix}")
+        return {path.name.removesuffix(suffix) for path in paths}
+
+    def keys(self) -> list[str]:
+        """List the keys of all stored cells, newest first."""
+        files = [
+            path for path in self.root.glob("cells/??/*.parquet") if not path.name.startswith(".")
+        ]
+        return [
+            path.stem for path in sorted(files, key=lambda path: (-path.stat().st_mtime, path.name))
+        ]
+
+    def _create(self) -> None:
+        """Create the results folder, for its owner alone; one that exists keeps its permissions."""
+        self.root.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
+
+    def _put(self, path: Path, content: bytes | memoryview, mode: int) -> None:
+        try:
+            self._create()
+            atomic_write(path, content, mode)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> ResultsNotWritable:
+        return ResultsNotWritable(
+            f"results={str(self.root)!r} cannot be written ({error.strerror}): "
+            "give a folder that can be, e.g. results=/tmp/results"
+        )
+
+    def table(self, key: str, columns: list[str] | None = None) -> pa.Table | None:
+        """Read the rows of one cell, of `columns` those that it has; None if it is not done."""
+        path = self.path(key)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            table = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read(
+                columns=columns, use_threads=False
+            )
+            check(table, STORED if columns is None else ())
+            if table.num_rows == 0 or (columns is None and table["cell"][0].as_py() != key):
+                raise ValueError("the file holds the rows of no cell or of another one")
+        except (pa.ArrowException, OSError, ValueError, KeyError):
+            quarantine(path)
+            return None
+        return table
+
+
+def mode_of(cell: Cell) -> int:
+    """Permissions of the files of a cell."""
+    return OWNER_FILE if cell.restricted else ANY_FILE
+
+
+def quarantine(path: Path) -> None:
+    """Rename a damaged file to ``*.corrupt``, numbered if need be: it is kept, and never read."""
+    target = path.with_name(path.name + ".corrupt")
+    for number in itertools.count(1):
+        if not target.exists():
+            break
+        target = path.with_name(f"{path.name}.{number}.corrupt")
+    # A second process may have set it aside in the meantime; then there is nothing left to do.
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(path, target)
+
+
+def is_sealed(path: Path) -> bool:
+    """Tell whether a file begins and ends as a Parquet file does."""
+    with open(path, "rb") as file:
+        if file.read(4) != b"PAR1":
+            return False
+        file.seek(-4, os.SEEK_END)
+        return file.read(4) == b"PAR1"

@@ -1,0 +1,191 @@
+"""Baselines that a useful private method improves on: one center, and centers without data."""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from pkm.compute.kernels.packing import ball_packing
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.initialization import starting_centers
+from pkm.privacy import (
+    NO_CLAIM,
+    SCALE,
+    ClippedSum,
+    Curator,
+    Gaussian,
+    Laplace,
+    PrivacyClaim,
+    ShellCounts,
+    SumsAndCounts,
+    gaussian_mu,
+    snap_centers,
+)
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_number
+
+SHELL_RATIO = math.sqrt(2)  # of the radii of neighboring shells
+N_SHELLS = 24  # down to a 3,000th of the domain
+
+
+@dataclass(eq=False, repr=False)
+class DataMean(PrivateKMeans):
+    """The exact mean of the points as the only center; ``n_clusters`` has no effect."""
+
+    label: ClassVar[str] = "data mean as only center"
+    color: ClassVar[str] = "#8c8c8c"
+    marker: ClassVar[str] = "x"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
+    by_blocks: ClassVar[bool] = True
+
+    n_clusters: int = 1
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Sum and count all points; see :meth:`PrivateKMeans.cluster`."""
+        center = np.zeros((curator.n_replicates, 1, curator.n_features), np.int64)
+        answer = curator.release(SumsAndCounts(center), sums=None, counts=None)
+        return snap_centers(answer["sums"] / (answer["counts"][:, :, None] / SCALE)), 1
+
+
+@dataclass(eq=False, repr=False)
+class NoisyMean(PrivateKMeans):
+    """The noisy mean with packed centers about it, or as the only center.
+
+    What little budget can buy: a method is of no use where it does worse.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Without effect where ``spread_share`` is 0.
+    epsilon : float, default=1.0
+        Total, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1e-6; not used up where the noise is Laplace's.
+    spread_share : float, default=0.2
+        Share of the budget for the median distance of records to the released mean, from noisy
+        counts of shells about it. The other centers are then packed into the ball of that radius.
+        0: the mean is the only center.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+
+    Notes
+    -----
+    The mean is the noisy sum over n, which is public. All noise is Laplace's or Gaussian, by which
+    makes the smaller error of the mean: a public choice, in which few columns have Laplace noise.
+
+    References
+    ----------
+    A baseline of this project. The mean is the textbook application of the Laplace and the Gaussian
+    mechanism: Dwork, C. and Roth, A. (2014). The algorithmic foundations of differential privacy,
+    sections 3.3 and A.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.4]], 5000, axis=0)
+    >>> model = NoisyMean(1, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model.cluster_centers_.round(2).tolist()
+    [[-0.0, 0.3]]
+    """
+
+    label: ClassVar[str] = "noisy mean, packing about it"
+    color: ClassVar[str] = "#525252"
+    marker: ClassVar[str] = "+"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
+    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
+    batched: ClassVar[bool] = False  # shells are about a center of one replicate
+    by_blocks: ClassVar[bool] = True
+    takes_ball: ClassVar[bool] = True
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Literal["auto"] = "auto"
+    spread_share: float = 0.2
+    secure: bool = False
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if not (is_number(self.spread_share) and 0 <= self.spread_share < 1):
+            raise ValueError(f"spread_share={self.spread_share!r} must be a number in [0, 1)")
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Release the mean and the spread; see :meth:`PrivateKMeans.cluster`."""
+        n = curator.n_points
+        d = curator.n_features
+        sum_noise, count_noise = self.noises(n, d)
+
+        # The mean, about the domain's middle, of a ball that holds all points.
+        query = ClippedSum(np.zeros(d), curator.radius)
+        sums = curator.release(query, sums=sum_noise)["sums"][0]
+        mean = np.clip(sums / SCALE * curator.radius / n, -1.0, 1.0)
+        if count_noise is None:
+            return snap_centers(mean[None, None] * SCALE), 1
+
+        # The smallest radius of a shell about the mean outside of which fewer than half are.
+        radii = 2 * curator.radius / SHELL_RATIO ** np.arange(N_SHELLS)
+        counts = curator.release(ShellCounts(mean, radii), counts=count_noise)["counts"][0]
+        outside = np.cumsum(counts) / SCALE
+        spread = radii[np.count_nonzero(np.logical_and.accumulate(outside < n / 2)[:-1])]
+
+        # The mean, and centers packed into the ball of that radius.
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        packed = mean + spread * ball_packing(generator, self.n_clusters - 1, d)
+        centers = np.concatenate([mean[None], packed])
+        return snap_centers(np.clip(centers, -1.0, 1.0) * SCALE)[None], 2
+
+    def noises(
+        self, n_points: int, n_features: int
+    ) -> tuple[Laplace | Gaussian, Laplace | Gaussian | None]:
+        """Noise of the sum, in 2^-16 radii of the ball, and of counts; from public quantities only.
+
+        Examples
+        --------
+        >>> NoisyMean(epsilon=1.0).noises(1000, 4)[0]
+        Laplace(scale=163840.0)
+        >>> type(NoisyMean(epsilon=1.0).noises(1000, 16)[0]).__name__
+        'Gaussian'
+        """
+        share = self.spread_share
+        mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+        l1_sensitivity = math.sqrt(n_features)
+        if math.sqrt(2) * l1_sensitivity / self.epsilon < 1 / mu:
+            sum_noise = Laplace(SCALE * l1_sensitivity / ((1 - share) * self.epsilon))
+            return sum_noise, Laplace(SCALE / (share * self.epsilon)) if share else None
+        sum_noise = Gaussian(SCALE / (mu * math.sqrt(1 - share)))
+        return sum_noise, Gaussian(SCALE / (mu * math.sqrt(share))) if share else None
+
+
+@dataclass(eq=False, repr=False)
+class PackingCenters(PrivateKMeans):
+    """The sphere-packing starting centers, without a query to the data.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    radius_search : {"halving", "bisection"}, default="bisection"
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+    """
+
+    label: ClassVar[str] = "packing centers, no data"
+    color: ClassVar[str] = "#8c8c8c"
+    marker: ClassVar[str] = "+"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
+    by_blocks: ClassVar[bool] = True
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "radius_search": ("halving", "bisection"),
+    }
+
+    _: KW_ONLY
+    radius_search: str = "bisection"
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Pack the spheres; see :meth:`PrivateKMeans.cluster`."""
+        centers = starting_centers(
+            curator.public_seeds, self.n_clusters, curator.n_features, "packing", self.radius_search
+        )
+        return centers, 0

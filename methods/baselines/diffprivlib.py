@@ -1,0 +1,144 @@
+"""The KMeans of diffprivlib, unmodified, in an environment and a process of its own.
+
+It sees the exact points and adds noise by itself, so this project claims no privacy for it:
+no curator answers, no ledger charges, no audit replays. A control for the comparison.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from pkm.methods.base import PrivateKMeans
+from pkm.privacy import NO_CLAIM, SCALE, Curator, PrivacyClaim, snap_centers
+from pkm.scalars import is_positive
+
+#: Environment variable that names the interpreter of the library's environment.
+PYTHON_VARIABLE = "PKM_DIFFPRIVLIB_PYTHON"
+DEFAULT_PYTHON = Path(".venv-diffprivlib/bin/python")  # where `make diffprivlib` puts it
+PROGRAM = Path(__file__).with_name("diffprivlib_program.py")
+TIME_LIMIT = 3600  # seconds
+
+
+def library_python() -> Path | None:
+    """Interpreter of the library's environment; None where there is none."""
+    path = Path(os.environ.get(PYTHON_VARIABLE, DEFAULT_PYTHON)).absolute()
+    return path if path.is_file() else None
+
+
+@dataclass(eq=False, repr=False)
+class DiffprivlibKMeans(PrivateKMeans):
+    """The KMeans of IBM's diffprivlib, unmodified, out of process: a control without a claim.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Handed to the library; what it guarantees is the library's own claim.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    Notes
+    -----
+    ``make diffprivlib`` installs the library. Its privacy has known gaps (flaw F-05): clusters that
+    are exactly empty are skipped, and the number of points is taken as public. Here it gets points
+    that are clipped to the bounds, and the bounds. :class:`pkm.methods.DPLloyd` is the same
+    algorithm behind a curator.
+
+    References
+    ----------
+    Holohan, N., Braghin, S., Mac Aonghusa, P. and Levacher, K. (2019). Diffprivlib: the IBM
+    differential privacy library. arXiv:1907.02444.
+    """
+
+    # Parentheses: figures draw it dashed, with a hollow marker.
+    label: ClassVar[str] = "diffprivlib (external)"
+    color: ClassVar[str] = "#8c510a"
+    marker: ClassVar[str] = "o"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"published": NO_CLAIM}
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    variant: str = "published"
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Say why the method cannot run here; None if it can."""
+        if library_python() is None:
+            return (
+                f"diffprivlib is not installed: make diffprivlib, or set {PYTHON_VARIABLE} to an "
+                "interpreter that has it"
+            )
+        return None
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if not is_positive(self.epsilon):
+            raise ValueError(f"epsilon={self.epsilon!r} must be a positive finite number")
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run the library on the disclosed points, all seeds in one process."""
+        points = curator.disclose().astype(np.float64) / SCALE
+        arguments = {
+            "n_clusters": self.n_clusters,
+            "epsilon": self.epsilon,
+            "seeds": [seed % 2**32 for seed in curator.public_seeds],
+        }
+        return snap_centers(run_program(PROGRAM, points, arguments) * SCALE), 1
+
+
+def run_program(program: Path, points: np.ndarray, arguments: dict) -> np.ndarray:
+    """Run a program in the library's environment on points and arguments.
+
+    Parameters
+    ----------
+    program : Path
+        Called with a folder that holds ``points.npy`` and ``arguments.json``; it writes
+        ``centers.npy``.
+    points : ndarray of shape (n, d), float64
+    arguments : dict
+        Of JSON values; ``seeds`` and ``n_clusters`` among them.
+
+    Returns
+    -------
+    ndarray of shape (seeds, k, d), float64
+
+    Raises
+    ------
+    RuntimeError
+        If there is no such environment, the program fails or takes too long, or its centers have
+        another shape.
+    """
+    python = library_python()
+    if python is None:
+        raise RuntimeError(str(DiffprivlibKMeans.unavailable()))
+    with tempfile.TemporaryDirectory(prefix="pkm-diffprivlib-") as folder:
+        np.save(Path(folder, "points.npy"), points)
+        Path(folder, "arguments.json").write_text(json.dumps(arguments))
+        # Isolated: neither this process's path nor the program's folder is searched for imports.
+        try:
+            finished = subprocess.run(
+                [str(python), "-I", str(program), folder],
+                capture_output=True,
+                text=True,
+                timeout=TIME_LIMIT,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError(f"{program.name} took more than {TIME_LIMIT} seconds") from error
+        if finished.returncode:
+            last = (finished.stderr.strip().splitlines() or ["no message"])[-1]
+            raise RuntimeError(f"{program.name} ended with status {finished.returncode}: {last}")
+        centers = np.load(Path(folder, "centers.npy"), allow_pickle=False)
+    expected = (len(arguments["seeds"]), arguments["n_clusters"], points.shape[1])
+    if centers.shape != expected or not np.isfinite(centers).all():
+        raise RuntimeError(
+            f"{program.name} wrote centers of shape {centers.shape}: they must be finite, of shape "
+            f"{expected}"
+        )
+    return centers

@@ -1,0 +1,45 @@
+"""k-means++ of scikit-learn: the non-private reference of the private methods."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from pkm.methods.base import PrivateKMeans
+from pkm.privacy import NO_CLAIM, SCALE, Curator, PrivacyClaim, snap_centers
+
+
+@dataclass(eq=False, repr=False)
+class KMeansPlusPlus(PrivateKMeans):
+    """scikit-learn's k-means with k-means++ seeding, without privacy.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    n_init : int, default=1
+        Number of starts, of which the best is kept.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+    """
+
+    label: ClassVar[str] = "k-means++, non-private"
+    color: ClassVar[str] = "#000000"
+    marker: ClassVar[str] = ""
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
+
+    _: KW_ONLY
+    n_init: int = 1
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run scikit-learn once per seed; ``n_iter`` is the largest number of iterations."""
+        points = curator.disclose().astype(np.float64)
+        points /= SCALE
+        fits = []
+        for seed in curator.public_seeds:
+            # The last one may change the points: scikit-learn subtracts their mean.
+            is_last = len(fits) == len(curator.public_seeds) - 1
+            model = KMeans(self.n_clusters, random_state=seed % 2**32, copy_x=not is_last)
+            fits.append(model.set_params(n_init=self.n_init).fit(points))
+        centers = np.stack([fit.cluster_centers_ for fit in fits])
+        return snap_centers(centers * SCALE), max(fit.n_iter_ for fit in fits)

@@ -1,0 +1,125 @@
+"""k-median: centers for the sum of distances, on weighted points; non-private as a reference."""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.weighted_kmeans import best_of_starts
+from pkm.privacy import NO_CLAIM, Curator, PrivacyClaim, snap_centers
+
+TOLERANCE = 1e-6  # relative decrease of the k-median cost at which to stop
+MAX_ITERATIONS = 300
+BLOCK_ROWS = 1 << 14
+
+
+@dataclass(eq=False, repr=False)
+class KMedian(PrivateKMeans):
+    """k-median without privacy: the reference of the methods with ``p=1``.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    n_init : int, default=1
+        Number of starts, of which the best is kept.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+    """
+
+    label: ClassVar[str] = "k-median, non-private"
+    color: ClassVar[str] = "#0072b2"
+    marker: ClassVar[str] = ""
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
+
+    _: KW_ONLY
+    n_init: int = 1
+
+    def cluster(self, curator: Curator) -> tuple[list[np.ndarray], int]:
+        """Run once per seed; see :meth:`PrivateKMeans.cluster`."""
+        points = curator.disclose().astype(np.float64)
+        sample_weight = np.ones(len(points))
+        released = []
+        for seed in curator.public_seeds:
+            centers = weighted_kmedian(
+                points, sample_weight, self.n_clusters, self.n_init, seed % 2**32
+            )
+            released.append(snap_centers(centers))
+        return released, 1
+
+
+def weighted_kmedian(
+    points: np.ndarray, sample_weight: np.ndarray, k: int, n_init: int, seed: int
+) -> np.ndarray:
+    """Cluster weighted points for the sum of distances, and keep the best of several starts.
+
+    Starts are drawn by distance; then every center moves by one step of Weiszfeld's algorithm over
+    the points that are nearest to it, and points are reassigned: neither step raises the cost.
+
+    Parameters
+    ----------
+    points : ndarray of shape (m, d), float64
+        In grid steps.
+    sample_weight : ndarray of shape (m,), float64
+        Positive.
+    k, n_init, seed : int
+
+    Returns
+    -------
+    ndarray of shape (min(k, number of distinct points), d), float64
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [100.0], [100.0], [9000.0]])
+    >>> weighted_kmedian(points, np.ones(4), 2, 1, 0).round().tolist()
+    [[100.0], [9000.0]]
+    """
+    return best_of_starts(points, sample_weight, k, n_init, seed, "euclidean", _medians)
+
+
+def _medians(
+    points: np.ndarray, sample_weight: np.ndarray, centers: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Alternate assignment and Weiszfeld steps; return the centers and their cost."""
+    k = len(centers)
+    previous_cost = math.inf
+    cost = math.inf
+    for _ in range(MAX_ITERATIONS):
+        total_pulls = np.zeros(k)
+        pulled_sums = np.zeros(centers.shape)
+        cost = 0.0
+        costliest = points[0]
+        largest_cost = -1.0
+        for start in range(0, len(points), BLOCK_ROWS):
+            # Assign points to their nearest centers.
+            block = points[start : start + BLOCK_ROWS]
+            block_weights = sample_weight[start : start + BLOCK_ROWS]
+            distances = cdist(block, centers)
+            labels = distances.argmin(axis=1)
+            nearest = distances[np.arange(len(block)), labels]
+            cost += float(block_weights @ nearest)
+
+            # Track the point of largest cost, for clusters that are empty.
+            point_costs = block_weights * nearest
+            farthest = int(point_costs.argmax())
+            if point_costs[farthest] > largest_cost:
+                costliest = block[farthest]
+                largest_cost = point_costs[farthest]
+
+            # Weigh points by their inverse distance (Weiszfeld), smoothed by one grid step: a
+            # center on a point would otherwise never move.
+            pulls = block_weights / np.sqrt(nearest * nearest + 1.0)
+            total_pulls += np.bincount(labels, pulls, k)
+            for column in range(points.shape[1]):
+                pulled_sums[:, column] += np.bincount(labels, pulls * block[:, column], k)
+
+        if previous_cost - cost <= TOLERANCE * cost:
+            break
+        previous_cost = cost
+
+        # Move every center to the weighted mean, that of an empty cluster to the costliest point.
+        divisors = np.where(total_pulls > 0, total_pulls, 1.0)[:, None]
+        centers = np.where(total_pulls[:, None] > 0, pulled_sums / divisors, costliest)
+    return centers, cost

@@ -1,0 +1,162 @@
+"""Methods that are given public points, and the reference that uses nothing else."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from pkm.compute import middle_and_half_width
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, PrivacyClaim, snap_centers
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import require_positive_integer
+
+UNIFORM_POINTS = 20  # for each cluster, where no public points are given
+
+
+@dataclass(eq=False, repr=False)
+class PublicDataMethod(PrivateKMeans):
+    """Method that is given points which need no protection.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    public_data : ndarray of shape (m, d), optional
+        Points that are no part of the private ones and need no protection, in the units of the
+        bounds, at least as many as clusters. They are moved into the bounds as private points are,
+        and refused outside of them with ``clip=False``. Default: 20 uniform points of the domain
+        for each cluster, which say nothing about the data.
+    bounds, clip, random_state, zoom, require_zoom
+        As for :class:`pkm.methods.PrivateKMeans`.
+    """
+
+    _: KW_ONLY
+    public_data: np.ndarray | None = None
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`pkm.methods.PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if self.public_data is not None:
+            check_public_data(self.public_data, self.n_clusters)
+
+    def budget(self, n_points: int, n_features: int) -> Budget | None:
+        """Budget of one run; refuses public data of another width, or outside the bounds."""
+        if self.public_data is not None:
+            self._check_fit_of_public_data(self.public_data, n_features)
+        return super().budget(n_points, n_features)
+
+    def _check_fit_of_public_data(self, public_data: np.ndarray, n_features: int) -> None:
+        if public_data.shape[1] != n_features:
+            raise ValueError(
+                f"public_data of {public_data.shape[1]} features must have the {n_features} of the "
+                "points: give the same columns in the same order"
+            )
+        if self.clip or self.bounds is None:
+            return
+        lower, upper = self._declared_bounds(n_features) or (-np.inf, np.inf)
+        n_outside = int(((public_data < lower) | (public_data > upper)).any(axis=1).sum())
+        if n_outside:
+            raise ValueError(
+                f"public_data has {n_outside} points outside bounds={self.bounds}; widen bounds or "
+                "set clip=True"
+            )
+
+    def public_positions(self, curator: Curator, generator: np.random.Generator) -> np.ndarray:
+        """Public points (m, d) in grid steps of the curator's domain, float64.
+
+        Parameters
+        ----------
+        curator : Curator
+        generator : numpy.random.Generator
+            Public randomness, for uniform points.
+
+        Returns
+        -------
+        ndarray
+        """
+        if self.public_data is None:
+            shape = (UNIFORM_POINTS * self.n_clusters, curator.n_features)
+            return generator.uniform(-SCALE, SCALE, shape)
+        middle, half_width = middle_and_half_width(*curator.domain)
+        return (np.clip(self.public_data, *curator.domain) - middle) / half_width * SCALE
+
+
+def check_public_data(public_data: np.ndarray, n_clusters: int) -> None:
+    """Refuse public data that are no finite points, or fewer than clusters.
+
+    Parameters
+    ----------
+    public_data : ndarray of shape (m, d)
+    n_clusters : int
+
+    Raises
+    ------
+    ValueError
+        Naming the parameter, what was given and the rule.
+    """
+    is_array = isinstance(public_data, np.ndarray) and public_data.ndim == 2
+    if not is_array or public_data.dtype.kind not in "iuf":
+        raise ValueError(
+            f"public_data={public_data!r:.60} must be None or an array of numbers of shape (m, d): "
+            "give np.asarray(rows, float)"
+        )
+    if len(public_data) < n_clusters:
+        raise ValueError(
+            f"public_data has {len(public_data)} points, which must be at least "
+            f"n_clusters={n_clusters}; give more, or leave public_data out"
+        )
+    n_bad = int((~np.isfinite(public_data)).any(axis=1).sum())
+    if n_bad:
+        raise ValueError(
+            f"public_data has {n_bad} rows with NaN or infinite values; remove or impute them"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class PublicKMeans(PublicDataMethod):
+    """k-means++ on the public points alone, without a query to the private ones: a reference.
+
+    A method that spends a budget on private points is of no use where it does worse.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    public_data : ndarray of shape (m, d), optional
+        As for :class:`FedDPKMeans`.
+    n_init : int, default=10
+        Starts.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    Examples
+    --------
+    >>> public = np.array([[0.0], [0.2], [0.9]])
+    >>> model = PublicKMeans(2, public_data=public, bounds=(-1, 1), random_state=0)
+    >>> model.fit([[5.0], [6.0]]).cluster_centers_.round(3).ravel().tolist()
+    [0.1, 0.9]
+    """
+
+    label: ClassVar[str] = "k-means on public data alone"
+    color: ClassVar[str] = "#8c8c8c"
+    marker: ClassVar[str] = "d"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
+    batched: ClassVar[bool] = False
+    by_blocks: ClassVar[bool] = True
+
+    _: KW_ONLY
+    n_init: int = 10
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`pkm.methods.PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        require_positive_integer("n_init", self.n_init)
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Cluster the public points; see :meth:`pkm.methods.PrivateKMeans.cluster`."""
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        public = self.public_positions(curator, generator)
+        seed = int(generator.integers(2**32))
+        weights = np.ones(len(public))
+        centers = weighted_kmeans(public, weights, self.n_clusters, self.n_init, seed)
+        return snap_centers(centers)[None], 1

@@ -1,0 +1,1 @@
+"""Methods under rho-bounded adjacency."""

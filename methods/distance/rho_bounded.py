@@ -1,0 +1,166 @@
+"""Common parts of the methods under rho-bounded adjacency: budget, noise on points, clustering."""
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar, Literal, Protocol, TypeVar
+
+import numpy as np
+
+from pkm.methods.base import SOUND_DELTA, PrivateKMeans
+from pkm.methods.baselines.kmedian import weighted_kmedian
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import SCALE, Budget, gaussian_mu, snap_centers
+from pkm.privacy.budget import Adjacency
+from pkm.privacy.rho_bounded import RhoBoundedCurator, diagonal
+from pkm.scalars import is_positive, require_positive_integer
+
+MAX_NOISED = 2 * SCALE  # noised points are moved into [-2, 2]^d
+
+
+@dataclass(eq=False, repr=False)
+class RhoBoundedMethod(PrivateKMeans):
+    """Parameters and budget common to the rho-bounded methods, which describe them."""
+
+    curator: ClassVar[type] = RhoBoundedCurator
+    batched: ClassVar[bool] = False
+    published_delta: ClassVar[Callable[[int], float]] = staticmethod(lambda n_points: SOUND_DELTA)
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "p": (1, 2),
+        "calibration": ("classical", "analytic"),
+        "secure": (True, False),
+    }
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Literal["auto"] = "auto"
+    rho: float | Literal["diagonal"] = 0.05
+    p: int = 2
+    calibration: str = "classical"
+    n_init: int = 1
+    secure: bool = False
+
+    def budget(self, n_points: int, n_features: int) -> Budget:
+        """Budget of one run: epsilon and delta for moves of at most rho."""
+        rho = diagonal(n_features) if self.rho == "diagonal" else float(self.rho)
+        return Budget(self.epsilon, self.resolved_delta(n_points), Adjacency.RHO_BOUNDED, rho)
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if self.rho != "diagonal" and not is_positive(self.rho):
+            raise ValueError(
+                f"rho={self.rho!r} must be a positive finite number, in half-widths of the domain, "
+                "or 'diagonal'"
+            )
+        require_positive_integer("n_init", self.n_init)
+
+    def _cluster_released(
+        self, points: np.ndarray, weights: np.ndarray, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Centers (1, k', d), on the grid, of weighted released points: post-processing."""
+        solve = weighted_kmeans if self.p == 2 else weighted_kmedian
+        seed = int(generator.integers(2**32))
+        return snap_centers(solve(points, weights, self.n_clusters, self.n_init, seed))[None]
+
+
+def noise_multiplier(calibration: str, epsilon: float, delta: float) -> float:
+    """Standard deviation of the noise on points per unit of rho."""
+    exact = 1 / gaussian_mu(epsilon, delta)
+    if calibration == "analytic":
+        return exact
+    classical = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    if classical < exact:
+        raise ValueError(
+            f"calibration='classical' gives too little noise for epsilon={epsilon:.4g}, for which "
+            "it was not proved; take 'analytic'"
+        )
+    return classical
+
+
+def hides_mean(stddev: float, n_points: int) -> bool:
+    """Whether noise of that size on points, in half-widths, hides even the mean of all of them."""
+    return stddev / math.sqrt(n_points) > MAX_NOISED / SCALE
+
+
+def sufficient_points(stddev: float) -> int:
+    """Number of points from which on their mean is not hidden; see :func:`hides_mean`."""
+    return math.ceil((stddev * SCALE / MAX_NOISED) ** 2)
+
+
+class RhoBoundedSchedule(Protocol):
+    """Releases of a run, from public values alone."""
+
+    @property
+    def n_sufficient(self) -> int:
+        """Number of points from which on the releases are not hidden by noise."""
+        ...
+
+    def insufficient_data(self, n_points: int) -> bool:
+        """Whether noise hides every release about that many points."""
+        ...
+
+
+Method = TypeVar("Method", bound=RhoBoundedMethod)
+Schedule = TypeVar("Schedule", bound=RhoBoundedSchedule)
+
+
+def sufficient_schedule(
+    method: Method,
+    curator: RhoBoundedCurator,
+    make_schedule: Callable[[Method, int, int, float], Schedule],
+) -> Schedule:
+    """Schedule of a run whose releases are not all hidden by noise.
+
+    Parameters
+    ----------
+    method : RhoBoundedMethod
+    curator : RhoBoundedCurator
+    make_schedule : callable
+        From method, n_points, n_features and max_shift to a schedule.
+
+    Raises
+    ------
+    ValueError
+        If noise hides all releases; the message names a sufficient n and a sufficient epsilon.
+    """
+    n_points = curator.n_points
+
+    def schedule_of(candidate: Method) -> Schedule:
+        return make_schedule(candidate, n_points, curator.n_features, curator.max_shift)
+
+    schedule = schedule_of(method)
+    if not schedule.insufficient_data(n_points):
+        return schedule
+
+    def is_sufficient(epsilon: float) -> bool:
+        return not schedule_of(replace(method, epsilon=epsilon)).insufficient_data(n_points)
+
+    epsilon = _smallest_epsilon(method.epsilon, is_sufficient)
+    raise ValueError(
+        f"epsilon={method.epsilon} with n={n_points} points and rho={method.rho} is too little for "
+        f"any release to locate points: take n >= {schedule.n_sufficient}, epsilon >= {epsilon:g}, "
+        "or a smaller rho"
+    )
+
+
+def _smallest_epsilon(epsilon: float, is_sufficient: Callable[[float], bool]) -> float:
+    """Smallest sufficient epsilon above a given one, within two percent, in three digits."""
+    # Double epsilon until it is sufficient.
+    low = epsilon
+    high = 2 * epsilon
+    while not is_sufficient(high):
+        low = high
+        high = 2 * high
+
+    # Bisect on the logarithmic scale.
+    while high > 1.01 * low:
+        middle = math.sqrt(low * high)
+        if is_sufficient(middle):
+            high = middle
+        else:
+            low = middle
+
+    digits = 10.0 ** (2 - math.floor(math.log10(high)))
+    return math.ceil(high * digits) / digits

@@ -1,0 +1,1 @@
+"""Methods that find candidates by hashing or by random projection."""

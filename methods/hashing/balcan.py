@@ -1,0 +1,269 @@
+"""Candidates from shifted cubes in a random projection, then private local search.
+
+Balcan, Dick, Liang, Mou, Zhang, ICML 2017: the method that Kaplan and Stemmer build on. Points are
+projected at random to a few dimensions and sorted into cubes of halving sides, on several shifts;
+the midpoints of cubes with many points are the candidates, k of which are chosen by private local
+search in the projection; each chosen center is recovered in all dimensions as a private mean of the
+points nearest to it there.
+
+This implementation departs from the public code, which spends more than it declares: all noise is
+Gaussian and composed by the ledger, cubes are released by a threshold whose failure is charged, the
+radius is public, counts of the recovery are noisy. The projection has orthonormal directions and
+candidates are lifted back into their span: squared distances to lifted candidates differ from those
+in the projection by the part of the point outside the span, the same for all candidates (but for
+rounding, and for lifted candidates that are moved back into the domain), so that both rank sets
+alike. The cubes of every level are counted independently rather than inside the cubes that passed
+the threshold: a cube with many points lies in larger ones with at least as many.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from pkm.compute import DIRECTION_SCALE, largest_packing
+from pkm.compute.kernels.hashing import Hash, orthonormal
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.hashing.local_search import MOVES, private_local_search
+from pkm.privacy import (
+    SCALE,
+    BucketCounts,
+    Curator,
+    Gaussian,
+    HashedPoints,
+    NearestSumsAndCounts,
+    PrivacyClaim,
+    gaussian_mu,
+)
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer, is_positive
+
+# Shares of mu squared.
+CANDIDATE_SHARE = 2 / 3
+SEARCH_SHARE = 1 / 12
+RECOVERY_SHARE = 1 / 4
+THRESHOLD_DELTA_SHARE = 0.5  # of delta, the rest is for the noise
+SMALLEST_CLUSTER = 20  # a cube must have at least 1 / (20 k) of the points
+MAX_CANDIDATES = 500
+FEW_FEATURES = 5  # points of no more features are not projected
+MAX_SWAPS = 20
+
+
+@dataclass(eq=False, repr=False)
+class Balcan(PrivateKMeans):
+    """Cubes, local search, recovery.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency: of the squared noise cost 2/3 for cubes, 1/12 for the search, 1/4
+        for the recovery.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1e-6. Half is for the thresholds, half for the Gaussian noise.
+    radius : float or "auto", default="auto"
+        Of the public ball about the midpoint of the domain that points are projected into, in
+        half-widths. ``auto`` is sqrt(d): the whole domain.
+    n_dimensions : int or "auto", default="auto"
+        Of the projection, at most d; ``auto`` is d for up to five features, else ln(n) / 2 rounded
+        down.
+    shifts : int, default=2
+        Shifted copies of the cubes.
+    depth : int, default=6
+        Levels of cubes; the side of the largest is half the ball's diameter.
+    search_rounds : int or "auto", default="auto"
+        Swaps of the local search; ``auto`` is k, at most 20.
+    moves : {"all", "round_robin"}, default="all"
+        Swaps that the local search draws from.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    Notes
+    -----
+    Where fewer than k cubes are large enough, packed points that ignore the data complete the
+    candidates.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 20_000, axis=0)
+    >>> model = Balcan(n_clusters=2, epsilon=4.0, bounds=(-1, 1), random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "Balcan et al."
+    color: ClassVar[str] = "#8a6d1f"
+    marker: ClassVar[str] = "h"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "moves": MOVES,
+        "secure": (True, False),
+    }
+    batched: ClassVar[bool] = False
+    by_blocks: ClassVar[bool] = True
+    takes_ball: ClassVar[bool] = True
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Literal["auto"] = "auto"
+    radius: float | Literal["auto"] = "auto"
+    n_dimensions: int | Literal["auto"] = "auto"
+    shifts: int = 2
+    depth: int = 6
+    search_rounds: int | Literal["auto"] = "auto"
+    moves: str = "all"
+    secure: bool = False
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if self.radius != "auto" and not is_positive(self.radius):
+            raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
+        for name in ("n_dimensions", "search_rounds"):
+            value = getattr(self, name)
+            if value != "auto" and not (is_integer(value) and value >= 1):
+                raise ValueError(f"{name}={value!r} must be 'auto' or an integer of at least 1")
+        if not (is_integer(self.shifts) and self.shifts >= 1):
+            raise ValueError(f"shifts={self.shifts!r} must be an integer of at least 1")
+        if not (is_integer(self.depth) and 1 <= self.depth <= 12):
+            raise ValueError(f"depth={self.depth!r} must be an integer from 1 to 12")
+
+    def dimensions(self, n_points: int, n_features: int) -> int:
+        """Number of dimensions that points are projected to."""
+        if self.n_dimensions != "auto":
+            return min(self.n_dimensions, n_features)
+        if n_features <= FEW_FEATURES:
+            return n_features
+        return min(max(1, int(math.log(n_points) / 2)), n_features)
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
+        # Divide the budget: a part of delta for the thresholds, mu squared over the three steps.
+        d = curator.n_features
+        delta = self.resolved_delta(curator.n_points)
+        mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
+        search_mu = mu * math.sqrt(SEARCH_SHARE)
+        recovery_mu = mu * math.sqrt(RECOVERY_SHARE)
+
+        # Project at random to few dimensions.
+        points = curator.hashed_points(curator.radius if self.radius == "auto" else self.radius)
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
+
+        # Candidates: the midpoints of cubes with many points.
+        candidates = self._candidates(
+            points, directions, mu, THRESHOLD_DELTA_SHARE * delta, generator
+        )
+
+        # Choose k of them by private local search.
+        n_swaps = self.search_rounds
+        if n_swaps == "auto":
+            n_swaps = min(self.n_clusters, MAX_SWAPS)
+        centers = private_local_search(
+            points,
+            candidates,
+            self.n_clusters,
+            n_swaps=n_swaps,
+            mu=search_mu,
+            generator=generator,
+            moves=self.moves,
+        )
+
+        # Recover the centers in all dimensions, as noisy means of the points nearest to them.
+        return noisy_lloyd_step(points, centers, points.radius, recovery_mu)[None], n_swaps
+
+    def _candidates(
+        self,
+        points: HashedPoints,
+        directions: np.ndarray,
+        mu: float,
+        delta: float,
+        generator: np.random.Generator,
+    ) -> np.ndarray:
+        """Midpoints of large cubes in the span of the directions, on the grid, of shape (m, d).
+
+        At least k and at most 500, of the largest cubes. ``mu`` is that of the whole run, ``delta``
+        that of all thresholds.
+        """
+        # Every level of every shift is a separate release.
+        k = self.n_clusters
+        n_releases = self.shifts * self.depth
+        release_mu = mu * math.sqrt(CANDIDATE_SHARE / n_releases)
+        min_count = points.n_points / (SMALLEST_CLUSTER * k)
+
+        midpoints = [np.empty((0, points.n_features), np.int64)]
+        counts = [np.empty(0, np.int64)]
+        # Sides are halved without a remainder, so that cubes of all levels nest. In steps of the
+        # hash: grid steps over DIRECTION_SCALE.
+        ball_steps = points.radius * SCALE * DIRECTION_SCALE
+        smallest_side = max(1, round(ball_steps / 2 ** (self.depth - 1)))
+        for _ in range(self.shifts):
+            # Shift the cubes at random, the same for all levels.
+            side = smallest_side << (self.depth - 1)
+            shift = generator.integers(0, side, len(directions))
+            for _ in range(self.depth):
+                # Release the cubes of this level whose noisy count passes the threshold.
+                hashing = Hash(directions, shift % side, side)
+                query = BucketCounts(hashing, min_count)
+                noise = points.histogram_noise(release_mu, delta / n_releases)
+                codes, sizes = points.release(query, counts=noise)["counts"]
+                midpoints.append(points.into_ball(hashing.cell_centers(codes)))
+                counts.append(sizes)
+                side //= 2
+
+        # Keep the largest.
+        largest = np.argsort(-np.concatenate(counts), kind="stable")[:MAX_CANDIDATES]
+        candidates = np.concatenate(midpoints)[largest]
+
+        # Complete them to k by packed points of the projection, which ignore the data.
+        source = np.random.RandomState(int(generator.integers(2**32)))
+        packed = largest_packing(source, k, len(directions), "bisection")
+        packed = packed * (points.radius / math.sqrt(len(directions)))
+        lifted = points.into_ball(packed @ (directions / DIRECTION_SCALE) * SCALE)
+        return np.concatenate([candidates, lifted[: max(0, k - len(candidates))]])
+
+
+def noisy_lloyd_step(
+    points: HashedPoints, centers: np.ndarray, radius: float, mu: float, min_count: float = 0.0
+) -> np.ndarray:
+    """Move each center by the noisy mean difference of the points nearest to it.
+
+    Parameters
+    ----------
+    points : HashedPoints
+    centers : ndarray of shape (k, d), int64
+        Released, in the domain, in grid steps.
+    radius : float
+        In half-widths: longer differences are shortened to it.
+    mu : float
+        Cost of the sums and counts together.
+    min_count : float, default=0.0
+        Smallest count to divide by, in standard deviations of its noise: a smaller one may be
+        noise, and would make a step as long as the domain.
+
+    Returns
+    -------
+    ndarray of shape (k, d), int64
+        On the grid, in the ball of the points.
+    """
+    # Divide mu in proportion to the errors in a mean: that of the sum is sqrt(d) times the radius,
+    # that of the count is the distance moved, about half the radius.
+    sum_part = math.sqrt(points.n_features)
+    count_part = 0.5
+    sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))
+    count_mu = mu * math.sqrt(count_part / (sum_part + count_part))
+    answer = points.release(
+        NearestSumsAndCounts(centers, radius),
+        sums=Gaussian(radius * SCALE / sum_mu),
+        counts=Gaussian(SCALE / count_mu),
+    )
+
+    # The center of an empty cluster does not move.
+    counts = answer["counts"] / SCALE
+    divisor = np.maximum(counts, max(1.0, min_count / count_mu))
+    moved = centers + answer["sums"] / divisor[:, None]
+    return points.into_ball(np.where(counts[:, None] < 1, centers, moved))

@@ -1,0 +1,232 @@
+"""LSH-Splits: a private coreset from a tree of random hyperplanes, clustered by k-means.
+
+Chang et al. 2021. Points are centered by a private mean, split level by level by the sign of a
+random projection while cells are large enough, and the noisy means of the leaves, weighted by their
+noisy counts, are clustered. The accounting is that of the library that the DPM paper ran: one
+Gaussian for the sums and depth + 1 Laplace counts, calibrated together.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from pkm.compute import DIRECTION_SCALE
+from pkm.methods.base import PrivateKMeans, inverse_n_root_n
+from pkm.methods.trees.dpm import Node, origin_of, root_count
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import (
+    SCALE,
+    CellCounts,
+    CellSums,
+    Curator,
+    Gaussian,
+    Laplace,
+    PartitionTree,
+    PrivacyClaim,
+    gaussian_mu,
+    largest_multiple,
+    snap_centers,
+)
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer, is_number, require_positive_integer
+
+# Shares of the centering's epsilon.
+COUNT_SHARE = 0.2
+SUM_SHARE = 0.8
+COUNTS_TO_SUM = 20  # scale of the counts' Laplace noise per unit of the sums' noise multiplier
+BRANCH = 3  # a cell is split if it has at least this many times the smallest size
+
+
+@dataclass(eq=False, repr=False)
+class LSHSplits(PrivateKMeans):
+    """Coreset by sign-hash trees, then k-means.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1 / (n sqrt(n)) for ``published`` and 1e-6 for ``sound``.
+    variant : {"published", "sound"}, default="sound"
+        ``published`` adds its shares up, centers about the origin of the data's units, and takes
+        the largest shifted bound times sqrt(d) as radius. ``sound`` centers about the domain's
+        midpoint, takes the radius from the shifted bounds of every feature, has Gaussian noise
+        throughout, scaled so that the ledger's total is the budget, and uses the public number of
+        points.
+    centering_share : float, default=0.1
+        Of the budget, for the private mean that the hyperplanes pass through.
+    depth : int, default=20
+        Maximum number of levels of the tree; the counts of all levels are charged.
+    n_init : int, default=1
+        Starts of the k-means on the coreset.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`. Where features have different bounds,
+        ``published`` takes the cube [-1, 1]^d for the data's units.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+
+    Notes
+    -----
+    Counts carry Laplace noise on the grid where the library's is discrete; normal vectors are
+    rounded to multiples of 2**-16, so that the side of every point is exact.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
+    >>> model = LSHSplits(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "LSH-Splits"
+    color: ClassVar[str] = "#56b4e9"
+    marker: ClassVar[str] = "P"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "published": PrivacyClaim("approximate", flaws=("F-09",)),
+        "sound": PrivacyClaim("approximate"),
+    }
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "variant": ("published", "sound"),
+        "secure": (True, False),
+    }
+    batched: ClassVar[bool] = False
+    by_blocks: ClassVar[bool] = True
+    published_delta = staticmethod(inverse_n_root_n)
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Literal["auto"] = "auto"
+    variant: str = "sound"
+    centering_share: float = 0.1
+    depth: int = 20
+    n_init: int = 1
+    secure: bool = False
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if not (is_integer(self.depth) and 1 <= self.depth <= 60):
+            raise ValueError(f"depth={self.depth!r} must be an integer from 1 to 60")
+        if not (is_number(self.centering_share) and 0 < self.centering_share < 1):
+            raise ValueError(f"centering_share={self.centering_share!r} must be a number in (0, 1)")
+        require_positive_integer("n_init", self.n_init)
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Center, grow the tree, cluster its leaves; see :meth:`PrivateKMeans.cluster`."""
+        # Center the points by a private mean, and set the noise of the tree.
+        centering = (
+            self._published_centering if self.variant == "published" else self._sound_centering
+        )
+        mean, radius, multiplier, count_noise = centering(curator)
+
+        # Draw one hyperplane through the mean for each level of the tree.
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        normals = generator.standard_normal((self.depth, curator.n_features))
+        normals = np.rint(normals * DIRECTION_SCALE).astype(np.int64)
+        tree = curator.hyperplanes(normals, mean)
+
+        # Split while cells are large.
+        cells, sizes = self._grow(tree, multiplier, count_noise, curator)
+
+        # The coreset: noisy means of the leaves, weighted by their noisy counts.
+        origins = np.tile(mean, (len(cells), 1))
+        query = CellSums(cells, origins, radius)
+        sums = tree.release(query, sums=Gaussian(multiplier))["sums"]
+        coreset = clip_to_ball(sums / sizes[:, None], radius * SCALE)
+
+        # Cluster the coreset.
+        seed = int(generator.integers(2**32))
+        centers = mean + weighted_kmeans(coreset, sizes, self.n_clusters, self.n_init, seed)
+        if self.variant == "sound":
+            centers = np.clip(centers, -SCALE, SCALE)
+        return snap_centers(centers)[None], 1
+
+    def _published_centering(self, curator: Curator) -> tuple[np.ndarray, float, float, Laplace]:
+        """Private mean, radius, noise multiplier of the leaves' sums, and noise of the counts."""
+        # Mean about the origin, with a part of epsilon and delta: a noisy sum over a noisy count.
+        origin, _ = origin_of(curator.domain)
+        delta = self.resolved_delta(curator.n_points)
+        epsilon = self.centering_share * self.epsilon
+        size = root_count(curator, Laplace(SCALE / (COUNT_SHARE * epsilon)))
+        sum_mu = gaussian_mu(SUM_SHARE * epsilon, self.centering_share * delta)
+        mean = _mean(curator, size, 1 / sum_mu, origin)
+
+        # The tree spends the rest: one Gaussian for the sums and depth + 1 Laplace counts.
+        rest = 1 - self.centering_share
+        epsilons = [1 / COUNTS_TO_SUM] * (self.depth + 1)
+        multiplier = 1 / largest_multiple([1.0], epsilons, rest * self.epsilon, rest * delta)
+        largest_bound = float(SCALE + np.abs(mean).max())
+        radius = math.sqrt(curator.n_features) * largest_bound / SCALE
+        return mean, radius, multiplier, Laplace(SCALE * COUNTS_TO_SUM * multiplier)
+
+    def _sound_centering(self, curator: Curator) -> tuple[np.ndarray, float, float, Gaussian]:
+        """Private mean, radius, noise multiplier of the leaves' sums, and noise of the counts."""
+        # All releases are Gaussian: mu^2 adds up. The tree's part is halved between its sums and
+        # its counts.
+        mu = gaussian_mu(self.epsilon, self.resolved_delta(curator.n_points))
+        centering_mu = mu * math.sqrt(self.centering_share)
+        tree_mu = mu * math.sqrt((1 - self.centering_share) / 2)
+
+        midpoint = np.zeros(curator.n_features, np.int64)
+        mean = _mean(curator, float(curator.n_points), 1 / centering_mu, midpoint)
+        shifted_bounds = SCALE + np.abs(mean)
+        radius = math.sqrt((shifted_bounds**2).sum()) / SCALE
+        count_noise = Gaussian(SCALE * math.sqrt(self.depth + 1) / tree_mu)
+        return mean, radius, 1 / tree_mu, count_noise
+
+    def _grow(
+        self,
+        tree: PartitionTree,
+        multiplier: float,
+        count_noise: Laplace | Gaussian,
+        curator: Curator,
+    ) -> tuple[list[int], np.ndarray]:
+        """Split while cells are large; return leaves and their released counts."""
+        # Smallest size of a part: large against the noise of its sum, but not above half of an
+        # average cluster.
+        count = tree.release(CellCounts([0]), counts=count_noise)["counts"][0] / SCALE
+        size = max(count, 1.0)
+        noise_size = int(10 * math.sqrt(curator.n_features) * multiplier)
+        cluster_size = int(size / (2 * self.n_clusters))
+        min_size = float(max(1, min(noise_size, cluster_size)))
+
+        nodes = [Node(0, size)]
+        leaves: list[Node] = []
+        for level in range(self.depth):
+            # Split the cells with several times the smallest size by the level's hyperplane.
+            large = [node for node in nodes if node.size >= BRANCH * min_size]
+            leaves += [node for node in nodes if node.size < BRANCH * min_size]
+            pairs = [tree.split(node.cell, level) for node in large]
+
+            # Count both parts of every split.
+            cells = [cell for pair in pairs for cell in pair]
+            counts = tree.release(CellCounts(cells), counts=count_noise)["counts"] / SCALE
+            parts = [Node(cell, count) for cell, count in zip(cells, counts, strict=True)]
+
+            # Keep the parts that are large enough; a cell with none is a leaf.
+            nodes = []
+            for i, node in enumerate(large):
+                selected = [part for part in parts[2 * i : 2 * i + 2] if part.size >= min_size]
+                nodes += selected
+                if not selected:
+                    leaves.append(node)
+        leaves += nodes
+        return [leaf.cell for leaf in leaves], np.array([leaf.size for leaf in leaves])
+
+
+def _mean(curator: Curator, size: float, multiplier: float, origin: np.ndarray) -> np.ndarray:
+    """Private mean of all points, clipped to the domain."""
+    query = CellSums([0], origin[None])
+    total = curator.whole().release(query, sums=Gaussian(multiplier))["sums"][0]
+    mean = origin + total / max(size, 1.0)
+    return np.clip(np.rint(mean), -SCALE, SCALE).astype(np.int64)
+
+
+def clip_to_ball(points: np.ndarray, radius: float) -> np.ndarray:
+    """Shorten vectors (m, d) that are longer than a radius; both in grid steps."""
+    length = np.sqrt((points * points).sum(axis=1, keepdims=True))
+    return points * np.minimum(1.0, radius / np.maximum(length, 1.0))

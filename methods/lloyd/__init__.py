@@ -1,0 +1,1 @@
+"""Methods that follow Lloyd's algorithm with noisy sums and counts."""

@@ -1,0 +1,482 @@
+"""Lloyd's algorithm and its differentially private variants: SuLloyd, GLloyd, FastLloyd.
+
+All start from packed spheres, and in each of T rounds query the curator for the sums and counts of
+the points nearest to each center, then move the centers. They differ in the noise, in whether sums
+are taken about the midpoint of the domain or about the center within a radius, and in how released
+centers are put back into the domain. Source: Diaa, Humphries, Kerschbaum, "FastLloyd" (USENIX
+Security 2025), Sec. 5 and App. B; SuLloyd after Su et al. (CODASPY 2016).
+
+Units: the domain is [-1, 1]^d.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from pkm.compute import exact_limit
+from pkm.compute.kernels.center_moves import FOLD, KEEP, TRUNCATE, move_centers
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.initialization import starting_centers
+from pkm.privacy import (
+    NO_CLAIM,
+    SCALE,
+    Curator,
+    Gaussian,
+    Laplace,
+    PrivacyClaim,
+    SumsAndCounts,
+    gaussian_mu,
+    snap_centers,
+)
+from pkm.scalars import is_integer, is_number
+
+TYPICAL_CENTER = 0.225  # Su et al.'s rho: typical size of a normalized center's coordinate
+TARGET_ERROR = 0.004  # mean squared error per iteration that the number of iterations is chosen for
+MIN_ITERATIONS = 2
+MAX_ITERATIONS = 7
+MIN_ALPHA = 1e-6  # below, a radius is less than a grid step
+
+
+@dataclass(frozen=True)
+class Round:
+    """One public round of a schedule: the radius (None: no limit) and the noises."""
+
+    radius: float | None
+    sum_noise: Gaussian | Laplace | None
+    count_noise: Gaussian | Laplace | None
+
+
+def clipped_iterations(bound: float) -> int:
+    """Clip the number of iterations that the error analysis allows to [2, 7] (Sec. 5.5)."""
+    return int(min(max(bound, MIN_ITERATIONS), MAX_ITERATIONS))
+
+
+def count_weight(n_features: int) -> float:
+    """Su et al.'s weight of a count against a coordinate of a sum."""
+    return (4 * n_features * TYPICAL_CENTER**2) ** (1 / 3)
+
+
+POSTPROCESSING = {"none": KEEP, "truncate": TRUNCATE, "fold": FOLD}
+
+
+@dataclass(eq=False, repr=False)
+class Lloyd(PrivateKMeans):
+    """Lloyd's algorithm without privacy, from the same starting centers, for seven rounds.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    variant : {"published", "sound"}, default="sound"
+        Sets the default of ``radius_search``. The center of an empty cluster does not move in
+        either, as in the authors' runs without privacy.
+    initialization : {"packing", "uniform"}, default="packing"
+    radius_search : {"auto", "halving", "bisection"}, default="auto"
+        Search for the packing radius; ``auto`` is ``halving`` for ``published`` and ``bisection``
+        for ``sound``.
+    n_iterations : int or "auto", default="auto"
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.0], [0.5, 0.5]], 100, axis=0)
+    >>> model = Lloyd(n_clusters=2, bounds=(-1, 1), random_state=0).fit(X)
+    >>> model.cluster_centers_.round(3).tolist()
+    [[0.5, 0.5], [-0.5, 0.0]]
+    """
+
+    label: ClassVar[str] = "Lloyd, non-private"
+    color: ClassVar[str] = "#000000"
+    marker: ClassVar[str] = "D"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"published": NO_CLAIM, "sound": NO_CLAIM}
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "variant": ("published", "sound"),
+        "initialization": ("packing", "uniform"),
+        "radius_search": ("auto", "halving", "bisection"),
+    }
+    by_blocks: ClassVar[bool] = True
+    relative: ClassVar[bool] = False  # whether sums are taken about the centers
+
+    _: KW_ONLY
+    variant: str = "sound"
+    initialization: str = "packing"
+    radius_search: str = "auto"
+    n_iterations: int | Literal["auto"] = "auto"
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        n_iter = self.n_iterations
+        if n_iter != "auto" and not (is_integer(n_iter) and n_iter >= 1):
+            raise ValueError(f"n_iterations={n_iter!r} must be 'auto' or an integer of at least 1")
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run the rounds of the schedule; see :meth:`PrivateKMeans.cluster`."""
+        return self.iterate(curator, self._starting_centers(curator))
+
+    def iterate(
+        self, curator: Curator, centers: np.ndarray, n_rounds: int | None = None
+    ) -> tuple[np.ndarray, int]:
+        """Run the rounds of the schedule from given centers.
+
+        Parameters
+        ----------
+        curator : Curator
+        centers : ndarray of shape (R, k, d), int64
+            Released or public, on the grid.
+        n_rounds : int, optional
+            The first ones only. Default: all.
+
+        Returns
+        -------
+        centers : ndarray of shape (R, k, d), int64
+        n_rounds : int
+        """
+        schedule = self._schedule_of(curator)[:n_rounds]
+        for this_round in schedule:
+            # Assign points to their nearest centers; release noisy sums and counts.
+            query = SumsAndCounts(centers, this_round.radius, self.relative)
+            answer = curator.release(
+                query, sums=this_round.sum_noise, counts=this_round.count_noise
+            )
+
+            # Move every center to the noisy mean.
+            centers = self._move(centers, answer["sums"], answer["counts"], this_round.radius)
+        return centers, len(schedule)
+
+    def _schedule_of(self, curator: Curator) -> Sequence[Round]:
+        """All rounds for the points of a curator."""
+        return self.schedule(curator.n_points, curator.n_features)
+
+    def _starting_centers(self, curator: Curator) -> np.ndarray:
+        """Starting centers of all replicates."""
+        search = self.radius_search
+        if search == "auto":
+            search = "halving" if self.variant == "published" else "bisection"
+        return starting_centers(
+            curator.public_seeds, self.n_clusters, curator.n_features, self.initialization, search
+        )
+
+    def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
+        """All rounds, from public quantities only."""
+        return [Round(None, None, None)] * self._n_rounds(MAX_ITERATIONS)
+
+    def _n_rounds(self, bound: float) -> int:
+        """Number of rounds: the parameter, or what the error analysis allows."""
+        return clipped_iterations(bound) if self.n_iterations == "auto" else self.n_iterations
+
+    def _move(
+        self, centers: np.ndarray, sums: np.ndarray, counts: np.ndarray, radius: float | None
+    ) -> np.ndarray:
+        """Centers of the next round, (R, k, d) on the grid, from noisy sums and counts."""
+        return move_centers(
+            centers,
+            sums,
+            counts,
+            self.relative,
+            self._keeps_empty(),
+            self._longest_move(radius),
+            float(exact_limit(centers.shape[2])),
+            POSTPROCESSING[self._postprocessing()],
+        )
+
+    def _longest_move(self, radius: float | None) -> float:
+        """Longest move of a center in a round, in grid steps."""
+        return math.inf
+
+    def _keeps_empty(self) -> bool:
+        """Whether a center stays whose count is below one record."""
+        return True
+
+    def _postprocessing(self) -> str:
+        """What is done to centers that leave the domain."""
+        return "none"
+
+
+@dataclass(eq=False, repr=False)
+class _DPLloyd(Lloyd):
+    """Parameters of all private variants."""
+
+    choices: ClassVar[dict[str, tuple]] = {
+        **Lloyd.choices,
+        "postprocessing": ("auto", *POSTPROCESSING),
+        "secure": (True, False),
+    }
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    postprocessing: str = "auto"
+    secure: bool = False
+
+    def _keeps_empty(self) -> bool:
+        return self.variant == "sound"
+
+    def _postprocessing(self) -> str:
+        if self.postprocessing != "auto":
+            return self.postprocessing
+        return "none" if self.variant == "published" else "fold"
+
+
+@dataclass(eq=False, repr=False)
+class SuLloyd(_DPLloyd):
+    """DP-Lloyd with Laplace noise and the budget split and number of rounds of Su et al.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total over all rounds, zero-out adjacency, pure.
+    variant : {"published", "sound"}, default="sound"
+        ``published`` is what the FastLloyd paper plots; ``sound`` does not move a center whose
+        noisy count is below one.
+    postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
+        ``auto`` is ``none`` for ``published`` and ``fold`` for ``sound``.
+    initialization, radius_search, n_iterations, bounds, clip, random_state
+        As for :class:`Lloyd`.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+
+    Notes
+    -----
+    Per round epsilon / T is split between sums and counts as d : (4 d rho^2)^(1/3) with rho =
+    0.225.
+    """
+
+    label: ClassVar[str] = "SuLloyd"
+    color: ClassVar[str] = "#d55e00"
+    marker: ClassVar[str] = "s"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "published": PrivacyClaim("pure", flaws=("F-09",)),
+        "sound": PrivacyClaim("pure"),
+    }
+
+    def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
+        """All rounds, from public quantities only."""
+        n_rounds, coordinate_epsilon, count_epsilon = self._split(n_points, n_features)
+        # The sum's L1 sensitivity is d: it costs d * coordinate_epsilon.
+        return _equal_rounds(Laplace, SCALE / coordinate_epsilon, SCALE / count_epsilon, n_rounds)
+
+    def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
+        """Predicted mean squared error of each of some rounds (Su et al.)."""
+        epsilon = self.epsilon / n_rounds
+        return TARGET_ERROR * (self._least_epsilon(n_points, n_features) / epsilon) ** 2
+
+    def _least_epsilon(self, n_points: int, n_features: int) -> float:
+        """The least epsilon of a round that keeps to the target error."""
+        n = n_points
+        d = n_features
+        k = self.n_clusters
+        return math.sqrt(500 * k**3 / n**2 * (d + count_weight(d)) ** 3)
+
+    def _split(self, n_points: int, n_features: int) -> tuple[int, float, float]:
+        """Rounds, and epsilon of a sum's coordinate and of a count in each of them."""
+        d = n_features
+        weight = count_weight(d)
+        n_rounds = self._n_rounds(self.epsilon / self._least_epsilon(n_points, d))
+        coordinate_epsilon = self.epsilon / n_rounds / (d + weight)
+        return n_rounds, coordinate_epsilon, weight * coordinate_epsilon
+
+
+@dataclass(eq=False, repr=False)
+class _GaussianLloyd(_DPLloyd):
+    """Variants with Gaussian noise, which have a delta."""
+
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "published": PrivacyClaim("approximate", flaws=("F-09",)),
+        "sound": PrivacyClaim("approximate"),
+    }
+
+    _: KW_ONLY
+    delta: float | Literal["auto"] = "auto"
+
+    def _noise_multiplier(self, n_points: int) -> float:
+        """Standard deviation of one release of sensitivity 1 that spends the budget."""
+        return 1 / gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+
+
+@dataclass(eq=False, repr=False)
+class GLloyd(_GaussianLloyd):
+    """DP-Lloyd with Gaussian noise (FastLloyd paper, App. B.1).
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total over all rounds, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
+    variant, postprocessing, initialization, radius_search, n_iterations, bounds, clip,
+    random_state, secure
+        As for :class:`SuLloyd`.
+    """
+
+    label: ClassVar[str] = "GLloyd"
+    color: ClassVar[str] = "#0072b2"
+    marker: ClassVar[str] = "^"
+
+    def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
+        """All rounds, from public quantities only."""
+        n = n_points
+        d = n_features
+        k = self.n_clusters
+        sigma = self._noise_multiplier(n)
+        count_part = 2 * TYPICAL_CENTER
+        total = count_part + math.sqrt(d)
+
+        # Rounds that keep the error of each to the target.
+        n_rounds = self._n_rounds(TARGET_ERROR * n**2 / (k**3 * d * sigma**2 * total**2))
+
+        # Noise of a round, divided between sums and counts for the least error.
+        round_sigma = sigma * math.sqrt(n_rounds) * SCALE
+        sum_scale = round_sigma * math.sqrt(d) * math.sqrt(total) / d**0.25
+        count_scale = round_sigma * math.sqrt(total / count_part)
+        return _equal_rounds(Gaussian, sum_scale, count_scale, n_rounds)
+
+
+@dataclass(eq=False, repr=False)
+class FastLloyd(_GaussianLloyd):
+    """DP-Lloyd with relative sums inside a radius (FastLloyd paper, Algorithm 1).
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total over all rounds, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
+    variant : {"published", "sound"}, default="sound"
+    radius_schedule : {"step", "constant"}, default="step"
+        ``step`` takes half the domain's diagonal in the first round, eta afterwards; ``constant``
+        takes eta throughout.
+    alpha : float, default=0.8
+        Factor of the radius eta = alpha sqrt(d) / k^(1/d) (Sec. 5.6).
+    radius_clipping : bool, default=True
+        Shorten a center's move to the radius.
+    postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
+        ``auto`` is ``fold``.
+    initialization, radius_search, n_iterations, bounds, clip, random_state, secure
+        As for :class:`SuLloyd`.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
+    >>> model = FastLloyd(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=2).fit(X)
+    >>> model.cluster_centers_.round(2).tolist(), round(model.ledger_.spent(), 6)
+    ([[-0.5, 0.25], [0.5, 0.5]], 1.0)
+    """
+
+    label: ClassVar[str] = "FastLloyd"
+    color: ClassVar[str] = "#009e73"
+    marker: ClassVar[str] = "o"
+    choices: ClassVar[dict[str, tuple]] = {
+        **_DPLloyd.choices,
+        "radius_schedule": ("step", "constant"),
+        "radius_clipping": (True, False),
+    }
+    relative: ClassVar[bool] = True
+    takes_ball: ClassVar[bool] = True
+
+    _: KW_ONLY
+    radius_schedule: str = "step"
+    alpha: float = 0.8
+    radius_clipping: bool = True
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if not (is_number(self.alpha) and MIN_ALPHA <= self.alpha < math.inf):
+            raise ValueError(
+                f"alpha={self.alpha!r} must be a finite number of at least {MIN_ALPHA}"
+            )
+
+    def radius(self, n_features: int, ball: float | None = None) -> float:
+        """The radius eta, at most the domain's diameter.
+
+        Of a box, or of a ball of a given radius: half of the diameter takes the place of sqrt(d).
+        """
+        half = math.sqrt(n_features) if ball is None else ball
+        eta = self.alpha * half / self.n_clusters ** (1 / n_features)
+        return min(eta, 2 * half)
+
+    def _schedule_of(self, curator: Curator) -> Sequence[Round]:
+        """All rounds for the points of a curator, in a box or in a ball."""
+        if curator.radius == math.sqrt(curator.n_features):
+            return super()._schedule_of(curator)
+        return self.schedule(curator.n_points, curator.n_features, curator.radius)
+
+    def _starting_centers(self, curator: Curator) -> np.ndarray:
+        """Starting centers of all replicates, in the cube that is inscribed in a ball."""
+        centers = super()._starting_centers(curator)
+        half = math.sqrt(curator.n_features)
+        return centers if curator.radius == half else snap_centers(centers * curator.radius / half)
+
+    def schedule(
+        self, n_points: int, n_features: int, ball: float | None = None
+    ) -> Sequence[Round]:
+        """All rounds, from public quantities only; in a box, or in a ball of a given radius."""
+        d = n_features
+        sigma = self._noise_multiplier(n_points)
+        eta = self.radius(d, ball)
+        half = math.sqrt(d) if ball is None else ball
+        diagonal = 2 * half
+        # After a zoom into a ball the rounds are those in a ball, whether or not one was found:
+        # that it was is known from releases alone, and a schedule is public before the first.
+        in_ball = 1.0 if self._is_after_ball_zoom else ball
+        n_rounds = self._n_rounds(self._round_bound(n_points, d, in_ball))
+
+        # The first radius lets centers cross half of the domain, the later ones move by eta.
+        first = half if self.radius_schedule == "step" else eta
+        return _rounds_within(first, eta, n_rounds, sigma, diagonal)
+
+    def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
+        """Predicted mean squared error of each of some rounds within eta (Sec. 5.5)."""
+        return TARGET_ERROR * n_rounds / self._round_bound(n_points, n_features)
+
+    def _round_bound(self, n_points: int, n_features: int, ball: float | None = None) -> float:
+        """Rounds that keep the error of each to the target (Sec. 5.5)."""
+        n = n_points
+        k = self.n_clusters
+        sigma = self._noise_multiplier(n)
+        eta = self.radius(n_features, ball)
+        diagonal = 2 * (math.sqrt(n_features) if ball is None else ball)
+        return 4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + diagonal) ** 2)
+
+    def _longest_move(self, radius: float | None) -> float:
+        assert radius is not None, "all rounds of FastLloyd have a radius"
+        return radius * SCALE if self.radius_clipping else math.inf
+
+    def _postprocessing(self) -> str:
+        return "fold" if self.postprocessing == "auto" else self.postprocessing
+
+
+# Rounds are kept, because a schedule is run for many seeds.
+
+
+@lru_cache(maxsize=1024)
+def _equal_rounds(
+    mechanism: type[Gaussian | Laplace], sum_scale: float, count_scale: float, n_rounds: int
+) -> tuple[Round, ...]:
+    """Rounds of sums about the domain's midpoint, with noise of the same scales."""
+    return (Round(None, mechanism(sum_scale), mechanism(count_scale)),) * n_rounds
+
+
+@lru_cache(maxsize=1024)
+def _rounds_within(
+    first: float, later: float, n_rounds: int, sigma: float, diagonal: float
+) -> tuple[Round, ...]:
+    """Rounds of relative sums, the first within a radius of its own.
+
+    Sigma is the noise multiplier of all rounds together. Noise is divided between sums and counts
+    for the least error.
+    """
+    count_noise = Gaussian(sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal))
+    first_round, later_round = (
+        Round(radius, Gaussian(count_noise.scale * radius / math.sqrt(diagonal)), count_noise)
+        for radius in (first, later)
+    )
+    return (first_round, *[later_round] * (n_rounds - 1))

@@ -1,0 +1,420 @@
+"""PE-means: centers by private evolution, from noisy counts of nearest members alone.
+
+Humphries, Lin, Yekhanin (2026). A population of candidate centers evolves in a public ball: in each
+generation every record counts for the member nearest to it, weighted k-means on the members by
+their noisy counts chooses k parents, and the parents with random mutants of them are the next
+population. Nothing is summed: a generation costs one vector of counts, whose sensitivity does not
+depend on the ball.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from scipy.special import gamma
+
+from pkm.compute import DIRECTION_SCALE, largest_packing
+from pkm.compute.kernels.hashing import clip_norms, orthonormal
+from pkm.compute.kernels.packing import ball_packing
+from pkm.methods.base import PrivateKMeans, is_integer, is_number, is_positive
+from pkm.methods.hashing.balcan import noisy_lloyd_step
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import (
+    SCALE,
+    Curator,
+    Gaussian,
+    HashedPoints,
+    NearestCounts,
+    PrivacyClaim,
+    gaussian_mu,
+)
+from pkm.privacy.noise import INITIALIZATION, child
+
+GENERATIONS_PER_ROOT = 4  # generations: that many times the root of the number of dimensions
+MAX_GENERATIONS = {"published": 500, "sound": 32}
+RECORDS_PER_MEMBER = 5  # of a population, on average
+MIN_MUTANTS = 4  # of a parent
+MAX_POPULATION = 2000  # of the sound variant
+MUTATION_SCALE = 0.01  # of the ball's radius
+LEVY_EXPONENT = 1.75  # of the tails of mutations, by Mantegna's algorithm
+PROJECTED_DIMENSIONS = 16  # of the authors' variant for many features
+RECOVERY_RELEASES = 2  # of that variant: sums and counts in all features
+LLOYD_RADIUS = 0.8  # of the ball's radius over k^(1/d): eta of FastLloyd
+N_INIT = {"published": 10, "sound": 3}  # starts of k-means on a population, which cost no privacy
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The releases of a run and their costs, from public quantities only.
+
+    Attributes
+    ----------
+    generations : int
+    count_mu : float
+        Cost of the counts of one generation.
+    mutants : int
+        Of each parent, at first.
+    lloyd_mu : float
+        Cost of the Lloyd step at the end; 0 for none.
+    """
+
+    generations: int
+    count_mu: float
+    mutants: int
+    lloyd_mu: float
+
+
+@dataclass(eq=False, repr=False)
+class PEMeans(PrivateKMeans):
+    """Centers that evolve by noisy counts of the records nearest to each candidate.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is n^-1.1 for ``published`` and 1e-6 for ``sound``.
+    variant : {"published", "sound"}, default="sound"
+        ``published`` takes delta from the exact n, as many members as there are fifths of the
+        points, and as many generations as the paper; ``sound`` has a fixed delta, at most 2,000
+        members and at most 32 generations.
+    radius : float or "auto", default="auto"
+        Of the public ball about the midpoint of the domain that points are moved into, in
+        half-widths. ``auto`` is sqrt(d): the whole domain.
+    generations : int or "auto", default="auto"
+        ``auto`` is 4 sqrt(m), times epsilon where that is above 1, for m dimensions; at most 500
+        for ``published``, of which the paper's budgets need 181.
+    max_population : int, "auto" or None, default="auto"
+        Largest number of members, but for four mutants of each parent; None for n / 5 without a
+        limit.
+    dimensions : int or None, default=None
+        Of a random subspace that the population lies in, where points have more features than
+        twice as many; the Lloyd step at the end then gives centers in all features.
+    finish : float or "auto", default="auto"
+        Share of the squared noise cost for a relative Lloyd step at the end; ``auto`` is none, and
+        in a subspace that of 2 releases among all.
+    n_init : int or "auto", default="auto"
+        Starts of the k-means on a population; ``auto`` is 10 for ``published``, else 3.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    Notes
+    -----
+    Where fewer than k members have a count that is kept, the k members with the largest noisy
+    counts are the parents. The size of a population follows released counts; the number of
+    releases and their costs do not.
+
+    The authors' code for many features adds one scalar noise value to all coordinates of a sum and
+    makes more releases than it is calibrated for (F-19); here every coordinate has noise of its
+    own, and all releases are charged. It projects by a Gaussian matrix, here the subspace is
+    orthonormal and its ball smaller by the same factor.
+
+    References
+    ----------
+    Humphries, T., Lin, Z. and Yekhanin, S. (2026). PE-means. arXiv:2606.00342.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
+    >>> model = PEMeans(n_clusters=2, epsilon=4.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "PE-means"
+    color: ClassVar[str] = "#b5446e"
+    marker: ClassVar[str] = "P"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "published": PrivacyClaim("approximate", flaws=("F-09",)),
+        "sound": PrivacyClaim("approximate"),
+    }
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "variant": ("published", "sound"),
+        "secure": (True, False),
+    }
+    batched: ClassVar[bool] = False  # the sizes of populations follow from what was released
+    by_blocks: ClassVar[bool] = True
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Literal["auto"] = "auto"
+    variant: str = "sound"
+    radius: float | Literal["auto"] = "auto"
+    generations: int | Literal["auto"] = "auto"
+    max_population: int | Literal["auto"] | None = "auto"
+    dimensions: int | None = None
+    finish: float | Literal["auto"] = "auto"
+    n_init: int | Literal["auto"] = "auto"
+    secure: bool = False
+
+    @staticmethod
+    def published_delta(n_points: int) -> float:
+        """Delta of the paper, from the exact n."""
+        if n_points < 2:
+            raise ValueError(
+                f"delta='auto' of the published variant is n^-1.1, which needs n >= 2, "
+                f"got {n_points}"
+            )
+        return n_points**-1.1
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if self.radius != "auto" and not is_positive(self.radius):
+            raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
+        for name, others in {
+            "generations": ("auto",),
+            "max_population": ("auto", None),
+            "dimensions": (None,),
+            "n_init": ("auto",),
+        }.items():
+            value = getattr(self, name)
+            if value not in others and not (is_integer(value) and value >= 1):
+                allowed = " or ".join(map(repr, others))
+                raise ValueError(f"{name}={value!r} must be {allowed} or an integer of at least 1")
+        if self.finish != "auto" and not (is_number(self.finish) and 0 <= self.finish < 1):
+            raise ValueError(f"finish={self.finish!r} must be 'auto' or a number in [0, 1)")
+        if self.dimensions is not None and self.finish == 0:
+            raise ValueError(
+                "finish=0 leaves the centers in a subspace of dimensions="
+                f"{self.dimensions}: give the Lloyd step a share, or 'auto'"
+            )
+
+    # The schedule
+
+    def is_projected(self, n_features: int) -> bool:
+        """Whether the population lies in a subspace."""
+        return self.dimensions is not None and n_features > 2 * self.dimensions
+
+    def plan(self, n_points: int, n_features: int) -> Schedule:
+        """All releases, before the first query."""
+        is_projected = self.is_projected(n_features)
+
+        # Generations; the authors leave two releases of the subspace's to the recovery.
+        generations = self.generations
+        if generations == "auto":
+            if self.dimensions is not None and is_projected:
+                generations = int(GENERATIONS_PER_ROOT * math.sqrt(self.dimensions))
+                generations = max(generations - RECOVERY_RELEASES, 1)
+            else:
+                generations = int(GENERATIONS_PER_ROOT * math.sqrt(n_features))
+                generations = int(max(self.epsilon, 1.0) * generations)
+            generations = min(generations, MAX_GENERATIONS[self.variant])
+
+        # Divide mu squared: a share for the Lloyd step, the rest evenly over the generations.
+        finish = self.finish
+        if finish == "auto":
+            finish = RECOVERY_RELEASES / (generations + RECOVERY_RELEASES) if is_projected else 0.0
+        mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+        return Schedule(
+            generations=generations,
+            count_mu=mu * math.sqrt((1 - finish) / generations),
+            mutants=self._mutants(n_points),
+            lloyd_mu=mu * math.sqrt(finish),
+        )
+
+    def _mutants(self, n_points: int) -> int:
+        """Mutants of each parent at first: a member for five records, within the limit."""
+        limit = self.max_population
+        if limit == "auto":
+            limit = MAX_POPULATION if self.variant == "sound" else None
+        mutants = n_points // (RECORDS_PER_MEMBER * self.n_clusters)
+        if limit is not None:
+            mutants = min(mutants, limit // self.n_clusters - 1)
+        return max(mutants, MIN_MUTANTS)
+
+    # The releases
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
+        d = curator.n_features
+        schedule = self.plan(curator.n_points, d)
+        points = curator.hashed_points(math.sqrt(d) if self.radius == "auto" else self.radius)
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+
+        # The first population: packed points that ignore the data.
+        basis = None
+        if self.dimensions is not None and self.is_projected(d):
+            basis = orthonormal(generator, self.dimensions, d) / DIRECTION_SCALE
+        ball = PublicBall(points, basis)
+        n_members = (schedule.mutants + 1) * self.n_clusters
+        if self.variant == "published":
+            population = ball_packing(generator, n_members, ball.dimensions) * ball.radius
+        else:
+            source = np.random.RandomState(int(generator.integers(2**32)))
+            population = largest_packing(source, n_members, ball.dimensions, "halving")
+            population *= ball.radius / math.sqrt(ball.dimensions)
+
+        # Generations, then one relative Lloyd step.
+        n_init = N_INIT[self.variant] if self.n_init == "auto" else self.n_init
+        centers = evolve(ball, population, self.n_clusters, schedule, generator, n_init)
+        if schedule.lloyd_mu > 0:
+            radius = points.radius
+            if basis is None:
+                radius *= min(1.0, LLOYD_RADIUS / self.n_clusters ** (1 / d))
+            centers = noisy_lloyd_step(points, centers, radius, schedule.lloyd_mu)
+        return centers[None], schedule.generations
+
+
+class PublicBall:
+    """The ball that a population lives in: that of the points, or one of a subspace.
+
+    Parameters
+    ----------
+    points : HashedPoints
+    basis : ndarray of shape (m, d), float64, or None
+        Public: orthonormal directions of the subspace. None for all features.
+
+    Attributes
+    ----------
+    dimensions : int
+        Of the population's positions.
+    radius : float
+        In grid steps; in a subspace that of a ball in which the projections of points of the whole
+        ball lie on average.
+
+    Notes
+    -----
+    A squared distance to a position in the subspace is that in the projection and the part of the
+    point outside it, the same for all positions: nearest members are those of the projection.
+    """
+
+    def __init__(self, points: HashedPoints, basis: np.ndarray | None) -> None:
+        self.points = points
+        self._basis = basis
+        self.dimensions = points.n_features if basis is None else len(basis)
+        self.radius = points.radius * SCALE * math.sqrt(self.dimensions / points.n_features)
+
+    def inside(self, positions: np.ndarray) -> np.ndarray:
+        """Pull positions (n, m) into the ball and the domain, float64."""
+        if self._basis is None:
+            return self.points.into_ball(positions).astype(np.float64)
+        return clip_norms(positions, self.radius)
+
+    def lifted(self, positions: np.ndarray) -> np.ndarray:
+        """Positions (n, m) as grid points of all features, (n, d), int64."""
+        if self._basis is not None:
+            positions = positions @ self._basis
+        return self.points.into_ball(positions)
+
+
+def evolve(
+    ball: PublicBall,
+    population: np.ndarray,
+    k: int,
+    schedule: Schedule,
+    generator: np.random.Generator,
+    n_init: int,
+) -> np.ndarray:
+    """Let a population evolve, and return the parents of the last generation.
+
+    Parameters
+    ----------
+    ball : PublicBall
+    population : ndarray of shape (n_members, m), float64
+        Public: the first members, in grid steps.
+    k : int
+    schedule : Schedule
+    generator : numpy.random.Generator
+        Public randomness.
+    n_init : int
+        Starts of the k-means on a population.
+
+    Returns
+    -------
+    ndarray of shape (at most k, d), int64
+        On the grid.
+    """
+    n_points = ball.points.n_points
+    noise = Gaussian(SCALE / schedule.count_mu)
+    mutants = schedule.mutants
+    population = ball.inside(population)
+    for generation in range(schedule.generations):
+        # Noisy numbers of the records nearest to each member.
+        query = NearestCounts(ball.lifted(population))
+        counts = ball.points.release(query, counts=noise)["counts"] / SCALE
+
+        # Keep the largest until they sum to n; fewer mutants where noise outweighs what is kept.
+        weights = largest_counts(counts, n_points)
+        if (weights**2).sum() < len(population) / schedule.count_mu**2:
+            mutants = max(mutants // 2, MIN_MUTANTS)
+
+        # Parents: weighted k-means of the members.
+        kept = weights > 0
+        if kept.sum() > k:
+            seed = int(generator.integers(2**32))
+            parents = weighted_kmeans(population[kept], weights[kept], k, n_init, seed)
+        else:
+            parents = population[np.argsort(-counts, kind="stable")[:k]]
+
+        # The next population: the parents and mutants of each.
+        if generation < schedule.generations - 1:
+            steps = levy_steps(generator, (len(parents) * mutants, ball.dimensions))
+            mutated = np.repeat(parents, mutants, axis=0) + MUTATION_SCALE * ball.radius * steps
+            population = ball.inside(np.concatenate([parents, mutated]))
+    return ball.lifted(parents)
+
+
+def largest_counts(counts: np.ndarray, total: float) -> np.ndarray:
+    """Keep the largest noisy counts until they sum to a public total; the others become zero.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (m,), float64
+    total : float
+
+    Returns
+    -------
+    ndarray of shape (m,), float64
+        Not negative.
+
+    Examples
+    --------
+    >>> largest_counts(np.array([1.0, 7.0, -2.0, 4.0]), 10.0).tolist()
+    [0.0, 7.0, 0.0, 4.0]
+    """
+    order = np.argsort(-counts, kind="stable")
+    reached = np.flatnonzero(np.cumsum(counts[order]) >= total)
+    n_kept = reached[0] + 1 if len(reached) else len(counts)
+    weights = np.zeros_like(counts)
+    weights[order[:n_kept]] = np.maximum(counts[order[:n_kept]], 0.0)
+    return weights
+
+
+def levy_steps(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Heavy-tailed random steps, by Mantegna's algorithm for Lévy-stable variates.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+    shape : tuple of int
+
+    Returns
+    -------
+    ndarray of that shape, float64
+
+    References
+    ----------
+    Mantegna, R. N. (1994). Fast, accurate algorithm for numerical simulation of Lévy stable
+    stochastic processes. Physical Review E 49(5), 4677-4683.
+
+    Examples
+    --------
+    >>> steps = levy_steps(np.random.default_rng(0), (10_000,))
+    >>> bool(0.3 < np.median(np.abs(steps)) < 0.6)
+    True
+    """
+    beta = LEVY_EXPONENT
+    numerator = gamma(1 + beta) * math.sin(math.pi * beta / 2)
+    denominator = gamma((1 + beta) / 2) * beta * 2 ** ((beta - 1) / 2)
+    sd = (numerator / denominator) ** (1 / beta)
+    return (
+        sd
+        * generator.standard_normal(shape)
+        / np.abs(generator.standard_normal(shape)) ** (1 / beta)
+    )

@@ -1,0 +1,353 @@
+"""Kaplan-Stemmer in the local model: a few rounds of randomized reports (NeurIPS 2018, Section 1).
+
+The extended abstract fixes the outline: find candidate centers, estimate how many points are
+nearest to each of them, cluster the weighted candidates; all in a constant number of rounds. How
+candidates are found, how weights are estimated and how users are partitioned is in a full version
+that we could not obtain; this is a reconstruction, see docs/local-model.md for the origin of each
+part.
+
+Users are partitioned into disjoint cohorts, one per round; each user reports once and spends the
+whole epsilon on it.
+
+1. Heavy boxes: users report, through a frequency oracle, in which box of a public grid along a few
+   random directions their point lies.
+2. Candidates: users report their point about the midpoint of their box, turned by a public random
+   sign, so that the server can sum over any box; the means of the heavy boxes are clipped to their
+   box.
+3. Weights: users report which candidate is nearest, through an oracle. The weighted candidates are
+   a coreset; k-means on them costs nothing.
+4. Lloyd steps: users report their point about its nearest center.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from pkm.compute import DIRECTION_SCALE
+from pkm.methods.coreset import CoresetMethod, consistent
+from pkm.methods.local.local_dp import (
+    LocalModel,
+    check_sufficient_users,
+    min_users,
+    shrunken_means,
+    snap_to_ball,
+)
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import SCALE, snap_centers
+from pkm.privacy.local_aggregator import (
+    Boxes,
+    Cohort,
+    LocalAggregator,
+    LocalCounts,
+    LocalSums,
+    NearestCenter,
+    Rule,
+)
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.randomizers import SignedSums, frequency_oracle
+from pkm.scalars import is_integer, is_positive
+
+# Shares of the users.
+HEAVY_SHARE = 0.25
+SUM_SHARE = 0.2
+WEIGHT_SHARE = 0.15
+STEP_SHARE = 0.4
+
+# Boxes.
+MAX_PROJECTIONS = 4
+#: Smallest and largest number of intervals per direction, by number of directions.
+INTERVALS = {1: (8, 64), 2: (6, 12), 3: (5, 7), 4: (5, 5)}
+MANY_INTERVALS = (4, 4)  # along more directions
+PROJECTED_LENGTHS = 2.0  # half the intervals' range, in typical lengths of a projected radius
+HEAVY_STDDEVS = 2.5  # standard deviations of a heavy box above zero
+SMALLEST_CLUSTER = 8  # a heavy box has a share of 1 / (8 k) of the users
+
+# Candidates.
+MAX_CANDIDATES = 4  # per cluster
+FALLBACK = 2  # candidates per cluster, where fewer than k boxes are heavy
+MIN_WEIGHT = 1e-9  # of a candidate in the k-means
+N_INIT = 10  # starts of the k-means on the candidates, which cost no privacy
+
+# Radii of Lloyd steps, in distances to the nearest other center.
+FIRST_RADIUS = 0.5
+LATER_RADIUS = 0.3
+
+
+@dataclass(eq=False, repr=False)
+class KaplanStemmerLocal(CoresetMethod, LocalModel):
+    """Heavy boxes, their means and weights, and k-means on those, from randomized reports.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Of every user's only report: pure, local adjacency. At most 40.
+    radius : float or "auto", default="auto"
+        Of the public ball about the midpoint of the domain that users move their point into, in
+        half-widths. ``auto`` is sqrt(d): the whole domain. Boxes and noise are in proportion to it.
+    projections : int or "auto", default="auto"
+        Number of random directions that boxes are cut along; ``auto`` is min(4, d).
+    intervals : int or "auto", default="auto"
+        Per direction; ``auto`` is as many as keep a box above the noise, see
+        :meth:`resolved_intervals`.
+    passes : int, default=1
+        Rounds that locate candidates; each but the first about the candidates so far, within the
+        size of a box.
+    lloyd_steps : int, default=2
+        Rounds that move the chosen centers.
+    shares : sequence of float or "auto", default="auto"
+        Of the users, one per round: heavy boxes, passes, weights, Lloyd steps. ``auto`` is 0.25,
+        0.2 over all passes, 0.15, and 0.4 over all steps.
+    secure : bool, default=False
+        Draw the users' randomness from the operating system's entropy instead of the seed.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    Raises
+    ------
+    ValueError
+        For fewer users than cohorts, and where noise would hide even a box that all users of a
+        cohort share; the messages name a sufficient n or epsilon.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 20000, axis=0)
+    >>> model = KaplanStemmerLocal(n_clusters=2, epsilon=4.0, bounds=(-1, 1), random_state=1)
+    >>> model = model.fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "Kaplan-Stemmer, local"
+    color: ClassVar[str] = "#7a3e9d"
+    marker: ClassVar[str] = "o"
+    _: KW_ONLY
+    projections: int | Literal["auto"] = "auto"
+    intervals: int | Literal["auto"] = "auto"
+    passes: int = 1
+    lloyd_steps: int = 2
+    shares: Sequence[float] | Literal["auto"] = "auto"
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        for name, lowest in (("projections", 1), ("intervals", 2)):
+            value = getattr(self, name)
+            if value != "auto" and not (is_integer(value) and value >= lowest):
+                raise ValueError(
+                    f"{name}={value!r} must be 'auto' or an integer of at least {lowest}"
+                )
+        for name, lowest in (("passes", 1), ("lloyd_steps", 0)):
+            value = getattr(self, name)
+            if not (is_integer(value) and value >= lowest):
+                raise ValueError(f"{name}={value!r} must be an integer of at least {lowest}")
+        self._check_shares()
+        if n_points is not None:
+            shares = self.resolved_shares(self.lloyd_steps)
+            check_sufficient_users(self.epsilon, n_points, shares)
+
+    def _check_shares(self) -> None:
+        if self.shares == "auto":
+            return
+        n_rounds = 2 + self.passes + self.lloyd_steps
+        numbers = not isinstance(self.shares, str) and all(
+            is_positive(share) for share in self.shares
+        )
+        if not numbers or len(self.shares) != n_rounds:
+            raise ValueError(
+                f"shares={self.shares!r} must be 'auto' or {n_rounds} positive numbers, one per "
+                "round"
+            )
+
+    def resolved_shares(self, lloyd_steps: int) -> tuple[float, ...]:
+        """Shares of the users, one per round, with that many Lloyd steps; of any sum."""
+        n_rounds = 2 + self.passes + lloyd_steps
+        if self.shares != "auto":
+            return tuple(self.shares)[:n_rounds]
+        passes = [SUM_SHARE / self.passes] * self.passes
+        steps = [STEP_SHARE / max(lloyd_steps, 1)] * lloyd_steps
+        return (HEAVY_SHARE, *passes, WEIGHT_SHARE, *steps)
+
+    def resolved_projections(self, n_features: int) -> int:
+        """Number of directions: the parameter, at most d."""
+        return min(MAX_PROJECTIONS if self.projections == "auto" else self.projections, n_features)
+
+    def resolved_intervals(self, n_users: int, n_projections: int) -> int:
+        """Intervals per direction.
+
+        Parameters
+        ----------
+        n_users : int
+            That report their box.
+        n_projections : int
+
+        Returns
+        -------
+        int
+            The parameter, or as many as make boxes that would each exceed the noise if half of them
+            were empty and the others had equally many users, within a public range: never so few
+            that k clusters could not be separated.
+        """
+        if self.intervals != "auto":
+            return self.intervals
+        n_boxes = 2 * math.sqrt(n_users) / (HEAVY_STDDEVS * math.sqrt(min_users(self.epsilon)))
+        min_intervals, max_intervals = INTERVALS.get(n_projections, MANY_INTERVALS)
+        intervals = round(n_boxes ** (1 / n_projections))
+        intervals = min(max(intervals, min_intervals), max_intervals)
+        needed = (FALLBACK * self.n_clusters) ** (1 / n_projections)
+        return max(intervals, math.ceil(needed - 1e-9))
+
+    def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
+        """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
+        cohorts = aggregator.cohorts(
+            self.resolved_shares(self.lloyd_steps), self.resolved_radius(aggregator.n_features)
+        )
+        generator = np.random.default_rng(child(aggregator.public_seeds[0], INITIALIZATION))
+        n_locating = len(cohorts) - self.lloyd_steps
+        candidates, weights = self._locate(cohorts[:n_locating], generator)
+
+        # Cluster the weighted candidates; those without weight only where the others are too few.
+        positive = weights > 0
+        if positive.sum() < self.n_clusters:
+            positive = np.full(len(weights), True)
+        points = candidates[positive].astype(np.float64)
+        masses = np.maximum(weights[positive], MIN_WEIGHT)
+        seed = int(generator.integers(2**32))
+        centers = snap_centers(weighted_kmeans(points, masses, self.n_clusters, N_INIT, seed))
+
+        # Refine the centers, with fresh users in every step.
+        for step, cohort in enumerate(cohorts[n_locating:]):
+            radius = LATER_RADIUS if step else FIRST_RADIUS
+            centers = self._lloyd_step(cohort, centers, candidates, weights, radius)
+        return centers[None], len(cohorts)
+
+    def weighted_candidates(self, aggregator: LocalAggregator) -> tuple[np.ndarray, np.ndarray]:
+        """Candidates and their weights, without users for Lloyd steps.
+
+        See :meth:`CoresetMethod.weighted_candidates`.
+        """
+        radius = self.resolved_radius(aggregator.n_features)
+        cohorts = aggregator.cohorts(self.resolved_shares(0), radius)
+        generator = np.random.default_rng(child(aggregator.public_seeds[0], INITIALIZATION))
+        candidates, shares = self._locate(cohorts, generator)
+        return candidates, shares * aggregator.n_points
+
+    def _locate(
+        self, cohorts: Sequence[Cohort], generator: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Candidates (m, d), int64, on the grid, and their shares of the users (m,), of sum 1."""
+        box_cohort, *sum_cohorts, weight_cohort = cohorts
+
+        # 1. Heavy boxes; their midpoints are the first candidates.
+        boxes = self._draw_boxes(box_cohort, generator)
+        cells, sizes = self._heavy_boxes(box_cohort, boxes)
+        candidates, radii = self._midpoints(boxes, cells, box_cohort.radius)
+
+        # 2. Means of the users in each heavy box.
+        for number, cohort in enumerate(sum_cohorts):
+            if number:
+                # As wide in all directions as a box is in those that it is cut along.
+                radii = np.full(len(cells), boxes.width * math.sqrt(box_cohort.n_features) / 2)
+            steps = self._mean_steps(cohort, boxes, cells, candidates, radii, sizes)
+            clipped = boxes.clip(cells, candidates / SCALE + steps)
+            candidates = snap_to_ball(clipped, box_cohort.radius)
+
+        # 3. Weights. The number of candidates depends on reports, so the oracle is for its maximum.
+        rule = NearestCenter(candidates)
+        n_values = MAX_CANDIDATES * self.n_clusters
+        oracle = frequency_oracle(self.epsilon, n_values, weight_cohort.key)
+        counts = weight_cohort.release(LocalCounts(rule), counts=oracle)["counts"] / SCALE
+        return candidates, consistent(counts, float(weight_cohort.size)) / weight_cohort.size
+
+    def _draw_boxes(self, cohort: Cohort, generator: np.random.Generator) -> Boxes:
+        """Boxes along an orthonormal basis of a uniformly random subspace, shifted at random."""
+        d = cohort.n_features
+        n_projections = self.resolved_projections(d)
+        intervals = self.resolved_intervals(cohort.size, n_projections)
+        basis = np.linalg.qr(generator.standard_normal((d, n_projections)))[0].T
+
+        # A vector of length R has projections of about R / sqrt(d). One more interval makes room
+        # for the shift.
+        half_range = cohort.radius * min(1.0, PROJECTED_LENGTHS / math.sqrt(d))
+        width = 2 * half_range / (intervals - 1)
+        lower = -half_range - width * generator.random(n_projections)
+        directions = np.rint(basis * DIRECTION_SCALE).astype(np.int64)
+        return Boxes(directions, lower, width, intervals)
+
+    def _heavy_boxes(self, cohort: Cohort, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
+        """Heavy boxes, and their estimated shares of all users."""
+        oracle = frequency_oracle(self.epsilon, boxes.size, cohort.key)
+        counts = cohort.release(LocalCounts(boxes), counts=oracle)["counts"] / SCALE
+        stddev = oracle.stddev(cohort.size)
+        fullest = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * self.n_clusters]
+        bound = max(HEAVY_STDDEVS * stddev, cohort.size / (SMALLEST_CLUSTER * self.n_clusters))
+        heavy = fullest[counts[fullest] > bound]
+        if len(heavy) < self.n_clusters:
+            heavy = fullest[: FALLBACK * self.n_clusters]
+        return heavy, np.maximum(counts[heavy], stddev) / cohort.size
+
+    def _midpoints(
+        self, boxes: Boxes, cells: np.ndarray, radius: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Midpoints of boxes on the grid, and about how far the points of a box can be from them.
+
+        The distances are in half-widths.
+        """
+        midpoints = snap_to_ball(boxes.midpoints(cells), radius)
+        n_projections = len(boxes.lower)
+
+        # Half a diagonal along the directions of the cuts, the ball's extent across them.
+        along = boxes.width * math.sqrt(n_projections) / 2
+        across = np.zeros(len(cells))
+        if n_projections < midpoints.shape[1]:
+            squared_norms = (midpoints.astype(np.float64) ** 2).sum(axis=1) / SCALE**2
+            across = np.maximum(radius**2 - squared_norms, 0.0)
+        return midpoints, np.sqrt(along**2 + across)
+
+    def _lloyd_step(
+        self,
+        cohort: Cohort,
+        centers: np.ndarray,
+        candidates: np.ndarray,
+        weights: np.ndarray,
+        relative_radius: float,
+    ) -> np.ndarray:
+        """Move centers by the mean of the users' reports about their nearest center."""
+        rule = NearestCenter(centers)
+        k = len(centers)
+
+        # Share of the users of each cluster; one without weight counts as barely detectable.
+        shares = np.bincount(rule.cells(candidates), weights, k)
+        shares = np.maximum(shares, 1 / (SMALLEST_CLUSTER * self.n_clusters))
+
+        # Radius of each cluster, from the distance to the nearest other center.
+        distances = cdist(centers, centers) / SCALE
+        np.fill_diagonal(distances, np.inf)
+        nearest = distances.min(axis=1)
+        radii = np.clip(relative_radius * nearest, 1 / SCALE, 2 * cohort.radius)
+
+        steps = self._mean_steps(cohort, rule, np.arange(k), centers, radii, shares)
+        return snap_to_ball(centers / SCALE + steps, cohort.radius)
+
+    def _mean_steps(
+        self,
+        cohort: Cohort,
+        rule: Rule,
+        cells: np.ndarray,
+        origins: np.ndarray,
+        radii: np.ndarray,
+        shares: np.ndarray,
+    ) -> np.ndarray:
+        """Shrunken means of the users in cells about their origins, in half-widths.
+
+        The shares are those of all users that are in each cell.
+        """
+        randomizer = SignedSums(self.epsilon, cohort.n_features, cohort.key)
+        query = LocalSums(rule, cells, origins, radii)
+        sums = cohort.release(query, sums=randomizer)["sums"]
+        stddev = randomizer.sum_stddev(cohort.size)
+        return shrunken_means(sums, shares * cohort.size, radii, stddev)

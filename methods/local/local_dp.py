@@ -1,0 +1,321 @@
+"""Methods of the local model: their common parts, and three baselines.
+
+Every user sends one report, randomized on the user's side, so that no other party needs to be
+trusted. The baselines are a mean, Lloyd's algorithm with fresh users in every round, and noise on
+every point; the method itself is :class:`pkm.methods.KaplanStemmerLocal`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from sklearn.cluster import MiniBatchKMeans
+from threadpoolctl import threadpool_limits
+
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.initialization import starting_centers
+from pkm.privacy import SCALE, PrivacyClaim
+from pkm.privacy.budget import Adjacency
+from pkm.privacy.local_aggregator import (
+    LocalAggregator,
+    LocalCounts,
+    LocalPoints,
+    LocalSums,
+    NearestCenter,
+    SingleCell,
+)
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.randomizers import (
+    MAX_EPSILON,
+    REPORT_SCALE,
+    LocalHashing,
+    SignedSums,
+    VectorRandomizer,
+    check_epsilon,
+    frequency_oracle,
+)
+from pkm.scalars import is_integer, is_number, is_positive, require_positive_integer
+
+# Of the k-means on noised reports.
+BATCH_SIZE = 1 << 13
+MAX_EPOCHS = 10
+
+
+@dataclass(eq=False, repr=False)
+class LocalModel(PrivateKMeans):
+    """Parameters and checks common to the methods of the local model, which describe them."""
+
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "sound": PrivacyClaim("pure", Adjacency.LOCAL, "local")
+    }
+    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
+    curator: ClassVar[type] = LocalAggregator
+    batched: ClassVar[bool] = False
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    radius: float | Literal["auto"] = "auto"
+    secure: bool = False
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        check_epsilon(self.epsilon)
+        if self.radius != "auto" and not is_positive(self.radius):
+            raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
+
+    def resolved_radius(self, n_features: int) -> float:
+        """Radius of the public ball, in half-widths: at most half of the domain's diagonal."""
+        diagonal = math.sqrt(n_features)
+        return diagonal if self.radius == "auto" else min(self.radius, diagonal)
+
+
+@dataclass(eq=False, repr=False)
+class LocalMean(LocalModel):
+    """One center: the mean of the users' reports, on which a useful local method improves.
+
+    Parameters
+    ----------
+    n_clusters : int, default=1
+        Accepted and without effect.
+    epsilon : float, default=1.0
+        Of every user's only report: pure, local adjacency. At most 40.
+    radius : float or "auto", default="auto"
+        Of the public ball about the midpoint of the domain that users move their point into, in
+        half-widths. ``auto`` is sqrt(d): the whole domain.
+    secure : bool, default=False
+        Draw the users' randomness from the operating system's entropy instead of the seed.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+    """
+
+    label: ClassVar[str] = "local mean as only center"
+    color: ClassVar[str] = "#5a5a5a"
+    marker: ClassVar[str] = "x"
+    n_clusters: int = 1
+
+    def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
+        """Sum one report per user; see :meth:`PrivateKMeans.cluster`."""
+        n_features = aggregator.n_features
+        (cohort,) = aggregator.cohorts([1.0], self.resolved_radius(n_features))
+        origin = np.zeros((1, n_features), np.int64)
+        radii = np.array([cohort.radius])
+        query = LocalSums(SingleCell(), np.zeros(1, np.int64), origin, radii)
+        randomizer = SignedSums(self.epsilon, n_features, cohort.key)
+        sums = cohort.release(query, sums=randomizer)["sums"]
+        return snap_to_ball(sums / SCALE / cohort.size, cohort.radius)[None], 1
+
+
+@dataclass(eq=False, repr=False)
+class NoisedReports(LocalModel):
+    """k-means on points that users have noised themselves.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon, radius, secure
+        As for :class:`LocalMean`.
+    n_init : int, default=1
+        Starts of the k-means on the reports.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    Notes
+    -----
+    Reports are unbiased, but several radii long whatever the point, so that noise hides the
+    clusters. The noise is not deconvolved. The k-means is scikit-learn's on mini-batches: full
+    passes would hardly be better.
+    """
+
+    label: ClassVar[str] = "k-means on noisy reports"
+    color: ClassVar[str] = "#0072b2"
+    marker: ClassVar[str] = "^"
+    _: KW_ONLY
+    n_init: int = 1
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        require_positive_integer("n_init", self.n_init)
+
+    def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
+        """Collect one noised point per user and cluster them.
+
+        See :meth:`PrivateKMeans.cluster`.
+        """
+        (cohort,) = aggregator.cohorts([1.0], self.resolved_radius(aggregator.n_features))
+        randomizer = VectorRandomizer(self.epsilon, aggregator.n_features)
+        directions = cohort.release(LocalPoints(), points=randomizer)["points"]
+        generator = np.random.default_rng(child(aggregator.public_seeds[0], INITIALIZATION))
+        model = MiniBatchKMeans(
+            self.n_clusters,
+            n_init=self.n_init,  # pyright: ignore[reportArgumentType]  (sklearn has no annotations)
+            batch_size=BATCH_SIZE,
+            max_iter=MAX_EPOCHS,
+            random_state=int(generator.integers(2**32)),
+        )
+        with threadpool_limits(1):  # the same bits on any number of cores
+            model.fit(directions / np.float64(REPORT_SCALE))
+        centers = np.asarray(model.cluster_centers_) * (randomizer.length * cohort.radius)
+        return snap_to_ball(centers, cohort.radius)[None], 1
+
+
+@dataclass(eq=False, repr=False)
+class LocalLloyd(LocalModel):
+    """Lloyd's algorithm, every round with users who have not reported before.
+
+    A round has two cohorts: one reports which center is nearest, through a frequency oracle; the
+    other reports its points about the midpoint of the domain, with public random signs. A center
+    moves to the ratio of the two estimates.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon, radius, secure
+        As for :class:`LocalMean`.
+    n_iterations : int, default=3
+        Rounds; each has a share of the users.
+    count_share : float, default=0.5
+        Share of a round's users that are counted; the others are summed.
+    initialization : {"packing", "uniform"}, default="packing"
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    Raises
+    ------
+    ValueError
+        For too few users or too little budget; the message names a sufficient n or epsilon.
+    """
+
+    label: ClassVar[str] = "local Lloyd"
+    color: ClassVar[str] = "#d55e00"
+    marker: ClassVar[str] = "v"
+    choices: ClassVar[dict[str, tuple]] = {
+        **LocalModel.choices,
+        "initialization": ("packing", "uniform"),
+    }
+
+    _: KW_ONLY
+    n_iterations: int = 3
+    count_share: float = 0.5
+    initialization: str = "packing"
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if not (is_integer(self.n_iterations) and self.n_iterations >= 1):
+            raise ValueError(f"n_iterations={self.n_iterations!r} must be an integer of at least 1")
+        if not (is_number(self.count_share) and 0 < self.count_share < 1):
+            raise ValueError(f"count_share={self.count_share!r} must be a number in (0, 1)")
+        if n_points is not None:
+            check_sufficient_users(self.epsilon, n_points, self.shares())
+
+    def shares(self) -> list[float]:
+        """Shares of the users, two per round."""
+        return [self.count_share, 1 - self.count_share] * self.n_iterations
+
+    def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
+        """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
+        k = self.n_clusters
+        d = aggregator.n_features
+        cohorts = aggregator.cohorts(self.shares(), self.resolved_radius(d))
+
+        # Starting centers, packed into the cube inside the ball.
+        start = starting_centers(aggregator.public_seeds, k, d, self.initialization, "bisection")[0]
+        ball = cohorts[0].radius
+        centers = snap_to_ball(start / SCALE * ball / math.sqrt(d), ball)
+
+        origins = np.zeros((k, d), np.int64)
+        for counted, summed in zip(cohorts[::2], cohorts[1::2], strict=True):
+            # Count the users nearest to each center, and sum the points of others.
+            rule = NearestCenter(centers)
+            radius = counted.radius
+            oracle = frequency_oracle(self.epsilon, k, counted.key)
+            counts = counted.release(LocalCounts(rule), counts=oracle)["counts"] / SCALE
+            query = LocalSums(rule, np.arange(k), origins, np.full(k, radius))
+            randomizer = SignedSums(self.epsilon, d, summed.key)
+            sums = summed.release(query, sums=randomizer)["sums"] / SCALE
+
+            # Centers whose counts exceed the noise move to the means.
+            above_noise = counts > oracle.stddev(counted.size)
+            sizes = np.where(above_noise, counts, 1.0) * (summed.size / counted.size)
+            means = snap_to_ball(sums / sizes[:, None], radius)
+            centers = np.where(above_noise[:, None], means, centers)
+        return centers[None], self.n_iterations
+
+
+def snap_to_ball(points: np.ndarray, radius: float) -> np.ndarray:
+    """Move points (m, d), in half-widths, into a ball and the domain; round them to the grid."""
+    lengths = np.sqrt((points * points).sum(axis=1, keepdims=True))
+    inside = points * np.minimum(1.0, radius / np.maximum(lengths, np.finfo(float).tiny))
+    return np.rint(np.clip(inside, -1.0, 1.0) * SCALE).astype(np.int64)
+
+
+def shrunken_means(
+    sums: np.ndarray, sizes: np.ndarray, radii: np.ndarray, stddev: float
+) -> np.ndarray:
+    """Means from noisy sums, shrunk by the part of their squared length that is noise.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (m, d), float64
+        In grid steps; see :class:`pkm.privacy.local_aggregator.LocalSums`.
+    sizes : ndarray of shape (m,), float64
+        Estimated numbers of users behind each sum, positive.
+    radii : ndarray of shape (m,), float64
+        Of the sums, in half-widths.
+    stddev : float
+        Largest standard deviation of a sum's coordinate, in radii.
+
+    Returns
+    -------
+    ndarray of shape (m, d), float64
+        In half-widths.
+    """
+    means = sums / SCALE / sizes[:, None]
+    noise = means.shape[1] * (stddev * radii / sizes) ** 2
+    square = (means * means).sum(axis=1)
+    return means * (1 - noise / np.maximum(square, noise))[:, None]
+
+
+def min_users(epsilon: float) -> float:
+    """Users whose count is one standard deviation above zero, if all of them have the value.
+
+    Examples
+    --------
+    >>> round(min_users(1.0), 2)
+    3.69
+    """
+    return LocalHashing(epsilon, 2).stddev(1) ** 2
+
+
+def check_sufficient_users(epsilon: float, n_users: int, shares: Sequence[float]) -> None:
+    """Refuse a schedule in which noise hides a count, whatever the data.
+
+    Raises
+    ------
+    ValueError
+        The message names a sufficient n and a sufficient epsilon.
+    """
+    share = min(shares) / math.fsum(shares)
+    if min_users(epsilon) <= share * n_users:
+        return
+    sufficient = f"n={math.ceil(min_users(epsilon) / share)} users"
+    if min_users(MAX_EPSILON) <= share * n_users:
+        # Bisect for a sufficient epsilon, on the logarithmic scale.
+        low = epsilon
+        high = MAX_EPSILON
+        while high - low > 1e-3 * high:
+            middle = math.sqrt(low * high)
+            if min_users(middle) <= share * n_users:
+                high = middle
+            else:
+                low = middle
+        sufficient += f" or epsilon={high:.3g}"
+    raise ValueError(
+        f"epsilon={epsilon} is too little for n={n_users} users in {len(shares)} cohorts, the "
+        f"smallest with a share of {share:.3g}: noise would hide even a value that all users of a "
+        f"cohort have; {sufficient} would suffice"
+    )

@@ -1,0 +1,1 @@
+"""Methods that cluster a private summary of the data."""

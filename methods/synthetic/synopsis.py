@@ -1,0 +1,283 @@
+"""k-means on a private synopsis whose kind a public rule chooses: a method of this project.
+
+No single private method is good everywhere: counts of nested grids are best in few columns, hashing
+and averages in many. Which case it is, and what share of the budget a smaller domain is worth,
+follows from the numbers of records, columns and centers and from the budget, which are public, so
+the choice costs nothing. See docs/synopsis.md.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer
+from pkm.methods.trees.nonnegative_quadtree import NonnegativeQuadtree, TrimmedQuadtree
+from pkm.methods.trees.quadtree import LevelShares, QuadtreeKMeans
+from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
+from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
+from pkm.scalars import is_positive
+
+# These constants were chosen on generated sets and five real ones: celltype, letters, shuttle, s1
+# and yeast. Records of a center are in standard deviations of the noise that a count would have if
+# it were all that is released: n mu / k.
+
+GRID_FEATURES = 3  # up to here always a quadtree
+MORE_GRID_FEATURES = 4  # up to here a quadtree with fewer records of a center than these
+HASHING_RECORDS = 50.0
+LLOYD_STEPS = 6  # after hashing
+# Of a Lloyd step at most, where its radius is released, in radii of the ball: for clusters that are
+# wide or skewed, whose means a smaller radius moves.
+LARGEST_RADIUS = 0.5
+# Of the budget: by default for a zoom, where that is too little, and where it still is too little
+# before hashing, which gains more from a smaller domain than a quadtree does.
+ZOOM_SHARE = 0.1
+LARGEST_SHARE_OF_GRIDS = 0.2
+LARGEST_SHARE_OF_HASHING = 0.35
+ZOOM_STEP = 0.05
+# The public guard of a zoom before hashing, less strict than that of other methods: errors of a
+# mean, in radii, and of a count, by n.
+MAX_MEAN_ERROR = 0.2
+MAX_COUNT_ERROR = 1 / 12
+# Counts are made nonnegative with at least this many records times epsilon for each center, in up
+# to two columns or in more; with fewer, one grid is better than a tree.
+TREE_RECORDS_IN_FEW_COLUMNS = 40.0
+TREE_RECORDS_IN_MORE_COLUMNS = 20.0
+FEW_COLUMNS = 2
+# A tree is deep with at least this many records times epsilon for each center (in one column it is
+# finer first, and deep from the last number on), and its counts are left as they are with more. It
+# finds small clusters far from the others by itself, so that a zoom before it must not leave them
+# out: the error of its counts, by the records of a center.
+DEEP_RECORDS = 100.0
+FINER_RECORDS_IN_ONE_COLUMN = 150.0
+MANY_RECORDS = 300.0
+MAX_COUNT_ERROR_OF_TREE = 1 / 25
+
+Synopsis = Literal["quadtree", "hashing"]
+
+
+def plan_synopsis(
+    n_points: int, n_features: int, n_clusters: int, epsilon: float, delta: float
+) -> Synopsis:
+    """Choose the synopsis, from public quantities only.
+
+    Parameters
+    ----------
+    n_points, n_features, n_clusters : int
+    epsilon, delta : float
+
+    Returns
+    -------
+    {"quadtree", "hashing"}
+        ``quadtree`` in up to three columns, and in four with few records of a center, see
+        :class:`pkm.methods.QuadtreeKMeans`; otherwise ``hashing``, see
+        :class:`pkm.methods.KaplanStemmer`.
+
+    Examples
+    --------
+    >>> plan_synopsis(5000, 2, 15, 1.0, 1e-6)
+    'quadtree'
+    >>> plan_synopsis(150, 4, 3, 1.0, 1e-6)
+    'quadtree'
+    >>> plan_synopsis(20_000, 16, 26, 1.0, 1e-6)
+    'hashing'
+    """
+    if n_features <= GRID_FEATURES:
+        return "quadtree"
+    records = n_points * gaussian_mu(epsilon, delta) / n_clusters
+    if n_features <= MORE_GRID_FEATURES and records < HASHING_RECORDS:
+        return "quadtree"
+    return "hashing"
+
+
+class AveragedKaplanStemmer(KaplanStemmer):
+    """Kaplan-Stemmer with half of mu squared for Lloyd steps, the last of which are averaged.
+
+    The noise of steps is independent: the variance of an average over half of them is twice that
+    of a single step that costs as much as all of them, and its assignments are better. Counts of
+    less than twice their noise are not divided by. A radius of steps that is released may be up to
+    half of that of the ball.
+    """
+
+    lloyd_share: ClassVar[float] = 0.5
+    averaged_steps: ClassVar[int] = 3
+    min_step_count: ClassVar[float] = 2.0
+    largest_released: ClassVar[float] = LARGEST_RADIUS
+
+    def _fills_ball(self, curator: Curator) -> bool:
+        """Whether points are taken to fill the ball: also one that is given as a parameter."""
+        return self._resolved_radius(curator) < math.sqrt(curator.n_features)
+
+
+class FinerQuadtree(TrimmedQuadtree):
+    """Quadtree with one level or two beyond the balanced one, on which less is spent: one column.
+
+    Where records fill a small part of the domain, or lie in clusters that are small and far apart,
+    few cells hold all of them, and their counts stand out of the noise of finer levels, too.
+    """
+
+    level_shares: ClassVar[LevelShares] = LevelShares(growth=1.3, peak=0.0, decay=0.5, finest=1.25)
+
+
+class DeepQuadtree(TrimmedQuadtree):
+    """The same with two levels or three, for more records of each center."""
+
+    level_shares: ClassVar[LevelShares] = LevelShares(growth=1.4, peak=-1.0, decay=0.7, finest=2.5)
+
+
+class DeepNonnegativeQuadtree(NonnegativeQuadtree):
+    """As deep a tree of nonnegative counts, for fewer records in more than one column."""
+
+    level_shares: ClassVar[LevelShares] = DeepQuadtree.level_shares
+
+
+def _is_too_noisy(plan: ZoomPlan) -> bool:
+    """Whether a zoom would find too little even for hashing."""
+    return plan.mean_error > MAX_MEAN_ERROR or plan.count_stddev > MAX_COUNT_ERROR * plan.n_points
+
+
+@dataclass(eq=False, repr=False)
+class SynopsisKMeans(PrivateKMeans):
+    """k-means on the private synopsis that suits the numbers of records, columns and centers.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1e-6.
+    radius : float or "auto", default="auto"
+        Of the public ball about the midpoint of the domain that points are moved into, in
+        half-widths. ``auto`` is sqrt(d), the whole domain, or that of the ball that a zoom finds.
+    zoom : float, optional, default=0.1
+        Share of the budget that buys a smaller domain first; see
+        :class:`pkm.methods.PrivateKMeans`. Where it is too little for that, the share that is
+        enough, up to 0.35 (0.2 before a quadtree).
+    tree : {"deep", "balanced"}, default="deep"
+        Quadtrees with at least 40 records times epsilon for each center (20 in more than two
+        columns): with levels beyond the balanced one, more of them from 100 on (300 in one column),
+        and a zoom only where its counts show a part of a cluster; or up to that level after a zoom.
+        ``deep`` is for clusters that are small and far apart and for bounds that are wide.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+    bounds, clip, random_state, require_zoom
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    Notes
+    -----
+    The rule is :func:`plan_synopsis`; :meth:`plan` says what it chooses. A run is private because
+    each of its parts is, and because the choice follows from public quantities. After hashing come
+    six Lloyd steps, and centers are the average of those after the last three. Their radius is
+    released where Kaplan-Stemmer releases it: with at least 200 records of a center, in standard
+    deviations of the noise that a count would have if it were all that is released.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
+    >>> model = SynopsisKMeans(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "synopsis"
+    color: ClassVar[str] = "#00441b"
+    marker: ClassVar[str] = "X"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "tree": ("deep", "balanced"),
+        "secure": (True, False),
+    }
+    later_parameters: ClassVar[dict[str, object]] = {"tree": "deep"}
+    batched: ClassVar[bool] = False  # its parts are not
+    by_blocks: ClassVar[bool] = True
+    takes_ball: ClassVar[bool] = True
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Literal["auto"] = "auto"
+    radius: float | Literal["auto"] = "auto"
+    zoom: float | None = ZOOM_SHARE
+    tree: str = "deep"
+    secure: bool = False
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if self.radius != "auto" and not is_positive(self.radius):
+            raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
+
+    def plan(self, n_points: int, n_features: int) -> Synopsis:
+        """The synopsis of points of that shape; see :func:`plan_synopsis`.
+
+        It decides about the zoom. After one the synopsis is chosen again, for the budget that is
+        left: on the border between the two kinds that may be the other one.
+        """
+        delta = self.resolved_delta(n_points)
+        return plan_synopsis(n_points, n_features, self.n_clusters, self.epsilon, delta)
+
+    def zoom_plan(self, n_points: int, n_features: int) -> ZoomPlan | None:
+        """The releases that find a domain; see :meth:`PrivateKMeans.zoom_plan`.
+
+        Where the share is too little, the smallest one that is enough.
+        """
+        if not self.zoom:
+            return None
+        is_gridded = self.plan(n_points, n_features) == "quadtree"
+        most = LARGEST_SHARE_OF_GRIDS if is_gridded else LARGEST_SHARE_OF_HASHING
+        largest = max(self.zoom, most)
+        shares = [*np.arange(self.zoom, largest, ZOOM_STEP).round(4).tolist(), largest]
+        for share in shares:
+            plan = self._zoom_plan_of(share, n_features, n_points, self.epsilon)
+            if plan.is_affordable or not (is_gridded or _is_too_noisy(plan)):
+                is_needed = self.require_zoom or not is_gridded
+                return plan if is_needed or self._keeps_clusters(plan) else None
+        if self.require_zoom:
+            plan_of = partial(self._zoom_plan_of, largest, n_features)
+            raise ValueError(insufficient_budget(plan_of, n_points, self.epsilon))
+        return None
+
+    def quadtree(self, n_points: int, n_features: int) -> type[QuadtreeKMeans]:
+        """The kind of quadtree for points of that shape, from public quantities only."""
+        records = self.epsilon * n_points / self.n_clusters
+        is_few = n_features <= FEW_COLUMNS
+        fewest_of_tree = TREE_RECORDS_IN_FEW_COLUMNS if is_few else TREE_RECORDS_IN_MORE_COLUMNS
+        if self.tree == "balanced" or records < fewest_of_tree:
+            return QuadtreeKMeans
+        if records >= MANY_RECORDS:
+            return DeepQuadtree
+        if n_features == 1:
+            is_finer = records >= FINER_RECORDS_IN_ONE_COLUMN
+            return FinerQuadtree if is_finer else NonnegativeQuadtree
+        return DeepNonnegativeQuadtree if records >= DEEP_RECORDS else NonnegativeQuadtree
+
+    def _keeps_clusters(self, plan: ZoomPlan) -> bool:
+        """Whether a zoom leaves no cluster out of a finer tree; others need it in any case."""
+        if self.quadtree(plan.n_points, plan.n_features) is QuadtreeKMeans:
+            return True
+        return plan.count_stddev <= MAX_COUNT_ERROR_OF_TREE * plan.n_points / self.n_clusters
+
+    def _zoom_plan_of(
+        self, share: float, n_features: int, n_points: int, epsilon: float
+    ) -> ZoomPlan:
+        """The releases of a zoom for a share of a budget."""
+        delta = self.resolved_delta(n_points)
+        return plan_zoom(share, n_points, n_features, epsilon, delta, takes_ball=True)
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
+        if self.plan(curator.n_points, curator.n_features) == "quadtree":
+            tree = self.quadtree(curator.n_points, curator.n_features)
+            return tree(self.n_clusters, epsilon=self.epsilon).cluster(curator)
+        method = AveragedKaplanStemmer(
+            self.n_clusters,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            radius=self.radius,
+            lloyd_steps=LLOYD_STEPS,
+        )
+        return method.cluster(curator)

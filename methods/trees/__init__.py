@@ -1,0 +1,1 @@
+"""Methods that partition the domain by grids and trees."""

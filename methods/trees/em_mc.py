@@ -1,0 +1,289 @@
+"""EM-MC: candidate centers by a private maximum cover in few dimensions.
+
+Nguyen, Chaturvedi, Xu, AAAI 2021. Points are projected to about log10(n) dimensions. Grid points
+that cover many of them are picked by the exponential mechanism on grids from fine to coarse; noisy
+counts make them a weighted set that k-means clusters in the projection, at no further cost; the
+points of each of the k clusters are then averaged privately in all dimensions.
+
+The list of radii, the dimensions, the budget's shares and the radius of a cover are those of the
+re-implementation in the DPM study (its Section 6). Departures: scale and clipping are public (half
+of the domain's diagonal, with half as much again for the projection's distortion); grids start at a
+fixed smallest radius, because on finer ones only a large part of all points within that radius
+could outweigh the empty grid points, and every grid adds picks that ignore the data; clusters are
+averaged by noisy sums and counts about the midpoint of the domain, which needs less noise at the
+same budget than averages whose noise is set by a noisy size; and no cluster is dropped.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+
+from pkm.compute import DIRECTION_SCALE
+from pkm.compute.kernels.lattice import cached_lattice, cover_scales
+from pkm.methods.base import PrivateKMeans, inverse_n_root_n
+from pkm.methods.lloyd.lloyd import TYPICAL_CENTER
+from pkm.privacy import (
+    SCALE,
+    CoverPicks,
+    Curator,
+    Gaussian,
+    Laplace,
+    MaximumCover,
+    PrivacyClaim,
+    ProjectedCounts,
+    ProjectedSumsAndCounts,
+    gaussian_mu,
+    snap_centers,
+)
+from pkm.privacy.ledger import largest_multiple
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.projection import cover_weight
+from pkm.scalars import is_integer, is_number
+
+# Shares of epsilon.
+COUNT_SHARE = 0.2
+AVERAGE_SHARE = 0.6
+COVER_SHARE = 0.2
+COVER_DELTA_SHARE = 0.5  # of delta, the rest is for the averages
+GAMMA = 0.99  # distortion of the projection, and how much finer than its covers a grid is
+CLIP_FACTOR = 1.5  # of half of the domain's diagonal: projected points are clipped to that length
+MAX_DIMENSIONS = 6
+SMALLEST_RADII = {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.01, 5: 0.05, 6: 0.1}  # by projected dimensions
+MIN_RADIUS = 0.002  # the tables of finer grids take seconds
+N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All releases of a run, from public quantities only.
+
+    Attributes
+    ----------
+    scales : tuple of (side, radius)
+        Of the grids, from fine to coarse.
+    n_picks : int
+        Grid points picked per grid.
+    cover : MaximumCover
+        The picks' draws.
+    candidate_noise : Laplace
+        On the candidates' counts.
+    sum_noise, count_noise : Gaussian
+        On the clusters' sums and counts.
+    """
+
+    scales: tuple[tuple[float, float], ...]
+    n_picks: int
+    cover: MaximumCover
+    candidate_noise: Laplace
+    sum_noise: Gaussian
+    count_noise: Gaussian
+
+
+@dataclass(eq=False, repr=False)
+class EMMC(PrivateKMeans):
+    """EM-MC.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency: 0.2 for the candidates' counts, 0.6 for the averages, 0.2 for the
+        cover.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1 / (n sqrt n) for ``published`` and 1e-6 for ``sound``. Half is for the cover.
+    variant : {"published", "sound"}, default="sound"
+        ``published`` weighs a covered point by the paper's epsilon / (2 ln(e / delta)) and adds the
+        parts' budgets up; ``sound`` takes the largest weight that its part of the budget allows,
+        and composes the parts tightly.
+    smallest_radius : float or "auto", default="auto"
+        Radii below it are left out of the paper's list; 1 is 1.5 times half of the domain's
+        diagonal. In [0.002, 1]. ``auto`` is 0.01 in up to four projected dimensions, 0.05 in five,
+        0.1 in six: finer grids have so many points there that time and memory would depend on the
+        data.
+    n_dimensions : int or "auto", default="auto"
+        Of the projection, at most 6; ``auto`` is floor(log10(n) / 0.99^2).
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 20_000, axis=0)
+    >>> model = EMMC(n_clusters=2, epsilon=4.0, bounds=(-1, 1), random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_.round(2).tolist())
+    [[-0.5, 0.25], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "EM-MC"
+    color: ClassVar[str] = "#e69f00"
+    marker: ClassVar[str] = "X"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "published": PrivacyClaim("approximate", flaws=("F-09",)),
+        "sound": PrivacyClaim("approximate"),
+    }
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "variant": ("published", "sound"),
+        "secure": (True, False),
+    }
+    batched: ClassVar[bool] = False
+    published_delta = staticmethod(inverse_n_root_n)
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Literal["auto"] = "auto"
+    variant: str = "sound"
+    smallest_radius: float | Literal["auto"] = "auto"
+    n_dimensions: int | Literal["auto"] = "auto"
+    secure: bool = False
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        radius = self.smallest_radius
+        if radius != "auto" and not (is_number(radius) and MIN_RADIUS <= radius <= 1):
+            raise ValueError(
+                f"smallest_radius={radius!r} must be 'auto' or a number in [{MIN_RADIUS}, 1]"
+            )
+        m = self.n_dimensions
+        if m != "auto" and not (is_integer(m) and 1 <= m <= MAX_DIMENSIONS):
+            raise ValueError(
+                f"n_dimensions={m!r} must be 'auto' or an integer from 1 to {MAX_DIMENSIONS}"
+            )
+        if n_points is not None:
+            # The finest grid has the largest tables: the lattice refuses those that are too large.
+            finest_side, _ = self._scales(n_points)[0]
+            cached_lattice(self.dimensions(n_points), finest_side)
+
+    def dimensions(self, n_points: int) -> int:
+        """Number of dimensions that points are projected to."""
+        if self.n_dimensions != "auto":
+            return self.n_dimensions
+        return min(max(int(math.log10(n_points) / GAMMA**2), 1), MAX_DIMENSIONS)
+
+    def _scales(self, n_points: int) -> tuple[tuple[float, float], ...]:
+        """Side and cover radius of every grid, from fine to coarse."""
+        m = self.dimensions(n_points)
+        radius = SMALLEST_RADII[m] if self.smallest_radius == "auto" else self.smallest_radius
+        return tuple(cover_scales(n_points, m, GAMMA, radius))
+
+    def plan(self, n_points: int, n_features: int) -> Schedule:
+        """All releases, from public quantities only."""
+        # Divide the budget over the candidates' counts, the cover and the averages.
+        epsilon = self.epsilon
+        delta = self.resolved_delta(n_points)
+        count_epsilon = COUNT_SHARE * epsilon
+        cover_epsilon = COVER_SHARE * epsilon
+        cover_delta = COVER_DELTA_SHARE * delta
+        average_delta = delta - cover_delta
+        mu = gaussian_mu(AVERAGE_SHARE * epsilon, average_delta)
+
+        # For "sound", scale the parts up until they spend the budget, composed tightly.
+        if self.variant == "sound":
+            factor = largest_multiple([mu], [count_epsilon, cover_epsilon], epsilon, average_delta)
+            mu *= factor
+            count_epsilon *= factor
+            cover_epsilon *= factor
+
+        # Weight of a covered point in the exponents of the exponential mechanism.
+        weight = cover_weight(cover_epsilon, cover_delta)
+        if self.variant == "published":
+            weight = min(weight, cover_epsilon / (2 * math.log(math.e / cover_delta)))
+
+        # Divide the averages' mu in proportion to the errors that they make in a mean: that of the
+        # sum, and that of the count times the expected distance from the midpoint.
+        sum_part = math.sqrt(n_features)
+        count_part = 2 * TYPICAL_CENTER
+        sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))
+        count_mu = mu * math.sqrt(count_part / (sum_part + count_part))
+
+        return Schedule(
+            scales=self._scales(n_points),
+            n_picks=math.ceil(self.n_clusters * math.log(math.ceil(1 / GAMMA))),
+            cover=MaximumCover(weight, cover_delta),
+            candidate_noise=Laplace(SCALE / count_epsilon),
+            sum_noise=Gaussian(math.sqrt(n_features) * SCALE / sum_mu),
+            count_noise=Gaussian(SCALE / count_mu),
+        )
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run one replicate: cover, counts, k-means on candidates, averages."""
+        d = curator.n_features
+        m = self.dimensions(curator.n_points)
+        schedule = self.plan(curator.n_points, d)
+
+        # Project at random to m dimensions. Entries of the matrix are rounded, so that products
+        # are exact; points are scaled into the unit ball and clipped to it.
+        bits = np.random.MT19937(child(curator.public_seeds[0], INITIALIZATION))
+        generator = np.random.RandomState(bits)
+        matrix = np.rint(generator.standard_normal((m, d)) * DIRECTION_SCALE).astype(np.int64)
+        length = CLIP_FACTOR * math.sqrt(d) * SCALE * math.sqrt(m) * DIRECTION_SCALE
+        projected = curator.projection(matrix, length)
+
+        # Candidates: the private maximum cover on each grid.
+        query = CoverPicks(schedule.scales, schedule.n_picks)
+        candidates = projected.release(query, picks=schedule.cover)["picks"]
+
+        # Weigh every candidate by the noisy number of its points.
+        answer = projected.release(ProjectedCounts(candidates), counts=schedule.candidate_noise)
+        weights = np.maximum(np.ceil(answer["counts"] / SCALE), 0.0)
+        weights[repeated(candidates)] = 0.0
+
+        # k-means on the weighted candidates, in the projection.
+        centers = weighted_centers(candidates, weights, self.n_clusters, generator)
+
+        # Average the points of each cluster in all dimensions.
+        answer = projected.release(
+            ProjectedSumsAndCounts(centers), sums=schedule.sum_noise, counts=schedule.count_noise
+        )
+        means = answer["sums"] / np.maximum(answer["counts"] / SCALE, 1.0)[:, None]
+        return np.clip(snap_centers(means), -SCALE, SCALE)[None], 1
+
+
+def repeated(candidates: np.ndarray) -> np.ndarray:
+    """Mask of the candidates that were picked before: their points belong to the first pick.
+
+    Examples
+    --------
+    >>> repeated(np.array([[0.0, 0.5], [0.5, 0.0], [0.0, 0.5]])).tolist()
+    [False, False, True]
+    """
+    is_repeated = np.ones(len(candidates), bool)
+    _, first = np.unique(candidates, axis=0, return_index=True)
+    is_repeated[first] = False
+    return is_repeated
+
+
+def weighted_centers(
+    candidates: np.ndarray, sample_weight: np.ndarray, k: int, generator: np.random.RandomState
+) -> np.ndarray:
+    """Cluster weighted candidates into k centers.
+
+    Parameters
+    ----------
+    candidates : ndarray of shape (c, m), float64
+    sample_weight : ndarray of shape (c,), float64
+        Not negative.
+    k : int
+    generator : numpy.random.RandomState
+
+    Returns
+    -------
+    ndarray of shape (k, m), float64
+        By k-means where more than k candidates have weight; otherwise the k heaviest, the lightest
+        of them repeated where there are too few.
+    """
+    heaviest = np.argsort(-sample_weight, kind="stable")
+    if np.count_nonzero(sample_weight) <= k:
+        return candidates[heaviest[np.minimum(np.arange(k), len(heaviest) - 1)]]
+    positive = sample_weight > 0
+    # One thread sums the few hundred candidates in one order on every machine.
+    with threadpool_limits(limits=1):
+        model = KMeans(k, random_state=generator).set_params(n_init=N_INIT)
+        model.fit(candidates[positive], sample_weight=sample_weight[positive])
+    return model.cluster_centers_

@@ -1,0 +1,360 @@
+"""EUGkM: noisy counts of a uniform grid, clustered by weighted k-means (Su et al. 2016).
+
+One release, no iterations, any number of restarts. For few features only: the grid has at least two
+intervals in each. Their hybrid spends half of the budget on one Lloyd step from there.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.coreset import consistent
+from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import (
+    MAX_CELLS,
+    SCALE,
+    Budget,
+    Curator,
+    Gaussian,
+    GridCounts,
+    Laplace,
+    PrivacyClaim,
+    gaussian_mu,
+    snap_centers,
+)
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer, require_positive_integer
+
+MIN_INTERVALS = 2
+N_PARTS = 2  # of the hybrid: the grid and a Lloyd step, which cost the same
+RECORDS_PER_CELL = 10  # of the published rule: balances the noise of a cell against its width
+
+
+def grid_intervals(
+    n_points: int, n_features: int, n_clusters: int, epsilon: float, rule: str, max_cells: int
+) -> int:
+    """Number of intervals per feature, from public quantities only.
+
+    Parameters
+    ----------
+    n_points, n_features, n_clusters : int
+    epsilon : float
+    rule : {"published", "balanced"}
+        ``published``: (n epsilon / 10)^(2 / (d + 2)), whatever the number of clusters.
+        ``balanced``: the minimizer of the squared error of rounding to cells plus that of noise in
+        k equal clusters, (n epsilon)^(2 / (d + 2)) / (d k^(1 - 2 / d))^(1 / (d + 2)).
+    max_cells : int
+        Of the grid, which is made coarser until it has no more.
+
+    Returns
+    -------
+    int
+        At least 2.
+
+    Raises
+    ------
+    ValueError
+        If a grid of two intervals per feature has more than ``max_cells`` cells already.
+
+    Examples
+    --------
+    >>> grid_intervals(5000, 2, 15, 1.0, "published", 2_000_000)
+    22
+    """
+    d = n_features
+    if MIN_INTERVALS**d > max_cells:
+        raise ValueError(
+            f"max_cells={max_cells} is too few for d={d} features: two intervals in each make "
+            f"2^{d} cells; EUGkM is a method for few features"
+        )
+
+    # Intervals by the rule, each a compromise between rounding to cells and noise per cell.
+    if rule == "published":
+        optimum = (n_points * epsilon / RECORDS_PER_CELL) ** (2 / (d + 2))
+    else:
+        optimum = ((n_points * epsilon) ** 2 / (d * n_clusters ** (1 - 2 / d))) ** (1 / (d + 2))
+    intervals = max(MIN_INTERVALS, round(min(optimum, float(max_cells))))
+
+    # The largest number of intervals that keeps to max_cells; the root may be rounded either way.
+    if intervals**d > max_cells:
+        intervals = int(max_cells ** (1 / d)) + 1
+        while intervals**d > max_cells:
+            intervals -= 1
+    return intervals
+
+
+@dataclass(eq=False, repr=False)
+class EUGkM(PrivateKMeans):
+    """Weighted k-means on the noisy counts of a uniform grid.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        All of it goes to the counts: a record lies in one cell and changes its count by 1 (zero-out
+        adjacency).
+    grid_rule : {"published", "balanced"}, default="published"
+        Number of intervals per feature, by the rule of Su et al. or by that of this implementation;
+        see :func:`grid_intervals`.
+    max_cells : int, default=2_000_000
+        Largest grid; where the rule gives a finer one, this is taken.
+    consistent : bool, default=True
+        Whether counts are shifted so that they sum to the public number of points; otherwise
+        negative ones become zero.
+    n_init : int, default=10
+        Starts of the k-means on the cells; they cost no privacy.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+
+    Notes
+    -----
+    Where fewer than ``n_clusters`` cells have a positive count, the midpoints of those cells are
+    all that is released. More features than the binary logarithm of ``max_cells`` are refused
+    before any query.
+
+    References
+    ----------
+    Su, D., Cao, J., Li, N., Bertino, E. and Jin, H. (2016). Differentially private k-means
+    clustering. CODASPY, 26-37.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
+    >>> model = EUGkM(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "EUGkM"
+    color: ClassVar[str] = "#b2182b"
+    marker: ClassVar[str] = "p"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("pure")}
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "grid_rule": ("published", "balanced"),
+        "consistent": (True, False),
+        "secure": (True, False),
+    }
+    by_blocks: ClassVar[bool] = True
+    batched: ClassVar[bool] = False  # a grid of millions of cells for one replicate at a time
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    grid_rule: str = "published"
+    max_cells: int = 2_000_000
+    consistent: bool = True
+    n_init: int = 10
+    secure: bool = False
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if not (is_integer(self.max_cells) and MIN_INTERVALS <= self.max_cells <= MAX_CELLS):
+            raise ValueError(
+                f"max_cells={self.max_cells!r} must be an integer from {MIN_INTERVALS} to "
+                f"{MAX_CELLS}"
+            )
+        require_positive_integer("n_init", self.n_init)
+
+    def budget(self, n_points: int, n_features: int) -> Budget | None:
+        """Budget of one run; refuses more features than a grid can have."""
+        self.intervals(n_points, n_features, 1.0)
+        return super().budget(n_points, n_features)
+
+    def intervals(self, n_points: int, n_features: int, share: float) -> int:
+        """Intervals per feature of a grid whose counts have a share of the budget."""
+        epsilon = self._laplace_epsilon(n_points, share)
+        return grid_intervals(
+            n_points, n_features, self.n_clusters, epsilon, self.grid_rule, self.max_cells
+        )
+
+    def _laplace_epsilon(self, n_points: int, share: float) -> float:
+        """Epsilon at which Laplace noise has the variance of the noise of a count."""
+        return share * self.epsilon
+
+    def _noise(self, n_points: int, share: float) -> Laplace | Gaussian:
+        """Noise of a count."""
+        return Laplace(SCALE / (share * self.epsilon))
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Count the grid's cells, cluster their midpoints; see :meth:`PrivateKMeans.cluster`."""
+        return self._cluster_grid(curator, 1.0), 1
+
+    def _cluster_grid(self, curator: Curator, share: float) -> np.ndarray:
+        """Centers (1, at most k, d), int64, from counts that have a share of the budget."""
+        # Noisy counts of all cells of the grid.
+        n = curator.n_points
+        intervals = self.intervals(n, curator.n_features, share)
+        answer = curator.release(GridCounts(intervals), counts=self._noise(n, share))
+        counts = answer.pop("counts")[0]
+        shape = counts.shape
+
+        # Weights that are not negative; consistent ones add up to the public number of points.
+        weights = counts.ravel() / SCALE
+        del counts
+        weights = consistent(weights, float(n)) if self.consistent else np.maximum(weights, 0.0)
+
+        # Without a positive count nothing is known of the points.
+        cells = np.flatnonzero(weights > 0)
+        if not len(cells):
+            return np.zeros((1, 1, curator.n_features), np.int64)
+
+        # Weighted k-means on the midpoints of the cells.
+        positions = np.stack(np.unravel_index(cells, shape), axis=1)
+        midpoints = (2 * positions + 1 - intervals) * (SCALE / intervals)
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        seed = int(generator.integers(2**32))
+        centers = weighted_kmeans(midpoints, weights[cells], self.n_clusters, self.n_init, seed)
+        return snap_centers(centers)[None]
+
+
+@dataclass(eq=False, repr=False)
+class GaussianEUGkM(EUGkM):
+    """EUGkM with Gaussian noise, under approximate privacy.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1e-6.
+    grid_rule, max_cells, consistent, n_init, bounds, clip, random_state, secure
+        As for :class:`EUGkM`; the rules see the epsilon at which Laplace noise has the variance of
+        the Gaussian noise of a count.
+
+    Notes
+    -----
+    It tells the choice of noise from that of the method: of one count, Laplace noise is the smaller
+    one at all epsilons of the papers with delta at 1e-6.
+
+    References
+    ----------
+    Su et al. (2016) for the method; the noise is a variation of this project.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
+    >>> model = GaussianEUGkM(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "EUGkM, Gaussian noise"
+    color: ClassVar[str] = "#d6604d"
+    marker: ClassVar[str] = "p"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
+
+    _: KW_ONLY
+    delta: float | Literal["auto"] = "auto"
+
+    def _laplace_epsilon(self, n_points: int, share: float) -> float:
+        return math.sqrt(2) * self._mu(n_points, share)
+
+    def _noise(self, n_points: int, share: float) -> Laplace | Gaussian:
+        return Gaussian(SCALE / self._mu(n_points, share))
+
+    def _mu(self, n_points: int, share: float) -> float:
+        """Cost of the counts, which have a share of the squared cost of all."""
+        return math.sqrt(share) * gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+
+
+@dataclass(eq=False, repr=False)
+class HybridKMeans(EUGkM):
+    """The hybrid of Su et al.: EUGkM, then one step of DP-Lloyd, each with half of epsilon.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency, pure.
+    grid_rule, max_cells, consistent, n_init, bounds, clip, random_state, secure
+        As for :class:`EUGkM`.
+
+    Notes
+    -----
+    The step is made where its predicted error (:meth:`pkm.methods.SuLloyd.round_error`) is
+    below that of rounding to cells, d / 3 m^2 for m intervals per feature; elsewhere EUGkM has the
+    whole budget. Both errors follow from public quantities. Su et al. choose by predicted errors
+    too; this rule is a reconstruction.
+
+    References
+    ----------
+    Su, D., Cao, J., Li, N., Bertino, E. and Jin, H. (2016). Differentially private k-means
+    clustering. CODASPY, 26-37.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
+    >>> model = HybridKMeans(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(2).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "hybrid of Su et al."
+    color: ClassVar[str] = "#67001f"
+    marker: ClassVar[str] = "h"
+
+    def has_step(self, n_points: int, n_features: int) -> bool:
+        """Whether a step is made, from public quantities only."""
+        intervals = self.intervals(n_points, n_features, 1 / N_PARTS)
+        error = self._lloyd().round_error(n_points, n_features, N_PARTS)
+        return error < n_features / (3 * intervals**2)
+
+    def _lloyd(self) -> SuLloyd | FastLloyd:
+        """The method whose first round is the step: with as many rounds as there are parts."""
+        return SuLloyd(self.n_clusters, epsilon=self.epsilon, n_iterations=N_PARTS)
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Cluster the grid, make the step; see :meth:`PrivateKMeans.cluster`."""
+        if not self.has_step(curator.n_points, curator.n_features):
+            return self._cluster_grid(curator, 1.0), 1
+        centers = self._cluster_grid(curator, 1 / N_PARTS)
+        centers, _ = self._lloyd().iterate(curator, centers, n_rounds=1)
+        return centers, N_PARTS
+
+
+@dataclass(eq=False, repr=False)
+class GaussianHybridKMeans(GaussianEUGkM, HybridKMeans):
+    """The hybrid with Gaussian noise: EUGkM, then one step of FastLloyd.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency; half of the squared noise cost goes to each part.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1e-6.
+    grid_rule, max_cells, consistent, n_init, bounds, clip, random_state, secure
+        As for :class:`EUGkM`.
+
+    References
+    ----------
+    Su et al. (2016) for the hybrid; the noise and FastLloyd's step are a variation of this project.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
+    >>> model = GaussianHybridKMeans(2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "hybrid, Gaussian noise"
+    color: ClassVar[str] = "#b35806"
+    marker: ClassVar[str] = "h"
+
+    def _lloyd(self) -> SuLloyd | FastLloyd:
+        return FastLloyd(
+            self.n_clusters,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            n_iterations=N_PARTS,
+            radius_schedule="constant",
+        )

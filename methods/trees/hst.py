@@ -1,0 +1,325 @@
+"""HST: k-means on a private tree of randomly cut boxes (Cohen-Addad et al. 2022).
+
+Boxes are cut in two along one feature after the other, at random places. Noisy counts of the boxes
+that seem to hold records make a tree whose distances are the boxes' diameters: a hierarchically
+separated tree. On that a dynamic program finds the best k leaves; a noisy Lloyd step moves their
+midpoints.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from scipy.special import ndtri
+
+from pkm.methods.base import PrivateKMeans, is_integer
+from pkm.methods.lloyd.lloyd import FastLloyd
+from pkm.privacy import (
+    SCALE,
+    BoxGrid,
+    Budget,
+    CellCounts,
+    Curator,
+    Gaussian,
+    PartitionTree,
+    PrivacyClaim,
+    gaussian_mu,
+    snap_centers,
+)
+from pkm.privacy.noise import INITIALIZATION, child
+
+MAX_CUTS = 65_535  # positions of all features together, as codes of 16 bits allow
+MIDDLE = (1 / 3, 2 / 3)  # of a box: where it is cut
+N_PARTS = 2  # the tree and a Lloyd step, which cost the same
+NO_CENTER = 2.0  # factor on the cost of a box without a center: records leave the box
+LEAST_SHARE = 50  # a box of fewer than n / (50 k) records is left out
+
+
+@dataclass(frozen=True)
+class Node:
+    """A released box of the tree.
+
+    Attributes
+    ----------
+    midpoint : ndarray of shape (d,), int64
+        In grid steps.
+    diameter : float
+        In half-widths.
+    count : float
+        Noisy number of records.
+    children : tuple of int
+        Numbers of the boxes that it was cut into and that are kept; none for a leaf.
+    """
+
+    midpoint: np.ndarray
+    diameter: float
+    count: float
+    children: tuple[int, ...]
+
+
+def random_cuts(generator: np.random.Generator, layers: int, n_features: int) -> list[np.ndarray]:
+    """Positions at which boxes are cut, per layer.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+        Public randomness.
+    layers, n_features : int
+
+    Returns
+    -------
+    list of ndarray of shape (d, 2**layer), int64
+        In grid steps: in layer l, from 0, entry i of a feature cuts interval i of the 2**l that
+        earlier layers have made. All boxes are cut at the same fraction of their width in a layer
+        and feature.
+
+    Examples
+    --------
+    >>> cuts = random_cuts(np.random.default_rng(0), 2, 1)
+    >>> [layer.shape for layer in cuts], bool(cuts[1][0, 0] < cuts[0][0, 0] < cuts[1][0, 1])
+    ([(1, 1), (1, 2)], True)
+    """
+    ends = np.tile(np.array([-SCALE, SCALE], np.int64), (n_features, 1))
+    layers_of_cuts = []
+    for _ in range(layers):
+        fractions = generator.uniform(*MIDDLE, (n_features, 1))
+        cuts = np.floor(ends[:, :-1] + fractions * np.diff(ends, axis=1)).astype(np.int64)
+        layers_of_cuts.append(cuts)
+        ends = np.sort(np.concatenate([ends, cuts], axis=1), axis=1)
+    return layers_of_cuts
+
+
+def best_leaves(nodes: list[Node], k: int) -> list[int]:
+    """Choose at most k leaves of the least cost in the tree, exactly.
+
+    Parameters
+    ----------
+    nodes : list of Node
+        The first is the root; children come after their parents.
+    k : int
+
+    Returns
+    -------
+    list of int
+        Numbers of the chosen leaves, at least one.
+
+    Notes
+    -----
+    A box without a center costs twice its count times its squared diameter, a leaf with one costs
+    half of that, and a cut box with centers what its parts cost.
+
+    Examples
+    --------
+    >>> box = np.zeros(1, np.int64)
+    >>> tree = [Node(box, 4.0, 9.0, (1, 2)), Node(box, 1.0, 8.0, ()), Node(box, 3.0, 1.0, ())]
+    >>> best_leaves(tree, 1), best_leaves(tree, 2)
+    ([2], [1, 2])
+    """
+    # Costs with at most 0 .. k centers, from the leaves up, and how many the first part gets.
+    costs = np.empty((len(nodes), k + 1))
+    shares: dict[int, np.ndarray] = {}
+    for i in range(len(nodes) - 1, -1, -1):
+        node = nodes[i]
+        leaf_cost = node.count * node.diameter**2
+        costs[i, 0] = NO_CENTER * leaf_cost
+        if not node.children:
+            costs[i, 1:] = leaf_cost
+            continue
+        # Records of parts that are not kept leave the box.
+        missing = max(node.count - sum(nodes[part].count for part in node.children), 0.0)
+        missing_cost = NO_CENTER * missing * node.diameter**2
+        if len(node.children) == 1:
+            costs[i, 1:] = costs[node.children[0], 1:] + missing_cost
+        else:
+            first, second = (costs[part] for part in node.children)
+            shares[i] = np.zeros(k + 1, np.int64)
+            for n_centers in range(1, k + 1):
+                sums = first[: n_centers + 1] + second[n_centers::-1]
+                shares[i][n_centers] = sums.argmin()
+                costs[i, n_centers] = sums.min() + missing_cost
+
+    # Follow the choices from the root down.
+    leaves = []
+    open_nodes = [(0, k)]
+    while open_nodes:
+        i, n_centers = open_nodes.pop()
+        if n_centers == 0:
+            continue
+        children = nodes[i].children
+        if not children:
+            leaves.append(i)
+        elif len(children) == 1:
+            open_nodes.append((children[0], n_centers))
+        else:
+            share = int(shares[i][n_centers])
+            open_nodes += [(children[0], share), (children[1], n_centers - share)]
+    return sorted(leaves)
+
+
+@dataclass(eq=False, repr=False)
+class HST(PrivateKMeans):
+    """The best k boxes of a private tree of random boxes, and one Lloyd step.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency; half of the squared noise cost goes to the tree, half to a step
+        of :class:`pkm.methods.FastLloyd`.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1e-6.
+    layers : int, default=10
+        How often every feature is cut.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+
+    Notes
+    -----
+    A record lies in ``layers * d`` nested boxes, all of which are counted, so that noise grows with
+    the root of their number. Boxes above a threshold are kept, and the parts of kept boxes counted
+    in the next level, whether they hold records or not: the published threshold, which hides the
+    names of occupied boxes at the price of a part of delta, is here a rule of what to keep alone.
+    The root's count is n, which is public. More than about 60 features with ten layers are refused;
+    the authors project many features to few first.
+
+    References
+    ----------
+    Cohen-Addad, V., Epasto, A., Lattanzi, S., Mirrokni, V., Munoz Medina, A., Saulpic, D.,
+    Schwiegelshohn, C. and Vassilvitskii, S. (2022). Scalable differentially private clustering via
+    hierarchically separated trees. KDD. arXiv:2206.08646.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
+    >>> model = HST(n_clusters=2, epsilon=4.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "HST"
+    color: ClassVar[str] = "#01665e"
+    marker: ClassVar[str] = "v"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
+    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
+    batched: ClassVar[bool] = False  # each replicate has a tree of its own
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Literal["auto"] = "auto"
+    layers: int = 10
+    secure: bool = False
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if not (is_integer(self.layers) and 1 <= self.layers <= math.log2(MAX_CUTS)):
+            raise ValueError(f"layers={self.layers!r} must be an integer from 1 to 15")
+
+    def budget(self, n_points: int, n_features: int) -> Budget | None:
+        """Budget of one run; refuses more cuts than codes of 16 bits can tell apart."""
+        most = MAX_CUTS // (2**self.layers - 1)
+        if n_features > most:
+            raise ValueError(
+                f"d={n_features} features are too many for layers={self.layers}: at most {most} "
+                "are served; lower layers, or take a method for more features"
+            )
+        return super().budget(n_points, n_features)
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Grow the tree, choose its leaves, make a step; see :meth:`PrivateKMeans.cluster`."""
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        cuts = random_cuts(generator, self.layers, curator.n_features)
+        delta = self.resolved_delta(curator.n_points)
+        tree_mu = gaussian_mu(self.epsilon, delta) / math.sqrt(N_PARTS)
+        nodes = release_tree(curator, cuts, self.n_clusters, tree_mu, delta)
+
+        leaves = best_leaves(nodes, self.n_clusters)
+        centers = snap_centers(np.stack([nodes[i].midpoint for i in leaves]))
+        lloyd = FastLloyd(
+            self.n_clusters,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            n_iterations=N_PARTS,
+            radius_schedule="constant",
+        )
+        centers, n_steps = lloyd.iterate(curator, centers[None], n_rounds=1)
+        return centers, self.layers * curator.n_features + n_steps
+
+
+def release_tree(
+    curator: Curator, cuts: list[np.ndarray], k: int, mu: float, delta: float
+) -> list[Node]:
+    """Count the boxes of all levels, from the whole domain down, and keep those with records.
+
+    Parameters
+    ----------
+    curator : Curator
+        Of one replicate.
+    cuts : list of ndarray
+        See :func:`random_cuts`.
+    k : int
+    mu : float
+        Cost of all levels.
+    delta : float
+        Probability that any of the empty boxes next to a record would be kept.
+
+    Returns
+    -------
+    list of Node
+        The root first, parents before their children.
+    """
+    d = curator.n_features
+    n_levels = len(cuts) * d
+    deviation = math.sqrt(n_levels) / mu
+    threshold = 1 + deviation * float(-ndtri(delta / n_levels))
+    threshold = max(threshold, curator.n_points / (LEAST_SHARE * k))
+    noise = Gaussian(SCALE * deviation)
+
+    # One grid for all features holds the cuts of each.
+    thresholds = np.unique(np.concatenate([layer.ravel() for layer in cuts]))
+    tree = curator.partition(BoxGrid(tuple(thresholds.tolist()), inside_cell=False))
+    kept = [0]
+    intervals = {0: np.zeros(d, np.int64)}  # of each kept cell, among those of the layer
+    counts = {0: float(curator.n_points)}
+    children: dict[int, tuple[int, ...]] = {}
+    for layer in cuts:
+        for feature in range(d):
+            # Cut every kept box at the place of its interval.
+            parents = kept
+            parts = []
+            for cell in parents:
+                position = layer[feature, intervals[cell][feature]]
+                boundary = int(np.searchsorted(thresholds, position)) + 1
+                parts.append(tree.split(cell, feature, boundary))
+
+            # Count all parts, keep those above the threshold.
+            cells = [cell for pair in parts for cell in pair]
+            answer = tree.release(CellCounts(cells), counts=noise)
+            counts |= dict(zip(cells, (answer["counts"] / SCALE).tolist(), strict=True))
+            kept = [cell for cell in cells if counts[cell] >= threshold]
+            for parent, pair in zip(parents, parts, strict=True):
+                children[parent] = tuple(cell for cell in pair if counts[cell] >= threshold)
+                for side, cell in enumerate(pair):
+                    intervals[cell] = intervals[parent].copy()
+                    intervals[cell][feature] = 2 * intervals[parent][feature] + side
+    return _nodes(tree, counts, children)
+
+
+def _nodes(
+    tree: PartitionTree, counts: dict[int, float], children: dict[int, tuple[int, ...]]
+) -> list[Node]:
+    """The kept cells of a tree, level by level."""
+    order = [0]
+    for cell in order:  # grows while it is read
+        order += children.get(cell, ())
+    number = {cell: i for i, cell in enumerate(order)}
+    nodes = []
+    for cell in order:
+        lower, upper = tree.box(cell)
+        diameter = float(np.linalg.norm((upper - lower) / SCALE))
+        parts = tuple(number[part] for part in children.get(cell, ()))
+        nodes.append(Node(tree.midpoint(cell), diameter, counts[cell], parts))
+    return nodes

@@ -1,0 +1,1 @@
+"""Federated clustering with exact removals."""

@@ -1,0 +1,181 @@
+"""Clients of federated clustering with removals: k-means++ seeds (MUFC) or means (DC-KMeans).
+
+The state of a client holds no data of a removed point: rows are overwritten.
+Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and 3. Units:
+grid steps.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pkm.compute import exponential_race, nearest_row
+from pkm.methods.unlearning.client_lloyd import local_lloyd
+
+#: Standard exponential variates of a given shape.
+Draw = Callable[[tuple[int, ...]], np.ndarray]
+
+
+class Client:
+    """State of a client: its points, their ids and arrival times, and its centers.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d), float32
+        Points, integer-valued.
+    ids : ndarray of shape (n,), int64
+    arrival_times : ndarray of shape (n, k), float64
+        Of each point for each step of the seeding.
+
+    Attributes
+    ----------
+    n : int
+        Number of points that are left, the first rows of the three arrays; zeros follow.
+    seeds : ndarray of shape (k,), int64
+        Rows of the seeds, the first `n_seeds` of them.
+    n_seeds : int
+        Fewer than k where there are fewer distinct points.
+    sizes : ndarray of shape (k,), int64
+        Points in each cluster.
+    centers : ndarray of shape (at most k, d), float64
+    """
+
+    def __init__(self, rows: np.ndarray, ids: np.ndarray, arrival_times: np.ndarray):
+        k = arrival_times.shape[1]
+        self.rows = rows
+        self.ids = ids
+        self.arrival_times = arrival_times
+        self.n = len(ids)
+        self.seeds = np.zeros(k, np.int64)
+        self.sizes = np.zeros(k, np.int64)
+        self.n_seeds = 0
+        self.centers = np.empty((0, rows.shape[1]))
+
+    @property
+    def seed_ids(self) -> np.ndarray:
+        """Ids of the seeds, in the order in which they were chosen."""
+        return self.ids[self.seeds[: self.n_seeds]]
+
+    def fit(self, row_of: np.ndarray) -> None:
+        """Compute the centers; write the row of each point into ``row_of``, indexed by id."""
+        raise NotImplementedError
+
+    def remove(self, ids: list[int], row_of: np.ndarray, draw: Draw | None) -> bool:
+        """Remove points.
+
+        Parameters
+        ----------
+        ids : list of int
+        row_of : ndarray
+            Row of each point by id; kept up to date.
+        draw : callable or None
+            From a shape to fresh arrival times, for the seeds that are drawn again; None keeps the
+            times.
+
+        Returns
+        -------
+        bool
+            Whether seeds were drawn again or the client was trained again.
+        """
+        raise NotImplementedError
+
+    def _removed_steps(self, ids: list[int]) -> list[int]:
+        """Steps of the seeding whose seeds are among the points to remove."""
+        requested = set(ids)
+        return [step for step, point in enumerate(self.seed_ids.tolist()) if point in requested]
+
+    def _drop(self, point: int, row_of: np.ndarray) -> None:
+        """Overwrite a point by the last one, and the last row by zeros."""
+        row = int(row_of[point])
+        last = self.n - 1
+        for array in (self.rows, self.ids, self.arrival_times):
+            array[row] = array[last]
+            array[last] = 0
+        seeds = self.seeds[: self.n_seeds]
+        seeds[seeds == last] = row
+        self.n = last
+        row_of[point] = 0
+        if row < last:
+            row_of[self.ids[row]] = row
+
+    def _redraw(self, first: int, draw: Draw | None) -> None:
+        """Replace the arrival times of all steps from one on by fresh ones."""
+        if draw is not None:
+            later = self.arrival_times[: self.n, first:]
+            later[:] = draw(later.shape)
+
+    def _seed(self, first: int) -> None:
+        """Choose the seeds from a step on; they are the centers."""
+        n = self.n
+        if n == 0:
+            self._clear()
+            return
+        rows = self.rows[:n]
+        times = self.arrival_times[:n]
+        self.n_seeds = exponential_race(rows, times, self.ids[:n], self.seeds, first, self.sizes)
+        self.centers = self.rows[self.seeds[: self.n_seeds]].astype(np.float64)
+
+    def _clear(self) -> None:
+        """Reset the seeds and centers of a client without points."""
+        self.n_seeds = 0
+        self.seeds[:] = 0
+        self.sizes[:] = 0
+        self.centers = np.empty((0, self.rows.shape[1]))
+
+
+class SeedingClient(Client):
+    """Client of MUFC: its centers are its k-means++ seeds."""
+
+    def fit(self, row_of: np.ndarray) -> None:
+        """See :meth:`Client.fit`."""
+        row_of[self.ids] = np.arange(self.n)
+        self._seed(0)
+
+    def remove(self, ids: list[int], row_of: np.ndarray, draw: Draw | None) -> bool:
+        """See :meth:`Client.remove`."""
+        removed_steps = self._removed_steps(ids)
+
+        # Without a seed among the points only the sizes of their clusters change.
+        for point in ids:
+            if not removed_steps:
+                row = self.rows[row_of[point]]
+                self.sizes[nearest_row(row, self.rows, self.seeds, self.n_seeds)] -= 1
+            self._drop(point, row_of)
+
+        # The seeds before the first removed one stay, the race is run again from there (Alg. 3).
+        if removed_steps:
+            self._redraw(removed_steps[0], draw)
+            self._seed(removed_steps[0])
+        return bool(removed_steps)
+
+
+class LloydClient(Client):
+    """Leaf of DC-KMeans: its centers are means after Lloyd's algorithm, trained again each time."""
+
+    def fit(self, row_of: np.ndarray) -> None:
+        """See :meth:`Client.fit`."""
+        if self.n == 0:
+            self._clear()
+            return
+
+        # In the order of ids, so that float sums do not depend on how rows have been moved.
+        n = self.n
+        order = np.argsort(self.ids[:n])
+        for array in (self.rows, self.ids, self.arrival_times):
+            array[:n] = array[order]
+        row_of[self.ids[:n]] = np.arange(n)
+
+        # Lloyd's algorithm from the k-means++ seeds.
+        self._seed(0)
+        points = self.rows[:n].astype(np.float64)
+        self.centers, labels = local_lloyd(points, self.centers)
+        self.sizes[:] = np.bincount(labels, minlength=len(self.sizes))
+
+    def remove(self, ids: list[int], row_of: np.ndarray, draw: Draw | None) -> bool:
+        """See :meth:`Client.remove`."""
+        removed_steps = self._removed_steps(ids)
+        for point in ids:
+            self._drop(point, row_of)
+        self._redraw(min(removed_steps, default=0), draw)
+        self.fit(row_of)
+        return True

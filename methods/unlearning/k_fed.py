@@ -1,0 +1,155 @@
+"""K-FED: one-shot federated clustering (Dennis, Li, Smith, "Heterogeneity for the win", 2021).
+
+For comparison. Clients cluster in a projection to few dimensions, then in all of them; the server
+takes the first client's centers, adds the farthest ones of the other clients, and makes one step of
+Lloyd's algorithm over the clients' centers. It claims no privacy and cannot remove points.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from pkm.compute import SCALE, Points
+from pkm.methods.unlearning.client_lloyd import local_lloyd
+from pkm.privacy import NO_CLAIM, PrivacyClaim
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer
+
+CORE_RATIO = 3.0  # a point is in the core of a seed that is this many times nearer than any other
+
+
+@dataclass(frozen=True)
+class KFed:
+    """One-shot federated clustering.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Of the server.
+    client_clusters : int, optional
+        Of each client; default the same, as the unlearning paper runs it. With as many the server
+        starts from the first client's centers alone.
+
+    Raises
+    ------
+    ValueError
+        If a number is not a positive integer.
+    """
+
+    label: ClassVar[str] = "K-FED"
+    color: ClassVar[str] = "#d55e00"
+    marker: ClassVar[str] = "s"
+    claim: ClassVar[PrivacyClaim] = NO_CLAIM
+
+    n_clusters: int
+    client_clusters: int | None = None
+
+    def __post_init__(self):
+        for name, value in (
+            ("n_clusters", self.n_clusters),
+            ("client_clusters", self.resolved_client_clusters),
+        ):
+            if not (is_integer(value) and value >= 1):
+                raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+
+    @property
+    def resolved_client_clusters(self) -> int:
+        """Number of clusters of each client."""
+        return self.n_clusters if self.client_clusters is None else self.client_clusters
+
+    def fit(self, parts: Sequence[Points], seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Cluster the clients' points.
+
+        Parameters
+        ----------
+        parts : sequence of Points
+            One per client.
+        seed : int
+
+        Returns
+        -------
+        centers : ndarray of shape (at most k, d), float64
+            In half-widths.
+        labels : ndarray of shape (n,), int64
+            Global cluster of every point, client by client: that of its client's center.
+        """
+        # Every client clusters its points.
+        sequences = child(seed, INITIALIZATION).spawn(len(parts))
+        client_results = [
+            client_centers(
+                part.rows.astype(np.float64) / SCALE,
+                self.resolved_client_clusters,
+                np.random.default_rng(sequence),
+            )
+            for part, sequence in zip(parts, sequences, strict=True)
+            if part.shape[0]
+        ]
+
+        # The server starts from the first client's centers and adds the farthest of the others.
+        sent = np.concatenate([centers for centers, _ in client_results])
+        n_distinct = len(np.unique(sent, axis=0))
+        start = list(client_results[0][0][: self.n_clusters])
+        while len(start) < min(self.n_clusters, n_distinct):
+            nearest = cdist(sent, np.array(start), "sqeuclidean").min(axis=1)
+            start.append(sent[nearest.argmax()])
+
+        # One step of Lloyd's algorithm over the clients' centers.
+        global_labels = cdist(sent, np.array(start), "sqeuclidean").argmin(axis=1)
+        centers = update_centers(sent, global_labels, np.array(start))
+
+        # Every point has the label of its client's center.
+        ends = np.cumsum([len(client) for client, _ in client_results])[:-1]
+        point_labels = [
+            labels_of_centers[labels]
+            for labels_of_centers, (_, labels) in zip(
+                np.split(global_labels, ends), client_results, strict=True
+            )
+        ]
+        return centers, np.concatenate(point_labels)
+
+
+def client_centers(
+    points: np.ndarray, k: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Centers of one client and the label of each of its points.
+
+    A seed whose core is empty is its own center.
+    """
+    # Project the points to their first principal directions.
+    k = min(k, len(np.unique(points, axis=0)))
+    rank = min(k, *points.shape)
+    _, _, axes = np.linalg.svd(points, full_matrices=False)
+    projected = points @ axes[:rank].T
+
+    # Choose seeds by k-means++.
+    seeds = [int(generator.integers(len(points)))]
+    while len(seeds) < k:
+        squares = cdist(projected, projected[seeds], "sqeuclidean").min(axis=1)
+        if not squares.any():
+            break
+        probabilities = squares / squares.sum()
+        seeds.append(int(generator.choice(len(points), p=probabilities)))
+
+    # Start Lloyd's algorithm from the means of the cores: points much nearer to one seed than to
+    # all others.
+    distances = np.sqrt(cdist(projected, projected[seeds], "sqeuclidean"))
+    is_same_seed = np.eye(len(seeds), dtype=bool)[None]
+    nearest_other = np.where(is_same_seed, np.inf, distances[:, None, :]).min(axis=2)
+    cores = CORE_RATIO * distances <= nearest_other
+    means = [
+        points[core].mean(axis=0) if core.any() else points[seed]
+        for core, seed in zip(cores.T, seeds, strict=True)
+    ]
+    return local_lloyd(points, np.array(means))
+
+
+def update_centers(points: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Mean (k, d) of the points with each label; an empty cluster keeps its center."""
+    means = [
+        points[labels == j].mean(axis=0) if (labels == j).any() else center
+        for j, center in enumerate(centers)
+    ]
+    return np.array(means)

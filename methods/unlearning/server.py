@@ -1,0 +1,219 @@
+"""A server of federated clusters whose fit is repaired after a removal instead of done again.
+
+Its centers are a function of the sum of the clients' messages and of public randomness: the best of
+several starts, each of k-means++ seeds from a race among the bins and of Lloyd's steps. All of it
+is kept in integers, so that a repaired fit has, bit for bit, the centers of a fit to the same sum
+from scratch (:mod:`pkm.compute.kernels.repaired_lloyd`). Units: bins, counted from the middle one.
+"""
+
+import numpy as np
+
+from pkm.compute.kernels.repaired_lloyd import (
+    TOLERANCE,
+    change_weights,
+    hashed_arrival_times,
+    race_stands,
+    repair_steps,
+    weighted_race,
+)
+
+STARTS = 10
+MAX_STEPS = 30  # a start whose assignments do not repeat by then stops
+
+
+class RepairedServer:
+    """Weighted k-means on bins, with changes of their weights.
+
+    Parameters
+    ----------
+    n_clusters : int
+    bins : ndarray of shape (m, d), int64
+        All different.
+    weights : ndarray of shape (m,), int64
+        Positive.
+    seed : int
+        Public: arrival times are hashes of it and of the bin.
+    capacity : int
+        Most bins that there can ever be.
+
+    Examples
+    --------
+    >>> bins = np.array([[0, 0], [0, 2], [90, 0]])
+    >>> server = RepairedServer(2, bins, np.array([3, 1, 2]), 0, 3)
+    >>> server.change(np.array([[0, 2]]), np.array([-1]))
+    >>> server.centers.tolist()
+    [[0.0, 0.0], [90.0, 0.0]]
+    """
+
+    def __init__(
+        self, n_clusters: int, bins: np.ndarray, weights: np.ndarray, seed: int, capacity: int
+    ):
+        d = bins.shape[1]
+        by_step = (STARTS, MAX_STEPS)
+        self.m = 0
+        self._key = np.uint64(seed)
+        self._bins = np.zeros((capacity, d), np.int64)
+        self._weights = np.zeros(capacity, np.int64)
+        self._times = np.zeros((capacity, STARTS, n_clusters))
+        self._row_of: dict[bytes, int] = {}
+        self._seeds = np.zeros((STARTS, n_clusters, d), np.int64)
+        self._arrivals = np.full((STARTS, n_clusters), np.inf)
+        self._n_seeds = np.zeros(STARTS, np.int64)
+        self._n_steps = np.zeros(STARTS, np.int64)
+        self._labels = np.full((*by_step, capacity), -1, np.int32)
+        self._gaps = np.zeros((*by_step, capacity))
+        self._moved = np.zeros(by_step)
+        self._centers = np.zeros((STARTS, MAX_STEPS + 1, n_clusters, d))
+        self._sums = np.zeros((*by_step, n_clusters, d), np.int64)
+        self._counts = np.zeros((*by_step, n_clusters), np.int64)
+        self.change(bins, weights)
+
+    @property
+    def received(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bins, in lexicographic order, and their weights."""
+        bins = self._bins[: self.m]
+        order = np.lexsort(bins.T[::-1])
+        return bins[order], self._weights[: self.m][order]
+
+    @property
+    def centers(self) -> np.ndarray:
+        """Centers (at most k, d) of the start of least cost, in lexicographic order."""
+        # Cost is the sum of squares, which all starts share, less what the means explain.
+        starts = np.arange(STARTS)
+        last = self._n_steps - 1
+        sums = self._sums[starts, last].astype(np.float64)
+        counts = np.maximum(self._counts[starts, last], 1)
+        explained = ((sums**2).sum(axis=2) / counts).sum(axis=1)
+        best = int(explained.argmax())
+        centers = self._centers[best, self._n_steps[best], : self._n_seeds[best]]
+        return centers[np.lexsort(centers.T[::-1])]
+
+    def change(self, bins: np.ndarray, changes: np.ndarray) -> None:
+        """Add changes to the weights of bins, and repair the fit.
+
+        Parameters
+        ----------
+        bins : ndarray of shape (c, d), int64
+            All different.
+        changes : ndarray of shape (c,), int64
+            Not 0. A bin is new where it had no weight, and is forgotten where none is left.
+
+        Raises
+        ------
+        ValueError
+            If a weight would be negative.
+        """
+        rows = np.array([self._row_of.get(bin_.tobytes(), -1) for bin_ in bins], np.int64)
+        old_weights = np.where(rows < 0, 0, self._weights[rows])
+        weights = old_weights + changes
+        if (weights < 0).any():
+            raise ValueError(f"changes={changes.tolist()} must leave weights of at least 0")
+        times = np.empty((len(bins), *self._times.shape[1:]))
+        present = rows >= 0
+        times[present] = self._times[rows[present]]
+        times[~present] = self._hashed_times(bins[~present])
+
+        # Sums of all kept steps, with the assignments of those steps.
+        self._weights[rows[present]] = weights[present]
+        for r in range(STARTS):
+            change_weights(
+                self._bins,
+                rows[present],
+                changes[present],
+                self._n_steps[r],
+                self._labels[r],
+                self._sums[r],
+                self._counts[r],
+            )
+
+        # Rows of bins without weight are given up, and new ones appended.
+        for row in sorted(rows[present & (weights == 0)].tolist(), reverse=True):
+            self._drop(row)
+        for c in np.flatnonzero(~present):
+            self._append(bins[c], weights[c], times[c])
+
+        # The race is run again where it can have another outcome, and the steps are repaired.
+        for r in range(STARTS):
+            stands = self._n_steps[r] > 0 and race_stands(
+                bins, old_weights, weights, times[:, r], self._seeds[r], self._arrivals[r]
+            )
+            self._repair(r, stands)
+
+    def rebuild(self) -> "RepairedServer":
+        """Fit from scratch to the same weights: same centers, no margins from earlier repairs."""
+        bins, weights = self.received
+        _, _, k = self._times.shape
+        return RepairedServer(k, bins, weights, int(self._key), len(self._bins))
+
+    def _hashed_times(self, bins: np.ndarray) -> np.ndarray:
+        """Arrival times of bins, of shape (c, starts, k)."""
+        _, starts, k = self._times.shape
+        contiguous = np.ascontiguousarray(bins)
+        return hashed_arrival_times(contiguous, self._key, starts * k).reshape(-1, starts, k)
+
+    def _append(self, bin_: np.ndarray, weight: int, times: np.ndarray) -> None:
+        """Add a bin, to which no step has assigned a center yet."""
+        row = self.m
+        self._bins[row] = bin_
+        self._weights[row] = weight
+        self._times[row] = times
+        self._labels[:, :, row] = -1
+        self._row_of[bin_.tobytes()] = row
+        self.m = row + 1
+
+    def _drop(self, row: int) -> None:
+        """Overwrite a bin by the last one, and the last one by zeros."""
+        last = self.m - 1
+        del self._row_of[self._bins[row].tobytes()]
+        if row < last:
+            self._row_of[self._bins[last].tobytes()] = row
+        for array in (self._bins, self._weights, self._times):
+            array[row] = array[last]
+            array[last] = 0
+        for array in (self._labels, self._gaps):
+            array[:, :, row] = array[:, :, last]
+            array[:, :, last] = 0
+        self.m = last
+
+    def _repair(self, r: int, stands: bool) -> None:
+        """Repair one start; run its race first unless it stands."""
+        m = self.m
+        n_valid = int(self._n_steps[r])
+        if not stands:
+            before = self._seeds[r].copy()
+            self._n_seeds[r] = weighted_race(
+                self._bins[:m],
+                self._weights[:m],
+                self._times[:m, r],
+                self._seeds[r],
+                self._arrivals[r],
+            )
+            if not np.array_equal(before, self._seeds[r]):
+                n_valid = 0
+                self._centers[r] = 0
+                self._centers[r, 0] = self._seeds[r]
+        steps = repair_steps(
+            self._bins[:m],
+            self._weights[:m],
+            self._n_seeds[r],
+            n_valid,
+            self._tolerance,
+            self._labels[r],
+            self._gaps[r],
+            self._moved[r],
+            self._centers[r],
+            self._sums[r],
+            self._counts[r],
+        )
+        # Nothing of the steps that are no longer taken is kept.
+        for array in (self._moved, self._sums, self._counts):
+            array[r, steps:] = 0
+        self._centers[r, steps + 1 :] = 0
+        self._n_steps[r] = steps
+
+    @property
+    def _tolerance(self) -> float:
+        """Above the rounding of two distances between bins and centers."""
+        _, d = self._bins.shape
+        extent = np.abs(self._bins[: self.m]).max()
+        return 2 * TOLERANCE * float(extent) * np.sqrt(d)

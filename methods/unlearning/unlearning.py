@@ -1,0 +1,558 @@
+"""Federated clustering with exact removal of points and of clients: MUFC and DC-KMeans.
+
+Every client clusters its points; the server clusters the clients' centers. With seeding by an
+exponential race (:mod:`pkm.compute.kernels.seeding`) the model follows from the remaining points
+and of arrival times that belong to them. Removing points therefore gives, bit for bit, the model of
+a fit without these points with the same arrival times, ids and bins. The times are secret: without
+a seed they come from the operating system, and nothing from which they could be drawn again is
+kept. No privacy is claimed.
+
+Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and 3; DC-KMeans
+after Ginart et al. (2019), with clients as leaves. Units: the domain is [-1, 1]^d; points lie on
+the 2^-16 grid.
+"""
+
+import math
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import cdist
+
+from pkm.compute import SCALE, Points
+from pkm.methods.unlearning.clients import Client, LloydClient, SeedingClient
+from pkm.methods.unlearning.server import RepairedServer
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import NO_CLAIM, PrivacyClaim
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer, is_number
+
+SERVER_STARTS = 10
+MAX_ID_FACTOR = 1000  # ids are below this many times the number of points
+
+
+# Methods
+
+
+@dataclass(frozen=True)
+class Unlearning:
+    """Federated clustering with removals, as a method and its parameters.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Of every client and of the server.
+    client : {"seeding", "full"}, default="seeding"
+        Centers of a client: its k-means++ seeds, which are points (the paper's MUFC), or means
+        after Lloyd's algorithm.
+    gamma : float, "auto" or None, default="auto"
+        Side of the bins that clients round their centers to, in half-widths; ``auto`` is
+        1 / sqrt(n) with the n of the fit; None does not round.
+    weights : {"sizes", "unit"}, default="sizes"
+        Weight of a client's center: the size of its cluster, or 1.
+    server_data : {"centers", "points"}, default="centers"
+        What the server clusters: weighted bin centers, or uniform points in the bins, one for each
+        point (the paper's).
+    arrival_times : {"kept", "fresh"}, default="kept"
+        What determines the seeds that are drawn again after a removal: the arrival times that the
+        points have had from the start, or fresh ones, which is the paper's Alg. 3: exact in
+        distribution, but not the same model that a fit would give.
+    server : {"refit", "repaired", "lazy"}, default="refit"
+        ``repaired`` keeps what the server's fit is made of and computes again what has changed:
+        exact, and faster than a fit from scratch. ``lazy`` keeps the server's centers where no seed
+        was removed, as the published code does: **not exact**.
+
+    Raises
+    ------
+    ValueError
+        Naming the parameter, its value and the rule.
+    """
+
+    label: ClassVar[str] = "MUFC"
+    color: ClassVar[str] = "#009e73"
+    marker: ClassVar[str] = "o"
+    claim: ClassVar[PrivacyClaim] = NO_CLAIM
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "client": ("seeding", "full"),
+        "weights": ("sizes", "unit"),
+        "server_data": ("centers", "points"),
+        "arrival_times": ("kept", "fresh"),
+        "server": ("refit", "repaired", "lazy"),
+    }
+
+    n_clusters: int
+    client: str = "seeding"
+    gamma: float | str | None = "auto"
+    weights: str = "sizes"
+    server_data: str = "centers"
+    arrival_times: str = "kept"
+    server: str = "refit"
+
+    def __post_init__(self):
+        if not (is_integer(self.n_clusters) and self.n_clusters >= 1):
+            raise ValueError(f"n_clusters={self.n_clusters!r} must be an integer of at least 1")
+        for name, allowed in self.choices.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ValueError(
+                    f"{name}={value!r} is unknown, choose one of {', '.join(map(repr, allowed))}"
+                )
+        if not (
+            self.gamma is None
+            or self.gamma == "auto"
+            or (is_number(self.gamma) and 0 < self.gamma <= 1)
+        ):
+            raise ValueError(f"gamma={self.gamma!r} must be 'auto', None or a number in (0, 1]")
+        if self.server_data == "points" and (self.gamma is None or self.weights == "unit"):
+            raise ValueError("server_data='points' needs bins (gamma) and weights='sizes'")
+        if self.server == "repaired" and (self.gamma is None or self.server_data == "points"):
+            raise ValueError("server='repaired' needs bins (gamma) and server_data='centers'")
+
+    @property
+    def exact(self) -> bool:
+        """Whether a removal gives the model (fresh times: its distribution) of a fit without."""
+        return self.server != "lazy"
+
+    def resolved_gamma(self, n_points: int) -> float | None:
+        """Side of the bins in half-widths for that many points; None where none are used."""
+        if self.gamma == "auto":
+            return 1 / math.sqrt(n_points)
+        assert not isinstance(self.gamma, str)
+        return self.gamma
+
+    def fit(
+        self,
+        parts: Sequence[Points],
+        seed: int | None = None,
+        *,
+        ids: Sequence[np.ndarray] | None = None,
+    ) -> "FederatedModel":
+        """Cluster the clients' points.
+
+        Parameters
+        ----------
+        parts : sequence of Points
+            One per client.
+        seed : int, optional
+            Of an experiment that is to be repeated. The model is marked `repeatable`: whoever knows
+            the seed, or finds it by trial, draws the arrival times of removed points again. Without
+            a seed they come from the operating system's entropy.
+        ids : sequence of ndarray of int64, optional
+            Identifiers of the points, all different. Default: consecutive, client by client.
+
+        Returns
+        -------
+        FederatedModel
+        """
+        sizes = [part.shape[0] for part in parts]
+        if not sum(sizes):
+            raise ValueError("parts must hold at least one point")
+        if ids is None:
+            ids = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+        n_ids = _check_ids(ids, sizes)
+        # A point's arrival times depend on its id alone, not on the other points.
+        shape = (n_ids, self.n_clusters)
+        if seed is None:
+            times = secret_exponentials(shape)
+            server_seed = secrets.randbits(32)
+            generator = None
+        else:
+            time_sequence, server_sequence, fresh_sequence = child(seed, INITIALIZATION).spawn(3)
+            times = np.random.default_rng(time_sequence).standard_exponential(shape)
+            # Numbers are kept, and not the sequences, which hold the seed.
+            server_seed = int(server_sequence.generate_state(1)[0])
+            fresh_seed = int(fresh_sequence.generate_state(1, np.uint64)[0])
+            generator = np.random.default_rng(fresh_seed)
+        make_client = SeedingClient if self.client == "seeding" else LloydClient
+        clients = [
+            make_client(part.rows.copy(), part_ids.astype(np.int64), times[part_ids])
+            for part, part_ids in zip(parts, ids, strict=True)
+        ]
+        gamma = self.resolved_gamma(sum(sizes))
+        return FederatedModel(self, gamma, server_seed, generator, clients, n_ids)
+
+
+def mufc(n_clusters: int, **changes: Any) -> Unlearning:
+    """MUFC: seeds of the clients, rounded, with their sizes."""
+    return Unlearning(n_clusters, **changes)
+
+
+def dc_kmeans(n_clusters: int, **changes: Any) -> Unlearning:
+    """DC-KMeans with clients as leaves: their means after Lloyd's algorithm, with unit weights."""
+    parameters = {"client": "full", "gamma": None, "weights": "unit"} | changes
+    return Unlearning(n_clusters, **parameters)
+
+
+def secret_exponentials(shape: tuple[int, ...]) -> np.ndarray:
+    """Standard exponential variates from the operating system's entropy.
+
+    Each has 52 random bits of its own. No generator links them: those of the points that are left
+    tell nothing of those that were removed.
+    """
+    words = np.frombuffer(os.urandom(8 * math.prod(shape)), np.uint64).reshape(shape)
+    # Uniform on the odd multiples of 2**-53 in (0, 1).
+    uniform = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return -np.log(uniform)
+
+
+def _check_ids(ids: Sequence[np.ndarray], sizes: Sequence[int]) -> int:
+    """Refuse ids that do not identify the points; return a bound above all of them."""
+    all_ids = np.concatenate(ids)
+    n_points = sum(sizes)
+    if (
+        not np.issubdtype(all_ids.dtype, np.integer)
+        or [len(part_ids) for part_ids in ids] != list(sizes)
+        or len(np.unique(all_ids)) < len(all_ids)
+    ):
+        raise ValueError("ids must be different integers, one for each point")
+    if all_ids.min() < 0 or all_ids.max() >= MAX_ID_FACTOR * n_points:
+        raise ValueError(
+            f"ids={all_ids.max()} must be at least 0 and less than {MAX_ID_FACTOR} times the "
+            "number of points: arrival times are drawn for all ids up to the largest; "
+            "number the points consecutively"
+        )
+    return all_ids.max() + 1
+
+
+# Models
+
+
+@dataclass
+class Removal:
+    """Report of a removal.
+
+    Attributes
+    ----------
+    n_points, n_reseeded : int
+        Points removed, clients whose seeds were drawn again or that were trained again.
+    client_seconds : float
+        Of the slowest client: clients work in parallel.
+    server_seconds : float
+    """
+
+    n_points: int
+    n_reseeded: int
+    client_seconds: float
+    server_seconds: float
+
+
+class FederatedModel:
+    """A fitted model, from which points can be removed; made by :meth:`Unlearning.fit`.
+
+    Attributes
+    ----------
+    method : Unlearning
+    gamma : float or None
+        Side of the bins, in half-widths.
+    centers : ndarray of shape (at most k, d), float64
+        The server's, in half-widths.
+    fit_seconds : (float, float)
+        Of the slowest client and of the server.
+    """
+
+    def __init__(
+        self,
+        method: Unlearning,
+        gamma: float | None,
+        server_seed: int,
+        generator: np.random.Generator | None,
+        clients: Sequence[Client],
+        n_ids: int,
+    ):
+        self.method = method
+        self.gamma = gamma
+        self._server_seed = server_seed
+        self._generator = generator
+        self._clients = list(clients)
+        self._client_of = np.full(n_ids, -1, np.int32)  # by id; -1 for removed points
+        self._row_of = np.zeros(n_ids, np.int32)
+
+        slowest = 0.0
+        for number, client in enumerate(clients):
+            self._client_of[client.ids] = number
+            started = time.perf_counter()
+            client.fit(self._row_of)
+            slowest = max(slowest, time.perf_counter() - started)
+        started = time.perf_counter()
+        self._repaired: RepairedServer | None = None
+        if method.server == "repaired":
+            assert gamma is not None
+            bins, weights = self._aggregate()
+            self._repaired = RepairedServer(
+                method.n_clusters,
+                bins - _central_bin(gamma),
+                weights.astype(np.int64),
+                server_seed,
+                capacity=len(self._clients) * method.n_clusters,
+            )
+            self.centers = self._repaired.centers * gamma
+        else:
+            self._refit()
+        self.fit_seconds = (slowest, time.perf_counter() - started)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether arrival times came from a seed, and those of removed points are found with it."""
+        return self._generator is not None
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Ids of the points that are left, in order."""
+        return np.flatnonzero(self._client_of >= 0)
+
+    @property
+    def seeds(self) -> np.ndarray:
+        """Ids of the points that are seeds of their clients, in order."""
+        return np.sort(np.concatenate([client.seed_ids for client in self._clients]))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers of points that the clients have left."""
+        return [client.n for client in self._clients]
+
+    @property
+    def received(self) -> tuple[np.ndarray, np.ndarray]:
+        """The last input of the server: distinct positions (bins, if any), and their weights."""
+        if self._repaired is None:
+            return self._received
+        assert self.gamma is not None
+        bins, weights = self._repaired.received
+        return bins + _central_bin(self.gamma), weights
+
+    def clients_of(self, ids: np.ndarray) -> np.ndarray:
+        """Client of each given point; -1 for those that were removed."""
+        return self._client_of[ids]
+
+    def n_seeds(self, client: int) -> int:
+        """Number of seeds of a client: fewer than k where it has fewer distinct points."""
+        return self._clients[client].n_seeds
+
+    def members(self, client: int) -> np.ndarray:
+        """Ids of a client's points, in order."""
+        return np.sort(self._clients[client].ids[: self._clients[client].n])
+
+    # Removals
+
+    def remove(self, ids: npt.ArrayLike) -> Removal:
+        """Remove points; the model becomes that of a fit without them.
+
+        Parameters
+        ----------
+        ids : sequence of int
+
+        Returns
+        -------
+        Removal
+
+        Raises
+        ------
+        ValueError
+            If an id is not in the model or given twice, or if no point would be left; nothing is
+            removed then.
+        """
+        requested = self._checked(ids)
+
+        # The clients that hold the points remove them.
+        draw = self._fresh_times if self.method.arrival_times == "fresh" else None
+        client_of = self._client_of[requested]
+        self._client_of[requested] = -1
+        slowest = 0.0
+        n_reseeded = 0
+        messages = []
+        for number in np.unique(client_of).tolist():
+            started = time.perf_counter()
+            client = self._clients[number]
+            if self._repaired is not None:
+                messages.append((self._positions(client.centers), -self._weights(client)))
+            points = requested[client_of == number].tolist()
+            n_reseeded += client.remove(points, self._row_of, draw)
+            if self._repaired is not None:
+                messages.append((self._positions(client.centers), self._weights(client)))
+            slowest = max(slowest, time.perf_counter() - started)
+
+        # The server clusters the new centers.
+        started = time.perf_counter()
+        if self._repaired is not None:
+            self._repair(self._repaired, messages)
+        elif self.method.exact or n_reseeded:
+            self._refit()
+        return Removal(len(requested), n_reseeded, slowest, time.perf_counter() - started)
+
+    def remove_clients(self, clients: Sequence[int]) -> Removal:
+        """Remove all points of given clients; see :meth:`remove`."""
+        numbers = sorted(set(clients))
+        if not numbers or not all(0 <= number < len(self._clients) for number in numbers):
+            raise ValueError(
+                f"clients={list(clients)} must be one or more of the {len(self._clients)} clients"
+            )
+        members = np.concatenate([self.members(number) for number in numbers])
+        return self.remove(members) if len(members) else Removal(0, 0, 0.0, 0.0)
+
+    def _fresh_times(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Arrival times for seeds that are drawn again."""
+        if self._generator is None:
+            return secret_exponentials(shape)
+        return self._generator.standard_exponential(shape)
+
+    def _checked(self, ids: npt.ArrayLike) -> np.ndarray:
+        """Ids of a removal as an array, or ValueError."""
+        requested = np.atleast_1d(np.asarray(ids))
+        if (
+            not np.issubdtype(requested.dtype, np.integer)
+            or requested.ndim != 1
+            or not len(requested)
+        ):
+            raise ValueError(f"ids={ids!r} must be one or more integers")
+        valid = (requested >= 0) & (requested < len(self._client_of))
+        present = valid & (self._client_of[np.where(valid, requested, 0)] >= 0)
+        if not present.all():
+            raise ValueError(
+                f"ids={requested[~present][:5].tolist()} are not in the model: unknown, or removed "
+                "already"
+            )
+        if len(np.unique(requested)) < len(requested):
+            raise ValueError(f"ids={requested.tolist()} must name each point once")
+        if len(requested) == sum(self.sizes):
+            raise ValueError(
+                "ids name all points that are left: there is no model of none; delete it instead"
+            )
+        return requested
+
+    # Messages of the clients
+
+    def messages(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Message of each client: positions and weights of its centers; the server needs their sum.
+
+        Positions are bins (see :attr:`n_bins`), or the centers themselves where they are not
+        rounded.
+        """
+        return [
+            (self._positions(client.centers), self._weights(client)) for client in self._clients
+        ]
+
+    def _weights(self, client: Client) -> np.ndarray:
+        """Weight of each of a client's centers: the size of its cluster, or 1 if it has a point."""
+        sizes = client.sizes[: len(client.centers)]
+        return sizes.copy() if self.method.weights == "sizes" else (sizes > 0).astype(np.int64)
+
+    @property
+    def n_bins(self) -> int:
+        """Bins per coordinate: numbered from 0, symmetric about the midpoint of the domain.
+
+        Raises
+        ------
+        ValueError
+            If centers are not rounded to bins.
+        """
+        if self.gamma is None:
+            raise ValueError("gamma=None: centers are not rounded, there are no bins")
+        return 2 * _central_bin(self.gamma) + 1
+
+    def _positions(self, centers: np.ndarray) -> np.ndarray:
+        """Bins of centers in grid steps, or the centers themselves where they are not rounded."""
+        if self.gamma is None:
+            return centers
+        bins = np.floor(centers / (self.gamma * SCALE) + 0.5).astype(np.int64)
+        return bins + _central_bin(self.gamma)
+
+    def _coordinates(self, positions: np.ndarray) -> np.ndarray:
+        """Coordinates of positions, in half-widths."""
+        if self.gamma is None:
+            return positions / SCALE
+        return (positions - _central_bin(self.gamma)) * self.gamma
+
+    # The server
+
+    def _aggregate(self) -> tuple[np.ndarray, np.ndarray]:
+        """Positions, in lexicographic order, and weights: the sum of the clients' messages."""
+        # Concatenate before rounding: this is faster, and part of the latency of a removal.
+        weights = np.concatenate([self._weights(client) for client in self._clients])
+        centers = np.concatenate([client.centers for client in self._clients])
+        positions = self._positions(centers[weights > 0])
+        distinct, index = np.unique(positions, axis=0, return_inverse=True)
+        return distinct, np.bincount(index.ravel(), weights=weights[weights > 0])
+
+    def _refit(self) -> None:
+        """Compute the server's centers from what it receives and from its public randomness."""
+        positions, weights = self._aggregate()
+        coordinates = self._coordinates(positions)
+
+        # The data of the server: weighted bin centers, or uniform points in the bins.
+        data = coordinates
+        data_weights = weights
+        if self.method.server_data == "points":
+            assert self.gamma is not None
+            generator = np.random.default_rng(self._server_seed)
+            data = np.repeat(coordinates, weights.astype(int), axis=0)
+            data = data + self.gamma * (generator.random(data.shape) - 0.5)
+            data_weights = np.ones(len(data))
+        centers = weighted_kmeans(
+            data, data_weights, self.method.n_clusters, SERVER_STARTS, self._server_seed
+        )
+
+        self._received = (positions, weights)
+        self.centers = centers
+
+    def _repair(
+        self, server: RepairedServer, messages: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> None:
+        """Repair the server's fit after changes of the sum of the clients' messages."""
+        assert self.gamma is not None
+        bins = np.concatenate([positions for positions, _ in messages]) - _central_bin(self.gamma)
+        changes = np.concatenate([weights for _, weights in messages])
+        distinct, index = np.unique(bins, axis=0, return_inverse=True)
+        totals = np.zeros(len(distinct), np.int64)
+        np.add.at(totals, index.ravel(), changes)
+        server.change(distinct[totals != 0], totals[totals != 0])
+        self.centers = server.centers * self.gamma
+
+    def induced(self) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distance of every point to the global center of its client's center.
+
+        Returns
+        -------
+        ids : ndarray of shape (n,), int64
+        squares : ndarray of shape (n,), float64
+            In squared half-widths.
+        """
+        # The global cluster of each position that the server received.
+        positions, _ = self.received
+        coordinates = self._coordinates(positions)
+        labels = cdist(coordinates, self.centers, "sqeuclidean").argmin(axis=1)
+        keys = map(bytes, np.ascontiguousarray(positions))
+        label_of = dict(zip(keys, labels.tolist(), strict=True))
+
+        ids = []
+        squares = []
+        for client in self._clients:
+            if client.n:
+                ids.append(client.ids[: client.n])
+                squares.append(self._induced_squares(client, label_of))
+        return np.concatenate(ids), np.concatenate(squares)
+
+    def _induced_squares(self, client: Client, label_of: dict[bytes, int]) -> np.ndarray:
+        """Squared distances of a client's points to their induced global centers."""
+        # The global cluster of each of the client's centers; the nearest one for a center that the
+        # server has not received, as a lazy server may not have.
+        positions = np.ascontiguousarray(self._positions(client.centers))
+        global_labels = [label_of.get(bytes(position)) for position in positions]
+        for number, label in enumerate(global_labels):
+            if label is None:
+                differences = self.centers - client.centers[number] / SCALE
+                global_labels[number] = (differences**2).sum(axis=1).argmin()
+
+        # Each point by way of its nearest client center.
+        rows = client.rows[: client.n].astype(np.float64)
+        local_labels = cdist(rows, client.centers, "sqeuclidean").argmin(axis=1)
+        assigned = self.centers[np.array(global_labels)[local_labels]]
+        return ((rows / SCALE - assigned) ** 2).sum(axis=1)
+
+
+def _central_bin(gamma: float) -> int:
+    """Number of the bin about the midpoint of the domain."""
+    return math.floor(1 / gamma + 0.5)
