@@ -9,6 +9,7 @@ from typing import Any
 
 from pkm.audit.report import AuditReport
 from pkm.files import atomic_write
+from pkm.methods import import_path
 from pkm.source import subpackages_digest
 
 FILE = "audit.jsonl"  # in a folder of results
@@ -23,7 +24,7 @@ def record_of(report: AuditReport, method: Any) -> dict[str, Any]:
     """
     by_default = type(method)(n_clusters=method.n_clusters).variant
     return {
-        "target": f"{type(method).__module__}.{type(method).__qualname__}",
+        "target": import_path(type(method)),
         "default": method.variant == by_default,
         "label": getattr(method, "label", ""),
         **_plain(asdict(report)),

@@ -55,7 +55,7 @@ FEDERATED = {"Unlearning": "unlearning.unlearning", "KFed": "unlearning.k_fed"}
 CONTRACT = {"PrivateKMeans": "base", "Run": "base"}
 ENTRY_POINTS = "private_kmeans_bench.methods"
 
-__all__ = ["ENTRY_POINTS", "METHODS", "load_method", *CONTRACT, *METHODS, *FEDERATED]
+__all__ = ["ENTRY_POINTS", "METHODS", "import_path", "load_method", *CONTRACT, *METHODS, *FEDERATED]
 
 
 def __getattr__(name: str) -> Any:
@@ -74,6 +74,19 @@ def __dir__() -> list[str]:
 def declared_methods() -> dict[str, EntryPoint]:
     """Return the methods that installed packages declare, by name, looked for once per process."""
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+
+
+def import_path(method: type) -> str:
+    """Return the path that imports a method class: its public one, if it has one.
+
+    Examples
+    --------
+    >>> import_path(load_method("FastLloyd"))
+    'pkm.methods.FastLloyd'
+    """
+    module, name = method.__module__, method.__qualname__
+    is_public = module == f"{__name__}.{(METHODS | FEDERATED).get(name)}"
+    return f"{__name__ if is_public else module}.{name}"
 
 
 def load_method(target: str) -> type["PrivateKMeans"]:

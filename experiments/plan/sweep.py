@@ -38,6 +38,7 @@ from pkm.experiments.plan.feasibility import (
     preprocessing_of,
     sweep_facts,
 )
+from pkm.methods import import_path
 
 SWEEP_KEYS = (
     "datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds",
@@ -335,7 +336,7 @@ def find_method(entry: Mapping) -> Method:
         method = method_class(target)
     except ValueError as error:
         return Method(name, target, params, style, missing=str(error))
-    target = f"{method.__module__}.{method.__qualname__}"
+    target = import_path(method)
     missing = getattr(method, "unavailable", lambda: None)()
     return Method(name, target, params, style, private=accepts(target, "epsilon"), missing=missing)
 

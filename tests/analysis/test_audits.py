@@ -73,7 +73,7 @@ def test_views_that_were_not_tried_are_named(stored):
 
 
 def test_an_audit_without_views_was_not_tried():
-    assert audits.parse(make_record("DPM", "sound", "dpm", verdicts={})).verdict == "not tried"
+    assert audits.parse(make_record("DPM", "sound", verdicts={})).verdict == "not tried"
 
 
 def test_infinite_ratios_are_read(stored):
@@ -111,7 +111,7 @@ def test_what_the_audit_writes_is_what_the_report_reads(tmp_path):
 def test_a_second_audit_of_a_variant_replaces_the_first_and_keeps_the_others(tmp_path):
     folder = tmp_path / "results"
     records.write(all_records(), folder)
-    again = make_record("DPM", "sound", "dpm")
+    again = make_record("DPM", "sound")
     stored = audits.read(records.write([again], folder))
     assert len(stored) == len(all_records())
     assert named(stored, "DPM").verdict == "consistent"
@@ -193,7 +193,7 @@ def test_what_no_registered_flaw_explains_is_a_gap_of_the_figure(drawn):
 
 
 def test_without_a_black_box_there_is_one_panel():
-    only = [audits.parse(make_record("FastLloyd", "sound", "lloyd"))]
+    only = [audits.parse(make_record("FastLloyd", "sound"))]
     drawn = draw_audit(only)
     (replay,) = panels_of(drawn)
     assert len(marks(replay)) == 1
@@ -203,7 +203,7 @@ def test_without_a_black_box_there_is_one_panel():
 
 def test_an_audit_of_other_code_is_called_old(stored):
     audit = named(stored, "FastLloyd")
-    old = audits.parse(make_record("FastLloyd", "sound", "lloyd", code="other"))
+    old = audits.parse(make_record("FastLloyd", "sound", code="other"))
     assert not audit.stale and old.stale
     assert "code has changed" in draw_audit([audit, old]).caption
     assert "code has changed" not in draw_audit([audit]).caption

@@ -88,10 +88,10 @@ def test_labels():
 @pytest.mark.parametrize(
     ("target", "label"),
     [
-        ("lloyd.SuLloyd", "SuLloyd (sound)"),
-        ("em_mc.EMMC", "EM-MC (sound)"),
-        ("lloyd.Lloyd", "Lloyd, non-private (sound)"),
-        ("eugkm.EUGkM", "EUGkM"),  # without a published variant
+        ("SuLloyd", "SuLloyd (sound)"),
+        ("EMMC", "EM-MC (sound)"),
+        ("Lloyd", "Lloyd, non-private (sound)"),
+        ("EUGkM", "EUGkM"),  # without a published variant
     ],
 )
 def test_labels_mark_sound_variants(target, label):

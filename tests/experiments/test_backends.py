@@ -15,7 +15,8 @@ import pytest
 import small_cells
 from small_cells import BASE, CELLS, outcomes_by_key, stored_rows
 
-from pkm.experiments.backends.backends import Backend, arrange, backends, run_cells
+from pkm.experiments.backends import backends
+from pkm.experiments.backends.backends import Backend, arrange, run_cells
 from pkm.experiments.fit import execute
 from pkm.experiments.store.store import Store
 

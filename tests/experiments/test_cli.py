@@ -563,7 +563,7 @@ def test_report_receives_substitutes_and_environments(tmp_path, monkeypatch, cap
 
     monkeypatch.setattr("pkm.analysis.report.build", build)
     monkeypatch.setattr("pkm.analysis.index_page.build", lambda folder: None)
-    write_records(tmp_path / "results", [make_record("FastLloyd", "sound", "lloyd")])
+    write_records(tmp_path / "results", [make_record("FastLloyd", "sound")])
     omitted = (
         "real", "sound", "synthk", "synth", "ablation", "iterations", "initialization", "protocol",
     )  # fmt: skip

@@ -20,11 +20,11 @@ from small_cells import (
 )
 
 import pkm
+from pkm.experiments.backends import dask_cells
 from pkm.experiments.backends.backends import (
     Backend,
     Runner,
     checked_backend,
-    dask_cells,
     run_cells,
 )
 from pkm.experiments.commands.reproduce import main

@@ -161,10 +161,9 @@ def test_rows_on_fitted_points_carry_the_flaw(target, flaws, monkeypatch):
 
     from pkm.experiments.fit import execute as execute_module
 
-    module = "baselines" if target == "DataMean" else "lloyd"
     budget = {} if target == "DataMean" else {"epsilon": 1.0, "delta": 1e-6}
     fields = vars(cell_of(None, "iris")) | budget
-    cell = Cell(**fields | {"target": f"pkm.methods.{module}.{target}"})
+    cell = Cell(**fields | {"target": f"pkm.methods.{target}"})
     plain = execute(cell)["flaws"][0].split()
 
     fitted = replace(prepare(cell, None), fitted=True)

@@ -20,8 +20,9 @@ from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.federated import fits_of
 from pkm.experiments.fit.inputs import build, prepare
 from pkm.experiments.mlflow.run_records import Part, cell_record
-from pkm.experiments.plan import entries, feasibility, make_plan
+from pkm.experiments.plan import entries, feasibility
 from pkm.experiments.plan.estimate import estimator, fixed_seconds, rough_seconds
+from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
 from pkm.schema import names
 

@@ -13,7 +13,7 @@ from pkm.methods import FedDPKMeans
 SETS = ("blobs-600-3-4", "iris")
 
 
-def cell(kind, dataset="blobs-600-3-4", method="feddp_kmeans.FedDPKMeans", **changes):
+def cell(kind, dataset="blobs-600-3-4", method="FedDPKMeans", **changes):
     fields = {
         "method": "feddp",
         "target": f"pkm.methods.{method}",
@@ -75,7 +75,7 @@ def test_the_method_gets_the_other_records_and_the_public_ones():
 
 
 def test_costs_are_of_all_records():
-    rows = execute(cell("same", method="public_data.PublicKMeans", epsilon=None, delta=None))
+    rows = execute(cell("same", method="PublicKMeans", epsilon=None, delta=None))
     assert rows["notion"].unique() == ["none"]
     assert rows["n"].unique() == [600]
     # Four blobs in three clusters, from 30 of the records.

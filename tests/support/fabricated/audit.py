@@ -9,10 +9,10 @@ from pkm.source import subpackages_digest
 SMALL_RATIO = 0.25
 
 
-def make_record(method: str, variant: str, module: str, **changes) -> dict:
+def make_record(method: str, variant: str, **changes) -> dict:
     """Record of an audit without findings, of one query, with the code as it is now."""
     record = {
-        "target": f"pkm.methods.{module}.{method}",
+        "target": f"pkm.methods.{method}",
         "default": variant == "sound",
         "label": method,
         "method": method,
@@ -48,11 +48,10 @@ def all_records() -> list[dict]:
     halved = finding("replay", "cell_counts", "", "blobs: realized mu=2, charged mu=1")
     seen = finding("blackbox", "run", "", "epsilon is at least 1.4, the ledger says 1")
     return [
-        make_record("FastLloyd", "sound", "lloyd", verdicts=views, **bounds),
+        make_record("FastLloyd", "sound", verdicts=views, **bounds),
         make_record(
             "DPLloyd",
             "published",
-            "dp_lloyd",
             flaws=["F-09", "F-26"],
             verdicts=views | {"replay": "violated", "blackbox": "no power here"},
             findings=[swapped],
@@ -61,7 +60,6 @@ def all_records() -> list[dict]:
         make_record(
             "DPM",
             "sound",
-            "dpm",
             verdicts=views | {"replay": "violated", "blackbox": "violated"},
             tightness={"cell_counts": 2.0, "splits": "inf", "cell_sums": SMALL_RATIO},
             query_verdicts={
@@ -75,12 +73,11 @@ def all_records() -> list[dict]:
         make_record(
             "Balcan",
             "sound",
-            "balcan",
             verdicts={"replay": "no power here"},
             tightness={"swaps": SMALL_RATIO},
             query_verdicts={"swaps": "no power here"},
         ),
-        make_record("FastLloyd", "published", "lloyd", flaws=["F-09"]),
+        make_record("FastLloyd", "published", flaws=["F-09"]),
     ]
 
 

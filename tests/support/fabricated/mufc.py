@@ -74,7 +74,7 @@ def mufc_rows(
     fit = {"dc_kmeans": 5.0, "mufc_repaired": 0.2}.get(method, FIT)
     noise = rng.lognormal(0, 0.03, seeds)
     request = noise * (UNTOUCHED + fit * (touched if lazy else 1) + 0.1 * touched)
-    target = "k_fed.KFed" if method == "k_fed" else "unlearning.Unlearning"
+    target = "KFed" if method == "k_fed" else "Unlearning"
     row = {
         "target": f"pkm.methods.{target}",
         "iterations": 0,
