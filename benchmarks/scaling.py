@@ -32,8 +32,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pkm.analysis.figures.styles import CYCLE
 from pkm.analysis.render.chart import pictures
-from pkm.analysis.render.style import COMMON, CYCLE, GREY, INK
+from pkm.analysis.render.style import COMMON, GREY, INK
 from pkm.arguments import Parser
 from pkm.benchmarks.dask_rounds import (
     Cost,

@@ -2,7 +2,7 @@
 
 Parameters of a method, charges of a ledger and the like are nested columns: lists of records with
 typed fields, in memory as in files. `nested` makes such a column of plain values, `parameters_of`
-and `pkm.analysis.charges.charges_of` read it.
+and `pkm.analysis.tables.charges.read_charges` read it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -64,7 +64,7 @@ def allowed_by_contracts():
     # A layer may import all layers below it.
     layers = []
     for contract in contracts:
-        if contract["type"] == "layers":
+        if contract["type"] == "layers" and "pkm.__main__" in contract["layers"]:
             layers += [subpackage_names(layer.split("|")) for layer in contract["layers"]]
     allowed = {}
     lower_subpackages = set()

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from pkm.analysis import ranking
-from pkm.analysis.figure import FigureSpec, in_order
-from pkm.analysis.frames import Frame
-from pkm.analysis.render.layout import DASH, gap_texts
-from pkm.analysis.render.style import MethodStyles
-from pkm.analysis.tables import Study
+from pkm.analysis.figures.figure import FigureSpec, in_order
+from pkm.analysis.figures.frames import Frame
+from pkm.analysis.figures.styles import MethodStyles
+from pkm.analysis.figures.texts import DASH, gap_texts
+from pkm.analysis.tables import ranking
+from pkm.analysis.tables.study import Study
 
 EPSILON = 1.0  # of figures that show a single epsilon; where it was not run, the nearest is shown
 N_DIAGRAMS = 3  # epsilons at which differences are shown
@@ -147,7 +147,7 @@ def _gaps(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
 
 def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
     """Median ratio over data sets by how much too wide bounds are, with and without a zoom."""
-    panel = study.panel("wide_bounds", ranking.METRIC)
+    panel = study.matrix("wide_bounds", ranking.METRIC)
     if not len(panel.cells):
         return Frame(pd.DataFrame({"value": []}), gaps=gap_texts([spec.title]))
     best = ranking.ratios(study).groupby("dataset")["reference"].min()

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.charges import charges_of
-from pkm.analysis.figure import FigureSpec
-from pkm.analysis.frames import Frame
-from pkm.analysis.tables import Study, given_parameters
+from pkm.analysis.figures.figure import FigureSpec
+from pkm.analysis.figures.frames import Frame
+from pkm.analysis.tables.charges import read_charges
+from pkm.analysis.tables.study import Study, given_parameters
 
 ANY = "dist_dp_any"
 DP_METHODS = ("lsh_splits_published", "lsh_splits")
@@ -92,7 +92,7 @@ STRATEGIES = {
 }
 
 
-def strategy_of(charges: Sequence[Mapping[str, Any]], d: int) -> tuple[str, float, bool]:
+def find_strategy(charges: Sequence[Mapping[str, Any]], d: int) -> tuple[str, float, bool]:
     """Return the strategy of a sound run, by its charges.
 
     Parameters
@@ -113,7 +113,7 @@ def strategy_of(charges: Sequence[Mapping[str, Any]], d: int) -> tuple[str, floa
     Examples
     --------
     >>> points = {"label": "noised_points", "point_sensitivity": 1.0}
-    >>> strategy_of([points, {"label": "group_sums", "sum_sensitivity": 1.0}], 4)
+    >>> find_strategy([points, {"label": "group_sums", "sum_sensitivity": 1.0}], 4)
     ('groups', 0.25, False)
     """
     strategy, decisive = STRATEGIES[charges[0]["label"]]
@@ -141,9 +141,9 @@ def strategies(study: Study, spec: FigureSpec) -> Frame:
     sweeps = ("figure1", "figure1_geo", "figure2", "figure2_geo")
     chosen = cells["sweep"].isin(sweeps) & cells["method"].isin(["dist_dp", ANY])
     cells = cells[chosen].drop_duplicates("cell")
-    charges = charges_of(cells)
+    charges = read_charges(cells)
     found = [
-        strategy_of(charges[charges.index == index].to_dict("records"), d)
+        find_strategy(charges[charges.index == index].to_dict("records"), d)
         for index, d in cells["d"].items()
     ]
     table = cells[["dataset", "n", "d", "k", "epsilon"]].assign(

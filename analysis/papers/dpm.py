@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pkm.analysis import claims, reported
-from pkm.analysis.charges import charges_of
-from pkm.analysis.expressions import item
-from pkm.analysis.figure import FigureSpec
-from pkm.analysis.frames import Frame, absent, number_text, selected
-from pkm.analysis.render.layout import count_text, gap_texts
-from pkm.analysis.render.style import MethodStyles
-from pkm.analysis.tables import Study, panel_of_sweeps, percentile_interval, resampled_means
+from pkm.analysis.claims import reported
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.expressions import item
+from pkm.analysis.figures.figure import FigureSpec
+from pkm.analysis.figures.frames import Frame, absent, number_text, selected
+from pkm.analysis.figures.styles import MethodStyles
+from pkm.analysis.figures.texts import count_text, gap_texts
+from pkm.analysis.tables.charges import read_charges
+from pkm.analysis.tables.statistics import percentile_interval, resampled_means
+from pkm.analysis.tables.study import Study
 from pkm.schema import higher_is_better, label_of
 
-REPORTED = claims.load("dpm")["reported"]
+REPORTED = read_claims("dpm")["reported"]
 
 # --- tables -------------------------------------------------------------------------------------
 
@@ -36,7 +38,7 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
     table = pd.DataFrame([*REPORTED["sizes"], ALL_LETTERS])
     table = table.merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
     absent_sets = table.loc[table["n"].isna(), "dataset"]
-    return Frame(table, cells, gap_texts(map(spec.name_of, absent_sets)))
+    return Frame(table, cells, gap_texts(map(spec.format_name, absent_sets)))
 
 
 def quality(study: Study, spec: FigureSpec) -> Frame:
@@ -50,7 +52,7 @@ def quality(study: Study, spec: FigureSpec) -> Frame:
     letters = dict(zip(reasons, string.ascii_lowercase, strict=False))
     lines = []
     for (dataset, method), group in table.groupby(["dataset", "method"], sort=False):
-        line = {"data set": spec.name_of(dataset), "method": styles.label(method)}
+        line = {"data set": spec.format_name(dataset), "method": styles.label(method)}
         for row in group.to_dict("records"):
             arrow = "↑" if higher_is_better(row["metric"]) else "↓"
             line[f"{label_of(row['metric'])} {arrow}"] = _quality_text(row, letters)
@@ -169,7 +171,7 @@ def matched(study: Study, spec: FigureSpec) -> Frame:
     for published, sound in MATCHES:
         for name in spec.expected["dataset"]:
             if (published, sound, name) not in stored:
-                without.setdefault(spec.part(sound).title, []).append(spec.name_of(name))
+                without.setdefault(spec.part(sound).title, []).append(spec.format_name(name))
     gaps = tuple(f"{title} on {', '.join(names)}: {NO_PAIR}" for title, names in without.items())
     cells = study.cells[study.cells["method"].isin(ratios["sound"])]
     return Frame(table, cells, gaps)
@@ -192,12 +194,12 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
     """
     columns = ["published", "sound", "dataset", "ratio", "low", "high", "seeds", "unproven"]
     columns += [f"{name}_{side}" for side in ("published", "sound") for name in BUDGET]
-    panel = panel_of_sweeps(study, SWEEPS, metric)
+    panel = study.matrix(SWEEPS, metric)
     cells = panel.cells
     if not len(cells):
         return pd.DataFrame(columns=columns)
     means = resampled_means(panel)
-    charges = charges_of(cells)
+    charges = read_charges(cells)
     lines = []
     for published, sound in MATCHES:
         declared = (cells["method"] == published) & np.isclose(cells["epsilon"], 1.0)

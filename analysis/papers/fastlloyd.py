@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pkm.analysis import claims
-from pkm.analysis.federation_costs import COSTS, PARTS, compare, costs, network, transports
-from pkm.analysis.figure import FigureSpec, in_order
-from pkm.analysis.frames import Frame
-from pkm.analysis.render.layout import DASH, count_text, gap_texts, interval_text
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.federation_costs import COSTS, PARTS, compare, costs, network, transports
+from pkm.analysis.claims.reported import NOT_COMPARABLE, NOT_STORED, counts_text
+from pkm.analysis.figures.figure import FigureSpec, in_order
+from pkm.analysis.figures.frames import Frame
+from pkm.analysis.figures.texts import DASH, count_text, gap_texts, interval_text
 from pkm.analysis.render.style import shades
-from pkm.analysis.reported import NOT_COMPARABLE, NOT_STORED, counts_text
-from pkm.analysis.tables import Study
+from pkm.analysis.tables.study import Study
 
-REPORTED = claims.load("fastlloyd")["reported"]
+REPORTED = read_claims("fastlloyd")["reported"]
 
 # --- areas over epsilon -------------------------------------------------------------------------
 

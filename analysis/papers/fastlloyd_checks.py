@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-from pkm.analysis.federation_costs import federated
-from pkm.analysis.findings import (
+from pkm.analysis.claims.federation_costs import federated
+from pkm.analysis.claims.findings import (
     Agreement,
     Context,
     MissingRows,
     check_type,
+    describe_absent,
     join_texts,
-    no_rows_of,
 )
-from pkm.analysis.tables import Study
+from pkm.analysis.tables.study import Study
 
 _ROUNDING = 1e-12
 
@@ -40,7 +40,7 @@ def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreem
     groups = ["sweep", "method", "dataset", "epsilon", "clients", "transport"]
     table = both.groupby(groups)["difference"].agg(runs="size", difference="max").reset_index()
     table["agrees"] = table["difference"] <= _ROUNDING
-    unmatched = no_rows_of(protocol["dataset"].unique(), both["dataset"])
+    unmatched = describe_absent(protocol["dataset"].unique(), both["dataset"])
     missing = join_texts(
         f"central runs at this epsilon: {unmatched}" if unmatched else "",
         context.absent_cells(sweeps=check["sweeps"]),

@@ -6,16 +6,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pkm.analysis import claims
-from pkm.analysis.comparisons import ratios
-from pkm.analysis.expressions import evaluated
-from pkm.analysis.figure import FigureSpec
-from pkm.analysis.findings import Context, Draws, MissingRows
-from pkm.analysis.frames import Frame
-from pkm.analysis.render.layout import DASH, format_number, gap_texts
-from pkm.analysis.tables import Study, percentile_interval
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.comparisons import measure_ratios
+from pkm.analysis.claims.expressions import evaluated
+from pkm.analysis.claims.findings import Context, Draws, MissingRows
+from pkm.analysis.figures.figure import FigureSpec
+from pkm.analysis.figures.frames import Frame
+from pkm.analysis.figures.texts import DASH, format_number, gap_texts
+from pkm.analysis.tables.statistics import percentile_interval
+from pkm.analysis.tables.study import Study
 
-CONTENT = claims.load("kaplan-stemmer")
+CONTENT = read_claims("kaplan-stemmer")
 PASSES = {
     "kaplan_stemmer_candidates": "two passes",
     "kaplan_stemmer_candidates_one_pass": "one pass",
@@ -88,7 +89,7 @@ def _measured(study: Study, sweeps: tuple[str, ...], along: str, value: str) -> 
     found = {}
     for key, selector in IMPLEMENTED.items():
         try:
-            found[key] = ratios(study, check | {"left": [selector]}, _NO_REASONS)
+            found[key] = measure_ratios(study, check | {"left": [selector]}, _NO_REASONS)
         except MissingRows:
             continue
     return found

@@ -9,15 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from pkm.analysis import claims, reported
-from pkm.analysis.figure import FigureSpec, in_order
-from pkm.analysis.frames import Frame, compared, number_text, summarized
-from pkm.analysis.removals import RemovalStudy
-from pkm.analysis.render.layout import DASH, gap_texts, times_text
-from pkm.analysis.render.style import MethodStyles
-from pkm.analysis.tables import Study
+from pkm.analysis.claims import reported
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.figures.figure import FigureSpec, in_order
+from pkm.analysis.figures.frames import Frame, compared, number_text, summarized
+from pkm.analysis.figures.styles import MethodStyles
+from pkm.analysis.figures.texts import DASH, gap_texts, times_text
+from pkm.analysis.tables.removals import RemovalStudy
+from pkm.analysis.tables.study import Study
 
-REPORTED = claims.load("mufc")["reported"]
+REPORTED = read_claims("mufc")["reported"]
 CASE = ["sweep", "dataset", "requests", "batch"]
 SETTING = ["n", "d", "k", "clients"]
 
@@ -78,7 +79,7 @@ def _gaps(stored: pd.Series, spec: FigureSpec) -> tuple[str, ...]:
 
 def sizes(study: Study, spec: FigureSpec) -> Frame:
     """Data sets as reported and as stored."""
-    cells = RemovalStudy(study).panel("table1", "loss_ratio").cells.drop_duplicates("dataset")
+    cells = RemovalStudy(study).matrix("table1", "loss_ratio").cells.drop_duplicates("dataset")
     columns = ["dataset", *SETTING, "largest_client"]
     table = pd.DataFrame(REPORTED["sizes"]).drop(columns="title")
     table = table.merge(cells[columns], on="dataset", how="left", suffixes=("_reported", ""))

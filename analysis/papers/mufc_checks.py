@@ -1,10 +1,10 @@
-"""All claims of the MUFC paper are checked on `pkm.analysis.removals.RemovalStudy`."""
+"""All claims of the MUFC paper are checked on `pkm.analysis.tables.removals.RemovalStudy`."""
 
 from dataclasses import replace
 
-from pkm.analysis.findings import Context
-from pkm.analysis.removals import RemovalStudy, family
-from pkm.analysis.tables import Study
+from pkm.analysis.claims.findings import Context
+from pkm.analysis.tables.removals import RemovalStudy, family
+from pkm.analysis.tables.study import Study
 
 
 def prepare(study: Study, context: Context) -> tuple[RemovalStudy, Context]:

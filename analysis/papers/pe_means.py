@@ -2,11 +2,12 @@
 
 import pandas as pd
 
-from pkm.analysis import claims, reported
-from pkm.analysis.figure import in_order
-from pkm.analysis.render.layout import DASH
+from pkm.analysis.claims import reported
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.figures.figure import in_order
+from pkm.analysis.figures.texts import DASH
 
-PRINTED = reported.cells_of(claims.load("pe-means")["reported"]["areas"])
+PRINTED = reported.list_cells(read_claims("pe-means")["reported"]["areas"])
 
 
 def with_printed(table: pd.DataFrame) -> pd.DataFrame:

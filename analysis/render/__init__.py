@@ -1,1 +1,1 @@
-"""Drawing of the tables of `pkm.analysis.frames`: panels, axes, legends and one module a kind."""
+"""Drawing of figures from their tables: panels, axes, legends and one module a kind."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pkm.analysis.render.layout import plain_number
+from pkm.analysis.figures.texts import plain_number
 
 Json = dict[str, Any]
 MAX_LINEAR_TICKS = 6

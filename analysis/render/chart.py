@@ -11,10 +11,10 @@ from typing import Any
 
 from vl_convert import svg_to_pdf, svg_to_png, vegalite_to_svg
 
-from pkm.analysis.figure import FigureSpec
+from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.render.axes import Json
-from pkm.analysis.render.panel import Panel
-from pkm.analysis.render.style import COMMON, GREY, look_of
+from pkm.analysis.render.style import COMMON, GREY, make_look
+from pkm.analysis.render.subplot import Subplot
 
 PIXELS = 96  # of an inch
 LETTER = 6.2  # pixels of a letter of a tick's label
@@ -39,13 +39,17 @@ Entry = tuple[str, Mapping[str, Any]]
 
 
 def chart(
-    panels: Sequence[Panel], spec: FigureSpec, entries: Sequence[Entry], x_title: str, y_title: str
+    panels: Sequence[Subplot],
+    spec: FigureSpec,
+    entries: Sequence[Entry],
+    x_title: str,
+    y_title: str,
 ) -> Json:
     """Return the chart of a figure of kind lines, heatmap or forest.
 
     Parameters
     ----------
-    panels : sequence of Panel
+    panels : sequence of Subplot
     spec : FigureSpec
     entries : sequence of (str, mapping)
         Labels of the legend with their looks, see `HueStyle.line`.
@@ -121,7 +125,7 @@ def corner(logarithmic: bool) -> Json:
 # --- layers -------------------------------------------------------------------------------------
 
 
-def _layers(panel: Panel, spec: FigureSpec, axes: Mapping[str, Json]) -> list[Json]:
+def _layers(panel: Subplot, spec: FigureSpec, axes: Mapping[str, Json]) -> list[Json]:
     """Return the layers of which the panel has records."""
     layers = []
     tooltip = _tooltip(panel, spec)
@@ -150,7 +154,7 @@ def _layers(panel: Panel, spec: FigureSpec, axes: Mapping[str, Json]) -> list[Js
     return layers
 
 
-def _tooltip(panel: Panel, spec: FigureSpec) -> list[Json]:
+def _tooltip(panel: Subplot, spec: FigureSpec) -> list[Json]:
     """Return what the pointer shows of a mark: the fields that any record has."""
     named = {
         ".hue": spec.hue,
@@ -174,7 +178,7 @@ def _tooltip(panel: Panel, spec: FigureSpec) -> list[Json]:
 
 
 def _room(
-    panels: Sequence[Panel],
+    panels: Sequence[Subplot],
     columns: int,
     labels: float,
     share_rows: bool,
@@ -190,11 +194,11 @@ def _room(
     return max((width - taken - COLOR_BAR * sum(bars)) / columns, SMALLEST)
 
 
-def _has_bar(panel: Panel) -> bool:
+def _has_bar(panel: Subplot) -> bool:
     return panel.colors is not None and panel.colors["legend"] is not None
 
 
-def _height(panel: Panel, spec: FigureSpec, x_title: str) -> int:
+def _height(panel: Subplot, spec: FigureSpec, x_title: str) -> int:
     """Return the height of a panel in pixels: that of its rows, where it has rows."""
     if spec.kind == "heatmap":
         return round(PIXELS * spec.height * max(3, len(panel.y.ticks)))
@@ -234,7 +238,7 @@ def _add_legend(
 ) -> None:
     """Add the legend, as a layer of the first panel; a click on an entry hides or shows its hue."""
     names = [label for label, _ in entries]
-    looks = [look_of(line) for _, line in entries]
+    looks = [make_look(line) for _, line in entries]
     beside = spec.legend == "right"
     # How far lines reach beyond a marker.
     beyond = round((SAMPLE - 1) * UNIT) if any("width" in look for look in looks) else 0

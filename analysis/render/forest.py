@@ -7,21 +7,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.figure import FigureSpec
-from pkm.analysis.frames import number_text
+from pkm.analysis.figures.figure import FigureSpec
+from pkm.analysis.figures.frames import number_text
+from pkm.analysis.figures.styles import MethodStyles
+from pkm.analysis.figures.texts import wants_log
 from pkm.analysis.render.axes import Axis, Json, joined, rounded, value_axis
 from pkm.analysis.render.heatmap import ordered
-from pkm.analysis.render.layout import wants_log
-from pkm.analysis.render.panel import (
+from pkm.analysis.render.style import INK, POINT, HueStyle, make_look
+from pkm.analysis.render.subplot import (
     DIAMOND,
     REFERENCE,
     REPORTED,
-    Panel,
-    key_of,
-    record_of,
+    Subplot,
+    hue_key,
+    make_record,
     reference_record,
 )
-from pkm.analysis.render.style import INK, POINT, HueStyle, MethodStyles, look_of
 
 BETWEEN_GROUPS = 0.7  # rows
 DODGE = 0.2  # rows between the hues of one row
@@ -66,7 +67,7 @@ def placed_rows(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> pd.Dat
     places = row_places(table, spec)
     groups = table["group"] if "group" in table else [None] * len(table)
     heights = [places.get(place, np.nan) for place in zip(groups, table["row"], strict=True)]
-    marks = [hue for hue in styles if hue not in {*spec.stacked, *levels_of(table)}]
+    marks = [hue for hue in styles if hue not in {*spec.stacked, *find_levels(table)}]
     shifts = {hue: style.shift for hue, style in styles.items()}
     for order, hue in enumerate(marks if spec.dodge else ()):
         shifts[hue] += DODGE * (order - (len(marks) - 1) / 2)
@@ -79,7 +80,7 @@ def placed_rows(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> pd.Dat
     return table.assign(row_y=heights, y=heights + shift, start=ends - lengths, end=ends)
 
 
-def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Panel:
+def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
     """Return the rows of one panel: stacked bars, then marks with their intervals and numbers.
 
     Hues without a row are level lines.
@@ -88,33 +89,33 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Panel:
     x = _value_axis(table, spec)
     if spec.label:
         x = _with_room(x, placed, spec)
-    name_of = MethodStyles(table).label if spec.row == "method" else spec.name_of
+    format_name = MethodStyles(table).label if spec.row == "method" else spec.format_name
     names = {}
     records = []
     for line in placed.to_dict("records"):
         if not np.isnan(line["y"]):
-            names[line["row_y"]] = spec.row_label.format(name_of(line["row"]))
+            names[line["row_y"]] = spec.row_label.format(format_name(line["row"]))
         text = names.get(line["row_y"], "")
         style = styles[line["hue"]]
         records.append(
-            record_of(line, key_of(line["hue"], style), text, spec) | _mark(line, spec, style, x)
+            make_record(line, hue_key(line["hue"], style), text, spec) | _mark(line, spec, style, x)
         )
     for y, value in reported_values(placed):
         if x.low <= value <= x.high:
             mark = {"hue": REPORTED, "at": y, "place": names[y], "value": rounded(value)}
-            records.append(mark | look_of(DIAMOND | {"markersize": 8}))
+            records.append(mark | make_look(DIAMOND | {"markersize": 8}))
     for y, (low, high), color in spans(placed, spec):
         span = {"hue": REFERENCE, "at": y, "color": color, "width": SPAN}
         records.append(span | {"from": rounded(low), "to": rounded(high)})
     for entry in spec.references:
         records.append(reference_record(entry, level=reference_place(entry, table)))
-    return Panel(x, _row_axis(row_places(table, spec), spec, name_of), records)
+    return Subplot(x, _row_axis(row_places(table, spec), spec, format_name), records)
 
 
 def _mark(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, x: Axis) -> Json:
     """Return where the mark of a line is, its interval, its number and its look."""
     color = method_color(line)
-    look = look_of(
+    look = make_look(
         {key: color if value == OF_METHOD else value for key, value in style.line.items()}
     )
     if np.isnan(line["y"]):
@@ -137,7 +138,7 @@ def reference_place(entry: Mapping[str, Any], table: pd.DataFrame) -> float:
     return float(table[entry["x"]].iloc[0] if isinstance(entry["x"], str) else entry["x"])
 
 
-def levels_of(table: pd.DataFrame) -> set[Any]:
+def find_levels(table: pd.DataFrame) -> set[Any]:
     """Return the hues without a row."""
     return set(table.loc[table["row"].isna(), "hue"])
 
@@ -172,16 +173,16 @@ def label_place(line: Mapping[str, Any], x: Axis) -> float:
 # --- axes ---------------------------------------------------------------------------------------
 
 
-def _row_axis(places: Mapping[tuple[Any, Any], float], spec: FigureSpec, name_of: Any) -> Axis:
+def _row_axis(places: Mapping[tuple[Any, Any], float], spec: FigureSpec, format_name: Any) -> Axis:
     """Name the rows; the first one of a group has the group's name before its own."""
     labels = []
     named = set()
     for group, row in places:
-        text = spec.row_label.format(name_of(row))
+        text = spec.row_label.format(format_name(row))
         if spec.height >= TWO_LINES:
             text = text.replace(" (", "\n(")
         if group is not None and group not in named:
-            text = ",  ".join(filter(None, [spec.name_of(group), text]))
+            text = ",  ".join(filter(None, [spec.format_name(group), text]))
             named.add(group)
         labels.append(text)
     ticks = tuple(map(rounded, places.values()))
@@ -219,7 +220,7 @@ def _with_room(x: Axis, placed: pd.DataFrame, spec: FigureSpec) -> Axis:
     return replace(longer, title=x.title)
 
 
-def share_values(panels: Sequence[Panel]) -> list[Panel]:
+def share_values(panels: Sequence[Subplot]) -> list[Subplot]:
     """Give all panels the same value axis."""
     axis = joined([each.x for each in panels])
     return [replace(each, x=axis) for each in panels]

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.figure import FigureSpec, in_order
-from pkm.analysis.frames import number_text
+from pkm.analysis.figures.figure import FigureSpec, in_order
+from pkm.analysis.figures.frames import number_text
+from pkm.analysis.figures.texts import DASH, plain_number, short_exponents
 from pkm.analysis.render.axes import Axis, Json, value_axis
-from pkm.analysis.render.layout import DASH, plain_number, short_exponents
-from pkm.analysis.render.panel import Panel, record_of
 from pkm.analysis.render.style import GREY, INK, HueStyle, channels, color_at
+from pkm.analysis.render.subplot import Subplot, make_record
 from pkm.schema import higher_is_better
 
 LETTERS = 9  # of names along an inch
@@ -23,7 +23,7 @@ HALF_CELL = 0.485  # so that a line is left between cells
 SHADES = 16  # samples of a color map
 
 
-def panel(table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]) -> Panel:
+def panel(table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]) -> Subplot:
     """Return one map: `x` across, `row` upwards, or downwards where rows have names.
 
     A `mark` of the table is appended to its number; cells without a number have a dash.
@@ -39,13 +39,13 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle])
         if line is not None:
             edges = {"left": column - HALF_CELL, "right": column + HALF_CELL}
             edges |= {"bottom": row - HALF_CELL, "top": row + HALF_CELL}
-            place = f"{spec.name_of(name)}, {spec.name_of(value)}"
-            record |= record_of(line, "", place, spec) | edges | {"text": _text(line, spec)}
+            place = f"{spec.format_name(name)}, {spec.format_name(value)}"
+            record |= make_record(line, "", place, spec) | edges | {"text": _text(line, spec)}
         records.append(record)
-    x = _names_axis([spec.name_of(value) for value in columns])
+    x = _names_axis([spec.format_name(value) for value in columns])
     is_long = max(map(len, x.labels)) * len(columns) > LETTERS * spec.width
-    y = _names_axis([spec.name_of(value) for value in rows])
-    return Panel(replace(x, angle=SLANT if is_long else 0), y, records)
+    y = _names_axis([spec.format_name(value) for value in rows])
+    return Subplot(replace(x, angle=SLANT if is_long else 0), y, records)
 
 
 def _names_axis(names: Sequence[str]) -> Axis:
@@ -123,8 +123,8 @@ def _colors(table: pd.DataFrame, spec: FigureSpec) -> Colors:
 
 
 def colored(
-    panels: Sequence[Panel], tables: Sequence[pd.DataFrame], parts: Sequence[FigureSpec]
-) -> list[Panel]:
+    panels: Sequence[Subplot], tables: Sequence[pd.DataFrame], parts: Sequence[FigureSpec]
+) -> list[Subplot]:
     """Give the panels of a `color_group` one scale, with a bar at the last one where asked."""
     groups: dict[str, list[int]] = {}
     for index, part in enumerate(parts):

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.figure import FigureSpec
+from pkm.analysis.figures.figure import FigureSpec
+from pkm.analysis.figures.texts import short_number, wants_log
 from pkm.analysis.render.axes import Axis, Json, joined, rounded, value_axis
 from pkm.analysis.render.heatmap import ordered
-from pkm.analysis.render.layout import short_number, wants_log
-from pkm.analysis.render.panel import Panel, key_of, record_of, reference_record
-from pkm.analysis.render.style import HueStyle, look_of, variant_styles
+from pkm.analysis.render.style import HueStyle, make_look, variant_styles
+from pkm.analysis.render.subplot import Subplot, hue_key, make_record, reference_record
 
 MAX_TICKS = 8  # of the x axis
 MAX_BAND = 3.0  # factor by which a band goes below its curve on a logarithmic axis, where cut
@@ -23,7 +23,7 @@ Curve = tuple[np.ndarray, np.ndarray]  # x and value
 Styles = Mapping[Any, HueStyle]
 
 
-def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Panel:
+def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
     """Return the curves of one panel; hues without an x are level lines.
 
     Names on the x axis are drawn at equal distances; a column `curve` tells the curves of one hue
@@ -43,7 +43,7 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Panel:
     y = _value_axis(table, spec, styles, logarithmic)
     x = _x_axis(table, spec)
     if names:
-        texts = tuple(spec.name_of(name) for name in names)
+        texts = tuple(spec.format_name(name) for name in names)
         x = replace(x, ticks=tuple(map(float, range(len(names)))), labels=texts)
     records = [record for each in _curves(table, spec, styles, y) for record in each]
     fitted = _fitted(table, styles)
@@ -53,10 +53,10 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Panel:
         records += _exponents(x, y, fitted, styles)
     notes = {"log": ""} if logarithmic and spec.y_scale == "auto" else {}
     outside = _outside(y, table, styles)
-    return Panel(x, y, records, notes | ({"outside": outside} if outside else {}))
+    return Subplot(x, y, records, notes | ({"outside": outside} if outside else {}))
 
 
-def share_values(panels: Sequence[Panel]) -> list[Panel]:
+def share_values(panels: Sequence[Subplot]) -> list[Subplot]:
     """Give all panels the same value axis."""
     axis = joined([each.y for each in panels])
     return [replace(each, y=axis) for each in panels]
@@ -75,14 +75,14 @@ def _curves(table: pd.DataFrame, spec: FigureSpec, styles: Styles, y: Axis) -> I
         records = []
         for line in table[table["hue"] == hue].sort_values("x", kind="stable").to_dict("records"):
             is_level = pd.isna(line["x"])
-            text = "" if is_level else spec.name_of(line["place"])
-            record = record_of(line, key_of(hue, style), text, spec)
+            text = "" if is_level else spec.format_name(line["place"])
+            record = make_record(line, hue_key(hue, style), text, spec)
             change = {}
             if variants:
                 variant = variants[line["style"]]
                 change = {key: item for key, item in variant.items() if key != "label"}
                 record["style"] = variant["label"]
-            look = look_of(style.line | change)
+            look = make_look(style.line | change)
             if is_level:
                 look.pop("marker", None)
                 record |= look | _level(line, spec, style, y)
@@ -257,11 +257,11 @@ def _exponents(x: Axis, y: Axis, curves: Mapping[Any, Curve], styles: Styles) ->
     hues = sorted(ends, key=ends.__getitem__)
     records = []
     for hue, height in zip(hues, separated([ends[hue] for hue in hues]), strict=True):
-        record = {"hue": key_of(hue, styles[hue]), "at_y": rounded(y.at(height))}
+        record = {"hue": hue_key(hue, styles[hue]), "at_y": rounded(y.at(height))}
         places, values = curves[hue]
         exponent = np.polyfit(np.log(places), np.log(values), 1)[0]
         places = {"mark_at": rounded(x.at(0.87)), "text_at": rounded(x.at(0.9))}
-        records.append(look_of(styles[hue].line) | record | places | {"text": f"{exponent:.2f}"})
+        records.append(make_look(styles[hue].line) | record | places | {"text": f"{exponent:.2f}"})
     return records
 
 

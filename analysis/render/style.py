@@ -1,8 +1,4 @@
-"""One style per method for every figure: its label, color and marker come with the result rows.
-
-Colors are based on those of Okabe and Ito, which people with any of the common color deficiencies
-can tell apart; marker and line style carry the same information again for print in grey.
-"""
+"""Looks of what a figure draws: styles of hues and of their variants, colors of maps."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -14,7 +10,8 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from pkm.analysis.figure import LINESTYLES, NO_LINE, FigureSpec, in_order
+from pkm.analysis.figures.figure import LINESTYLES, NO_LINE, FigureSpec, in_order
+from pkm.analysis.figures.styles import CYCLE, MethodStyle, MethodStyles
 
 #: What charts have in common: configuration, layers, markers, colors, titles of facts.
 COMMON = yaml.safe_load(Path(__file__).with_name("chart.yaml").read_text(encoding="utf-8"))
@@ -22,127 +19,6 @@ COMMON = yaml.safe_load(Path(__file__).with_name("chart.yaml").read_text(encodin
 INK = "#222222"
 GREY = "#8c8c8c"
 POINT = 96 / 72  # pixels
-#: Lengths of dashes and of gaps in line widths; none of a solid line.
-Dashes = tuple[float, ...]
-DOTTED = (1, 1.5)
-# Markers without a face are those of baselines, which are thin broken lines.
-BASELINE_LINESTYLES: dict[str, Dashes] = {"x": DOTTED, "+": (5, 2)}
-SOUND_LINESTYLE = (4, 1.5)
-VARIATION_LINESTYLE = (2, 1.2)
-# Colors and markers of methods whose rows have none.
-CYCLE = (
-    ("#e69f00", "D"),
-    ("#56b4e9", "v"),
-    ("#7a3e9d", "P"),
-    ("#8a6d1f", "X"),
-    ("#b2182b", "*"),
-    ("#009e73", "o"),
-    ("#0072b2", "^"),
-    ("#d55e00", "s"),
-    ("#cc79a7", "h"),
-    ("#222222", "8"),
-)
-
-
-@dataclass(frozen=True)
-class MethodStyle:
-    """Style of a method in every figure.
-
-    Attributes
-    ----------
-    label : str
-        A part in parentheses names a variation of a method: dashed, with a hollow marker.
-    color : str
-    marker : str
-        Empty for a line without markers.
-    """
-
-    label: str
-    color: str
-    marker: str
-
-    @property
-    def baseline(self) -> bool:
-        """Whether the method is one that no useful private method may lose to."""
-        return self.marker in BASELINE_LINESTYLES
-
-    @property
-    def hollow(self) -> bool:
-        """Whether the marker has no filling: a variation of a method."""
-        return "(" in self.label
-
-    @property
-    def linestyle(self) -> str | Dashes:
-        """Solid for methods as they are, broken for baselines and variations."""
-        if self.baseline:
-            return BASELINE_LINESTYLES[self.marker]
-        if not self.hollow:
-            return "-"
-        return SOUND_LINESTYLE if self.label.endswith("(sound)") else VARIATION_LINESTYLE
-
-    @property
-    def short_label(self) -> str:
-        """Label without the part in parentheses."""
-        return self.label.split(" (")[0]
-
-    def line(self) -> dict[str, Any]:
-        """Return how a curve is drawn; lengths are in points."""
-        return {
-            "color": self.color,
-            "linestyle": self.linestyle,
-            "linewidth": 1.0 if self.baseline else 1.8,
-            "marker": None if self.baseline else self.marker or None,
-            "markersize": 5,
-            "markerfacecolor": "white" if self.hollow else self.color,
-            "markeredgewidth": 1.2,
-            "label": self.label,
-        }
-
-
-class MethodStyles:
-    """Styles of the methods of some rows.
-
-    Methods whose rows have no style, and names without rows, get their name as label, and an
-    unused color and marker of `CYCLE`.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Columns `method` and, where rows have them, `label`, `color` and `marker`.
-
-    Examples
-    --------
-    >>> row = {"method": "dpm", "label": "DPM", "color": "#cc79a7", "marker": "D"}
-    >>> styles = MethodStyles(pd.DataFrame([row]))
-    >>> styles["dpm"].label, styles["own_method"].label, styles["own_method"].color
-    ('DPM', 'own method', '#e69f00')
-    """
-
-    def __init__(self, cells: pd.DataFrame) -> None:
-        self._styles: dict[str, MethodStyle] = {}
-        rows = cells.drop_duplicates("method").sort_values("method").to_dict("records")
-        for row in rows:
-            if row.get("label"):
-                style = MethodStyle(row["label"], row["color"], row["marker"])
-                self._styles[row["method"]] = style
-        for row in rows:
-            if row["method"] not in self._styles:
-                self._add(row["method"])
-
-    def __getitem__(self, method: str) -> MethodStyle:
-        if method not in self._styles:
-            self._add(method)
-        return self._styles[method]
-
-    def label(self, method: str) -> str:
-        """Return the label of a method."""
-        return self[method].label
-
-    def _add(self, method: str) -> None:
-        used = {(style.color, style.marker) for style in self._styles.values()}
-        unused = [pair for pair in CYCLE if pair not in used]
-        color, marker = (unused or CYCLE)[0]
-        self._styles[method] = MethodStyle(method.replace("_", " "), color, marker)
 
 
 # --- styles of the hues of a figure -------------------------------------------------------------
@@ -207,9 +83,9 @@ def hue_styles(table: pd.DataFrame, spec: FigureSpec, cells: pd.DataFrame) -> di
             named = table.loc[table["hue"] == hue].get("method", pd.Series(dtype=object)).dropna()
             base = methods[named.iloc[0] if len(named) else hue]
         elif isinstance(hue, str):
-            base = MethodStyle(spec.name_of(hue), *next(cycle))
+            base = MethodStyle(spec.format_name(hue), *next(cycle))
         else:
-            base = MethodStyle(spec.name_of(hue), next(colors), "o")
+            base = MethodStyle(spec.format_name(hue), next(colors), "o")
         if spec.hue_label:
             change.setdefault("label", spec.hue_label.format(hue))
         own = {key: change.pop(key) for key in ("label", "color", "marker") if key in change}
@@ -229,7 +105,7 @@ def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str,
     variants = {}
     for value, changes in zip(values, itertools.cycle(default), strict=False):
         change = dict(spec.variants.get(value, changes))
-        change.setdefault("label", spec.name_of(value))
+        change.setdefault("label", spec.format_name(value))
         if change.pop("hollow", False):
             change["markerfacecolor"] = "white"
         variants[value] = change
@@ -239,14 +115,14 @@ def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str,
 # --- looks and colors ---------------------------------------------------------------------------
 
 
-def look_of(line: Mapping[str, Any]) -> dict[str, Any]:
+def make_look(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the records of a chart say of their look; lengths are in pixels.
 
     Without a line there is no `width`, without a marker no `marker`.
 
     Examples
     --------
-    >>> look_of({"color": "#222222", "linestyle": ":", "linewidth": 3})
+    >>> make_look({"color": "#222222", "linestyle": ":", "linewidth": 3})
     {'color': '#222222', 'face': '#222222', 'width': 4.0, 'dash': [4.0, 6.6]}
     """
     face = line.get("markerfacecolor", line["color"])

@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims import Claim
-from pkm.analysis.findings import VERDICTS
-from pkm.analysis.tables import Panel, Study, area, column_statistics
+from pkm.analysis.claims.claim import Claim
+from pkm.analysis.claims.findings import VERDICTS
+from pkm.analysis.tables.statistics import area, column_statistics
+from pkm.analysis.tables.study import SeedMatrix, Study
 from pkm.experiments.cell.cell import Cell, canonical
 from pkm.schema import BY_NAME, names
 
@@ -145,7 +146,7 @@ def sweep_record(
     start, end = span(rows)
     metrics = {"n_cells": float(rows["cell"].nunique())}
     for name in SUMMARIZED:
-        panel = study.panel(part.sweep, name)
+        panel = study.matrix(part.sweep, name)
         metrics |= averages(area(panel), f"{name}_{AREA}")
         metrics |= averages(panel, name)
     if any(verdicts.values()):
@@ -383,7 +384,7 @@ def curve_records(part: Part, study: Study, rows: pd.DataFrame) -> list[RunRecor
     found: dict[str, dict[str, float]] = {}
     facts: dict[str, dict] = {}
     for metric in study.metrics:
-        panel = study.panel(part.sweep, metric)
+        panel = study.matrix(part.sweep, metric)
         if BY_NAME[metric].scope != "all" or len(panel.cells) == 0:
             continue
         areas = area(panel)
@@ -427,12 +428,12 @@ def curve_record(
     )
 
 
-def averages(panel: Panel, name: str) -> dict[str, float]:
+def averages(panel: SeedMatrix, name: str) -> dict[str, float]:
     """Average a panel over the data sets that all methods have.
 
     Parameters
     ----------
-    panel : Panel
+    panel : SeedMatrix
         Of a metric, or of areas.
     name : str
         Of the metric.

@@ -33,10 +33,9 @@ from urllib.parse import urlsplit
 import pandas as pd
 import pyarrow.parquet as pq
 
-from pkm.analysis import claims
-from pkm.analysis.claims import Claim
-from pkm.analysis.figure import figures_of
-from pkm.analysis.tables import Study
+from pkm.analysis.claims.claim import Claim, papers_with_claims, read_claims
+from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.tables.study import Study
 from pkm.arrow import to_table
 from pkm.experiments.backends.progress import duration
 from pkm.experiments.commands.cli import consoles, exit_code, parser_of
@@ -135,9 +134,9 @@ class ReportFolder:
 
     def figures(self, paper: str, sweep: str) -> list[Path]:
         """List the pictures of a sweep; those of several sweeps belong to their first one."""
-        if self.path is None or paper not in claims.papers():
+        if self.path is None or paper not in papers_with_claims():
             return []
-        chosen = [spec.name for spec in figures_of(paper) if (*spec.sweep, "")[0] == sweep]
+        chosen = [spec.name for spec in read_figures(paper) if (*spec.sweep, "")[0] == sweep]
         files = [self.path / "figures" / f"{name}.png" for name in chosen]
         return [file for file in files if file.is_file()]
 
@@ -356,7 +355,7 @@ def update(
 
 def claims_of(paper: str) -> list[Claim]:
     """Return the claims of a paper; none for one without."""
-    return claims.load(paper)["claims"] if paper in claims.papers() else []
+    return read_claims(paper)["claims"] if paper in papers_with_claims() else []
 
 
 def naming(sweep: str, known_claims: Sequence[Claim]) -> list[Claim]:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from pkm.analysis import claims, verdicts
-from pkm.analysis.findings import NOT_RUN
-from pkm.analysis.tables import Study
+from pkm.analysis.claims import verdicts
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.findings import NOT_RUN
+from pkm.analysis.tables.study import Study
 from pkm.arrow import nested, parameters_of
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.plan.plan import Plan, gap_table, in_sweeps
@@ -57,7 +58,7 @@ def verdicts_of(plan: Plan, store: Store, cells: pd.DataFrame) -> dict[str, str]
         if cell.key in keys
     ]
     if not found:
-        return {claim.id: NOT_RUN for claim in claims.load(plan.paper)["claims"]}
+        return {claim.id: NOT_RUN for claim in read_claims(plan.paper)["claims"]}
     rows = in_sweeps(store.read([key for _, key, _ in found]), found)
     absent = [
         Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, "not run")

@@ -33,8 +33,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from pkm.analysis import claims
-from pkm.analysis.inference import holm, paired_tests
+from pkm.analysis.claims.claim import papers_with_claims
+from pkm.analysis.tables.inference import holm, paired_tests
 from pkm.experiments.commands.cli import consoles, exit_code, parsed_words
 from pkm.experiments.config.configuration import ConfigurationError, choices, load, unknown
 from pkm.experiments.config.settings import require
@@ -326,7 +326,7 @@ def summarized(
 
 def reports_of(stores: Sequence[Store]) -> list[tuple[str, str]]:
     """List the papers and profiles that some store has a report on."""
-    known = itertools.product(claims.papers(), choices("profile"))
+    known = itertools.product(papers_with_claims(), choices("profile"))
     return [each for each in known if any(s.report_folder(*each).is_dir() for s in stores)]
 
 

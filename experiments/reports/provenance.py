@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pkm.analysis.figure import FigureSpec, figures_of
+from pkm.analysis.figures.figure import FigureSpec, read_figures
 from pkm.files import atomic_write
 
 #: Columns that say how a method was run.
@@ -33,7 +33,7 @@ def write_origins(rows: pd.DataFrame, paper: str, profile: str, folder: Path) ->
     for old in folder.glob("*.json"):
         old.unlink()
     written = []
-    for spec in figures_of(paper):
+    for spec in read_figures(paper):
         if (folder / f"{spec.name}.png").is_file():
             origin = origin_of_figure(spec, rows, profile)
             path = folder / f"{spec.name}.json"

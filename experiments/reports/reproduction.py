@@ -158,7 +158,7 @@ def check_reports(requests: Sequence[Request]) -> None:
     ValueError
         If those of a paper are not well written.
     """
-    from pkm.analysis.report import check_figures_and_claims
+    from pkm.analysis.pages.report import check_figures_and_claims
 
     for request in requests:
         check_figures_and_claims(request.plan.paper)
@@ -283,8 +283,9 @@ def run_missing(
 
 def report(request: Request, store: Store, config: DictConfig, console: Console) -> Path | None:
     """Write the report from the stored rows and say where it lies; without rows there is none."""
-    from pkm.analysis import audits, claims, index_page
-    from pkm.analysis.report import build
+    from pkm.analysis.claims.claim import read_claims
+    from pkm.analysis.pages import audits, index_page
+    from pkm.analysis.pages.report import build
     from pkm.audit.records import FILE
 
     plan = request.plan
@@ -312,7 +313,7 @@ def report(request: Request, store: Store, config: DictConfig, console: Console)
         out,
         rows,
         OmegaConf.to_yaml(OmegaConf.create(sized_sweeps(request.paper, config.profile))),
-        title=claims.load(plan.paper)["title"],
+        title=read_claims(plan.paper)["title"],
         paper=plan.paper,
         profile=config.profile.name,
         environment=described,

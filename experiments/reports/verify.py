@@ -21,12 +21,12 @@ import pandas as pd
 from omegaconf import DictConfig
 from rich.console import Console
 
-from pkm.analysis import claims, verdicts
-from pkm.analysis.claims import Claim
-from pkm.analysis.figure import FigureSpec, figures_of
-from pkm.analysis.findings import NOT_RUN
-from pkm.analysis.render.figures import draw
-from pkm.analysis.tables import Study
+from pkm.analysis.claims import verdicts
+from pkm.analysis.claims.claim import Claim, papers_with_claims, read_claims
+from pkm.analysis.claims.findings import NOT_RUN
+from pkm.analysis.figures.figure import FigureSpec, read_figures
+from pkm.analysis.render.draw import draw
+from pkm.analysis.tables.study import Study
 from pkm.experiments.backends.backends import Backend, checked_backend, run_cells
 from pkm.experiments.backends.progress import duration
 from pkm.experiments.cell.cell import Cell
@@ -79,7 +79,7 @@ class Target:
         """Every word of its entry, and of the named sets in it."""
         declared = self.figure if self.claim is None else self.claim.check
         found = set(words_in(declared if isinstance(declared, dict) else vars(declared)))
-        sets = claims.load(self.paper)["sets"]
+        sets = read_claims(self.paper)["sets"]
         return found.union(*(words_in(sets[name]) for name in found & set(sets)))
 
     def evaluate(self, rows: pd.DataFrame, missing: pd.DataFrame) -> "Evaluation":
@@ -120,13 +120,13 @@ def find(name: str) -> Target:
             f"name={name!r} is not allowed: name must be PAPER/CLAIM or PAPER/FIGURE, such as "
             "fastlloyd/figure8"
         )
-    if paper not in claims.papers():
-        raise ValueError(f"paper={paper!r} is unknown{suggestion(paper, claims.papers())}")
+    if paper not in papers_with_claims():
+        raise ValueError(f"paper={paper!r} is unknown{suggestion(paper, papers_with_claims())}")
     targets = {
         f"{paper}/{spec.name}": Target(f"{paper}/{spec.name}", None, spec)
-        for spec in figures_of(paper)
+        for spec in read_figures(paper)
     }
-    targets |= {claim.id: Target(claim.id, claim) for claim in claims.load(paper)["claims"]}
+    targets |= {claim.id: Target(claim.id, claim) for claim in read_claims(paper)["claims"]}
     if name not in targets:
         raise ValueError(f"no claim or figure is called {name!r}{suggestion(name, targets)}")
     return targets[name]

@@ -10,10 +10,10 @@ from fabricated.audit import all_records, make_record, write_records
 from fabricated.fastlloyd import SIZES, cell_rows
 from fabricated.rows import make_rows
 
-from pkm.analysis import audit_page, audits, report
-from pkm.analysis.privacy_table import privacy_table
-from pkm.analysis.render.audit import MAX_RATIO, draw_audit
-from pkm.analysis.tables import Study
+from pkm.analysis.pages import audit_page, audits, report
+from pkm.analysis.pages.audit_figure import MAX_RATIO, draw_audit
+from pkm.analysis.pages.privacy_table import privacy_table
+from pkm.analysis.tables.study import Study
 from pkm.audit import records
 
 #: Marker and color of a verdict.
@@ -210,7 +210,7 @@ def test_an_audit_of_other_code_is_called_old(stored):
 
 
 def test_the_report_shows_the_audits_of_its_methods(tmp_path, monkeypatch, stored, lloyd_rows):
-    monkeypatch.setattr(report, "figures_of", lambda paper: ())
+    monkeypatch.setattr(report, "read_figures", lambda paper: ())
     page = report.build(
         lloyd_rows,
         paper="fastlloyd",

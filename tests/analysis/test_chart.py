@@ -9,9 +9,9 @@ from charts import legend_of, panels_of
 from fabricated.studies import paper_of, study_of
 from reports import figure_of, figure_spec
 
-from pkm.analysis.figure import figures_of
+from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.render.chart import pictures
-from pkm.analysis.render.panel import REFERENCE, REPORTED
+from pkm.analysis.render.subplot import REFERENCE, REPORTED
 
 DRAWN = {
     "fastlloyd": ["figure2", "figure4", "figure5"],
@@ -117,7 +117,7 @@ def test_pictures_have_text_and_no_pixels_in_the_pdf(study, name):
 
 
 def test_figures_without_axes_or_rows_have_no_chart():
-    (table,) = (spec for spec in figures_of("fastlloyd") if spec.name == "table2")
+    (table,) = (spec for spec in read_figures("fastlloyd") if spec.name == "table2")
     assert table.kind == "table"
     assert figure_of("fastlloyd", "table2").chart is None
     assert figure_of("fastlloyd", "protocol_clients").chart is None

@@ -23,10 +23,13 @@ from fabricated.comparison import (
 from fabricated.studies import study_of
 from scipy import stats
 
-from pkm.analysis import claims, verdicts
-from pkm.analysis.figure import figures_of
+from pkm.analysis.claims import verdicts
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.pages.report import build
 from pkm.analysis.papers.comparison import INSUFFICIENT
-from pkm.analysis.ranking import (
+from pkm.analysis.render.draw import draw
+from pkm.analysis.tables.ranking import (
     best_methods,
     complete,
     critical_difference,
@@ -39,9 +42,7 @@ from pkm.analysis.ranking import (
     ratios,
     shared_datasets,
 )
-from pkm.analysis.render.figures import draw
-from pkm.analysis.report import build
-from pkm.analysis.tables import Study
+from pkm.analysis.tables.study import Study
 from pkm.arrow import nested
 from pkm.privacy.stability_histogram import StabilityHistogram
 
@@ -271,7 +272,7 @@ def test_fit_times_use_timing_cells_only(study):
 
 
 def test_figures_have_numbers_and_gaps(study):
-    names = [spec.name for spec in figures_of("comparison")]
+    names = [spec.name for spec in read_figures("comparison")]
     results = {name: reports.figure_of("comparison", name) for name in names}
     for name, result in results.items():
         assert len(result.table)
@@ -307,7 +308,7 @@ def test_public_data_have_a_panel_of_their_own(study, table):
 def test_figures_without_private_rows_report_gaps():
     rows = all_rows()
     non_private = Study(rows[rows["sweep"] == "reference"])
-    for spec in figures_of("comparison"):
+    for spec in read_figures("comparison"):
         result = draw(non_private, spec)
         assert result.gaps
         assert result.chart is None
@@ -352,7 +353,7 @@ def test_winners_stand_in_the_row_of_their_data_set():
 
 
 def test_report_of_paper_without_claims(tmp_path, monkeypatch):
-    monkeypatch.setitem(claims.load("comparison"), "claims", [])
+    monkeypatch.setitem(read_claims("comparison"), "claims", [])
     reason = "failed: TimeLimitExceeded: time limit of 600 s reached"
     missing = reports.missing_cell("balcan", "balcan", "wide", 1.0, reason)
     environment = {"python": "3"}
@@ -364,7 +365,7 @@ def test_report_of_paper_without_claims(tmp_path, monkeypatch):
     assert "TimeLimitExceeded" in text
     assert 'id="claims"' not in text
     assert 'href="#verdicts"' not in text
-    assert text.count("<figure id=") == len(figures_of("comparison"))
+    assert text.count("<figure id=") == len(read_figures("comparison"))
     assert not (tmp_path / "tables" / "claims.csv").exists()
     assert (tmp_path / "tables" / "summary.csv").exists()
     overview = verdicts.overview(verdicts.evaluate(Study(all_rows()), "comparison", missing))

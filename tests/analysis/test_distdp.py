@@ -26,12 +26,10 @@ from fabricated.distdp import (
 from fabricated.rows import change_charges
 from fabricated.studies import study_of
 
-from pkm.analysis import claims
-from pkm.analysis.accounting import composed_delta, gaussian_delta
-from pkm.analysis.comparisons import ratios
-from pkm.analysis.expressions import evaluated
-from pkm.analysis.figure import figures_of
-from pkm.analysis.findings import (
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.comparisons import measure_ratios
+from pkm.analysis.claims.expressions import evaluated
+from pkm.analysis.claims.findings import (
     FAILS,
     HOLDS,
     INCONCLUSIVE,
@@ -40,15 +38,18 @@ from pkm.analysis.findings import (
     Context,
     MissingRows,
 )
-from pkm.analysis.papers.distdp import strategy_of
-from pkm.analysis.planted import parse_planted_names, relative_means
-from pkm.analysis.tables import REQUIRED, resampled_means
+from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.papers.distdp import find_strategy
+from pkm.analysis.tables.accounting import composed_delta, gaussian_delta
+from pkm.analysis.tables.planted import parse_planted_names, relative_means
+from pkm.analysis.tables.statistics import resampled_means
+from pkm.analysis.tables.study import REQUIRED
 from pkm.methods.distance.dist_dp import DistDP
 from pkm.privacy import SCALE
 from pkm.privacy.rho_bounded_queries import soft_sensitivity
 
-CONTENT = claims.load("distdp")
-SPECS = {spec.name: spec for spec in figures_of("distdp")}
+CONTENT = read_claims("distdp")
+SPECS = {spec.name: spec for spec in read_figures("distdp")}
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_cost_excess_and_ratio(study):
     relative = {"relative_to": "kmeans"}
     difference = {**relative, "average": "difference"}
     mean, cost, excess, ratio = (
-        ratios(study, PLANTED_K | keys, Context()).values[0]
+        measure_ratios(study, PLANTED_K | keys, Context()).values[0]
         for keys in ({}, {"times": "n"}, {"times": "n", **difference}, relative)
     )
     n = 2500 * np.array([4, 8, 16, 32])
@@ -110,7 +111,7 @@ def test_cost_excess_and_ratio(study):
 
 
 def test_excess_of_a_figure_is_the_cost_where_points_coincide(study):
-    panel = study.panel("planted_radius", "nicv")
+    panel = study.matrix("planted_radius", "nicv")
     panel = replace(panel, cells=parse_planted_names(panel.cells))
     means, _, known = relative_means(panel, "excess", "kmeans")
     assert known.all()
@@ -121,13 +122,13 @@ def test_ambiguous_selectors_are_refused(study):
     left = [{"method": ["dist_dp_published", "dist_dp"]}]
     check = {"sweep": "planted_rho", "metric": "nicv", "left": left, "over": {"rho": "any"}}
     with pytest.raises(ValueError, match="matches two cells"):
-        ratios(study, check, Context())
+        measure_ratios(study, check, Context())
 
 
 def test_selector_without_a_cell_is_missing(study):
     left = [{"method": "dist_dp_published", "n": 17}]
     with pytest.raises(MissingRows):
-        ratios(study, PLANTED_K | {"left": left}, Context())
+        measure_ratios(study, PLANTED_K | {"left": left}, Context())
 
 
 def test_slopes_of_logarithms():
@@ -169,7 +170,7 @@ def test_every_claim_has_a_verdict(findings):
     on_method = {
         name
         for name, check in checks.items()
-        if "dist_dp_published" in str({**check, "also": None})
+        if "dist_dp_published" in str({**check, "variants": None})
     }
     with_printed_radius = {
         name
@@ -336,7 +337,7 @@ def test_other_interpretations_are_reported(findings):
 
 def test_single_interpretation_needs_no_list(study):
     check = reports.check_of("distdp", "order-dist-below-dp")
-    single_check = check | {"also": check["also"][1]}
+    single_check = check | {"variants": check["variants"][1]}
     single = reports.evaluate_check("distdp", single_check, all_rows())
     both = reports.evaluate_check("distdp", check, all_rows())
     added = " With the printed radius: not contradicted so far as well."
@@ -547,7 +548,7 @@ def test_strategies_follow_from_charges(d, rho, epsilon, strategy, any_move):
     pairs = np.random.default_rng(0).integers(-SCALE, SCALE, (20_000, 2))
     points = np.tile(pairs, d // 2)
     charges = DistDP(4, rho=rho, epsilon=epsilon).fit_batch(points, [0]).ledger.charges
-    result = strategy_of([charge.to_dict() for charge in charges], d)
+    result = find_strategy([charge.to_dict() for charge in charges], d)
     charged_strategy, ratio, protects_any_move = result
     assert charged_strategy == strategy
     assert protects_any_move == any_move

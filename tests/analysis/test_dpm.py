@@ -15,20 +15,23 @@ from fabricated.dpm import HALF_RANGE, SIZES, all_rows, dpm_rows, reported_means
 from fabricated.rows import with_charges, with_params
 from fabricated.studies import study_of
 
-from pkm.analysis import claims, reported
-from pkm.analysis.expressions import item
-from pkm.analysis.figure import figures_of
-from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.claims import reported
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.expressions import item
+from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.figures.texts import epsilon_label
+from pkm.analysis.paper_files import PAPERS
 from pkm.analysis.papers.dpm import matched_ratios
-from pkm.analysis.render.layout import epsilon_label
 from pkm.analysis.render.style import channels
-from pkm.analysis.tables import Study, column_statistics, raw_units
+from pkm.analysis.tables.statistics import column_statistics
+from pkm.analysis.tables.study import Study, raw_units
 
 NO_ROWS = "no stored rows"
-SPECS = {spec.name: spec for spec in figures_of("dpm")}
+SPECS = {spec.name: spec for spec in read_figures("dpm")}
 figure = partial(reports.figure_of, "dpm")
-CONTENT = claims.load("dpm")
-CONF = claims.PAPERS.parent
+CONTENT = read_claims("dpm")
+CONF = PAPERS.parent
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +89,12 @@ def test_parse_refuses_other_texts():
 
 def test_raw_units_scale_by_powers_of_half_width(study):
     for metric, power in (("inertia", 2), ("kmeans_distance", 1), ("silhouette", 0)):
-        panel = study.panel("table", metric)
+        panel = study.matrix("table", metric)
         raw = raw_units(panel)
         families = panel.cells["dataset"].str.split("-").str[0]
         factors = families.map(HALF_RANGE).to_numpy() ** power
         np.testing.assert_allclose(raw.values, panel.values * factors, rtol=1e-12)
-    inertia = raw_units(study.panel("table", "inertia"))
+    inertia = raw_units(study.matrix("table", "inertia"))
     mask = reports.row_mask(inertia.cells, dataset="gas", method="dpm_published")
     assert inertia.values[:, mask.argmax()].mean() == pytest.approx(3.7e7, rel=0.05)
 
@@ -745,7 +748,7 @@ def test_table_captions_count_verdicts(study):
 
 
 def test_epsilon_label_states_delta(study):
-    cells = study.panel("table", "inertia").cells
+    cells = study.matrix("table", "inertia").cells
     assert epsilon_label(cells) == "ε (zero-out; δ = 1/(N √N); δ = 0 for DP-Lloyd)"
 
 
@@ -754,7 +757,7 @@ def test_rows_without_newer_columns_are_accepted():
     study = Study(rows)
     assert study.cells["domain_half_width"].isna().all()
     assert not study.cells["timing"].any()
-    assert np.isnan(raw_units(study.panel("table", "inertia")).values).all()
+    assert np.isnan(raw_units(study.matrix("table", "inertia")).values).all()
 
 
 def test_report_mentions_swapped_shares(tmp_path, monkeypatch):

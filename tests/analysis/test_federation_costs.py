@@ -11,8 +11,8 @@ from fabricated.fastlloyd import small_rows
 from fabricated.federation_costs import REPORTED, protocol_rows, size_of
 from fabricated.studies import study_of
 
-from pkm.analysis import claims
-from pkm.analysis.federation_costs import (
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.federation_costs import (
     COSTS,
     DIFFERENT,
     EQUAL,
@@ -23,16 +23,16 @@ from pkm.analysis.federation_costs import (
     compare,
     costs,
 )
-from pkm.analysis.figure import figures_of
-from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
-from pkm.analysis.render.layout import interval_text
-from pkm.analysis.reported import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
-from pkm.analysis.tables import DEFAULTS, Study
+from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.claims.reported import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
+from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.figures.texts import interval_text
+from pkm.analysis.tables.study import DEFAULTS, Study
 from pkm.experiments.cell.cell import STYLE
 
-CONTENT = claims.load("fastlloyd")
+CONTENT = read_claims("fastlloyd")
 QUOTED = [cell for cell in REPORTED["cells"] if "cited_ms" in cell]
-SPECS = {spec.name: spec for spec in figures_of("fastlloyd")}
+SPECS = {spec.name: spec for spec in read_figures("fastlloyd")}
 FIGURES = ("table3", "protocol_parties", "protocol_parts", "protocol_clients")
 VERDICTS = {
     "runtime-five-orders": FAILS,

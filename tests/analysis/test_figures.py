@@ -8,11 +8,12 @@ from charts import panels_of
 from fabricated.fastlloyd import small_rows
 from fabricated.studies import study_of
 
-from pkm.analysis import figure, paper_files
-from pkm.analysis.figure import FigureSpec, checked
-from pkm.analysis.frames import frame
-from pkm.analysis.render.figures import render
-from pkm.analysis.tables import Study
+from pkm.analysis import paper_files
+from pkm.analysis.figures import figure
+from pkm.analysis.figures.figure import FigureSpec, checked
+from pkm.analysis.figures.frames import frame
+from pkm.analysis.render.draw import render
+from pkm.analysis.tables.study import Study
 
 
 def spec_of(**keys):
@@ -60,12 +61,12 @@ def test_wrong_files_are_refused(text, message, tmp_path, monkeypatch):
     (tmp_path / "new" / "sweeps.yaml").write_text("sweeps: {}")
     (tmp_path / "new" / "figures.yaml").write_text(text)
     with pytest.raises(ValueError, match=message):
-        figure.figures_of.__wrapped__("new")
+        figure.read_figures.__wrapped__("new")
 
 
 def test_files_have_known_keys():
     for path in sorted(paper_files.PAPERS.glob("*/figures.yaml")):
-        specs = figure.figures_of(path.parent.name)
+        specs = figure.read_figures(path.parent.name)
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert [spec.name for spec in specs] == list(content["figures"])
         assert all(spec.title != spec.name for spec in specs)

@@ -3,9 +3,9 @@
 import pandas as pd
 from fabricated.fastlloyd import SIZES, cell_rows
 
-from pkm.analysis import report
-from pkm.analysis.privacy_table import privacy_table
-from pkm.analysis.tables import Study
+from pkm.analysis.pages import report
+from pkm.analysis.pages.privacy_table import privacy_table
+from pkm.analysis.tables.study import Study
 
 MISSING = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 
@@ -28,7 +28,7 @@ def test_privacy_table_has_a_line_for_fitted_points():
 
 
 def test_report_explains_the_flaw(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "figures_of", lambda paper: [])
+    monkeypatch.setattr(report, "read_figures", lambda paper: [])
     page = report.build(
         rows_with_fitted_points(),
         paper="fastlloyd",

@@ -8,12 +8,12 @@ import pytest
 import reports
 from fabricated.fastlloyd import SIZES, cell_rows
 
-from pkm.analysis import index_page
-from pkm.analysis.figure import figures_of
-from pkm.analysis.findings import VERDICTS
-from pkm.analysis.missing import missing_table
-from pkm.analysis.pages import embedded
-from pkm.analysis.report import SUMMARY
+from pkm.analysis.claims.findings import VERDICTS
+from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.pages import index_page
+from pkm.analysis.pages.html import embedded
+from pkm.analysis.pages.missing import missing_table
+from pkm.analysis.pages.report import SUMMARY
 
 LINE = ("datasets", "cells", "command")
 COLUMNS = ["sweep", "method", "dataset", "epsilon", "reason"]
@@ -72,14 +72,14 @@ def test_larger_profiles_come_first(tmp_path):
     ],
 )
 def test_what_is_missing_and_the_command(tmp_path, missing, lacking, command):
-    report = index_page.summary_of(summary(tmp_path, "dpm", missing=missing))
+    report = index_page.read_summary(summary(tmp_path, "dpm", missing=missing))
     assert (report["lacking"], report["command"]) == (lacking, command)
 
 
 def test_claims_not_run_ask_for_the_next_profile(tmp_path):
-    report = index_page.summary_of(summary(tmp_path, "dpm", "smoke", **{"not run": 3}))
+    report = index_page.read_summary(summary(tmp_path, "dpm", "smoke", **{"not run": 3}))
     assert report["command"] == "make reproduce PAPER=dpm PROFILE=quick"
-    report = index_page.summary_of(summary(tmp_path, "mufc", "paper", **{"not run": 3}))
+    report = index_page.read_summary(summary(tmp_path, "mufc", "paper", **{"not run": 3}))
     assert report["command"] == ""
 
 
@@ -90,7 +90,7 @@ def test_without_a_report_there_is_no_page(tmp_path):
 
 
 def test_the_comparison_is_on_the_front_page(tmp_path, monkeypatch):
-    fronts = [spec.name for spec in figures_of("comparison") if spec.front_page]
+    fronts = [spec.name for spec in read_figures("comparison") if spec.front_page]
     assert fronts == ["comparison_ratios"]
     rows = cell_rows("real", "fastlloyd_published", "iris", 0.5, 3, size=SIZES["iris"])
     out = tmp_path / "fastlloyd-quick"

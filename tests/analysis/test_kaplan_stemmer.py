@@ -10,22 +10,29 @@ import charts
 import numpy as np
 import pytest
 import reports
-from fabricated.kaplan_stemmer import BASELINES, LOCAL, RIVALS, all_rows, charges_of, foreign_rows
+from fabricated.kaplan_stemmer import (
+    BASELINES,
+    LOCAL,
+    RIVALS,
+    all_rows,
+    charges_of,
+    foreign_rows,
+)
 from fabricated.studies import study_of
 
-from pkm.analysis import claims
-from pkm.analysis.accounting import gaussian_epsilon, replacement_cost, replacement_epsilon
-from pkm.analysis.expressions import evaluated
-from pkm.analysis.figure import figures_of
-from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.expressions import evaluated
+from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.papers.kaplan_stemmer import BOUNDS
-from pkm.analysis.tables import REQUIRED
+from pkm.analysis.tables.accounting import gaussian_epsilon, replacement_cost, replacement_epsilon
+from pkm.analysis.tables.study import REQUIRED
 from pkm.arrow import nested, parameters_of
 from pkm.privacy import gaussian_mu, gdp_epsilon
 from pkm.privacy.selection import selection_epsilon, selection_mu
 
-CONTENT = claims.load("kaplan-stemmer")
-SPECS = {spec.name: spec for spec in figures_of("kaplan-stemmer")}
+CONTENT = read_claims("kaplan-stemmer")
+SPECS = {spec.name: spec for spec in read_figures("kaplan-stemmer")}
 CAPTURE = reports.check_of("kaplan-stemmer", "iterating-captures-smaller")
 
 

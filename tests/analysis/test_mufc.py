@@ -12,15 +12,15 @@ from fabricated.fastlloyd import small_rows
 from fabricated.mufc import MEANS, RETRAIN, SIZES, all_rows, mufc_rows
 from fabricated.studies import study_of
 
-from pkm.analysis import claims
-from pkm.analysis.figure import figures_of
-from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
-from pkm.analysis.removals import RemovalStudy, series
-from pkm.analysis.tables import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED, Study, matches
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.tables.removals import RemovalStudy, series
+from pkm.analysis.tables.study import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED, Study, matches
 from pkm.arrow import nested
 
-CONTENT = claims.load("mufc")
-SPECS = {spec.name: spec for spec in figures_of("mufc")}
+CONTENT = read_claims("mufc")
+SPECS = {spec.name: spec for spec in read_figures("mufc")}
 RANDOM_CELLTYPE = "dataset == 'celltype' and requests == 'random' and removals == 100"
 
 
@@ -61,7 +61,7 @@ def test_older_rows_have_no_removals():
     old = Study(small_rows())
     assert (old.cells["removals"] == 0).all()
     assert not len(series(old))
-    assert not len(RemovalStudy(old).panel("removals", "request_ms").cells)
+    assert not len(RemovalStudy(old).matrix("removals", "request_ms").cells)
     # Both kinds together, as a store that has grown gives them.
     both = pd.concat([small_rows(), all_rows()], ignore_index=True)
     counts = {len(reports.draw("mufc", "speedups", rows).table) for rows in (both, all_rows())}
@@ -70,21 +70,21 @@ def test_older_rows_have_no_removals():
 
 def test_view_concatenates_sweeps_and_splits_requests(study):
     view = RemovalStudy(study)
-    assert set(view.panel("table1", "loss_ratio").cells["dataset"]) == set(SIZES)
+    assert set(view.matrix("table1", "loss_ratio").cells["dataset"]) == set(SIZES)
     for sweep, kind in (("removals", "random"), ("adversarial", "adversarial")):
-        cells = view.panel(sweep, "reseeded").cells
+        cells = view.matrix(sweep, "reseeded").cells
         assert len(cells) == 15
         assert set(cells["requests"]) == {kind}
         assert set(cells["sweep"]) == {sweep}
     random = reports.without(all_rows(), requests="adversarial", sweep="removals")
     adversarial = mufc_rows("removals", "mufc", "celltype", removals=100, requests="adversarial")
     rows = pd.concat([random, adversarial.assign(sweep="adversarial")])
-    panel = RemovalStudy(Study(rows)).panel("adversarial", "reseeded")
+    panel = RemovalStudy(Study(rows)).matrix("adversarial", "reseeded")
     assert "celltype" in set(panel.cells["dataset"])
 
 
 def test_stacked_metrics_include_retraining(study):
-    panel = RemovalStudy(study).panel("removals", "request_ms")
+    panel = RemovalStudy(study).matrix("removals", "request_ms")
     mean_of_cell = pd.Series(panel.values.mean(axis=0))
     celltype = (panel.cells["dataset"] == "celltype").to_numpy()
     means = dict(zip(panel.cells["method"][celltype], mean_of_cell[celltype], strict=True))
@@ -102,13 +102,13 @@ def test_stacked_metrics_include_retraining(study):
 
 def test_settings_are_comparable(study):
     view = RemovalStudy(study)
-    cells = view.panel("gamma", "loss_ratio").cells
+    cells = view.matrix("gamma", "loss_ratio").cells
     cells = cells.query("method == 'mufc' and dataset == 'celltype'")
     assert sorted(cells["gamma_factor"]) == [1 / 16, 1 / 4, 1 / 2, 1, 2, 4, 16]
-    cells = view.panel("table1", "loss_ratio").cells
+    cells = view.matrix("table1", "loss_ratio").cells
     cells = cells.query("method == 'dc_kmeans'")
     assert cells["gamma_factor"].isna().all()
-    cells = view.panel("heterogeneity", "loss_ratio").cells
+    cells = view.matrix("heterogeneity", "loss_ratio").cells
     assert sorted(cells["clusters_per_client"]) == list(range(1, 11))
     assert cells.loc[cells["split"] == "iid", "clusters_per_client"].item() == 10
 
@@ -117,7 +117,7 @@ def test_view_drops_cells_with_equal_settings():
     # Ten clusters of ten a client, evenly split and not; the paper means the even split.
     extra = mufc_rows("heterogeneity", "mufc", "gaussian-10", clusters_per_client=10)
     rows = pd.concat([all_rows(), extra], ignore_index=True)
-    panel = RemovalStudy(Study(rows)).panel("heterogeneity", "loss_ratio")
+    panel = RemovalStudy(Study(rows)).matrix("heterogeneity", "loss_ratio")
     assert len(panel.cells) == 10
     assert "iid" in set(panel.cells["split"])
 
@@ -132,7 +132,7 @@ def test_series_has_one_line_per_checkpoint(study):
     total_seconds = 100 * row["removal_mean_ms"] / 1000
     assert subset["accumulated_s"].iloc[-1] == pytest.approx(total_seconds)
     assert (subset["start"] == row["loss_ratio"]).all()
-    panel = RemovalStudy(study).panel("checkpoints", "retrain_s")
+    panel = RemovalStudy(study).matrix("checkpoints", "retrain_s")
     last = {"dataset": "celltype", "method": "mufc", "requests": "random", "request": 100}
     panel = panel.take(matches(panel.cells, last | {"batch": 1}))
     assert panel.values.shape == (12, 1)

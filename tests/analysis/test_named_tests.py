@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pkm.analysis import claims
+from pkm.analysis.claims.claim import Claim, read_claims
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -13,7 +13,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 def nested_texts(value):
     """All texts of a nested value."""
-    if isinstance(value, claims.Claim):
+    if isinstance(value, Claim):
         value = vars(value)
     if isinstance(value, dict):
         value = list(value.values())
@@ -35,7 +35,7 @@ def nested_texts(value):
     ],
 )
 def test_claims_name_tests_that_exist(paper, n_tests):
-    text = "\n".join(nested_texts(claims.load(paper)))
+    text = "\n".join(nested_texts(read_claims(paper)))
     modules = set(re.findall(r"\btests/[\w/]+\.py", text))
     code = "".join((ROOT / module).read_text(encoding="utf-8") for module in modules)
     tests = set(re.findall(r"\btest_\w+\b(?!\.py)", text))

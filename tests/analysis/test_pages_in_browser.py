@@ -5,7 +5,7 @@ import pytest
 import reports
 from fabricated.studies import ROWS
 
-from pkm.analysis import index_page
+from pkm.analysis.pages import index_page
 
 pytestmark = pytest.mark.slow
 

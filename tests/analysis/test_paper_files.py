@@ -3,7 +3,10 @@
 import pytest
 import yaml
 
-from pkm.analysis import claims, figure, paper_files, report
+from pkm.analysis import paper_files
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.figures import figure
+from pkm.analysis.pages import report
 
 SWEEPS = {"sweeps": {"main": {}}}
 FIGURES = {"figures": {"a": {"sweep": "main", "methods": ["eugkm"]}}}
@@ -23,8 +26,8 @@ CLAIMS = {"title": "New", "reference": "Nobody", "claims": [CLAIM]}
 def write(tmp_path, monkeypatch):
     """Write the files of a paper `new`; what is not given is right."""
     monkeypatch.setattr(paper_files, "PAPERS", tmp_path)
-    monkeypatch.setattr(claims, "load", claims.load.__wrapped__)
-    monkeypatch.setattr(report, "figures_of", figure.figures_of.__wrapped__)
+    monkeypatch.setattr(report, "read_claims", read_claims.__wrapped__)
+    monkeypatch.setattr(report, "read_figures", figure.read_figures.__wrapped__)
     folder = tmp_path / "new"
     folder.mkdir()
 
@@ -52,8 +55,8 @@ def claims_with(check=(), **keys):
 def test_a_small_paper_is_accepted(write):
     write()
     report.check_figures_and_claims("new")
-    assert claims.load("new")["sets"] == {}
-    assert figure.figures_of.__wrapped__("new")[0].sweep == ("main",)
+    assert read_claims.__wrapped__("new")["sets"] == {}
+    assert figure.read_figures.__wrapped__("new")[0].sweep == ("main",)
 
 
 def test_names_that_functions_make_are_declared(write):
@@ -81,7 +84,7 @@ def test_names_that_functions_make_are_declared(write):
         ({"claims": claims_with({"left": ["eugk"]})}, "left: 'eugk' is unknown"),
         ({"claims": claims_with({"right": [{"method": "meen"}]})}, "did you mean 'mean'"),
         (
-            {"claims": claims_with({"also": {"text": "Else", "relative_to": "meen"}})},
+            {"claims": claims_with({"variants": {"text": "Else", "relative_to": "meen"}})},
             "relative_to: 'meen' is unknown; did you mean 'mean'",
         ),
         ({"claims": claims_with(id="old/first")}, "'old/first' must begin with 'new/'"),

@@ -6,16 +6,17 @@ from fabricated import pe_means as fabricated
 from fabricated.studies import study_of
 from reports import figure_of, verdicts_of
 
-from pkm.analysis import claims, reported
-from pkm.analysis.findings import CHECK_TYPES, Context, MissingRows
-from pkm.analysis.tables import Study
+from pkm.analysis.claims import reported
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.findings import CHECK_TYPES, Context, MissingRows
+from pkm.analysis.tables.study import Study
 
-REPORTED = claims.load("pe-means")["reported"]["areas"]
+REPORTED = read_claims("pe-means")["reported"]["areas"]
 STORED = list(fabricated.PRINTED)
 
 
 def context():
-    paper = claims.load("pe-means")
+    paper = read_claims("pe-means")
     return Context(sets=paper["sets"], reported=paper["reported"])
 
 
@@ -30,7 +31,7 @@ def test_every_printed_row_is_there():
     cells = REPORTED["cells"]
     assert len({cell["dataset"] for cell in cells}) == 34
     assert sum("pe_means_published_projected" in cell for cell in cells) == 15
-    exact = claims.load("pe-means")["sets"]["exact"]
+    exact = read_claims("pe-means")["sets"]["exact"]
     assert len(exact) == 21
     assert set(exact) < {cell["dataset"] for cell in cells}
 
@@ -59,7 +60,7 @@ def test_printed_areas_are_met_or_not():
 
 
 def measured(claim, **changes):
-    (check,) = (each.check for each in claims.load("pe-means")["claims"] if each.id == claim)
+    (check,) = (each.check for each in read_claims("pe-means")["claims"] if each.id == claim)
     check = check | {"over": {"dataset": STORED}} | changes
     return CHECK_TYPES[check["type"]].measure(study_of("pe-means"), check, context())
 

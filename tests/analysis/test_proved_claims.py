@@ -9,10 +9,12 @@ import pytest
 import yaml
 from scipy import optimize, special, stats
 
-from pkm.analysis import claims, exact
-from pkm.analysis.findings import FAILS, HOLDS
+from pkm.analysis.claims import exact
+from pkm.analysis.claims.claim import papers_with_claims, read_claims
+from pkm.analysis.claims.findings import FAILS, HOLDS
+from pkm.analysis.claims.reported import number
+from pkm.analysis.paper_files import PAPERS
 from pkm.analysis.papers.kaplan_stemmer import BOUNDS
-from pkm.analysis.reported import number
 from pkm.datasets import Dataset, scale
 from pkm.datasets.registry import find
 from pkm.experiments.plan.entries import dataset_entries
@@ -28,7 +30,7 @@ from pkm.methods.trees.dpm import (
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, SplitScore
 
-ALL_CLAIMS = [claim for paper in claims.papers() for claim in claims.load(paper)["claims"]]
+ALL_CLAIMS = [claim for paper in papers_with_claims() for claim in read_claims(paper)["claims"]]
 PROVED = {claim.id: claim.check for claim in ALL_CLAIMS if claim.check["type"] == "proved_by"}
 
 
@@ -61,7 +63,7 @@ def test_proofs_must_be_conclusive():
 
 
 def test_synthetic_grid_has_three_sets_of_45_combinations():
-    sweeps = yaml.safe_load((claims.PAPERS / "fastlloyd" / "sweeps.yaml").read_text())
+    sweeps = yaml.safe_load((PAPERS / "fastlloyd" / "sweeps.yaml").read_text())
     (grid,) = sweeps["sweeps"]["synth"]["datasets"]
     names = [entry["name"] for entry in dataset_entries([grid])]
     combinations = Counter(tuple(name.split("-")[1:3]) for name in names)
@@ -217,7 +219,7 @@ def test_standard_metrics_ignore_centers_without_points(cache):
 
 def test_quoted_protocol_needs_gigabytes_and_minutes():
     """In its largest cases, by the numbers that Table 3 quotes."""
-    cells = claims.load("fastlloyd")["reported"]["table3"]["cells"]
+    cells = read_claims("fastlloyd")["reported"]["table3"]["cells"]
     n_bytes = [number(cell["cited_bytes"])[0] for cell in cells if "cited_bytes" in cell]
     milliseconds = [number(cell["cited_ms"])[0] for cell in cells if "cited_ms" in cell]
     assert max(n_bytes) >= 1e9

@@ -12,17 +12,17 @@ from fabricated.fastlloyd import SIZES, cell_rows, small_rows
 from fabricated.rows import with_params
 from fabricated.studies import study_of
 
-from pkm.analysis import index_page, report
-from pkm.analysis.figure import figures_of
-from pkm.analysis.privacy_table import privacy_table
-from pkm.analysis.render.layout import epsilon_label, missing_text
-from pkm.analysis.tables import Study
+from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.figures.texts import epsilon_label, missing_text
+from pkm.analysis.pages import index_page, report
+from pkm.analysis.pages.privacy_table import privacy_table
+from pkm.analysis.tables.study import Study
 from pkm.arrow import parameters_of
 
 MISSING = reports.missing_cell(
     "real", "fastlloyd_published", "mnist", 0.1, "DataUnavailable: mnist"
 )
-SPECS = {spec.name: spec for spec in figures_of("fastlloyd")}
+SPECS = {spec.name: spec for spec in read_figures("fastlloyd")}
 figure = partial(reports.figure_of, "fastlloyd")
 TABLES = ("table2", "table3", "protocol_parties")
 NOT_STORED = ("protocol_parts", "protocol_clients")  # in these rows
@@ -81,7 +81,7 @@ def test_figures_of_a_single_cell(name):
 
 
 def test_epsilon_label_refuses_two_adjacencies(study):
-    cells = study.panel("real", "nicv").cells
+    cells = study.matrix("real", "nicv").cells
     assert epsilon_label(cells) == "ε (zero-out; δ = 1/(N ln N); δ = 0 for SuLloyd)"
     adjacency = np.where(cells["method"] == "glloyd_published", "add_remove", cells["adjacency"])
     with pytest.raises(ValueError, match="adjacency"):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from styles import style_of
 
-from pkm.analysis.render.style import MethodStyles
+from pkm.analysis.figures.styles import MethodStyles
 from pkm.experiments.config.configuration import choices, load
 from pkm.experiments.fit.rows import style_columns
 

@@ -10,18 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pkm.analysis.tables import (
-    Panel,
-    Study,
+from pkm.analysis.pages.table_files import latex, write
+from pkm.analysis.tables.statistics import (
     area,
     column_statistics,
-    concatenate,
-    latex,
     resampled_means,
     resampling_weights,
     summarize,
-    write,
 )
+from pkm.analysis.tables.study import SeedMatrix, Study, concatenate
 
 FOUR_NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4)
 
@@ -34,7 +31,7 @@ def study():
 def test_summary_equals_pandas(study):
     # The vectorized statistics must be those of the textbook, cell by cell.
     groups = small_rows().query("sweep == 'real'").groupby("cell")["nicv"]
-    summary = summarize(study.panel("real", "nicv")).set_index("cell")
+    summary = summarize(study.matrix("real", "nicv")).set_index("cell")
     cells = summary.index
     assert len(summary) == groups.ngroups
     np.testing.assert_allclose(summary["mean"], groups.mean()[cells], rtol=1e-12)
@@ -48,7 +45,7 @@ def test_infinite_values_are_left_out_and_counted(study):
     subset = small_rows().query("sweep == 'real'")
     is_infinite = np.isinf(subset["davies_bouldin"])
     infinite = is_infinite.groupby(subset["cell"]).sum()
-    summary = summarize(study.panel("real", "davies_bouldin")).set_index("cell")
+    summary = summarize(study.matrix("real", "davies_bouldin")).set_index("cell")
     assert infinite.sum() > 0
     assert (summary["left_out"] == infinite[summary.index]).all()
     assert (summary["left_out"] + summary["seeds"] == 12).all()
@@ -74,9 +71,9 @@ def test_statistics_ignore_missing_values(rows, data):
 
 
 def test_area_is_the_trapezoid_of_the_means(study):
-    panel = study.panel("real", "nicv")
-    areas = summarize(area(panel)).set_index(["method", "dataset"])["mean"]
-    summary = summarize(panel).set_index(["method", "dataset", "epsilon"])
+    matrix = study.matrix("real", "nicv")
+    areas = summarize(area(matrix)).set_index(["method", "dataset"])["mean"]
+    summary = summarize(matrix).set_index(["method", "dataset", "epsilon"])
     means = summary["mean"].sort_index()
     curve = [means["fastlloyd_published", "iris", epsilon] for epsilon in EPSILONS]
     assert areas["fastlloyd_published", "iris"] == pytest.approx(np.trapezoid(curve, EPSILONS))
@@ -90,7 +87,7 @@ def test_incomplete_curves_have_no_area():
     # area.
     failed = {"sweep": "real", "method": "glloyd_published", "dataset": "s1", "epsilon": 0.5}
     rows = reports.without(small_rows(), **failed)
-    cells = area(Study(rows).panel("real", "nicv")).cells
+    cells = area(Study(rows).matrix("real", "nicv")).cells
     glloyd = cells[cells["method"] == "glloyd_published"]
     assert set(glloyd["dataset"]) == {"iris", "wine"}
 
@@ -98,8 +95,8 @@ def test_incomplete_curves_have_no_area():
 def test_area_needs_two_epsilons():
     rows = small_rows()
     single = rows[rows["epsilon"].isna() | (rows["epsilon"] == 0.5)]
-    panel = Study(single).panel("real", "nicv")
-    assert len(area(panel).cells) == 0
+    matrix = Study(single).matrix("real", "nicv")
+    assert len(area(matrix).cells) == 0
 
 
 def test_resampling_is_paired_and_deterministic():
@@ -112,8 +109,8 @@ def test_resampling_is_paired_and_deterministic():
     column = np.random.default_rng(0).normal(size=(12, 1))
     values = np.hstack([column, 2 * column])
     cells = pd.DataFrame({"method": ["a", "b"]})
-    panel = Panel("nicv", cells, np.arange(12), values, np.zeros(2))
-    means = resampled_means(panel, weights)
+    matrix = SeedMatrix("nicv", cells, np.arange(12), values, np.zeros(2))
+    means = resampled_means(matrix, weights)
     np.testing.assert_allclose(means[:, 1], 2 * means[:, 0])
     np.testing.assert_allclose(means[0, 0], column.mean())
 
@@ -123,8 +120,8 @@ def test_bootstrap_interval_agrees_with_theory():
     # errors.
     values = np.random.default_rng(1).normal(5, 2, size=(400, 1))
     cells = pd.DataFrame({"method": ["a"]})
-    panel = Panel("nicv", cells, np.arange(400), values, np.zeros(1))
-    means = resampled_means(panel, resampling_weights(400))
+    matrix = SeedMatrix("nicv", cells, np.arange(400), values, np.zeros(1))
+    means = resampled_means(matrix, resampling_weights(400))
     low, high = np.quantile(means[1:, 0], [0.025, 0.975])
     mean = values.mean()
     error = values.std(ddof=1) / 20
@@ -135,8 +132,8 @@ def test_bootstrap_interval_agrees_with_theory():
 def test_order_of_rows_does_not_matter():
     rows = small_rows()
     shuffled = rows.sample(frac=1, random_state=3).reset_index(drop=True)
-    summary = summarize(Study(rows).panel("real", "nicv")).set_index("cell")
-    shuffled_summary = summarize(Study(shuffled).panel("real", "nicv")).set_index("cell")
+    summary = summarize(Study(rows).matrix("real", "nicv")).set_index("cell")
+    shuffled_summary = summarize(Study(shuffled).matrix("real", "nicv")).set_index("cell")
     expected = shuffled_summary["mean"].loc[summary.index]
     pd.testing.assert_series_equal(summary["mean"], expected, rtol=1e-13)
 
@@ -154,11 +151,11 @@ def test_concatenate_matches_seeds():
     for name, seeds in (("a", [0, 1, 2]), ("b", [1, 2, 3])):
         cells = pd.DataFrame({"method": [name]})
         values = np.array(seeds, dtype=float)[:, None]
-        parts.append(Panel("nicv", cells, np.array(seeds), values, np.zeros(1)))
-    panel = concatenate(parts)
-    assert panel.seeds.tolist() == [0, 1, 2, 3]
-    assert np.isnan(panel.values[0, 1])
-    assert panel.values[1].tolist() == [1.0, 1.0]
+        parts.append(SeedMatrix("nicv", cells, np.array(seeds), values, np.zeros(1)))
+    matrix = concatenate(parts)
+    assert matrix.seeds.tolist() == [0, 1, 2, 3]
+    assert np.isnan(matrix.values[0, 1])
+    assert matrix.values[1].tolist() == [1.0, 1.0]
 
 
 def test_written_tables_round_trip(tmp_path):

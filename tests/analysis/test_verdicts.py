@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from reports import NO_GAPS
 from scipy import stats
 
-from pkm.analysis import claims, exact, verdicts
-from pkm.analysis.accounting import gaussian_delta, noise_multiplier
-from pkm.analysis.findings import (
+from pkm.analysis.claims import exact, verdicts
+from pkm.analysis.claims.claim import check_keys, make_claim, read_claims
+from pkm.analysis.claims.findings import (
     CHECK_TYPES,
     FAILS,
     HOLDS,
@@ -27,8 +27,9 @@ from pkm.analysis.findings import (
     NOT_CONTRADICTED,
     NOT_RUN,
 )
-from pkm.analysis.inference import holm, paired_tests, rank_correlation
-from pkm.analysis.tables import Study, matches
+from pkm.analysis.tables.accounting import gaussian_delta, noise_multiplier
+from pkm.analysis.tables.inference import holm, paired_tests, rank_correlation
+from pkm.analysis.tables.study import Study, matches
 from pkm.arrow import parameters_of
 
 FIGURE2 = {
@@ -226,7 +227,7 @@ def test_relative_averages_default_to_ratios_of_means(kind):
 
 def test_second_interpretation_is_detailed_if_it_differs():
     check = ABLATION | {"type": "bound", "at_most": 1.0}
-    check["also"] = {"text": "By the other average", "average": "mean_of_ratios"}
+    check["variants"] = {"text": "By the other average", "average": "mean_of_ratios"}
     finding = evaluate_check(check, ablation_study(DISAGREEING))
     assert finding.verdict == HOLDS
     assert "By the other average: fails instead. Ratio 1.43" in finding.numbers
@@ -236,7 +237,7 @@ def test_second_interpretation_is_detailed_if_it_differs():
 
 def test_missing_values_of_the_best_are_reported():
     check = reports.check_of("fastlloyd", "iterations-range-useful")
-    sets = claims.load("fastlloyd")["sets"] | {"real10": ["iris", "s1", "wine"]}
+    sets = read_claims("fastlloyd")["sets"] | {"real10": ["iris", "s1", "wine"]}
     context = verdicts.Context(sets, NO_GAPS)
     rows = small_rows()
     finding = verdicts.evaluate_check(Study(rows), check, context)
@@ -455,7 +456,7 @@ def test_share_of_runs_in_which_a_rule_holds():
     rule = {"columns": {"allowed": "12 + 0 * n"}, "share_of_runs": "value <= allowed"}
     check = BY_SET | rule | {"type": "bound", "at_least": 0.8}
     finding = evaluate_check(check, study)
-    panel = study.panel("real", "nicv")
+    panel = study.matrix("real", "nicv")
     case = {"method": "fastlloyd_published", "dataset": "s1", "epsilon": 1.0}
     measured = panel.values[:, matches(panel.cells, case)][:, 0]
     line = finding.evidence.query("dataset == 's1' and epsilon == 1.0").iloc[0]
@@ -586,7 +587,7 @@ def test_evidence_counts_the_comparisons():
 
 
 def test_claims_and_deviations_are_complete():
-    content = claims.load("fastlloyd")
+    content = read_claims("fastlloyd")
     for claim in content["claims"]:
         assert claim.basis in {"explicit", "implied", "cited", "theorem", "printed", "derived"}
         assert claim.kind in {"ordering", "threshold", "trend", "magnitude", "count"}
@@ -599,27 +600,25 @@ def test_documented_claim_and_types():
     section = text[text.index("### A claim") : text.index("### Federated runs")]
     example = section[section.index("```yaml") : section.index("```\n\n|")]
     (entry,) = yaml.safe_load(example.removeprefix("```yaml"))
-    claim = claims.claim_of(entry, "docs/extending.md")
-    assert claim in claims.load("fastlloyd")["claims"]
+    claim = make_claim(entry, "docs/extending.md")
+    assert claim in read_claims("fastlloyd")["claims"]
     assert set(exact.__dict__) & set(CHECK_TYPES) <= set(re.findall(r"`(\w+)`", section))
 
 
 def test_unknown_papers_and_checks_are_refused():
     with pytest.raises(ValueError, match="fastlloyd"):
-        claims.load("nobody")
+        read_claims("nobody")
     with pytest.raises(ValueError, match="'orderin' is unknown; did you mean 'ordering'"):
-        claims.check_keys({"type": "orderin"}, "claim")
+        check_keys({"type": "orderin"}, "claim")
     with pytest.raises(
         ValueError, match="check bound: 'at_mots' is unknown; did you mean 'at_most'"
     ):
-        claims.check_keys({"type": "all_of", "parts": [{"type": "bound", "at_mots": 1}]}, "claim")
+        check_keys({"type": "all_of", "parts": [{"type": "bound", "at_mots": 1}]}, "claim")
     with pytest.raises(ValueError, match="'lefd' is unknown"):
-        claims.check_keys(
-            FIGURE2 | {"also": {"text": "Else", "lefd": ["lloyd_published"]}}, "claim"
-        )
+        check_keys(FIGURE2 | {"variants": {"text": "Else", "lefd": ["lloyd_published"]}}, "claim")
     entry = {"id": "paper/name", "check": FIGURE2, "statment": "None."}
     with pytest.raises(ValueError, match="'statment' is unknown; did you mean 'statement'"):
-        claims.claim_of(entry, "claims.yaml")
+        make_claim(entry, "claims.yaml")
     with pytest.raises(ValueError, match="needs one of the bounds"):
         evaluate_check(FIGURE2 | {"type": "bound"}, shifted_study(0.0))
 
@@ -668,7 +667,7 @@ def test_iteration_bound_is_clipped_on_both_sides():
 
 
 def test_flaw_register_has_texts():
-    path = Path(verdicts.__file__).parent / "flaws.yaml"
+    path = Path(verdicts.__file__).parents[1] / "flaws.yaml"
     register = yaml.safe_load(path.read_text(encoding="utf-8"))
     for key, text in register.items():
         assert key.startswith("F-")

@@ -561,8 +561,8 @@ def test_report_receives_substitutes_and_environments(tmp_path, monkeypatch, cap
         received.update(environment, audited=audited)
         return out / "index.html"
 
-    monkeypatch.setattr("pkm.analysis.report.build", build)
-    monkeypatch.setattr("pkm.analysis.index_page.build", lambda folder: None)
+    monkeypatch.setattr("pkm.analysis.pages.report.build", build)
+    monkeypatch.setattr("pkm.analysis.pages.index_page.build", lambda folder: None)
     write_records(tmp_path / "results", [make_record("FastLloyd", "sound")])
     omitted = (
         "real", "sound", "synthk", "synth", "ablation", "iterations", "initialization", "protocol",

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pkm.analysis import claims
-from pkm.analysis.tables import Panel
+from pkm.analysis.claims.claim import papers_with_claims, read_claims
+from pkm.analysis.tables.study import SeedMatrix
 from pkm.experiments.mlflow.run_records import Part, averages, identity_of, summaries, sweeps_of
 
 
@@ -43,7 +43,7 @@ def test_summaries_equal_those_of_pandas():
 
 def panel_of(*pairs, values):
     cells = pd.DataFrame(pairs, columns=["method", "dataset"])
-    return Panel("nicv", cells, np.arange(len(values)), np.array(values), np.zeros(len(pairs)))
+    return SeedMatrix("nicv", cells, np.arange(len(values)), np.array(values), np.zeros(len(pairs)))
 
 
 def test_averages_are_over_the_data_sets_that_all_methods_have():
@@ -62,10 +62,10 @@ def test_averages_are_none_where_a_method_has_several_cells_on_a_data_set():
 
 
 def test_every_claim_names_sweeps_of_its_paper():
-    for paper in claims.papers():
-        for claim in claims.load(paper)["claims"]:
+    for paper in papers_with_claims():
+        for claim in read_claims(paper)["claims"]:
             assert all(isinstance(name, str) for name in sweeps_of(claim.check))
-    named = {claim.id: sweeps_of(claim.check) for claim in claims.load("dpm")["claims"]}
+    named = {claim.id: sweeps_of(claim.check) for claim in read_claims("dpm")["claims"]}
     assert any(found == {"table", "em_mc", "em_mc_large"} for found in named.values())
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from fabricated.rows import make_rows, with_charges, with_params
 
-from pkm.analysis.charges import charges_of
+from pkm.analysis.tables.charges import read_charges
 from pkm.arrow import check, parameters_of
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.plan.estimate import estimator
@@ -166,7 +166,7 @@ def test_nested_values_round_trip(store):
     store.write(cell, rows)
     stored = store.read([cell.key])
     assert parameters_of(stored) == [params, params]
-    charges = charges_of(stored)
+    charges = read_charges(stored)
     assert charges.index.tolist() == [0, 0, 1, 1]
     assert charges["epsilon"].tolist() == [0.25] * 4
     assert charges["mu"].tolist() == [0.0] * 4

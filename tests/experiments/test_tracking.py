@@ -17,9 +17,9 @@ from mlflow import MlflowClient
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from pkm.analysis.figure import figures_of
-from pkm.analysis.findings import VERDICTS
-from pkm.analysis.report import build
+from pkm.analysis.claims.findings import VERDICTS
+from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.pages.report import build
 from pkm.experiments.backends.backends import Backend, run_cells
 from pkm.experiments.commands.reproduce import main as reproduce
 from pkm.experiments.config.configuration import choices
@@ -278,7 +278,7 @@ def test_the_report_and_each_figure_are_stored_once(reported):
     assert len(set(stored)) == len(stored)
     pictures = {path.name for path in (report / "figures").glob("*.png")}
     assert {"index.html", "real.parquet", "figure2.png"} <= set(stored)
-    drawn_of_sweeps = {f"{spec.name}.png" for spec in figures_of("fastlloyd")} & pictures
+    drawn_of_sweeps = {f"{spec.name}.png" for spec in read_figures("fastlloyd")} & pictures
     assert drawn_of_sweeps <= set(stored)
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from fabricated.studies import ROWS, paper_of
 from reports import figure_of, verdicts_of
 
-from pkm.analysis import claims
-from pkm.analysis.figure import figures_of
+from pkm.analysis.claims.claim import papers_with_claims
+from pkm.analysis.figures.figure import read_figures
 from pkm.datasets import load, scale
 from pkm.experiments.cell.cell import STYLE, Cell
 from pkm.experiments.config.configuration import choices, method_entry
@@ -227,7 +227,7 @@ def figure_records(studies: Iterable[str] = ROWS) -> dict:
     return {
         f"{study}/{spec.name}": figure_record(figure_of(study, spec.name))
         for study in studies
-        for spec in figures_of(paper_of(study))
+        for spec in read_figures(paper_of(study))
     }
 
 
@@ -236,7 +236,7 @@ def claim_records(studies: Iterable[str] = ROWS) -> dict:
     return {
         f"{study}: {verdict.claim.id}": str(verdict.finding.verdict)
         for study in studies
-        if paper_of(study) in claims.papers()
+        if paper_of(study) in papers_with_claims()
         for verdict in verdicts_of(study)
     }
 

@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 from fabricated.studies import ROWS, paper_of, study_of
 
-from pkm.analysis import claims, report, verdicts
-from pkm.analysis.figure import figures_of
-from pkm.analysis.render import figures
-from pkm.analysis.tables import Study
+from pkm.analysis.claims import verdicts
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.pages import report
+from pkm.analysis.render import draw as figures
+from pkm.analysis.tables.study import Study
 
 NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 
@@ -48,13 +50,13 @@ def evaluate_claim(paper, name, rows, missing=NO_GAPS):
 
 def check_of(paper, name):
     """Check of one claim, by its name without that of the paper."""
-    checks = {claim.id.split("/")[1]: claim.check for claim in claims.load(paper)["claims"]}
+    checks = {claim.id.split("/")[1]: claim.check for claim in read_claims(paper)["claims"]}
     return checks[name]
 
 
 def figure_spec(paper, name):
     """Specification of one figure of a paper."""
-    (spec,) = (spec for spec in figures_of(paper) if spec.name == name)
+    (spec,) = (spec for spec in read_figures(paper) if spec.name == name)
     return spec
 
 
@@ -79,14 +81,14 @@ def build_report(paper, rows, out, monkeypatch, figure_names, missing=NO_GAPS):
     """
     studies = [study for study in ROWS if paper_of(study) == paper]
     cached_study = next((study for study in studies if ROWS[study]() is rows), None)
-    specs = [spec for spec in figures_of(paper) if spec.name in figure_names]
+    specs = [spec for spec in read_figures(paper) if spec.name in figure_names]
     assert len(specs) == len(figure_names), f"unknown figures among {figure_names}"
     if cached_study is not None:
         monkeypatch.setattr(report, "draw", lambda _, spec: figure_of(cached_study, spec.name))
         if missing is NO_GAPS:
             found = verdicts_of(cached_study)
             monkeypatch.setattr(verdicts, "evaluate", lambda *arguments: found)
-    monkeypatch.setattr(report, "figures_of", lambda paper: specs)
+    monkeypatch.setattr(report, "read_figures", lambda paper: specs)
     return report.build(rows, paper=paper, missing=missing, out=out, environment={})
 
 

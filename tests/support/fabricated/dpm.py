@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from fabricated.rows import former_name, make_rows
-from pkm.analysis import claims
-from pkm.analysis.reported import parse
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.reported import parse
 from pkm.schema import higher_is_better
 
 SIZES = {
@@ -66,7 +66,7 @@ PAPER_SPLIT = (0.04, 0.18, 0.18, 0.6)
 @cache
 def reported_means():
     """Reported means by data set, method and metric, in raw units."""
-    cells = claims.load("dpm")["reported"]["quality"]["cells"]
+    cells = read_claims("dpm")["reported"]["quality"]["cells"]
     return {
         (cell["dataset"], _base(cell["method"]), name): parse(text).mean
         for cell in cells

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fabricated.rows import make_rows
-from pkm.analysis.accounting import noise_multiplier
+from pkm.analysis.tables.accounting import noise_multiplier
 
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
 SIZES = {

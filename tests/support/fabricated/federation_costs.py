@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from fabricated.fastlloyd import SIZES, cell_rows
-from pkm.analysis import claims
+from pkm.analysis.claims.claim import read_claims
 
-REPORTED = claims.load("fastlloyd")["reported"]["table3"]
+REPORTED = read_claims("fastlloyd")["reported"]["table3"]
 TABLE3 = tuple(cell["dataset"] for cell in REPORTED["cells"])
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 
 from fabricated.rows import make_rows
-from pkm.analysis import claims, reported
+from pkm.analysis.claims import reported
+from pkm.analysis.claims.claim import read_claims
 from pkm.arrow import nested
 
-CONTENT = claims.load("mufc")
+CONTENT = read_claims("mufc")
 SIZES = {"celltype": (12009, 10, 4), "gaussian-10": (30000, 10, 10), "covtype-52": (15120, 52, 7)}
 PARAMS = {
     "mufc": {},

@@ -12,7 +12,7 @@ from fabricated import (
     mufc,
     pe_means,
 )
-from pkm.analysis.tables import Study
+from pkm.analysis.tables.study import Study
 
 #: Name of a study (a paper, and after a slash what of it) to the function that makes its rows.
 ROWS = {

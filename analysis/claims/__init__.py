@@ -1,0 +1,1 @@
+"""Claims of the papers, and how stored rows decide them."""

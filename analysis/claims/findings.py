@@ -1,0 +1,320 @@
+"""What a check measures on the stored rows, and how that gives a verdict.
+
+A check is one entry of ``conf/paper/<paper>/claims.yaml``. Its `type` names a function that is
+registered by `check_type` and returns what it measures: `Draws` (a statistic of every case of the
+claim, on the sample and on resamples of the seeds), `Agreement` (equalities, line by line) or, for
+paired tests, a `Finding`. `pkm.analysis.claims.decisions` turns the first two into findings.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from pkm.analysis.tables.study import matches
+
+HOLDS = "holds"
+NOT_CONTRADICTED = "not contradicted so far"
+FAILS = "fails"
+INCONCLUSIVE = "inconclusive"
+NOT_RUN = "not run"
+#: Every verdict, in the order of reports.
+VERDICTS = (HOLDS, NOT_CONTRADICTED, FAILS, INCONCLUSIVE, NOT_RUN)
+#: Of every test and of every share of resamples.
+LEVEL = 0.05
+#: Fewer paired seeds give no verdict on means.
+MIN_SEEDS = 10
+#: How many sweeps a message spells out.
+SWEEPS_NAMED = 4
+#: How many data sets without rows a text names.
+DATASETS_NAMED = 8
+BOUND_SIGNS = {"at_least": "≥", "above": ">", "at_most": "≤", "below": "<"}
+#: Keys of every check.
+COMMON_KEYS = ("type", "variants", "caveat", "quantifier", *BOUND_SIGNS)
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Outcome of one check.
+
+    Attributes
+    ----------
+    verdict : str
+        One of `VERDICTS`.
+    numbers : str
+        What was measured, in one or two sentences.
+    comparisons : int
+        How many single comparisons were made.
+    seeds : int or None
+        Fewest paired seeds of a comparison; None where no seeds are compared.
+    missing : str
+        Data that the claim needs and that are not stored; empty if complete.
+    evidence : DataFrame
+        One line per comparison.
+    """
+
+    verdict: str
+    numbers: str
+    comparisons: int = 0
+    seeds: int | None = None
+    missing: str = ""
+    evidence: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """A statistic of the cases of a claim, on the sample and on resamples of its seeds.
+
+    Attributes
+    ----------
+    values : ndarray of shape (repeats + 1, cases)
+        Line 0 is the sample itself. Numbers are compared with the bounds of the check; truth values
+        are taken as they are.
+    cases : DataFrame
+        One line per case, with the columns that name it.
+    seeds : int
+        Fewest seeds of a case.
+    missing : str
+        Cases, or parts of one, that the claim is about and that are not stored.
+    name : str
+        What the values are, as a sentence begins: ``"Ratio"``.
+    complete : ndarray of shape (cases,), bool, optional
+        Which cases have everything that they rest on; all by default.
+    facts : mapping of str to array
+        Further columns of the evidence.
+    evidence : DataFrame, optional
+        In place of the cases, where one case rests on many lines.
+    text : str
+        What else to say after the values: a clause that ends without a mark.
+    undecided : str
+        Why these data can give no verdict on some case; empty where they can on all.
+    decidable : ndarray of shape (cases,), bool, optional
+        Which cases that is not about; none by default.
+    """
+
+    values: np.ndarray
+    cases: pd.DataFrame
+    seeds: int
+    missing: str = ""
+    name: str = "Value"
+    complete: np.ndarray | None = None
+    facts: Mapping = field(default_factory=dict)
+    evidence: pd.DataFrame | None = None
+    text: str = ""
+    undecided: str = ""
+    decidable: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Equalities and inequalities that are exact, one per line of a table.
+
+    Attributes
+    ----------
+    table : DataFrame
+        With a column `agrees`.
+    text : str
+        What was compared.
+    missing : str
+        Lines that the claim is about and that are not stored.
+    """
+
+    table: pd.DataFrame
+    text: str
+    missing: str = ""
+
+
+def no_gaps() -> pd.DataFrame:
+    """Table of planned runs without rows, where there are none."""
+    return pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"], dtype=object)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Input of a check besides the rows.
+
+    Attributes
+    ----------
+    sets : mapping of str to list
+        Named sets of data sets or parameters.
+    missing : DataFrame
+        Planned runs without rows: `sweep`, `method`, `dataset`, `epsilon`, `reason`.
+    reported : mapping
+        Numbers that the paper reports.
+    """
+
+    sets: Mapping = field(default_factory=dict)
+    missing: pd.DataFrame = field(default_factory=no_gaps)
+    reported: Mapping = field(default_factory=dict)
+
+    def resolve(self, values: str | Iterable) -> list:
+        """Return the members of a named set, or the values themselves as a list."""
+        return list(self.sets[values]) if isinstance(values, str) else list(values)
+
+    def why(self, sweeps: str | Sequence[str]) -> str:
+        """Say why sweeps have no rows, with the commonest recorded reason."""
+        sweeps = as_list(sweeps)
+        names = sweeps[:SWEEPS_NAMED]
+        if len(sweeps) > SWEEPS_NAMED:
+            names.append("others")
+        text = f"no stored rows of sweep {' or '.join(names)} that this claim needs"
+        reasons = self.missing.loc[self.missing["sweep"].isin(sweeps), "reason"]
+        return f"{text} ({reasons.mode().iloc[0]})" if len(reasons) else text
+
+    def absent_cells(
+        self, methods: str | Iterable | None = None, sweeps: str | Iterable | None = None
+    ) -> str:
+        """Say how many planned cells of some methods and sweeps have no rows.
+
+        A rule that holds on every stored row says nothing about these, even where it is
+        deterministic.
+        """
+        named = {"method": methods, "sweep": sweeps}
+        selector = {name: as_list(values) for name, values in named.items() if values is not None}
+        absent = self.missing[matches(self.missing, selector)]
+        if not len(absent):
+            return ""
+        datasets = absent["dataset"].astype(str).unique()
+        listed = ", ".join(datasets[:DATASETS_NAMED])
+        n_others = len(datasets) - DATASETS_NAMED
+        others = f" and {n_others} others" if n_others > 0 else ""
+        return f"{len(absent)} planned cells without rows, of {listed}{others}"
+
+
+class MissingRows(LookupError):
+    """The rows that a check needs are not stored; the message says which."""
+
+
+@dataclass(frozen=True)
+class CheckType:
+    """A registered type of check: what it measures, and the keys that it reads."""
+
+    measure: Callable[..., Draws | Agreement | Finding]
+    keys: frozenset[str]
+
+
+#: Registered types of checks by name.
+CHECK_TYPES: dict[str, CheckType] = {}
+
+
+def check_type(*keys: str) -> Callable:
+    """Register a function ``(study, check, context)`` as the type of check of its name.
+
+    Parameters
+    ----------
+    *keys : str
+        Keys of the check that the function reads, besides `COMMON_KEYS`.
+    """
+
+    def register(measure: Callable) -> Callable:
+        CHECK_TYPES[measure.__name__] = CheckType(measure, frozenset((*COMMON_KEYS, *keys)))
+        return measure
+
+    return register
+
+
+def weaken(verdict: str, missing: str, *, exists: bool = False, refuted: bool = True) -> str:
+    """Weaken a verdict that rests on a part of what the claim is about.
+
+    Parameters
+    ----------
+    verdict : str
+        What the stored part alone would give.
+    missing : str
+        What is not stored; the verdict stands where this is empty.
+    exists : bool
+        Whether the claim says that there is some case: one that is stored shows it.
+    refuted : bool
+        Whether a case that rests on complete data is violated: one refutes a claim about all.
+
+    Examples
+    --------
+    >>> weaken(HOLDS, "no stored rows of s1"), weaken(HOLDS, "no stored rows of s1", exists=True)
+    ('not contradicted so far', 'holds')
+    >>> weaken(FAILS, "no stored rows of s1"), weaken(FAILS, "2 of 3 sets", refuted=False)
+    ('fails', 'inconclusive')
+    """
+    if missing and verdict == HOLDS and not exists:
+        return NOT_CONTRADICTED
+    if missing and verdict == FAILS and (exists or not refuted):
+        return INCONCLUSIVE
+    return verdict
+
+
+def describe_case(case: pd.Series) -> str:
+    """Name a case by its columns; the compared sides by themselves.
+
+    Examples
+    --------
+    >>> describe_case(pd.Series({"dataset": "iris", "k": 3, "left": "lloyd", "right": "mean"}))
+    'dataset iris, k 3, lloyd'
+    """
+    names = [name for name in case.index if name not in ("left", "right", "method")]
+    labels = [f"{name} {case[name]}" for name in names]
+    labels += [str(case[name]) for name in ("method", "left") if name in case]
+    return ", ".join(labels)
+
+
+def within(values: np.ndarray, check: Mapping) -> np.ndarray:
+    """Tell which values meet the bounds of a check (`BOUND_SIGNS`), up to rounding."""
+    bounds = {name: check[name] for name in BOUND_SIGNS if check.get(name) is not None}
+    truth = np.isfinite(values)
+    if "at_most" in bounds:
+        truth &= values <= bounds["at_most"] + _ROUNDING
+    if "at_least" in bounds:
+        truth &= values >= bounds["at_least"] - _ROUNDING
+    if "below" in bounds:
+        truth &= values < bounds["below"]
+    if "above" in bounds:
+        truth &= values > bounds["above"]
+    return truth
+
+
+def bounds_text(check: Mapping) -> str:
+    """Write the bounds of a check.
+
+    Examples
+    --------
+    >>> bounds_text({"at_least": 1, "at_most": 2.5})
+    '≥ 1 and ≤ 2.5'
+    """
+    signs = BOUND_SIGNS.items()
+    bounds = [f"{sign} {check[name]:g}" for name, sign in signs if check.get(name) is not None]
+    return " and ".join(bounds)
+
+
+def as_list(values: str | Iterable) -> list:
+    """Return one name as a list of it, and several as they are."""
+    return [values] if isinstance(values, str) else list(values)
+
+
+def join_texts(*texts: str) -> str:
+    """Join those of the texts that are not empty by semicolons."""
+    return "; ".join(filter(None, texts))
+
+
+def join_words(*texts: str) -> str:
+    """Join those of the texts that are not empty by spaces, beginning with a capital."""
+    text = " ".join(filter(None, texts))
+    return text[:1].upper() + text[1:]
+
+
+def describe_absent(expected: Iterable[str], stored: Iterable[str]) -> str:
+    """Say which of the expected names are not among the stored ones; empty if all are."""
+    known = set(stored)
+    absent = [str(name) for name in expected if name not in known]
+    return f"no stored rows of {', '.join(absent)}" if absent else ""
+
+
+def percent(value: float) -> str:
+    """Write a share as a percentage of three digits."""
+    return f"{100 * value:.3g} %"
+
+
+def too_few(seeds: int) -> str:
+    """Say that the seeds do not suffice for a verdict; empty where they do."""
+    if seeds >= MIN_SEEDS:
+        return ""
+    return f"Only {seeds} seeds: at least {MIN_SEEDS} are needed for a verdict."

@@ -1,0 +1,1 @@
+"""Figures as data: declared ones, and the tables that they show."""

@@ -1,0 +1,1 @@
+"""HTML pages: reports of papers, their index, the audit."""

@@ -1,0 +1,103 @@
+"""The audit: realized over charged of every query, and black-box bounds under the ledger."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from pkm.analysis.figures.figure import FigureResult, FigureSpec, checked
+from pkm.analysis.figures.frames import Frame, templated
+from pkm.analysis.figures.texts import DASH, count_text, format_number
+from pkm.analysis.pages.audits import NO_POWER, Audit, table
+from pkm.analysis.render.draw import render
+
+#: What is drawn, and how.
+FIGURE = Path(__file__).with_name("audit_figure.yaml")
+#: Ratios beyond are drawn there with their value.
+MAX_RATIO = 2.0
+#: Hues of the black box besides verdicts.
+ALL_RELEASES = "from all releases"
+LEDGER = "ε of the ledger"
+_STALE = "The code has changed since this audit."
+
+
+def draw_audit(audits: Sequence[Audit]) -> FigureResult:
+    """Draw the ratios of the replay and the bounds of the black box, method by method.
+
+    Parameters
+    ----------
+    audits : sequence of Audit
+        At least one.
+
+    Returns
+    -------
+    FigureResult
+    """
+    keys = yaml.safe_load(FIGURE.read_text(encoding="utf-8"))
+    spec = FigureSpec(paper="audit", name="audit", **checked(str(FIGURE), keys))
+    numbers = table(audits)
+    runs = numbers.loc[numbers["n_runs"] > 0, "n_runs"]
+    fields = {
+        "pairs": count_text(numbers["n_pairs"], "pairs"),
+        "runs": count_text(runs, "runs") if len(runs) else "",
+        "stale": _STALE if any(audit.stale for audit in audits) else "",
+    }
+    shown = Frame(_marks(audits), None, _gaps(audits), fields, _formatted(numbers, spec))
+    return render(shown, spec)
+
+
+def _marks(audits: Sequence[Audit]) -> pd.DataFrame:
+    """One line for each query, and one for each bound, with its number in full precision."""
+    lines = []
+    for audit in audits:
+        title = ", ".join([audit.name, *audit.found_flaws])
+        facts = {"method": audit.method, "variant": audit.variant, "group": title}
+        for query, ratio in audit.tightness.items():
+            place = {"panel": "replay", "row": query.replace("_", " ")}
+            verdict = audit.query_verdicts.get(query, NO_POWER)
+            lines.append(facts | place | {"hue": verdict, "number": ratio})
+        bounds = {
+            audit.verdicts.get("blackbox", NO_POWER): audit.lower_bound,
+            ALL_RELEASES: audit.transcript_bound,
+            LEDGER: None if audit.lower_bound is None else audit.epsilon,
+        }
+        place = {"panel": "blackbox", "row": ""}
+        known = {hue: bound for hue, bound in bounds.items() if bound is not None}
+        lines += [facts | place | {"hue": hue, "number": bound} for hue, bound in known.items()]
+    columns = ["method", "variant", "panel", "group", "row", "hue", "number"]
+    marks = pd.DataFrame(lines, columns=columns)
+    outside = (marks["panel"] == "replay") & (marks["number"] > MAX_RATIO)
+    return marks.assign(
+        value=marks["number"].mask(outside, MAX_RATIO),
+        low=np.nan,
+        high=np.nan,
+        text=marks["number"].map(_ratio_text).where(outside, ""),
+        group=pd.Categorical(marks["group"], marks["group"].unique()),
+        row=pd.Categorical(marks["row"], marks["row"].unique()),
+    )
+
+
+def _ratio_text(ratio: float) -> str:
+    return "∞" if np.isposinf(ratio) else format_number(ratio)
+
+
+def _formatted(numbers: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+    bounds = ["lower_bound", "transcript_bound", "epsilon"]
+    texts = numbers.astype(dict.fromkeys(bounds, float)).assign(
+        adjacency=numbers["adjacency"].str.replace("_", "-"),
+        ratio=numbers["largest_ratio"].map(_ratio_text),
+        found_flaws=numbers["found_flaws"].replace("", DASH),
+    )
+    return templated(texts, spec)
+
+
+def _gaps(audits: Sequence[Audit]) -> tuple[str, ...]:
+    """Say what was found and no registered flaw explains."""
+    return tuple(
+        f"{audit.name}: {found['view']}, {found['label']}: {found['message']}"
+        for audit in audits
+        for found in audit.findings
+        if not found["flaw"]
+    )

@@ -1,0 +1,106 @@
+"""The page of the docs on the last full audit: its numbers, and its figure.
+
+    python -m pkm.analysis.pages.audit_page results/audit.jsonl docs
+
+writes ``docs/audit.md`` and ``docs/figures/audit.png``; ``make audit`` calls it.
+"""
+
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from pkm.analysis.figures.texts import count_text
+from pkm.analysis.pages.audit_figure import draw_audit
+from pkm.analysis.pages.audits import Audit, read, table
+from pkm.analysis.render.chart import pictures
+from pkm.files import atomic_write
+
+WIDTH = 110  # of prose
+TEXT = """# The last full audit
+
+Written by `make audit`; every number is computed. What the words mean, and what an audit can and
+cannot see: [privacy](privacy.md#the-audit). No verdict says that a method is private.
+
+| verdict | variants of methods |
+|---|---|
+{counts}
+
+{findings}
+
+![Realized over charged, and lower bounds on epsilon]({figure})
+
+*{caption}*
+
+{numbers}
+
+- *Replay*: pairs of neighbors, and the largest cost that one of them realized over what was
+  charged.
+- *Black box*: runs on either data set of the pair that shows most, and lower bounds on epsilon at
+  the ledger's delta with 95 % confidence: by released centers, and by the exact likelihood ratio of
+  all releases of a run. Next to them the epsilon of the ledger.
+- All methods have default parameters: epsilon 1 in the black box and the residuals, other values in
+  turn in the replay.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page.
+
+    Returns
+    -------
+    int
+        Exit code: 0, or 2 if there is no audit to write about.
+    """
+    source, folder = map(Path, sys.argv[1:] if arguments is None else arguments)
+    try:
+        audits = list(read(source).values())
+        if not audits:
+            raise ValueError(f"{source} has no audits: run `make audit`")
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    drawn = draw_audit(audits)
+    assert drawn.chart is not None, "audits have marks"
+    atomic_write(folder / "figures" / "audit.png", pictures(drawn.chart)[0])
+    page = TEXT.format(
+        counts=_counts(audits),
+        findings=_findings(audits),
+        figure="figures/audit.png",
+        caption=textwrap.fill(drawn.caption, WIDTH),
+        numbers=_markdown(drawn.formatted),
+    )
+    atomic_write(folder / "audit.md", page.encode())
+    return 0
+
+
+def _counts(audits: Sequence[Audit]) -> str:
+    """Lines of the table of verdicts."""
+    counts = table(audits)["verdict"].value_counts()
+    return "\n".join(f"| {verdict} | {count} |" for verdict, count in counts.items())
+
+
+def _findings(audits: Sequence[Audit]) -> str:
+    """One item for each finding."""
+    items = [
+        f"- **{audit.name}**, {found['view']}, {found['label'].replace('_', ' ')} "
+        f"({found['flaw'] or 'not registered'}): {found['message'].replace('_', ' ')}"
+        for audit in audits
+        for found in audit.findings
+    ]
+    if not items:
+        return f"No finding in {count_text([len(audits)], 'variants')}."
+    return "Findings, with the registered [flaws](glossary.md#flaw):\n\n" + "\n".join(items)
+
+
+def _markdown(formatted: pd.DataFrame) -> str:
+    """Table in Markdown."""
+    lines = [list(formatted.columns), ["---"] * formatted.shape[1]]
+    lines += formatted.astype(str).to_numpy().tolist()
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

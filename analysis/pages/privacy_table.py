@@ -1,0 +1,91 @@
+"""What the methods of some rows claim, spend, and are known to violate."""
+
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from pkm.analysis.figures.texts import DASH
+from pkm.analysis.pages import audits
+from pkm.analysis.pages.audits import Audits
+from pkm.analysis.tables.study import Study
+
+FLAWS = Path(__file__).parents[1] / "flaws.yaml"
+FACTS = ("method", "variant", "notion", "adjacency", "trust", "view", "private_bounds", "flaws")
+
+
+def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
+    """Return what each method claims, towards whom, what it spent, and what its audit found.
+
+    Parameters
+    ----------
+    study : Study
+    audited : mapping of (str, str) to Audit, optional
+        Stored audits, by import path and variant.
+
+    Returns
+    -------
+    DataFrame
+        One line per method, variant and preprocessing: notion, adjacency (with rho), trust, view,
+        epsilons, delta, the largest share of epsilon spent, the largest epsilon left unspent,
+        flaws, the verdict of the audit and those of its views. F-10 is added where the data were
+        scaled by their own bounds; rows on points of a map fitted to the records have F-28, and a
+        line of their own.
+    """
+    lines = []
+    for key, cells in study.cells.groupby(list(FACTS), sort=True):
+        facts = dict(zip(FACTS, key, strict=True))
+        private = facts["notion"] != "none"
+        flaws = set(facts["flaws"].split())
+        if private and facts["private_bounds"]:
+            flaws.add("F-10")
+        epsilons = sorted(cells["epsilon"].dropna().unique())
+        share = (cells["epsilon_spent"] / cells["epsilon"]).max()
+        unspent = max(cells["epsilon_unspent"].max(), 0)
+        facts |= {
+            "adjacency": _with_rho(facts["adjacency"], cells),
+            "flaws": sorted(flaws),
+            "private": private,
+            "declared": ", ".join(f"{value:g}" for value in epsilons) or DASH,
+            "delta": _delta_range(cells["delta"]) if private else DASH,
+            "spent": f"{share:.4%}" if private else DASH,
+            "unspent": f"{unspent:.2g}" if private else DASH,
+            "cells": cells["cell"].nunique(),
+        }
+        facts |= _audit_facts(cells, audited or {}) if private else {"audit": DASH, "views": ""}
+        lines.append(facts)
+    table = pd.DataFrame(lines)
+    return table.sort_values(["private", "method"], ascending=[False, True], ignore_index=True)
+
+
+def _audit_facts(cells: pd.DataFrame, audited: Audits) -> dict[str, str]:
+    """Return the verdict of the audit of some cells of one method, and those of its views."""
+    audit = audits.find(audited, cells["target"].iloc[0], cells["variant"].iloc[0])
+    if audit is None:
+        return {"audit": audits.NOT_TRIED, "views": ""}
+    return {"audit": audit.summary(), "views": audit.by_view()}
+
+
+def _with_rho(adjacency: str, cells: pd.DataFrame) -> str:
+    """Return an adjacency with its rho: an epsilon under moves means nothing without it."""
+    if adjacency != "rho_bounded" or "rho" not in cells:
+        return adjacency
+    rhos = set(cells["rho"].dropna())
+    named = {rho for rho in rhos if isinstance(rho, str)}
+    texts = [f"{rho:g}" for rho in sorted(rhos - named)] + sorted(named)
+    return f"{adjacency}, ρ {', '.join(texts)}"
+
+
+def _delta_range(delta: pd.Series) -> str:
+    low = delta.min()
+    high = delta.max()
+    if high == 0:
+        return "0"
+    return f"{low:.2g}" if low == high else f"{low:.1e} to {high:.1e}"
+
+
+def flaws_in(table: pd.DataFrame) -> dict[str, str]:
+    """Return the meaning of every flaw id in a privacy table; an id without an entry says so."""
+    register = yaml.safe_load(FLAWS.read_text(encoding="utf-8"))
+    ids = sorted({flaw for flaws in table["flaws"] for flaw in flaws})
+    return {flaw: register.get(flaw, "not in the register (analysis/flaws.yaml)") for flaw in ids}

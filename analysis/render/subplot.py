@@ -1,0 +1,81 @@
+"""What one panel shows: its axes, and records, from which a chart draws its marks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pkm.analysis.figures.figure import FigureSpec
+from pkm.analysis.render.axes import Axis, Json, rounded
+from pkm.analysis.render.style import INK, HueStyle, make_look
+
+REFERENCE = "reference"  # what has no entry of its own in the legend
+REPORTED = "reported"
+DOTTED_GREY = {"color": "#8c8c8c", "linestyle": (1, 1.5), "linewidth": 1.2}
+DIAMOND = {"color": INK, "marker": "D", "markerfacecolor": "none", "linestyle": ""}
+#: Facts of a cell that its record has where they are known.
+NUMBERS = ("seeds", "epsilon", "epsilon_spent")
+
+
+@dataclass(frozen=True)
+class Subplot:
+    """One panel.
+
+    Attributes
+    ----------
+    x, y : Axis
+    records : list of dict
+        Facts of a value, where it is, and its look. Their fields decide which layers of chart.yaml
+        show them.
+    notes : dict of str to str
+        For the caption: ``log`` where the values asked for a logarithmic axis, ``outside`` with the
+        level lines outside the limits.
+    colors : dict, optional
+        Scale and legend of the colors of a map, as Vega-Lite has them.
+    title : str
+    """
+
+    x: Axis
+    y: Axis
+    records: list[Json]
+    notes: Mapping[str, str] = field(default_factory=dict)
+    colors: Json | None = None
+    title: str = ""
+
+
+def hue_key(hue: Any, style: HueStyle) -> str:
+    """Return what the data call a hue: its label, which the legend shows."""
+    return style.label or f"{hue}"
+
+
+def make_record(line: Mapping[str, Any], hue: str, text: str, spec: FigureSpec) -> Json:
+    """Return the facts of one value, which the pointer shows; `text` says where it is."""
+    low = line.get("low", np.nan)
+    high = line.get("high", np.nan)
+    record = {
+        "hue": hue,
+        "place": text,
+        "value": rounded(line["value"]),
+        "style": line.get("style"),
+        "cell": line.get("cell"),
+        "dataset": spec.format_name(line["dataset"]) if line.get("dataset") else None,
+    }
+    if np.isfinite(low) and np.isfinite(high):
+        record["interval"] = f"{low:.4g} to {high:.4g}"
+    if line.get("notion") in ("pure", "approximate"):
+        record["adjacency"] = line["adjacency"].replace("_", "-")
+    numbers = {name: line.get(name, np.nan) for name in NUMBERS}
+    record |= {name: rounded(value) for name, value in numbers.items() if np.isfinite(value)}
+    return {name: item for name, item in record.items() if item not in (None, "")}
+
+
+def reference_look(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a reference line is drawn: grey and dotted where it does not say otherwise."""
+    own = {key: value for key, value in entry.items() if key not in ("x", "y", "slope")}
+    return DOTTED_GREY | own
+
+
+def reference_record(entry: Mapping[str, Any], **where: Any) -> Json:
+    """Return the record of a reference line."""
+    return {"hue": entry.get("label", REFERENCE)} | make_look(reference_look(entry)) | where

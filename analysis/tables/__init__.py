@@ -1,0 +1,1 @@
+"""Stored rows as tables: values by seed and cell, statistics, charges."""

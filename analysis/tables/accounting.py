@@ -1,0 +1,147 @@
+"""Accounting from stored charges alone: an independent check of what the ledger says."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, special, stats
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Delta of a mu-GDP mechanism at epsilon (Dong, Roth and Su, corollary 1).
+
+    Examples
+    --------
+    >>> round(float(gaussian_delta(1.0, 1.0)), 6)
+    0.126937
+    """
+    return special.ndtr(mu / 2 - epsilon / mu) - np.exp(
+        epsilon + special.log_ndtr(-epsilon / mu - mu / 2)
+    )
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Smallest epsilon of a mu-GDP mechanism at delta; infinite without a delta.
+
+    Examples
+    --------
+    >>> round(gaussian_epsilon(1.0, gaussian_delta(1.0, 1.0)), 9)
+    1.0
+    """
+    if delta <= 0:
+        return math.inf
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    # The bound by concentrated privacy is large enough.
+    upper = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))
+    return optimize.brentq(
+        lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, upper, xtol=1e-12
+    )
+
+
+@cache
+def noise_multiplier(epsilon: float, delta: float) -> float:
+    """Smallest noise scale at which a query of sensitivity 1 is (epsilon, delta)-private.
+
+    Examples
+    --------
+    >>> round(noise_multiplier(1.0, gaussian_delta(0.5, 1.0)), 9)
+    2.0
+    """
+    mu = optimize.brentq(
+        lambda value: gaussian_delta(value, epsilon) - delta, 1e-6, 100.0, xtol=1e-14
+    )
+    return 1 / mu
+
+
+def composed_delta(charges: pd.DataFrame, epsilon: float) -> float:
+    """Delta of Gaussian releases together at epsilon, and the delta that is charged with them.
+
+    Parameters
+    ----------
+    charges : DataFrame
+        As `charges.read_charges` returns them; their pure costs are not looked at.
+    epsilon : float
+
+    Examples
+    --------
+    >>> charges = pd.DataFrame({"mu": [0.6, 0.8], "delta": [0.0, 0.1]})
+    >>> round(composed_delta(charges, 1.0), 6)
+    0.226937
+    """
+    mu = math.sqrt(math.fsum(charges["mu"] ** 2))
+    failures = math.fsum(charges["delta"])
+    return failures + (float(gaussian_delta(mu, epsilon)) if mu else 0.0)
+
+
+def min_released_count(charge: Mapping) -> float:
+    """Smallest noisy count that leaves a histogram over unlisted cells, by its charge.
+
+    A record changes as many cells as the squared sensitivity says, each by one; all that only one
+    neighbor has must stay hidden with probability 1 - delta.
+
+    Examples
+    --------
+    >>> charge = {"count_scale": 10.0, "count_sensitivity": 1.0, "delta": 1e-6}
+    >>> round(min_released_count(charge), 2)
+    48.53
+    """
+    n_cells = round(charge["count_sensitivity"] ** 2)
+    failure = -math.expm1(math.log1p(-charge["delta"]) / n_cells)
+    return 1 + charge["count_scale"] * float(stats.norm.isf(failure))
+
+
+def replacement_cost(charges: Sequence[Mapping]) -> tuple[float, float]:
+    """Gaussian cost and delta of stored charges if a record is replaced, not left out.
+
+    Both the old record and the new one change what is released. Two counts change by 1; a sum
+    changes by twice the radius (two sums by less); a threshold may fail for two buckets; costs in
+    the exponential mechanism move up and down, so that its exponents range over twice as much.
+    Passes over the farthest points are charged for a replacement already, and the replacement of a
+    record replaces one of these points.
+
+    Parameters
+    ----------
+    charges : list of dict
+        Lines of `pkm.analysis.tables.charges.read_charges`.
+
+    Returns
+    -------
+    tuple of float
+        mu and delta; NaN where a charge is of a kind that this function does not know, or where
+        there is none.
+    """
+    if not charges:
+        return math.nan, math.nan
+    square = 0.0
+    delta = 0.0
+    for charge in charges:
+        label = charge["label"]
+        failure = charge["delta"]
+        if label == "bucket_counts":
+            if charge["count_sensitivity"] <= 1:
+                failure = 1 - (1 - failure) ** 2
+            square += 2 / charge["count_scale"] ** 2
+        elif label == "bucket_sums":
+            square += (2 * charge["radius"] / charge["sum_scale"]) ** 2
+        elif label == "nearest_counts":
+            square += 2 / charge["count_scale"] ** 2
+        elif label == "nearest_sums_and_counts":
+            # Within one part only its sum changes; between two, both sums by a radius and both
+            # counts.
+            sums = (charge["radius"] / charge["sum_scale"]) ** 2
+            square += max(4 * sums, 2 * sums + 2 / charge["count_scale"] ** 2)
+        elif label in ("swaps", "sets"):
+            square += (2 * special.ndtri(special.expit(charge["choice_range"]))) ** 2
+        else:
+            return math.nan, math.nan
+        delta += failure
+    return math.sqrt(square), delta
+
+
+def replacement_epsilon(charges: Sequence[Mapping], delta: float) -> float:
+    """Smallest epsilon of stored charges at `delta` if a record is replaced; NaN if not known."""
+    mu, failure = replacement_cost(charges)
+    return gaussian_epsilon(mu, delta - failure) if mu > 0 else math.nan
