@@ -138,7 +138,7 @@ def check_order_and_shards(method: PrivateKMeans) -> None:
         _assert_equal(whole, _run(method, points=shuffled).centers, "shuffled points")
     shards = [points[:100], points[100:101], points[101:]]
     _assert_equal(whole, _run(method, points=shards).centers, "three shards")
-    if method.by_blocks:
+    if method.supports_chunks:
         rows = RowBlocks(
             len(points), points.shape[1], lambda: iter(np.array_split(points / SCALE, 7))
         )

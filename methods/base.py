@@ -57,7 +57,7 @@ from pkm.scalars import is_integer, is_number, is_positive
 
 # Parameters that are not in the context of noise streams: the domain is, instead of bounds, and the
 # others say where noise comes from. A zoom is, where there is one.
-NOT_IN_CONTEXT = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom")
+NOT_IN_NOISE_KEY = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom")
 FLOAT64_BYTES = 8
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
 
@@ -187,12 +187,12 @@ class PrivateKMeans(
     # Whether ``cluster`` serves all replicates at once; otherwise it is called for each.
     batched: ClassVar[bool] = True
     # Whether a ball that holds all points (the curator's radius) makes noise smaller than a box.
-    takes_ball: ClassVar[bool] = False
+    supports_ball: ClassVar[bool] = False
     # Whether all queries are sums over points: then ``fit`` takes points that are read in blocks.
-    by_blocks: ClassVar[bool] = False
+    supports_chunks: ClassVar[bool] = False
     #: Parameters that a method has had only later, with the defaults at which its noise stays what
     #: it was: they are then not in the context of the noise streams.
-    later_parameters: ClassVar[dict[str, object]] = {}
+    noise_key_defaults: ClassVar[dict[str, object]] = {}
     # Set on the copy that runs after a zoom whose plan, a public one, is for a ball.
     _is_after_ball_zoom = False
 
@@ -314,7 +314,7 @@ class PrivateKMeans(
         ----------
         points : ndarray of shape (n, d), int64
             Private points on the grid (see :func:`pkm.privacy.snap`), prepared points, a list of
-            shards of either, or Blocks, for methods with ``by_blocks``.
+            shards of either, or Blocks, for methods with ``supports_chunks``.
         seeds : sequence of int
             One per replicate; a replicate's result does not depend on the others.
         domain : array-like of shape (2, d), optional
@@ -397,7 +397,7 @@ class PrivateKMeans(
         row = np.zeros((n_rows, n_features), np.int64)
         public_points = Points.prepare(row, n_null=n_points - n_rows)
         curator = self.curator(public_points, ledger, streams.by_replicate()[0], domain)
-        rehearsed, inner, _ = self._copy().entered(curator)
+        rehearsed, inner, _ = self._copy().with_zoom(curator)
         rehearsed.cluster(inner)
 
         parameters = self.get_params(deep=False)
@@ -470,7 +470,7 @@ class PrivateKMeans(
             ledger = None
             if budget is not None:
                 ledger = Ledger(budget, schedule, repeatable=not streams.secure)
-            method, curator, zoom = self.entered(make_curator(ledger, batch))
+            method, curator, zoom = self.with_zoom(make_curator(ledger, batch))
             centers, n_iter = method.cluster(curator)
             released.extend(centers)
             iterations.append(n_iter)
@@ -514,7 +514,7 @@ class PrivateKMeans(
         def plan_of(n: int, epsilon: float) -> ZoomPlan:
             delta = self.resolved_delta(n)
             return plan_zoom(
-                self.zoom or 0.0, n, n_features, epsilon, delta, takes_ball=self.takes_ball
+                self.zoom or 0.0, n, n_features, epsilon, delta, supports_ball=self.supports_ball
             )
 
         plan = plan_of(n_points, self.epsilon)
@@ -524,7 +524,7 @@ class PrivateKMeans(
             raise ValueError(insufficient_budget(plan_of, n_points, self.epsilon))
         return None
 
-    def entered(self, curator: Curator) -> "tuple[PrivateKMeans, Curator, Zoom | None]":
+    def with_zoom(self, curator: Curator) -> "tuple[PrivateKMeans, Curator, Zoom | None]":
         """Find the domain of a curator's points, where a zoom is asked for.
 
         Parameters
@@ -657,9 +657,9 @@ class PrivateKMeans(
         """
         parameters = {
             name: value.tolist() if isinstance(value := getattr(self, name), np.ndarray) else value
-            for name in _names_in_context(type(self))
+            for name in _noise_key_names(type(self))
         }
-        for name, default in self.later_parameters.items():
+        for name, default in self.noise_key_defaults.items():
             if parameters[name] == default:
                 del parameters[name]
         if self.zoom:
@@ -687,8 +687,8 @@ class PrivateKMeans(
             a path of an NPY or Parquet file, of a folder or a pattern of Parquet files, an array
             that is mapped from a file, a ``pyarrow.dataset.Dataset``, an Arrow table or a polars
             frame, a ``dask.array`` (on its cluster, if there is one), or
-            :class:`pkm.row_blocks.RowBlocks`. Blocks are for methods with ``by_blocks``: others
-            need all points at once, and refuse files. Rows are read once for every pass.
+            :class:`pkm.row_blocks.RowBlocks`. Blocks are for methods with ``supports_chunks``;
+            others need all points at once, and refuse files. Rows are read once for every pass.
             Grid files, which ``pkm pack`` writes, are for all methods and have their bounds.
             Rows outside ``bounds`` are clipped to them, or refused with ``clip=False``. A row with
             NaN or an infinite value is the null record of zero-out adjacency: it counts in n and
@@ -848,7 +848,7 @@ class PrivateKMeans(
         return is_secure
 
     @property
-    def reads_remainders(self) -> bool:
+    def needs_remainders(self) -> bool:
         """Whether a query reads what rounding to the grid took away; ``fit`` keeps no others."""
         return bool(self.zoom)
 
@@ -862,20 +862,18 @@ class PrivateKMeans(
             points, bounds = self._entered_grid(open_grid(cast("str | GridFile", X)))
             return points, bounds, seed
         rows = row_blocks(X)
-        if rows is not None and self.by_blocks:
+        if rows is not None and self.supports_chunks:
             bounds = self._checked_bounds(rows)
-            kept = self.reads_remainders
+            kept = self.needs_remainders
             if is_dask_array(X):
                 points = DaskPoints.from_box(X, *bounds, keep_remainders=kept)
             else:
                 points = Blocks.from_box(rows, *bounds, keep_remainders=kept)
         else:
-            points, bounds = self._entered_array(_matrix(X if rows is None else self._whole(X)))
+            points, bounds = self._quantize(_matrix(X if rows is None else self._materialize(X)))
         return points, bounds, seed
 
-    def _entered_array(
-        self, X: np.ndarray
-    ) -> tuple[Points | Blocks, tuple[np.ndarray, np.ndarray]]:
+    def _quantize(self, X: np.ndarray) -> tuple[Points | Blocks, tuple[np.ndarray, np.ndarray]]:
         """Points (n, d) in memory on the grid, and its bounds."""
         bounds = self._declared_bounds(X.shape[1])
         if bounds is None:
@@ -886,7 +884,7 @@ class PrivateKMeans(
         if self.claim.private and self.clip and self.zoom_plan(*X.shape) is not None:
             # Those of the domain that the zoom finds are kept; until then every pass enters them.
             return replace(Blocks.from_box(array_blocks(X), *bounds), in_memory=True), bounds
-        points, outside = Points.from_box(X, *bounds, keep_remainders=self.reads_remainders)
+        points, outside = Points.from_box(X, *bounds, keep_remainders=self.needs_remainders)
         if not self.claim.private:
             _refuse_null(points.n_null)
         self._refuse_outside(outside)
@@ -927,9 +925,9 @@ class PrivateKMeans(
                 f"{lower.tolist()} to {upper.tolist()}: pack it again with wider bounds or set "
                 "clip=True"
             )
-        return file.by_blocks() if self.by_blocks else file.mapped(), bounds
+        return file.by_blocks() if self.supports_chunks else file.mapped(), bounds
 
-    def _whole(self, X: ArrayLike | RowsLike) -> np.ndarray:
+    def _materialize(self, X: ArrayLike | RowsLike) -> np.ndarray:
         """Array (n, d) of rows that are in memory, or mapped to it, though they have blocks."""
         if isinstance(X, np.ndarray):
             return X
@@ -939,7 +937,7 @@ class PrivateKMeans(
         raise ValueError(
             f"X={X!r}: {type(self).__name__} needs all points at once, and cannot read them in "
             "blocks: give it an array, write a grid file with pkm pack and give it that, or take a "
-            "method that can (by_blocks), such as FastLloyd"
+            "method that can (supports_chunks), such as FastLloyd"
         )
 
     def _refuse_outside(self, outside: bool) -> None:
@@ -989,10 +987,10 @@ def _budget(epsilon: float, delta: float, adjacency: Adjacency | str) -> Budget:
 
 
 @lru_cache(maxsize=256)
-def _names_in_context(method_class: type[PrivateKMeans]) -> tuple[str, ...]:
+def _noise_key_names(method_class: type[PrivateKMeans]) -> tuple[str, ...]:
     """Names of the constructor's parameters that are in the context of noise streams."""
     names = method_class._get_param_names()
-    return tuple(name for name in names if name not in NOT_IN_CONTEXT)
+    return tuple(name for name in names if name not in NOT_IN_NOISE_KEY)
 
 
 def _on_the_public_grid(

@@ -117,7 +117,7 @@ class CoresetMethod(PrivateKMeans):
             [seed], n_points, n_features, domain=domain, secure=secure, purpose="coreset"
         )
         ledger = Ledger(budget, repeatable=not streams.secure)
-        method, curator, zoom = self.entered(self.curator(shards, ledger, streams, domain))
+        method, curator, zoom = self.with_zoom(self.curator(shards, ledger, streams, domain))
         assert isinstance(method, CoresetMethod), "a copy is of the same class"
         candidates, weights = method.weighted_candidates(curator)
         positions = candidates / SCALE if zoom is None else zoom.outward(candidates)

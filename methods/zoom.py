@@ -160,7 +160,7 @@ def plan_zoom(
     epsilon: float,
     delta: float,
     *,
-    takes_ball: bool,
+    supports_ball: bool,
 ) -> ZoomPlan:
     """Divide a share of the budget evenly over the releases.
 
@@ -171,7 +171,7 @@ def plan_zoom(
     n_points, n_features : int
     epsilon, delta : float
         Of the whole run.
-    takes_ball : bool
+    supports_ball : bool
         Whether the method makes use of a ball.
 
     Returns
@@ -180,7 +180,7 @@ def plan_zoom(
 
     Examples
     --------
-    >>> plan = plan_zoom(0.1, 20_000, 16, 1.0, 1e-6, takes_ball=True)
+    >>> plan = plan_zoom(0.1, 20_000, 16, 1.0, 1e-6, supports_ball=True)
     >>> plan.ball, round(plan.mean_error, 4), plan.is_affordable
     (True, 0.006, True)
     """
@@ -189,7 +189,7 @@ def plan_zoom(
         cost = share * epsilon / n_releases()
     else:
         cost = gaussian_mu(epsilon, delta) * math.sqrt(share / n_releases())
-    ball = takes_ball and n_features >= MANY_FEATURES
+    ball = supports_ball and n_features >= MANY_FEATURES
     return ZoomPlan(share, n_points, n_features, ball, cost, pure)
 
 

@@ -14,7 +14,7 @@ from pkm.compute.storage.blocks import Blocks, Shards
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.ledger import Charge, Ledger, StreamKey
-from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.noise import INITIALIZATION, NoiseStreams, child
 from pkm.privacy.query import PRESENCE, Query, View
 
 PointsLike = np.ndarray | Points | Blocks | DaskPoints | Sequence[np.ndarray | Points]
@@ -85,6 +85,31 @@ class BaseCurator:
         self.public_seeds = streams.public_seeds
         self.domain = full_domain(domain, self.n_features)
         self.radius = math.sqrt(self.n_features)
+
+    def public_rng(self, purpose: int = INITIALIZATION) -> np.random.Generator:
+        """Return a generator of the randomness that may be known, of the only replicate.
+
+        Starting centers, hashes and partitions are drawn from it, and never noise. A call repeats
+        the numbers of the first one: draw one generator and keep it.
+
+        Parameters
+        ----------
+        purpose : int, default=INITIALIZATION
+            ``INITIALIZATION`` or ``SPLIT`` of :mod:`pkm.privacy.noise`. Generators of two purposes
+            are independent.
+
+        Returns
+        -------
+        numpy.random.Generator
+
+        Examples
+        --------
+        >>> curator = BaseCurator(np.zeros((1, 2), np.int64), None, NoiseStreams([7]))
+        >>> curator.public_rng().integers(100) == curator.public_rng().integers(100)
+        np.True_
+        """
+        self.check_single("public_rng")
+        return np.random.default_rng(child(self.public_seeds[0], purpose))
 
     def release(self, query: Query, **noise: Any) -> dict[str, np.ndarray]:
         """Charge a query, compute its exact answer and add noise: the only way out of a curator.

@@ -19,7 +19,7 @@ from pkm.privacy.base import BaseCurator, PointsLike
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.ledger import Ledger, StreamKey
-from pkm.privacy.noise import SPLIT, NoiseStreams, child
+from pkm.privacy.noise import SPLIT, NoiseStreams
 from pkm.privacy.query import Mechanisms, Query, View
 from pkm.privacy.randomizers import (
     DirectResponse,
@@ -509,7 +509,7 @@ class LocalAggregator(BaseCurator):
         if not radius > 0:
             raise ValueError(f"radius={radius} must be positive")
         self._is_partitioned = True
-        generator = np.random.default_rng(child(self.public_seeds[0], SPLIT))
+        generator = self.public_rng(SPLIT)
         order = generator.permutation(self.n_points)
         members = np.split(order, np.cumsum(sizes)[:-1])
         return [

@@ -22,7 +22,6 @@ from pkm.privacy import (
     gaussian_mu,
     snap_centers,
 )
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.scalars import is_number
 
 SHELL_RATIO = math.sqrt(2)  # of the radii of neighboring shells
@@ -37,7 +36,7 @@ class DataMean(PrivateKMeans):
     color: ClassVar[str] = "#8c8c8c"
     marker: ClassVar[str] = "x"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
-    by_blocks: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
 
     n_clusters: int = 1
 
@@ -96,8 +95,8 @@ class NoisyMean(PrivateKMeans):
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
     choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
     batched: ClassVar[bool] = False  # shells are about a center of one replicate
-    by_blocks: ClassVar[bool] = True
-    takes_ball: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
+    supports_ball: ClassVar[bool] = True
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -131,7 +130,7 @@ class NoisyMean(PrivateKMeans):
         spread = radii[np.count_nonzero(np.logical_and.accumulate(outside < n / 2)[:-1])]
 
         # The mean, and centers packed into the ball of that radius.
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         packed = mean + spread * ball_packing(generator, self.n_clusters - 1, d)
         centers = np.concatenate([mean[None], packed])
         return snap_centers(np.clip(centers, -1.0, 1.0) * SCALE)[None], 2
@@ -174,7 +173,7 @@ class PackingCenters(PrivateKMeans):
     color: ClassVar[str] = "#8c8c8c"
     marker: ClassVar[str] = "+"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
-    by_blocks: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
     choices: ClassVar[dict[str, tuple]] = {
         **PrivateKMeans.choices,
         "radius_search": ("halving", "bisection"),

@@ -9,7 +9,6 @@ from pkm.compute import middle_and_half_width
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, PrivacyClaim, snap_centers
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.scalars import require_positive_integer
 
 UNIFORM_POINTS = 20  # for each cluster, where no public points are given
@@ -142,7 +141,7 @@ class PublicKMeans(PublicDataMethod):
     marker: ClassVar[str] = "d"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
     batched: ClassVar[bool] = False
-    by_blocks: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
 
     _: KW_ONLY
     n_init: int = 10
@@ -154,7 +153,7 @@ class PublicKMeans(PublicDataMethod):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Cluster the public points; see :meth:`pkm.methods.PrivateKMeans.cluster`."""
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         public = self.public_positions(curator, generator)
         seed = int(generator.integers(2**32))
         weights = np.ones(len(public))

@@ -17,7 +17,6 @@ from pkm.methods.distance.rho_bounded import MAX_NOISED, RhoBoundedMethod, noise
 from pkm.methods.distance.sound import Schedule, sound_coreset, sound_schedule
 from pkm.privacy import SCALE, PrivacyClaim
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 from pkm.privacy.rho_bounded_queries import AllPoints, SortedGaussian
 from pkm.scalars import is_positive
@@ -108,7 +107,7 @@ class DistDP(DistDPParameters):
 
     def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
         """Release weighted points and cluster them; see :meth:`PrivateKMeans.cluster`."""
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         if self.variant == "published":
             points, weights = published_coreset(self, curator, generator)
         else:
@@ -181,6 +180,6 @@ class NoisedPoints(RhoBoundedMethod):
             noised = np.clip(noised, -self.project * SCALE, self.project * SCALE)
 
         # Cluster them, and move the centers into the domain.
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         centers = self._cluster_released(noised, np.ones(curator.n_points), generator)
         return np.clip(centers, -SCALE, SCALE), 1

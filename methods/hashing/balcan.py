@@ -36,7 +36,6 @@ from pkm.privacy import (
     PrivacyClaim,
     gaussian_mu,
 )
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.scalars import is_integer, is_positive
 
 # Shares of mu squared.
@@ -104,8 +103,8 @@ class Balcan(PrivateKMeans):
         "secure": (True, False),
     }
     batched: ClassVar[bool] = False
-    by_blocks: ClassVar[bool] = True
-    takes_ball: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
+    supports_ball: ClassVar[bool] = True
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -151,7 +150,7 @@ class Balcan(PrivateKMeans):
 
         # Project at random to few dimensions.
         points = curator.hashed_points(curator.radius if self.radius == "auto" else self.radius)
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
 
         # Candidates: the midpoints of cubes with many points.

@@ -36,7 +36,6 @@ from pkm.privacy import (
     gaussian_mu,
 )
 from pkm.privacy.hashed_points import histogram_noise
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.scalars import is_integer, is_number, is_positive
 
 # These constants were chosen on generated mixtures like those of the planted sets, not on real
@@ -219,10 +218,10 @@ class KaplanStemmer(CoresetMethod):
         "release": ("centers", "candidates"),
         "secure": (True, False),
     }
-    later_parameters: ClassVar[dict[str, object]] = {"step_radius": "auto"}
+    noise_key_defaults: ClassVar[dict[str, object]] = {"step_radius": "auto"}
     batched: ClassVar[bool] = False
-    by_blocks: ClassVar[bool] = True
-    takes_ball: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
+    supports_ball: ClassVar[bool] = True
     #: Of mu squared, for all Lloyd steps together; the rest is for candidates and their counts.
     lloyd_share: ClassVar[float] = LLOYD_SHARE
     #: Centers are the average of those after the last so many Lloyd steps.
@@ -411,7 +410,7 @@ class KaplanStemmer(CoresetMethod):
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         schedule = self._plan_for(curator, self.release)
         buckets = curator.hashed_points(self._resolved_radius(curator))
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
 
         # Find candidates by hashing and private averages.
         candidates = self._candidates(schedule, buckets, generator)
@@ -461,7 +460,7 @@ class KaplanStemmer(CoresetMethod):
         """
         schedule = self._plan_for(curator, "coreset")
         buckets = curator.hashed_points(self._resolved_radius(curator))
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         candidates = self._candidates(schedule, buckets, generator)
         counts = _nearest_counts(buckets, candidates, schedule.selection_mu)
         return candidates, consistent(counts, float(curator.n_points))

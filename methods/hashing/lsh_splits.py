@@ -29,7 +29,6 @@ from pkm.privacy import (
     largest_multiple,
     snap_centers,
 )
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.scalars import is_integer, is_number, require_positive_integer
 
 # Shares of the centering's epsilon.
@@ -94,7 +93,7 @@ class LSHSplits(PrivateKMeans):
         "secure": (True, False),
     }
     batched: ClassVar[bool] = False
-    by_blocks: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
     published_delta = staticmethod(inverse_n_root_n)
 
     _: KW_ONLY
@@ -124,7 +123,7 @@ class LSHSplits(PrivateKMeans):
         mean, radius, multiplier, count_noise = centering(curator)
 
         # Draw one hyperplane through the mean for each level of the tree.
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         normals = generator.standard_normal((self.depth, curator.n_features))
         normals = np.rint(normals * DIRECTION_SCALE).astype(np.int64)
         tree = curator.hyperplanes(normals, mean)

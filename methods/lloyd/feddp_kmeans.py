@@ -26,7 +26,6 @@ from pkm.privacy import (
     SecondMoments,
     gaussian_mu,
 )
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.scalars import is_integer, require_positive_integer
 
 # Shares of mu squared; without a subspace the others keep their proportions.
@@ -171,8 +170,8 @@ class FedDPKMeans(PublicDataMethod):
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
     choices: ClassVar[dict[str, tuple]] = {**PublicDataMethod.choices, "secure": (True, False)}
     batched: ClassVar[bool] = False  # each replicate has a subspace of its own
-    by_blocks: ClassVar[bool] = True
-    takes_ball: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
+    supports_ball: ClassVar[bool] = True
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -196,7 +195,7 @@ class FedDPKMeans(PublicDataMethod):
         m = k if self.dimensions == "auto" else self.dimensions
         schedule = schedule_of(d, m, self.epsilon, self.resolved_delta(curator.n_points))
         points = curator.hashed_points(curator.radius)
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         public = points.into_ball(self.public_positions(curator, generator)).astype(np.float64)
 
         # The subspace of the largest eigenvalues of the noisy second moments.

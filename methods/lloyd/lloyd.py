@@ -99,7 +99,7 @@ class Lloyd(PrivateKMeans):
         "initialization": ("packing", "uniform"),
         "radius_search": ("auto", "halving", "bisection"),
     }
-    by_blocks: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
     relative: ClassVar[bool] = False  # whether sums are taken about the centers
 
     _: KW_ONLY
@@ -379,7 +379,7 @@ class FastLloyd(_GaussianLloyd):
         "radius_clipping": (True, False),
     }
     relative: ClassVar[bool] = True
-    takes_ball: ClassVar[bool] = True
+    supports_ball: ClassVar[bool] = True
 
     _: KW_ONLY
     radius_schedule: str = "step"

@@ -29,7 +29,6 @@ from pkm.privacy import (
     PrivacyClaim,
     gaussian_mu,
 )
-from pkm.privacy.noise import INITIALIZATION, child
 
 GENERATIONS_PER_ROOT = 4  # generations: that many times the root of the number of dimensions
 MAX_GENERATIONS = {"published": 500, "sound": 32}
@@ -138,7 +137,7 @@ class PEMeans(PrivateKMeans):
         "secure": (True, False),
     }
     batched: ClassVar[bool] = False  # the sizes of populations follow from what was released
-    by_blocks: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -235,7 +234,7 @@ class PEMeans(PrivateKMeans):
         d = curator.n_features
         schedule = self.plan(curator.n_points, d)
         points = curator.hashed_points(math.sqrt(d) if self.radius == "auto" else self.radius)
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
 
         # The first population: packed points that ignore the data.
         basis = None

@@ -47,7 +47,6 @@ from pkm.privacy.local_aggregator import (
     NearestCenter,
     Rule,
 )
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.randomizers import SignedSums, frequency_oracle
 from pkm.scalars import is_integer, is_positive
 
@@ -206,7 +205,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         cohorts = aggregator.cohorts(
             self.resolved_shares(self.lloyd_steps), self.resolved_radius(aggregator.n_features)
         )
-        generator = np.random.default_rng(child(aggregator.public_seeds[0], INITIALIZATION))
+        generator = aggregator.public_rng()
         n_locating = len(cohorts) - self.lloyd_steps
         candidates, weights = self._locate(cohorts[:n_locating], generator)
 
@@ -232,7 +231,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         """
         radius = self.resolved_radius(aggregator.n_features)
         cohorts = aggregator.cohorts(self.resolved_shares(0), radius)
-        generator = np.random.default_rng(child(aggregator.public_seeds[0], INITIALIZATION))
+        generator = aggregator.public_rng()
         candidates, shares = self._locate(cohorts, generator)
         return candidates, shares * aggregator.n_points
 

@@ -26,7 +26,6 @@ from pkm.privacy.local_aggregator import (
     NearestCenter,
     SingleCell,
 )
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.randomizers import (
     MAX_EPSILON,
     REPORT_SCALE,
@@ -148,7 +147,7 @@ class NoisedReports(LocalModel):
         (cohort,) = aggregator.cohorts([1.0], self.resolved_radius(aggregator.n_features))
         randomizer = VectorRandomizer(self.epsilon, aggregator.n_features)
         directions = cohort.release(LocalPoints(), points=randomizer)["points"]
-        generator = np.random.default_rng(child(aggregator.public_seeds[0], INITIALIZATION))
+        generator = aggregator.public_rng()
         model = MiniBatchKMeans(
             self.n_clusters,
             n_init=self.n_init,  # pyright: ignore[reportArgumentType]  (sklearn has no annotations)

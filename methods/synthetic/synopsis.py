@@ -192,10 +192,10 @@ class SynopsisKMeans(PrivateKMeans):
         "tree": ("deep", "balanced"),
         "secure": (True, False),
     }
-    later_parameters: ClassVar[dict[str, object]] = {"tree": "deep"}
+    noise_key_defaults: ClassVar[dict[str, object]] = {"tree": "deep"}
     batched: ClassVar[bool] = False  # its parts are not
-    by_blocks: ClassVar[bool] = True
-    takes_ball: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
+    supports_ball: ClassVar[bool] = True
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -266,7 +266,7 @@ class SynopsisKMeans(PrivateKMeans):
     ) -> ZoomPlan:
         """The releases of a zoom for a share of a budget."""
         delta = self.resolved_delta(n_points)
-        return plan_zoom(share, n_points, n_features, epsilon, delta, takes_ball=True)
+        return plan_zoom(share, n_points, n_features, epsilon, delta, supports_ball=True)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""

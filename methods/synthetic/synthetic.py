@@ -9,7 +9,6 @@ import numpy as np
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import Budget, Curator, PrivacyClaim, snap_centers
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.scalars import require_positive_integer
 
 MAX_RECORDS = 20_000  # synthetic ones
@@ -31,7 +30,7 @@ class SyntheticKMeans(PrivateKMeans):
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
     choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
-    by_blocks: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
     batched: ClassVar[bool] = False  # each replicate has a model of its own
     max_features: ClassVar[int]
     compared: ClassVar[str]
@@ -66,7 +65,7 @@ class SyntheticKMeans(PrivateKMeans):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Draw synthetic records, cluster them; see :meth:`PrivateKMeans.cluster`."""
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         records = self.draw_records(curator, min(curator.n_points, MAX_RECORDS), generator)
         seed = int(generator.integers(2**32))
         weights = np.ones(len(records))

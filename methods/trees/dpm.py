@@ -228,14 +228,14 @@ class DPM(PrivateKMeans):
         return SplitScore(self.t, self.q, weight, from_both_ends=self.variant == "sound")
 
     @property
-    def by_blocks(self) -> bool:
+    def supports_chunks(self) -> bool:
         """Whether all queries are sums over points: the gaps of the published variant are not."""
         return self.variant == "sound"
 
     @property
-    def reads_remainders(self) -> bool:
+    def needs_remainders(self) -> bool:
         """Whether a query reads them: that of the gaps, or those of a zoom."""
-        return self.variant == "published" or super().reads_remainders
+        return self.variant == "published" or super().needs_remainders
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Grow the tree and average its leaves; see :meth:`PrivateKMeans.cluster`."""

@@ -26,7 +26,6 @@ from pkm.privacy import (
     gaussian_mu,
     snap_centers,
 )
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.scalars import is_integer, require_positive_integer
 
 MIN_INTERVALS = 2
@@ -141,7 +140,7 @@ class EUGkM(PrivateKMeans):
         "consistent": (True, False),
         "secure": (True, False),
     }
-    by_blocks: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
     batched: ClassVar[bool] = False  # a grid of millions of cells for one replicate at a time
 
     _: KW_ONLY
@@ -208,7 +207,7 @@ class EUGkM(PrivateKMeans):
         # Weighted k-means on the midpoints of the cells.
         positions = np.stack(np.unravel_index(cells, shape), axis=1)
         midpoints = (2 * positions + 1 - intervals) * (SCALE / intervals)
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         seed = int(generator.integers(2**32))
         centers = weighted_kmeans(midpoints, weights[cells], self.n_clusters, self.n_init, seed)
         return snap_centers(centers)[None]

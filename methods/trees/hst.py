@@ -27,7 +27,6 @@ from pkm.privacy import (
     gaussian_mu,
     snap_centers,
 )
-from pkm.privacy.noise import INITIALIZATION, child
 
 MAX_CUTS = 65_535  # positions of all features together, as codes of 16 bits allow
 MIDDLE = (1 / 3, 2 / 3)  # of a box: where it is cut
@@ -230,7 +229,7 @@ class HST(PrivateKMeans):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Grow the tree, choose its leaves, make a step; see :meth:`PrivateKMeans.cluster`."""
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         cuts = random_cuts(generator, self.layers, curator.n_features)
         delta = self.resolved_delta(curator.n_points)
         tree_mu = gaussian_mu(self.epsilon, delta) / math.sqrt(N_PARTS)

@@ -28,7 +28,6 @@ from pkm.privacy import (
     PrivacyClaim,
     snap_centers,
 )
-from pkm.privacy.noise import INITIALIZATION, child
 from pkm.scalars import require_positive_integer
 
 MAX_FEATURES = int(math.log2(MAX_CELLS))  # two intervals in each
@@ -365,7 +364,7 @@ class QuadtreeKMeans(PrivateKMeans):
     marker: ClassVar[str] = "s"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("pure")}
     choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
-    by_blocks: ClassVar[bool] = True
+    supports_chunks: ClassVar[bool] = True
     batched: ClassVar[bool] = False  # millions of cells for one replicate at a time
     level_shares: ClassVar[LevelShares] = UP_TO_BALANCED
     tree_records: ClassVar[float] = TREE_RECORDS
@@ -399,7 +398,7 @@ class QuadtreeKMeans(PrivateKMeans):
         counts = release_counts(curator, schedule)
         deviations = math.sqrt(2) / np.array(schedule.epsilons)
         leaves = self.read_leaves(counts, deviations, float(curator.n_points))
-        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
+        generator = curator.public_rng()
         centers = cluster_leaves(leaves, self.n_clusters, self.n_init, generator)
         if not schedule.step_epsilon:
             return self.settled(centers, leaves)[None], 1

@@ -163,7 +163,7 @@ def test_a_file_that_changes_while_it_is_mapped_is_noticed(packed, monkeypatch):
         patch.setattr(module, "squared_norms_of", touched(module.squared_norms_of))
         with pytest.raises(ChangedRows, match="has changed since it was opened"):
             packed.mapped()
-    monkeypatch.setattr(KaplanStemmer, "entered", touched(KaplanStemmer.entered))
+    monkeypatch.setattr(KaplanStemmer, "with_zoom", touched(KaplanStemmer.with_zoom))
     model = KaplanStemmer(2, epsilon=8.0, random_state=1)
     for release in (model.fit, model.coreset):
         os.utime(packed.path, ns=(9, 9))

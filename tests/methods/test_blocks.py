@@ -248,7 +248,7 @@ def test_methods_that_need_all_points_say_so_before_they_read(method, tmp_path):
         yield
 
     model = method(2, bounds=BOUNDS)
-    assert not model.by_blocks
+    assert not model.supports_chunks
     with pytest.raises(ValueError, match=f"{type(model).__name__} needs all points at once"):
         model.fit(RowBlocks(10, 2, read))
     np.save(tmp_path / "x.npy", np.zeros((10, 2)))
