@@ -26,6 +26,15 @@ from pkm.compute import SCALE, Points, labels, middle_and_half_width
 from pkm.compute.storage.blocks import Blocks, array_blocks
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.compute.storage.grid_file import GridFile, is_grid_file, open_grid, unchanged
+from pkm.methods.constraints import (
+    AUTO,
+    FLAG,
+    NONE,
+    Constraint,
+    Integer,
+    Real,
+    check_constraints,
+)
 from pkm.methods.zoom import Zoom, ZoomPlan, find_domain, insufficient_budget, plan_zoom
 from pkm.privacy import (
     Account,
@@ -53,7 +62,6 @@ from pkm.row_blocks import (
     stacked,
     without_mask,
 )
-from pkm.scalars import is_integer, is_number, is_positive
 
 # Parameters that are not in the context of noise streams: the domain is, instead of bounds, and the
 # others say where noise comes from. A zoom is, where there is one.
@@ -134,7 +142,6 @@ class _OptionalParameters:
     epsilon: float = math.inf
     delta: float | Literal["auto"] = "auto"
     variant: str = "sound"
-    secure: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -172,6 +179,8 @@ class PrivateKMeans(
         the method, in the public bounds. Default: no zoom.
     require_zoom : bool, default=False
         Refuse a fit with too little budget for the zoom instead.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
     """
 
     # How figures draw the method: name in legends, color, marker (empty: none).
@@ -179,7 +188,18 @@ class PrivateKMeans(
     color: ClassVar[str] = ""
     marker: ClassVar[str] = ""
     claims: ClassVar[dict[str, PrivacyClaim]]
-    choices: ClassVar[dict[str, tuple]] = {"clip": (True, False), "require_zoom": (True, False)}
+    #: Rule on the value of each parameter. Rules on several values are in `check_parameters`.
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_clusters": Integer(1),
+        "random_state": NONE
+        | Integer(0, note="it is a key of noise streams, not drawn from a generator"),
+        "clip": FLAG,
+        "secure": FLAG,
+        "zoom": NONE | Real(0, 1, "[)", noun="a share of the budget"),
+        "require_zoom": FLAG,
+        "epsilon": Real(0),
+        "delta": AUTO | Real(0, 1),
+    }
     # What delta="auto" is where a paper takes it from n.
     published_delta: ClassVar[Callable[[int], float]] = staticmethod(inverse_n_log_n)
     # Class of the curator that serves the claim's adjacency.
@@ -203,6 +223,7 @@ class PrivateKMeans(
     random_state: int | None = None
     zoom: float | None = None
     require_zoom: bool = False
+    secure: bool = False
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -251,40 +272,23 @@ class PrivateKMeans(
         ValueError
             With the parameter's name, its value and the rule.
         """
-        k = self.n_clusters
-        if not is_integer(k) or k < 1:
-            raise ValueError(f"n_clusters={k!r} must be an integer of at least 1")
-        if n_points is not None and k > n_points:
-            raise ValueError(f"n_clusters={k} must be at most the number of points n={n_points}")
-
-        seed = self.random_state
-        if seed is not None and not (is_integer(seed) and seed >= 0):
+        values = {name: getattr(self, name) for name in _parameter_names(type(self))}
+        check_constraints(self.constraints, values)
+        if n_points is not None and self.n_clusters > n_points:
             raise ValueError(
-                f"random_state={seed!r} must be None or an integer of at least 0: streams of noise "
-                "are keyed by a number, not drawn from a generator"
+                f"n_clusters={self.n_clusters} must be at most the number of points n={n_points}"
             )
-
-        for name, allowed in self.choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is unknown, choose one of "
-                    f"{', '.join(map(repr, allowed))}"
-                )
-
-        self._check_zoom()
-        if not self.claim.private:
-            return
-        if not is_positive(self.epsilon):
-            raise ValueError(f"epsilon={self.epsilon!r} must be a positive finite number")
-        if 1.0 + self.epsilon == 1.0:
+        if self.claim.private and 1.0 + self.epsilon == 1.0:
             raise ValueError(f"epsilon={self.epsilon!r} is too small: in float64 exp(epsilon) is 1")
-        if self.delta != "auto" and not (is_number(self.delta) and 0 < self.delta < 1):
-            raise ValueError(f"delta={self.delta!r} must be 'auto' or a number in (0, 1)")
+        if self.secure and not self.claim.private:
+            raise ValueError(
+                f"secure=True has no effect: {type(self).__name__} claims no privacy and draws no "
+                "noise; leave it out"
+            )
+        self._check_zoom()
 
     def _check_zoom(self) -> None:
-        """Refuse a share that is none, and a zoom of methods that have no releases for it."""
-        if self.zoom is not None and not (is_number(self.zoom) and 0 <= self.zoom < 1):
-            raise ValueError(f"zoom={self.zoom!r} must be None or a share of the budget in [0, 1)")
+        """Refuse a zoom of methods that have no releases for it."""
         if not self.zoom:
             if self.require_zoom:
                 raise ValueError(
@@ -657,7 +661,8 @@ class PrivateKMeans(
         """
         parameters = {
             name: value.tolist() if isinstance(value := getattr(self, name), np.ndarray) else value
-            for name in _noise_key_names(type(self))
+            for name in _parameter_names(type(self))
+            if name not in NOT_IN_NOISE_KEY
         }
         for name, default in self.noise_key_defaults.items():
             if parameters[name] == default:
@@ -987,10 +992,9 @@ def _budget(epsilon: float, delta: float, adjacency: Adjacency | str) -> Budget:
 
 
 @lru_cache(maxsize=256)
-def _noise_key_names(method_class: type[PrivateKMeans]) -> tuple[str, ...]:
-    """Names of the constructor's parameters that are in the context of noise streams."""
-    names = method_class._get_param_names()
-    return tuple(name for name in names if name not in NOT_IN_NOISE_KEY)
+def _parameter_names(method_class: type[PrivateKMeans]) -> list[str]:
+    """Names of the constructor's parameters, in alphabetical order."""
+    return method_class._get_param_names()
 
 
 def _on_the_public_grid(

@@ -23,17 +23,3 @@ def is_integer(value: object) -> TypeGuard[int]:
 def is_positive(value: object) -> TypeGuard[float]:
     """Tell whether a value is a positive finite number."""
     return is_number(value) and 0 < value < math.inf
-
-
-def require_positive_integer(name: str, value: object) -> None:
-    """Refuse a parameter that is no integer of at least 1.
-
-    Examples
-    --------
-    >>> require_positive_integer("n_init", 0)
-    Traceback (most recent call last):
-    ...
-    ValueError: n_init=0 must be an integer of at least 1
-    """
-    if not (is_integer(value) and value >= 1):
-        raise ValueError(f"{name}={value!r} must be an integer of at least 1")

@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from pkm.compute.kernels.packing import ball_packing
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import OneOf, Real
 from pkm.methods.initialization import starting_centers
 from pkm.privacy import (
     NO_CLAIM,
@@ -22,7 +23,6 @@ from pkm.privacy import (
     gaussian_mu,
     snap_centers,
 )
-from pkm.scalars import is_number
 
 SHELL_RATIO = math.sqrt(2)  # of the radii of neighboring shells
 N_SHELLS = 24  # down to a 3,000th of the domain
@@ -32,11 +32,11 @@ N_SHELLS = 24  # down to a 3,000th of the domain
 class DataMean(PrivateKMeans):
     """The exact mean of the points as the only center; ``n_clusters`` has no effect."""
 
-    label: ClassVar[str] = "data mean as only center"
-    color: ClassVar[str] = "#8c8c8c"
-    marker: ClassVar[str] = "x"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
-    supports_chunks: ClassVar[bool] = True
+    label = "data mean as only center"
+    color = "#8c8c8c"
+    marker = "x"
+    claims = {"sound": NO_CLAIM}
+    supports_chunks = True
 
     n_clusters: int = 1
 
@@ -65,10 +65,8 @@ class NoisyMean(PrivateKMeans):
         Share of the budget for the median distance of records to the released mean, from noisy
         counts of shells about it. The other centers are then packed into the ball of that radius.
         0: the mean is the only center.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
@@ -89,26 +87,19 @@ class NoisyMean(PrivateKMeans):
     [[-0.0, 0.3]]
     """
 
-    label: ClassVar[str] = "noisy mean, packing about it"
-    color: ClassVar[str] = "#525252"
-    marker: ClassVar[str] = "+"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
-    batched: ClassVar[bool] = False  # shells are about a center of one replicate
-    supports_chunks: ClassVar[bool] = True
-    supports_ball: ClassVar[bool] = True
+    label = "noisy mean, packing about it"
+    color = "#525252"
+    marker = "+"
+    claims = {"sound": PrivacyClaim("approximate")}
+    constraints = {**PrivateKMeans.constraints, "spread_share": Real(0, 1, "[)")}
+    batched = False  # shells are about a center of one replicate
+    supports_chunks = True
+    supports_ball = True
 
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     spread_share: float = 0.2
-    secure: bool = False
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        if not (is_number(self.spread_share) and 0 <= self.spread_share < 1):
-            raise ValueError(f"spread_share={self.spread_share!r} must be a number in [0, 1)")
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Release the mean and the spread; see :meth:`PrivateKMeans.cluster`."""
@@ -169,14 +160,14 @@ class PackingCenters(PrivateKMeans):
         As for :class:`pkm.methods.PrivateKMeans`.
     """
 
-    label: ClassVar[str] = "packing centers, no data"
-    color: ClassVar[str] = "#8c8c8c"
-    marker: ClassVar[str] = "+"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
-    supports_chunks: ClassVar[bool] = True
-    choices: ClassVar[dict[str, tuple]] = {
-        **PrivateKMeans.choices,
-        "radius_search": ("halving", "bisection"),
+    label = "packing centers, no data"
+    color = "#8c8c8c"
+    marker = "+"
+    claims = {"sound": NO_CLAIM}
+    supports_chunks = True
+    constraints = {
+        **PrivateKMeans.constraints,
+        "radius_search": OneOf("halving", "bisection"),
     }
 
     _: KW_ONLY

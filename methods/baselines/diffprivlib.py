@@ -10,13 +10,11 @@ import subprocess
 import tempfile
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
 from pkm.methods.base import PrivateKMeans
-from pkm.privacy import NO_CLAIM, SCALE, Curator, PrivacyClaim, snap_centers
-from pkm.scalars import is_positive
+from pkm.privacy import NO_CLAIM, SCALE, Curator, snap_centers
 
 #: Environment variable that names the interpreter of the library's environment.
 PYTHON_VARIABLE = "PKM_DIFFPRIVLIB_PYTHON"
@@ -57,10 +55,10 @@ class DiffprivlibKMeans(PrivateKMeans):
     """
 
     # Parentheses: figures draw it dashed, with a hollow marker.
-    label: ClassVar[str] = "diffprivlib (external)"
-    color: ClassVar[str] = "#8c510a"
-    marker: ClassVar[str] = "o"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"published": NO_CLAIM}
+    label = "diffprivlib (external)"
+    color = "#8c510a"
+    marker = "o"
+    claims = {"published": NO_CLAIM}
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -75,12 +73,6 @@ class DiffprivlibKMeans(PrivateKMeans):
                 "interpreter that has it"
             )
         return None
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        if not is_positive(self.epsilon):
-            raise ValueError(f"epsilon={self.epsilon!r} must be a positive finite number")
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run the library on the disclosed points, all seeds in one process."""

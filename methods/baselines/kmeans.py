@@ -1,13 +1,12 @@
 """k-means++ of scikit-learn: the non-private reference of the private methods."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
 
 import numpy as np
 from sklearn.cluster import KMeans
 
 from pkm.methods.base import PrivateKMeans
-from pkm.privacy import NO_CLAIM, SCALE, Curator, PrivacyClaim, snap_centers
+from pkm.privacy import NO_CLAIM, SCALE, Curator, snap_centers
 
 
 @dataclass(eq=False, repr=False)
@@ -23,10 +22,10 @@ class KMeansPlusPlus(PrivateKMeans):
         As for :class:`pkm.methods.PrivateKMeans`.
     """
 
-    label: ClassVar[str] = "k-means++, non-private"
-    color: ClassVar[str] = "#000000"
-    marker: ClassVar[str] = ""
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
+    label = "k-means++, non-private"
+    color = "#000000"
+    marker = ""
+    claims = {"sound": NO_CLAIM}
 
     _: KW_ONLY
     n_init: int = 1

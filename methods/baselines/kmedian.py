@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.weighted_kmeans import best_of_starts
-from pkm.privacy import NO_CLAIM, Curator, PrivacyClaim, snap_centers
+from pkm.privacy import NO_CLAIM, Curator, snap_centers
 
 TOLERANCE = 1e-6  # relative decrease of the k-median cost at which to stop
 MAX_ITERATIONS = 300
@@ -29,10 +28,10 @@ class KMedian(PrivateKMeans):
         As for :class:`pkm.methods.PrivateKMeans`.
     """
 
-    label: ClassVar[str] = "k-median, non-private"
-    color: ClassVar[str] = "#0072b2"
-    marker: ClassVar[str] = ""
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
+    label = "k-median, non-private"
+    color = "#0072b2"
+    marker = ""
+    claims = {"sound": NO_CLAIM}
 
     _: KW_ONLY
     n_init: int = 1

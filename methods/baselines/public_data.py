@@ -1,15 +1,14 @@
 """Methods that are given public points, and the reference that uses nothing else."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from pkm.compute import middle_and_half_width
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import Integer
 from pkm.methods.weighted_kmeans import weighted_kmeans
-from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, PrivacyClaim, snap_centers
-from pkm.scalars import require_positive_integer
+from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, snap_centers
 
 UNIFORM_POINTS = 20  # for each cluster, where no public points are given
 
@@ -136,20 +135,17 @@ class PublicKMeans(PublicDataMethod):
     [0.1, 0.9]
     """
 
-    label: ClassVar[str] = "k-means on public data alone"
-    color: ClassVar[str] = "#8c8c8c"
-    marker: ClassVar[str] = "d"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
-    batched: ClassVar[bool] = False
-    supports_chunks: ClassVar[bool] = True
+    label = "k-means on public data alone"
+    color = "#8c8c8c"
+    marker = "d"
+    claims = {"sound": NO_CLAIM}
+    batched = False
+    supports_chunks = True
+
+    constraints = {**PublicDataMethod.constraints, "n_init": Integer(1)}
 
     _: KW_ONLY
     n_init: int = 10
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`pkm.methods.PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        require_positive_integer("n_init", self.n_init)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Cluster the public points; see :meth:`pkm.methods.PrivateKMeans.cluster`."""

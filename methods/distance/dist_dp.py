@@ -7,10 +7,10 @@ docs/distance-based.md for what the paper says and what it leaves open.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
 
 import numpy as np
 
+from pkm.methods.constraints import NONE, Real
 from pkm.methods.distance.parameters import DistDPParameters
 from pkm.methods.distance.published import published_coreset
 from pkm.methods.distance.rho_bounded import MAX_NOISED, RhoBoundedMethod, noise_multiplier
@@ -19,7 +19,6 @@ from pkm.privacy import SCALE, PrivacyClaim
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 from pkm.privacy.rho_bounded_queries import AllPoints, SortedGaussian
-from pkm.scalars import is_positive
 
 
 @dataclass(eq=False, repr=False)
@@ -88,10 +87,8 @@ class DistDP(DistDPParameters):
         ``sound``: share of mu^2 for the noised points; the rest goes to the sums.
     n_init : int, default=1
         Starts of the final clustering.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
 
     Examples
     --------
@@ -101,9 +98,9 @@ class DistDP(DistDPParameters):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "dist-DP"
-    color: ClassVar[str] = "#e69f00"
-    marker: ClassVar[str] = "o"
+    label = "dist-DP"
+    color = "#e69f00"
+    marker = "o"
 
     def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
         """Release weighted points and cluster them; see :meth:`PrivateKMeans.cluster`."""
@@ -150,11 +147,14 @@ class NoisedPoints(RhoBoundedMethod):
         As for :class:`pkm.methods.PrivateKMeans`.
     """
 
-    label: ClassVar[str] = "dist-DP random points"
-    color: ClassVar[str] = "#7a7a7a"
-    marker: ClassVar[str] = "X"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {
-        "sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)
+    label = "dist-DP random points"
+    color = "#7a7a7a"
+    marker = "X"
+    claims = {"sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)}
+
+    constraints = {
+        **RhoBoundedMethod.constraints,
+        "project": NONE | Real(0, unit="half-widths"),
     }
 
     _: KW_ONLY
@@ -163,10 +163,6 @@ class NoisedPoints(RhoBoundedMethod):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if self.project is not None and not is_positive(self.project):
-            raise ValueError(
-                f"project={self.project!r} must be None or a positive finite number, in half-widths"
-            )
         noise_multiplier(self.calibration, self.epsilon, self.resolved_delta(n_points or 1))
 
     def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:

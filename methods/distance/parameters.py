@@ -6,12 +6,12 @@ They are the first argument of the two variants (:mod:`pkm.methods.distance.publ
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
+from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.distance.rho_bounded import RhoBoundedMethod, noise_multiplier
 from pkm.privacy import Budget, PrivacyClaim
 from pkm.privacy.budget import Adjacency
-from pkm.scalars import is_integer, is_number, is_positive
 
 CELLS_PER_CLUSTER = 4
 
@@ -20,17 +20,27 @@ CELLS_PER_CLUSTER = 4
 class DistDPParameters(RhoBoundedMethod):
     """Parameters of :class:`pkm.methods.DistDP`, described there."""
 
-    claims: ClassVar[dict[str, PrivacyClaim]] = {
+    claims = {
         "published": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED),
         "sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED),
     }
-    choices: ClassVar[dict[str, tuple]] = {
-        **RhoBoundedMethod.choices,
-        "variant": ("published", "sound"),
-        "regions": ("true", "noised"),
-        "replacement": ("charged", "uncharged"),
-        "sizes": ("thresholded", "noisy"),
-        "fine_counts": ("joint", "split"),
+    constraints = {
+        **RhoBoundedMethod.constraints,
+        "variant": OneOf("published", "sound"),
+        "regions": OneOf("true", "noised"),
+        "ball": Real(0) | OneOf("capped", "printed"),
+        "replacement": OneOf("charged", "uncharged"),
+        "least_region": AUTO | Real(0),
+        "sizes": OneOf("thresholded", "noisy"),
+        "size_share": Real(0, 1),
+        "fine_counts": OneOf("joint", "split"),
+        "coreset_clusters": AUTO | Integer(1),
+        "quadtrees": Integer(1, 64),
+        "coarse": Integer(0, 17),
+        "finest": Integer(1, 18),
+        "cells": AUTO | Integer(1),
+        "depth": Integer(1, 60),
+        "points_share": Real(0, 1),
     }
 
     _: KW_ONLY
@@ -59,44 +69,13 @@ class DistDPParameters(RhoBoundedMethod):
 
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        if self.variant not in self.claims:
-            raise ValueError(
-                f"variant={self.variant!r} is unknown, choose one of 'published', 'sound'"
-            )
         super().check_parameters(n_points)
-        self._check_integer("quadtrees", 1, 64)
-        self._check_integer("depth", 1, 60)
-        self._check_integer("coarse", 0, 17)
-        self._check_integer("finest", 1, 18)
         if not self.coarse < self.finest:
             raise ValueError(f"finest={self.finest} must be above coarse={self.coarse}")
-        for name in ("cells", "coreset_clusters"):
-            value = getattr(self, name)
-            if value != "auto" and not (is_integer(value) and value >= 1):
-                raise ValueError(f"{name}={value!r} must be 'auto' or an integer of at least 1")
-        self._check_positive("ball", ("capped", "printed"))
-        self._check_positive("least_region", ("auto",))
-        for name in ("points_share", "size_share"):
-            value = getattr(self, name)
-            if not (is_number(value) and 0 < value < 1):
-                raise ValueError(f"{name}={value!r} must be a number in (0, 1)")
         if self.variant == "published":
             # Delta does not depend on n: it is the parameter, or 1e-6.
             part = self.published_part(n_points or 1)
             noise_multiplier(self.calibration, part.epsilon, part.delta)
-
-    def _check_integer(self, name: str, lowest: int, highest: int) -> None:
-        value = getattr(self, name)
-        if not (is_integer(value) and lowest <= value <= highest):
-            raise ValueError(f"{name}={value!r} must be an integer from {lowest} to {highest}")
-
-    def _check_positive(self, name: str, words: tuple[str, ...]) -> None:
-        value = getattr(self, name)
-        if value not in words and not is_positive(value):
-            raise ValueError(
-                f"{name}={value!r} must be a positive number or one of "
-                f"{', '.join(map(repr, words))}"
-            )
 
     def published_part(self, n_points: int) -> Budget:
         """Budget of each of the three equal parts of ``published``."""

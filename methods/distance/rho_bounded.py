@@ -3,17 +3,17 @@
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
 from pkm.methods.base import SOUND_DELTA, PrivateKMeans
 from pkm.methods.baselines.kmedian import weighted_kmedian
+from pkm.methods.constraints import Integer, OneOf, Real
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Budget, gaussian_mu, snap_centers
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.rho_bounded import RhoBoundedCurator, diagonal
-from pkm.scalars import is_positive, require_positive_integer
 
 MAX_NOISED = 2 * SCALE  # noised points are moved into [-2, 2]^d
 
@@ -22,14 +22,15 @@ MAX_NOISED = 2 * SCALE  # noised points are moved into [-2, 2]^d
 class RhoBoundedMethod(PrivateKMeans):
     """Parameters and budget common to the rho-bounded methods, which describe them."""
 
-    curator: ClassVar[type] = RhoBoundedCurator
-    batched: ClassVar[bool] = False
-    published_delta: ClassVar[Callable[[int], float]] = staticmethod(lambda n_points: SOUND_DELTA)
-    choices: ClassVar[dict[str, tuple]] = {
-        **PrivateKMeans.choices,
-        "p": (1, 2),
-        "calibration": ("classical", "analytic"),
-        "secure": (True, False),
+    curator = RhoBoundedCurator
+    batched = False
+    published_delta = staticmethod(lambda n_points: SOUND_DELTA)
+    constraints = {
+        **PrivateKMeans.constraints,
+        "rho": Real(0, unit="half-widths of the domain") | OneOf("diagonal"),
+        "p": OneOf(1, 2),
+        "calibration": OneOf("classical", "analytic"),
+        "n_init": Integer(1),
     }
 
     _: KW_ONLY
@@ -39,22 +40,11 @@ class RhoBoundedMethod(PrivateKMeans):
     p: int = 2
     calibration: str = "classical"
     n_init: int = 1
-    secure: bool = False
 
     def budget(self, n_points: int, n_features: int) -> Budget:
         """Budget of one run: epsilon and delta for moves of at most rho."""
         rho = diagonal(n_features) if self.rho == "diagonal" else float(self.rho)
         return Budget(self.epsilon, self.resolved_delta(n_points), Adjacency.RHO_BOUNDED, rho)
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        if self.rho != "diagonal" and not is_positive(self.rho):
-            raise ValueError(
-                f"rho={self.rho!r} must be a positive finite number, in half-widths of the domain, "
-                "or 'diagonal'"
-            )
-        require_positive_integer("n_init", self.n_init)
 
     def _cluster_released(
         self, points: np.ndarray, weights: np.ndarray, generator: np.random.Generator

@@ -18,13 +18,14 @@ the threshold: a cube with many points lies in larger ones with at least as many
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from pkm.compute import DIRECTION_SCALE, largest_packing
 from pkm.compute.kernels.hashing import Hash, orthonormal
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.hashing.local_search import MOVES, private_local_search
 from pkm.privacy import (
     SCALE,
@@ -36,7 +37,6 @@ from pkm.privacy import (
     PrivacyClaim,
     gaussian_mu,
 )
-from pkm.scalars import is_integer, is_positive
 
 # Shares of mu squared.
 CANDIDATE_SHARE = 2 / 3
@@ -75,9 +75,7 @@ class Balcan(PrivateKMeans):
         Swaps of the local search; ``auto`` is k, at most 20.
     moves : {"all", "round_robin"}, default="all"
         Swaps that the local search draws from.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
 
     Notes
@@ -93,18 +91,22 @@ class Balcan(PrivateKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "Balcan et al."
-    color: ClassVar[str] = "#8a6d1f"
-    marker: ClassVar[str] = "h"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {
-        **PrivateKMeans.choices,
-        "moves": MOVES,
-        "secure": (True, False),
+    label = "Balcan et al."
+    color = "#8a6d1f"
+    marker = "h"
+    claims = {"sound": PrivacyClaim("approximate")}
+    constraints = {
+        **PrivateKMeans.constraints,
+        "radius": AUTO | Real(0),
+        "n_dimensions": AUTO | Integer(1),
+        "shifts": Integer(1),
+        "depth": Integer(1, 12),
+        "search_rounds": AUTO | Integer(1),
+        "moves": OneOf(*MOVES),
     }
-    batched: ClassVar[bool] = False
-    supports_chunks: ClassVar[bool] = True
-    supports_ball: ClassVar[bool] = True
+    batched = False
+    supports_chunks = True
+    supports_ball = True
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -115,21 +117,6 @@ class Balcan(PrivateKMeans):
     depth: int = 6
     search_rounds: int | Literal["auto"] = "auto"
     moves: str = "all"
-    secure: bool = False
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        if self.radius != "auto" and not is_positive(self.radius):
-            raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
-        for name in ("n_dimensions", "search_rounds"):
-            value = getattr(self, name)
-            if value != "auto" and not (is_integer(value) and value >= 1):
-                raise ValueError(f"{name}={value!r} must be 'auto' or an integer of at least 1")
-        if not (is_integer(self.shifts) and self.shifts >= 1):
-            raise ValueError(f"shifts={self.shifts!r} must be an integer of at least 1")
-        if not (is_integer(self.depth) and 1 <= self.depth <= 12):
-            raise ValueError(f"depth={self.depth!r} must be an integer from 1 to 12")
 
     def dimensions(self, n_points: int, n_features: int) -> int:
         """Number of dimensions that points are projected to."""

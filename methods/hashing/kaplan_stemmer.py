@@ -12,13 +12,13 @@ docs/kaplan-stemmer.md for the origin of each part.
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from pkm.compute import largest_packing
 from pkm.compute.kernels.hashing import euclidean_hash
-from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.hashing.balcan import noisy_lloyd_step
 from pkm.methods.hashing.local_search import MOVES, private_local_search
@@ -36,7 +36,7 @@ from pkm.privacy import (
     gaussian_mu,
 )
 from pkm.privacy.hashed_points import histogram_noise
-from pkm.scalars import is_integer, is_number, is_positive
+from pkm.scalars import is_positive
 
 # These constants were chosen on generated mixtures like those of the planted sets, not on real
 # data.
@@ -180,9 +180,7 @@ class KaplanStemmer(CoresetMethod):
         Hashes per width and pass.
     projections : int, default=4
         Of a hash; at most d are used.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
 
     Raises
@@ -206,31 +204,37 @@ class KaplanStemmer(CoresetMethod):
     [[-0.5, 0.25], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "Kaplan-Stemmer"
-    color: ClassVar[str] = "#7a3e9d"
-    marker: ClassVar[str] = "*"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {
-        **PrivateKMeans.choices,
-        "select": ("counts", "local_search"),
-        "moves": MOVES,
-        "step_radius": ("auto", "planned", "released"),
-        "release": ("centers", "candidates"),
-        "secure": (True, False),
+    label = "Kaplan-Stemmer"
+    color = "#7a3e9d"
+    marker = "*"
+    claims = {"sound": PrivacyClaim("approximate")}
+    constraints = {
+        **CoresetMethod.constraints,
+        "radius": AUTO | Real(0),
+        "rounds": Integer(1),
+        "keep": Real(0, 1),
+        "select": OneOf("counts", "local_search"),
+        "search_rounds": Integer(1),
+        "moves": OneOf(*MOVES),
+        "lloyd_steps": Integer(0),
+        "step_radius": OneOf("auto", "planned", "released"),
+        "release": OneOf("centers", "candidates"),
+        "repetitions": AUTO | Integer(1),
+        "projections": Integer(1),
     }
-    noise_key_defaults: ClassVar[dict[str, object]] = {"step_radius": "auto"}
-    batched: ClassVar[bool] = False
-    supports_chunks: ClassVar[bool] = True
-    supports_ball: ClassVar[bool] = True
+    noise_key_defaults = {"step_radius": "auto"}
+    batched = False
+    supports_chunks = True
+    supports_ball = True
     #: Of mu squared, for all Lloyd steps together; the rest is for candidates and their counts.
-    lloyd_share: ClassVar[float] = LLOYD_SHARE
+    lloyd_share = LLOYD_SHARE
     #: Centers are the average of those after the last so many Lloyd steps.
-    averaged_steps: ClassVar[int] = 1
+    averaged_steps = 1
     #: Smallest count that a Lloyd step divides by, in standard deviations of its noise.
-    min_step_count: ClassVar[float] = 0.0
+    min_step_count = 0.0
     #: Largest radius of Lloyd steps that is released, in radii of the ball: more than what is
     #: planned otherwise, if at all.
-    largest_released: ClassVar[float] = 0.0
+    largest_released = 0.0
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -247,27 +251,10 @@ class KaplanStemmer(CoresetMethod):
     widths: Sequence[float] | Literal["auto"] = "auto"
     repetitions: int | Literal["auto"] = "auto"
     projections: int = PROJECTIONS
-    secure: bool = False
 
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if self.radius != "auto" and not is_positive(self.radius):
-            raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
-        for name in ("rounds", "search_rounds", "projections"):
-            value = getattr(self, name)
-            if not (is_integer(value) and value >= 1):
-                raise ValueError(f"{name}={value!r} must be an integer of at least 1")
-        if not (is_integer(self.lloyd_steps) and self.lloyd_steps >= 0):
-            raise ValueError(f"lloyd_steps={self.lloyd_steps!r} must be an integer of at least 0")
-        if not (is_number(self.keep) and 0 < self.keep < 1):
-            raise ValueError(f"keep={self.keep!r} must be a number in (0, 1)")
-        if self.repetitions != "auto" and not (
-            is_integer(self.repetitions) and self.repetitions >= 1
-        ):
-            raise ValueError(
-                f"repetitions={self.repetitions!r} must be 'auto' or an integer of at least 1"
-            )
         if self.widths != "auto":
             numbers = not isinstance(self.widths, str) and all(
                 is_positive(width) for width in self.widths

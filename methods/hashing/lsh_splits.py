@@ -8,12 +8,13 @@ Gaussian for the sums and depth + 1 Laplace counts, calibrated together.
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from pkm.compute import DIRECTION_SCALE
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n
+from pkm.methods.constraints import Integer, OneOf, Real
 from pkm.methods.trees.dpm import Node, origin_of, root_count
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
@@ -29,7 +30,6 @@ from pkm.privacy import (
     largest_multiple,
     snap_centers,
 )
-from pkm.scalars import is_integer, is_number, require_positive_integer
 
 # Shares of the centering's epsilon.
 COUNT_SHARE = 0.2
@@ -61,11 +61,9 @@ class LSHSplits(PrivateKMeans):
         Maximum number of levels of the tree; the counts of all levels are charged.
     n_init : int, default=1
         Starts of the k-means on the coreset.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`. Where features have different bounds,
         ``published`` takes the cube [-1, 1]^d for the data's units.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
@@ -80,20 +78,22 @@ class LSHSplits(PrivateKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "LSH-Splits"
-    color: ClassVar[str] = "#56b4e9"
-    marker: ClassVar[str] = "P"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {
+    label = "LSH-Splits"
+    color = "#56b4e9"
+    marker = "P"
+    claims = {
         "published": PrivacyClaim("approximate", flaws=("F-09",)),
         "sound": PrivacyClaim("approximate"),
     }
-    choices: ClassVar[dict[str, tuple]] = {
-        **PrivateKMeans.choices,
-        "variant": ("published", "sound"),
-        "secure": (True, False),
+    constraints = {
+        **PrivateKMeans.constraints,
+        "variant": OneOf("published", "sound"),
+        "centering_share": Real(0, 1),
+        "depth": Integer(1, 60),
+        "n_init": Integer(1),
     }
-    batched: ClassVar[bool] = False
-    supports_chunks: ClassVar[bool] = True
+    batched = False
+    supports_chunks = True
     published_delta = staticmethod(inverse_n_root_n)
 
     _: KW_ONLY
@@ -103,16 +103,6 @@ class LSHSplits(PrivateKMeans):
     centering_share: float = 0.1
     depth: int = 20
     n_init: int = 1
-    secure: bool = False
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        if not (is_integer(self.depth) and 1 <= self.depth <= 60):
-            raise ValueError(f"depth={self.depth!r} must be an integer from 1 to 60")
-        if not (is_number(self.centering_share) and 0 < self.centering_share < 1):
-            raise ValueError(f"centering_share={self.centering_share!r} must be a number in (0, 1)")
-        require_positive_integer("n_init", self.n_init)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Center, grow the tree, cluster its leaves; see :meth:`PrivateKMeans.cluster`."""

@@ -1,7 +1,6 @@
 """DP-Lloyd of the library that the DPM paper compared with (diffprivlib), as coded and as meant."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -46,10 +45,10 @@ class DPLloyd(SuLloyd):
     points is released with noise like any other, where the library keeps its center.
     """
 
-    label: ClassVar[str] = "DP-Lloyd"
-    color: ClassVar[str] = "#d55e00"
-    marker: ClassVar[str] = "s"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {
+    label = "DP-Lloyd"
+    color = "#d55e00"
+    marker = "s"
+    claims = {
         "published": PrivacyClaim("pure", flaws=("F-09", "F-26")),
         "sound": PrivacyClaim("pure"),
     }

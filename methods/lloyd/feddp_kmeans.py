@@ -8,12 +8,13 @@ Lloyd step moves them. Their federation is a secure sum: here a curator adds the
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from pkm.compute import DIRECTION_SCALE
 from pkm.methods.baselines.public_data import PublicDataMethod
+from pkm.methods.constraints import AUTO, Integer
 from pkm.methods.hashing.balcan import noisy_lloyd_step
 from pkm.methods.lloyd.pe_means import LLOYD_RADIUS, PublicBall
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -26,7 +27,6 @@ from pkm.privacy import (
     SecondMoments,
     gaussian_mu,
 )
-from pkm.scalars import is_integer, require_positive_integer
 
 # Shares of mu squared; without a subspace the others keep their proportions.
 SUBSPACE_SHARE = 0.30
@@ -132,10 +132,8 @@ class FedDPKMeans(PublicDataMethod):
         Of the subspace; with no more features nothing is projected. ``auto`` is ``n_clusters``.
     n_init : int, default=10
         Starts of the k-means on the public points; they cost no privacy.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
@@ -164,29 +162,24 @@ class FedDPKMeans(PublicDataMethod):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "FedDP-KMeans"
-    color: ClassVar[str] = "#01665e"
-    marker: ClassVar[str] = "d"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {**PublicDataMethod.choices, "secure": (True, False)}
-    batched: ClassVar[bool] = False  # each replicate has a subspace of its own
-    supports_chunks: ClassVar[bool] = True
-    supports_ball: ClassVar[bool] = True
+    label = "FedDP-KMeans"
+    color = "#01665e"
+    marker = "d"
+    claims = {"sound": PrivacyClaim("approximate")}
+    constraints = {
+        **PublicDataMethod.constraints,
+        "dimensions": AUTO | Integer(1),
+        "n_init": Integer(1),
+    }
+    batched = False  # each replicate has a subspace of its own
+    supports_chunks = True
+    supports_ball = True
 
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     dimensions: int | Literal["auto"] = "auto"
     n_init: int = 10
-    secure: bool = False
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`pkm.methods.PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        require_positive_integer("n_init", self.n_init)
-        m = self.dimensions
-        if m != "auto" and not (is_integer(m) and m >= 1):
-            raise ValueError(f"dimensions={m!r} must be 'auto' or an integer of at least 1")
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`pkm.methods.PrivateKMeans.cluster`."""

@@ -13,13 +13,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from pkm.compute import exact_limit
 from pkm.compute.kernels.center_moves import FOLD, KEEP, TRUNCATE, move_centers
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import AUTO, FLAG, Integer, OneOf, Real
 from pkm.methods.initialization import starting_centers
 from pkm.privacy import (
     NO_CLAIM,
@@ -32,7 +33,6 @@ from pkm.privacy import (
     gaussian_mu,
     snap_centers,
 )
-from pkm.scalars import is_integer, is_number
 
 TYPICAL_CENTER = 0.225  # Su et al.'s rho: typical size of a normalized center's coordinate
 TARGET_ERROR = 0.004  # mean squared error per iteration that the number of iterations is chosen for
@@ -89,31 +89,25 @@ class Lloyd(PrivateKMeans):
     [[0.5, 0.5], [-0.5, 0.0]]
     """
 
-    label: ClassVar[str] = "Lloyd, non-private"
-    color: ClassVar[str] = "#000000"
-    marker: ClassVar[str] = "D"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"published": NO_CLAIM, "sound": NO_CLAIM}
-    choices: ClassVar[dict[str, tuple]] = {
-        **PrivateKMeans.choices,
-        "variant": ("published", "sound"),
-        "initialization": ("packing", "uniform"),
-        "radius_search": ("auto", "halving", "bisection"),
+    label = "Lloyd, non-private"
+    color = "#000000"
+    marker = "D"
+    claims = {"published": NO_CLAIM, "sound": NO_CLAIM}
+    constraints = {
+        **PrivateKMeans.constraints,
+        "variant": OneOf("published", "sound"),
+        "initialization": OneOf("packing", "uniform"),
+        "radius_search": OneOf("auto", "halving", "bisection"),
+        "n_iterations": AUTO | Integer(1),
     }
-    supports_chunks: ClassVar[bool] = True
-    relative: ClassVar[bool] = False  # whether sums are taken about the centers
+    supports_chunks = True
+    relative = False  # whether sums are taken about the centers
 
     _: KW_ONLY
     variant: str = "sound"
     initialization: str = "packing"
     radius_search: str = "auto"
     n_iterations: int | Literal["auto"] = "auto"
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        n_iter = self.n_iterations
-        if n_iter != "auto" and not (is_integer(n_iter) and n_iter >= 1):
-            raise ValueError(f"n_iterations={n_iter!r} must be 'auto' or an integer of at least 1")
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run the rounds of the schedule; see :meth:`PrivateKMeans.cluster`."""
@@ -202,16 +196,14 @@ class Lloyd(PrivateKMeans):
 class _DPLloyd(Lloyd):
     """Parameters of all private variants."""
 
-    choices: ClassVar[dict[str, tuple]] = {
-        **Lloyd.choices,
-        "postprocessing": ("auto", *POSTPROCESSING),
-        "secure": (True, False),
+    constraints = {
+        **Lloyd.constraints,
+        "postprocessing": OneOf("auto", *POSTPROCESSING),
     }
 
     _: KW_ONLY
     epsilon: float = 1.0
     postprocessing: str = "auto"
-    secure: bool = False
 
     def _keeps_empty(self) -> bool:
         return self.variant == "sound"
@@ -238,8 +230,8 @@ class SuLloyd(_DPLloyd):
         ``auto`` is ``none`` for ``published`` and ``fold`` for ``sound``.
     initialization, radius_search, n_iterations, bounds, clip, random_state
         As for :class:`Lloyd`.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
+    secure
+        As for :class:`pkm.methods.PrivateKMeans`.
 
     Notes
     -----
@@ -247,10 +239,10 @@ class SuLloyd(_DPLloyd):
     0.225.
     """
 
-    label: ClassVar[str] = "SuLloyd"
-    color: ClassVar[str] = "#d55e00"
-    marker: ClassVar[str] = "s"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {
+    label = "SuLloyd"
+    color = "#d55e00"
+    marker = "s"
+    claims = {
         "published": PrivacyClaim("pure", flaws=("F-09",)),
         "sound": PrivacyClaim("pure"),
     }
@@ -286,7 +278,7 @@ class SuLloyd(_DPLloyd):
 class _GaussianLloyd(_DPLloyd):
     """Variants with Gaussian noise, which have a delta."""
 
-    claims: ClassVar[dict[str, PrivacyClaim]] = {
+    claims = {
         "published": PrivacyClaim("approximate", flaws=("F-09",)),
         "sound": PrivacyClaim("approximate"),
     }
@@ -315,9 +307,9 @@ class GLloyd(_GaussianLloyd):
         As for :class:`SuLloyd`.
     """
 
-    label: ClassVar[str] = "GLloyd"
-    color: ClassVar[str] = "#0072b2"
-    marker: ClassVar[str] = "^"
+    label = "GLloyd"
+    color = "#0072b2"
+    marker = "^"
 
     def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
         """All rounds, from public quantities only."""
@@ -370,29 +362,22 @@ class FastLloyd(_GaussianLloyd):
     ([[-0.5, 0.25], [0.5, 0.5]], 1.0)
     """
 
-    label: ClassVar[str] = "FastLloyd"
-    color: ClassVar[str] = "#009e73"
-    marker: ClassVar[str] = "o"
-    choices: ClassVar[dict[str, tuple]] = {
-        **_DPLloyd.choices,
-        "radius_schedule": ("step", "constant"),
-        "radius_clipping": (True, False),
+    label = "FastLloyd"
+    color = "#009e73"
+    marker = "o"
+    constraints = {
+        **_DPLloyd.constraints,
+        "radius_schedule": OneOf("step", "constant"),
+        "alpha": Real(MIN_ALPHA, math.inf, "[)"),
+        "radius_clipping": FLAG,
     }
-    relative: ClassVar[bool] = True
-    supports_ball: ClassVar[bool] = True
+    relative = True
+    supports_ball = True
 
     _: KW_ONLY
     radius_schedule: str = "step"
     alpha: float = 0.8
     radius_clipping: bool = True
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        if not (is_number(self.alpha) and MIN_ALPHA <= self.alpha < math.inf):
-            raise ValueError(
-                f"alpha={self.alpha!r} must be a finite number of at least {MIN_ALPHA}"
-            )
 
     def radius(self, n_features: int, ball: float | None = None) -> float:
         """The radius eta, at most the domain's diameter.

@@ -9,7 +9,7 @@ depend on the ball.
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.special import gamma
@@ -17,7 +17,8 @@ from scipy.special import gamma
 from pkm.compute import DIRECTION_SCALE, largest_packing
 from pkm.compute.kernels.hashing import clip_norms, orthonormal
 from pkm.compute.kernels.packing import ball_packing
-from pkm.methods.base import PrivateKMeans, is_integer, is_number, is_positive
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import AUTO, NONE, Integer, OneOf, Real
 from pkm.methods.hashing.balcan import noisy_lloyd_step
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
@@ -96,9 +97,7 @@ class PEMeans(PrivateKMeans):
         in a subspace that of 2 releases among all.
     n_init : int or "auto", default="auto"
         Starts of the k-means on a population; ``auto`` is 10 for ``published``, else 3.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
 
     Notes
@@ -124,20 +123,25 @@ class PEMeans(PrivateKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "PE-means"
-    color: ClassVar[str] = "#b5446e"
-    marker: ClassVar[str] = "P"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {
+    label = "PE-means"
+    color = "#b5446e"
+    marker = "P"
+    claims = {
         "published": PrivacyClaim("approximate", flaws=("F-09",)),
         "sound": PrivacyClaim("approximate"),
     }
-    choices: ClassVar[dict[str, tuple]] = {
-        **PrivateKMeans.choices,
-        "variant": ("published", "sound"),
-        "secure": (True, False),
+    constraints = {
+        **PrivateKMeans.constraints,
+        "variant": OneOf("published", "sound"),
+        "radius": AUTO | Real(0),
+        "generations": AUTO | Integer(1),
+        "max_population": AUTO | NONE | Integer(1),
+        "dimensions": NONE | Integer(1),
+        "finish": AUTO | Real(0, 1, "[)"),
+        "n_init": AUTO | Integer(1),
     }
-    batched: ClassVar[bool] = False  # the sizes of populations follow from what was released
-    supports_chunks: ClassVar[bool] = True
+    batched = False  # the sizes of populations follow from what was released
+    supports_chunks = True
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -149,7 +153,6 @@ class PEMeans(PrivateKMeans):
     dimensions: int | None = None
     finish: float | Literal["auto"] = "auto"
     n_init: int | Literal["auto"] = "auto"
-    secure: bool = False
 
     @staticmethod
     def published_delta(n_points: int) -> float:
@@ -164,20 +167,6 @@ class PEMeans(PrivateKMeans):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if self.radius != "auto" and not is_positive(self.radius):
-            raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
-        for name, others in {
-            "generations": ("auto",),
-            "max_population": ("auto", None),
-            "dimensions": (None,),
-            "n_init": ("auto",),
-        }.items():
-            value = getattr(self, name)
-            if value not in others and not (is_integer(value) and value >= 1):
-                allowed = " or ".join(map(repr, others))
-                raise ValueError(f"{name}={value!r} must be {allowed} or an integer of at least 1")
-        if self.finish != "auto" and not (is_number(self.finish) and 0 <= self.finish < 1):
-            raise ValueError(f"finish={self.finish!r} must be 'auto' or a number in [0, 1)")
         if self.dimensions is not None and self.finish == 0:
             raise ValueError(
                 "finish=0 leaves the centers in a subspace of dimensions="

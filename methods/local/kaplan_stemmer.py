@@ -22,12 +22,13 @@ whole epsilon on it.
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from pkm.compute import DIRECTION_SCALE
+from pkm.methods.constraints import AUTO, Integer
 from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.local.local_dp import (
     LocalModel,
@@ -48,7 +49,7 @@ from pkm.privacy.local_aggregator import (
     Rule,
 )
 from pkm.privacy.randomizers import SignedSums, frequency_oracle
-from pkm.scalars import is_integer, is_positive
+from pkm.scalars import is_positive
 
 # Shares of the users.
 HEAVY_SHARE = 0.25
@@ -121,9 +122,17 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "Kaplan-Stemmer, local"
-    color: ClassVar[str] = "#7a3e9d"
-    marker: ClassVar[str] = "o"
+    label = "Kaplan-Stemmer, local"
+    color = "#7a3e9d"
+    marker = "o"
+    constraints = {
+        **LocalModel.constraints,
+        "projections": AUTO | Integer(1),
+        "intervals": AUTO | Integer(2),
+        "passes": Integer(1),
+        "lloyd_steps": Integer(0),
+    }
+
     _: KW_ONLY
     projections: int | Literal["auto"] = "auto"
     intervals: int | Literal["auto"] = "auto"
@@ -134,16 +143,6 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        for name, lowest in (("projections", 1), ("intervals", 2)):
-            value = getattr(self, name)
-            if value != "auto" and not (is_integer(value) and value >= lowest):
-                raise ValueError(
-                    f"{name}={value!r} must be 'auto' or an integer of at least {lowest}"
-                )
-        for name, lowest in (("passes", 1), ("lloyd_steps", 0)):
-            value = getattr(self, name)
-            if not (is_integer(value) and value >= lowest):
-                raise ValueError(f"{name}={value!r} must be an integer of at least {lowest}")
         self._check_shares()
         if n_points is not None:
             shares = self.resolved_shares(self.lloyd_steps)

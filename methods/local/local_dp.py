@@ -8,13 +8,14 @@ every point; the method itself is :class:`pkm.methods.KaplanStemmerLocal`.
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.initialization import starting_centers
 from pkm.privacy import SCALE, PrivacyClaim
 from pkm.privacy.budget import Adjacency
@@ -35,7 +36,6 @@ from pkm.privacy.randomizers import (
     check_epsilon,
     frequency_oracle,
 )
-from pkm.scalars import is_integer, is_number, is_positive, require_positive_integer
 
 # Of the k-means on noised reports.
 BATCH_SIZE = 1 << 13
@@ -46,24 +46,19 @@ MAX_EPOCHS = 10
 class LocalModel(PrivateKMeans):
     """Parameters and checks common to the methods of the local model, which describe them."""
 
-    claims: ClassVar[dict[str, PrivacyClaim]] = {
-        "sound": PrivacyClaim("pure", Adjacency.LOCAL, "local")
-    }
-    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
-    curator: ClassVar[type] = LocalAggregator
-    batched: ClassVar[bool] = False
+    claims = {"sound": PrivacyClaim("pure", Adjacency.LOCAL, "local")}
+    constraints = {**PrivateKMeans.constraints, "radius": AUTO | Real(0)}
+    curator = LocalAggregator
+    batched = False
 
     _: KW_ONLY
     epsilon: float = 1.0
     radius: float | Literal["auto"] = "auto"
-    secure: bool = False
 
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         check_epsilon(self.epsilon)
-        if self.radius != "auto" and not is_positive(self.radius):
-            raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
 
     def resolved_radius(self, n_features: int) -> float:
         """Radius of the public ball, in half-widths: at most half of the domain's diagonal."""
@@ -90,9 +85,9 @@ class LocalMean(LocalModel):
         As for :class:`pkm.methods.PrivateKMeans`.
     """
 
-    label: ClassVar[str] = "local mean as only center"
-    color: ClassVar[str] = "#5a5a5a"
-    marker: ClassVar[str] = "x"
+    label = "local mean as only center"
+    color = "#5a5a5a"
+    marker = "x"
     n_clusters: int = 1
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
@@ -128,16 +123,13 @@ class NoisedReports(LocalModel):
     passes would hardly be better.
     """
 
-    label: ClassVar[str] = "k-means on noisy reports"
-    color: ClassVar[str] = "#0072b2"
-    marker: ClassVar[str] = "^"
+    label = "k-means on noisy reports"
+    color = "#0072b2"
+    marker = "^"
+    constraints = {**LocalModel.constraints, "n_init": Integer(1)}
+
     _: KW_ONLY
     n_init: int = 1
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        require_positive_integer("n_init", self.n_init)
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Collect one noised point per user and cluster them.
@@ -188,12 +180,14 @@ class LocalLloyd(LocalModel):
         For too few users or too little budget; the message names a sufficient n or epsilon.
     """
 
-    label: ClassVar[str] = "local Lloyd"
-    color: ClassVar[str] = "#d55e00"
-    marker: ClassVar[str] = "v"
-    choices: ClassVar[dict[str, tuple]] = {
-        **LocalModel.choices,
-        "initialization": ("packing", "uniform"),
+    label = "local Lloyd"
+    color = "#d55e00"
+    marker = "v"
+    constraints = {
+        **LocalModel.constraints,
+        "n_iterations": Integer(1),
+        "count_share": Real(0, 1),
+        "initialization": OneOf("packing", "uniform"),
     }
 
     _: KW_ONLY
@@ -204,10 +198,6 @@ class LocalLloyd(LocalModel):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if not (is_integer(self.n_iterations) and self.n_iterations >= 1):
-            raise ValueError(f"n_iterations={self.n_iterations!r} must be an integer of at least 1")
-        if not (is_number(self.count_share) and 0 < self.count_share < 1):
-            raise ValueError(f"count_share={self.count_share!r} must be a number in (0, 1)")
         if n_points is not None:
             check_sufficient_users(self.epsilon, n_points, self.shares())
 

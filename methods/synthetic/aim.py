@@ -14,7 +14,6 @@ composed exactly instead of by zCDP.
 import itertools
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -183,10 +182,8 @@ class AIMKMeans(SyntheticKMeans):
         ``auto`` is 1e-6.
     n_init : int, default=10
         Starts of the k-means on the synthetic records; they cost no privacy.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
@@ -212,12 +209,12 @@ class AIMKMeans(SyntheticKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "AIM + k-means"
-    color: ClassVar[str] = "#9970ab"
-    marker: ClassVar[str] = "H"
-    max_features: ClassVar[int] = 16  # the number of tables of three grows with the third power
-    compared: ClassVar[str] = f"tables of {MAX_COLUMNS}"
-    alternatives: ClassVar[str] = "MSTKMeans or KaplanStemmer"
+    label = "AIM + k-means"
+    color = "#9970ab"
+    marker = "H"
+    max_features = 16  # the number of tables of three grows with the third power
+    compared = f"tables of {MAX_COLUMNS}"
+    alternatives = "MSTKMeans or KaplanStemmer"
 
     def draw_records(
         self, curator: Curator, n_records: int, generator: np.random.Generator

@@ -10,7 +10,6 @@ numeric columns in place of categories.
 import itertools
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -298,10 +297,8 @@ class MSTKMeans(SyntheticKMeans):
         ``auto`` is 1e-6.
     n_init : int, default=10
         Starts of the k-means on the synthetic records; they cost no privacy.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
@@ -322,12 +319,12 @@ class MSTKMeans(SyntheticKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "MST + k-means"
-    color: ClassVar[str] = "#762a83"
-    marker: ClassVar[str] = "h"
-    max_features: ClassVar[int] = 64  # the number of pairs grows with the square
-    compared: ClassVar[str] = "pairs"
-    alternatives: ClassVar[str] = "KaplanStemmer"
+    label = "MST + k-means"
+    color = "#762a83"
+    marker = "h"
+    max_features = 64  # the number of pairs grows with the square
+    compared = "pairs"
+    alternatives = "KaplanStemmer"
 
     def draw_records(
         self, curator: Curator, n_records: int, generator: np.random.Generator

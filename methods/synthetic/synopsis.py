@@ -9,17 +9,17 @@ the choice costs nothing. See docs/synopsis.md.
 import math
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import AUTO, OneOf, Real
 from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer
 from pkm.methods.trees.nonnegative_quadtree import NonnegativeQuadtree, TrimmedQuadtree
 from pkm.methods.trees.quadtree import LevelShares, QuadtreeKMeans
 from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
 from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
-from pkm.scalars import is_positive
 
 # These constants were chosen on generated sets and five real ones: celltype, letters, shuttle, s1
 # and yeast. Records of a center are in standard deviations of the noise that a count would have if
@@ -102,10 +102,10 @@ class AveragedKaplanStemmer(KaplanStemmer):
     half of that of the ball.
     """
 
-    lloyd_share: ClassVar[float] = 0.5
-    averaged_steps: ClassVar[int] = 3
-    min_step_count: ClassVar[float] = 2.0
-    largest_released: ClassVar[float] = LARGEST_RADIUS
+    lloyd_share = 0.5
+    averaged_steps = 3
+    min_step_count = 2.0
+    largest_released = LARGEST_RADIUS
 
     def _fills_ball(self, curator: Curator) -> bool:
         """Whether points are taken to fill the ball: also one that is given as a parameter."""
@@ -119,19 +119,19 @@ class FinerQuadtree(TrimmedQuadtree):
     few cells hold all of them, and their counts stand out of the noise of finer levels, too.
     """
 
-    level_shares: ClassVar[LevelShares] = LevelShares(growth=1.3, peak=0.0, decay=0.5, finest=1.25)
+    level_shares = LevelShares(growth=1.3, peak=0.0, decay=0.5, finest=1.25)
 
 
 class DeepQuadtree(TrimmedQuadtree):
     """The same with two levels or three, for more records of each center."""
 
-    level_shares: ClassVar[LevelShares] = LevelShares(growth=1.4, peak=-1.0, decay=0.7, finest=2.5)
+    level_shares = LevelShares(growth=1.4, peak=-1.0, decay=0.7, finest=2.5)
 
 
 class DeepNonnegativeQuadtree(NonnegativeQuadtree):
     """As deep a tree of nonnegative counts, for fewer records in more than one column."""
 
-    level_shares: ClassVar[LevelShares] = DeepQuadtree.level_shares
+    level_shares = DeepQuadtree.level_shares
 
 
 def _is_too_noisy(plan: ZoomPlan) -> bool:
@@ -162,9 +162,7 @@ class SynopsisKMeans(PrivateKMeans):
         columns): with levels beyond the balanced one, more of them from 100 on (300 in one column),
         and a zoom only where its counts show a part of a cluster; or up to that level after a zoom.
         ``deep`` is for clusters that are small and far apart and for bounds that are wide.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
-    bounds, clip, random_state, require_zoom
+    bounds, clip, random_state, secure, require_zoom
         As for :class:`pkm.methods.PrivateKMeans`.
 
     Notes
@@ -183,19 +181,19 @@ class SynopsisKMeans(PrivateKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "synopsis"
-    color: ClassVar[str] = "#00441b"
-    marker: ClassVar[str] = "X"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {
-        **PrivateKMeans.choices,
-        "tree": ("deep", "balanced"),
-        "secure": (True, False),
+    label = "synopsis"
+    color = "#00441b"
+    marker = "X"
+    claims = {"sound": PrivacyClaim("approximate")}
+    constraints = {
+        **PrivateKMeans.constraints,
+        "radius": AUTO | Real(0),
+        "tree": OneOf("deep", "balanced"),
     }
-    noise_key_defaults: ClassVar[dict[str, object]] = {"tree": "deep"}
-    batched: ClassVar[bool] = False  # its parts are not
-    supports_chunks: ClassVar[bool] = True
-    supports_ball: ClassVar[bool] = True
+    noise_key_defaults = {"tree": "deep"}
+    batched = False  # its parts are not
+    supports_chunks = True
+    supports_ball = True
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -203,13 +201,6 @@ class SynopsisKMeans(PrivateKMeans):
     radius: float | Literal["auto"] = "auto"
     zoom: float | None = ZOOM_SHARE
     tree: str = "deep"
-    secure: bool = False
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        if self.radius != "auto" and not is_positive(self.radius):
-            raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
 
     def plan(self, n_points: int, n_features: int) -> Synopsis:
         """The synopsis of points of that shape; see :func:`plan_synopsis`.

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import Integer
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import Budget, Curator, PrivacyClaim, snap_centers
-from pkm.scalars import require_positive_integer
 
 MAX_RECORDS = 20_000  # synthetic ones
 
@@ -28,10 +28,10 @@ class SyntheticKMeans(PrivateKMeans):
         Methods for more columns, for the error.
     """
 
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
-    supports_chunks: ClassVar[bool] = True
-    batched: ClassVar[bool] = False  # each replicate has a model of its own
+    claims = {"sound": PrivacyClaim("approximate")}
+    constraints = {**PrivateKMeans.constraints, "n_init": Integer(1)}
+    supports_chunks = True
+    batched = False  # each replicate has a model of its own
     max_features: ClassVar[int]
     compared: ClassVar[str]
     alternatives: ClassVar[str]
@@ -40,18 +40,12 @@ class SyntheticKMeans(PrivateKMeans):
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     n_init: int = 10
-    secure: bool = False
 
     @abstractmethod
     def draw_records(
         self, curator: Curator, n_records: int, generator: np.random.Generator
     ) -> np.ndarray:
         """Spend the budget on a model, and draw records (n_records, d) from it, in grid steps."""
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        require_positive_integer("n_init", self.n_init)
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
         """Budget of one run; refuses more columns than tables can be compared of."""

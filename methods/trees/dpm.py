@@ -8,7 +8,7 @@ are the centers. The number of centers follows from the data.
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.integrate import quad
@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 from pkm.compute import middle_and_half_width
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n
+from pkm.methods.constraints import AUTO, FLAG, Integer, OneOf, Real
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -38,7 +39,7 @@ from pkm.privacy import (
     snap_centers,
 )
 from pkm.privacy.noise import INITIALIZATION, child
-from pkm.scalars import is_integer, is_number
+from pkm.scalars import is_number
 
 # Shares of epsilon for interval size, counts, splits, averages (Sec. 6.1), or without the first.
 PUBLISHED_SHARES = (0.04, 0.18, 0.18, 0.6)
@@ -139,11 +140,9 @@ class DPM(PrivateKMeans):
     merge : bool, default=False
         Merge the released centers, weighted by their released counts, to ``n_clusters`` by k-means:
         costs nothing.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`. Where features have different bounds,
         ``published`` takes the cube [-1, 1]^d for the data's units.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
@@ -162,20 +161,23 @@ class DPM(PrivateKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "DPM"
-    color: ClassVar[str] = "#cc79a7"
-    marker: ClassVar[str] = "D"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {
+    label = "DPM"
+    color = "#cc79a7"
+    marker = "D"
+    claims = {
         "published": PrivacyClaim("approximate", flaws=("F-13", "F-14", "F-15", "F-16")),
         "sound": PrivacyClaim("approximate"),
     }
-    choices: ClassVar[dict[str, tuple]] = {
-        **PrivateKMeans.choices,
-        "variant": ("published", "sound"),
-        "merge": (True, False),
-        "secure": (True, False),
+    constraints = {
+        **PrivateKMeans.constraints,
+        "variant": OneOf("published", "sound"),
+        "t": Real(),
+        "q": Real(),
+        "emptiness_weight": AUTO | Real(),
+        "depth": Integer(1, 12),
+        "merge": FLAG,
     }
-    batched: ClassVar[bool] = False
+    batched = False
     published_delta = staticmethod(inverse_n_root_n)
 
     _: KW_ONLY
@@ -188,17 +190,10 @@ class DPM(PrivateKMeans):
     emptiness_weight: float | Literal["auto"] = "auto"
     depth: int = 7
     merge: bool = False
-    secure: bool = False
 
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if not (is_integer(self.depth) and 1 <= self.depth <= 12):
-            raise ValueError(f"depth={self.depth!r} must be an integer from 1 to 12")
-        for name in ("t", "q", "emptiness_weight"):
-            value = getattr(self, name)
-            if not (is_number(value) or (name == "emptiness_weight" and value == "auto")):
-                raise ValueError(f"{name}={value!r} must be a number")
         self._score()
         self._shares()
 

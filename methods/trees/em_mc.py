@@ -16,7 +16,7 @@ same budget than averages whose noise is set by a noisy size; and no cluster is 
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 from pkm.compute import DIRECTION_SCALE
 from pkm.compute.kernels.lattice import cached_lattice, cover_scales
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n
+from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.lloyd.lloyd import TYPICAL_CENTER
 from pkm.privacy import (
     SCALE,
@@ -42,7 +43,6 @@ from pkm.privacy import (
 from pkm.privacy.ledger import largest_multiple
 from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.projection import cover_weight
-from pkm.scalars import is_integer, is_number
 
 # Shares of epsilon.
 COUNT_SHARE = 0.2
@@ -106,9 +106,7 @@ class EMMC(PrivateKMeans):
         data.
     n_dimensions : int or "auto", default="auto"
         Of the projection, at most 6; ``auto`` is floor(log10(n) / 0.99^2).
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
 
     Examples
@@ -119,19 +117,20 @@ class EMMC(PrivateKMeans):
     [[-0.5, 0.25], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "EM-MC"
-    color: ClassVar[str] = "#e69f00"
-    marker: ClassVar[str] = "X"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {
+    label = "EM-MC"
+    color = "#e69f00"
+    marker = "X"
+    claims = {
         "published": PrivacyClaim("approximate", flaws=("F-09",)),
         "sound": PrivacyClaim("approximate"),
     }
-    choices: ClassVar[dict[str, tuple]] = {
-        **PrivateKMeans.choices,
-        "variant": ("published", "sound"),
-        "secure": (True, False),
+    constraints = {
+        **PrivateKMeans.constraints,
+        "variant": OneOf("published", "sound"),
+        "smallest_radius": AUTO | Real(MIN_RADIUS, 1, "[]"),
+        "n_dimensions": AUTO | Integer(1, MAX_DIMENSIONS),
     }
-    batched: ClassVar[bool] = False
+    batched = False
     published_delta = staticmethod(inverse_n_root_n)
 
     _: KW_ONLY
@@ -140,21 +139,10 @@ class EMMC(PrivateKMeans):
     variant: str = "sound"
     smallest_radius: float | Literal["auto"] = "auto"
     n_dimensions: int | Literal["auto"] = "auto"
-    secure: bool = False
 
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        radius = self.smallest_radius
-        if radius != "auto" and not (is_number(radius) and MIN_RADIUS <= radius <= 1):
-            raise ValueError(
-                f"smallest_radius={radius!r} must be 'auto' or a number in [{MIN_RADIUS}, 1]"
-            )
-        m = self.n_dimensions
-        if m != "auto" and not (is_integer(m) and 1 <= m <= MAX_DIMENSIONS):
-            raise ValueError(
-                f"n_dimensions={m!r} must be 'auto' or an integer from 1 to {MAX_DIMENSIONS}"
-            )
         if n_points is not None:
             # The finest grid has the largest tables: the lattice refuses those that are too large.
             finest_side, _ = self._scales(n_points)[0]

@@ -6,11 +6,12 @@ intervals in each. Their hybrid spends half of the budget on one Lloyd step from
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import FLAG, Integer, OneOf
 from pkm.methods.coreset import consistent
 from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -26,7 +27,6 @@ from pkm.privacy import (
     gaussian_mu,
     snap_centers,
 )
-from pkm.scalars import is_integer, require_positive_integer
 
 MIN_INTERVALS = 2
 N_PARTS = 2  # of the hybrid: the grid and a Lloyd step, which cost the same
@@ -106,10 +106,8 @@ class EUGkM(PrivateKMeans):
         negative ones become zero.
     n_init : int, default=10
         Starts of the k-means on the cells; they cost no privacy.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
@@ -130,18 +128,19 @@ class EUGkM(PrivateKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "EUGkM"
-    color: ClassVar[str] = "#b2182b"
-    marker: ClassVar[str] = "p"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("pure")}
-    choices: ClassVar[dict[str, tuple]] = {
-        **PrivateKMeans.choices,
-        "grid_rule": ("published", "balanced"),
-        "consistent": (True, False),
-        "secure": (True, False),
+    label = "EUGkM"
+    color = "#b2182b"
+    marker = "p"
+    claims = {"sound": PrivacyClaim("pure")}
+    constraints = {
+        **PrivateKMeans.constraints,
+        "grid_rule": OneOf("published", "balanced"),
+        "max_cells": Integer(MIN_INTERVALS, MAX_CELLS),
+        "consistent": FLAG,
+        "n_init": Integer(1),
     }
-    supports_chunks: ClassVar[bool] = True
-    batched: ClassVar[bool] = False  # a grid of millions of cells for one replicate at a time
+    supports_chunks = True
+    batched = False  # a grid of millions of cells for one replicate at a time
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -149,17 +148,6 @@ class EUGkM(PrivateKMeans):
     max_cells: int = 2_000_000
     consistent: bool = True
     n_init: int = 10
-    secure: bool = False
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        if not (is_integer(self.max_cells) and MIN_INTERVALS <= self.max_cells <= MAX_CELLS):
-            raise ValueError(
-                f"max_cells={self.max_cells!r} must be an integer from {MIN_INTERVALS} to "
-                f"{MAX_CELLS}"
-            )
-        require_positive_integer("n_init", self.n_init)
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
         """Budget of one run; refuses more features than a grid can have."""
@@ -245,10 +233,10 @@ class GaussianEUGkM(EUGkM):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "EUGkM, Gaussian noise"
-    color: ClassVar[str] = "#d6604d"
-    marker: ClassVar[str] = "p"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
+    label = "EUGkM, Gaussian noise"
+    color = "#d6604d"
+    marker = "p"
+    claims = {"sound": PrivacyClaim("approximate")}
 
     _: KW_ONLY
     delta: float | Literal["auto"] = "auto"
@@ -296,9 +284,9 @@ class HybridKMeans(EUGkM):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "hybrid of Su et al."
-    color: ClassVar[str] = "#67001f"
-    marker: ClassVar[str] = "h"
+    label = "hybrid of Su et al."
+    color = "#67001f"
+    marker = "h"
 
     def has_step(self, n_points: int, n_features: int) -> bool:
         """Whether a step is made, from public quantities only."""
@@ -345,9 +333,9 @@ class GaussianHybridKMeans(GaussianEUGkM, HybridKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "hybrid, Gaussian noise"
-    color: ClassVar[str] = "#b35806"
-    marker: ClassVar[str] = "h"
+    label = "hybrid, Gaussian noise"
+    color = "#b35806"
+    marker = "h"
 
     def _lloyd(self) -> SuLloyd | FastLloyd:
         return FastLloyd(

@@ -8,12 +8,13 @@ midpoints.
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.special import ndtri
 
-from pkm.methods.base import PrivateKMeans, is_integer
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import Integer
 from pkm.methods.lloyd.lloyd import FastLloyd
 from pkm.privacy import (
     SCALE,
@@ -170,10 +171,8 @@ class HST(PrivateKMeans):
         ``auto`` is 1e-6.
     layers : int, default=10
         How often every feature is cut.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
@@ -198,24 +197,20 @@ class HST(PrivateKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "HST"
-    color: ClassVar[str] = "#01665e"
-    marker: ClassVar[str] = "v"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
-    batched: ClassVar[bool] = False  # each replicate has a tree of its own
+    label = "HST"
+    color = "#01665e"
+    marker = "v"
+    claims = {"sound": PrivacyClaim("approximate")}
+    constraints = {
+        **PrivateKMeans.constraints,
+        "layers": Integer(1, int(math.log2(MAX_CUTS))),
+    }
+    batched = False  # each replicate has a tree of its own
 
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     layers: int = 10
-    secure: bool = False
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        if not (is_integer(self.layers) and 1 <= self.layers <= math.log2(MAX_CUTS)):
-            raise ValueError(f"layers={self.layers!r} must be an integer from 1 to 15")
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
         """Budget of one run; refuses more cuts than codes of 16 bits can tell apart."""

@@ -7,7 +7,6 @@ of the children of a cell sum to that of the cell.
 
 import itertools
 import math
-from typing import ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -183,8 +182,8 @@ class NonnegativeQuadtree(TrimmedQuadtree):
     For few records of each center: always a tree, never one grid.
     """
 
-    level_shares: ClassVar[LevelShares] = LevelShares(growth=1.3, peak=0.0, decay=0.5, finest=1.25)
-    tree_records: ClassVar[float] = 0.0
+    level_shares = LevelShares(growth=1.3, peak=0.0, decay=0.5, finest=1.25)
+    tree_records = 0.0
 
     def read_leaves(self, counts: list[np.ndarray], deviations: np.ndarray, total: float) -> Leaves:
         """Leaves of released counts; see :func:`nonnegative_leaves`."""

@@ -9,11 +9,11 @@ lies in one cell of each; which cells are leaves is read off the noisy counts.
 import itertools
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from pkm.methods.base import PrivateKMeans, is_number
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import Integer, Real
 from pkm.methods.lloyd.final_step import cluster_radii, final_step, step_noise
 from pkm.methods.trees.eugkm import grid_intervals
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -28,7 +28,6 @@ from pkm.privacy import (
     PrivacyClaim,
     snap_centers,
 )
-from pkm.scalars import require_positive_integer
 
 MAX_FEATURES = int(math.log2(MAX_CELLS))  # two intervals in each
 MIN_LEVELS = 2
@@ -333,10 +332,8 @@ class QuadtreeKMeans(PrivateKMeans):
         center; 0 leaves it out. See :func:`schedule_of`.
     n_init : int, default=10
         Starts of the k-means on the leaves; they cost no privacy.
-    bounds, clip, random_state
+    bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
-    secure : bool, default=False
-        Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
@@ -359,28 +356,24 @@ class QuadtreeKMeans(PrivateKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
-    label: ClassVar[str] = "quadtree"
-    color: ClassVar[str] = "#1b7837"
-    marker: ClassVar[str] = "s"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("pure")}
-    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
-    supports_chunks: ClassVar[bool] = True
-    batched: ClassVar[bool] = False  # millions of cells for one replicate at a time
-    level_shares: ClassVar[LevelShares] = UP_TO_BALANCED
-    tree_records: ClassVar[float] = TREE_RECORDS
+    label = "quadtree"
+    color = "#1b7837"
+    marker = "s"
+    claims = {"sound": PrivacyClaim("pure")}
+    constraints = {
+        **PrivateKMeans.constraints,
+        "step_share": Real(0, 1, "[)"),
+        "n_init": Integer(1),
+    }
+    supports_chunks = True
+    batched = False  # millions of cells for one replicate at a time
+    level_shares = UP_TO_BALANCED
+    tree_records = TREE_RECORDS
 
     _: KW_ONLY
     epsilon: float = 1.0
     step_share: float = 0.25
     n_init: int = 10
-    secure: bool = False
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        if not (is_number(self.step_share) and 0 <= self.step_share < 1):
-            raise ValueError(f"step_share={self.step_share!r} must be a number in [0, 1)")
-        require_positive_integer("n_init", self.n_init)
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
         """Budget of one run; refuses more features than a quadtree serves."""

@@ -7,16 +7,15 @@ Lloyd's algorithm over the clients' centers. It claims no privacy and cannot rem
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from pkm.compute import SCALE, Points
+from pkm.methods.constraints import NONE, Integer, check_constraints
 from pkm.methods.unlearning.client_lloyd import local_lloyd
-from pkm.privacy import NO_CLAIM, PrivacyClaim
+from pkm.privacy import NO_CLAIM
 from pkm.privacy.noise import INITIALIZATION, child
-from pkm.scalars import is_integer
 
 CORE_RATIO = 3.0  # a point is in the core of a seed that is this many times nearer than any other
 
@@ -39,21 +38,17 @@ class KFed:
         If a number is not a positive integer.
     """
 
-    label: ClassVar[str] = "K-FED"
-    color: ClassVar[str] = "#d55e00"
-    marker: ClassVar[str] = "s"
-    claim: ClassVar[PrivacyClaim] = NO_CLAIM
+    label = "K-FED"
+    color = "#d55e00"
+    marker = "s"
+    claim = NO_CLAIM
+    constraints = {"n_clusters": Integer(1), "client_clusters": Integer(1) | NONE}
 
     n_clusters: int
     client_clusters: int | None = None
 
     def __post_init__(self):
-        for name, value in (
-            ("n_clusters", self.n_clusters),
-            ("client_clusters", self.resolved_client_clusters),
-        ):
-            if not (is_integer(value) and value >= 1):
-                raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+        check_constraints(self.constraints, vars(self))
 
     @property
     def resolved_client_clusters(self) -> int:

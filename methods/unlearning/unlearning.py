@@ -18,19 +18,19 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from pkm.compute import SCALE, Points
+from pkm.methods.constraints import AUTO, NONE, Integer, OneOf, Real, check_constraints
 from pkm.methods.unlearning.clients import Client, LloydClient, SeedingClient
 from pkm.methods.unlearning.server import RepairedServer
 from pkm.methods.weighted_kmeans import weighted_kmeans
-from pkm.privacy import NO_CLAIM, PrivacyClaim
+from pkm.privacy import NO_CLAIM
 from pkm.privacy.noise import INITIALIZATION, child
-from pkm.scalars import is_integer, is_number
 
 SERVER_STARTS = 10
 MAX_ID_FACTOR = 1000  # ids are below this many times the number of points
@@ -73,16 +73,18 @@ class Unlearning:
         Naming the parameter, its value and the rule.
     """
 
-    label: ClassVar[str] = "MUFC"
-    color: ClassVar[str] = "#009e73"
-    marker: ClassVar[str] = "o"
-    claim: ClassVar[PrivacyClaim] = NO_CLAIM
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
-        "client": ("seeding", "full"),
-        "weights": ("sizes", "unit"),
-        "server_data": ("centers", "points"),
-        "arrival_times": ("kept", "fresh"),
-        "server": ("refit", "repaired", "lazy"),
+    label = "MUFC"
+    color = "#009e73"
+    marker = "o"
+    claim = NO_CLAIM
+    constraints = {
+        "n_clusters": Integer(1),
+        "client": OneOf("seeding", "full"),
+        "gamma": AUTO | NONE | Real(0, 1, "(]"),
+        "weights": OneOf("sizes", "unit"),
+        "server_data": OneOf("centers", "points"),
+        "arrival_times": OneOf("kept", "fresh"),
+        "server": OneOf("refit", "repaired", "lazy"),
     }
 
     n_clusters: int
@@ -94,20 +96,7 @@ class Unlearning:
     server: str = "refit"
 
     def __post_init__(self):
-        if not (is_integer(self.n_clusters) and self.n_clusters >= 1):
-            raise ValueError(f"n_clusters={self.n_clusters!r} must be an integer of at least 1")
-        for name, allowed in self.choices.items():
-            value = getattr(self, name)
-            if value not in allowed:
-                raise ValueError(
-                    f"{name}={value!r} is unknown, choose one of {', '.join(map(repr, allowed))}"
-                )
-        if not (
-            self.gamma is None
-            or self.gamma == "auto"
-            or (is_number(self.gamma) and 0 < self.gamma <= 1)
-        ):
-            raise ValueError(f"gamma={self.gamma!r} must be 'auto', None or a number in (0, 1]")
+        check_constraints(self.constraints, vars(self))
         if self.server_data == "points" and (self.gamma is None or self.weights == "unit"):
             raise ValueError("server_data='points' needs bins (gamma) and weights='sizes'")
         if self.server == "repaired" and (self.gamma is None or self.server_data == "points"):

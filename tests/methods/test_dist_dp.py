@@ -1239,7 +1239,7 @@ def test_order_and_shards_do_not_matter(case):
         ({"regions": "both"}, "regions='both' is unknown"),
         (
             {"ball": 0},
-            "ball=0 must be a positive number or one of 'capped', 'printed'",
+            "ball=0 must be a positive finite number or one of 'capped', 'printed'",
         ),
         ({"ball": "big"}, "ball='big' must be"),
         ({"least_region": -1}, "least_region=-1 must be"),

@@ -51,6 +51,9 @@ from pkm.privacy.noise import public_seed
 #: Names of the methods that can run here: a library's own environment may be missing.
 AVAILABLE = [name for name in METHODS if load_method(name).unavailable() is None]
 CLASSES = [load_method(name) for name in AVAILABLE]
+PRIVATE_CLASSES = [
+    method for method in CLASSES if any(claim.private for claim in method.claims.values())
+]
 
 RHO = 0.225
 PRIVATE = (SuLloyd, GLloyd, FastLloyd)
@@ -696,7 +699,7 @@ def test_k_means_equals_scikit_learn():
 
 @pytest.mark.parametrize(
     "method",
-    [method for method in CLASSES if any(claim.private for claim in method.claims.values())],
+    PRIVATE_CLASSES,
 )
 def test_extreme_budgets_run_or_are_refused(method):
     """A refusal names epsilon."""
@@ -720,7 +723,7 @@ def test_extreme_budgets_run_or_are_refused(method):
                 method(n_clusters=2, epsilon=epsilon, **parameters).fit_batch(points, [0])
 
 
-@pytest.mark.parametrize("method", [method for method in CLASSES if "secure" in method.choices])
+@pytest.mark.parametrize("method", PRIVATE_CLASSES)
 @pytest.mark.parametrize("n", [30, 3000])
 def test_secure_noise_serves_every_schedule(method, n):
     """Also empty releases: few points and a small budget leave queries after a threshold empty."""

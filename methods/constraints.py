@@ -1,0 +1,183 @@
+"""Rules on the value of one parameter: objects that test a value and print themselves.
+
+A class has a table of them by the names of its parameters, as scikit-learn's estimators
+have in ``_parameter_constraints``. Rules on several values, or on data, are code.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pkm.scalars import is_integer, is_number
+
+
+class Constraint(ABC):
+    """A rule on a value. Its text reads after "must be"; ``|`` allows one more rule."""
+
+    @abstractmethod
+    def allows(self, value: object) -> bool:
+        """Tell whether a value keeps the rule."""
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+    def __or__(self, other: "Constraint") -> "Constraint":
+        return AnyOf(self, other)
+
+    def refuse(self, name: str, value: object) -> str:
+        """Say which parameter breaks the rule, by which value."""
+        return f"{name}={value!r} must be {self}"
+
+
+@dataclass(frozen=True)
+class AnyOf(Constraint):
+    """One of two rules.
+
+    Examples
+    --------
+    >>> print(OneOf("auto") | Integer(1))
+    'auto' or an integer of at least 1
+    """
+
+    first: Constraint
+    second: Constraint
+
+    def allows(self, value: object) -> bool:
+        """Tell whether a value keeps one of the rules."""
+        return self.first.allows(value) or self.second.allows(value)
+
+    def __str__(self) -> str:
+        comma = "," if "," in str(self.first) else ""
+        return f"{self.first}{comma} or {self.second}"
+
+
+class OneOf(Constraint):
+    """Some values, and no others.
+
+    Examples
+    --------
+    >>> OneOf("packing", "uniform").refuse("initialization", "random")
+    "initialization='random' is unknown, choose one of 'packing', 'uniform'"
+    """
+
+    def __init__(self, *values: object) -> None:
+        self.values = values
+
+    def allows(self, value: object) -> bool:
+        """Tell whether a value is one of them."""
+        return value in self.values
+
+    def __str__(self) -> str:
+        listed = ", ".join(map(repr, self.values))
+        return listed if len(self.values) == 1 else f"one of {listed}"
+
+    def refuse(self, name: str, value: object) -> str:
+        """List the values."""
+        listed = ", ".join(map(repr, self.values))
+        return f"{name}={value!r} is unknown, choose one of {listed}"
+
+
+FLAG = OneOf(True, False)
+AUTO = OneOf("auto")
+NONE = OneOf(None)
+
+
+@dataclass(frozen=True)
+class Integer(Constraint):
+    """An integer in a range whose ends belong to it; a flag is none. A note says why."""
+
+    low: int
+    high: float = math.inf
+    note: str = ""
+
+    def allows(self, value: object) -> bool:
+        """Tell whether a value is an integer of the range."""
+        return is_integer(value) and self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        bounds = f"from {self.low} to {self.high}"
+        if self.high == math.inf:
+            bounds = f"of at least {self.low}"
+        note = f": {self.note}" if self.note else ""
+        return f"an integer {bounds}{note}"
+
+
+@dataclass(frozen=True)
+class Real(Constraint):
+    """A finite number in an interval; a flag is none.
+
+    Parameters
+    ----------
+    low, high : float
+        The ends; infinite for none.
+    ends : {"()", "[)", "(]", "[]"}, default="()"
+        Which ends belong to the interval.
+    noun : str, default="a number"
+        What the number is, for messages.
+    unit : str, default=""
+        Unit of the number, for messages.
+
+    Examples
+    --------
+    >>> print(Real(0, 1, "[)"))
+    a number in [0, 1)
+    >>> print(Real(0, unit="half-widths"))
+    a positive finite number, in half-widths
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    ends: str = "()"
+    noun: str = "a number"
+    unit: str = ""
+
+    def allows(self, value: object) -> bool:
+        """Tell whether a value is a finite number of the interval."""
+        if not is_number(value) or not math.isfinite(value):
+            return False
+        if value == self.low:
+            return self.ends[0] == "["
+        if value == self.high:
+            return self.ends[1] == "]"
+        return self.low < value < self.high
+
+    def __str__(self) -> str:
+        if self.low == -math.inf:
+            text = self.noun
+        elif self.high < math.inf:
+            text = f"{self.noun} in {self.ends[0]}{self.low:g}, {self.high:g}{self.ends[1]}"
+        elif self.ends[0] == "[":
+            text = f"a finite number of at least {self.low:g}"
+        else:
+            text = "a positive finite number"
+        return f"{text}, in {self.unit}" if self.unit else text
+
+
+def check_constraints(
+    constraints: Mapping[str, Constraint], parameters: Mapping[str, object]
+) -> None:
+    """Refuse the first parameter that breaks its rule.
+
+    Parameters
+    ----------
+    constraints : mapping of str to Constraint
+        By names of parameters. A parameter without a rule may have any value.
+    parameters : mapping of str to object
+
+    Raises
+    ------
+    ValueError
+        If a value breaks its rule; the message has the name, the value and the rule.
+
+    Examples
+    --------
+    >>> check_constraints({"n_init": Integer(1)}, {"n_init": 0})
+    Traceback (most recent call last):
+    ...
+    ValueError: n_init=0 must be an integer of at least 1
+    """
+    for name, value in parameters.items():
+        rule = constraints.get(name)
+        if rule is not None and not rule.allows(value):
+            raise ValueError(rule.refuse(name, value))

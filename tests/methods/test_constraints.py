@@ -1,0 +1,58 @@
+"""Rules on one parameter: what they allow, and how they print themselves."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pkm.methods import FEDERATED, METHODS, Lloyd, load_method
+from pkm.methods import __getattr__ as method_named
+from pkm.methods.constraints import AUTO, FLAG, NONE, Integer, OneOf, Real, check_constraints
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "allowed", "refused"),
+    [
+        (Integer(1), "an integer of at least 1", [1, 10**30, np.int64(4)], [0, 1.0, True, "1"]),
+        (Integer(1, 15), "an integer from 1 to 15", [1, 15], [0, 16]),
+        (Real(), "a number", [-5, 0.0], [math.nan, math.inf, "a", None, True]),
+        (Real(0), "a positive finite number", [1e-300, np.float32(2)], [0, -1.0, math.inf]),
+        (Real(0, 1), "a number in (0, 1)", [0.5], [0, 1]),
+        (Real(0, 1, "[)"), "a number in [0, 1)", [0, 0.5], [-0.1, 1]),
+        (Real(0, 1, "(]"), "a number in (0, 1]", [1], [0]),
+        (Real(0.1, ends="[)"), "a finite number of at least 0.1", [0.1, 9.0], [0, math.inf]),
+        (Real(0, unit="metres"), "a positive finite number, in metres", [1], [0]),
+        (OneOf("a", "b"), "one of 'a', 'b'", ["a"], ["c", None]),
+        (FLAG, "one of True, False", [True, False], ["yes", None, 2]),
+        (AUTO | Integer(1), "'auto' or an integer of at least 1", ["auto", 3], [0, "none"]),
+        (AUTO | NONE | Real(0), "'auto' or None or a positive", ["auto", None, 3], [0]),
+        (Real(0, unit="m") | OneOf("all"), "a positive finite number, in m, or 'all'", [1], [0]),
+    ],
+)
+def test_rules(rule, allowed, refused, text):
+    assert all(rule.allows(value) for value in allowed)
+    assert not any(rule.allows(value) for value in refused)
+    assert str(rule).startswith(text)
+
+
+def test_refusals_have_the_name_the_value_and_the_rule():
+    rules = {"n_init": Integer(1), "mode": OneOf("a", "b")}
+    check_constraints(rules, {"n_init": 1, "mode": "a", "other": object()})
+    with pytest.raises(ValueError, match=r"^n_init=0 must be an integer of at least 1$"):
+        check_constraints(rules, {"n_init": 0})
+    with pytest.raises(ValueError, match=r"^mode='c' is unknown, choose one of 'a', 'b'$"):
+        check_constraints(rules, {"mode": "c"})
+
+
+@pytest.mark.parametrize("name", [*METHODS, *FEDERATED])
+def test_every_rule_is_of_a_parameter(name):
+    """A rule with a misspelled name would never be tested."""
+    method = load_method(name) if name in METHODS else method_named(name)
+    common = {"epsilon", "delta"}  # rules of the base class, parameters of private methods
+    names = {field for kind in method.__mro__ for field in vars(kind).get("__annotations__", ())}
+    assert set(method.constraints) - common <= names
+
+
+def test_secure_noise_of_a_method_without_noise_is_refused():
+    with pytest.raises(ValueError, match="secure=True has no effect: Lloyd claims no privacy"):
+        Lloyd(3, secure=True).check_parameters()
