@@ -1,17 +1,11 @@
 """Files of a paper's folder: ``conf/paper/<paper>/<file>.yaml``, checked as they are read."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from pkm import schema
+from pkm import catalogue, schema
 from pkm.names import suggestion
 
-CONF = Path(__file__).parents[1] / "conf"
-#: One folder for each paper.
-PAPERS = CONF / "paper"
 #: Keys of figures and checks whose values are names, and what they name.
 NAMES = {
     "sweep": "sweep",
@@ -51,20 +45,11 @@ def read(paper: str, file: str, required: Mapping[str, type], optional: Iterable
         If there is no such file, it cannot be read, a key is unknown or absent, or a value is of
         another type. The error begins with the file's place in the project.
     """
-    where = f"conf/paper/{paper}/{file}"
-    path = PAPERS / paper / file
+    path = catalogue.current().folder(paper) / file
+    where = "/".join(path.parts[-4:])
     if not path.is_file():
-        others = sorted(other.parent.name for other in PAPERS.glob(f"*/{file}"))
-        advice = "" if path.parent.is_dir() else suggestion(paper, others)
-        raise ValueError(f"{where} is absent{advice}; docs/extending.md says what it holds")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise ValueError(f"{where}{line}: {getattr(error, 'problem', error)}") from None
-    if not isinstance(content, Mapping):
-        raise ValueError(f"{where} must be a mapping with the keys {', '.join(required)}")
+        raise ValueError(f"{where} is absent; docs/extending.md says what it holds")
+    content = catalogue.read_mapping(path)
     refuse_unknown(content, [*required, *optional], where)
     for key, kind in required.items():
         if not isinstance(content.get(key), kind):
@@ -99,8 +84,8 @@ class KnownNames:
     """
 
     def __init__(self, paper: str, derived: Iterable[str] = ()) -> None:
-        sweeps = yaml.safe_load((PAPERS / paper / "sweeps.yaml").read_text(encoding="utf-8"))
-        methods = (path.stem for path in (CONF / "method").glob("*.yaml"))
+        sweeps = catalogue.current().read("paper", paper)
+        methods = catalogue.current().choices("method")
         self._known = {
             "sweep": {*sweeps["sweeps"], *derived},
             "metric": {*schema.BY_NAME, *derived},

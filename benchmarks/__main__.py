@@ -22,7 +22,7 @@ from pkm.benchmarks.protocol import protocol
 from pkm.benchmarks.scaling import scaling
 from pkm.benchmarks.trees import trees
 from pkm.benchmarks.unlearning import unlearning
-from pkm.experiments.fit.timing import pinned
+from pkm.experiments.fit.threads import limit_threads
 
 PARTS: dict[str, Callable[[], list[Measurement]]] = {
     "sweep": sweep,
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in PARTS:
             parser.error(f"part {name!r} is unknown; known are {', '.join(PARTS)}")
     rows = []
-    with pinned(1):
+    with limit_threads(1):
         for name in names or PARTS:
             rows += PARTS[name]()
     Console().print(table_of(rows))

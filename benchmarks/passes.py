@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 
 from pkm.benchmarks.measurement import Measurement, peak_bytes
 from pkm.compute import Points, sums_and_counts
-from pkm.experiments.fit.timing import pinned
+from pkm.experiments.fit.threads import limit_threads
 from pkm.methods import FastLloyd
 from pkm.privacy import SCALE
 
@@ -38,9 +38,9 @@ def passes() -> list[Measurement]:
     """
     rows = []
     for n_threads in (1, 2):
-        with pinned(n_threads):
+        with limit_threads(n_threads):
             rows += [single_pass(d, k, n_threads) for d, k in SHAPES]
-    with pinned(1):
+    with limit_threads(1):
         rows += [batch_pass(d, k) for d, k in SHAPES]
     return [*rows, *threads(10, 32), memory_of_fit(np.float64), memory_of_fit(np.float32)]
 
@@ -90,7 +90,7 @@ def threads(d: int, k: int) -> list[Measurement]:
     points, centers = inputs(d, k, 1, THREADED_POINTS)
 
     def turn(n_threads: int) -> tuple[float, ...]:
-        with pinned(n_threads):
+        with limit_threads(n_threads):
             return seconds_of_another(
                 time.perf_counter,
                 again(lambda: sums_and_counts(points, centers)),

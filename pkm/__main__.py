@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from pkm.catalogue import CatalogueError, config_dirs
 from pkm.names import suggestion
 
 #: Verb to the module that serves it, the words that go before the user's, and what it is for.
@@ -41,6 +42,8 @@ VERBS = {
     "bench": ("pkm.benchmarks.__main__", (), "measure speed, as ratios inside one run"),
 }
 
+#: Options that name a folder of configurations, which all verbs take.
+CONFIG_DIR = ("--config-dir", "-cd")
 #: Verbs that are Hydra applications, and Hydra's option for completion.
 APPLICATIONS = ("run", "reproduce")
 SHELL_COMPLETION = "-sc"
@@ -106,7 +109,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: verb {words[0]!r} is unknown{suggestion(words[0], VERBS)}", file=sys.stderr)
         return 2
     module, given, _ = VERBS[words[0]]
-    return import_module(module).main([*given, *words[1:]])
+    words, folders = without_config_dirs(words[1:])
+    try:
+        with config_dirs(folders):
+            return import_module(module).main([*given, *words])
+    except CatalogueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def without_config_dirs(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Take the folders of ``--config-dir FOLDER`` out of a command line.
+
+    Examples
+    --------
+    >>> without_config_dirs(["method=toy", "--config-dir", "mine", "k=3", "--config-dir=yours"])
+    (['method=toy', 'k=3'], ['mine', 'yours'])
+    """
+    rest: list[str] = []
+    folders: list[str] = []
+    remaining = iter(words)
+    for word in remaining:
+        option, sign, value = word.partition("=")
+        if option in CONFIG_DIR:
+            folders.append(value if sign else next(remaining, ""))
+        else:
+            rest.append(word)
+    return rest, folders
 
 
 if __name__ == "__main__":

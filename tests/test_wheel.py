@@ -91,7 +91,7 @@ def test_wheel_holds_code_and_data(wheel):
             relative = Path(folder).relative_to(ROOT).as_posix()
             expected |= {f"{relative}/{name}" for name in files if name.endswith(suffixes)}
     packed = {name for name in ZipFile(wheel).namelist() if name.endswith(suffixes)}
-    assert {"pkm/conf/method/external.yaml", "pkm/conf/paper/fastlloyd/claims.yaml"} <= packed
+    assert {"pkm/conf/method/fastlloyd.yaml", "pkm/conf/paper/fastlloyd/claims.yaml"} <= packed
     assert packed == expected
 
 

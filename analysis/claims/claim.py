@@ -13,9 +13,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
+from pkm import catalogue
 from pkm.analysis.claims import exact, orderings, predicates  # noqa: F401, types of checks
 from pkm.analysis.claims.findings import CHECK_TYPES, COMMON_KEYS
-from pkm.analysis.paper_files import PAPERS, KnownNames, read, refuse_unknown
+from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
 
 KINDS = ("ordering", "threshold", "trend", "magnitude", "count")
 BASES = ("explicit", "implied", "cited", "theorem", "printed", "derived", "surrogate")
@@ -61,7 +62,9 @@ class Claim:
 
 def papers_with_claims() -> list[str]:
     """Names of the papers that have claims."""
-    return sorted(path.parent.name for path in PAPERS.glob("*/claims.yaml"))
+    papers = catalogue.current()
+    names = papers.choices("paper")
+    return [name for name in names if (papers.folder(name) / "claims.yaml").is_file()]
 
 
 @cache

@@ -3,95 +3,22 @@
 import contextlib
 import itertools
 import math
-import multiprocessing
-import os
-import signal
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from multiprocessing.connection import Connection, wait
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.connection import wait
 
 from rich.console import Console
 
+from pkm.experiments.backends import dask_cells
 from pkm.experiments.backends.progress import progress_of
-from pkm.experiments.backends.server import PROCESSES, start_server
+from pkm.experiments.backends.worker import Outcome, Runner, Worker
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.cell.environment import git_commit
-from pkm.experiments.config.settings import TIME_LIMIT, require
-from pkm.experiments.fit.timing import pinned
-from pkm.experiments.store.store import ResultsNotWritable, Store
-from pkm.scalars import is_integer
-from pkm.source import subpackages_digest
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.fit.threads import limit_threads
+from pkm.experiments.store.store import Store
 
 #: The cheapest cells come first, up to so many estimated seconds in all.
 FIRST_SECONDS = 10.0
-
-
-class TimeLimitExceeded(RuntimeError):
-    """A cell took longer than its time limit."""
-
-
-class WorkerDied(RuntimeError):
-    """A worker process ended without a result, most often killed for lack of memory."""
-
-
-@dataclass(frozen=True)
-class Backend:
-    """How cells are run.
-
-    Parameters
-    ----------
-    name : {"serial", "processes", "dask"}
-        In this process, in `jobs` worker processes (in this one where ``jobs=1``), or on a cluster
-        of dask (see `pkm.experiments.backends.dask_cells`).
-    jobs : int, default=1
-        Largest number of worker processes; there are never more than chunks of cells.
-    threads : int, default=1
-        Threads of BLAS, OpenMP and numba inside each process.
-    time_limit : float, optional
-        Seconds a cell may take that has no limit of its own. Loading its data and searching for
-        reference clusterings are not counted. Cells with a limit are run in a worker process,
-        which is killed when the time is over.
-    retries : int, default=1
-        How often a failed cell is tried again within one run. A cell over its time limit, or whose
-        worker died, is not; dask runs the cells of a dead worker again, up to three times.
-    scheduler : str, optional
-        Address of a dask scheduler; by default dask starts `jobs` workers on this machine.
-    """
-
-    name: Literal["serial", "processes", "dask"] = "serial"
-    jobs: int = 1
-    threads: int = 1
-    time_limit: float | None = None
-    retries: int = 1
-    scheduler: str | None = None
-
-    def __post_init__(self) -> None:
-        names = ("serial", "processes", "dask")
-        require(self.name in names, "backend", self.name, f"one of {', '.join(names)}")
-        for name, minimum in (("jobs", 1), ("threads", 1), ("retries", 0)):
-            value = getattr(self, name)
-            holds = is_integer(value) and value >= minimum
-            require(holds, name, value, f"a whole number of at least {minimum}")
-        require(TIME_LIMIT.holds(self.time_limit), "time_limit", self.time_limit, TIME_LIMIT.text)
-        if self.name != "dask":
-            require(self.scheduler is None, "scheduler", self.scheduler, "null unless backend=dask")
-        elif self.scheduler is not None:
-            holds = isinstance(self.scheduler, str) and "://" in self.scheduler
-            require(holds, "scheduler", self.scheduler, "an address such as tcp://192.0.2.1:8786")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Result of running a cell: ``done`` or ``failed``, its seconds, and the error in one line."""
-
-    key: str
-    status: str
-    seconds: float
-    error: str = ""
 
 
 def run_cells(
@@ -142,7 +69,7 @@ def run_cells(
     jobs = 1 if backend.name == "serial" else backend.jobs
     runner = Runner(store, backend, mirror)
     outcomes = []
-    with progress_of(costs, console) as advance:
+    with progress_of(costs, jobs, console) as advance:
         for timing, most in ((False, jobs), (True, 1)):
             chosen = [cell for cell in cells if cell.timing == timing]
             if backend.name == "dask" and not timing:
@@ -151,8 +78,8 @@ def run_cells(
                 stream = in_workers(arrange(chosen, costs, most, interrupted), runner, most)
             else:
                 # A worker takes as long to start as this process: only for cells with a limit.
-                limited = [cell for cell in chosen if limit_of(cell, backend) is not None]
-                free = [cell for cell in chosen if limit_of(cell, backend) is None]
+                limited = [cell for cell in chosen if backend.limit_of(cell) is not None]
+                free = [cell for cell in chosen if backend.limit_of(cell) is None]
                 stream = itertools.chain(
                     in_this_process(arrange(free, costs, 1, interrupted), runner),
                     in_workers(arrange(limited, costs, 1, interrupted), runner, 1),
@@ -176,11 +103,7 @@ def checked_backend(backend: Backend) -> Backend:
     ConfigurationError
         If the scheduler of a dask backend is not there, or its workers have other code.
     """
-    if backend.name != "dask":
-        return backend
-    from pkm.experiments.backends.dask_cells import checked_cluster
-
-    return checked_cluster(backend)
+    return dask_cells.checked_cluster(backend) if backend.name == "dask" else backend
 
 
 def arrange(
@@ -259,70 +182,6 @@ def data_of(cell: Cell) -> tuple:
     return cell.dataset, chosen, cell.bounds, cell.preprocessing, cell.clip
 
 
-@dataclass(frozen=True)
-class Runner:
-    """What it takes to run a cell and to store its result; parameters as of `run_cells`."""
-
-    store: Store
-    backend: Backend
-    mirror: str | None
-
-    def run(self, cell: Cell, begin: Callable[[], object] = lambda: None) -> Outcome:
-        """Run one cell, again if it fails, and store what comes of it.
-
-        `begin` is called when the data are loaded and the time of the cell starts.
-
-        Raises
-        ------
-        ResultsNotWritable
-            If the result cannot be stored, which ends the run.
-        """
-        # A plan does not need what executes cells: a quarter of a second of imports.
-        from pkm.experiments.fit.execute import execute, make_ready
-
-        started = time.perf_counter()
-        before = self.store.failure_record(cell.key).get("attempts", 0)
-        for trial in range(1, self.backend.retries + 2):
-            try:
-                with self.store.begun(cell.key):
-                    make_ready(cell, self.mirror)
-                    begin()
-                    rows = execute(cell, self.mirror)
-                    origin = {"git": git_commit(), "metrics_code": subpackages_digest("metrics")}
-                    self.store.write(cell, rows.assign(**origin, finished=time.time()))
-                return Outcome(cell.key, "done", time.perf_counter() - started)
-            except ResultsNotWritable:
-                raise
-            # Any error of a method is recorded as the failure of this cell; other cells go on.
-            except Exception as error:
-                self.store.write_failure(cell, error, before + trial)
-                failure = f"{type(error).__name__}: {error}"
-        return Outcome(cell.key, "failed", time.perf_counter() - started, failure)
-
-    def ended(self, cell: Cell, exit_code: int | None, seconds: float) -> Outcome:
-        """Say what became of a cell during which its process ended; a failure is recorded."""
-        self.store.unmark(cell.key)
-        # The result may have been stored before the end.
-        if self.store.status(cell.key) == "done":
-            return Outcome(cell.key, "done", seconds)
-        if exit_code == -signal.SIGALRM:
-            limit = limit_of(cell, self.backend)
-            return self.fail(cell, TimeLimitExceeded(f"time limit of {limit:g} s reached"), seconds)
-        error = WorkerDied("the worker process ended without an answer (out of memory?)")
-        return self.fail(cell, error, seconds)
-
-    def fail(self, cell: Cell, error: BaseException, seconds: float) -> Outcome:
-        """Record the failure of a cell that no method raised."""
-        attempts = self.store.failure_record(cell.key).get("attempts", 0)
-        self.store.write_failure(cell, error, attempts + 1)
-        return Outcome(cell.key, "failed", seconds, f"{type(error).__name__}: {error}")
-
-
-def limit_of(cell: Cell, backend: Backend) -> float | None:
-    """Return the seconds that a cell may take: its own limit, else the backend's."""
-    return backend.time_limit if cell.time_limit is None else cell.time_limit
-
-
 def in_this_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
     """Run chunks one after another in this process, which holds no points afterwards."""
     if not chunks:
@@ -330,7 +189,7 @@ def in_this_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcom
     from pkm.experiments.fit.execute import forget_data
 
     try:
-        with pinned(runner.backend.threads):
+        with limit_threads(runner.backend.threads):
             for cell in itertools.chain.from_iterable(chunks):
                 yield runner.run(cell)
     finally:
@@ -342,9 +201,6 @@ def on_dask(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
     cells = list(itertools.chain.from_iterable(chunks))
     if not cells:
         return
-    # Imported here: dask takes a second.
-    from pkm.experiments.backends import dask_cells
-
     with dask_cells.connected(runner.backend, len(cells)) as client:
         yield from dask_cells.on_cluster(cells, runner, client)
 
@@ -369,80 +225,3 @@ def in_workers(chunks: list[list[Cell]], runner: Runner, jobs: int) -> Iterator[
                 else:
                     worker.begin(cells[0])
                     queues[worker] = cells[1:]
-
-
-class Worker:
-    """A process that runs cells one at a time, and another one in its place when it has died.
-
-    A compiled loop cannot be interrupted, but a process can be killed at any moment: for a cell
-    with a time limit the process sets an alarm that it does not catch.
-    """
-
-    def __init__(self, runner: Runner):
-        self.runner = runner
-        self.start()
-
-    def start(self) -> None:
-        """Start the process; what it loads and compiles is kept from cell to cell."""
-        self.connection, remote = PROCESSES.Pipe()
-        self.process = PROCESSES.Process(
-            target=serve, args=(remote, self.runner, dict(os.environ)), name="pkm worker"
-        )
-        start_server()
-        self.process.start()
-        remote.close()
-
-    def begin(self, cell: Cell) -> None:
-        """Hand a cell to the process."""
-        self.cell = cell
-        self.started = time.perf_counter()
-        if self.connection.closed:
-            self.start()
-        # If it has died since, reading its answer finds out.
-        with contextlib.suppress(ConnectionError):
-            self.connection.send(cell)
-
-    def outcome(self) -> Outcome:
-        """Wait for what has become of the cell: the process says so, or its end does."""
-        try:
-            answer = self.connection.recv()
-        except (EOFError, ConnectionError):
-            self.close()
-            seconds = time.perf_counter() - self.started
-            return self.runner.ended(self.cell, self.process.exitcode, seconds)
-        if isinstance(answer, ResultsNotWritable):
-            raise answer
-        return answer
-
-    def close(self) -> None:
-        """Kill the process and end what it has started; without one there is nothing to do."""
-        if self.connection.closed:
-            return
-        # Terminated, not killed: only then does mpirun end the processes that it started.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.kill()
-        self.process.join()
-        self.connection.close()
-
-
-def serve(connection: Connection, runner: Runner, environment: dict[str, str]) -> None:
-    """Run the cells that a connection brings, in this process, until it is closed."""
-    # The leader of a new process group, with the processes that a cell starts.
-    os.setpgid(0, 0)
-    # The server that forks has the environment of the time when it was started.
-    os.environ.update(environment)
-    # The default: under it numba's lock leaves nothing behind when this process is killed.
-    multiprocessing.set_start_method(None, force=True)
-    # Not caught: the kernel ends the process even inside a compiled loop.
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    with pinned(runner.backend.threads), contextlib.suppress(EOFError, ConnectionError):
-        while True:
-            cell = connection.recv()
-            limit = limit_of(cell, runner.backend) or 0.0
-            try:
-                answer = runner.run(cell, partial(signal.setitimer, signal.ITIMER_REAL, limit))
-            except ResultsNotWritable as error:
-                answer = error
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            connection.send(answer)

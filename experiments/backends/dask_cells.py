@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any
 import pkm
 from pkm.datasets.sources import DataUnavailable
 from pkm.datasets.user_files import content_digest
-from pkm.experiments.backends.backends import Backend, Outcome, Runner, Worker, WorkerDied, serve
+from pkm.experiments.backends.worker import Outcome, Runner, Worker, WorkerDied, serve
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.config.configuration import ConfigurationError
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.store.store import Store
 from pkm.source import subpackages_digest
 

@@ -4,52 +4,80 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-if TYPE_CHECKING:
-    from pkm.experiments.backends.backends import Outcome
+from pkm.experiments.backends.worker import Outcome
+from pkm.experiments.console.console import duration
 
 #: Seconds between two lines of progress where the output is no terminal.
 LINE_SECONDS = 20.0
 
 
+#: Estimated work that counts as done at the estimated speed: at most so many seconds, and at most
+#: so much of the whole.
+PRIOR_SECONDS = 5.0
+PRIOR_SHARE = 0.1
+
+
 @dataclass
 class Tally:
-    """What has been done of some cells; work is measured in estimated seconds."""
+    """What has been done of some cells; work is measured in estimated seconds.
+
+    Parameters
+    ----------
+    costs : mapping of str to float
+        Key of each cell to its work.
+    jobs : int, default=1
+        How many cells are run at once.
+    """
 
     costs: Mapping[str, float]
+    jobs: int = 1
     cells: int = 0
     failed: int = 0
     work: float = 0.0
     started: float = field(default_factory=time.monotonic)
+    first_work: float = 0.0
+    first_ended: float = 0.0
 
-    def add(self, outcome: "Outcome") -> None:
+    def add(self, outcome: Outcome) -> None:
         """Count a cell."""
         self.cells += 1
         self.failed += outcome.status == "failed"
         self.work += self.costs[outcome.key]
+        if self.cells == 1:
+            self.first_work = self.work
+            self.first_ended = time.monotonic()
+
+    def remaining_seconds(self) -> float:
+        """Estimate the time left from the speed since the first cell ended.
+
+        Imports and most of the compilation are before that moment, and no sign of speed.
+        """
+        total = sum(self.costs.values())
+        prior_work = min(PRIOR_SECONDS, PRIOR_SHARE * total)
+        seconds = prior_work / self.jobs + time.monotonic() - self.first_ended
+        work = prior_work + self.work - self.first_work
+        return (total - self.work) * seconds / work
 
     def __str__(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
-        elapsed = time.monotonic() - self.started
-        remaining = elapsed * (sum(self.costs.values()) / self.work - 1)
-        left = f"about {duration(remaining)} left"
+        left = f"about {duration(self.remaining_seconds())} left"
         return f"{self.cells}/{len(self.costs)} cells{failed}, {left}"
 
 
 @contextmanager
 def progress_of(
-    costs: Mapping[str, float], console: Console | None
-) -> "Iterator[Callable[[Outcome], None]]":
+    costs: Mapping[str, float], jobs: int, console: Console | None
+) -> Iterator[Callable[[Outcome], None]]:
     """Show the progress of a run; yields the function to call with each outcome.
 
-    On a terminal a live bar whose length is estimated time, not cells, so that the remaining time
-    is right although cells differ; elsewhere a line every `LINE_SECONDS`.
+    On a terminal a live bar whose length is estimated time, not cells; elsewhere a line every
+    `LINE_SECONDS`.
     """
-    tally = Tally(costs)
+    tally = Tally(costs, jobs)
     if console is None or not costs:
         yield tally.add
     elif console.is_terminal:
@@ -59,11 +87,11 @@ def progress_of(
         yield lines(tally, console)
 
 
-def lines(tally: Tally, console: Console) -> "Callable[[Outcome], None]":
+def lines(tally: Tally, console: Console) -> Callable[[Outcome], None]:
     """Make the function that prints a line now and then, and one at the end."""
     printed = tally.started
 
-    def advance(outcome: "Outcome") -> None:
+    def advance(outcome: Outcome) -> None:
         nonlocal printed
         tally.add(outcome)
         moment = time.monotonic()
@@ -75,7 +103,7 @@ def lines(tally: Tally, console: Console) -> "Callable[[Outcome], None]":
 
 
 @contextmanager
-def bar(tally: Tally, console: Console) -> "Iterator[Callable[[Outcome], None]]":
+def bar(tally: Tally, console: Console) -> Iterator[Callable[[Outcome], None]]:
     """Show a live bar; yields the function that moves it."""
     columns = (
         TextColumn("cells"),
@@ -83,32 +111,16 @@ def bar(tally: Tally, console: Console) -> "Iterator[Callable[[Outcome], None]]"
         TextColumn("{task.fields[cells]}/{task.fields[of]}"),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(elapsed_when_finished=False),
+        TextColumn("{task.fields[left]} left"),
     )
     with Progress(*columns, console=console) as progress:
         total = sum(tally.costs.values())
-        task = progress.add_task("", total=total, cells=0, of=len(tally.costs), note="")
+        task = progress.add_task("", total=total, cells=0, of=len(tally.costs), note="", left="?")
 
-        def advance(outcome: "Outcome") -> None:
+        def advance(outcome: Outcome) -> None:
             tally.add(outcome)
             note = f"[red]{tally.failed} failed[/red]" if tally.failed else ""
-            progress.update(task, completed=tally.work, cells=tally.cells, note=note)
+            left = duration(tally.remaining_seconds())
+            progress.update(task, completed=tally.work, cells=tally.cells, note=note, left=left)
 
         yield advance
-
-
-def duration(seconds: float) -> str:
-    """Write a time span for people.
-
-    Examples
-    --------
-    >>> duration(42), duration(95), duration(7300)
-    ('42 s', '1 min 35 s', '2 h 01 min')
-    """
-    seconds = round(max(seconds, 0))
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60:02d} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"

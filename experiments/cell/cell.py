@@ -3,24 +3,20 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from glob import has_magic
 from pathlib import Path
 from typing import Any
 
 from pkm import datasets
-from pkm.experiments.cell.code_hash import Harness, code_hash
+from pkm.experiments.cell.code_hash import code_hash
+from pkm.experiments.cell.kind import Kind
 from pkm.experiments.config.settings import (
     FLAG,
-    PUBLIC_DATA,
     TIME_LIMIT,
-    WIDER,
-    Federation,
-    Unlearning,
     require,
     require_budget,
-    require_kind,
     require_params,
     require_seeds,
     require_text,
@@ -81,21 +77,9 @@ class Cell:
         Whether the cell measures running time: every seed is a separate fit on one thread, while
         nothing else runs.
     keep_centers : bool, default=False
-        Whether the released centers are stored, in the raw units of the data. Part of the identity
-        only where it is true.
-    coreset : bool, default=False
-        Whether the method's coreset is released in place of centers, and its costs compared with
-        those of the points. Part of the identity only where it is true.
-    federation : Federation, optional
-        How the cell is run as a protocol between clients and a server. None: centrally. Part of the
-        identity only where it is given.
-    unlearning : Unlearning, optional
-        How points are split over clients and removed again. Part of the identity only where it is
-        given.
-    bounds_factor : float, default=1
-        How many times as wide as the data set's bounds those are that the method gets, about the
-        same middle. Results are in half-widths of the data set's own. Part of the identity only
-        where it is not 1.
+        Whether the released centers are stored, in the raw units of the data.
+    kind : Kind
+        How the seeds are fitted: one of `pkm.experiments.fit.kinds`.
     time_limit : float, optional
         Seconds that the cell may take; the backend's limit where there is none. Not part of the
         identity.
@@ -109,9 +93,9 @@ class Cell:
 
     Examples
     --------
-    >>> data = ("iris", "minmax", 3)
-    >>> budget = (None, None)
-    >>> cell = Cell("lloyd", "pkm.methods.Lloyd", {}, *data, *budget, (0, 1), ("nicv",))
+    >>> from pkm.experiments.fit.central import Central
+    >>> fields = ("lloyd", "pkm.methods.Lloyd", {}, "iris", "minmax", 3, None, None)
+    >>> cell = Cell(*fields, seeds=(0, 1), metrics=("nicv",), kind=Central())
     >>> cell.label
     'lloyd · iris'
     """
@@ -133,28 +117,17 @@ class Cell:
     clip: bool = True
     timing: bool = False
     keep_centers: bool = False
-    coreset: bool = False
-    bounds_factor: float = 1.0
-    federation: Federation | None = None
-    unlearning: Unlearning | None = None
     time_limit: float | None = field(default=None, compare=False)
     style: Mapping[str, str] = field(default_factory=dict, compare=False)
+    kind: Kind = field(kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("method", "target", "dataset", "preprocessing"):
             require_text(name, getattr(self, name))
-        for name in ("clip", "timing", "keep_centers", "coreset"):
+        for name in ("clip", "timing", "keep_centers"):
             require(FLAG.holds(getattr(self, name)), name, getattr(self, name), FLAG.text)
-        require(WIDER.holds(self.bounds_factor), "bounds_factor", self.bounds_factor, WIDER.text)
-        central = self.federation is None and self.unlearning is None and not self.coreset
-        rule = "1 for a cell with federation, removals or a coreset"
-        require(central or self.bounds_factor == 1, "bounds_factor", self.bounds_factor, rule)
         require(TIME_LIMIT.holds(self.time_limit), "time_limit", self.time_limit, TIME_LIMIT.text)
         require_params(self.params)
-        if self.public_data is not None:
-            holds = PUBLIC_DATA.holds(self.public_data) and self.dataset != "file"
-            rule = f"null or {PUBLIC_DATA.text}, and null for a file, whose records stay private"
-            require(holds, "public_data", self.public_data, rule)
         for name, value in self.style.items():
             require_text(name, value)
         holds = self.path is None or isinstance(self.path, str)
@@ -166,7 +139,7 @@ class Cell:
         require(len(self.metrics) >= 1, "metrics", self.metrics, "at least one metric")
         for metric in self.metrics:
             require_text("metrics", metric)
-        require_kind(self.timing, self.federation, self.unlearning, self.coreset)
+        self.kind.check_cell(self)
 
     def __hash__(self) -> int:
         # Parameters are a mapping, which has no hash of its own.
@@ -174,17 +147,11 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """Short name for people: method, data set, budget, and the parties of a protocol."""
+        """Short name for people: method, data set, budget, kind."""
         parts = [self.method, self.dataset_name]
         if self.epsilon is not None:
             parts.append(f"ε={self.epsilon:g}")
-        if self.federation is not None:
-            parts.append(f"{self.federation.clients} clients, {self.federation.latency_ms:g} ms")
-        if self.unlearning is not None:
-            given = self.unlearning
-            removals = f", {given.removals} {given.requests} removals of {given.batch}"
-            parts.append(f"{given.split} clients" + (removals if given.removals else ""))
-        return " · ".join(parts)
+        return " · ".join([*parts, *self.kind.describe()])
 
     @property
     def dataset_name(self) -> str:
@@ -203,17 +170,6 @@ class Cell:
         return str(self.params.get("variant") or "")
 
     @property
-    def public_data(self) -> str | None:
-        """Which records the method gets as public data; None for none."""
-        return self.params.get("public_data")
-
-    @property
-    def settings(self) -> dict:
-        """Settings of the cell's parties by name; none in a central cell."""
-        given = self.federation or self.unlearning
-        return {} if given is None else asdict(given)
-
-    @property
     def restricted(self) -> bool:
         """Whether the data are somebody's own or given on request: then so are the results."""
         return datasets.is_restricted(self.dataset)
@@ -224,11 +180,9 @@ class Cell:
         Returns
         -------
         dict
-            All fields but `path`, `columns`, `label_column`, `time_limit`, `style` and those of
-            `keep_centers`, `coreset`, `bounds_factor`, `federation` and `unlearning` that do not
-            apply.
+            All fields but `path`, `columns`, `label_column`, `time_limit` and `style`.
         """
-        fields = {
+        return {
             "method": self.method,
             "target": self.target,
             "params": dict(self.params),
@@ -242,30 +196,14 @@ class Cell:
             "seeds": [int(seed) for seed in self.seeds],
             "metrics": list(self.metrics),
             "timing": self.timing,
+            "keep_centers": self.keep_centers,
+            "kind": [type(self.kind).__name__, self.kind.columns()],
         }
-        for name in ("keep_centers", "coreset"):
-            if getattr(self, name):
-                fields[name] = True
-        if self.bounds_factor != 1:
-            fields["bounds_factor"] = float(self.bounds_factor)
-        for name in ("federation", "unlearning"):
-            if getattr(self, name) is not None:
-                fields[name] = self.settings
-        return fields
-
-    @property
-    def harness(self) -> Harness:
-        """Kind of fit: on all points, as a protocol between parties, with removals, of coresets."""
-        if self.federation is not None:
-            return "federated"
-        if self.coreset:
-            return "coresets"
-        return "central" if self.unlearning is None else "removals"
 
     @property
     def code(self) -> str:
         """SHA-256 (hex) over the code behind the result; see `pkm.experiments.cell.code_hash`."""
-        return code_hash(self.target, self.harness)
+        return code_hash(self.target, type(self.kind).__module__)
 
     @property
     def data(self) -> str:

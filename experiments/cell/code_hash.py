@@ -10,20 +10,10 @@ import json
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 from pkm.methods import load_method
 from pkm.source import code_digest, source_of
 
-#: What fits a kind of cells.
-Harness = Literal["central", "federated", "removals", "coresets"]
-#: Module of each harness.
-HARNESSES: dict[Harness, str] = {
-    "central": "pkm.experiments.fit.central",
-    "federated": "pkm.experiments.fit.federated",
-    "removals": "pkm.experiments.fit.removals",
-    "coresets": "pkm.experiments.fit.coresets",
-}
 #: Modules whose results end up in a row, whatever the method.
 ALWAYS = (
     "pkm.metrics",
@@ -32,23 +22,22 @@ ALWAYS = (
     "pkm.datasets.scaling",
     "pkm.experiments.fit.execute",
 )
-#: Imports that are not followed from `pkm.experiments`: data sets are in
-#: the key by their fingerprint, and of the methods and harnesses only those of the cell count.
-#: Labels and units of columns decide no value; a stored row that does not fit the columns is set
-#: aside. Adding one makes no stored result stale.
-DECLARED = ("pkm.datasets", "pkm.methods", "pkm.schema", *HARNESSES.values())
+#: Imports that are not followed from `pkm.experiments`. Data sets are in the key by their
+#: fingerprint, and the method of the cell is a root of its own. Columns decide no value: a stored
+#: row that does not fit them is set aside.
+NOT_FOLLOWED = ("pkm.datasets", "pkm.methods", "pkm.schema")
 
 
 @cache
-def code_hash(target: str, harness: Harness = "central") -> str:
+def code_hash(target: str, kind: str = "pkm.experiments.fit.central") -> str:
     """Hash the code that a result of `target` depends on.
 
     Parameters
     ----------
     target : str
         Import path of a method's class.
-    harness : {"central", "federated", "removals", "coresets"}, default="central"
-        What fits its kind of cell.
+    kind : str, default="pkm.experiments.fit.central"
+        Module that fits its kind of cell.
 
     Returns
     -------
@@ -56,7 +45,7 @@ def code_hash(target: str, harness: Harness = "central") -> str:
         SHA-256 (hex) over the names and the code of the files in `closure`.
     """
     module = load_method(target).__module__
-    roots = (module, *ALWAYS, HARNESSES[harness])
+    roots = (module, *ALWAYS, kind)
     files = closure(roots, outside=module.partition(".")[0])
     listing = [[name, code_digest(path)] for name, path in sorted(files.items())]
     return hashlib.sha256(json.dumps(listing).encode()).hexdigest()
@@ -67,7 +56,7 @@ def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Pat
 
     Imports anywhere in a file count, those inside functions as well. A package's ``__init__.py``
     counts where it is imported by name (``from pkm.privacy import Budget``), not as the parent of
-    another module. What `DECLARED` names is not followed from `pkm.experiments`.
+    another module. What `NOT_FOLLOWED` names is not followed from `pkm.experiments`.
 
     Parameters
     ----------
@@ -103,7 +92,7 @@ def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Pat
         files[name] = path
         imported = imported_names(path, name)
         if name.startswith("pkm.experiments."):
-            imported = [module for module in imported if not module.startswith(DECLARED)]
+            imported = [module for module in imported if not module.startswith(NOT_FOLLOWED)]
         queue.extend(imported)
     return files
 

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Collection, Sequence
 
 from pkm.experiments.cell.cell import Cell, require
-from pkm.experiments.commands.cli import consoles, exit_code, parser_of
-from pkm.experiments.config.configuration import ConfigurationError
+from pkm.experiments.config.errors import ConfigurationError
+from pkm.experiments.console.console import consoles, exit_code, parser_of
 
 #: What an account is opened with: the key, and how its value is read.
 TERMS = {

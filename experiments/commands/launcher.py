@@ -6,9 +6,10 @@ from hydra.core.utils import JobReturn, configure_log, run_job, setup_globals
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pkm.experiments.commands.ad_hoc import run
-from pkm.experiments.commands.cli import CellsFailed, consoles
-from pkm.experiments.config.configuration import ConfigurationError, checked
+from pkm.experiments.commands.composition import checked
+from pkm.experiments.commands.run_cells import run
+from pkm.experiments.config.errors import ConfigurationError
+from pkm.experiments.console.console import CellsFailed, consoles
 
 
 def launch(

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from pkm.compute.storage.grid_file import SUFFIX, is_grid_file, open_grid, pack
-from pkm.experiments.commands.cli import consoles, exit_code, parsed_words
-from pkm.experiments.config.configuration import ConfigurationError
+from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import consoles, exit_code, parsed_words
 from pkm.row_blocks import row_blocks
 
 OPTIONS = ("bounds",)
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         consoles()[0].print(line, soft_wrap=True, markup=False, highlight=False)
 
-    return exit_code(run, "pack")
+    return exit_code(run)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,12 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from pkm.experiments.backends.server import start_server
-from pkm.experiments.commands.cli import CellsFailed, begin_collection, call, consoles, run_task
-from pkm.experiments.config.configuration import (
-    ALL,
-    ConfigurationError,
-    check_paper,
-    choices,
-    entry_of,
-    unknown,
-)
-from pkm.experiments.config.options import VERBS
+from pkm.experiments.commands.application import begin_collection, call, run_task
+from pkm.experiments.commands.options import VERBS
+from pkm.experiments.config.errors import ConfigurationError, unknown
+from pkm.experiments.config.groups import ALL, choices, entry_of
+from pkm.experiments.console.console import CellsFailed, consoles
+from pkm.experiments.plan.sweep import check_paper
 
 
 @hydra.main(config_path=None, config_name="reproduce", version_base="1.3")
@@ -88,9 +84,10 @@ def papers_of(config: DictConfig) -> list[dict]:
     ConfigurationError
         If a file is not well written.
     """
-    if config.paper.name != ALL:
-        return [cast(dict, OmegaConf.to_container(config.paper, resolve=True))]
-    papers = [entry_of("paper", name) for name in choices("paper")]
+    if config.paper.name == ALL:
+        papers = [entry_of("paper", name) for name in choices("paper")]
+    else:
+        papers = [cast(dict, OmegaConf.to_container(config.paper, resolve=True))]
     for paper in papers:
         check_paper(paper, config.profile.name)
     return papers

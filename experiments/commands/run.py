@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import hydra
 from omegaconf import DictConfig
 
-from pkm.experiments.commands.cli import CellsFailed, call, consoles, run_task
+from pkm.experiments.commands.application import call, run_task
+from pkm.experiments.console.console import CellsFailed, consoles
 
 
 @hydra.main(config_path=None, config_name="run", version_base="1.3")
@@ -30,7 +31,7 @@ def run_job(config: DictConfig) -> float:
         If a cell failed.
     """
     # Imported here: it takes seconds, which a help text or a refusal need not.
-    from pkm.experiments.commands.ad_hoc import run
+    from pkm.experiments.commands.run_cells import run
 
     (objective,) = run([config], consoles()[0])
     if objective is None:

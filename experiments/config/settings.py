@@ -1,16 +1,14 @@
-"""Settings of cells: types, defaults, legal values and rules, each in one place."""
+"""Rules of settings, and errors that name setting, value and rule."""
 
-import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
+from pkm.experiments.config.errors import ConfigurationError, unknown
 from pkm.scalars import is_integer, is_number, is_positive
 
-#: How points are split over the parties of a protocol (the names of `pkm.federation.SPLITS`, which
-#: no central cell shall depend on), and over the clients of federated clustering.
-SPLITS = ("balanced", "unbalanced", "sorted")
-CLIENT_SPLITS = ("published", "noniid", "iid")
+S = TypeVar("S", bound="Settings")
 
 
 def require(holds: bool, name: str, value: object, rule: str) -> None:
@@ -50,18 +48,15 @@ def one_of(*legal: str | int) -> Rule:
 
 
 FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
-LATENCY = Rule(
-    lambda value: is_number(value) and 0 <= value < 60_000,
-    "a number of milliseconds, at least 0 and below 60000",
-)
-WIDER = Rule(lambda value: is_number(value) and 1 <= value <= 1e6, "a number from 1 to 1,000,000")
-#: Which records of a data set take the part of public data, as in
-#: `pkm.experiments.fit.public_records`.
-PUBLIC_DATA = one_of("same", "shifted")
 TIME_LIMIT = Rule(
     lambda value: value is None or is_positive(value),
     "a number of seconds above 0, or null",
 )
+
+
+def as_list(value: object) -> list:
+    """Return a list as it is, and any other value as a list of one item."""
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def setting(default: Any, rule: Rule) -> Any:
@@ -80,7 +75,7 @@ class Settings:
     """
 
     def __post_init__(self) -> None:
-        for declared in dataclasses.fields(self):
+        for declared in fields(self):
             value = getattr(self, declared.name)
             rule = declared.metadata["rule"]
             require(rule.holds(value), declared.name, value, rule.text)
@@ -89,68 +84,37 @@ class Settings:
                 object.__setattr__(self, declared.name, float(value))
 
 
-@dataclass(frozen=True)
-class Federation(Settings):
-    """How a cell is run as a protocol between clients and a server.
+def expand(name: str, kind: type[S], value: object) -> list[S]:
+    """Read a sweep's key that is a mapping of lists: every combination, defaults filled in.
 
     Parameters
     ----------
-    clients : int, default=2
-    latency_ms : float, default=0.0
-        Simulated latency of a message.
-    word_bytes : {4, 8}, default=8
-        Size of a word of masked messages.
-    split : {"balanced", "unbalanced", "sorted"}, default="balanced"
-        See `pkm.federation.split_points`.
-    transport : {"auto", "threads", "mpi"}, default="auto"
-        Parties are threads, or processes under MPI; a sweep replaces ``"auto"`` by what is
-        installed.
+    name : str
+        The key, for messages.
+    kind : type
+        The class of the settings.
+    value : mapping or None
+        Some of its fields, each a value or a list of values; None for no settings at all.
 
-    Examples
-    --------
-    >>> Federation(word_bytes=2)
-    Traceback (most recent call last):
-        ...
-    ValueError: word_bytes=2 is not allowed: word_bytes must be one of 4, 8
+    Raises
+    ------
+    ConfigurationError
+        If it has an unknown key.
+    ValueError
+        If it is no mapping, or a value breaks its rule.
     """
+    if value is None:
+        return []
+    known = [declared.name for declared in fields(kind)]
+    require(isinstance(value, Mapping), name, value, f"null or a mapping of {', '.join(known)}")
+    for key in value:
+        if key not in known:
+            raise ConfigurationError(unknown(f"{name}: key", key, known))
 
-    clients: int = setting(2, at_least(1))
-    latency_ms: float = setting(0.0, LATENCY)
-    word_bytes: int = setting(8, one_of(4, 8))
-    split: str = setting("balanced", one_of(*SPLITS))
-    transport: str = setting("auto", one_of("auto", "threads", "mpi"))
-
-
-@dataclass(frozen=True)
-class Unlearning(Settings):
-    """How points are split over the clients of federated clustering and removed again.
-
-    Parameters
-    ----------
-    clients : int, default=100
-    split : {"published", "noniid", "iid"}, default="noniid"
-        The data set's own, or see `pkm.federation.splits`.
-    clusters_per_client : int, default=3
-        Clusters that a client's points are from, where the split is noniid.
-    split_seed : int, default=0
-    removals : int, default=0
-        Requests to remove points, one after the other.
-    batch : int, default=1
-        Points of a request.
-    requests : {"random", "adversarial"}, default="random"
-        Which points are requested: any of a client, or those of highest cost.
-    sparse : bool, default=False
-        Whether sparse aggregation is measured.
-    """
-
-    clients: int = setting(100, at_least(1))
-    split: str = setting("noniid", one_of(*CLIENT_SPLITS))
-    clusters_per_client: int = setting(3, at_least(1))
-    split_seed: int = setting(0, at_least(0))
-    removals: int = setting(0, at_least(0))
-    batch: int = setting(1, at_least(1))
-    requests: str = setting("random", one_of("random", "adversarial"))
-    sparse: bool = setting(False, FLAG)
+    # Fields in their own order: the first one varies slowest, however they were given.
+    lists = {key: as_list(value[key]) for key in known if key in value}
+    combinations = itertools.product(*lists.values())
+    return [kind(**dict(zip(lists, values, strict=True))) for values in combinations]
 
 
 def require_text(name: str, value: object) -> None:
@@ -209,33 +173,3 @@ def require_seeds(seeds: tuple) -> None:
     distinct = len(set(seeds)) == len(seeds) >= 1
     holds = distinct and all(is_integer(seed) and seed >= 0 for seed in seeds)
     require(holds, "seeds", seeds, "at least one whole number, none negative, none twice")
-
-
-def require_kind(
-    timing: bool,
-    federation: Federation | None,
-    unlearning: Unlearning | None,
-    coreset: bool = False,
-) -> None:
-    """Refuse settings of a protocol, of removals or of coresets that do not go together.
-
-    Raises
-    ------
-    ValueError
-        Naming what is wrong, its value and the rule.
-    """
-    if federation is not None:
-        holds = isinstance(federation, Federation)
-        require(holds, "federation", federation, "settings.Federation, or null")
-        transport = federation.transport
-        require(transport != "auto", "transport", transport, "threads or mpi in a cell")
-        require(timing, "timing", timing, "true for a cell with federation")
-    if coreset:
-        for name, given in (("federation", federation), ("unlearning", unlearning)):
-            require(given is None, name, given, "null for a cell with coreset")
-    if unlearning is not None:
-        require(federation is None, "federation", federation, "null for a cell with unlearning")
-        holds = isinstance(unlearning, Unlearning)
-        require(holds, "unlearning", unlearning, "settings.Unlearning, or null")
-        holds = timing or not unlearning.removals
-        require(holds, "timing", timing, "true for a cell with removals")

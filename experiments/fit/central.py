@@ -1,47 +1,67 @@
-"""A cell without parties: seeds fitted as one batch or, to be timed, one by one."""
+"""Cells without parties: seeds fitted as one batch or, to be timed, one by one."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
-from pkm.experiments.cell.cell import Cell
-from pkm.experiments.fit.inputs import Prepared, build
-from pkm.experiments.fit.public_records import separated
+from pkm.experiments.cell.kind import Fits, Kind
+from pkm.experiments.config.settings import Rule, as_list, one_of, require, setting
 from pkm.experiments.fit.timing import Timing, timer
-from pkm.methods import PrivateKMeans, Run
-from pkm.privacy import SCALE, snap_centers
+from pkm.scalars import is_number
+
+if TYPE_CHECKING:
+    from pkm.experiments.cell.cell import Cell
+    from pkm.experiments.fit.inputs import Prepared, ResolvedCell
+    from pkm.methods import PrivateKMeans, Run
+
+FACTOR = Rule(lambda value: is_number(value) and 1 <= value <= 1e6, "a number from 1 to 1,000,000")
+#: Which records of a data set take the part of public data.
+PUBLIC_DATA = one_of("same", "shifted")
 
 
-def fits_of(
-    cell: Cell, prepared: Prepared, mirror: str | None
-) -> tuple[list[tuple[Run, Timing]], dict]:
-    """Fit a cell's seeds.
+@dataclass(frozen=True)
+class Central(Kind):
+    """Fits by one curator of all points.
 
     Parameters
     ----------
-    cell : Cell
-        One with neither `federation` nor `unlearning`.
-    prepared : Prepared
-        Its data.
-    mirror : str or None
-        Not used: the data are loaded.
-
-    Returns
-    -------
-    fits : list of (Run, Timing)
-        One per call of the method.
-    columns : dict
-        Empty.
+    bounds_factor : float, default=1
+        How many times as wide as the data set's bounds those are that the method gets, about the
+        same middle. Results are in half-widths of the data set's own.
     """
-    method = build(cell)
-    if cell.public_data is not None:
-        prepared, public = separated(prepared, cell.public_data)
-        method.set_params(public_data=public)
-    return timed_fits(method, prepared, cell.seeds, alone=cell.timing), {}
+
+    key = "bounds_factor"
+
+    bounds_factor: float = setting(1.0, FACTOR)
+
+    @classmethod
+    def expand(cls, value: Any) -> list[Self]:
+        """Read one factor or a list; this kind is the one of sweeps that ask for none."""
+        return [cls(factor) for factor in as_list(1.0 if value is None else value)]
+
+    def check_cell(self, cell: "Cell") -> None:
+        """Refuse public data that are no part of a published data set."""
+        public_data = cell.params.get("public_data")
+        if public_data is not None:
+            holds = PUBLIC_DATA.holds(public_data) and cell.dataset != "file"
+            rule = f"null or {PUBLIC_DATA.text}, and null for a file, whose records stay private"
+            require(holds, "public_data", public_data, rule)
+
+    def fit(self, resolved: "ResolvedCell") -> Fits:
+        """Fit the seeds as one batch, or each by itself in a cell that measures time."""
+        from pkm.experiments.fit.public_records import separated
+
+        cell, method, data = resolved.cell, resolved.method, resolved.data
+        public_data = cell.params.get("public_data")
+        if public_data is not None:
+            data, public_points = separated(data, public_data)
+            method.set_params(public_data=public_points)
+        return fit_seeds(method, data, cell.seeds, alone=cell.timing), {}
 
 
-def timed_fits(
-    method: PrivateKMeans, prepared: Prepared, seeds: Sequence[int], *, alone: bool
-) -> list[tuple[Run, Timing]]:
+def fit_seeds(
+    method: "PrivateKMeans", data: "Prepared", seeds: Sequence[int], *, alone: bool
+) -> "list[tuple[Run, Timing]]":
     """Fit all seeds, as one batch or each alone.
 
     Before fits alone a first one is made and discarded, so that compilation and first accesses to
@@ -53,20 +73,22 @@ def timed_fits(
         One per call of the method.
     """
     if alone:
-        method.fit_batch(prepared.wide, seeds[:1], domain=prepared.wide_domain)
+        method.fit_batch(data.wide, seeds[:1], domain=data.wide_domain)
     fits = []
     batches = [(seed,) for seed in seeds] if alone else [seeds]
     for batch in batches:
         if alone:
-            prepared.wide.derived.clear()
+            data.wide.derived.clear()
         with timer() as elapsed:
-            run = method.fit_batch(prepared.wide, batch, domain=prepared.wide_domain)
-        fits.append((in_own_bounds(run, prepared.bounds_factor), elapsed))
+            run = method.fit_batch(data.wide, batch, domain=data.wide_domain)
+        fits.append((in_own_bounds(run, data.bounds_factor), elapsed))
     return fits
 
 
-def in_own_bounds(run: Run, bounds_factor: float) -> Run:
+def in_own_bounds(run: "Run", bounds_factor: float) -> "Run":
     """Return a run with its centers in grid steps of the data set's own bounds."""
+    from pkm.privacy import SCALE, snap_centers
+
     if bounds_factor == 1:
         return run
     centers = snap_centers(run.positions * (bounds_factor * SCALE))

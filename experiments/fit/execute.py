@@ -1,32 +1,21 @@
 """One cell to its rows: load, fit, evaluate, lay out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
 
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.cell.code_hash import Harness
-from pkm.experiments.config.settings import require
-from pkm.experiments.fit import central, coresets, federated, removals
-from pkm.experiments.fit.inputs import Prepared, prepare, prepare_data
-from pkm.experiments.fit.rows import rows_of
-from pkm.experiments.fit.timing import Timing, peak_memory, pinned, timer
+from pkm.experiments.fit.inputs import prepare, prepare_data, resolve
+from pkm.experiments.fit.rows import lay_out
+from pkm.experiments.fit.threads import limit_threads
+from pkm.experiments.fit.timing import peak_memory, timer
 from pkm.methods import Run
 from pkm.metrics import evaluate, forget_points, prepare_metrics
 
-#: What fits a kind of cells: cell, data and mirror to the fits and further columns.
-Fitter = Callable[[Cell, Prepared, str | None], tuple[list[tuple[Run, Timing]], dict]]
-FITTERS: dict[Harness, Fitter] = {
-    "central": central.fits_of,
-    "federated": federated.fits_of,
-    "removals": removals.fits_of,
-    "coresets": coresets.fits_of,
-}
 
-
-def make_ready(cell: Cell, mirror: str | None) -> None:
+def preload(cell: Cell, mirror: str | None) -> None:
     """Load a cell's data and search for reference clusterings, which are no work of its own."""
     prepare_metrics(prepare(cell, mirror).points, cell.metrics)
 
@@ -34,7 +23,6 @@ def make_ready(cell: Cell, mirror: str | None) -> None:
 def forget_data() -> None:
     """Drop what this process holds of points: data sets, and what was computed from them."""
     prepare_data.cache_clear()
-    removals.best_k_means.cache_clear()
     forget_points()
 
 
@@ -66,24 +54,22 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
     datasets.DataUnavailable
         If the data cannot be had.
     """
-    make_ready(cell, mirror)
+    preload(cell, mirror)
     with peak_memory() as peak:
-        prepared = prepare(cell, mirror)
-        n = prepared.points.shape[0]
-        require(cell.k <= n, "k", cell.k, f"at most n={n}, the number of points of {cell.dataset}")
-        with pinned(1) if cell.timing else nullcontext():
-            fits, measured = FITTERS[cell.harness](cell, prepared, mirror)
+        resolved = resolve(cell, mirror)
+        with limit_threads(1) if cell.timing else nullcontext():
+            fits, measured = cell.kind.fit(resolved)
             centers, n_centers = stacked([run for run, _ in fits])
             with timer() as metric_time:
                 values = evaluate(
-                    prepared.points,
+                    resolved.data.points,
                     centers,
                     cell.metrics,
                     cell.k,
-                    labels=prepared.labels,
+                    labels=resolved.data.labels,
                     n_centers=n_centers,
                 )
-    return rows_of(cell, prepared, fits, values, metric_time, measured, peak.mebibytes, centers)
+    return lay_out(resolved, fits, values, metric_time, measured, peak.mebibytes, centers)
 
 
 def stacked(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:

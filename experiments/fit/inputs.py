@@ -1,9 +1,9 @@
 """Inputs of a cell's fit: data on the integer grid, a configured method."""
 
-import inspect
 import math
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +11,13 @@ from pkm import datasets
 from pkm.compute import Points, middle_and_half_width
 from pkm.compute.storage.grid_file import is_grid_file, open_grid
 from pkm.experiments.cell.cell import Cell
+from pkm.experiments.config.method_parameters import (
+    RESERVED_PARAMETERS,
+    method_class,
+    parameters,
+)
 from pkm.experiments.config.settings import require
-from pkm.methods import load_method
 from pkm.row_blocks import stacked
-
-#: Constructor parameters that no configuration sets: fields of the cell, and those that only `fit`
-#: uses.
-RESERVED_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Prepared:
     points : Points
         On the 2^-16 grid.
     wide : Points
-        The same on the grid of bounds that are `Cell.bounds_factor` times as wide, for the method.
+        The same on the grid of bounds that are `bounds_factor` times as wide, for the method.
     labels : ndarray of shape (n,) or None
         The points' classes, for the metrics alone.
     clients : ndarray of shape (n,) or None
@@ -71,6 +71,42 @@ class Prepared:
         return float(upper[0] / 2 - lower[0] / 2) if shared else math.nan
 
 
+@dataclass(frozen=True, eq=False)
+class ResolvedCell:
+    """A cell with what its fields stand for, found and checked once.
+
+    Parameters
+    ----------
+    cell : Cell
+    method : estimator
+        Configured, not fitted.
+    data : Prepared
+    data_dir : str or None
+        Folder with the original files, for parties that are processes of their own.
+    """
+
+    cell: Cell
+    method: Any
+    data: Prepared
+    data_dir: str | None
+
+
+def resolve(cell: Cell, data_dir: str | None) -> ResolvedCell:
+    """Build the method of a cell and load its data.
+
+    Raises
+    ------
+    ValueError
+        If k exceeds the number of points, or the method refuses its parameters.
+    datasets.DataUnavailable
+        If the data cannot be had.
+    """
+    data = prepare(cell, data_dir)
+    n = data.points.shape[0]
+    require(cell.k <= n, "k", cell.k, f"at most n={n}, the number of points of {cell.dataset}")
+    return ResolvedCell(cell, build(cell), data, data_dir)
+
+
 def prepare(cell: Cell, mirror: str | None) -> Prepared:
     """Load, scale and snap the data set of a cell; see `prepare_data`."""
     return prepare_data(
@@ -82,7 +118,7 @@ def prepare(cell: Cell, mirror: str | None) -> Prepared:
         mirror,
         cell.columns,
         cell.label_column,
-        cell.bounds_factor,
+        getattr(cell.kind, "bounds_factor", 1.0),
     )
 
 
@@ -106,8 +142,10 @@ def prepare_data(
         As in `Cell`.
     mirror : str or None
         Folder with the original files.
-    columns, label_column, bounds_factor
+    columns, label_column
         As in `Cell`.
+    bounds_factor : float, default=1
+        As in `Central`.
 
     Returns
     -------
@@ -179,46 +217,6 @@ def load_data(
     )
 
 
-@cache
-def method_class(target: str) -> type:
-    """Find a method's class, once per process; see `methods.load_method`."""
-    return load_method(target)
-
-
-@cache
-def parameters(target: str) -> tuple[str, ...]:
-    """Return the names of a method's constructor parameters.
-
-    Raises
-    ------
-    ValueError
-        If the method cannot be found.
-    """
-    return tuple(inspect.signature(method_class(target)).parameters)
-
-
-@cache
-def presets(target: str) -> dict:
-    """Return the parameters of a method's constructor that have a default, with that value."""
-    signature = inspect.signature(method_class(target)).parameters
-    return {
-        name: given.default
-        for name, given in signature.items()
-        if given.default is not inspect.Parameter.empty
-    }
-
-
-def accepts(target: str, parameter: str) -> bool:
-    """Tell whether a method's constructor has a parameter of that name.
-
-    Raises
-    ------
-    ValueError
-        If the method cannot be found.
-    """
-    return parameter in parameters(target)
-
-
 def build(cell: Cell):
     """Construct the method of a cell.
 
@@ -238,7 +236,7 @@ def build(cell: Cell):
     if unknown:
         listed = f"known are {', '.join(known)}" if known else "it has none"
         raise ValueError(f"{cell.method} has no parameter {', '.join(unknown)}: {listed}")
-    # Points, in place of the name of a choice, come with the data: `pkm.experiments.fit.central`.
+    # The name of a choice is replaced by its points: `pkm.experiments.fit.central`.
     given.pop("public_data", None)
     given["n_clusters"] = cell.k
     if cell.epsilon is not None:

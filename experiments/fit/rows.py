@@ -13,7 +13,7 @@ import pandas as pd
 from pkm.arrow import nested
 from pkm.compute import SCALE, Points
 from pkm.experiments.cell.cell import STYLE, Cell
-from pkm.experiments.fit.inputs import Prepared, build, method_class
+from pkm.experiments.fit.inputs import Prepared, ResolvedCell
 from pkm.experiments.fit.timing import Timing
 from pkm.methods import Run
 from pkm.metrics import REFERENCE_METRICS, reference_set
@@ -22,9 +22,8 @@ from pkm.metrics import REFERENCE_METRICS, reference_set
 FITTED_POINTS = "F-28"
 
 
-def rows_of(
-    cell: Cell,
-    prepared: Prepared,
+def lay_out(
+    resolved: ResolvedCell,
     fits: Sequence[tuple[Run, Timing]],
     values: Mapping[str, np.ndarray],
     metric_time: Timing,
@@ -36,10 +35,8 @@ def rows_of(
 
     Parameters
     ----------
-    cell : Cell
-        What was run.
-    prepared : Prepared
-        On which data.
+    resolved : ResolvedCell
+        What was run, on which data.
     fits : sequence of (Run, Timing)
         Results and times of the fits, all seeds in their order.
     values : mapping of str to ndarray
@@ -47,7 +44,7 @@ def rows_of(
     metric_time : Timing
         Time of the evaluation, all seeds together.
     measured : mapping of str to ndarray
-        Columns of the cell's harness, one value per seed.
+        Columns of the cell's kind, one value per seed.
     peak_mib : float
         Peak memory of the process while the cell ran.
     centers : ndarray of shape (R, k, d)
@@ -58,19 +55,20 @@ def rows_of(
     DataFrame
         One row per seed, in the order of ``cell.seeds``.
     """
+    cell, data = resolved.cell, resolved.data
     replicates = len(cell.seeds)
-    sizes = reference_sizes(cell, prepared.points)
+    sizes = reference_sizes(cell, data.points)
     n_centers = np.concatenate([run.n_centers for run, _ in fits])
     columns = {
-        **cell_columns(cell, prepared),
-        **claim_columns(cell, prepared),
-        **style_columns(cell.target, cell.variant, cell.style),
+        **cell_columns(cell, data),
+        **claim_columns(resolved),
+        **style_columns(type(resolved.method), cell.variant, cell.style),
         **fit_columns(fits),
         **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
         "n_centers": n_centers.astype(np.float64),
         "references": nested("references", [sizes] * replicates),
         "timing": cell.timing,
-        **cell.settings,
+        **cell.kind.columns(),
         **measured,
         "metric_seconds": metric_time.wall / replicates,
         "metric_cpu_seconds": metric_time.cpu / replicates,
@@ -79,14 +77,14 @@ def rows_of(
         "metrics": " ".join(cell.metrics),
     }
     if cell.keep_centers:
-        kept = raw_centers(centers, n_centers, prepared.domain)
+        kept = raw_centers(centers, n_centers, data.domain)
         columns["centers"] = nested("centers", kept)
     return pd.DataFrame(columns, index=range(replicates))
 
 
-def cell_columns(cell: Cell, prepared: Prepared) -> dict:
+def cell_columns(cell: Cell, data: Prepared) -> dict:
     """Return the columns that say what was run on which data."""
-    n, d = prepared.points.shape
+    n, d = data.points.shape
     params = {name: value for name, value in cell.params.items() if name != "variant"}
     return {
         "cell": cell.key,
@@ -96,10 +94,10 @@ def cell_columns(cell: Cell, prepared: Prepared) -> dict:
         "params": nested("params", [params] * len(cell.seeds)),
         "dataset": cell.dataset_name,
         "preprocessing": cell.preprocessing,
-        "private_bounds": prepared.private_bounds,
-        "clipped": prepared.clipped,
-        "bounds_factor": prepared.bounds_factor,
-        "half_width": prepared.half_width,
+        "private_bounds": data.private_bounds,
+        "clipped": data.clipped,
+        "bounds_factor": data.bounds_factor,
+        "half_width": data.half_width,
         "n": n,
         "d": d,
         "k": cell.k,
@@ -108,11 +106,11 @@ def cell_columns(cell: Cell, prepared: Prepared) -> dict:
     }
 
 
-def claim_columns(cell: Cell, prepared: Prepared) -> dict[str, str]:
+def claim_columns(resolved: ResolvedCell) -> dict[str, str]:
     """Return the columns that say which privacy the method claims, and what is wrong with that."""
-    claim = build(cell).claim
+    claim = resolved.method.claim
     flaws = list(claim.flaws)
-    if claim.private and prepared.fitted:
+    if claim.private and resolved.data.fitted:
         flaws.append(FITTED_POINTS)
     return {
         "notion": str(claim.notion),
@@ -123,13 +121,12 @@ def claim_columns(cell: Cell, prepared: Prepared) -> dict[str, str]:
     }
 
 
-def style_columns(target: str, variant: str, style: Mapping[str, str]) -> dict[str, str]:
+def style_columns(method: type, variant: str, style: Mapping[str, str]) -> dict[str, str]:
     """Return how figures draw a method: as its class says, unless its configuration differs.
 
     The label of a sound variant says so where a method has a published variant as well; a label
     with parentheses names a variation already.
     """
-    method = method_class(target)
     columns = {name: str(style.get(name, getattr(method, name, ""))) for name in STYLE}
     claims = getattr(method, "claims", {})
     sound = variant == "sound" and "published" in claims

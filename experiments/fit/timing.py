@@ -1,4 +1,4 @@
-"""Wall-clock and CPU seconds and peak memory of a block, and limits on its threads."""
+"""Wall-clock and CPU seconds and peak memory of a block."""
 
 import resource
 import sys
@@ -7,21 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import numba
-from threadpoolctl import threadpool_limits
-
-
-@contextmanager
-def pinned(threads: int) -> Iterator[None]:
-    """Limit the thread pools of BLAS, OpenMP and numba to `threads` during a block."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-    try:
-        with threadpool_limits(limits=threads):
-            yield
-    finally:
-        numba.set_num_threads(before)
 
 
 @dataclass

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import psutil
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pkm.experiments.commands.cli import consoles, exit_code, parser_of
 from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import consoles, exit_code, parser_of
 from pkm.experiments.mlflow.tracking import (
     VIEWS,
     TrackingError,
@@ -158,7 +158,7 @@ def dashboard(config: "DictConfig", port: int, browser: bool, console: "Console"
     Parameters
     ----------
     config : DictConfig
-        From `pkm.experiments.config.configuration.load`.
+        From `pkm.experiments.commands.composition.load`.
     port : int
         Port of the local server.
     browser : bool
@@ -281,7 +281,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = configuration("dashboard", given.overrides)
         return dashboard(config, given.port, has_display and not given.no_browser, consoles()[0])
 
-    return exit_code(run, "dashboard")
+    return exit_code(run)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ the standard deviation, and `n_seeds` the number of seeds.
 """
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -267,7 +268,7 @@ def cell_params(cell: Cell) -> dict[str, str]:
     }
     for name, value in cell.params.items():
         params[name] = json.dumps(value).strip('"')
-    for name, value in cell.settings.items():
+    for name, value in cell.kind.columns().items():
         params[name] = f"{value:g}" if name == "latency_ms" else str(value)
     return params
 
@@ -311,14 +312,8 @@ def flaws_of(first: pd.Series) -> str:
 
 def measured_in(cell: Cell) -> tuple[str, ...]:
     """Name what is measured of a cell's protocol, removals or coresets; nothing of other cells."""
-    if cell.coreset:
-        return names("metric", scope="coreset")
-    if cell.federation is not None:
-        return names("metric", scope="federation")
-    if cell.unlearning is None:
-        return ()
-    removals = names("metric", scope="removals") if cell.unlearning.removals else ()
-    return names("metric", scope="unlearning") + removals
+    scoped = (names("metric", scope=scope) for scope in cell.kind.scopes)
+    return tuple(itertools.chain.from_iterable(scoped))
 
 
 def cell_metrics(cell: Cell, rows: pd.DataFrame) -> dict[str, float]:

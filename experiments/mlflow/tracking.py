@@ -37,9 +37,8 @@ from pkm.analysis.claims.claim import Claim, papers_with_claims, read_claims
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.tables.study import Study
 from pkm.arrow import to_table
-from pkm.experiments.backends.progress import duration
-from pkm.experiments.commands.cli import consoles, exit_code, parser_of
-from pkm.experiments.config.configuration import load
+from pkm.experiments.commands.composition import load
+from pkm.experiments.console.console import consoles, duration, exit_code, parser_of
 from pkm.experiments.mlflow.run_records import (
     DatasetRecord,
     Part,
@@ -700,7 +699,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = parser_of("sync", __doc__)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="keys of `pkm reproduce`")
     overrides = parser.parse_args(argv).overrides
-    return exit_code(lambda: sync_stored(overrides), "sync")
+    return exit_code(lambda: sync_stored(overrides))
 
 
 def configuration(verb: str, overrides: Sequence[str]) -> "DictConfig":

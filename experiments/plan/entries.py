@@ -2,28 +2,15 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import TypeVar
 
-from pkm.experiments.config.configuration import (
-    ConfigurationError,
-    method_entry,
-    unknown,
-    with_defaults,
-)
-from pkm.experiments.config.settings import Federation, Settings, require
-from pkm.federation import mpi_available
+from pkm.experiments.config.errors import ConfigurationError, unknown
+from pkm.experiments.config.groups import entry_of, with_defaults
+from pkm.experiments.config.settings import as_list, require
 from pkm.metrics import METRICS
 from pkm.scalars import is_integer
 
-S = TypeVar("S", bound=Settings)
 #: What a data set that lies in a file is given by.
 FILE_KEYS = ("path", "bounds", "columns", "label")
-
-
-def as_list(value: object) -> list:
-    """Return a list as it is, and any other value as a list of one item."""
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def seed_list(seeds: int | Sequence[int]) -> tuple[int, ...]:
@@ -149,68 +136,14 @@ def method_entries(specs: Sequence) -> list[dict]:
     entries = []
     for spec in specs:
         if isinstance(spec, str):
-            entries.append(method_entry(spec))
+            entries.append(entry_of("method", spec))
         elif isinstance(spec, Mapping) and "_target_" in spec:
             entries.append(with_defaults(spec))
         else:
             is_grid = isinstance(spec, Mapping) and "method" in spec
             require(is_grid, "methods", spec, "names, mappings with a method or with a _target_")
             grid = {name: as_list(values) for name, values in spec.get("grid", {}).items()}
+            entry = entry_of("method", spec["method"])
             for values in itertools.product(*grid.values()):
-                entries.append(method_entry(spec["method"]) | dict(zip(grid, values, strict=True)))
+                entries.append(entry | dict(zip(grid, values, strict=True)))
     return entries
-
-
-def federation_entries(spec: Mapping | None) -> list[Federation] | list[None]:
-    """Expand the `federation` of a sweep, with the transport that is installed where it is auto.
-
-    Examples
-    --------
-    >>> [entry.clients for entry in federation_entries({"clients": [2, 4]})]
-    [2, 4]
-    """
-    installed = "mpi" if mpi_available() else "threads"
-    entries = settings_entries("federation", Federation, spec)
-    return [
-        replace(entry, transport=installed) if entry and entry.transport == "auto" else entry
-        for entry in entries
-    ]
-
-
-def settings_entries(name: str, kind: type[S], spec: Mapping | None) -> list[S] | list[None]:
-    """Expand a sweep's key that is a mapping of lists: every combination, defaults filled in.
-
-    None alone for a sweep without it.
-
-    Parameters
-    ----------
-    name : str
-        The key, for messages.
-    kind : type
-        `Federation` or `Unlearning`.
-    spec : mapping or None
-        Some of its fields, each a value or a list of values.
-
-    Raises
-    ------
-    ConfigurationError
-        If it has an unknown key.
-    ValueError
-        If it is no mapping, or a value breaks its rule.
-
-    Examples
-    --------
-    >>> [entry.clients for entry in settings_entries("federation", Federation, {"clients": [2, 4]})]
-    [2, 4]
-    """
-    if spec is None:
-        return [None]
-    known = [declared.name for declared in fields(kind)]
-    require(isinstance(spec, Mapping), name, spec, f"null or a mapping of {', '.join(known)}")
-    for key in spec:
-        if key not in known:
-            raise ConfigurationError(unknown(f"{name}: key", key, known))
-    # Fields in their own order: the first one varies slowest, however they were given.
-    given = {key: spec[key] for key in known if key in spec}
-    lists = [value if isinstance(value, list | tuple) else [value] for value in given.values()]
-    return [kind(**dict(zip(given, values, strict=True))) for values in itertools.product(*lists)]

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from pkm.experiments.backends.backends import Backend, limit_of
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.fit.inputs import method_class, presets
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.config.method_parameters import method_class, presets
 from pkm.experiments.plan.feasibility import facts_of
 from pkm.experiments.store.store import Store
 from pkm.scalars import is_integer
@@ -18,14 +18,6 @@ PAIR_RATE = 2e9
 #: batched iterations.
 SECONDS_PER_FIT = 0.04
 FIT_FACTOR = 8
-#: Seconds to start the process of a party, and the largest number of iterations of the papers'
-#: rules.
-SECONDS_PER_PROCESS = 1.5
-MAX_ITERATIONS = 7
-#: Seconds of federated clustering for each seed, and for each request to remove points, with its
-#: measurements.
-SECONDS_PER_MODEL = 0.1
-SECONDS_PER_REQUEST = 0.05
 #: How many stored cells are read for their timings.
 TIMINGS_READ = 2000
 #: Cells alike in these columns take about the same time.
@@ -54,21 +46,12 @@ def rough_seconds(cell: Cell) -> float:
     if "silhouette" in cell.metrics:
         seconds_per_pair = 2 * d / DISTANCE_RATE + len(cell.seeds) / PAIR_RATE
         seconds += min(n, 10_000) ** 2 * seconds_per_pair
-    if cell.federation is not None:
-        latency = cell.federation.latency_ms / 1000
-        seconds += fits * MAX_ITERATIONS * 2 * latency
-    if cell.unlearning is not None:
-        seconds_per_seed = SECONDS_PER_MODEL + SECONDS_PER_REQUEST * cell.unlearning.removals
-        seconds += len(cell.seeds) * seconds_per_seed
-    return seconds
+    return seconds + fits * cell.kind.seconds_per_fit()
 
 
 def fixed_seconds(cell: Cell) -> float:
-    """Estimate the seconds a cell takes whatever its work: more where parties are processes."""
-    federation = cell.federation
-    is_mpi = federation is not None and federation.transport == "mpi"
-    processes = federation.clients + 1 if is_mpi else 0
-    return SECONDS_PER_CELL + SECONDS_PER_PROCESS * processes
+    """Estimate the seconds that a cell takes whatever its work."""
+    return SECONDS_PER_CELL + cell.kind.fixed_seconds()
 
 
 def max_centers(cell: Cell) -> int:
@@ -117,14 +100,14 @@ def estimator(store: Store, backend: Backend | None = None) -> Callable[[Cell], 
         measured = rows.groupby(list(ALIKE))["seconds"].median().to_dict()
 
     def estimate(cell: Cell) -> tuple[float, bool]:
-        facts = CENTRAL | (cell.settings if cell.federation is not None else {})
+        facts = CENTRAL | cell.kind.columns()
         facts |= {"method": cell.method, "dataset": cell.dataset_name, "k": cell.k}
         facts |= {"metrics": " ".join(cell.metrics), "timing": cell.timing}
         seconds_per_fit = measured.get(tuple(facts[name] for name in ALIKE))
         seconds = rough_seconds(cell)
         if seconds_per_fit is not None:
             seconds = fixed_seconds(cell) + seconds_per_fit * (len(cell.seeds) + cell.timing)
-        limit = limit_of(cell, backend)
+        limit = backend.limit_of(cell)
         return seconds if limit is None else min(seconds, limit), seconds_per_fit is not None
 
     return estimate

@@ -10,12 +10,8 @@ from pkm.datasets.dataset import shared_range
 from pkm.datasets.loading import FILE, resolve
 from pkm.datasets.scaling import READ_OFF
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.config.configuration import ConfigurationError, unknown
-from pkm.experiments.config.settings import Federation, require
-from pkm.experiments.fit.federated import network_of
+from pkm.experiments.config.errors import ConfigurationError, unknown
 from pkm.experiments.fit.inputs import build, load_data, prepare
-from pkm.federation import mpi_available
-from pkm.federation.parties import check_schedule
 
 #: Families of generated data sets whose columns share one range by their recipe.
 RANGED_FAMILIES = ("g2", "blobs", "sklearn")
@@ -117,14 +113,6 @@ def available_source(source: dict, mirror: str | None) -> tuple[dict, str | None
     return source, reason
 
 
-def missing_transport(federation: Federation | None) -> str | None:
-    """Say what is missing for parties to be processes of their own; None where nothing is."""
-    needs_mpi = federation is not None and federation.transport == "mpi"
-    if not needs_mpi or mpi_available():
-        return None
-    return "transport=mpi needs mpi4py and mpirun: make protocol"
-
-
 def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
     """Refuse a cell that cannot succeed, as far as that is known before running it.
 
@@ -133,29 +121,14 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
     ValueError
         If k exceeds the number of points, the method refuses its parameters, a file's content does
         not fit, a data set has no range that all columns share and is to be scaled by it, points
-        lie outside a domain that may not clip them, or the method cannot be run as a protocol with
-        words of that size.
+        lie outside a domain that may not clip them, or the method does not go with the kind.
     """
     if facts.n is not None and cell.k > facts.n:
         raise ValueError(
             f"k={cell.k} is not allowed: k must be at most n={facts.n}, "
             f"the points of {cell.dataset_name}"
         )
-    if cell.unlearning is not None:
-        from pkm.experiments.fit.removals import check_unlearning  # a tenth of a second of imports
-
-        check_unlearning(cell, facts.n)
-    else:
-        method = build(cell)
-        rule = "one with fit_with; this one needs the sweep's key unlearning"
-        require(hasattr(method, "fit_with"), "method", cell.method, rule)
-        method.check_parameters(facts.n)
-    if cell.coreset:
-        from pkm.experiments.fit.coresets import coreset_method
-
-        coreset_method(cell)
-    if cell.federation is not None and None not in (facts.n, facts.d):
-        check_schedule(method, facts.n, facts.d, network_of(cell))
+    cell.kind.check_method(cell, build(cell), facts.n, facts.d)
     unclipped = cell.preprocessing not in READ_OFF and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:

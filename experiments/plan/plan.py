@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import pandas as pd
 
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.config.configuration import ConfigurationError
+from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.plan.sweep import Gap, Substitution, sized_sweeps, sweep_cells
 from pkm.experiments.store.store import Store
 

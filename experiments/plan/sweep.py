@@ -9,41 +9,44 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from pkm.experiments.cell.cell import STYLE, Cell
-from pkm.experiments.config.configuration import ConfigurationError, unknown
+from pkm.experiments.cell.kind import Kind
+from pkm.experiments.config.errors import ConfigurationError, require_known, unknown
+from pkm.experiments.config.groups import choices, entry_of, is_choice
+from pkm.experiments.config.method_parameters import accepts, method_class
 from pkm.experiments.config.settings import (
     FLAG,
     TIME_LIMIT,
-    Unlearning,
+    as_list,
     require,
     require_budget,
-    require_kind,
     require_params,
     require_seeds,
     require_text,
 )
-from pkm.experiments.fit.inputs import accepts, method_class
-from pkm.experiments.plan.entries import (
-    as_list,
-    dataset_entries,
-    federation_entries,
-    known_metrics,
-    method_entries,
-    seed_list,
-    settings_entries,
-)
+from pkm.experiments.fit.kinds import KINDS, expand_kinds
+from pkm.experiments.plan.entries import dataset_entries, known_metrics, method_entries, seed_list
 from pkm.experiments.plan.feasibility import (
     available_source,
     check,
-    missing_transport,
     preprocessing_of,
     sweep_facts,
 )
 from pkm.methods import import_path
 
+#: Keys of a sweep with the settings that all its cells share, and their defaults.
+CELL_SETTINGS = {"clip": True, "timing": False, "keep_centers": False, "time_limit": None}
 SWEEP_KEYS = (
-    "datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds",
-    "timing", "keep_centers", "coreset", "bounds_factor", "time_limit", "federation", "unlearning",
-)  # fmt: skip
+    "datasets",
+    "methods",
+    "preprocessing",
+    "metrics",
+    "epsilon",
+    "delta",
+    "k",
+    "seeds",
+    *CELL_SETTINGS,
+    *(kind.key for kind in KINDS),
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,21 @@ def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
     return sized
 
 
+def check_paper(paper: Mapping, profile: str) -> None:
+    """Refuse keys of a paper that neither its file has nor any sweep, and profiles that are none.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the key or the profile, and those that there are.
+    """
+    profiles = sorted({*choices("profile"), profile})
+    require_known(paper.get("profiles") or {}, profiles, "paper.profiles.")
+    if is_choice("paper", paper["name"]):
+        known = dict.fromkeys([*entry_of("paper", paper["name"]), *SWEEP_KEYS])
+        require_known(paper, known, "paper.")
+
+
 @dataclass(frozen=True)
 class Sweep:
     """A sweep of a paper, expanded along each of its axes and not yet crossed.
@@ -125,13 +143,12 @@ class Sweep:
         From `method_entries`.
     epsilons, ks : list
         A k may be None: the data set's own.
-    kinds : list of dict
-        `federation` and `unlearning` of a cell, either or both None, and its `bounds_factor`.
+    kinds : list of Kind
     delta : float, "auto", "1/n^POWER" or None
     preprocessing : str or None
     seeds, metrics : tuple
     settings : dict
-        `clip`, `timing`, `keep_centers`, `coreset` and `time_limit` of all cells.
+        `CELL_SETTINGS` of all cells.
     """
 
     name: str
@@ -139,7 +156,7 @@ class Sweep:
     methods: list[dict]
     epsilons: list
     ks: list
-    kinds: list[dict]
+    kinds: list[Kind]
     delta: float | str | None
     preprocessing: str | None
     seeds: tuple[int, ...]
@@ -161,41 +178,26 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
         methods=method_entries(spec["methods"]),
         epsilons=as_list(spec.get("epsilon", [1.0])),
         ks=as_list(spec.get("k")),
-        kinds=[
-            {"federation": federation, "unlearning": unlearning, "bounds_factor": factor}
-            for federation in federation_entries(spec.get("federation"))
-            for unlearning in settings_entries("unlearning", Unlearning, spec.get("unlearning"))
-            for factor in as_list(spec.get("bounds_factor", 1.0))
-        ],
+        kinds=expand_kinds(spec),
         delta=spec.get("delta", "auto"),
         preprocessing=spec.get("preprocessing"),
         seeds=seed_list(spec["seeds"]),
         metrics=known_metrics(spec.get("metrics", ["nicv"])),
-        settings={
-            "clip": spec.get("clip", True),
-            "timing": spec.get("timing", False),
-            "keep_centers": spec.get("keep_centers", False),
-            "coreset": spec.get("coreset", False),
-            "time_limit": spec.get("time_limit"),
-        },
+        settings={key: spec.get(key, default) for key, default in CELL_SETTINGS.items()},
     )
     if not (sweep.sources and sweep.methods and sweep.epsilons and sweep.ks and sweep.kinds):
         raise ConfigurationError(
             "a sweep needs at least one data set, one method, one epsilon, one k (or null) and one "
-            "value of each key "
-            "of federation and unlearning (or none at all)"
+            "value of each key of federation and unlearning (or none at all)"
         )
     # A cell checks its values, but a cell of a method without epsilon has none to check.
-    for name in ("clip", "timing", "keep_centers", "coreset"):
+    for name in ("clip", "timing", "keep_centers"):
         require(FLAG.holds(sweep.settings[name]), name, sweep.settings[name], FLAG.text)
     time_limit = sweep.settings["time_limit"]
     require(TIME_LIMIT.holds(time_limit), "time_limit", time_limit, TIME_LIMIT.text)
     for epsilon in sweep.epsilons:
         require_budget(epsilon, delta_of(sweep.delta, 3))
     require_seeds(sweep.seeds)
-    for kind in sweep.kinds:
-        parties = (kind["federation"], kind["unlearning"])
-        require_kind(sweep.settings["timing"], *parties, coreset=sweep.settings["coreset"])
     return sweep
 
 
@@ -242,7 +244,7 @@ def sweep_cells(
             require(is_given, "epsilon", None, f"a number for {method.name}, which is private")
             epsilons = sweep.epsilons if method.private else [None]
             for k, epsilon, kind in itertools.product(sweep.ks, epsilons, sweep.kinds):
-                reason = method.missing or unavailable or missing_transport(kind["federation"])
+                reason = method.missing or unavailable or kind.unavailable()
                 if reason:
                     label = source["path"] or source["name"]
                     gaps.append(Gap(name, method.name, label, epsilon, reason))
@@ -266,7 +268,7 @@ def sweep_cells(
                     label_column=source["label"],
                     bounds=tuples(source["bounds"]),
                     style=method.style,
-                    **kind,
+                    kind=kind,
                     **sweep.settings,
                 )
                 check(cell, facts, mirror)

@@ -106,7 +106,7 @@ def identities(cells: Sequence[Cell]) -> Iterator[tuple]:
     for cell, stored in zip(cells, params, strict=True):
         values = (
             CENTRAL
-            | cell.settings
+            | cell.kind.columns()
             | {
                 "method": cell.method,
                 "target": cell.target,

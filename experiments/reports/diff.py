@@ -35,9 +35,11 @@ from scipy import stats
 
 from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.tables.inference import holm, paired_tests
-from pkm.experiments.commands.cli import consoles, exit_code, parsed_words
-from pkm.experiments.config.configuration import ConfigurationError, choices, load, unknown
+from pkm.experiments.commands.composition import load
+from pkm.experiments.config.errors import ConfigurationError, unknown
+from pkm.experiments.config.groups import choices
 from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import consoles, exit_code, parsed_words
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports.changed_verdicts import changed_verdicts
 from pkm.experiments.store.cell_tables import (
@@ -404,7 +406,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     keys = "A, B, " + "=, ".join(OPTIONS) + "="
     folders, options = parsed_words("diff", __doc__, "FOLDER", keys, argv)
-    return exit_code(lambda: run(folders, options, consoles()[0]), "diff")
+    return exit_code(lambda: run(folders, options, consoles()[0]))
 
 
 if __name__ == "__main__":

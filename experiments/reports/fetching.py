@@ -8,7 +8,7 @@ from pkm import datasets
 from pkm.datasets.downloads import has_network
 from pkm.datasets.fetching import missing_files
 from pkm.datasets.loading import resolve
-from pkm.experiments.config.configuration import is_choice
+from pkm.experiments.config.groups import is_choice
 from pkm.experiments.plan.feasibility import obtainable
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.reports.overview import listed

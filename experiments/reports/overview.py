@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from pkm.experiments.backends.backends import Backend
-from pkm.experiments.backends.progress import duration
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.console.console import duration
 from pkm.experiments.plan.estimate import estimator, wall_seconds
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.plan.sweep import Gap, Substitution

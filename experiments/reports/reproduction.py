@@ -9,10 +9,11 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from pkm.experiments.backends.backends import Backend, cheapest, checked_backend, run_cells
-from pkm.experiments.backends.progress import duration
+from pkm.experiments.backends.backends import cheapest, checked_backend, run_cells
 from pkm.experiments.cell.environment import environment, origin_of
-from pkm.experiments.config.configuration import ConfigurationError, unknown
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.config.errors import ConfigurationError, unknown
+from pkm.experiments.console.console import duration
 from pkm.experiments.plan.estimate import estimator, wall_seconds
 from pkm.experiments.plan.plan import Plan, make_plan
 from pkm.experiments.plan.sweep import as_list, sized_sweeps
@@ -50,7 +51,7 @@ def plans_of(papers: Sequence[Mapping], config: DictConfig, console: Console) ->
     papers : sequence of mapping
         As in ``conf/paper``.
     config : DictConfig
-        All other settings, from `pkm.experiments.config.configuration.checked`.
+        All other settings, from `pkm.experiments.commands.composition.checked`.
     console : rich.console.Console
         Where to print.
 
@@ -171,7 +172,7 @@ def reproduce(request: Request, config: DictConfig, console: Console) -> int:
     ----------
     request : Request
     config : DictConfig
-        From `pkm.experiments.config.configuration.checked`.
+        From `pkm.experiments.commands.composition.checked`.
     console : rich.console.Console
         Where to print.
 

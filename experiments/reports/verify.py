@@ -27,12 +27,12 @@ from pkm.analysis.claims.findings import NOT_RUN
 from pkm.analysis.figures.figure import FigureSpec, read_figures
 from pkm.analysis.render.draw import draw
 from pkm.analysis.tables.study import Study
-from pkm.experiments.backends.backends import Backend, checked_backend, run_cells
-from pkm.experiments.backends.progress import duration
+from pkm.experiments.backends.backends import checked_backend, run_cells
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.commands.cli import consoles, exit_code, parsed_words
-from pkm.experiments.config.configuration import load
+from pkm.experiments.commands.composition import load
+from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import consoles, duration, exit_code, parsed_words
 from pkm.experiments.plan.estimate import estimator, wall_seconds
 from pkm.experiments.plan.plan import Plan, make_plan
 from pkm.experiments.store.cell_tables import TIMES
@@ -317,7 +317,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = load([*overrides, f"paper={target.paper}", "tracking=none"])
         return verify(target, config, consoles()[0])
 
-    return exit_code(run, "verify")
+    return exit_code(run)
 
 
 if __name__ == "__main__":

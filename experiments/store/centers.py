@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from pkm.experiments.commands.cli import consoles, exit_code, parsed_words
 from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import consoles, exit_code, parsed_words
 from pkm.experiments.store.columns import expanded
 from pkm.experiments.store.store import Store
 from pkm.files import ANY_FILE, atomic_write
@@ -177,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         keys = [find(beginning, store.keys()) for beginning in beginnings]
         console.print(f"{export(keys, store, output)} centers in {output}", soft_wrap=True)
 
-    return exit_code(run, "centers")
+    return exit_code(run)
 
 
 if __name__ == "__main__":

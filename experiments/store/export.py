@@ -18,8 +18,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from pkm.arrow import to_table
-from pkm.experiments.commands.cli import consoles, exit_code, parsed_words
 from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import consoles, exit_code, parsed_words
 from pkm.experiments.store.store import Store
 from pkm.files import ANY_FILE, atomic_write
 from pkm.schema import BY_NAME, Column
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         counted = f"{len(rows)} rows of {rows['cell'].nunique()} cells"
         consoles()[0].print(f"{counted} in {folder}", soft_wrap=True)
 
-    return exit_code(run, "export")
+    return exit_code(run)
 
 
 if __name__ == "__main__":

@@ -21,17 +21,16 @@ from pkm.analysis.claims.expressions import item
 from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.figures.texts import epsilon_label
-from pkm.analysis.paper_files import PAPERS
 from pkm.analysis.papers.dpm import matched_ratios
 from pkm.analysis.render.style import channels
 from pkm.analysis.tables.statistics import column_statistics
 from pkm.analysis.tables.study import Study, raw_units
+from pkm.catalogue import CONF
 
 NO_ROWS = "no stored rows"
 SPECS = {spec.name: spec for spec in read_figures("dpm")}
 figure = partial(reports.figure_of, "dpm")
 CONTENT = read_claims("dpm")
-CONF = PAPERS.parent
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import yaml
 from fabricated import dpm, fastlloyd
 
-from pkm.analysis.paper_files import PAPERS
 from pkm.analysis.tables.study import REQUIRED, Study
+from pkm.catalogue import CONF
 from pkm.schema import COLUMNS
 
 
@@ -27,7 +27,7 @@ def test_fastlloyd_rows_have_the_schema():
 def test_dpm_rows_have_the_schema_and_all_sweeps():
     rows = dpm.all_rows()
     assert {*REQUIRED, "half_width", "timing", "seed"} <= set(rows.columns)
-    path = PAPERS / "dpm/sweeps.yaml"
+    path = CONF / "paper/dpm/sweeps.yaml"
     paper = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert set(Study(rows).sweeps) == set(paper["sweeps"]) - {"em_mc_large"}
     in_half_widths = {column.name for column in COLUMNS if column.raw_power}

@@ -8,12 +8,13 @@ from charts import panels_of
 from fabricated.fastlloyd import small_rows
 from fabricated.studies import study_of
 
-from pkm.analysis import paper_files
+from pkm import catalogue
 from pkm.analysis.figures import figure
 from pkm.analysis.figures.figure import FigureSpec, checked
 from pkm.analysis.figures.frames import frame
 from pkm.analysis.render.draw import render
 from pkm.analysis.tables.study import Study
+from pkm.catalogue import CONF
 
 
 def spec_of(**keys):
@@ -56,16 +57,18 @@ def test_wrong_keys_are_refused(keys, message):
     ],
 )
 def test_wrong_files_are_refused(text, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(paper_files, "PAPERS", tmp_path)
-    (tmp_path / "new").mkdir()
-    (tmp_path / "new" / "sweeps.yaml").write_text("sweeps: {}")
-    (tmp_path / "new" / "figures.yaml").write_text(text)
+    search_path = (tmp_path,)
+    monkeypatch.setattr(catalogue, "current", lambda: catalogue.Catalogue(search_path))
+    folder = tmp_path / "paper" / "new"
+    folder.mkdir(parents=True)
+    (folder / "sweeps.yaml").write_text("sweeps: {}")
+    (folder / "figures.yaml").write_text(text)
     with pytest.raises(ValueError, match=message):
         figure.read_figures.__wrapped__("new")
 
 
 def test_files_have_known_keys():
-    for path in sorted(paper_files.PAPERS.glob("*/figures.yaml")):
+    for path in sorted(CONF.glob("paper/*/figures.yaml")):
         specs = figure.read_figures(path.parent.name)
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert [spec.name for spec in specs] == list(content["figures"])

@@ -3,10 +3,11 @@
 import pytest
 import yaml
 
-from pkm.analysis import paper_files
+from pkm import catalogue
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.figures import figure
 from pkm.analysis.pages import report
+from pkm.catalogue import CONF
 
 SWEEPS = {"sweeps": {"main": {}}}
 FIGURES = {"figures": {"a": {"sweep": "main", "methods": ["eugkm"]}}}
@@ -25,11 +26,12 @@ CLAIMS = {"title": "New", "reference": "Nobody", "claims": [CLAIM]}
 @pytest.fixture
 def write(tmp_path, monkeypatch):
     """Write the files of a paper `new`; what is not given is right."""
-    monkeypatch.setattr(paper_files, "PAPERS", tmp_path)
+    search_path = (CONF, tmp_path / "conf")
+    monkeypatch.setattr(catalogue, "current", lambda: catalogue.Catalogue(search_path))
     monkeypatch.setattr(report, "read_claims", read_claims.__wrapped__)
     monkeypatch.setattr(report, "read_figures", figure.read_figures.__wrapped__)
-    folder = tmp_path / "new"
-    folder.mkdir()
+    folder = tmp_path / "conf" / "paper" / "new"
+    folder.mkdir(parents=True)
 
     def write(**files):
         for name, content in (
@@ -73,7 +75,7 @@ def test_names_that_functions_make_are_declared(write):
         ({"figures": None}, "conf/paper/new/figures.yaml is absent"),
         ({"claims": None}, "conf/paper/new/claims.yaml is absent"),
         ({"claims": "title: [\n"}, "conf/paper/new/claims.yaml:2: "),
-        ({"claims": "- a\n"}, "claims.yaml must be a mapping with the keys title"),
+        ({"claims": "- a\n"}, "claims.yaml:1: the file must hold a mapping"),
         ({"claims": {"title": "New", "claims": []}}, "reference=None must be a str"),
         ({"claims": CLAIMS | {"claim": []}}, "'claim' is unknown; did you mean 'claims'"),
         (

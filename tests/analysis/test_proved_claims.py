@@ -13,8 +13,8 @@ from pkm.analysis.claims import exact
 from pkm.analysis.claims.claim import papers_with_claims, read_claims
 from pkm.analysis.claims.findings import FAILS, HOLDS
 from pkm.analysis.claims.reported import number
-from pkm.analysis.paper_files import PAPERS
 from pkm.analysis.papers.kaplan_stemmer import BOUNDS
+from pkm.catalogue import CONF
 from pkm.datasets import Dataset, scale
 from pkm.datasets.registry import find
 from pkm.experiments.plan.entries import dataset_entries
@@ -63,7 +63,7 @@ def test_proofs_must_be_conclusive():
 
 
 def test_synthetic_grid_has_three_sets_of_45_combinations():
-    sweeps = yaml.safe_load((PAPERS / "fastlloyd" / "sweeps.yaml").read_text())
+    sweeps = yaml.safe_load((CONF / "paper" / "fastlloyd" / "sweeps.yaml").read_text())
     (grid,) = sweeps["sweeps"]["synth"]["datasets"]
     names = [entry["name"] for entry in dataset_entries([grid])]
     combinations = Counter(tuple(name.split("-")[1:3]) for name in names)

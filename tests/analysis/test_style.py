@@ -9,8 +9,11 @@ import pytest
 from styles import style_of
 
 from pkm.analysis.figures.styles import MethodStyles
-from pkm.experiments.config.configuration import choices, load
+from pkm.experiments.commands.composition import load
+from pkm.experiments.config.groups import choices
+from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.rows import style_columns
+from pkm.methods import load_method
 
 
 def methods_of(paper):
@@ -55,7 +58,7 @@ def test_methods_have_the_same_style_in_all_papers():
     assert all(len(pairs) == 1 for pairs in markers.values())
 
 
-@pytest.mark.parametrize("name", [name for name in choices("method") if name != "external"])
+@pytest.mark.parametrize("name", choices("method"))
 def test_configured_methods_have_label_and_color(name):
     style = style_of(name)
     assert style["label"]
@@ -95,7 +98,7 @@ def test_labels():
     ],
 )
 def test_labels_mark_sound_variants(target, label):
-    columns = partial(style_columns, f"pkm.methods.{target}")
+    columns = partial(style_columns, load_method(target))
     assert columns("sound", {})["label"] == label
     assert "sound" not in columns("published", {})["label"]
     configured = columns("sound", {"label": "a (b)", "marker": "s"})
@@ -143,8 +146,8 @@ def test_styles_are_not_part_of_the_identity():
         (0,),
         ("nicv",),
     )
-    plain = Cell(*fields)
-    styled = Cell(*fields, style={"label": "b"})
+    plain = Cell(*fields, kind=Central())
+    styled = Cell(*fields, style={"label": "b"}, kind=Central())
     assert plain == styled
     assert plain.identity() == styled.identity()
     assert plain.key == styled.key
@@ -165,7 +168,7 @@ def test_rows_carry_the_style(tmp_path):
         None,
         (0, 1),
     )
-    cell = Cell(*fields, ("nicv",), style={"marker": "s"})
+    cell = Cell(*fields, ("nicv",), style={"marker": "s"}, kind=Central())
     rows = execute(cell)
     assert rows["label"].unique().tolist() == ["data mean as only center"]
     assert rows["color"].unique().tolist() == ["#8c8c8c"]

@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 
 from pkm.benchmarks import kills
-from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.cell.cell import Cell
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.fit.central import Central
 from pkm.experiments.store.store import Store
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -26,6 +28,7 @@ CELL = Cell(
     None,
     (0,),
     ("nicv",),
+    kind=Central(),
 )
 
 
@@ -33,7 +36,7 @@ CELL = Cell(
 @pytest.mark.integration
 def test_rows_survive_kills(monkeypatch, capfd):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SUPPORT), *sys.path]))
-    words = ["method._target_=trouble.Slow", "dataset=iris", "seeds=2", "k=[2,3,4,5,6,7,8,9]"]
+    words = ["method=trouble:Slow", "dataset=iris", "seeds=2", "k=[2,3,4,5,6,7,8,9]"]
     kills.main(["--kills", "4", "--after", "2", "9", "run", *words, "jobs=2"])
     printed = capfd.readouterr().out
     assert "stored some of the 8 cells" in printed

@@ -16,7 +16,8 @@ import small_cells
 from small_cells import BASE, CELLS, outcomes_by_key, stored_rows
 
 from pkm.experiments.backends import backends
-from pkm.experiments.backends.backends import Backend, arrange, run_cells
+from pkm.experiments.backends.backends import arrange, run_cells
+from pkm.experiments.config.backend import Backend
 from pkm.experiments.fit import execute
 from pkm.experiments.store.store import Store
 
@@ -68,7 +69,8 @@ def test_resumed_run_equals_an_uninterrupted_one(misbehaving_cell, tmp_path):
     (tmp_path / "work").write_bytes(pickle.dumps((cells, interrupted)))
     script = (
         "import pickle\n"
-        "from pkm.experiments.backends.backends import Backend, run_cells\n"
+        "from pkm.experiments.backends.backends import run_cells\n"
+        "from pkm.experiments.config.backend import Backend\n"
         "run_cells(*pickle.load(open('work', 'rb')), Backend())\n"
     )
     process = subprocess.Popen(
@@ -200,12 +202,12 @@ def test_clock_starts_after_the_preparation(tmp_path, monkeypatch):
 
         return recorded
 
-    for name in ("make_ready", "execute"):
+    for name in ("preload", "execute"):
         monkeypatch.setattr(execute, name, recording(name))
     runner = backends.Runner(Store(tmp_path), Backend(), None)
     runner.run(BASE, lambda: calls.append("begin"))
     # `execute` prepares as well, for callers that use it alone.
-    assert calls == ["make_ready", "begin", "execute", "make_ready"]
+    assert calls == ["preload", "begin", "execute", "preload"]
 
 
 def log_of(folder):

@@ -11,8 +11,11 @@ from pkm import source
 from pkm.experiments.cell import code_hash as module
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.cell.code_hash import closure, code_hash
-from pkm.experiments.config.settings import Federation, Unlearning
-from pkm.experiments.fit.execute import FITTERS
+from pkm.experiments.fit.central import Central
+from pkm.experiments.fit.coreset import Coreset
+from pkm.experiments.fit.federation import Federation
+from pkm.experiments.fit.kinds import KINDS, expand_kinds
+from pkm.experiments.fit.unlearning import Unlearning
 from pkm.source import code_digest, normal_form, source_of
 
 BASE = Cell(
@@ -26,6 +29,7 @@ BASE = Cell(
     "auto",
     (0, 1),
     ("nicv",),
+    kind=Central(),
 )
 
 
@@ -36,7 +40,8 @@ BASE = Cell(
         {"params": {"alpha": 0.9}}, {"dataset": "wine"}, {"preprocessing": "public"},
         {"clip": False}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
         {"keep_centers": True}, {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")},
-        {"timing": True}, {"coreset": True},
+        {"timing": True}, {"kind": Coreset()}, {"kind": Central(10.0)},
+        {"kind": Unlearning()},
     ],
 )  # fmt: skip
 def test_key_depends_on_every_field(change):
@@ -104,10 +109,10 @@ def test_key_depends_on_file_content_not_path(tmp_path):
         ({"style": {"color": 3}}, "color=3 is not allowed"),
         ({"metrics": (3,)}, "metrics=3 is not allowed"),
         ({"keep_centers": "yes"}, "keep_centers='yes' is not allowed"),
-        ({"coreset": 1}, "coreset=1 is not allowed"),
-        ({"coreset": True, "unlearning": Unlearning()}, "null for a cell with coreset"),
-        ({"federation": (("clients", 2),)}, "federation=.* must be settings.Federation"),
-        ({"federation": Federation(), "timing": True}, "transport='auto' is not allowed"),
+        ({"kind": Federation(), "timing": True}, "transport='auto' is not allowed"),
+        ({"kind": Federation(transport="threads")}, "timing=False is not allowed"),
+        ({"kind": Unlearning(removals=1)}, "true for a cell with removals"),
+        ({"params": {"public_data": "all"}}, "public_data='all' is not allowed"),
     ],
 )
 def test_invalid_values_are_refused(change, message):
@@ -135,14 +140,25 @@ def test_closure_follows_imports_of_one_method_only():
         "pkm.datasets",
         "pkm.datasets.registry",
         "pkm.experiments.store.store",
-        *module.HARNESSES.values(),
+        *(kind.__module__ for kind in KINDS),
     }
     assert not excluded & files
 
 
-def test_harness_modules_are_those_of_the_fitters():
-    modules = {kind: fit.__module__ for kind, fit in FITTERS.items()}
-    assert modules == module.HARNESSES
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"coreset": 1}, "coreset=1 is not allowed"),
+        ({"coreset": True, "unlearning": {}}, "null for a cell with unlearning"),
+        ({"federation": {}, "unlearning": {}}, "null for a cell with federation"),
+        ({"federation": {}, "bounds_factor": 10}, "1 for a cell with federation"),
+        ({"federation": [("clients", 2)]}, "null or a mapping of clients"),
+        ({"bounds_factor": 0.5}, "a number from 1 to 1,000,000"),
+    ],
+)
+def test_a_sweep_asks_for_one_kind_of_cells(spec, message):
+    with pytest.raises(ValueError, match=message):
+        expand_kinds(spec)
 
 
 @pytest.fixture

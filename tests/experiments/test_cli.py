@@ -14,11 +14,19 @@ from rich.console import Console
 
 from pkm.__main__ import main as pkm_main
 from pkm.datasets import load
-from pkm.experiments.backends.backends import Backend
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.commands import ad_hoc, cli, launcher, pack, reproduce, run
-from pkm.experiments.config import configuration
-from pkm.experiments.config.configuration import choices, method_entry
+from pkm.experiments.commands import (
+    application,
+    composition,
+    launcher,
+    pack,
+    reproduce,
+    run,
+    run_cells,
+)
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.config.groups import choices, entry_of
+from pkm.experiments.fit.central import Central
 from pkm.experiments.plan.estimate import estimator, wall_seconds
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports import reproduction
@@ -108,19 +116,21 @@ def test_run_of_an_external_method(call_run, tmp_path, monkeypatch):
         "from pkm.methods import DataMean\n\n\nclass External(DataMean):\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    code, out, _ = call_run("method._target_=elsewhere.External", "dataset=iris", "seeds=2")
+    code, out, _ = call_run("method=elsewhere:External", "dataset=iris", "seeds=2")
     sys.modules.pop("elsewhere")
     assert code == 0
     assert "external" in out
 
 
 def is_central(name):
-    return hasattr(load_method(method_entry(name)["_target_"]), "fit_with")
+    return hasattr(load_method(entry_of("method", name)["_target_"]), "fit_with")
 
 
-METHODS = [name for name in choices("method") if name not in ("external", "diffprivlib")]
+METHODS = [name for name in choices("method") if name != "diffprivlib"]
 # Hydra composes a job of a sweep twice: cells of all files run in test_plan.py.
-ONE_OF_EACH_CLASS = sorted({method_entry(name)["_target_"]: name for name in METHODS}.values())
+ONE_OF_EACH_CLASS = sorted(
+    {entry_of("method", name)["_target_"]: name for name in METHODS}.values()
+)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +177,7 @@ def test_a_file_of_every_class_runs_from_the_command_line(call_run, monkeypatch,
 
     def recording(configs, console):
         jobs.extend(configs)
-        return ad_hoc.run(configs, console)
+        return run_cells.run(configs, console)
 
     monkeypatch.setattr(launcher, "run", recording)
     # So wide that no name is broken.
@@ -183,7 +193,7 @@ def test_a_file_of_every_class_runs_from_the_command_line(call_run, monkeypatch,
     code, out, err = call_run("-m", f"method={','.join(names)}", *words)
     assert (code, err) == (0, "")
     # Each job has the method as papers have it, and ran.
-    assert [job.method for job in jobs] == [method_entry(name) for name in names]
+    assert [job.method for job in jobs] == [entry_of("method", name) for name in names]
     rows = call_run.store.read(call_run.store.keys())
     assert sorted(rows["method"]) == names
     assert [name for name in names if name.removesuffix("_sound") not in out] == []
@@ -209,7 +219,7 @@ def test_time_limit_is_reported(call_run, tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     code, out, _ = call_run(
-        "method._target_=sleepy.Sleepy", "dataset=iris", "seeds=2", "backend.time_limit=0.5"
+        "method=sleepy:Sleepy", "dataset=iris", "seeds=2", "backend.time_limit=0.5"
     )
     assert code == 1
     assert "sleepy · iris: failed: TimeLimitExceeded: time limit of 0.5 s reached" in out
@@ -242,7 +252,7 @@ def test_every_backend_file_runs(call_run, name):
         (["dataset=file", "path=nowhere.csv", "k=2"], "nowhere.csv"),
         (["path=points.csv"], "path='points.csv' is not allowed"),
         (["dataset=iris", "bounds=[0,1]"], "bounds=[0, 1] is not allowed"),
-        (["method._target_=nowhere.Class"], "method 'nowhere.Class' is unknown"),
+        (["method=nowhere:Class"], "method 'nowhere.Class' is unknown"),
         (["method.alpha=-1"], "alpha=-1"),
         (["speed=3"], "speed"),
         (["backend=cloud"], "backend='cloud' is unknown"),
@@ -539,7 +549,17 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
     removed = store.read([key]).iloc[0]
     store.path(key).unlink()
     failed_cell = Cell(
-        "x", "pkm.methods.Lloyd", {}, "iris", "minmax", 3, None, None, (0,), ("nicv",)
+        "x",
+        "pkm.methods.Lloyd",
+        {},
+        "iris",
+        "minmax",
+        3,
+        None,
+        None,
+        (0,),
+        ("nicv",),
+        kind=Central(),
     )
     failed_cell.__dict__["key"] = key
     store.write_failure(failed_cell, RuntimeError("the power failed"), 2)
@@ -592,7 +612,7 @@ def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
     ]
     seconds = []
     for paper in papers:
-        config = configuration.load([f"paper={paper}", "profile=smoke", "tracking=none"])
+        config = composition.load([f"paper={paper}", "profile=smoke", "tracking=none"])
         cells = make_plan(config.paper, config.profile, mirror=config.data).cells
         estimate = estimator(Store(tmp_path), Backend(**config.backend))
         costs = {cell.key: estimate(cell)[0] for cell in cells}
@@ -604,9 +624,9 @@ def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
 
 def test_no_cycles_are_looked_for_until_cells_are_run():
     assert gc.isenabled() and gc.get_freeze_count() == 0
-    with cli.without_collection():
+    with application.without_collection():
         assert not gc.isenabled()
-        cli.begin_collection()
+        application.begin_collection()
         assert gc.isenabled() and gc.get_freeze_count() > 0
     assert gc.isenabled() and gc.get_freeze_count() == 0
 
@@ -617,8 +637,8 @@ def test_the_cheapest_cells_of_all_papers_come_first(tmp_path, monkeypatch):
         reproduction, "run_cells", lambda cells, *_, **options: received.append(cells)
     )
     words = [f"results={tmp_path / 'results'}", "tracking=none", "profile=smoke", "paper=all"]
-    config = configuration.load(words)
-    papers = [configuration.entry_of("paper", name) for name in ("mufc", "pe-means")]
+    config = composition.load(words)
+    papers = [entry_of("paper", name) for name in ("mufc", "pe-means")]
     console = Console(quiet=True)
     requests = reproduction.plans_of(papers, config, console)
     cells = {cell.key: cell for each in requests for cell in each.part.cells}

@@ -1,26 +1,22 @@
 """The files of `conf/`, what they leave to a method's class, and what is refused."""
 
 import shutil
+from functools import partial
 
 import pytest
 import yaml
 from omegaconf import OmegaConf
 
+from pkm import catalogue
+from pkm.catalogue import CONF, Catalogue, yaml_problem
 from pkm.experiments.cell.cell import STYLE
-from pkm.experiments.config import configuration
-from pkm.experiments.config.configuration import (
-    CONF,
-    ConfigurationError,
-    choices,
-    load,
-    method_entry,
-    with_defaults,
-    yaml_problem,
-)
-from pkm.experiments.config.yaml_files import read_file
-from pkm.experiments.fit.inputs import presets
+from pkm.experiments.commands.composition import load
+from pkm.experiments.config.errors import ConfigurationError
+from pkm.experiments.config.groups import choices, entry_of, with_defaults
+from pkm.experiments.config.method_parameters import presets
+from pkm.yaml_files import read_file
 
-METHODS = [name for name in choices("method") if name != "external"]
+METHODS = choices("method")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -33,11 +29,11 @@ def test_a_file_without_a_base_is_the_class_as_python_builds_it(name):
 
 def test_published_variants_say_so_in_their_names():
     for name in METHODS:
-        entry = method_entry(name)
+        entry = entry_of("method", name)
         named = "published" in name or name in ("dist_dp_printed", "diffprivlib")
         assert (entry.get("variant") == "published") == named, name
         if name.endswith("_published"):
-            assert method_entry(name.removesuffix("_published"))["variant"] == "sound"
+            assert entry_of("method", name.removesuffix("_published"))["variant"] == "sound"
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -45,7 +41,7 @@ def test_method_files_hold_changes_alone(name):
     given = yaml.safe_load((CONF / "method" / f"{name}.yaml").read_text())
     changed = {key for key in given if key not in ("name", "_target_", "defaults", *STYLE)}
     (base,) = [base for base in given.get("defaults", [None]) if base != "_self_"]
-    inherited = method_entry(base) if base else presets(given["_target_"])
+    inherited = entry_of("method", base) if base else presets(given["_target_"])
     for key in changed:
         differs = inherited[key] != given[key] or type(inherited[key]) is not type(given[key])
         assert differs, f"{key} of {name} is what it would be without"
@@ -92,7 +88,8 @@ def test_a_key_that_occurs_twice_is_refused_with_its_line(tmp_path):
 def conf(tmp_path, monkeypatch):
     """Return a copy of `conf/` that is read instead of it."""
     shutil.copytree(CONF, tmp_path / "conf")
-    monkeypatch.setattr(configuration, "CONF", tmp_path / "conf")
+    search_path = (tmp_path / "conf",)
+    monkeypatch.setattr(catalogue, "current", lambda: Catalogue(search_path))
     return tmp_path / "conf"
 
 
@@ -111,7 +108,7 @@ def conf(tmp_path, monkeypatch):
 )
 def test_unreadable_method_files_are_named(conf, text, message):
     (conf / "method" / "broken.yaml").write_text(text)
-    for read in (method_entry.__wrapped__, lambda name: load([f"method={name}"], "run")):
+    for read in (partial(entry_of, "method"), lambda name: load([f"method={name}"], "run")):
         with pytest.raises(ConfigurationError) as refusal:
             read("broken")
         assert message in str(refusal.value)

@@ -7,6 +7,7 @@ import pytest
 
 from pkm.compute import SCALE
 from pkm.experiments.cell.cell import Cell
+from pkm.experiments.fit.coreset import Coreset
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import build, prepare
 from pkm.experiments.plan.feasibility import check, facts_of
@@ -14,7 +15,7 @@ from pkm.metrics.coresets import center_sets, costs_of
 
 CELL = Cell(
     "kaplan_stemmer_coreset", "pkm.methods.KaplanStemmer", {"radius": 1.0},
-    "planted-2000-4-4-0.05", "public", 4, 1.0, 1e-6, (0, 1), ("nicv",), coreset=True,
+    "planted-2000-4-4-0.05", "public", 4, 1.0, 1e-6, (0, 1), ("nicv",), kind=Coreset(),
 )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.backends.backends import run_cells
+from pkm.experiments.config.backend import Backend
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports.crate import METADATA, write_crate
 from pkm.experiments.reports.provenance import write_origins

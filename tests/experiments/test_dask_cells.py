@@ -21,14 +21,10 @@ from small_cells import (
 
 import pkm
 from pkm.experiments.backends import dask_cells
-from pkm.experiments.backends.backends import (
-    Backend,
-    Runner,
-    checked_backend,
-    run_cells,
-)
+from pkm.experiments.backends.backends import Runner, checked_backend, run_cells
 from pkm.experiments.commands.reproduce import main
-from pkm.experiments.config.configuration import ConfigurationError
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.store.store import Store
 
 distributed = pytest.importorskip("distributed")

@@ -7,6 +7,7 @@ import pytest
 from fabricated.rows import make_rows
 
 from pkm.experiments.cell.cell import Cell
+from pkm.experiments.fit.central import Central
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.reports import diff
 from pkm.experiments.reports.changed_verdicts import changed_verdicts
@@ -16,7 +17,7 @@ from pkm.experiments.store.store import Store
 
 CELL = Cell(
     "fastlloyd", "pkm.methods.FastLloyd", {"variant": "published", "alpha": 0.8},
-    "iris", "minmax", 3, 1.0, "auto", tuple(range(20)), ("nicv",),
+    "iris", "minmax", 3, 1.0, "auto", tuple(range(20)), ("nicv",), kind=Central()
 )  # fmt: skip
 NOISE = np.random.default_rng(0)
 

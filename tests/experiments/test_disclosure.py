@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from pkm.compute import Points
-from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.cell import cell as cell_module
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.commands import run
-from pkm.experiments.config.settings import Unlearning
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import prepare, prepare_data
+from pkm.experiments.fit.unlearning import Unlearning
 from pkm.experiments.store.store import Store
 
 #: A number of records that no other test has.
@@ -39,7 +41,7 @@ def own_file(tmp_path):
 
 def cell_of(path, dataset="file", metrics=("nicv",), **changes):
     bounds = (0, 1) if dataset == "file" else None
-    parameters = {"path": str(path) if path else None, "bounds": bounds} | changes
+    facts = {"path": str(path) if path else None, "bounds": bounds, "kind": Central()}
     return Cell(
         "mean",
         "pkm.methods.DataMean",
@@ -51,7 +53,7 @@ def cell_of(path, dataset="file", metrics=("nicv",), **changes):
         None,
         (0,),
         metrics,
-        **parameters,
+        **facts | changes,
     )
 
 
@@ -127,14 +129,14 @@ UNLEARNING = {
     "changes",
     [
         {"metrics": ("nicv", "silhouette", "centroid_mse", "kmeans_distance")},
-        {"unlearning": Unlearning(**UNLEARNING), "timing": True},
+        {"kind": Unlearning(**UNLEARNING), "timing": True},
     ],
     ids=["metrics", "removals"],
 )
 def test_no_points_are_held_after_a_run(own_file, tmp_path, changes, new_objects_alone):
     """Prepared data end with the run, and what metrics and removals computed from them."""
     cell = cell_of(own_file, **changes)
-    if cell.unlearning:
+    if isinstance(cell.kind, Unlearning):
         fields = vars(cell) | {
             "method": "mufc",
             "target": "pkm.methods.Unlearning",
@@ -159,7 +161,7 @@ def test_rows_on_fitted_points_carry_the_flaw(target, flaws, monkeypatch):
     """A claim about points of a network that was trained on the records is flagged."""
     from dataclasses import replace
 
-    from pkm.experiments.fit import execute as execute_module
+    from pkm.experiments.fit import inputs
 
     budget = {} if target == "DataMean" else {"epsilon": 1.0, "delta": 1e-6}
     fields = vars(cell_of(None, "iris")) | budget
@@ -167,7 +169,7 @@ def test_rows_on_fitted_points_carry_the_flaw(target, flaws, monkeypatch):
     plain = execute(cell)["flaws"][0].split()
 
     fitted = replace(prepare(cell, None), fitted=True)
-    monkeypatch.setattr(execute_module, "prepare", lambda *_: fitted)
+    monkeypatch.setattr(inputs, "prepare", lambda *_: fitted)
     assert execute(cell)["flaws"][0].split() == plain + flaws.split()
 
 

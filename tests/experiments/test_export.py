@@ -10,6 +10,7 @@ from fabricated.rows import make_rows
 
 from pkm import datasets
 from pkm.experiments.cell.cell import Cell
+from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.store import centers as export
 from pkm.experiments.store.centers import centers_of, load_rows
@@ -28,6 +29,7 @@ CELL = Cell(
     (4, 7),
     ("nicv",),
     keep_centers=True,
+    kind=Central(),
 )
 
 

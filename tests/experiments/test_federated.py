@@ -9,18 +9,19 @@ import psutil
 import pytest
 
 from pkm import federation
-from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.cell.code_hash import ALWAYS, HARNESSES, closure, code_hash
+from pkm.experiments.cell.code_hash import ALWAYS, closure, code_hash
 from pkm.experiments.commands import reproduce, run
-from pkm.experiments.config.configuration import ConfigurationError, choices, load
-from pkm.experiments.config.settings import SPLITS, Federation
-from pkm.experiments.fit.central import timed_fits
+from pkm.experiments.commands.composition import load
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.config.errors import ConfigurationError
+from pkm.experiments.config.groups import choices
+from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
-from pkm.experiments.fit.federated import fits_of
-from pkm.experiments.fit.inputs import build, prepare
+from pkm.experiments.fit.federation import SPLITS, Federation
+from pkm.experiments.fit.inputs import resolve
 from pkm.experiments.mlflow.run_records import Part, cell_record
-from pkm.experiments.plan import entries, feasibility
 from pkm.experiments.plan.estimate import estimator, fixed_seconds, rough_seconds
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
@@ -59,6 +60,7 @@ CENTRAL_CELL = Cell(
     seeds=(3, 0, 1),
     metrics=("nicv",),
     timing=True,
+    kind=Central(),
 )
 #: Methods whose second client fails, and whose clients never end.
 MISBEHAVING_METHODS = """
@@ -84,7 +86,7 @@ class Endless(FastLloyd):
 
 
 def protocol(cell=CENTRAL_CELL, **setting):
-    return dataclasses.replace(cell, federation=Federation(**(SETTING | setting)))
+    return dataclasses.replace(cell, kind=Federation(**(SETTING | setting)))
 
 
 def plan_of(**sweep):
@@ -94,7 +96,7 @@ def plan_of(**sweep):
 
 
 def settings_of(plan):
-    return [cell.settings for cell in plan.cells]
+    return [cell.kind.columns() for cell in plan.cells]
 
 
 @pytest.fixture
@@ -109,12 +111,9 @@ def misbehaving_cell(tmp_path, monkeypatch):
     return cell
 
 
-def test_identity_of_a_central_cell_omits_federation():
-    assert sorted(CENTRAL_CELL.identity()) == [
-        "bounds", "clip", "dataset", "delta", "epsilon", "k", "method", "metrics", "params",
-        "preprocessing", "seeds", "target", "timing",
-    ]  # fmt: skip
-    assert protocol().identity() == CENTRAL_CELL.identity() | {"federation": SETTING}
+def test_identity_holds_the_settings():
+    kind = ["Federation", SETTING]
+    assert protocol().identity() == CENTRAL_CELL.identity() | {"kind": kind}
 
 
 @pytest.mark.parametrize(
@@ -136,20 +135,21 @@ def test_key_does_not_depend_on_latency_notation():
 
 
 def test_only_federated_cells_hash_the_federation():
-    method = CENTRAL_CELL.target.rpartition(".")[0]
-    central = set(closure((method, *ALWAYS, HARNESSES["central"])))
-    federated = set(closure((method, *ALWAYS, HARNESSES["federated"])))
+    method = "pkm.methods.lloyd.lloyd"
+    central = set(closure((method, *ALWAYS, "pkm.experiments.fit.central")))
+    federated = set(closure((method, *ALWAYS, "pkm.experiments.fit.federation")))
     added = {
-        "pkm.experiments.fit.federated",
+        "pkm.experiments.fit.federation",
+        "pkm.experiments.fit.protocol",
         "pkm.federation",
         "pkm.federation.mpi",
         "pkm.federation.parties",
     }
     assert added <= federated - central
-    excluded = ("pkm.federation", "pkm.experiments.fit.federated", "pkm.experiments.fit.removals")
+    excluded = ("pkm.federation", "pkm.experiments.fit.federation", "pkm.experiments.fit.clients")
     assert not any(name.startswith(excluded) for name in central)
     assert CENTRAL_CELL.code == code_hash(CENTRAL_CELL.target)
-    assert protocol().code == code_hash(CENTRAL_CELL.target, "federated")
+    assert protocol().code == code_hash(CENTRAL_CELL.target, Federation.__module__)
     assert protocol().code != CENTRAL_CELL.code
 
 
@@ -228,20 +228,19 @@ def test_lists_are_crossed_and_defaults_added():
     # For each number of clients: one cell without a budget and two with one.
     plan = plan_of(federation={"clients": [2, 4]}, methods=["lloyd", "glloyd"], epsilon=[0.1, 1.0])
     assert len(plan.cells) == 6
-    assert {cell.federation for cell in plan_of().cells} == {None}
+    assert {cell.kind for cell in plan_of().cells} == {Central()}
 
 
 @pytest.mark.parametrize("is_available, transport", [(True, "mpi"), (False, "threads")])
 def test_transport_is_chosen_when_planning(monkeypatch, is_available, transport):
-    for module in (entries, feasibility):
-        monkeypatch.setattr(module, "mpi_available", lambda: is_available)
+    monkeypatch.setattr(federation, "mpi_available", lambda: is_available)
     default = settings_of(plan_of(federation={}))
     assert [setting["transport"] for setting in default] == [transport]
     assert settings_of(plan_of(federation={"transport": "auto"})) == default
 
 
 def test_unavailable_mpi_is_a_gap(monkeypatch):
-    monkeypatch.setattr(feasibility, "mpi_available", lambda: False)
+    monkeypatch.setattr(federation, "mpi_available", lambda: False)
     plan = plan_of(federation={"transport": ["threads", "mpi"]})
     assert [setting["transport"] for setting in settings_of(plan)] == ["threads"]
     assert [gap.reason for gap in plan.gaps] == [
@@ -260,9 +259,8 @@ def test_names_equal_those_of_the_federation():
 @pytest.mark.parametrize("change", [{}, {"clients": 3, "split": "unbalanced", "word_bytes": 4}])
 def test_protocol_equals_the_central_run(transport, change):
     cell = protocol(transport=transport, **change)
-    prepared = prepare(CENTRAL_CELL, None)
-    central = timed_fits(build(CENTRAL_CELL), prepared, CENTRAL_CELL.seeds, alone=True)
-    parties, _ = fits_of(cell, prepared, None)
+    central, _ = CENTRAL_CELL.kind.fit(resolve(CENTRAL_CELL, None))
+    parties, _ = cell.kind.fit(resolve(cell, None))
     for (central_fit, _), (protocol_fit, _) in zip(central, parties, strict=True):
         np.testing.assert_array_equal(central_fit.centers, protocol_fit.centers)
         assert central_fit.seeds == protocol_fit.seeds
@@ -426,7 +424,7 @@ def test_protocols_of_the_paper(profile, mirror):
     plan = make_plan(config.paper, config.profile, mirror=str(mirror))
     cells = {}
     for sweep, cell in plan.entries:
-        if cell.federation is not None:
+        if isinstance(cell.kind, Federation):
             cells.setdefault(sweep, []).append(cell)
     sizes = {
         sweep: (len(sweep_cells), len(sweep_cells[0].seeds)) for sweep, sweep_cells in cells.items()

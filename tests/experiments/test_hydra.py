@@ -5,16 +5,21 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 import slurm
 
 import pkm.__main__
-from pkm.experiments.commands import ad_hoc, reproduce, run
-from pkm.experiments.commands.cli import consoles
-from pkm.experiments.config.configuration import CONF, choices, load
-from pkm.experiments.config.options import OPTIONS, keys_of
+from pkm import catalogue
+from pkm.__main__ import main
+from pkm.catalogue import CONF, ENTRY_POINTS
+from pkm.experiments.commands import reproduce, run, run_cells
+from pkm.experiments.commands.composition import load
+from pkm.experiments.commands.options import OPTIONS, keys_of
+from pkm.experiments.config.groups import choices
+from pkm.experiments.console.console import consoles
 from pkm.experiments.store.store import Store
 from pkm.schema import COLUMNS
 
@@ -103,9 +108,9 @@ def test_hydras_own_options(call, words, expected):
     assert not Path("results").exists()
 
 
-def test_hydras_own_help(capsys):
+def test_hydras_own_help(capfd):
     assert run.main(["--hydra-help"]) == 0
-    assert "--shell-completion" in capsys.readouterr().out
+    assert "--shell-completion" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -120,15 +125,15 @@ def test_hydras_own_help(capsys):
         ("pkm reproduce prof", "profile."),
     ],
 )
-def test_the_shell_completes_keys_and_choices(monkeypatch, capsys, line, expected):
+def test_the_shell_completes_keys_and_choices(monkeypatch, capfd, line, expected):
     monkeypatch.setenv("COMP_LINE", line)
     assert pkm.__main__.main(["-sc", "query=bash"]) == 0
-    assert expected in capsys.readouterr().out
+    assert expected in capfd.readouterr().out
 
 
-def test_completion_is_installed_for_the_command(capsys):
+def test_completion_is_installed_for_the_command(capfd):
     assert pkm.__main__.main(["-sc", "install=bash"]) == 0
-    assert capsys.readouterr().out.rstrip().endswith("hydra_bash_completion pkm")
+    assert capfd.readouterr().out.rstrip().endswith("hydra_bash_completion pkm")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +246,7 @@ def test_a_job_answers_with_its_objective(tmp_path):
     console, _ = consoles()
 
     def answers(*more):
-        return ad_hoc.run(
+        return run_cells.run(
             [load([f"method={name}", *words, *more], "run") for name in names], console
         )
 
@@ -278,7 +283,7 @@ def test_a_failed_job_is_told(call, monkeypatch, tmp_path, launcher):
         "class Failing(DataMean):\n    def cluster(self, curator):\n        raise OSError('no')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    words = ("method._target_=failing.Failing", "seeds=1,2", f"hydra/launcher={launcher}")
+    words = ("method=failing:Failing", "seeds=1,2", f"hydra/launcher={launcher}")
     code, out, err = call("-m", *words)
     sys.modules.pop("failing")
     assert code == 1
@@ -317,13 +322,11 @@ def test_a_failed_job_is_told(call, monkeypatch, tmp_path, launcher):
         (("-m", "hydra.run.dir=x"), "has no effect on a sweep"),
         (("-m", "jobs=1,2"), "jobs=['1', '2'] is not allowed"),
         (("-m", "method=fastlloyd", "+foo=1,2"), "key 'foo' is unknown"),
-        (("method=external",), "method._target_='???' is not allowed"),
         (("method.name=3",), "method.name=3 is not allowed: method.name must be a text"),
-        (("method._target_=3",), "method._target_=3 is not allowed"),
-        (("method._target_=os.path",), "a subclass of PrivateKMeans"),
-        (("method._target_=os.sep",), "a subclass of PrivateKMeans"),
-        (("method._target_=sklearn.cluster.KMeans",), "a subclass of PrivateKMeans"),
-        (("method._target_=pkm.methods.FastLloyd", "method.alpha=1"), "with a plus: +method.alpha"),
+        (("method._target_=3",), "use method=package.module:Class"),
+        (("method=os:path",), "a subclass of PrivateKMeans"),
+        (("method=os:sep",), "a subclass of PrivateKMeans"),
+        (("method=sklearn.cluster:KMeans",), "a subclass of PrivateKMeans"),
     ],
 )
 @pytest.mark.no_cover  # other tests run the same code
@@ -361,19 +364,44 @@ def test_reproduce_refuses_what_it_has_not(call, words, message):
     assert not Path("results/cells").exists()
 
 
-def test_a_folder_of_ones_own_adds_methods(call, tmp_path):
-    (tmp_path / "own" / "method").mkdir(parents=True)
-    (tmp_path / "own" / "method" / "halved.yaml").write_text(
+@pytest.fixture
+def own_folder(call, tmp_path):
+    """Return a folder of configurations in the working folder, which `pkm` is given."""
+    (tmp_path / "own").mkdir()
+    return tmp_path / "own"
+
+
+def call_pkm(verb, *words):
+    return main([verb, "--config-dir", "own", *words])
+
+
+def test_a_folder_of_ones_own_adds_methods(own_folder, capfd):
+    (own_folder / "method").mkdir()
+    (own_folder / "method" / "halved.yaml").write_text(
         "name: halved\n_target_: pkm.methods.Lloyd\nradius_search: halving\n"
     )
-    words = ("-cd", "own", "seeds=1", "method=halved")
-    assert call(*words)[0] == 0
+    assert call_pkm("run", "seeds=1", "method=halved", "method.variant=sound") == 0
     assert rows()["method"].tolist() == ["halved"]
-    assert call(*words[:3], "method=havled")[2].startswith(
-        "error: method='havled' is unknown. Did you"
+    assert rows()["variant"].tolist() == ["sound"]
+    assert call_pkm("run", "method=havled") == 2
+    assert "method='havled' is unknown. Did you mean halved?" in capfd.readouterr().err
+    assert "halved" not in choices("method")
+
+
+def test_a_sweep_runs_methods_of_all_sources(own_folder, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from pkm.methods import DataMean\n\n\nclass Mean(DataMean):\n    pass\n"
     )
-    _, _, err = call(*words, "method.variant=sound")
-    assert "the class has this parameter, which is given with a plus: +method.variant" in err
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = EntryPoint("toylloyd", "pkm.methods:Lloyd", ENTRY_POINTS)
+    monkeypatch.setattr(catalogue, "declared_methods", lambda: {"toylloyd": entry})
+    catalogue.Catalogue.choices.cache_clear()
+    try:
+        assert call_pkm("run", "-m", "method=mean,mine:Mean,toylloyd", "seeds=1") == 0
+    finally:
+        catalogue.Catalogue.choices.cache_clear()
+        sys.modules.pop("mine")
+    assert sorted(rows()["target"]) == ["mine.Mean", "pkm.methods.DataMean", "pkm.methods.Lloyd"]
 
 
 @pytest.mark.parametrize(
@@ -381,21 +409,54 @@ def test_a_folder_of_ones_own_adds_methods(call, tmp_path):
     [
         ("method", "name: x\n_target_: [1\n", "own/method/broken.yaml:3: "),
         ("method", "name: x\n\t_target_: y\n", "own/method/broken.yaml:2: "),
-        ("method", "", "method: the key name is missing in its file"),
-        ("method", "name: x\n", "method: the key _target_ is missing in its file"),
-        ("method", "- a\n", "method: its file must hold a mapping, key: value"),
-        ("paper", "", "paper: the key name is missing in its file"),
-        ("paper", "name: x\nsweeps: 3\n", "paper: the key sweeps of its file must be a mapping"),
+        ("method", "", "own/method/broken.yaml:1: the file must hold a mapping"),
+        ("method", "name: x\n", "method/broken.yaml: the key _target_ is missing"),
+        ("method", "- a\n", "own/method/broken.yaml:1: the file must hold a mapping"),
+        ("paper/broken", "", "own/paper/broken/sweeps.yaml:1: the file must hold a mapping"),
+        ("paper/broken", "name: x\n", "paper/broken/sweeps.yaml: the key sweeps is missing"),
+        ("paper/broken", "name: x\nsweeps: 3\n", "sweeps=3 is not allowed"),
     ],
 )
-def test_a_broken_file_in_a_folder_of_ones_own(call, tmp_path, group, text, message):
-    (tmp_path / "own" / group).mkdir(parents=True)
-    (tmp_path / "own" / group / "broken.yaml").write_text(text)
-    command = run if group == "method" else reproduce
-    code, _, err = call("-cd", "own", f"{group}=broken", command=command)
-    assert code == 2
+def test_a_broken_file_in_a_folder_of_ones_own(own_folder, capfd, group, text, message):
+    verb = "run" if group == "method" else "reproduce"
+    (own_folder / group).mkdir(parents=True)
+    file = "broken.yaml" if verb == "run" else "sweeps.yaml"
+    (own_folder / group / file).write_text(text)
+    assert call_pkm(verb, f"{group.partition('/')[0]}=broken") == 2
+    err = capfd.readouterr().err
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "path, message",
+    [
+        ("paper/half/claims.yaml", "own/paper/half: sweeps.yaml is missing"),
+        ("method/eugkm.yaml", "method=eugkm is declared twice: "),
+        ("paper/dpm/sweeps.yaml", "paper=dpm is declared twice: "),
+    ],
+)
+def test_a_folder_that_is_not_right_is_refused_before_anything_runs(
+    own_folder, capfd, path, message
+):
+    (own_folder / path).parent.mkdir(parents=True)
+    (own_folder / path).write_text("name: x\n")
+    assert call_pkm("run") == 2
+    err = capfd.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_missing_folder_is_refused(call, capfd):
+    assert call_pkm("run") == 2
+    assert "own' must be a folder that exists" in capfd.readouterr().err
+
+
+def test_two_packages_with_one_method_are_refused(monkeypatch):
+    entries = [EntryPoint("twin", f"package{i}:Class", ENTRY_POINTS) for i in range(2)]
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: entries)
+    with pytest.raises(catalogue.CatalogueError, match="package0:Class and package1:Class"):
+        catalogue.declared_methods.__wrapped__()
 
 
 def test_reproduce_is_swept_too(call):

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.fit.central import fits_of
+from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
-from pkm.experiments.fit.inputs import prepare
+from pkm.experiments.fit.inputs import prepare, resolve
 from pkm.experiments.fit.public_records import chosen, separated
 from pkm.methods import FedDPKMeans
 
 SETS = ("blobs-600-3-4", "iris")
 
 
-def cell(kind, dataset="blobs-600-3-4", method="FedDPKMeans", **changes):
+def cell(kind, dataset="blobs-600-3-4", method="FedDPKMeans", factor=1.0, **changes):
     fields = {
         "method": "feddp",
         "target": f"pkm.methods.{method}",
@@ -26,14 +26,14 @@ def cell(kind, dataset="blobs-600-3-4", method="FedDPKMeans", **changes):
         "seeds": (0, 1),
         "metrics": ("nicv",),
     }
-    return Cell(**fields | changes)
+    return Cell(**fields | changes, kind=Central(factor))
 
 
 @pytest.mark.parametrize("dataset", SETS)
 @pytest.mark.parametrize("kind", ["same", "shifted"])
 @pytest.mark.parametrize("factor", [1.0, 10.0])
 def test_public_and_private_records_make_all_of_them(dataset, kind, factor):
-    data = prepare(cell(kind, dataset, bounds_factor=factor), None)
+    data = prepare(cell(kind, dataset, factor=factor), None)
     private, public = separated(data, kind)
     n, d = data.points.shape
     assert public.shape == (round(n / 20), d)
@@ -70,7 +70,7 @@ def test_the_method_gets_the_other_records_and_the_public_ones():
     private, public = separated(data, "same")
     method = FedDPKMeans(3, epsilon=1.0, delta=1e-6, public_data=public)
     expected = method.fit_batch(private.wide, given.seeds, domain=data.domain)
-    ((run, _),), _ = fits_of(given, data, None)
+    ((run, _),), _ = given.kind.fit(resolve(given, None))
     np.testing.assert_array_equal(run.centers, expected.centers)
 
 

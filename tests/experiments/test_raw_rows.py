@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from pkm.arrow import parameters_of
-from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.backends.backends import run_cells
+from pkm.experiments.config.backend import Backend
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.export import TYPES, main
 from pkm.experiments.store.store import Store

@@ -10,11 +10,17 @@ import pytest
 from pkm.compute import Points
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.cell.code_hash import code_hash
-from pkm.experiments.config.configuration import ConfigurationError
-from pkm.experiments.config.settings import Unlearning
+from pkm.experiments.config.errors import ConfigurationError
+from pkm.experiments.fit.central import Central
+from pkm.experiments.fit.clients import best_k_means
 from pkm.experiments.fit.execute import execute
-from pkm.experiments.fit.removal_requests import adversarial, chance_of_a_seed, optimum_of, random
-from pkm.experiments.fit.removals import best_k_means
+from pkm.experiments.fit.unlearning import Unlearning
+from pkm.experiments.fit.unlearning_requests import (
+    adversarial,
+    chance_of_a_seed,
+    optimum_of,
+    random,
+)
 from pkm.experiments.mlflow.run_records import Part, cell_record, measured_in
 from pkm.experiments.plan.plan import make_plan
 from pkm.methods.unlearning.unlearning import mufc
@@ -39,7 +45,7 @@ def cell(target="pkm.methods.Unlearning", params=None, timing=False, **changes):
         (0, 1),
         ("nicv",),
         timing=timing,
-        unlearning=Unlearning(**(SETTING | changes)),
+        kind=Unlearning(**(SETTING | changes)),
     )
 
 
@@ -82,7 +88,7 @@ def fitted_model(seed=0):
     return mufc(3).fit(clients, seed)
 
 
-def test_identity_has_the_setting_only_if_given():
+def test_identity_has_the_setting_of_the_kind():
     plain = Cell(
         "kmeans",
         "pkm.methods.KMeansPlusPlus",
@@ -94,14 +100,13 @@ def test_identity_has_the_setting_only_if_given():
         None,
         (0,),
         ("nicv",),
+        kind=Central(),
     )
-    assert "unlearning" not in plain.identity()
-    assert cell().identity()["unlearning"] == SETTING
-    assert plain.harness == "central"
-    assert cell().harness == "removals"
+    assert plain.identity()["kind"] == ["Central", {"bounds_factor": 1.0}]
+    assert cell().identity()["kind"] == ["Unlearning", SETTING]
     assert cell().key != cell(split_seed=1).key
     target = "pkm.methods.Unlearning"
-    assert cell().code == code_hash(target, "removals")
+    assert cell().code == code_hash(target, Unlearning.__module__)
     assert cell().code != code_hash(target)
 
 
@@ -164,7 +169,7 @@ def test_plan_crosses_the_lists():
     crossed = plan(unlearning=SETTING | lists, timing=True)
     assert len(crossed.cells) == 4
     assert not crossed.gaps
-    settings = [planned.unlearning for planned in crossed.cells]
+    settings = [planned.kind for planned in crossed.cells]
     combinations = {(setting.requests, setting.batch) for setting in settings}
     assert combinations == {("random", 1), ("random", 3), ("adversarial", 1), ("adversarial", 3)}
 
@@ -194,7 +199,7 @@ def test_plan_crosses_the_lists():
         ),
         ({"unlearning": SETTING, "methods": ["kmeans"]}, "method='kmeans'"),
         ({"unlearning": None}, "needs the sweep's key unlearning"),
-        ({"federation": {"clients": 2}, "timing": True}, "federation="),
+        ({"federation": {"clients": 2}, "timing": True}, "null for a cell with federation"),
         ({"methods": [{"method": "mufc", "grid": {"gamma": [0.0]}}]}, "gamma=0.0"),
     ],
 )

@@ -13,6 +13,7 @@ from fabricated.rows import make_rows, with_charges, with_params
 from pkm.analysis.tables.charges import read_charges
 from pkm.arrow import check, parameters_of
 from pkm.experiments.cell.cell import Cell
+from pkm.experiments.fit.central import Central
 from pkm.experiments.plan.estimate import estimator
 from pkm.experiments.store import store as store_module
 from pkm.experiments.store.store import COPY_NAME, STORED, Store
@@ -30,6 +31,7 @@ def cell_of(seed=0):
         None,
         (seed, seed + 1),
         ("nicv",),
+        kind=Central(),
     )
 
 

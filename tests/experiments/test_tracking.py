@@ -20,9 +20,10 @@ from rich.console import Console
 from pkm.analysis.claims.findings import VERDICTS
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.pages.report import build
-from pkm.experiments.backends.backends import Backend, run_cells
+from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.commands.reproduce import main as reproduce
-from pkm.experiments.config.configuration import choices
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.config.groups import choices
 from pkm.experiments.mlflow.run_records import Part, cell_record
 from pkm.experiments.mlflow.tracking import main, open_client, project, sync, view_tag
 from pkm.experiments.plan.plan import make_plan

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from pkm.experiments.config.configuration import load
+from pkm.experiments.commands.composition import load
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports import verify
 from pkm.experiments.reports.verify import differing_columns, find, words_in

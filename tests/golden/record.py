@@ -19,10 +19,9 @@ from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.figures.figure import read_figures
 from pkm.datasets import load, scale
 from pkm.experiments.cell.cell import STYLE, Cell
-from pkm.experiments.config.configuration import choices, method_entry
-from pkm.experiments.config.settings import Unlearning
-from pkm.experiments.fit import removals
-from pkm.experiments.fit.inputs import build, prepare_data
+from pkm.experiments.config.groups import choices, entry_of
+from pkm.experiments.fit.inputs import resolve
+from pkm.experiments.fit.unlearning import Unlearning
 from pkm.federation import Network, run_in_threads, split_points
 from pkm.methods import load_method
 from pkm.privacy import snap
@@ -123,7 +122,7 @@ def points_of(dataset: str):
 
 def configured(name: str, **parameters):
     """Build a method of ``conf/method`` with further parameters."""
-    entry = method_entry(name)
+    entry = entry_of("method", name)
     excluded = ("name", "_target_", *STYLE)
     options = {key: value for key, value in entry.items() if key not in excluded}
     return load_method(entry["_target_"])(**options, **parameters)
@@ -132,7 +131,7 @@ def configured(name: str, **parameters):
 def method_records() -> dict:
     """Every method of ``conf/method`` on two sets and two budgets."""
     records = {}
-    excluded = (*UNLEARNING, *PUBLIC_DATA, "external", "diffprivlib")
+    excluded = (*UNLEARNING, *PUBLIC_DATA, "diffprivlib")
     names = [name for name in choices("method") if name not in excluded]
     for dataset in DATASETS:
         points, domain = points_of(dataset)
@@ -172,17 +171,17 @@ def unlearning_records() -> dict:
     records = {}
     for dataset, preprocessing in DATASETS.items():
         for name in UNLEARNING:
-            entry = {key: value for key, value in method_entry(name).items() if key not in STYLE}
+            entry = {
+                key: value for key, value in entry_of("method", name).items() if key not in STYLE
+            }
             target = entry.pop("_target_")
             settings = REMOVALS | ({"removals": 0} if name == "k_fed" else {})
             cell = Cell(
                 entry.pop("name"), target, entry, dataset, preprocessing,
                 N_CLUSTERS, None, None, SEEDS,
-                ("nicv",), timing=True, unlearning=Unlearning(**settings),
+                ("nicv",), timing=True, kind=Unlearning(**settings),
             )  # fmt: skip
-            build(cell)
-            data = prepare_data(dataset, None, None, preprocessing, True, None)
-            fits, columns = removals.fits_of(cell, data, None)
+            fits, columns = cell.kind.fit(resolve(cell, None))
             runs = [run_record(run) for run, _ in fits]
             losses = {key: value for key, value in columns.items() if key.startswith("loss_ratio")}
             records[f"{name} {dataset}"] = {"runs": runs, "losses": losses}

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.cell.cell import Cell
+from pkm.experiments.fit.central import Central
 
 #: Columns of times and memory; all other columns must be equal bit for bit.
 MEASURED = [
@@ -25,6 +26,7 @@ BASE = Cell(
     "auto",
     (0, 1, 2),
     ("nicv", "silhouette"),
+    kind=Central(),
 )
 CELLS = [
     replace(BASE, epsilon=epsilon, dataset=name)
@@ -42,6 +44,7 @@ CELLS = [
         None,
         (0, 1, 2),
         ("nicv",),
+        kind=Central(),
     )
 ]
 

@@ -3,8 +3,9 @@
 from functools import cache
 
 from pkm.experiments.cell.cell import STYLE
-from pkm.experiments.config.configuration import choices, method_entry
+from pkm.experiments.config.groups import choices, entry_of
 from pkm.experiments.fit.rows import style_columns
+from pkm.methods import load_method
 
 
 @cache
@@ -12,6 +13,7 @@ def style_of(method: str) -> dict[str, str]:
     """Label, color and marker of a method of ``conf/method``; nothing for other names."""
     if method not in choices("method"):
         return {}
-    entry = method_entry(method)
+    entry = entry_of("method", method)
     configured = {key: entry[key] for key in STYLE if key in entry}
-    return style_columns(entry["_target_"], entry.get("variant", ""), configured)
+    method = load_method(entry["_target_"])
+    return style_columns(method, entry.get("variant", ""), configured)

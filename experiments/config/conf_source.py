@@ -6,7 +6,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from pkm.experiments.config.configuration import GROUPS, choices, entry_of, is_choice
+from pkm.experiments.config.groups import GROUPS, choices, entry_of, is_choice
 
 
 class ConfSource(ConfigSource):

@@ -1,18 +1,19 @@
-"""A cell as federated clustering with removals: fits, requests, and their cost."""
+"""Federated clustering of the seeds of a cell, and what it costs to remove points."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
 
 from pkm.compute import SCALE, Points
-from pkm.experiments.cell.cell import Cell
+from pkm.experiments.cell.kind import Fits
 from pkm.experiments.config.settings import require
-from pkm.experiments.fit.inputs import Prepared, build
-from pkm.experiments.fit.removal_requests import nearest_cost, removal_columns
-from pkm.experiments.fit.timing import Timing, timer
+from pkm.experiments.fit.inputs import ResolvedCell
+from pkm.experiments.fit.timing import timer
+from pkm.experiments.fit.unlearning import Unlearning as UnlearningKind
+from pkm.experiments.fit.unlearning_requests import nearest_cost, removal_columns
 from pkm.federation.sparse import SparseCode, aggregate_sparse
 from pkm.federation.splits import iid, noniid
 from pkm.methods import Run
@@ -24,33 +25,29 @@ from pkm.privacy import snap_centers
 OPTIMUM_STARTS = 20
 
 
-def check_unlearning(cell: Cell, n: int | None) -> None:
-    """Refuse a cell whose method cannot do what is requested.
+def check_method(kind: UnlearningKind, name: str, method: Any, n: int | None) -> None:
+    """Refuse a method that cannot do what is requested.
 
     Raises
     ------
     ValueError
         Naming what is wrong.
     """
-    setting = cell.unlearning
-    assert setting is not None
-    method = build(cell)
     known = isinstance(method, Unlearning | KFed)
-    require(known, "method", cell.method, "one of methods.unlearning or methods.k_fed")
+    require(known, "method", name, "one of methods.unlearning or methods.k_fed")
 
-    removals = setting.removals
+    removals = kind.removals
     forgets = isinstance(method, Unlearning)
-    require(forgets or not removals, "removals", removals, f"0, for {cell.method} cannot forget")
-    remain = n is None or removals * setting.batch < n
+    require(forgets or not removals, "removals", removals, f"0, for {name} cannot forget")
+    remain = n is None or removals * kind.batch < n
     require(remain, "removals", removals, f"fewer points in all than n={n}")
 
-    divisible = setting.split != "noniid" or n is None or 2 * setting.clients <= n
+    divisible = kind.split != "noniid" or n is None or 2 * kind.clients <= n
     rule = f"at most half of n={n} for split=noniid"
-    require(divisible, "clients", setting.clients, rule)
+    require(divisible, "clients", kind.clients, rule)
 
     binned = isinstance(method, Unlearning) and method.gamma is not None
-    rule = f"false, for {cell.method} has no bins"
-    require(binned or not setting.sparse, "sparse", setting.sparse, rule)
+    require(binned or not kind.sparse, "sparse", kind.sparse, f"false, for {name} has no bins")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,34 +80,24 @@ class ClientData:
         return float(self.best.inertia_)
 
 
-def client_data(cell: Cell, prepared: Prepared) -> ClientData:
+def split_data(resolved: ResolvedCell, kind: UnlearningKind) -> ClientData:
     """Split a cell's points over its clients, and cluster them as well as possible."""
-    clients = split_of(cell, prepared)
+    cell, data = resolved.cell, resolved.data
+    clients = split_of(resolved, kind)
     ids = [np.flatnonzero(clients == client) for client in range(clients.max() + 1)]
-    grid = prepared.points.rows.astype(np.int64)
+    grid = data.points.rows.astype(np.int64)
     parts = [Points.prepare(grid[positions]) for positions in ids]
     return ClientData(
         grid,
         ids,
         parts,
         points=np.concatenate([part.rows for part in parts]) / SCALE,
-        best=best_k_means(prepared.points, cell.k, OPTIMUM_STARTS),
+        best=best_k_means(data.points, cell.k, OPTIMUM_STARTS),
     )
 
 
-def fits_of(
-    cell: Cell, prepared: Prepared, mirror: str | None
-) -> tuple[list[tuple[Run, Timing]], dict[str, list]]:
+def fit_seeds(resolved: ResolvedCell, kind: UnlearningKind) -> Fits:
     """Fit and serve removals for a cell's seeds one by one, after a fit that is discarded.
-
-    Parameters
-    ----------
-    cell : Cell
-        One with `unlearning`.
-    prepared : Prepared
-        Its data.
-    mirror : str or None
-        Not used: the data are loaded.
 
     Returns
     -------
@@ -124,8 +111,8 @@ def fits_of(
     ValueError
         If the data set has no published split, or the requested split cannot be made.
     """
-    method = build(cell)
-    data = client_data(cell, prepared)
+    cell, method = resolved.cell, resolved.method
+    data = split_data(resolved, kind)
     shared = {
         "largest_client": max(len(positions) for positions in data.ids),
         "optimum": data.optimum,
@@ -144,7 +131,7 @@ def fits_of(
             columns = k_fed_columns(*model, data)
         columns["fit_all_ms"] = 1e3 * elapsed.wall
         if isinstance(model, FederatedModel):
-            columns |= request_columns(cell, model, data, seed)
+            columns |= request_columns(kind, cell.k, model, data, seed)
         centers = model.centers if isinstance(model, FederatedModel) else model[0]
         released = snap_centers(centers * SCALE)[None]
         fits.append((Run(released, 1, None, (seed,), np.array([len(centers)])), elapsed))
@@ -180,37 +167,35 @@ def model_columns(model: FederatedModel, data: ClientData) -> dict[str, float]:
 
 
 def request_columns(
-    cell: Cell, model: FederatedModel, data: ClientData, seed: int
+    kind: UnlearningKind, k: int, model: FederatedModel, data: ClientData, seed: int
 ) -> dict[str, Any]:
     """Return the cost of sparse aggregation and of removals, where the cell requests them."""
-    setting = cell.unlearning
-    assert setting is not None
     columns: dict[str, Any] = {}
-    if setting.sparse:
-        columns |= sparse_columns(model, cell.k)
-    if setting.removals:
-        columns |= removal_columns(model, data.grid, seed, setting, data.best.cluster_centers_)
+    if kind.sparse:
+        columns |= sparse_columns(model, k)
+    if kind.removals:
+        columns |= removal_columns(model, data.grid, seed, kind, data.best.cluster_centers_)
     return columns
 
 
-def split_of(cell: Cell, prepared: Prepared) -> np.ndarray:
-    """Client of each point."""
-    setting = cell.unlearning
-    assert setting is not None
-    if setting.split == "published":
-        if prepared.clients is None:
+def split_of(resolved: ResolvedCell, kind: UnlearningKind) -> np.ndarray:
+    """Return the client of each point."""
+    cell, data = resolved.cell, resolved.data
+    if kind.split == "published":
+        if data.clients is None:
             require(False, "split", "published", f"another: {cell.dataset_name} came without one")
-        return prepared.clients
-    labels = best_k_means(prepared.points, cell.k, OPTIMUM_STARTS).labels_
-    if setting.split == "iid":
-        return iid(labels, setting.clients)
-    return noniid(labels, setting.clients, setting.clusters_per_client, setting.split_seed)
+        return data.clients
+    labels = best_k_means(data.points, cell.k, OPTIMUM_STARTS).labels_
+    if kind.split == "iid":
+        return iid(labels, kind.clients)
+    return noniid(labels, kind.clients, kind.clusters_per_client, kind.split_seed)
 
 
-@lru_cache(maxsize=4)
 def best_k_means(points: Points, k: int, starts: int) -> KMeans:
-    """k-means in half-widths, the best of some starts."""
-    return KMeans(k, n_init=starts, random_state=0).fit(points.rows.astype(np.float64) / SCALE)
+    """Fit k-means in half-widths, the best of some starts; it is kept with the points."""
+    model = KMeans(k, n_init=starts, random_state=0)
+    rows = points.rows.astype(np.float64) / SCALE
+    return points.remembered(f"best {k}-means of {starts}", (), partial(model.fit, rows))
 
 
 def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:

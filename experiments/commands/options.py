@@ -1,15 +1,15 @@
 """The keys of ``pkm run`` and ``pkm reproduce``: names, types, defaults, and what they mean."""
 
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
-from functools import cache
 from inspect import cleandoc
 from textwrap import fill
 from typing import Any
 
 from omegaconf import MISSING
 
-from pkm.experiments.config.configuration import GROUPS, choices
-from pkm.experiments.config.settings import Federation, Unlearning
+from pkm.experiments.cell.kind import Kind
+from pkm.experiments.config.groups import GROUPS, choices
+from pkm.experiments.fit.kinds import KINDS
 
 #: What each command composes by default: groups of `conf/` and of Hydra itself.
 DEFAULTS = {
@@ -39,7 +39,7 @@ HYDRA = {
     "run": {"dir": "."},
     "sweep": {"dir": "${results}/hydra", "subdir": "."},
     "job": {"chdir": False},
-    "callbacks": {"tuning": {"_target_": "pkm.experiments.commands.cli.TuningWarning"}},
+    "callbacks": {"tuning": {"_target_": "pkm.experiments.commands.application.TuningWarning"}},
 }
 #: Launchers and sweepers say what they do; the packages that a command uses do not.
 LOGGER = {"level": "INFO", "handlers": ["console"], "propagate": False}
@@ -92,35 +92,27 @@ class CommonOptions:
     )
 
 
-def given_settings(settings: type, meaning: str) -> type:
-    """Make a schema whose keys are those of some settings, none of them given."""
-    options = [
-        (
-            declared.name,
-            Any,
-            key(None, f"{declared.metadata['rule'].text}; null: {declared.default}"),
-        )
-        for declared in fields(settings)
-    ]
-    return make_dataclass(f"{settings.__name__}Options", options, namespace={"__doc__": meaning})
+def kind_options(kind: type[Kind]) -> type:
+    """Make a schema whose keys are the settings of a kind, none of them given."""
+    options = []
+    for declared in fields(kind):
+        meaning = f"{declared.metadata['rule'].text}; null: {declared.default}"
+        options.append((declared.name, Any, key(None, meaning)))
+    return make_dataclass(f"{kind.__name__}Options", options, namespace={"__doc__": kind.help})
 
 
-FederationOptions = given_settings(
-    Federation, "Parties of a protocol; any value given makes a run one. One value or a list each."
-)
-UnlearningOptions = given_settings(
-    Unlearning, "Clients and removals; any value given makes a run one. One value or a list each."
-)
+#: Kinds of cells that `pkm run` has keys of.
+RUN_KINDS = {kind.key: kind_options(kind) for kind in KINDS if kind.help}
 
 
 @dataclass
-class RunOptions(CommonOptions):
+class CellOptions(CommonOptions):
     """Run methods on data sets and print a table.
 
     pkm run method=fastlloyd dataset=iris epsilon=[0.1,1.0] seeds=20
     pkm run -m method=fastlloyd,glloyd dataset=iris,s1
     pkm run dataset=file path=points.csv bounds=[0,1] k=3
-    pkm run method._target_=package.Class dataset=iris
+    pkm run method=package.module:Class dataset=iris
 
     With -m, values with commas, range(...) and glob(...) are expanded to every combination; all are
     checked before the first one runs. hydra/launcher=basic, joblib or submitit_local runs one
@@ -175,8 +167,14 @@ class RunOptions(CommonOptions):
         None,
         "metric whose mean a job returns to Hydra's sweeper; null: nicv, or the first of metrics",
     )
-    federation: FederationOptions = field(default_factory=FederationOptions)  # type: ignore
-    unlearning: UnlearningOptions = field(default_factory=UnlearningOptions)  # type: ignore
+
+
+RunOptions = make_dataclass(
+    "RunOptions",
+    [(name, schema, field(default_factory=schema)) for name, schema in RUN_KINDS.items()],
+    bases=(CellOptions,),
+    namespace={"__doc__": CellOptions.__doc__},
+)
 
 
 @dataclass
@@ -222,30 +220,6 @@ def described(command: str) -> dict:
 
 
 OPTIONS = {"run": RunOptions, "reproduce": ReproduceOptions}
-
-
-@cache
-def register() -> None:
-    """Make the commands' configurations, `conf/` and the launcher of cells known to Hydra.
-
-    `conf/` is registered here alone: as an installed plugin it would be part of every application.
-    Hydra finds the launcher by itself, unless the project is installed editable.
-    """
-    from hydra.core.config_store import ConfigStore
-    from hydra.core.plugins import Plugins
-
-    from hydra_plugins.pkm_cells import CellsLauncher
-    from pkm.experiments.config.config_source import ConfSearchPath, ConfSource
-
-    for plugin in (ConfSource, ConfSearchPath, CellsLauncher):
-        Plugins.instance().register(plugin)
-    store = ConfigStore.instance()
-    # Hydra copies the store for each of the hundred groups that a help text lists. It need not:
-    # whatever it loads from the store is copied by itself.
-    vars(store)["__deepcopy__"] = lambda memo: store
-    store.store(group="hydra/hydra_logging", name="pkm", node=LOGGING, provider="pkm")
-    for command, schema in OPTIONS.items():
-        store.store(name=command, node=schema, provider="pkm")
 
 
 def keys_of(schema: type) -> dict[str, Any]:

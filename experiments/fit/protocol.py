@@ -1,4 +1,4 @@
-"""A cell as a protocol: every seed is a run between clients and a server.
+"""Runs of a protocol for the seeds of a cell.
 
 Parties are threads of this process, or processes under mpirun.
 """
@@ -13,8 +13,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.fit.inputs import Prepared, build, prepare
-from pkm.experiments.fit.timing import Timing, pinned
+from pkm.experiments.cell.kind import Fits
+from pkm.experiments.fit.federation import Federation
+from pkm.experiments.fit.inputs import ResolvedCell, resolve
+from pkm.experiments.fit.threads import limit_threads
+from pkm.experiments.fit.timing import Timing
 from pkm.federation import (
     FederationCosts,
     Network,
@@ -33,27 +36,13 @@ GRACE = 1.0
 START_AND_END = 10
 
 
-def network_of(cell: Cell) -> Network:
+def network_of(kind: Federation) -> Network:
     """Return the settings that all parties of a cell's runs share."""
-    setting = cell.federation
-    assert setting is not None
-    latency = setting.latency_ms / 1000
-    return Network(setting.clients, word_bytes=setting.word_bytes, latency=latency)
+    return Network(kind.clients, word_bytes=kind.word_bytes, latency=kind.latency_ms / 1000)
 
 
-def fits_of(
-    cell: Cell, prepared: Prepared, mirror: str | None
-) -> tuple[list[tuple[Run, Timing]], dict[str, np.ndarray]]:
+def fit_seeds(resolved: ResolvedCell, kind: Federation) -> Fits:
     """Run a cell's seeds one by one, after a run of the first one that is discarded.
-
-    Parameters
-    ----------
-    cell : Cell
-        One with `federation`.
-    prepared : Prepared
-        Its data.
-    mirror : str or None
-        Folder with the original data files, for parties that are processes of their own.
 
     Returns
     -------
@@ -69,10 +58,10 @@ def fits_of(
     ValueError
         If the method cannot be run as a protocol.
     """
-    if cell.settings["transport"] == "mpi":
-        outcomes = in_processes(cell, mirror)
+    if kind.transport == "mpi":
+        outcomes = in_processes(resolved, kind)
     else:
-        outcomes = in_threads(cell, prepared)
+        outcomes = in_threads(resolved, kind)
     fits = []
     for run, costs in outcomes:
         milliseconds = costs.setup_ms + costs.iterations * costs.iteration_ms
@@ -84,33 +73,38 @@ def fits_of(
     return fits, columns
 
 
-def in_threads(cell: Cell, prepared: Prepared) -> list[tuple[Run, FederationCosts]]:
+def in_threads(resolved: ResolvedCell, kind: Federation) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds with the parties as threads of this process."""
-    method = build(cell)
-    network = network_of(cell)
-    split = cell.settings["split"]
+    data = resolved.data
+    network = network_of(kind)
     outcomes = []
-    for seed in (cell.seeds[0], *cell.seeds):
-        parts = split_points(prepared.points, network.n_clients, seed, split)
+    for seed in with_warm_up(resolved.cell):
+        parts = split_points(data.points, network.n_clients, seed, kind.split)
         outcome = run_in_threads(
-            method, parts, [seed], prepared.domain, network=network, simulated=True
+            resolved.method, parts, [seed], data.domain, network=network, simulated=True
         )
         outcomes.append(outcome)
     return outcomes[1:]
 
 
-def in_processes(cell: Cell, mirror: str | None) -> list[tuple[Run, FederationCosts]]:
+def with_warm_up(cell: Cell) -> tuple[int, ...]:
+    """Return the seeds of a cell, the first one twice: its first run is discarded."""
+    return (cell.seeds[0], *cell.seeds)
+
+
+def in_processes(resolved: ResolvedCell, kind: Federation) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds as one job of processes, in which every party loads the data itself."""
-    network = network_of(cell)
+    cell = resolved.cell
+    network = network_of(kind)
     # The current path: methods outside the project may be in a folder that was added to it.
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; "
-        "from pkm.experiments.fit.federated import party; party(sys.argv[1])"
+        "from pkm.experiments.fit.protocol import party; party(sys.argv[1])"
     )
     seconds = network.time_limit * (len(cell.seeds) + START_AND_END)
     with TemporaryDirectory(prefix="protocol-") as name:
         folder = Path(name)
-        (folder / "job").write_bytes(pickle.dumps((cell, mirror)))
+        (folder / "job").write_bytes(pickle.dumps((cell, resolved.data_dir)))
         try:
             # Under mpi4py's own runner a process that fails ends the job; without it all would wait
             # for one another.
@@ -136,20 +130,18 @@ def party(folder: str) -> None:
     rank = MPI.COMM_WORLD.Get_rank()
     outcomes = []
     try:
-        cell, mirror = pickle.loads((files / "job").read_bytes())
-        prepared = prepare(cell, mirror)
-        method = build(cell)
-        network = network_of(cell)
-        split = cell.settings["split"]
-        with pinned(1):
-            for seed in (cell.seeds[0], *cell.seeds):
+        resolved = resolve(*pickle.loads((files / "job").read_bytes()))
+        kind = resolved.cell.kind
+        network = network_of(kind)
+        with limit_threads(1):
+            for seed in with_warm_up(resolved.cell):
                 outcome = run_rank(
-                    method,
-                    prepared.points,
+                    resolved.method,
+                    resolved.data.points,
                     [seed],
-                    prepared.domain,
+                    resolved.data.domain,
                     network=network,
-                    split=split,
+                    split=kind.split,
                     simulated=True,
                 )
                 outcomes.append(outcome)

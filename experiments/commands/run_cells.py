@@ -8,15 +8,19 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from pkm.experiments.backends.backends import Backend, checked_backend, run_cells
+from pkm.experiments.backends.backends import checked_backend, run_cells
 from pkm.experiments.commands.account import charge
-from pkm.experiments.commands.cli import begin_collection
-from pkm.experiments.config.configuration import MISSING, ConfigurationError, choices, with_defaults
-from pkm.experiments.config.settings import require
-from pkm.experiments.fit.inputs import accepts
-from pkm.experiments.plan.entries import FILE_KEYS, as_list
+from pkm.experiments.commands.application import begin_collection
+from pkm.experiments.commands.options import RUN_KINDS
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.config.errors import ConfigurationError
+from pkm.experiments.config.groups import MISSING, choices, with_defaults
+from pkm.experiments.config.method_parameters import accepts
+from pkm.experiments.config.settings import as_list, require
+from pkm.experiments.plan.entries import FILE_KEYS
 from pkm.experiments.plan.estimate import estimator
 from pkm.experiments.plan.plan import Plan, make_plan
+from pkm.experiments.plan.sweep import SWEEP_KEYS
 from pkm.experiments.store.columns import differing
 from pkm.experiments.store.store import Store
 from pkm.methods import load_method
@@ -37,7 +41,7 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     Parameters
     ----------
     configs : sequence of DictConfig
-        One per job of a multirun, from `pkm.experiments.config.configuration.checked`.
+        One per job of a multirun, from `pkm.experiments.commands.composition.checked`.
     console : rich.console.Console
         Where to print.
 
@@ -132,14 +136,10 @@ def plan_of(config: DictConfig) -> Plan:
         for name in FILE_KEYS:
             require(values[name] is None, name, values[name], "left out unless dataset=file")
     require_method(values)
-    keys = (
-        "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing", "keep_centers",
-        "bounds_factor",
-    )  # fmt: skip
-    sweep = {key: values[key] for key in keys}
+    sweep = {key: values[key] for key in SWEEP_KEYS if key in values and key not in RUN_KINDS}
     sweep["datasets"] = [values["dataset"]]
     sweep["methods"] = [with_defaults(values["method"])]
-    for key in ("federation", "unlearning"):
+    for key in RUN_KINDS:
         sweep[key] = without_nulls(values[key]) or None
     paper = {"name": "run", "sweeps": {"run": sweep}}
     profile = {"name": "run", "seeds": values["seeds"]}

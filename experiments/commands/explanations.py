@@ -1,21 +1,16 @@
 """Errors of Hydra and OmegaConf as one line each that says what is wrong and what to do."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from pkm import datasets
 from pkm.datasets.user_files import SUFFIXES
-from pkm.experiments.config.configuration import (
-    GROUPS,
-    MISSING,
-    unknown,
-    unknown_key,
-    with_defaults,
-)
-from pkm.experiments.config.options import OPTIONS, keys_of
+from pkm.experiments.commands.options import OPTIONS, keys_of
+from pkm.experiments.config.errors import unknown, unknown_key
+from pkm.experiments.config.groups import GROUPS
 
 #: What OmegaConf calls a type, and what the message says that a value must be.
 TYPES = {"Integer": "a whole number", "bool": "true or false", "str": "a text"}
@@ -41,8 +36,7 @@ def explained(error: Exception, command: str = "") -> str:
         return wrong_type(cause)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key and cause.parent_node:
         known = [str(name) for name in cause.parent_node if name != "hydra"]
-        hint = added_parameter(cause.full_key, cause.parent_node)
-        return unknown_key(cause.full_key, known) + other_command(cause.full_key, command) + hint
+        return unknown_key(cause.full_key, known) + other_command(cause.full_key, command)
     listed = re.match("Ambiguous value for argument '(.*)'", str(error))
     if listed:
         key, _, values = listed[1].partition("=")
@@ -83,15 +77,6 @@ def wrong_type(error: ValidationError) -> str:
         return f"{error.full_key}: {tidy(error)}"
     rule = TYPES.get(given[2], given[2])
     return f"{error.full_key}={given[1]!r} is not allowed: {error.full_key} must be {rule}"
-
-
-def added_parameter(key: str, parent: Mapping) -> str:
-    """Say how a method is given a parameter of its class that its file does not list."""
-    group, _, name = key.partition(".")
-    target = parent.get("_target_", MISSING)
-    if group != "method" or target == MISSING or name not in with_defaults({"_target_": target}):
-        return ""
-    return f"; the class has this parameter, which is given with a plus: +{key}=..."
 
 
 def other_command(key: str, command: str) -> str:

@@ -1,6 +1,5 @@
-"""What the commands share: consoles, Hydra applications as commands, and errors in one line."""
+"""Hydra applications as commands of ``pkm``."""
 
-import argparse
 import gc
 import itertools
 import os
@@ -8,22 +7,20 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from omegaconf import DictConfig
 
-from pkm import datasets
-from pkm.arguments import Parser
-from pkm.experiments.config.configuration import ConfigurationError, yaml_problem
-from pkm.experiments.config.explanations import explained
+from pkm.experiments.commands.composition import checked, register
+from pkm.experiments.commands.explanations import explained
+from pkm.experiments.config.errors import ConfigurationError
+from pkm.experiments.console.console import consoles, exit_code
 from pkm.names import nearest
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-    from rich.console import Console
-
-#: Errors that the user can mend: shown as one line, without a traceback.
-REFUSALS = (ValueError, OSError, datasets.DataUnavailable)
 #: Hydra's settings that only a sweep reads, and those that only a single run reads.
 SWEEP_SETTINGS = (
     "hydra/launcher",
@@ -56,102 +53,6 @@ READING = ("verb=plan", "verb=status", "verb=report")
 FULL_ERROR = "HYDRA_FULL_ERROR"
 
 
-class CellsFailed(RuntimeError):
-    """Cells failed; what they are and why has been printed."""
-
-
-def consoles() -> tuple["Console", "Console"]:
-    """Make the consoles for output and errors, wide enough for a table outside a terminal."""
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else 160
-    return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
-
-
-def parser_of(verb: str, description: str) -> Parser:
-    """Make the parser of a verb of ``pkm`` whose help text is the text of its module."""
-    return Parser(
-        prog=f"pkm {verb}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
-def parsed_words(
-    verb: str, description: str, name: str, keys: str, argv: Sequence[str] | None
-) -> tuple[list[str], dict[str, str]]:
-    """Parse a command line of names and key=value; show the help text where it is requested.
-
-    Parameters
-    ----------
-    verb : str
-        Of ``pkm``.
-    description : str
-        What the help text says.
-    name, keys : str
-        What stands in the help text for a name, and which keys there are.
-    argv : sequence of str, optional
-        Arguments; those of the process by default.
-
-    Returns
-    -------
-    names : list of str
-        Words without an equals sign.
-    options : dict of str to str
-        Values by their keys.
-
-    Examples
-    --------
-    >>> parsed_words("diff", "", "FOLDER", "paper=", ["a", "b", "paper=dpm"])
-    (['a', 'b'], {'paper': 'dpm'})
-    """
-    parser = parser_of(verb, description)
-    parser.add_argument("words", nargs="*", metavar=name, help=keys)
-    words = parser.parse_args(argv).words
-    names = [word for word in words if "=" not in word]
-    return names, dict(word.split("=", 1) for word in words if "=" in word)
-
-
-def exit_code(action: Callable[[], Any], command: str = "") -> int:
-    """Run an action, and show errors that the user can mend as one line.
-
-    Parameters
-    ----------
-    action : callable
-        What to run.
-    command : str, optional
-        Name of the command, for Hydra's errors.
-
-    Returns
-    -------
-    int
-        0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted. What the
-        action returns, or exits with, counts where it is a number.
-    """
-    from hydra.errors import HydraException
-    from yaml import MarkedYAMLError
-
-    refusal = ""
-    try:
-        return action() or 0
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0
-    except CellsFailed:
-        return 1
-    except HydraException as error:
-        refusal = explained(error, command)
-    except MarkedYAMLError as error:
-        refusal = yaml_problem(error)
-    except REFUSALS as error:
-        refusal = str(error)
-    except KeyboardInterrupt:
-        interruption = "interrupted; finished cells are kept, the same command goes on from here"
-        consoles()[1].print(interruption)
-        return 130
-    consoles()[1].print(f"error: {refusal}", style="red", markup=False, highlight=False)
-    return 2
-
-
 def call(application: Callable[[], Any], command: str, words: Sequence[str]) -> int:
     """Call a Hydra application as a command.
 
@@ -169,7 +70,6 @@ def call(application: Callable[[], Any], command: str, words: Sequence[str]) -> 
     int
         See `exit_code`.
     """
-    from pkm.experiments.config.options import register
 
     def run_application() -> None:
         register()
@@ -180,7 +80,19 @@ def call(application: Callable[[], Any], command: str, words: Sequence[str]) -> 
     if os.environ.get(FULL_ERROR) == "1":
         run_application()
         return 0
-    return exit_code(run_application, command)
+    return exit_code(explain_errors(run_application, command))
+
+
+def explain_errors(action: Callable[[], Any], command: str) -> Callable[[], Any]:
+    """Make an action raise errors of Hydra as one line each."""
+
+    def explained_action() -> Any:
+        try:
+            return action()
+        except HydraException as error:
+            raise ConfigurationError(explained(error, command)) from error
+
+    return explained_action
 
 
 def completed(words: Sequence[str], command: str) -> list[str]:
@@ -193,8 +105,8 @@ def completed(words: Sequence[str], command: str) -> list[str]:
 
     Examples
     --------
-    >>> completed(["method._target_=package.Class", "k=3"], "run")
-    ['method._target_=package.Class', 'k=3', 'method=external']
+    >>> completed(["k=3", "-m"], "run")
+    ['-m', 'k=3']
     """
     if SUBMITIT in words:
         words = with_slurm(words)
@@ -210,9 +122,9 @@ def completed(words: Sequence[str], command: str) -> list[str]:
     check_choices(words)
     if keys & {"-h", "--help"} and command == "run" and "method" not in keys:
         # The help text shows no method's parameters, whose class takes a second to import.
-        return [*words, "method=external"]
-    if "method._target_" in keys and "method" not in keys:
-        words.append("method=external")
+        return [*words, "~method"]
+    if "method._target_" in keys:
+        raise ConfigurationError("method._target_ is not set: use method=package.module:Class")
     if keys & {"--info", "-i"}:
         # What it shows is logged.
         return [*words, "hydra/hydra_logging=default"]
@@ -339,7 +251,7 @@ def arguments(command: str, words: Sequence[str]) -> Iterator[None]:
             os.environ[FULL_ERROR] = saved[1]
 
 
-def run_task(task: Callable[["DictConfig"], Any], config: "DictConfig", command: str) -> Any:
+def run_task(task: Callable[[DictConfig], Any], config: DictConfig, command: str) -> Any:
     """Run the task of a Hydra job.
 
     Hydra prints a line of its own above an error of a job. A single run ends the process instead; a
@@ -354,15 +266,11 @@ def run_task(task: Callable[["DictConfig"], Any], config: "DictConfig", command:
     command : {"run", "reproduce"}
         Whose keys it has.
     """
-    from hydra.core.hydra_config import HydraConfig
-    from hydra.types import RunMode
-
-    from pkm.experiments.config.configuration import checked
-
     if HydraConfig.get().mode == RunMode.MULTIRUN:
         return task(checked(config, command))
     answers = []
-    code = exit_code(lambda: answers.append(task(checked(config, command))), command)
+    action = explain_errors(lambda: answers.append(task(checked(config, command))), command)
+    code = exit_code(action)
     if code:
         raise SystemExit(code)
     return answers[0]
@@ -371,7 +279,7 @@ def run_task(task: Callable[["DictConfig"], Any], config: "DictConfig", command:
 class TuningWarning(Callback):
     """Says that a search for the best parameters costs privacy."""
 
-    def on_multirun_start(self, config: "DictConfig", **kwargs: Any) -> None:
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Print the warning before a sweep whose later jobs depend on results of earlier ones."""
         if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
             consoles()[1].print(

@@ -1,0 +1,108 @@
+"""The kind of a cell: what a fit of its seeds is, beyond method, data and budget."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pkm.experiments.config.settings import Settings, require
+
+if TYPE_CHECKING:
+    from pkm.experiments.cell.cell import Cell
+    from pkm.experiments.fit.inputs import ResolvedCell
+    from pkm.experiments.fit.timing import Timing
+    from pkm.methods import Run
+
+#: Results and times of the calls of a method, and further columns, one value per seed.
+Fits = tuple[list[tuple["Run", "Timing"]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Kind(Settings):
+    """How the seeds of a cell are fitted; its fields are settings, and columns of the rows.
+
+    Each subclass is one file of `pkm.experiments.fit`, listed in `pkm.experiments.fit.kinds`.
+
+    Attributes
+    ----------
+    key : str
+        Key of a sweep, and of ``pkm run``, that asks for this kind.
+    help : str
+        What the key is for, in the help text of ``pkm run``; empty for a key of sweeps alone.
+    scopes : tuple of str
+        Scopes of its columns in `pkm.schema`.
+    """
+
+    key: ClassVar[str]
+    help: ClassVar[str] = ""
+    scopes: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def expand(cls, value: Any) -> list[Self]:
+        """Read the key's value in a sweep: one kind for each combination, none where it is unset.
+
+        Raises
+        ------
+        ValueError
+            If the value breaks a rule.
+        """
+        raise NotImplementedError
+
+    def columns(self) -> dict[str, Any]:
+        """Return the settings as columns of a row."""
+        return asdict(self)
+
+    def describe(self) -> list[str]:
+        """Say in words for people how a cell of this kind differs from a plain one."""
+        return []
+
+    def unavailable(self) -> str | None:
+        """Say what is missing here to run cells of this kind; None where nothing is."""
+        return None
+
+    def check_cell(self, cell: "Cell") -> None:
+        """Refuse fields of a cell that do not go with this kind.
+
+        Raises
+        ------
+        ValueError
+            Naming field, value and rule.
+        """
+
+    def check_method(self, cell: "Cell", method: Any, n: int | None, d: int | None) -> None:
+        """Refuse a method that cannot be fitted so, as far as that is known beforehand.
+
+        Parameters
+        ----------
+        cell : Cell
+        method : estimator
+            The configured method of the cell.
+        n, d : int or None
+            Shape of its data set; None where it is drawn with the points.
+
+        Raises
+        ------
+        ValueError
+            Naming what is wrong.
+        """
+        rule = "one with fit_with; this one needs the sweep's key unlearning"
+        require(hasattr(method, "fit_with"), "method", cell.method, rule)
+        method.check_parameters(n)
+
+    def fit(self, resolved: "ResolvedCell") -> "Fits":
+        """Fit a cell's seeds, all in their order.
+
+        Returns
+        -------
+        fits : list of (Run, Timing)
+            One per call of the method.
+        columns : dict
+            What was measured besides, one value per seed.
+        """
+        raise NotImplementedError
+
+    def fixed_seconds(self) -> float:
+        """Estimate the seconds that a cell takes whatever its work."""
+        return 0.0
+
+    def seconds_per_fit(self) -> float:
+        """Estimate the seconds that a fit takes beyond the method's own."""
+        return 0.0

@@ -1,0 +1,50 @@
+"""Classes of methods and the parameters that configurations may set."""
+
+import inspect
+from functools import cache
+
+from pkm.methods import load_method
+
+#: Constructor parameters that no configuration sets: fields of the cell, and those that only `fit`
+#: uses.
+RESERVED_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
+
+
+@cache
+def method_class(target: str) -> type:
+    """Find a method's class, once per process; see `methods.load_method`."""
+    return load_method(target)
+
+
+@cache
+def presets(target: str) -> dict:
+    """Return the parameters of a method's constructor that have a default, with that value.
+
+    Raises
+    ------
+    ValueError
+        If the method cannot be found.
+    """
+    signature = inspect.signature(method_class(target)).parameters
+    return {
+        name: parameter.default
+        for name, parameter in signature.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+
+
+@cache
+def parameters(target: str) -> tuple[str, ...]:
+    """Return the names of a method's constructor parameters.
+
+    Raises
+    ------
+    ValueError
+        If the method cannot be found.
+    """
+    return tuple(inspect.signature(method_class(target)).parameters)
+
+
+def accepts(target: str, parameter: str) -> bool:
+    """Tell whether a method's constructor has a parameter of that name."""
+    return parameter in parameters(target)

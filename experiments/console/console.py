@@ -1,0 +1,122 @@
+"""What all commands share: consoles, parsers of words, and errors in one line."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pkm.arguments import Parser
+from pkm.catalogue import yaml_problem
+from pkm.datasets.sources import DataUnavailable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Errors that the user can mend: shown as one line, without a traceback.
+REFUSALS = (ValueError, OSError, DataUnavailable)
+
+
+class CellsFailed(RuntimeError):
+    """Cells failed; what they are and why has been printed."""
+
+
+def consoles() -> tuple["Console", "Console"]:
+    """Make the consoles for output and errors, wide enough for a table outside a terminal."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 160
+    return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
+
+
+def parser_of(verb: str, description: str) -> Parser:
+    """Make the parser of a verb of ``pkm`` whose help text is the text of its module."""
+    return Parser(
+        prog=f"pkm {verb}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def parsed_words(
+    verb: str, description: str, name: str, keys: str, argv: Sequence[str] | None
+) -> tuple[list[str], dict[str, str]]:
+    """Parse a command line of names and key=value; show the help text where it is requested.
+
+    Parameters
+    ----------
+    verb : str
+        Of ``pkm``.
+    description : str
+        The help text.
+    name, keys : str
+        What the help text calls a name, and which keys there are.
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    names : list of str
+        Words without an equals sign.
+    options : dict of str to str
+        Values by their keys.
+
+    Examples
+    --------
+    >>> parsed_words("diff", "", "FOLDER", "paper=", ["a", "b", "paper=dpm"])
+    (['a', 'b'], {'paper': 'dpm'})
+    """
+    parser = parser_of(verb, description)
+    parser.add_argument("words", nargs="*", metavar=name, help=keys)
+    words = parser.parse_args(argv).words
+    names = [word for word in words if "=" not in word]
+    return names, dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def exit_code(action: Callable[[], Any]) -> int:
+    """Run an action, and show errors that the user can mend as one line.
+
+    Parameters
+    ----------
+    action : callable
+        What to run.
+
+    Returns
+    -------
+    int
+        0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted. A number
+        that the action returns, or exits with, counts instead of 0.
+    """
+    from yaml import MarkedYAMLError
+
+    try:
+        return action() or 0
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    except CellsFailed:
+        return 1
+    except MarkedYAMLError as error:
+        refusal = yaml_problem(error)
+    except REFUSALS as error:
+        refusal = str(error)
+    except KeyboardInterrupt:
+        interruption = "interrupted; finished cells are kept, the same command goes on from here"
+        consoles()[1].print(interruption)
+        return 130
+    consoles()[1].print(f"error: {refusal}", style="red", markup=False, highlight=False)
+    return 2
+
+
+def duration(seconds: float) -> str:
+    """Write a time span for people.
+
+    Examples
+    --------
+    >>> duration(42), duration(95), duration(7300)
+    ('42 s', '1 min 35 s', '2 h 01 min')
+    """
+    seconds = round(max(seconds, 0))
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"

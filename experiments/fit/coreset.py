@@ -1,0 +1,71 @@
+"""Cells that release coresets: how well each keeps the cost of many sets of centers."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from pkm.experiments.cell.kind import Fits, Kind
+from pkm.experiments.config.settings import FLAG, require
+from pkm.experiments.fit.timing import timer
+
+if TYPE_CHECKING:
+    from pkm.experiments.cell.cell import Cell
+    from pkm.experiments.fit.inputs import ResolvedCell
+
+
+@dataclass(frozen=True)
+class Coreset(Kind):
+    """Coresets in place of centers; their costs are compared with those of the points."""
+
+    key = "coreset"
+    scopes = ("coreset",)
+
+    @classmethod
+    def expand(cls, value: Any) -> list[Self]:
+        """Read a flag."""
+        require(value is None or FLAG.holds(value), cls.key, value, FLAG.text)
+        return [cls()] if value else []
+
+    def check_method(self, cell: "Cell", method: Any, n: int | None, d: int | None) -> None:
+        """Refuse a method that releases no coresets."""
+        from pkm.methods.coreset import CoresetMethod
+
+        super().check_method(cell, method, n, d)
+        rule = "one that releases coresets where coreset=true"
+        require(isinstance(method, CoresetMethod), "method", cell.method, rule)
+
+    def fit(self, resolved: "ResolvedCell") -> Fits:
+        """Release a coreset for each seed; its centers are all points of the coreset.
+
+        The column `coreset_cost_ratio` is the largest ratio of costs over many sets of centers.
+        """
+        import numpy as np
+
+        from pkm.compute import SCALE
+        from pkm.methods import Run
+        from pkm.metrics.coresets import (
+            center_sets,
+            central_error,
+            costs_of,
+            largest_cost_ratio,
+            local_error,
+        )
+        from pkm.privacy import snap_centers
+
+        cell, method, data = resolved.cell, resolved.method, resolved.data
+        n_points = data.points.shape[0]
+        is_local = method.claim.trust == "local"
+        additive = (local_error if is_local else central_error)(n_points, cell.k)
+        sets = center_sets(data.points, cell.k)
+        costs = costs_of(data.points, sets)
+
+        fits = []
+        ratios = []
+        for seed in cell.seeds:
+            with timer() as elapsed:
+                coreset = method.coreset_of(data.points, seed, domain=data.domain)
+            estimates = np.array([coreset.cost_estimate(centers / SCALE) for centers in sets])
+            ratios.append(largest_cost_ratio(costs, estimates, additive))
+            centers = snap_centers(coreset.points * SCALE)[None]
+            n_centers = np.array([len(coreset.points)])
+            fits.append((Run(centers, 1, coreset.ledger, (seed,), n_centers), elapsed))
+        return fits, {"coreset_cost_ratio": ratios}

@@ -1,0 +1,237 @@
+"""Where configurations are looked for: ``conf/``, the user's folders, installed packages."""
+
+import copy
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pkm.names import suggestion
+from pkm.yaml_files import read_file
+
+#: The folder of this package.
+CONF = Path(__file__).resolve().with_name("conf")
+#: Environment variable with the user's folders, which worker processes inherit.
+CONFIG_DIRS = "PKM_CONFIG_DIRS"
+#: Group of entry points under which installed packages declare methods.
+ENTRY_POINTS = "private_kmeans_bench.methods"
+#: The file that makes a folder a paper, and those that it may have.
+SWEEPS = "sweeps.yaml"
+PAPER_FILES = (SWEEPS, "figures.yaml", "claims.yaml")
+
+
+class CatalogueError(ValueError):
+    """A folder of configurations, or a name in it, is not as it must be."""
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Configurations by group and name, from the folders of a search path and entry points.
+
+    A choice of a group is a file ``GROUP/NAME.yaml`` of one folder; a paper is a folder
+    ``paper/NAME``. A method may also be declared by an installed package, or be given as
+    ``package.module:Class``. A name has one meaning: two folders or packages may not share it.
+
+    Parameters
+    ----------
+    search_path : tuple of Path, default=(CONF,)
+        Folders, the package's own first.
+
+    Raises
+    ------
+    CatalogueError
+        If a folder is missing or holds no group, a paper has no sweeps, or a name occurs twice.
+
+    Examples
+    --------
+    >>> catalogue = Catalogue()
+    >>> catalogue.choices("profile")
+    ['paper', 'quick', 'smoke']
+    >>> catalogue.read("method", "package.module:Class")
+    {'name': 'class', '_target_': 'package.module.Class'}
+    """
+
+    search_path: tuple[Path, ...] = (CONF,)
+
+    def __post_init__(self) -> None:
+        for folder in self.search_path:
+            _check_folder(folder)
+        for group in self.groups():
+            owners = Counter(self._owners(group).elements())
+            for name, count in owners.items():
+                if count > 1:
+                    places = ", ".join(self._places(group, name))
+                    raise CatalogueError(f"{group}={name} is declared twice: {places}; rename one")
+
+    def groups(self) -> list[str]:
+        """List the groups: folders of the search path."""
+        folders = (path for root in self.search_path for path in root.iterdir())
+        return sorted({path.name for path in folders if path.is_dir()})
+
+    @cache  # noqa: B019 (one catalogue lives as long as the process)
+    def choices(self, group: str) -> list[str]:
+        """List the names of a group."""
+        return sorted(self._owners(group))
+
+    def folder(self, paper: str) -> Path:
+        """Return the folder of a paper.
+
+        Raises
+        ------
+        ValueError
+            If there is no such paper; the message has the nearest one.
+        """
+        for root in self.search_path:
+            if (root / "paper" / paper / SWEEPS).is_file():
+                return root / "paper" / paper
+        known = suggestion(paper, self.choices("paper"))
+        raise CatalogueError(f"paper={paper!r} is unknown{known}")
+
+    def read(self, group: str, name: str) -> dict[str, Any]:
+        """Read a choice of a group, with the files that its ``defaults`` name.
+
+        Raises
+        ------
+        ValueError
+            If there is no such choice, or its file is no YAML mapping.
+        """
+        if group == "paper":
+            return read_mapping(self.folder(name) / SWEEPS)
+        if group == "method" and ":" in name:
+            module, _, qualified_name = name.partition(":")
+            short_name = qualified_name.rpartition(".")[2].lower()
+            return {"name": short_name, "_target_": f"{module}.{qualified_name}"}
+        for root in self.search_path:
+            path = root / group / f"{name}.yaml"
+            if path.is_file():
+                return self._with_bases(group, read_mapping(path))
+        if group == "method" and name in declared_methods():
+            target = declared_methods()[name].value.replace(":", ".")
+            return {"name": name, "_target_": target}
+        known = suggestion(name, self.choices(group))
+        raise CatalogueError(f"{group}={name!r} is unknown{known}")
+
+    def _with_bases(self, group: str, entry: Mapping) -> dict[str, Any]:
+        """Put the keys of an entry over those of the files that it changes."""
+        bases = [base for base in entry.get("defaults", ()) if base != "_self_"]
+        merged: dict[str, Any] = {}
+        for base in bases:
+            merged |= self.read(group, base)
+        return merged | {key: value for key, value in entry.items() if key != "defaults"}
+
+    def _owners(self, group: str) -> Counter[str]:
+        """Count how often each name of a group is declared."""
+        if group == "paper":
+            files = [path.parent for root in self.search_path for path in _papers(root)]
+        else:
+            files = [path for root in self.search_path for path in (root / group).glob("*.yaml")]
+        owners = Counter(path.stem for path in files)
+        return owners + Counter(list(declared_methods())) if group == "method" else owners
+
+    def _places(self, group: str, name: str) -> list[str]:
+        """Say where a name is declared."""
+        pattern = f"{name}/{SWEEPS}" if group == "paper" else f"{name}.yaml"
+        paths = [root / group / pattern for root in self.search_path]
+        places = [str(path) for path in paths if path.is_file()]
+        if group == "method" and name in declared_methods():
+            places.append(f"entry point {declared_methods()[name].value}")
+        return places
+
+
+def current() -> Catalogue:
+    """Return the catalogue of this process: of ``conf/`` and the folders of the environment."""
+    return _catalogue(os.environ.get(CONFIG_DIRS, ""))
+
+
+@contextmanager
+def config_dirs(folders: Sequence[str]) -> Iterator[Catalogue]:
+    """Add folders to the search path of this process, and of those that it starts, in a block.
+
+    Raises
+    ------
+    CatalogueError
+        If a folder is not as it must be.
+    """
+    before = os.environ.get(CONFIG_DIRS, "")
+    paths = [str(Path(folder).resolve()) for folder in folders]
+    os.environ[CONFIG_DIRS] = os.pathsep.join([*filter(None, [before]), *paths])
+    try:
+        yield current()
+    finally:
+        os.environ[CONFIG_DIRS] = before
+
+
+@cache
+def _catalogue(folders: str) -> Catalogue:
+    paths = [Path(folder).resolve() for folder in folders.split(os.pathsep) if folder]
+    return Catalogue((CONF, *dict.fromkeys(paths)))
+
+
+@cache
+def declared_methods() -> dict[str, EntryPoint]:
+    """Return the methods that installed packages declare, by name, looked for once per process.
+
+    Raises
+    ------
+    CatalogueError
+        If two packages declare different methods under one name.
+    """
+    declared: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        other = declared.setdefault(entry.name, entry)
+        if other.value != entry.value:
+            raise CatalogueError(
+                f"two installed packages declare the method {entry.name}: {other.value} and "
+                f"{entry.value}; uninstall one"
+            )
+    return declared
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Read a YAML file that holds a mapping.
+
+    Raises
+    ------
+    CatalogueError
+        Naming the file, and the line where there is one, if it holds none.
+    """
+    try:
+        content = copy.deepcopy(_read_once(path, path.stat().st_mtime_ns))
+    except yaml.MarkedYAMLError as error:
+        raise CatalogueError(yaml_problem(error)) from error
+    if not isinstance(content, dict) or not content:
+        raise CatalogueError(f"{path}:1: the file must hold a mapping, key: value")
+    return content
+
+
+@cache
+def _read_once(path: Path, modified: int) -> Any:
+    """Read a file once until it is modified: Hydra asks for a paper three times."""
+    return read_file(path)
+
+
+def yaml_problem(error: yaml.MarkedYAMLError) -> str:
+    """Say in which file and line there is no YAML, and why."""
+    mark = error.problem_mark or error.context_mark
+    return f"{mark.name}:{mark.line + 1}: {error.problem}" if mark else str(error.problem)
+
+
+def _papers(root: Path) -> list[Path]:
+    return sorted((root / "paper").glob(f"*/{SWEEPS}"))
+
+
+def _check_folder(root: Path) -> None:
+    """Refuse a folder of a search path that is missing, empty, or holds a paper by half."""
+    if not root.is_dir():
+        raise CatalogueError(f"config-dir={str(root)!r} must be a folder that exists")
+    for folder in (root / "paper").glob("*/"):
+        if not (folder / SWEEPS).is_file():
+            known = ", ".join(PAPER_FILES)
+            raise CatalogueError(f"{folder}: {SWEEPS} is missing; the files of a paper are {known}")
