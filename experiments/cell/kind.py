@@ -1,18 +1,12 @@
 """The kind of a cell: what a fit of its seeds is, beyond method, data and budget."""
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pkm.experiments.config.settings import Settings, require
 
-if TYPE_CHECKING:
-    from pkm.experiments.cell.cell import Cell
-    from pkm.experiments.fit.inputs import ResolvedCell
-    from pkm.experiments.fit.timing import Timing
-    from pkm.methods import Run
-
-#: Results and times of the calls of a method, and further columns, one value per seed.
-Fits = tuple[list[tuple["Run", "Timing"]], dict[str, Any]]
+#: `Run` and `Timing` of each call of a method, and further columns, one value per seed.
+Fits = tuple[list[tuple[Any, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -58,8 +52,12 @@ class Kind(Settings):
         """Say what is missing here to run cells of this kind; None where nothing is."""
         return None
 
-    def check_cell(self, cell: "Cell") -> None:
+    def check_cell(self, cell: Any) -> None:
         """Refuse fields of a cell that do not go with this kind.
+
+        Parameters
+        ----------
+        cell : Cell
 
         Raises
         ------
@@ -67,7 +65,7 @@ class Kind(Settings):
             Naming field, value and rule.
         """
 
-    def check_method(self, cell: "Cell", method: Any, n: int | None, d: int | None) -> None:
+    def check_method(self, cell: Any, method: Any, n: int | None, d: int | None) -> None:
         """Refuse a method that cannot be fitted so, as far as that is known beforehand.
 
         Parameters
@@ -87,8 +85,12 @@ class Kind(Settings):
         require(hasattr(method, "fit_with"), "method", cell.method, rule)
         method.check_parameters(n)
 
-    def fit(self, resolved: "ResolvedCell") -> "Fits":
+    def fit(self, resolved: Any) -> Fits:
         """Fit a cell's seeds, all in their order.
+
+        Parameters
+        ----------
+        resolved : ResolvedCell
 
         Returns
         -------

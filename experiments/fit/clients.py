@@ -8,11 +8,10 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from pkm.compute import SCALE, Points
-from pkm.experiments.cell.kind import Fits
+from pkm.experiments.cell.kind import Fits, Kind
 from pkm.experiments.config.settings import require
 from pkm.experiments.fit.inputs import ResolvedCell
 from pkm.experiments.fit.timing import timer
-from pkm.experiments.fit.unlearning import Unlearning as UnlearningKind
 from pkm.experiments.fit.unlearning_requests import nearest_cost, removal_columns
 from pkm.federation.sparse import SparseCode, aggregate_sparse
 from pkm.federation.splits import iid, noniid
@@ -25,7 +24,7 @@ from pkm.privacy import snap_centers
 OPTIMUM_STARTS = 20
 
 
-def check_method(kind: UnlearningKind, name: str, method: Any, n: int | None) -> None:
+def check_method(kind: Kind, name: str, method: Any, n: int | None) -> None:
     """Refuse a method that cannot do what is requested.
 
     Raises
@@ -80,7 +79,7 @@ class ClientData:
         return float(self.best.inertia_)
 
 
-def split_data(resolved: ResolvedCell, kind: UnlearningKind) -> ClientData:
+def split_data(resolved: ResolvedCell, kind: Kind) -> ClientData:
     """Split a cell's points over its clients, and cluster them as well as possible."""
     cell, data = resolved.cell, resolved.data
     clients = split_of(resolved, kind)
@@ -96,7 +95,7 @@ def split_data(resolved: ResolvedCell, kind: UnlearningKind) -> ClientData:
     )
 
 
-def fit_seeds(resolved: ResolvedCell, kind: UnlearningKind) -> Fits:
+def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
     """Fit and serve removals for a cell's seeds one by one, after a fit that is discarded.
 
     Returns
@@ -167,7 +166,7 @@ def model_columns(model: FederatedModel, data: ClientData) -> dict[str, float]:
 
 
 def request_columns(
-    kind: UnlearningKind, k: int, model: FederatedModel, data: ClientData, seed: int
+    kind: Kind, k: int, model: FederatedModel, data: ClientData, seed: int
 ) -> dict[str, Any]:
     """Return the cost of sparse aggregation and of removals, where the cell requests them."""
     columns: dict[str, Any] = {}
@@ -178,7 +177,7 @@ def request_columns(
     return columns
 
 
-def split_of(resolved: ResolvedCell, kind: UnlearningKind) -> np.ndarray:
+def split_of(resolved: ResolvedCell, kind: Kind) -> np.ndarray:
     """Return the client of each point."""
     cell, data = resolved.cell, resolved.data
     if kind.split == "published":

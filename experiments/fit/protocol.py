@@ -13,8 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.cell.kind import Fits
-from pkm.experiments.fit.federation import Federation
+from pkm.experiments.cell.kind import Fits, Kind
 from pkm.experiments.fit.inputs import ResolvedCell, resolve
 from pkm.experiments.fit.threads import limit_threads
 from pkm.experiments.fit.timing import Timing
@@ -36,12 +35,12 @@ GRACE = 1.0
 START_AND_END = 10
 
 
-def network_of(kind: Federation) -> Network:
+def network_of(kind: Kind) -> Network:
     """Return the settings that all parties of a cell's runs share."""
     return Network(kind.clients, word_bytes=kind.word_bytes, latency=kind.latency_ms / 1000)
 
 
-def fit_seeds(resolved: ResolvedCell, kind: Federation) -> Fits:
+def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
     """Run a cell's seeds one by one, after a run of the first one that is discarded.
 
     Returns
@@ -73,7 +72,7 @@ def fit_seeds(resolved: ResolvedCell, kind: Federation) -> Fits:
     return fits, columns
 
 
-def in_threads(resolved: ResolvedCell, kind: Federation) -> list[tuple[Run, FederationCosts]]:
+def in_threads(resolved: ResolvedCell, kind: Kind) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds with the parties as threads of this process."""
     data = resolved.data
     network = network_of(kind)
@@ -92,7 +91,7 @@ def with_warm_up(cell: Cell) -> tuple[int, ...]:
     return (cell.seeds[0], *cell.seeds)
 
 
-def in_processes(resolved: ResolvedCell, kind: Federation) -> list[tuple[Run, FederationCosts]]:
+def in_processes(resolved: ResolvedCell, kind: Kind) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds as one job of processes, in which every party loads the data itself."""
     cell = resolved.cell
     network = network_of(kind)

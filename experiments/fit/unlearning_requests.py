@@ -10,8 +10,8 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from pkm.compute import SCALE, Points
+from pkm.experiments.cell.kind import Kind
 from pkm.experiments.config.settings import require
-from pkm.experiments.fit.unlearning import Unlearning as UnlearningKind
 from pkm.methods.unlearning.unlearning import FederatedModel, Removal, Unlearning
 
 #: Number of requests after which losses are measured, and after which retraining is timed.
@@ -41,7 +41,7 @@ def removal_columns(
     model: FederatedModel,
     grid: np.ndarray,
     seed: int,
-    setting: UnlearningKind,
+    setting: Kind,
     best: np.ndarray,
 ) -> dict[str, Any]:
     """Serve requests one after the other and measure them.
@@ -53,7 +53,7 @@ def removal_columns(
     grid : ndarray of shape (n, d), int64
         All points.
     seed : int
-    setting : UnlearningKind
+    setting : Kind
         The cell's.
     best : ndarray of shape (k, d)
         The best known centers of all points, from which those of the remaining points are found.
