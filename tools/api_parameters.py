@@ -1,8 +1,8 @@
-"""Extension of griffe, by which ``make docs`` reads docstrings: defaults and types of parameters.
+"""Extension of griffe, which reads docstrings for ``make docs``.
 
-griffe takes the first of several choices for the default, and gives parameters that share a line
-the type and the default of the first. Here defaults are always those of the signature, and so are
-types that the docstring does not give.
+griffe takes the first of several choices for the default, and gives parameters that
+share a line the type and the default of the first. Here defaults are always those of
+the signature, and so are types that the docstring does not give.
 """
 
 import re
@@ -20,7 +20,11 @@ class SignatureDocstring(griffe.Docstring):
         """Return the sections of the docstring."""
         sections = super().parse(*arguments, **options)
         signature = {item.name: item for item in getattr(self.parent, "parameters", ())}
-        types = [item.annotation for item in signature.values() if item.annotation is not None]
+        types = [
+            item.annotation
+            for item in signature.values()
+            if item.annotation is not None
+        ]
         for section in sections:
             if section.kind is not griffe.DocstringSectionKind.parameters:
                 continue

@@ -1,111 +1,242 @@
-"""Print how densely each folder is written: tokens a code line, comments, lines, functions, types.
+"""Print how densely each room is written, and what is wrong with the structure.
 
-python tools/density.py [FOLDER ...]
+A room is a top-level folder, or a folder inside one. Tokens are those of code: neither
+docstrings and comments nor indentation and line ends.
 """
 
+import argparse
 import ast
 import io
+import math
+import re
 import sys
 import tokenize
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from statistics import quantiles
 
-ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = (
-    "analysis", "audit", "benchmarks", "compute", "datasets", "experiments", "federation",
-    "methods", "metrics", "privacy", "tests",
-)  # fmt: skip
-SKIPPED = (
-    tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT,
-    tokenize.ENCODING, tokenize.ENDMARKER,
-)  # fmt: skip
-LONG = 60
+from import_graph import (
+    FUNCTIONS,
+    ROOT,
+    find_circles,
+    list_files,
+    make_graph,
+    read_imports,
+    read_modules,
+)
+
+STRUCTURAL = {
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+}
+MAX_WIDTH = 88  # columns
+MAX_LENGTH = 60  # lines of a function
+MAX_MODULES = 20  # of a folder
+MAX_WORDS = 30  # of a sentence
+TARGETS = f"8 tokens a line at most, 5 % comments in algorithms, {MAX_WIDTH} columns"
+#: Parts of a page that are no sentences: listings, tables, headings, code.
+NO_PROSE = re.compile(r"```.*?```|^[|#].*?$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 
-def measure(paths: list[Path]) -> dict[str, float]:
-    """Measure some files together.
-
-    Parameters
-    ----------
-    paths : list of Path
-        Python files.
-
-    Returns
-    -------
-    dict of str to float
-        Shares are in percent. A docstring's lines are no code lines.
-    """
-    code_lines, comment_lines, doc_lines, wide = 0, 0, 0, 0
-    tokens, assignments, tuples, arguments, typed = 0, 0, 0, 0, 0
-    functions: list[int] = []
+def summarize(paths: Iterable[Path]) -> dict[str, float]:
+    """Return the columns of the table for some files together."""
+    counts: Counter[str] = Counter()
+    lengths = []
     for path in paths:
         text = path.read_text(encoding="utf-8")
-        tree = ast.parse(text)
-        docstrings = docstring_lines(tree)
-        doc_lines += len(docstrings)
-        code: set[int] = set()
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
-                comment_lines += 1
-            elif token.type not in SKIPPED and token.start[0] not in docstrings:
-                tokens += 1
-                code.add(token.start[0])
-        code_lines += len(code)
-        wide += sum(len(line) > 88 for line in text.splitlines())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Assign):
-                assignments += 1
-                both = (node.targets[0], node.value)
-                tuples += all(isinstance(side, ast.Tuple) for side in both)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                functions.append((node.end_lineno or node.lineno) - node.lineno + 1)
-                given = [each for each in node.args.args if each.arg not in ("self", "cls")]
-                arguments += len(given)
-                typed += sum(each.annotation is not None for each in given)
-    lines = code_lines + comment_lines + doc_lines
-    deciles = quantiles(functions, n=10) if len(functions) > 1 else [0] * 9
+        counts += count_lines(text)
+        lengths += measure_functions(text)
+    code = max(counts["code"], 1)
+    lines = max(counts["code"] + counts["comments"] + counts["docstrings"], 1)
+    lengths = sorted(lengths) or [0]
+    n_long = sum(length > MAX_LENGTH for length in lengths)
     return {
-        "files": len(paths),
-        "code lines": code_lines,
-        "tokens/line": tokens / max(code_lines, 1),
-        "comments %": 100 * comment_lines / max(lines, 1),
-        "docstrings %": 100 * doc_lines / max(lines, 1),
-        "tuples %": 100 * tuples / max(assignments, 1),
-        "> 88 %": 100 * wide / max(lines, 1),
-        "function p50": deciles[4],
-        "p90": deciles[8],
-        f"> {LONG} %": 100 * sum(length > LONG for length in functions) / max(len(functions), 1),
-        "typed %": 100 * typed / max(arguments, 1),
+        "files": counts["files"],
+        "tokens": counts["tokens"],
+        "code lines": counts["code"],
+        "tokens/line": counts["tokens"] / code,
+        "comments %": 100 * counts["comments"] / lines,
+        "docstrings %": 100 * counts["docstrings"] / lines,
+        f"> {MAX_WIDTH} %": 100 * counts["wide"] / lines,
+        "function p50": lengths[len(lengths) // 2],
+        "p90": lengths[len(lengths) * 9 // 10],
+        f"> {MAX_LENGTH} %": 100 * n_long / len(lengths),
     }
 
 
-def docstring_lines(tree: ast.Module) -> set[int]:
+def count_lines(text: str) -> Counter[str]:
+    """Count the tokens and the kinds of lines of a file."""
+    docstrings = find_docstrings(text)
+    counts = Counter(files=1)
+    code = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        line = token.start[0]
+        if token.type == tokenize.COMMENT:
+            counts["comments"] += 1
+        elif token.type not in STRUCTURAL and line not in docstrings:
+            counts["tokens"] += 1
+            code.add(line)
+    counts["code"] = len(code)
+    counts["docstrings"] = len(docstrings)
+    counts["wide"] = len(find_wide_lines(text))
+    return counts
+
+
+def find_docstrings(text: str) -> set[int]:
     """Return the numbers of all lines that belong to docstrings."""
-    found: set[int] = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        first = node.body[0] if node.body else None
-        if first is not None and ast.get_docstring(node, clean=False) is not None:
-            found.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
-    return found
+    lines = set()
+    for node in ast.walk(ast.parse(text)):
+        is_documented = isinstance(node, ast.Module | ast.ClassDef | FUNCTIONS)
+        if is_documented and ast.get_docstring(node, clean=False) is not None:
+            docstring = node.body[0]
+            lines.update(range(docstring.lineno, docstring.end_lineno + 1))
+    return lines
 
 
-def main() -> None:
-    """Print one line per folder, or per file of the folders that are named."""
-    if sys.argv[1:]:
-        files = [path for folder in sys.argv[1:] for path in sorted((ROOT / folder).rglob("*.py"))]
-        groups = {str(path.relative_to(ROOT)): [path] for path in files}
-    else:
-        groups = {folder: sorted((ROOT / folder).rglob("*.py")) for folder in FOLDERS}
-        groups["all but tests"] = [p for folder in FOLDERS[:-1] for p in groups[folder]]
-    rows = {name: measure(paths) for name, paths in groups.items()}
-    names = list(next(iter(rows.values())))
-    width = max(len(name) for name in rows)
+def measure_functions(text: str) -> list[int]:
+    """Return the number of lines of each function."""
+    return [
+        node.end_lineno - node.lineno + 1
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, FUNCTIONS)
+    ]
+
+
+def find_wide_lines(text: str) -> list[int]:
+    """Return the numbers of the lines with too many columns."""
+    return [
+        number
+        for number, line in enumerate(text.splitlines(), start=1)
+        if len(line) > MAX_WIDTH
+    ]
+
+
+def list_room(room: str) -> list[Path]:
+    """Return the Python files of a folder; end the process where there is none."""
+    paths = list_files(f"{room}/*.py")
+    if not paths:
+        sys.exit(f"error: room {room!r} has no Python file; see density.py --help")
+    return paths
+
+
+def name_path(path: Path) -> str:
+    """Return a path as seen from the repository."""
+    return str(path.relative_to(ROOT))
+
+
+def find_crowded(paths: Iterable[Path]) -> Iterator[str]:
+    """Yield the folders with too many modules."""
+    counts = Counter(path.parent for path in paths)
+    for folder, n in counts.items():
+        if n > MAX_MODULES:
+            yield f"{name_path(folder)}: {n} modules; at most {MAX_MODULES} in a folder"
+
+
+def describe_structure() -> Iterator[str]:
+    """Yield the facts about imports, folders and pages."""
+    yield from find_crowded(read_modules().values())
+    circles = find_circles(make_graph(read_imports()))
+    for circle in circles:
+        yield f"circle of imports: {' '.join(sorted(circle))}"
+    yield f"circles of imports: {len(circles)}"
+
+    pages = list_files("docs/*.md")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    sentences = re.split(r"(?<=[.:;])\s+", NO_PROSE.sub(" ", text))
+    long = sum(len(sentence.split()) > MAX_WORDS for sentence in sentences)
+    size = f"{len(text) // 1000} KB"
+    yield f"pages: {size}, {long} sentences of more than {MAX_WORDS} words"
+
+
+def find_violations() -> Iterator[str]:
+    """Yield the rules of ``[tool.density]`` that rooms break."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    modules = read_modules()
+    circles = find_circles(make_graph(read_imports()))
+    for room, rule in settings["tool"]["density"].items():
+        paths = list_room(room)
+        row = summarize(paths)
+        density = row["tokens/line"]
+        comments = row["comments %"]
+        if density > rule["max_tokens"]:
+            yield f"{room}: {density:.2f} tokens a line; at most {rule['max_tokens']}"
+        if comments < rule.get("min_comments", 0):
+            yield f"{room}: {comments:.2f} % comments; at least {rule['min_comments']}"
+        yield from find_crowded(paths)
+        for path in paths:
+            for number in find_wide_lines(path.read_text(encoding="utf-8")):
+                yield f"{name_path(path)}:{number}: more than {MAX_WIDTH} columns"
+        for circle in circles:
+            if any(modules[module] in paths for module in circle):
+                yield f"{room}: circle of imports: {' '.join(sorted(circle))}"
+
+
+def print_table(rows: dict[str, dict[str, float]]) -> None:
+    """Print a line for each row."""
+    width = max(map(len, rows))
+    names = next(iter(rows.values()))
     print(" " * width, *(f"{name:>12}" for name in names))
-    for name, values in rows.items():
-        print(f"{name:<{width}}", *(f"{values[column]:>12.4g}" for column in names))
+    for label, row in rows.items():
+        cells = (f"{value:>12,.{int(value % 1 > 0)}f}" for value in row.values())
+        print(f"{label:<{width}}", *cells)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "folders",
+        nargs="*",
+        metavar="FOLDER",
+        help="all by default",
+    )
+    parser.add_argument(
+        "--files",
+        action="store_true",
+        help="print a row for each file",
+    )
+    parser.add_argument(
+        "--max",
+        type=float,
+        default=math.inf,
+        metavar="TOKENS_PER_LINE",
+        help="end with status 1 if a row has more tokens a line",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="print only what breaks the rules in [tool.density] of pyproject.toml",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Returns
+    -------
+    int
+        1 if a rule is broken, else 0.
+    """
+    options = make_parser().parse_args(arguments)
+    if options.check:
+        violations = list(find_violations())
+        print("\n".join(violations) or "[tool.density] holds")
+        return int(bool(violations))
+
+    folders = {path.relative_to(ROOT).parts[0] for path in list_files("*/*.py")}
+    rooms = {room: list_room(room) for room in options.folders or sorted(folders)}
+    code = [path for room in rooms if room != "tests" for path in rooms[room]]
+    groups = {name_path(path): [path] for path in code} if options.files else rooms
+    rows = {name: summarize(paths) for name, paths in groups.items()}
+    print_table(rows | {"all but tests": summarize(code)})
+    print(*describe_structure(), f"targets: {TARGETS}", sep="\n")
+    return int(any(row["tokens/line"] > options.max for row in rows.values()))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Imports between the modules of ``pkm``, read from their syntax trees.
+
+Nothing is executed. Imports inside functions count, because they can hide a circle.
+"""
+
+import ast
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "pkm"
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+#: Modules that each module imports.
+Graph = dict[str, set[str]]
+
+
+@dataclass(frozen=True)
+class Import:
+    """One module imports another.
+
+    Attributes
+    ----------
+    source, target : str
+        Dotted names; the source has the import statement.
+    is_late : bool
+        Whether the statement is inside a function.
+    """
+
+    source: str
+    target: str
+    is_late: bool
+
+
+def list_files(pattern: str) -> list[Path]:
+    """Return the repository's files, without links and what git ignores."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    paths = [ROOT / name for name in sorted(listing.stdout.splitlines())]
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
+
+
+def read_modules() -> dict[str, Path]:
+    """Return the files of all modules of the package by their dotted names."""
+    modules = {}
+    for path in list_files("*.py"):
+        folder, *names = path.relative_to(ROOT).with_suffix("").parts
+        if folder in ("tests", "tools"):
+            continue
+        # The top-level folders are linked into the package's own.
+        parts = [PACKAGE, *([] if folder == PACKAGE else [folder]), *names]
+        if parts[-1] == "__init__":
+            parts.pop()
+        modules[".".join(parts)] = path
+    return modules
+
+
+def read_imports() -> list[Import]:
+    """Return all imports between modules of the package."""
+    modules = read_modules()
+    imports = []
+    for source, path in modules.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for name, is_late in find_imported_names(tree):
+            # The name is a module, or something that a module defines.
+            candidates = (name, name.rpartition(".")[0])
+            target = next((other for other in candidates if other in modules), source)
+            if target != source:
+                imports.append(Import(source, target, is_late))
+    return imports
+
+
+def find_imported_names(
+    node: ast.AST, is_late: bool = False
+) -> Iterator[tuple[str, bool]]:
+    """Yield the dotted names that a tree imports, and whether a function does it."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            yield prefix + alias.name, is_late
+    for child in ast.iter_child_nodes(node):
+        yield from find_imported_names(child, is_late or isinstance(node, FUNCTIONS))
+
+
+def make_graph(imports: Sequence[Import]) -> Graph:
+    """Return the modules that each module imports.
+
+    Packages are left out: ``pkm.methods`` imports its modules to give public names one
+    home, which would make a circle of every import of such a name.
+    """
+    modules = read_modules()
+    packages = {name for name, path in modules.items() if path.stem == "__init__"}
+    graph: Graph = {name: set() for name in modules if name not in packages}
+    for item in imports:
+        if item.source in graph and item.target in graph:
+            graph[item.source].add(item.target)
+    return graph
+
+
+def find_reachable(graph: Graph, start: str) -> set[str]:
+    """Return the modules that a module imports, itself or through others."""
+    reached: set[str] = set()
+    waiting = [start]
+    while waiting:
+        found = graph[waiting.pop()] - reached
+        reached |= found
+        waiting += found
+    return reached
+
+
+def find_circles(graph: Graph) -> list[frozenset[str]]:
+    """Return the sets of modules that import each other.
+
+    Examples
+    --------
+    >>> graph = {"a": {"b"}, "b": {"a"}, "c": {"a"}}
+    >>> [sorted(circle) for circle in find_circles(graph)]
+    [['a', 'b']]
+    """
+    reachable = {module: find_reachable(graph, module) for module in graph}
+    circles = {
+        frozenset(other for other in reached if module in reachable[other])
+        for module, reached in reachable.items()
+    }
+    return sorted(filter(None, circles), key=min)
