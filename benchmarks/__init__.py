@@ -1,1 +1,1 @@
-"""Speed, as ratios inside one run: against plain numpy and against the machine's arithmetic."""
+"""Speed, as ratios inside one run: against plain code and the machine's own rates."""

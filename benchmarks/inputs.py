@@ -1,22 +1,69 @@
-"""Points to measure with: data sets, or where the files are missing noise of the same shape."""
+"""Points to measure with: data sets, noise of their shape, and clusters."""
 
 import numpy as np
 
 from pkm import datasets
 
 
-def scaled_points(name: str, n: int, d: int) -> tuple[np.ndarray, str]:
-    """A data set in [-1, 1]^d, or uniform noise in its place, with a label that says which."""
-    try:
-        return datasets.scale(datasets.load(name), "minmax").points, name
-    except datasets.DataUnavailable:
-        return np.random.default_rng(0).uniform(-1, 1, (n, d)), f"{name} (noise of its shape)"
+def load_points(
+    name: str,
+    shape: tuple[int, int],
+    scale: float,
+    bounds: tuple[float, float] | None = None,
+) -> tuple[np.ndarray, str]:
+    """Load a data set, or make uniform noise of its shape where its file is missing.
 
+    Parameters
+    ----------
+    name : str
+    shape : tuple of int
+        Of the noise.
+    scale : float
+        Share of the rows.
+    bounds : tuple of float, optional
+        Values are clipped to them. Without them columns are scaled to [-1, 1].
 
-def raw_points(name: str, n: int, d: int, bounds: tuple[float, float]) -> tuple[np.ndarray, str]:
-    """A data set in raw units clipped to bounds, or uniform noise, with a label that says which."""
+    Returns
+    -------
+    points : ndarray of shape (n, d)
+    label : str
+        The name, and whether the points are noise.
+    """
+    n = round(scale * shape[0])
     try:
-        return np.clip(datasets.load(name).points, *bounds), name
+        dataset = datasets.load(name)
     except datasets.DataUnavailable:
-        noise = np.random.default_rng(0).uniform(*bounds, (n, d))
+        lower, upper = bounds or (-1, 1)
+        generator = np.random.default_rng(0)
+        noise = generator.uniform(lower, upper, (n, shape[1]))
         return noise, f"{name} (noise of its shape)"
+    if bounds is None:
+        points = datasets.scale(dataset, "minmax").points
+    else:
+        points = np.clip(dataset.points, *bounds)
+    return points[:n], name
+
+
+def draw_mixture(
+    labels: np.ndarray, d: int, spread: float = 0.05, reach: float = 0.8
+) -> np.ndarray:
+    """Draw a normal cluster for each label, clipped to [-1, 1].
+
+    Parameters
+    ----------
+    labels : ndarray of int
+        Number of the cluster of each point.
+    d : int
+    spread : float
+        Standard deviation of each coordinate.
+    reach : float
+        Largest coordinate of a cluster's mean.
+
+    Returns
+    -------
+    ndarray of shape (*labels.shape, d)
+    """
+    generator = np.random.default_rng(7)
+    means = generator.uniform(-reach, reach, (labels.max() + 1, d))
+    noise = generator.normal(0, spread, (*labels.shape, d))
+    return np.clip(means[labels] + noise, -1, 1)

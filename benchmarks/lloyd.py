@@ -1,10 +1,10 @@
-"""Speed of the Lloyd methods: a sweep over small data and single fits of large ones."""
+"""Speed of the Lloyd methods: a sweep over small data, and single fits."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from pkm.benchmarks.inputs import scaled_points
+from pkm.benchmarks.inputs import load_points
 from pkm.benchmarks.measurement import Measurement, min_seconds
 from pkm.benchmarks.reference import cluster, nicv
 from pkm.compute import Points, labels
@@ -13,74 +13,117 @@ from pkm.metrics import evaluate
 from pkm.privacy import snap
 
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
-#: Data set, its shape and number of clusters.
+#: Data set, its shape, and the number of clusters.
 SETS = (
-    ("adult", 48_842, 6, 3),
-    ("birch2", 25_000, 2, 100),
-    ("mnist", 10_000, 784, 10),
+    ("adult", (48_842, 6), 3),
+    ("birch2", (25_000, 2), 100),
+    ("mnist", (10_000, 784), 10),
+    ("blobs-10000-512-32", (10_000, 512), 32),
 )
-#: Number of columns from which computing distances is a matrix product.
-GEMM_COLUMNS = 64
+GEMM_COLUMNS = 64  # from which computing distances is a matrix product
+GEMM_SIZE = 1500
+N_FITS = 100
 
 
-def sweep() -> list[Measurement]:
-    """Four methods, five budgets, twenty seeds on s1, NICV only; preparing points excluded."""
-    points, label = scaled_points("s1", 5000, 2)
+def measure_sweep(scale: float) -> list[Measurement]:
+    """Measure four methods, five budgets and twenty seeds on s1, with their NICV."""
+    points, label = load_points("s1", (5000, 2), scale)
     prepared = Points.prepare(snap(points))
     methods = [Lloyd(15, variant="published")]
     for method in (SuLloyd, GLloyd, FastLloyd):
-        methods += [method(15, epsilon=epsilon, variant="published") for epsilon in EPSILONS]
+        for epsilon in EPSILONS:
+            methods.append(method(15, epsilon=epsilon, variant="published"))
 
-    def batched(seeds: Sequence[int]) -> None:
+    def run_batches(seeds: Sequence[int]) -> None:
         for method in methods:
-            evaluate(prepared, method.fit_batch(prepared, seeds).centers, ["nicv"])
+            centers = method.fit_batch(prepared, seeds).centers
+            evaluate(prepared, centers, ["nicv"])
 
-    def plain(seeds: Sequence[int]) -> None:
+    def run_plain(seeds: Sequence[int]) -> None:
         for method in methods:
             for seed in seeds:
                 nicv(points, cluster(method, points, seed))
 
-    measured = min_seconds(lambda: batched(range(20)))
-    reference = min_seconds(lambda: plain(range(2)), repetitions=1) * 10
+    seconds = min_seconds(lambda: run_batches(range(20)))
+    plain = 10 * min_seconds(lambda: run_plain(range(2)), repetitions=1)
+    what = f"{label}: sweep of 320 fits"
     return [
-        Measurement(f"{label} sweep, 320 fits", measured, "s CPU", at_most=0.1),
-        Measurement(f"{label} sweep, against numpy", reference / measured, "x", at_least=20),
+        Measurement(
+            what,
+            seconds,
+            "s CPU",
+            at_most=0.1,
+        ),
+        Measurement(
+            f"{what}, against numpy",
+            plain / seconds,
+            "x",
+            at_least=20,
+        ),
     ]
 
 
-def single_fits() -> list[Measurement]:
-    """One FastLloyd fit at epsilon 0.5, from grid points to centers, and its distance part."""
-    sets = [(*scaled_points(name, n, d), k) for name, n, d, k in SETS]
-    sets.append((np.random.default_rng(0).uniform(-1, 1, (10_000, 512)), "10,000 x 512", 32))
-    gemm = gemm_rate()
+def measure_single_fits(scale: float) -> list[Measurement]:
+    """Measure fits of FastLloyd, their distances, and fits one by one."""
+    matrix = np.ones((GEMM_SIZE, GEMM_SIZE))
+    gemm_seconds = min_seconds(lambda: matrix @ matrix) / GEMM_SIZE**3
     rows = []
-    for points, label, k in sets:
-        rows.append(against_numpy(points, f"{label}, k = {k}", k))
-        if points.shape[1] >= GEMM_COLUMNS:
-            rows.append(against_gemm(points, f"{label}, k = {k}", k, gemm))
+    for name, shape, k in SETS:
+        points, label = load_points(name, shape, scale)
+        what = f"{label}, k = {k}"
+        rows.append(compare_with_numpy(points, what, k))
+        if shape[1] >= GEMM_COLUMNS:
+            rows.append(compare_with_gemm(points, what, k, gemm_seconds))
+    rows.append(compare_with_batch(round(5000 * scale)))
     return rows
 
 
-def against_numpy(points: np.ndarray, label: str, k: int) -> Measurement:
-    """A fit against the same fit in plain numpy."""
+def compare_with_numpy(points: np.ndarray, what: str, k: int) -> Measurement:
+    """Measure a fit, from points on the grid to centers, against plain numpy."""
     method = FastLloyd(k, epsilon=0.5, variant="published")
     grid = snap(points)
-    measured = min_seconds(lambda: method.fit_batch(grid, [0]))
-    reference = min_seconds(lambda: cluster(method, points, 0), repetitions=1)
-    return Measurement(f"{label}: fit against numpy", reference / measured, "x", at_least=20)
+    seconds = min_seconds(lambda: method.fit_batch(grid, [0]))
+    plain = min_seconds(lambda: cluster(method, points, 0), repetitions=1)
+    what = f"{what}: fit against numpy"
+    return Measurement(
+        what,
+        plain / seconds,
+        "x",
+        at_least=20,
+    )
 
 
-def against_gemm(points: np.ndarray, label: str, k: int, gemm: float) -> Measurement:
-    """The nearest centers of all points against a matrix product of as many operations."""
+def compare_with_gemm(
+    points: np.ndarray, what: str, k: int, gemm_seconds: float
+) -> Measurement:
+    """Measure a search for nearest centers against a product of as many operations."""
     grid = snap(points)
     prepared = Points.prepare(grid)
     centers = grid[None, :k]
     seconds = min_seconds(lambda: labels(prepared, centers))
-    rate = 2 * points.size * k / seconds
-    return Measurement(f"{label}: distances against GEMM", rate / gemm, "of its rate", at_least=0.5)
+    rate = points.size * k * gemm_seconds / seconds
+    what = f"{what}: distances"
+    return Measurement(
+        what,
+        rate,
+        "of GEMM's rate",
+        at_least=0.5,
+    )
 
 
-def gemm_rate(size: int = 1500) -> float:
-    """Floating-point operations per second of this machine's float64 matrix product, one thread."""
-    matrix = np.random.default_rng(0).random((size, size))
-    return 2 * size**3 / min_seconds(lambda: matrix @ matrix)
+def compare_with_batch(n: int) -> Measurement:
+    """Measure a fit for each seed against one batch of all seeds."""
+    points = np.random.default_rng(0).uniform(-1, 1, (n, 2))
+    grid = Points.prepare(snap(points))
+    bounds = (-1, 1)
+    models = [FastLloyd(15, bounds=bounds, random_state=seed) for seed in range(N_FITS)]
+    single = min_seconds(lambda: [model.fit(points) for model in models])
+    batch = min_seconds(lambda: models[0].fit_batch(grid, range(N_FITS)))
+    milliseconds = 1e3 * single / N_FITS
+    what = f"{n:,} x 2, k = 15, {milliseconds:.2g} ms a fit: fits against a batch"
+    return Measurement(
+        what,
+        single / batch,
+        "x",
+        at_most=5,
+    )

@@ -1,68 +1,67 @@
 """Speed and memory of the local model: a million users."""
 
+from functools import partial
+
 import numpy as np
 
-from pkm.benchmarks.measurement import Measurement, min_seconds, peak_bytes
-from pkm.compute import SCALE, Points
-from pkm.methods.local.kaplan_stemmer import KaplanStemmerLocal
-from pkm.methods.local.local_dp import LocalLloyd, NoisedReports
-from pkm.privacy import NoiseStreams
+from pkm.benchmarks.inputs import draw_mixture
+from pkm.benchmarks.measurement import (
+    Measurement,
+    measure_memory,
+    measure_time,
+    min_seconds,
+)
+from pkm.compute import Points
+from pkm.methods import KaplanStemmerLocal, LocalLloyd, NoisedReports
+from pkm.privacy import NoiseStreams, snap
 from pkm.privacy.randomizers import HadamardResponse, LocalHashing, UserCells
 
 N_USERS = 1_000_000
-N_COLUMNS = 8
 N_CLUSTERS = 10
-RADIUS = 1.5
-MAX_SECONDS = 60  # of a fit, on two cores
-MAX_BYTES = 64  # per user
-N_ORACLE_USERS = 100_000
+METHODS = {
+    "Kaplan-Stemmer": KaplanStemmerLocal(N_CLUSTERS, radius=1.5),
+    "Kaplan-Stemmer, secure": KaplanStemmerLocal(N_CLUSTERS, radius=1.5, secure=True),
+    "Lloyd": LocalLloyd(N_CLUSTERS, radius=1.5),
+    "noised reports": NoisedReports(N_CLUSTERS, radius=1.5),
+}
+MAX_SECONDS = 60  # of a fit
+MAX_BYTES = 8  # a value
 N_VALUES = 4096
 
 
-def local_model() -> list[Measurement]:
-    """Fits at a million users, their memory, and a fast transform against counting per user."""
-    points = mixture()
-    label = "1,000,000 users x 8, k = 10"
-    methods = {
-        method.__name__: method(N_CLUSTERS, radius=RADIUS)
-        for method in (KaplanStemmerLocal, LocalLloyd, NoisedReports)
-    }
-    methods["KaplanStemmerLocal, secure"] = KaplanStemmerLocal(
-        N_CLUSTERS, radius=RADIUS, secure=True
-    )
+def measure_local_model(scale: float) -> list[Measurement]:
+    """Measure fits of users in eight columns, and estimates of counts of values."""
+    n = round(scale * N_USERS)
+    X = draw_mixture(np.arange(n) % N_CLUSTERS, 8, reach=0.5)
+    points = Points.prepare(snap(X))
     rows = []
-    for name, method in methods.items():
-        seconds = min_seconds(lambda m=method: m.fit_batch(points, [0]), repetitions=1)
-        rows.append(Measurement(f"{label}: {name}", seconds, "s CPU", at_most=MAX_SECONDS))
-    method = KaplanStemmerLocal(N_CLUSTERS, radius=RADIUS)
-    extra = peak_bytes(lambda: method.fit_batch(points, [0])) / N_USERS
-    what = f"{label}: memory beyond the points"
-    rows.append(Measurement(what, extra, "bytes a user", at_most=MAX_BYTES))
-    rows.append(transform())
+    for name, method in METHODS.items():
+        fit = partial(method.fit_batch, points, [0])
+        rows.append(measure_time(f"{n:,} users, local {name}", fit, MAX_SECONDS))
+    fit = partial(METHODS["Kaplan-Stemmer"].fit_batch, points, [0])
+    rows.append(measure_memory(f"{n:,} users, Kaplan-Stemmer", fit, X.size, MAX_BYTES))
+
+    # A fast transform against counting for each user.
+    users = np.arange(n // 10)
+    hashing = min_seconds(lambda: estimate_counts(LocalHashing, users), 2)
+    hadamard = min_seconds(lambda: estimate_counts(HadamardResponse, users), 2)
+    what = f"{N_VALUES:,} values: Hadamard against hashing"
+    rows.append(
+        Measurement(
+            what,
+            hashing / hadamard,
+            "x",
+            at_least=10,
+        )
+    )
     return rows
 
 
-def mixture() -> Points:
-    """Gaussian clusters of equal sizes, a point per user."""
-    generator = np.random.default_rng(0)
-    centers = generator.uniform(-0.5, 0.5, (N_CLUSTERS, N_COLUMNS))
-    labels = np.arange(N_USERS) % N_CLUSTERS
-    points = centers[labels] + 0.05 * generator.standard_normal((N_USERS, N_COLUMNS))
-    return Points.prepare(np.rint(np.clip(points, -1, 1) * SCALE).astype(np.int64))
-
-
-def transform() -> Measurement:
-    """Estimating all counts by the fast Hadamard transform against hashing every value."""
-    hashing = min_seconds(lambda: estimate(LocalHashing), repetitions=2)
-    hadamard = min_seconds(lambda: estimate(HadamardResponse), repetitions=2)
-    what = "100,000 users, 4,096 values: Hadamard against hashing"
-    return Measurement(what, hashing / hadamard, "x", at_least=10)
-
-
-def estimate(randomizer: type[LocalHashing] | type[HadamardResponse]) -> np.ndarray:
-    """Estimated counts from the reports of all users."""
+def estimate_counts(
+    randomizer: type[LocalHashing] | type[HadamardResponse], users: np.ndarray
+) -> np.ndarray:
+    """Estimate how many users have each value from one report of each user."""
     oracle = randomizer(1.0, N_VALUES)
-    users = np.arange(N_ORACLE_USERS)
     values = UserCells(users, users % N_VALUES)
     reports = NoiseStreams([0]).release(oracle, values, ("benchmark",))
     tally = oracle.tally()

@@ -1,9 +1,11 @@
-"""A row of the table of measurements, and how time and memory are measured."""
+"""Rows of the table of measurements, and how time and memory are measured."""
 
 import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -35,26 +37,67 @@ class Measurement:
     @property
     def is_met(self) -> bool:
         """Whether the target, if there is one, is met."""
-        if self.at_most is not None and self.value > self.at_most:
-            return False
+        if self.at_most is not None:
+            return self.value <= self.at_most
         return self.at_least is None or self.value >= self.at_least
 
 
 def min_seconds(call: Callable[[], object], repetitions: int = 5) -> float:
-    """Minimum CPU time of a call after a warm-up call."""
-    call()
-    seconds = []
-    for _ in range(repetitions):
-        start = time.process_time()
-        call()
-        seconds.append(time.process_time() - start)
-    return min(seconds)
+    """Return the least CPU seconds of a call, after a first one that does not count."""
+    return float(min_times(time.process_time, call, repetitions=repetitions)[0])
+
+
+def min_times(
+    clock: Callable[[], float | np.ndarray],
+    *calls: Callable[[], object],
+    repetitions: int = 5,
+) -> np.ndarray:
+    """Return the least time of each call, by one clock or by each of several.
+
+    Calls take turns, so that what slows the machine down slows all of them down. The
+    first turn does not count: it compiles and fills caches.
+    """
+    times = []
+    for _ in range(repetitions + 1):
+        turn = []
+        for call in calls:
+            start = clock()
+            call()
+            turn.append(clock() - start)
+        times.append(turn)
+    return np.min(times[1:], axis=0)
 
 
 def peak_bytes(call: Callable[[], object]) -> int:
-    """Peak of the memory that a call allocates."""
+    """Return the peak of the memory that a call allocates."""
     tracemalloc.start()
     call()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak
+
+
+def measure_time(
+    what: str, fit: Callable[[], object], at_most: float, n_fits: int = 1
+) -> Measurement:
+    """Measure the CPU seconds of a fit, or of each of several that a call makes."""
+    seconds = min_seconds(fit, repetitions=1) / n_fits
+    return Measurement(
+        f"{what}: a fit",
+        seconds,
+        "s CPU",
+        at_most=at_most,
+    )
+
+
+def measure_memory(
+    what: str, fit: Callable[[], object], n_values: int, at_most: float
+) -> Measurement:
+    """Measure what a fit allocates for each coordinate of its points."""
+    peak = peak_bytes(fit) / n_values
+    return Measurement(
+        f"{what}: memory",
+        peak,
+        "bytes a value",
+        at_most=at_most,
+    )

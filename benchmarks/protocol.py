@@ -1,4 +1,4 @@
-"""Speed of the masked protocol's parties, communication excluded, and of the masking."""
+"""Speed of the masked protocol's parties, communication excluded, and of masking."""
 
 import numpy as np
 
@@ -11,15 +11,17 @@ from pkm.federation.parties import aggregate, encoded_noise
 from pkm.methods import FastLloyd
 from pkm.privacy import NoiseStreams, snap
 
-N_POINTS = 100_000
+N_POINTS = 100_000  # of both clients
 N_COLUMNS = 2
 N_CLUSTERS = 2
-#: What the FastLloyd authors' code takes per iteration at two clients for these points: ms.
+#: What the FastLloyd authors' code takes per iteration for these points: ms.
 AUTHORS_CLIENT = 10.8
 AUTHORS_SERVER = 1.9
 REPETITIONS = 20  # of the schedule in a measurement
-PAIR_KEYS = {1: bytes(SECRET_BYTES), 3: bytes(SECRET_BYTES)}  # of client 2 of three
-GROUP_KEY = bytes(SECRET_BYTES)
+KEY = bytes(SECRET_BYTES)
+N_WORDS = 1 << 20  # that are masked
+RING = Ring(8)
+METHOD = FastLloyd(N_CLUSTERS, epsilon=0.1, variant="published")
 
 
 class ZeroLink:
@@ -33,73 +35,83 @@ class ZeroLink:
         return np.zeros(n_bytes, np.uint8)
 
 
-def protocol() -> list[Measurement]:
-    """Computation of a client and of the server per iteration, and of masking by itself."""
-    label = "protocol, 100,000 x 2, k = 2"
-    method = FastLloyd(N_CLUSTERS, epsilon=0.1, variant="published")
-    ring = Ring(8)
-    client = 1e3 * client_seconds(method, ring)
-    server = 1e3 * server_seconds(method, ring)
+def measure_protocol(scale: float) -> list[Measurement]:
+    """Measure the computation of an iteration, and masking against the cipher alone."""
+    n = round(scale * N_POINTS)
+    label = f"protocol, {n:,} x 2, k = 2, an iteration"
+    client = 1e3 * time_client(n)
+    server = 1e3 * time_server(n)
+    max_client = AUTHORS_CLIENT / 10
+    max_server = AUTHORS_SERVER / 10
+    masking = compare_masking(round(scale * N_WORDS))
     return [
         Measurement(
-            f"{label}: a client, per iteration", client, "ms CPU", at_most=AUTHORS_CLIENT / 10
+            f"{label}: a client",
+            client,
+            "ms CPU",
+            at_most=max_client,
         ),
         Measurement(
-            f"{label}: the server and its noise", server, "ms CPU", at_most=AUTHORS_SERVER / 10
+            f"{label}: server and noise",
+            server,
+            "ms CPU",
+            at_most=max_server,
         ),
-        masking(ring),
+        Measurement(
+            "masking, three clients", masking, "of the cipher's rate", at_least=0.5
+        ),
     ]
 
 
-def client_seconds(method: FastLloyd, ring: Ring) -> float:
-    """CPU seconds of a client per iteration; it holds half of the points."""
-    shape = (N_POINTS // 2, N_COLUMNS)
-    points = Points.prepare(snap(np.random.default_rng(0).uniform(-1, 1, shape)))
-    n_iter = len(method.schedule(N_POINTS, N_COLUMNS))
+def time_client(n: int) -> float:
+    """Return the CPU seconds of an iteration at a client with half of the points."""
+    X = np.random.default_rng(0).uniform(-1, 1, (n // 2, N_COLUMNS))
+    points = Points.prepare(snap(X))
+    schedule = METHOD.schedule(n, N_COLUMNS)
 
     def fit() -> None:
-        masks = Masks(2, {1: PAIR_KEYS[1]}, GROUP_KEY, ring)
-        rounds = method.schedule(N_POINTS, N_COLUMNS)
-        session = ClientSession(ZeroLink(), masks, N_POINTS, rounds)
-        method.fit_with(
+        masks = Masks(2, {1: KEY}, KEY, RING)
+        session = ClientSession(ZeroLink(), masks, n, schedule)
+        METHOD.fit_with(
             lambda ledger, streams: FederatedCurator(
                 points, ledger, streams.public_seeds, None, session
             ),
-            N_POINTS,
+            n,
             N_COLUMNS,
             [0],
         )
 
-    return min_seconds(lambda: [fit() for _ in range(REPETITIONS)]) / REPETITIONS / n_iter
+    n_iterations = REPETITIONS * len(schedule)
+    return min_seconds(lambda: [fit() for _ in range(REPETITIONS)]) / n_iterations
 
 
-def server_seconds(method: FastLloyd, ring: Ring) -> float:
-    """CPU seconds of the server per iteration, its noise included."""
-    schedule = method.schedule(N_POINTS, N_COLUMNS)
+def time_server(n: int) -> float:
+    """Return the CPU seconds of the server in an iteration, its noise included."""
+    iterations = METHOD.schedule(n, N_COLUMNS) * REPETITIONS
     shape = (1, N_CLUSTERS, N_COLUMNS + 1)
-    messages = [np.ones(shape, ring.dtype)] * 2
+    messages = [np.ones(shape, RING.dtype)] * 2
     streams = NoiseStreams([0])
 
     def serve() -> None:
-        for number, iteration in enumerate(schedule * REPETITIONS):
-            aggregate(ring, messages, encoded_noise(ring, shape, iteration, streams, number))
+        for number, iteration in enumerate(iterations):
+            noise = encoded_noise(RING, shape, iteration, streams, number)
+            aggregate(RING, messages, noise)
 
-    return min_seconds(serve) / REPETITIONS / len(schedule)
+    return min_seconds(serve) / len(iterations)
 
 
-def masking(ring: Ring) -> Measurement:
-    """Masking and unmasking of one of three clients against the cipher alone.
+def compare_masking(n_words: int) -> float:
+    """Return the time of the cipher alone over that of masking and unmasking.
 
-    A client expands as many streams as there are clients: those of its pairs, and the group's.
+    A client expands as many streams as there are clients: those of its pairs, and the
+    group's.
     """
-    values = np.zeros(1 << 20, np.int64)
-    masks = Masks(2, PAIR_KEYS, GROUP_KEY, ring)
-    streams = [KeyStream(key) for key in (*PAIR_KEYS.values(), GROUP_KEY)]
+    values = np.zeros(n_words, np.int64)
+    masks = Masks(2, {1: KEY, 3: KEY}, KEY, RING)
+    streams = [KeyStream(KEY) for _ in range(3)]
 
     def encrypt() -> None:
         for stream in streams:
-            stream.next(values.shape, ring.dtype)
+            stream.next(values.shape, RING.dtype)
 
-    rate = min_seconds(encrypt) / min_seconds(lambda: masks.unmask(masks.mask(values)))
-    what = "masking 1,048,576 words, 3 clients: against the cipher alone"
-    return Measurement(what, rate, "of its rate", at_least=0.5)
+    return min_seconds(encrypt) / min_seconds(lambda: masks.unmask(masks.mask(values)))
