@@ -84,11 +84,12 @@ test-slow: $(VENV)/protocol ## run the slow tests: processes that die, MPI, MLfl
 golden: setup    ## write the golden records anew; the commit says which change and why
 	PYTHONPATH=tests/support $(RUN) tests/golden/record.py
 
-lint: setup      ## check style, types and the direction of imports
+lint: setup      ## check style, types, the direction of imports and density
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m basedpyright --level error
 	$(VENV)/bin/lint-imports --no-logo
+	$(RUN) tools/density.py --check
 
 format: setup    ## apply style
 	$(RUN) -m ruff check --fix .

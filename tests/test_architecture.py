@@ -118,7 +118,7 @@ def test_tree_names_every_folder_and_module():
     for path in tracked_files():
         expected |= {f"{folder}/" for folder in list(path.parents)[-3:-1]}
         is_source = path.suffix in {".py", ".md", ".yaml", ".csv", ".toml"}
-        is_listed = is_source and path.name != "__init__.py"
+        is_listed = is_source and not path.name.startswith(("__init__", "."))
         if len(path.parts) == 2 and is_listed:
             expected.add(str(path))
     named = paths_in_tree()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from trouble import kill_once
 
 from pkm.compute.storage.blocks import add
 from pkm.compute.storage.dask_points import FAN_IN, _united
@@ -108,3 +109,24 @@ def test_masked_entries_of_chunks_are_nan():
     model = FastLloyd(3, bounds=(-30, 30), random_state=0)
     with dask.config.set(scheduler="synchronous"):
         assert released(model, da.from_array(masked, (500, 3))) == released(model, X)
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_bits_of_memory_also_when_a_worker_is_killed(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    X = matrix(20_000)
+    model = FastLloyd(3, bounds=(-1, 1), random_state=0)
+    expected = released(model, X)
+    options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
+    with (
+        distributed.LocalCluster(n_workers=2, **options) as cluster,
+        distributed.Client(cluster),
+    ):
+        array = da.from_array(X, (2000, 3))
+        assert released(model, array) == expected
+
+        # The kill is in the middle of the first pass.
+        killed = tmp_path / "killed"
+        dying = da.map_blocks(kill_once, array, path=str(killed), meta=X[:0])
+        assert released(model, dying) == expected
+    assert killed.exists()
