@@ -25,7 +25,7 @@ K = 8
 BOUNDS = (-2.0, 2.0)
 BOX = np.repeat([BOUNDS], D, axis=0).T
 N_POINTS = 10_000_000
-N_PARTS = 10  # of a file; the first one is in a file of its own
+N_TENTHS = 10  # of a file; the first one is in a file of its own
 ROUNDS = 3
 BUFFER = 1 << 23  # bytes
 METHODS = (DPM, KaplanStemmer, SynopsisKMeans)
@@ -36,8 +36,8 @@ MAX_MEMORY = 1024  # MiB
 
 def measure_files(scale: float) -> list[Measurement]:
     """Measure fits of each kind of file, in a temporary folder, on all threads."""
-    n = round(scale * N_POINTS / N_PARTS)
-    part = draw_mixture(np.arange(n) % K, D, spread=0.1).astype(np.float32)
+    n = round(scale * N_POINTS / N_TENTHS)
+    tenth = draw_mixture(np.arange(n) % K, D, spread=0.1).astype(np.float32)
     rows = []
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -45,43 +45,43 @@ def measure_files(scale: float) -> list[Measurement]:
     ):
         for kind in ("npy", "parquet", "grid"):
             path = Path(folder) / f"points.{kind}"
-            part_path = path.with_stem("part")
-            write(part_path, part, 1)
-            write(path, part, N_PARTS)
-            rows += compare_with_reading(path, part_path)
+            tenth_path = path.with_stem("tenth")
+            write(tenth_path, tenth, 1)
+            write(path, tenth, N_TENTHS)
+            rows += compare_with_reading(path, tenth_path)
         for method in METHODS:
             rows.append(measure_method(method, path.with_suffix(".npy")))
     return rows
 
 
-def write(path: Path, part: np.ndarray, times: int) -> None:
+def write(path: Path, tenth: np.ndarray, times: int) -> None:
     """Write the same rows a number of times to a file; its suffix tells the kind."""
-    n = len(part)
+    n = len(tenth)
     if path.suffix == ".grid":
-        rows = RowBlocks(times * n, D, lambda: iter([part] * times), "rows")
+        rows = RowBlocks(times * n, D, lambda: iter([tenth] * times), "rows")
         pack(rows, path, *BOX)
     elif path.suffix == ".npy":
         array = np.lib.format.open_memmap(path, "w+", np.float32, (times * n, D))
-        array.reshape(times, n, D)[:] = part
+        array.reshape(times, n, D)[:] = tenth
     else:
-        table = pa.table({f"x{h}": column for h, column in enumerate(part.T)})
+        table = pa.table({f"x{h}": column for h, column in enumerate(tenth.T)})
         options = {"compression": "none", "use_dictionary": False}
         with pq.ParquetWriter(path, table.schema, **options) as writer:
             for _ in range(times):
                 writer.write_table(table)
 
 
-def compare_with_reading(path: Path, part_path: Path) -> list[Measurement]:
-    """Measure a fit beside reading the bytes, and computing on a part of the file."""
+def compare_with_reading(path: Path, tenth_path: Path) -> list[Measurement]:
+    """Measure a fit beside reading the bytes, and computing on a tenth of it."""
     blocks = open_blocks(path)
-    part = open_blocks(part_path)
+    tenth = open_blocks(tenth_path)
     centers = np.random.default_rng(2).integers(-30_000, 30_000, (1, K, D))
     model = FastLloyd(K, epsilon=1.0, bounds=BOUNDS)
-    model.fit(part_path)
+    model.fit(tenth_path)
 
     def compute() -> None:
-        for _ in range(N_PARTS * model.n_iter_):
-            part.total(lambda points: sums_and_counts(points, centers))
+        for _ in range(N_TENTHS * model.n_iter_):
+            tenth.total(lambda points: sums_and_counts(points, centers))
 
     def read() -> None:
         for _ in range(model.n_iter_):

@@ -46,8 +46,8 @@ def measure_unlearning(scale: float) -> list[Measurement]:
 def measure_removals(scale: float) -> list[Measurement]:
     """Measure removals of single points, with and without seeding again."""
     X, label = load_points("celltype", (12_009, 10), scale)
-    parts = [Points.prepare(part) for part in np.array_split(snap(X), N_CLIENTS)]
-    model = mufc(4).fit(parts, 0)
+    grids = np.array_split(snap(X), N_CLIENTS)
+    model = mufc(4).fit([Points.prepare(grid) for grid in grids], 0)
     generator = np.random.default_rng(0)
     quick = []
     slow = []
@@ -80,9 +80,9 @@ def measure_removals(scale: float) -> list[Measurement]:
 def compare_with_fits(n: int, k: int) -> list[Measurement]:
     """Measure a fit against exact removals with a repaired server, by their size."""
     method = mufc(k, server="repaired")
-    parts = draw_clients(n, k)
-    fit_seconds = min_seconds(lambda: method.fit(parts, 0), 2)
-    model = method.fit(parts, 0)
+    clients = draw_clients(n, k)
+    fit_seconds = min_seconds(lambda: method.fit(clients, 0), 2)
+    model = method.fit(clients, 0)
     rows = []
     for share, n_requests in SHARES.items():
         size = max(1, round(share * n))

@@ -117,7 +117,7 @@ def find_wide_lines(text: str) -> list[int]:
 
 def list_room(room: str) -> list[Path]:
     """Return the Python files of a folder; end the process where there is none."""
-    paths = list_files(f"{room}/*.py")
+    paths = list_files(f"{room.rstrip('/')}/*.py")
     if not paths:
         sys.exit(f"error: room {room!r} has no Python file; see density.py --help")
     return paths

@@ -109,9 +109,9 @@ def find_reachable(graph: Graph, start: str) -> set[str]:
     reached: set[str] = set()
     waiting = [start]
     while waiting:
-        found = graph[waiting.pop()] - reached
-        reached |= found
-        waiting += found
+        fresh = graph[waiting.pop()] - reached
+        reached |= fresh
+        waiting += fresh
     return reached
 
 

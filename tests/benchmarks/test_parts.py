@@ -86,22 +86,23 @@ def test_points_of_a_label_are_near_its_mean():
 
 @pytest.mark.parametrize("kind", ["npy", "parquet", "grid"])
 def test_a_file_has_the_rows_as_often_as_it_is_told(tmp_path, kind):
-    part = inputs.draw_mixture(np.arange(1000) % files.K, files.D).astype(np.float32)
+    tenth = inputs.draw_mixture(np.arange(1000) % files.K, files.D).astype(np.float32)
     path = tmp_path / f"points.{kind}"
-    files.write(path, part, 3)
+    files.write(path, tenth, 3)
     rows = open_grid(path).in_units() if kind == "grid" else row_blocks(path)
     # A grid is as exact as float32 tells.
-    np.testing.assert_allclose(stacked(rows), np.tile(part, (3, 1)), atol=1e-6)
+    np.testing.assert_allclose(stacked(rows), np.tile(tenth, (3, 1)), atol=1e-6)
 
-    # A pass over the file is three passes over the part.
-    files.write(tmp_path / f"part.{kind}", part, 1)
+    # A pass over the file is three passes over the rows.
     centers = np.random.default_rng(2).integers(-30_000, 30_000, (1, files.K, files.D))
-    sums, counts = files.open_blocks(path).total(lambda points: sums_and_counts(points, centers))
-    part_sums, part_counts = files.open_blocks(tmp_path / f"part.{kind}").total(
-        lambda points: sums_and_counts(points, centers)
+    once = tmp_path / f"once.{kind}"
+    files.write(once, tenth, 1)
+    expected, sums = (
+        files.open_blocks(file).total(lambda points: sums_and_counts(points, centers))
+        for file in (once, path)
     )
-    np.testing.assert_array_equal(sums, 3 * part_sums)
-    np.testing.assert_array_equal(counts, 3 * part_counts)
+    for times_one, times_three in zip(expected, sums, strict=True):
+        np.testing.assert_array_equal(times_three, 3 * times_one)
 
 
 def test_passes_of_a_method_are_counted(tmp_path):
