@@ -58,10 +58,10 @@ LATE = {
         "pkm.experiments.fit.removals": "loads scikit-learn",
     },
     "pkm.experiments.reports.reproduction": {
-        "pkm.analysis.audits": NOTHING,
-        "pkm.analysis.claims": NOTHING,
-        "pkm.analysis.index_page": "loads Jinja and the renderer of charts",
-        "pkm.analysis.report": "loads Jinja and the renderer of charts",
+        "pkm.analysis.claims.claim": NOTHING,
+        "pkm.analysis.pages.audits": NOTHING,
+        "pkm.analysis.pages.index_page": "loads Jinja and the renderer of charts",
+        "pkm.analysis.pages.report": "loads Jinja and the renderer of charts",
         "pkm.audit.records": NOTHING,
         "pkm.experiments.mlflow.tracking": "loads MLflow",
     },
@@ -71,10 +71,6 @@ LATE = {
 }
 #: Modules that import each other: these are to go, too.
 CIRCLES = [
-    {
-        "pkm.analysis.removals",
-        "pkm.analysis.tables",
-    },
     {
         "pkm.datasets.embedding_training",
         "pkm.datasets.embeddings",

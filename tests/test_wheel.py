@@ -89,7 +89,8 @@ def test_wheel_holds_code_and_data(wheel):
     for package in PACKAGES:
         for folder, _, files in os.walk(ROOT / package, followlinks=True):
             relative = Path(folder).relative_to(ROOT).as_posix()
-            expected |= {f"{relative}/{name}" for name in files if name.endswith(suffixes)}
+            names = [name for name in files if name.endswith(suffixes) and name[0] != "."]
+            expected |= {f"{relative}/{name}" for name in names}
     packed = {name for name in ZipFile(wheel).namelist() if name.endswith(suffixes)}
     assert {"pkm/conf/method/fastlloyd.yaml", "pkm/conf/paper/fastlloyd/claims.yaml"} <= packed
     assert packed == expected
