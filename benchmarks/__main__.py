@@ -21,7 +21,7 @@ from pkm.benchmarks.passes import measure_passes
 from pkm.benchmarks.protocol import measure_protocol
 from pkm.benchmarks.trees import measure_trees
 from pkm.benchmarks.unlearning import measure_unlearning
-from pkm.experiments.fit.timing import pinned
+from pkm.experiments.fit.threads import limit_threads
 
 PARTS: dict[str, Callable[[float], list[Measurement]]] = {
     "sweep": measure_sweep,
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = Table("what", "measured", "target", "", title="Speed")
     n_missed = 0
     for name in options.parts or PARTS:
-        with pinned(1):
+        with limit_threads(1):
             rows = PARTS[name](options.scale)
         for row in rows:
             verdict = "ok" if row.is_met else "MISSED"

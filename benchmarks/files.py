@@ -16,7 +16,8 @@ from pkm.benchmarks.measurement import Measurement, min_times
 from pkm.compute import sums_and_counts
 from pkm.compute.storage.blocks import Blocks
 from pkm.compute.storage.grid_file import open_grid, pack
-from pkm.experiments.fit.timing import peak_memory, pinned
+from pkm.experiments.fit.threads import limit_threads
+from pkm.experiments.fit.timing import peak_memory
 from pkm.methods import DPM, FastLloyd, KaplanStemmer, SynopsisKMeans
 from pkm.row_blocks import RowBlocks, row_blocks
 
@@ -41,7 +42,7 @@ def measure_files(scale: float) -> list[Measurement]:
     rows = []
     with (
         tempfile.TemporaryDirectory() as folder,
-        pinned(numba.config.NUMBA_NUM_THREADS),
+        limit_threads(numba.config.NUMBA_NUM_THREADS),
     ):
         for kind in ("npy", "parquet", "grid"):
             path = Path(folder) / f"points.{kind}"

@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 
 from pkm.benchmarks.measurement import Measurement, min_times, peak_bytes
 from pkm.compute import Points, sums_and_counts
-from pkm.experiments.fit.timing import pinned
+from pkm.experiments.fit.threads import limit_threads
 from pkm.methods import FastLloyd
 from pkm.privacy import SCALE
 
@@ -36,7 +36,7 @@ def measure_passes(scale: float) -> list[Measurement]:
     n_values = round(scale * N_VALUES)
     rows = []
     for n_threads, n_replicates, least in RUNS:
-        with pinned(n_threads):
+        with limit_threads(n_threads):
             for d, k in SHAPES:
                 inputs = draw_inputs(n_values // d, d, k, n_replicates)
                 rows.append(measure_pass(*inputs, n_threads, least))
@@ -133,7 +133,7 @@ def measure_threads(n: int) -> list[Measurement]:
     points, centers = draw_inputs(n, 10, 32, 1)
 
     def take_turn(n_threads: int) -> np.ndarray:
-        with pinned(n_threads):
+        with limit_threads(n_threads):
             return time_once_more(
                 time.perf_counter,
                 partial(repeat, partial(sums_and_counts, points, centers)),
