@@ -17,45 +17,47 @@ LATE = {
         "pkm.datasets.embedding_training": CIRCLE,
     },
     "pkm.experiments.backends.backends": {
-        "pkm.experiments.backends.dask_cells": CIRCLE,
+        "pkm.experiments.fit.execute": "loads numba; a plan does without",
+    },
+    "pkm.experiments.backends.worker": {
         "pkm.experiments.fit.execute": "loads numba; a plan does without",
     },
     "pkm.experiments.commands.account": {
-        "pkm.experiments.fit.inputs": "loads numba",
-        "pkm.methods": "loads numba",
-        "pkm.privacy": "loads numba",
-    },
-    "pkm.experiments.commands.ad_hoc": {
-        "pkm.experiments.mlflow.tracking": "loads MLflow",
-    },
-    "pkm.experiments.commands.cli": {
-        "pkm.experiments.config.configuration": NOTHING,
-        "pkm.experiments.config.options": NOTHING,
+        "pkm.experiments.fit.inputs": "loads numba; a help text does without",
+        "pkm.methods": "loads numba; a help text does without",
+        "pkm.privacy": "loads numba; a help text does without",
     },
     "pkm.experiments.commands.reproduce": {
         "pkm.experiments.reports.reproduction": "loads numba; a help text does without",
     },
     "pkm.experiments.commands.run": {
-        "pkm.experiments.commands.ad_hoc": "loads numba; a help text does without",
+        "pkm.experiments.commands.run_cells": "loads numba; a help text does without",
     },
-    "pkm.experiments.config.configuration": {
-        "pkm.experiments.backends.backends": CIRCLE,
-        "pkm.experiments.config.explanations": CIRCLE,
-        "pkm.experiments.config.options": CIRCLE,
-        "pkm.experiments.config.settings": NOTHING,
-        "pkm.experiments.config.yaml_files": NOTHING,
-        "pkm.experiments.fit.inputs": "loads numba",
-        "pkm.experiments.plan.sweep": CIRCLE,
+    "pkm.experiments.commands.run_cells": {
+        "pkm.experiments.mlflow.tracking": "loads MLflow",
     },
-    "pkm.experiments.config.options": {
-        "pkm.experiments.config.config_source": CIRCLE,
+    # The settings of all kinds are in the help text of `pkm run`.
+    "pkm.experiments.fit.central": {
+        "pkm.experiments.fit.public_records": "loads numba; a help text does without",
+        "pkm.privacy": "loads numba; a help text does without",
     },
-    "pkm.experiments.fit.federated": {
+    "pkm.experiments.fit.coreset": {
+        "pkm.compute": "loads numba; a help text does without",
+        "pkm.methods": "loads numba; a help text does without",
+        "pkm.methods.coreset": "loads numba; a help text does without",
+        "pkm.metrics.coresets": "loads numba; a help text does without",
+        "pkm.privacy": "loads numba; a help text does without",
+    },
+    "pkm.experiments.fit.federation": {
+        "pkm.experiments.fit.protocol": "loads numba; a help text does without",
+        "pkm.federation": "loads numba; a help text does without",
+        "pkm.federation.parties": "loads numba; a help text does without",
+    },
+    "pkm.experiments.fit.protocol": {
         "pkm.federation.mpi": "loads mpi4py, which is optional",
     },
-    "pkm.experiments.plan.feasibility": {
-        "pkm.experiments.fit.coresets": "loads scikit-learn",
-        "pkm.experiments.fit.removals": "loads scikit-learn",
+    "pkm.experiments.fit.unlearning": {
+        "pkm.experiments.fit.clients": "loads scikit-learn; a help text does without",
     },
     "pkm.experiments.reports.reproduction": {
         "pkm.analysis.claims.claim": NOTHING,
@@ -75,18 +77,6 @@ CIRCLES = [
         "pkm.datasets.embedding_training",
         "pkm.datasets.embeddings",
         "pkm.datasets.registry",
-    },
-    {
-        "pkm.experiments.backends.backends",
-        "pkm.experiments.backends.dask_cells",
-        "pkm.experiments.backends.progress",
-        "pkm.experiments.config.config_source",
-        "pkm.experiments.config.configuration",
-        "pkm.experiments.config.explanations",
-        "pkm.experiments.config.options",
-        "pkm.experiments.plan.entries",
-        "pkm.experiments.plan.feasibility",
-        "pkm.experiments.plan.sweep",
     },
     {
         "pkm.privacy.base",
