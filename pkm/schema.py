@@ -290,8 +290,9 @@ MARKER = "<!-- Below: python -m pkm.schema docs/schema.md -->\n"
 HEADING = """
 ## {}
 
-| column | type | meaning | unit | cells | where missing |
+| column | type | meaning | unit | where missing | cells |
 |---|---|---|---|---|---|"""
+ARROWS = {"lower": " ↓", "higher": " ↑", "": ""}
 
 
 def page(text: str) -> str:
@@ -301,11 +302,13 @@ def page(text: str) -> str:
         lines.append(HEADING.format(heading))
         for column in COLUMNS:
             if column.kind == kind:
-                better = f" ({column.better} is better)" if column.better else ""
-                meaning = column.label + better
+                meaning = column.label + ARROWS[column.better]
                 missing = missing_text(column.missing)
-                cells = (column.dtype, meaning, column.unit, column.scope, missing)
-                lines.append(f"| `{column.name}` | {' | '.join(cells)} |")
+                scope = "" if column.scope == "all" else column.scope
+                dtype = "" if column.dtype == "number" else column.dtype
+                cells = (dtype, meaning, column.unit, missing, scope)
+                row = f"`{column.name}` | {' | '.join(cells)}"
+                lines.append(f"| {row.rstrip(' |')} |")
     return text.partition(MARKER)[0] + MARKER + "\n".join(lines) + "\n"
 
 

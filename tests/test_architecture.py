@@ -1,18 +1,39 @@
-"""The project's pages match its files: the tree, the table of subpackages, links, the glossary."""
+"""Pages are short and match the files: docstrings, subpackages, links, the glossary."""
 
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md"))
+DOCS = sorted(ROOT.glob("docs/**/*.md"))
+PAGES = sorted(ROOT.glob("*.md")) + DOCS
+#: Thousands of characters of all pages of docs/ together.
+MAX_KILOBYTES = 155
+#: Words of a sentence.
+MAX_WORDS = 30
+#: Pages written by hand; `make audit` writes the other one.
+BY_HAND = [page for page in DOCS if page != ROOT / "docs" / "audit.md"]
+#: Characters of the first sentence of a module's docstring: a line with its quotes.
+MAX_SUMMARY = 97
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 #: Modules of the package pkm itself, which every subpackage may import.
-SHARED = {"arguments", "arrow", "files", "names", "row_blocks", "scalars", "schema", "source"}
+SHARED = {
+    "arguments",
+    "arrow",
+    "catalogue",
+    "files",
+    "names",
+    "row_blocks",
+    "scalars",
+    "schema",
+    "source",
+    "yaml_files",
+}
 
 
 def section(title):
@@ -20,30 +41,29 @@ def section(title):
     return ARCHITECTURE.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-def paths_in_tree():
-    """Paths that the printed tree names, folders with a slash at their end."""
-    lines = section("Tree").split("```")[1].strip("\n").split("\n")
-    paths = []
-    folder = ""
-    for line in lines:
-        name = line.split()[0]
-        if not line.startswith(" "):
-            folder = name if name.endswith("/") else ""
-            paths.append(name)
-        else:
-            paths.append(folder + name)
-    return paths
-
-
-def tracked_files():
-    """Existing files that git tracks."""
+def source_modules():
+    """Python files that git tracks, tests left out."""
     listing = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if listing.returncode:
         pytest.skip("not a checkout of git")
-    names = listing.stdout.splitlines()
-    return [Path(name) for name in names if (ROOT / name).exists()]
+    names = [name for name in listing.stdout.splitlines() if not name.startswith("tests/")]
+    return [name for name in names if (ROOT / name).exists()]
+
+
+def run_tree(*arguments):
+    """What tools/tree.py prints."""
+    command = [sys.executable, str(ROOT / "tools" / "tree.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def sentences(page):
+    """Sentences of a page's prose: code, tables and headings are left out."""
+    text = re.sub(r"```.*?```", " ", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    lines = [line for line in text.splitlines() if not line.startswith(("|", "#"))]
+    prose = re.sub(r"`[^`\n]*`", " ", "\n".join(lines))
+    return re.split(r"(?<=[.:;])\s+", prose)
 
 
 def subpackages():
@@ -108,23 +128,50 @@ def imported_subpackages(subpackage):
     return imported - {subpackage}
 
 
-def test_paths_of_the_tree_exist():
-    missing = [path for path in paths_in_tree() if not (ROOT / path).exists()]
-    assert not missing, f"docs/architecture.md names paths that do not exist: {missing}"
+def test_every_module_begins_with_a_sentence_of_one_line():
+    wrong = []
+    for name in source_modules():
+        docstring = ast.get_docstring(ast.parse((ROOT / name).read_text(encoding="utf-8")))
+        first, _, rest = (docstring or "").partition("\n")
+        is_sentence = first.endswith(".") and not rest.partition("\n")[0]
+        if not (is_sentence and len(first) <= MAX_SUMMARY):
+            wrong.append(name)
+    assert not wrong, f"docstrings without a first sentence on a line of its own: {wrong}"
 
 
-def test_tree_names_every_folder_and_module():
-    expected = set()
-    for path in tracked_files():
-        expected |= {f"{folder}/" for folder in list(path.parents)[-3:-1]}
-        is_source = path.suffix in {".py", ".md", ".yaml", ".csv", ".toml"}
-        is_listed = is_source and not path.name.startswith(("__init__", "."))
-        if len(path.parts) == 2 and is_listed:
-            expected.add(str(path))
-    named = paths_in_tree()
-    assert len(named) == len(set(named))
-    missing = expected - set(named)
-    assert not missing, f"missing in docs/architecture.md: {sorted(missing)}"
+def test_tree_prints_every_module_with_its_sentence():
+    printed = run_tree().stdout.splitlines()
+    modules = [name for name in source_modules() if not name.endswith("__init__.py")]
+    assert sum(".py" in line.split()[0] for line in printed) == len(modules)
+    assert ["schema.py", "The", "columns"] in [line.split()[:3] for line in printed]
+
+
+def test_tree_of_one_folder():
+    lines = run_tree("privacy").stdout.splitlines()
+    assert lines[0].startswith("privacy/ ")
+    assert all(line.startswith("  ") for line in lines[1:])
+
+
+def test_tree_has_help_and_refuses_unknown_folders():
+    assert "FOLDER" in run_tree("--help").stdout
+    refused = run_tree("nowhere")
+    assert refused.returncode == 2
+    assert "FOLDER=nowhere" in refused.stderr
+
+
+def test_architecture_is_short():
+    assert len(ARCHITECTURE.splitlines()) <= 200
+
+
+def test_pages_are_short():
+    sizes = [len(page.read_text(encoding="utf-8")) for page in DOCS]
+    assert sum(sizes) // 1000 <= MAX_KILOBYTES
+
+
+@pytest.mark.parametrize("page", BY_HAND, ids=lambda page: str(page.relative_to(ROOT)))
+def test_sentences_are_short(page):
+    long = [sentence for sentence in sentences(page) if len(sentence.split()) > MAX_WORDS]
+    assert not long, f"{page.name}: sentences of more than {MAX_WORDS} words: {long}"
 
 
 def test_table_of_subpackages_matches_the_contracts():
