@@ -2,7 +2,7 @@
 
     python tools/tree.py [FOLDER ...]
 
-The site of ``make docs`` shows the same as a page: MkDocs calls `on_files` (``hooks`` in
+The site of ``make docs`` shows it as a page: MkDocs calls `on_files` (``hooks`` in
 ``mkdocs.yml``), so that no printed tree is committed.
 """
 
@@ -19,10 +19,12 @@ WIDTH = 36
 
 
 def list_modules(folders: Iterable[str] = ()) -> list[PurePosixPath]:
-    """List the Python files that git tracks, tests left out unless they are asked for."""
+    """List the Python files that git tracks, tests only where they are asked for."""
     folders = list(folders) or [".", ":!tests"]
     command = ["git", "ls-files", "--", *folders]
-    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    listing = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    )
     paths = [PurePosixPath(name) for name in listing.stdout.splitlines()]
     return [path for path in paths if path.suffix == ".py" and (ROOT / path).is_file()]
 
@@ -63,16 +65,24 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     introduction = "Every folder and module, by the first sentence of its docstring."
-    content = f"# Files\n\n{introduction}\n\n```text\n{format_tree(list_modules())}\n```\n"
+    content = (
+        f"# Files\n\n{introduction}\n\n```text\n{format_tree(list_modules())}\n```\n"
+    )
     files.append(File.generated(config, "tree.md", content=content))
     return files
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Print folders and modules with their purpose.")
-    parser.add_argument("folders", nargs="*", metavar="FOLDER", help="such as methods; all without")
+    parser = argparse.ArgumentParser(
+        description="Print folders and modules with their purpose."
+    )
+    parser.add_argument(
+        "folders", nargs="*", metavar="FOLDER", help="such as methods; all without"
+    )
     arguments = parser.parse_args()
     modules = list_modules(arguments.folders)
     if not modules:
-        parser.error(f"FOLDER={' '.join(arguments.folders)} holds no module that git tracks")
+        parser.error(
+            f"FOLDER={' '.join(arguments.folders)} holds no module that git tracks"
+        )
     print(format_tree(modules))
