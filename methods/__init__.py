@@ -5,9 +5,9 @@ FastLloyd needs, and nothing else.
 """
 
 import importlib
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
+
+from pkm.catalogue import declared_methods
 
 if TYPE_CHECKING:
     from pkm.methods.base import PrivateKMeans
@@ -53,9 +53,8 @@ METHODS = {
 FEDERATED = {"Unlearning": "unlearning.unlearning", "KFed": "unlearning.k_fed"}
 #: Base class and result of every method, for authors of new methods.
 CONTRACT = {"PrivateKMeans": "base", "Run": "base"}
-ENTRY_POINTS = "private_kmeans_bench.methods"
 
-__all__ = ["ENTRY_POINTS", "METHODS", "import_path", "load_method", *CONTRACT, *METHODS, *FEDERATED]
+__all__ = ["METHODS", "import_path", "load_method", *CONTRACT, *METHODS, *FEDERATED]
 
 
 def __getattr__(name: str) -> Any:
@@ -68,12 +67,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-@cache
-def declared_methods() -> dict[str, EntryPoint]:
-    """Return the methods that installed packages declare, by name, looked for once per process."""
-    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
 def import_path(method: type) -> str:
@@ -96,8 +89,8 @@ def load_method(target: str) -> type["PrivateKMeans"]:
     ----------
     target : str
         A class name of this package (``"FastLloyd"``), an import path
-        (``"package.module.Class"``), or a name that an installed package declares under the
-        entry-point group ``private_kmeans_bench.methods``.
+        (``"package.module:Class"``, or with a dot), or a name that an installed package declares
+        under the entry-point group ``private_kmeans_bench.methods``.
 
     Returns
     -------
@@ -118,11 +111,11 @@ def load_method(target: str) -> type["PrivateKMeans"]:
     declared = declared_methods()
     if target in declared:
         return declared[target].load()
-    module, _, name = target.rpartition(".")
+    module, _, name = target.replace(":", ".").rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         known = ", ".join([*METHODS, *declared])
         raise ValueError(
-            f"method {target!r} is unknown ({error}); known: {known}, or package.module.Class"
+            f"method {target!r} is unknown ({error}); known: {known}, or package.module:Class"
         ) from error
