@@ -32,11 +32,13 @@ def run_cells(
 ) -> list[Outcome]:
     """Run cells and store their results.
 
-    The process that runs a cell writes its rows; on a cluster of dask this process does.
+    The process that runs a cell writes its rows; on a cluster of dask this process
+    does.
 
-    Cells of one data set are run next to each other, so that it is loaded once per worker. Neither
-    the order (see `arrange`) nor the number of workers changes a result. Cells that measure running
-    time come last, one at a time with nothing else running, whatever the backend.
+    Cells of one data set are run next to each other, so that it is loaded once per
+    worker. Neither the order (see `arrange`) nor the number of workers changes a
+    result. Cells that measure running time come last, one at a time with nothing else
+    running, whatever the backend.
 
     Parameters
     ----------
@@ -49,7 +51,8 @@ def run_cells(
     mirror : str, optional
         Folder with the original data files.
     costs : mapping, optional
-        Key to estimated seconds, for the order and the remaining time; equal ones by default.
+        Key to estimated seconds, for the order and the remaining time; equal ones by
+        default.
     console : rich.console.Console, optional
         Where progress goes; nowhere by default.
 
@@ -61,7 +64,8 @@ def run_cells(
     Raises
     ------
     ResultsNotWritable
-        If the results folder cannot be written: before anything is run, or when its disk is full.
+        If the results folder cannot be written: before anything is run, or when its
+        disk is full.
     """
     store.check_writable()
     costs = {cell.key: max((costs or {}).get(cell.key, 1.0), 1e-6) for cell in cells}
@@ -75,10 +79,15 @@ def run_cells(
             if backend.name == "dask" and not timing:
                 stream = on_dask(arrange(chosen, costs, most, interrupted), runner)
             elif most > 1:
-                stream = in_workers(arrange(chosen, costs, most, interrupted), runner, most)
+                stream = in_workers(
+                    arrange(chosen, costs, most, interrupted), runner, most
+                )
             else:
-                # A worker takes as long to start as this process: only for cells with a limit.
-                limited = [cell for cell in chosen if backend.limit_of(cell) is not None]
+                # A worker takes as long to start as this process: only for cells with a
+                # limit.
+                limited = [
+                    cell for cell in chosen if backend.limit_of(cell) is not None
+                ]
                 free = [cell for cell in chosen if backend.limit_of(cell) is None]
                 stream = itertools.chain(
                     in_this_process(arrange(free, costs, 1, interrupted), runner),
@@ -112,12 +121,13 @@ def arrange(
     jobs: int,
     interrupted: Sequence[str] = (),
 ) -> list[list[Cell]]:
-    """Group cells into chunks of one data set each: a few cheap ones first, then the longest.
+    """Group cells into chunks of one data set: some cheap ones first, then the longest.
 
-    The cheapest cells come first, a few seconds of work, so that a run that is killed over
-    and over again stores some each time. Of the others the data sets and cells of highest cost come
-    first, so that no long one is left for the end. Cells that an earlier run has begun and not
-    ended come last: they may take longer than a run lives.
+    The cheapest cells come first, a few seconds of work, so that a run that is killed
+    over and over again stores some each time. Of the others the data sets and cells of
+    highest cost come first, so that no long one is left for the end. Cells that an
+    earlier run has begun and not ended come last: they may take longer than a run
+    lives.
 
     Parameters
     ----------
@@ -128,7 +138,8 @@ def arrange(
     jobs : int
         Number of workers the chunks are meant for.
     interrupted : sequence of str
-        Keys of cells that were begun and have not ended, in the order in which they are to be run.
+        Keys of cells that were begun and have not ended, in the order in which they are
+        to be run.
 
     Returns
     -------
@@ -144,7 +155,9 @@ def arrange(
     data_costs: Counter[tuple] = Counter()
     for cell in rest:
         data_costs[data_of(cell)] += costs[cell.key]
-    rest.sort(key=lambda cell: (data_costs[data_of(cell)], costs[cell.key]), reverse=True)
+    rest.sort(
+        key=lambda cell: (data_costs[data_of(cell)], costs[cell.key]), reverse=True
+    )
 
     # Every worker gets some four chunks, none of them too short.
     limit = max(sum(costs[cell.key] for cell in cells) / (4 * jobs), 0.5)
@@ -153,14 +166,16 @@ def arrange(
 
 
 def cheapest(cells: Sequence[Cell], costs: Mapping[str, float]) -> list[Cell]:
-    """Return the cheapest cells, up to `FIRST_SECONDS` in all but at least one, in that order."""
+    """Return the cheapest cells, at least one, up to `FIRST_SECONDS` together."""
     ascending = sorted(cells, key=lambda cell: costs[cell.key])
     totals = itertools.accumulate(costs[cell.key] for cell in ascending)
     return ascending[: max(1, sum(total <= FIRST_SECONDS for total in totals))]
 
 
-def chunks_of(cells: Sequence[Cell], costs: Mapping[str, float], limit: float) -> list[list[Cell]]:
-    """Cut cells into chunks of one data set, each of one cell or of at most `limit` seconds."""
+def chunks_of(
+    cells: Sequence[Cell], costs: Mapping[str, float], limit: float
+) -> list[list[Cell]]:
+    """Cut cells into chunks of one data set and at most `limit` seconds."""
     groups: dict[tuple, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(data_of(cell), []).append(cell)
@@ -183,7 +198,7 @@ def data_of(cell: Cell) -> tuple:
 
 
 def in_this_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
-    """Run chunks one after another in this process, which holds no points afterwards."""
+    """Run chunks one by one in this process, which holds no points afterwards."""
     if not chunks:
         return
     from pkm.experiments.fit.execute import forget_data
@@ -205,11 +220,14 @@ def on_dask(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
         yield from dask_cells.on_cluster(cells, runner, client)
 
 
-def in_workers(chunks: list[list[Cell]], runner: Runner, jobs: int) -> Iterator[Outcome]:
-    """Run chunks in at most `jobs` worker processes, each of which has one cell at a time."""
+def in_workers(
+    chunks: list[list[Cell]], runner: Runner, jobs: int
+) -> Iterator[Outcome]:
+    """Run chunks in at most `jobs` worker processes, each with one cell at a time."""
     waiting = iter(chunks)
     with contextlib.ExitStack() as workers:
-        # The cells that each worker is still to run of its chunk, after the one it is at.
+        # The cells that each worker is still to run of its chunk, after the one it is
+        # at.
         queues: dict[Worker, list[Cell]] = {}
         for chunk in itertools.islice(waiting, jobs):
             worker = workers.enter_context(contextlib.closing(Worker(runner)))

@@ -1,4 +1,4 @@
-"""Cells on a cluster of dask: workers send back what is stored, and the caller stores it.
+"""Cells on a cluster of dask: workers send results back, and the caller stores them.
 
 Workers need this code and the data sets, and no folder of the caller's.
 """
@@ -36,7 +36,15 @@ if TYPE_CHECKING:
     from distributed import Client
 
 #: Code that workers must have in the same version: all that decides rows.
-CODE = ("compute", "datasets", "experiments", "federation", "methods", "metrics", "privacy")
+CODE = (
+    "compute",
+    "datasets",
+    "experiments",
+    "federation",
+    "methods",
+    "metrics",
+    "privacy",
+)
 #: Seconds to wait for a scheduler, and between two looks for workers that have joined.
 CONNECT_SECONDS = 5
 POLL_SECONDS = 1.0
@@ -45,7 +53,8 @@ PATIENCE_SECONDS = 60.0
 REMEDY = "install the same version on all machines"
 #: A worker runs one cell at a time, whatever its number of threads.
 ONE_AT_A_TIME = threading.Lock()
-#: The process that runs cells for this worker, by the run that they are of: at most one.
+#: The process that runs cells for this worker, by the run that they are of: at most
+#: one.
 RUNNING: "dict[str, CellProcess]" = {}
 
 
@@ -76,7 +85,7 @@ class Task:
 
 
 def checked_cluster(backend: Backend) -> Backend:
-    """Refuse a scheduler that is not there or whose workers have other code, before work starts.
+    """Refuse a scheduler that is not there, or whose workers have other code.
 
     Returns
     -------
@@ -100,7 +109,7 @@ def checked_cluster(backend: Backend) -> Backend:
 
 @contextlib.contextmanager
 def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
-    """Connect to the scheduler, or start workers on this machine, at most one for each cell.
+    """Connect to the scheduler, or start workers here, at most one for each cell.
 
     Raises
     ------
@@ -115,8 +124,9 @@ def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
             )
         except (OSError, ValueError) as error:
             raise ConfigurationError(
-                f"scheduler={backend.scheduler!r} does not answer ({_first_line(error)}): start "
-                "one with `dask scheduler`, or leave scheduler out for workers on this machine"
+                f"scheduler={backend.scheduler!r} does not answer "
+                f"({_first_line(error)}): start one with `dask scheduler`, or leave "
+                "scheduler out for workers on this machine"
             ) from error
         with client:
             yield client
@@ -134,11 +144,13 @@ def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
         yield client
 
 
-def on_cluster(cells: Iterable[Cell], runner: Runner, client: "Client") -> Iterator[Outcome]:
+def on_cluster(
+    cells: Iterable[Cell], runner: Runner, client: "Client"
+) -> Iterator[Outcome]:
     """Run cells on a cluster and store what the workers send back.
 
-    There are never more cells on the way than threads, so that a cell that ends its worker takes no
-    other one with it. Dask runs the cells of a dead worker again.
+    There are never more cells on the way than threads, so that a cell that ends its
+    worker takes no other one with it. Dask runs the cells of a dead worker again.
 
     Raises
     ------
@@ -183,7 +195,7 @@ def task_of(cell: Cell, runner: Runner, run: str) -> Task:
 
 
 def file_digest(cell: Cell) -> str:
-    """SHA-256 (hex) of the files of a cell; empty without any, or where they are missing."""
+    """Hash the files of a cell (SHA-256, hex); empty where there are none."""
     if cell.path is None:
         return ""
     with contextlib.suppress(DataUnavailable):
@@ -204,7 +216,9 @@ def stored(future: Any, cell: Cell, runner: Runner) -> Outcome:
         return outcome
     if isinstance(error, KilledWorker):
         cause = error
-        error = WorkerDied(f"{cause.allowed_failures + 1} workers died while they ran this cell")
+        error = WorkerDied(
+            f"{cause.allowed_failures + 1} workers died while they ran this cell"
+        )
         error.__cause__ = cause
     return runner.fail(cell, error, 0.0)
 
@@ -226,13 +240,13 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
     cell = task.cell
     if cell.code != task.code:
         raise ConfigurationError(
-            f"{cell.label}: the code of this worker is not that of the caller: install the same "
-            "version of pkm and Python on both"
+            f"{cell.label}: the code of this worker is not that of the caller: install "
+            "the same version of pkm and Python on both"
         )
     if task.file and file_digest(cell) != task.file:
         raise ConfigurationError(
-            f"path={cell.path!r} is not the same file on this worker: copy it to the same path on "
-            "all machines"
+            f"path={cell.path!r} is not the same file on this worker: copy it to "
+            "the same path on all machines"
         )
     mirror = task.mirror
     if mirror is not None and not Path(mirror).is_dir():
@@ -249,7 +263,7 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
 
 
 class CellProcess(Worker):
-    """The process of a dask worker that runs its cells; their results are in a folder of its own.
+    """The process of a dask worker that runs its cells, with results in its own folder.
 
     It is no process of multiprocessing: those of a worker may start none.
     """
@@ -262,9 +276,8 @@ class CellProcess(Worker):
         """Start the process; it ends when this one has ended."""
         self.connection, remote = multiprocessing.Pipe()
         descriptor = remote.fileno()
-        command = (
-            f"from pkm.experiments.backends.dask_cells import serve_pipe; serve_pipe({descriptor})"
-        )
+        module = "pkm.experiments.backends.dask_cells"
+        command = f"from {module} import serve_pipe; serve_pipe({descriptor})"
         self.process = Program(
             [sys.executable, "-c", command],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -318,7 +331,8 @@ def check_python(workers: Mapping[str, Mapping], scheduler: str) -> None:
     """
     if not workers:
         raise ConfigurationError(
-            f"scheduler={scheduler!r} has no worker: start some with `dask worker {scheduler}`"
+            f"scheduler={scheduler!r} has no worker: start some with "
+            f"`dask worker {scheduler}`"
         )
     own = platform.python_version()
     for address, versions in workers.items():
@@ -326,8 +340,8 @@ def check_python(workers: Mapping[str, Mapping], scheduler: str) -> None:
         # The last number changes no code.
         if found.rpartition(".")[0] != own.rpartition(".")[0]:
             raise ConfigurationError(
-                f"scheduler={scheduler!r}: worker {address} has Python {found}, this process "
-                f"{own}: {REMEDY}"
+                f"scheduler={scheduler!r}: worker {address} has Python {found}, "
+                f"this process {own}: {REMEDY}"
             )
 
 
@@ -337,7 +351,8 @@ def check_code(workers: Mapping[str, Any], scheduler: str) -> None:
     Parameters
     ----------
     workers : mapping
-        Address of a worker to what `code_of_worker` returned, or the error that it raised.
+        Address of a worker to what `code_of_worker` returned, or the error that it
+        raised.
     scheduler : str
         Its address, for the message.
     """
@@ -361,8 +376,8 @@ def _distributed() -> Any:
         import distributed
     except ImportError as error:
         raise ConfigurationError(
-            "backend=dask needs the package distributed: install private-kmeans-bench[scale], or "
-            "take backend=processes"
+            "backend=dask needs the package distributed: install "
+            "private-kmeans-bench[scale], or take backend=processes"
         ) from error
     return distributed
 
@@ -376,8 +391,8 @@ def _n_threads(client: "Client") -> int:
 
 def _lost(reason: str) -> ConnectionError:
     return ConnectionError(
-        f"the cluster of backend=dask is lost ({reason}): finished cells are stored, and the same "
-        "command goes on from there"
+        f"the cluster of backend=dask is lost ({reason}): finished cells are "
+        "stored, and the same command goes on from there"
     )
 
 

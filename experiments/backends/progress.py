@@ -15,8 +15,8 @@ from pkm.experiments.console.console import duration
 LINE_SECONDS = 20.0
 
 
-#: Estimated work that counts as done at the estimated speed: at most so many seconds, and at most
-#: so much of the whole.
+#: Estimated work that counts as done at the estimated speed: at most so many seconds,
+#: and at most so much of the whole.
 PRIOR_SECONDS = 5.0
 PRIOR_SHARE = 0.1
 
@@ -54,7 +54,8 @@ class Tally:
     def remaining_seconds(self) -> float:
         """Estimate the time left from the speed since the first cell ended.
 
-        Imports and most of the compilation are before that moment, and no sign of speed.
+        Imports and most of the compilation are before that moment, and no sign of
+        speed.
         """
         total = sum(self.costs.values())
         prior_work = min(PRIOR_SECONDS, PRIOR_SHARE * total)
@@ -74,8 +75,8 @@ def progress_of(
 ) -> Iterator[Callable[[Outcome], None]]:
     """Show the progress of a run; yields the function to call with each outcome.
 
-    On a terminal a live bar whose length is estimated time, not cells; elsewhere a line every
-    `LINE_SECONDS`.
+    On a terminal a live bar whose length is estimated time, not cells; elsewhere a line
+    every `LINE_SECONDS`.
     """
     tally = Tally(costs, jobs)
     if console is None or not costs:
@@ -115,12 +116,16 @@ def bar(tally: Tally, console: Console) -> Iterator[Callable[[Outcome], None]]:
     )
     with Progress(*columns, console=console) as progress:
         total = sum(tally.costs.values())
-        task = progress.add_task("", total=total, cells=0, of=len(tally.costs), note="", left="?")
+        task = progress.add_task(
+            "", total=total, cells=0, of=len(tally.costs), note="", left="?"
+        )
 
         def advance(outcome: Outcome) -> None:
             tally.add(outcome)
             note = f"[red]{tally.failed} failed[/red]" if tally.failed else ""
             left = duration(tally.remaining_seconds())
-            progress.update(task, completed=tally.work, cells=tally.cells, note=note, left=left)
+            progress.update(
+                task, completed=tally.work, cells=tally.cells, note=note, left=left
+            )
 
         yield advance

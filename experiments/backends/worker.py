@@ -29,7 +29,7 @@ class WorkerDied(RuntimeError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of running a cell: ``done`` or ``failed``, its seconds, and the error in one line."""
+    """Outcome of a cell: ``done`` or ``failed``, its seconds, the error in a line."""
 
     key: str
     status: str
@@ -66,27 +66,35 @@ class Runner:
                     preload(cell, self.mirror)
                     begin()
                     rows = execute(cell, self.mirror)
-                    origin = {"git": git_commit(), "metrics_code": subpackages_digest("metrics")}
+                    origin = {
+                        "git": git_commit(),
+                        "metrics_code": subpackages_digest("metrics"),
+                    }
                     self.store.write(cell, rows.assign(**origin, finished=time.time()))
                 return Outcome(cell.key, "done", time.perf_counter() - started)
             except ResultsNotWritable:
                 raise
-            # Any error of a method is recorded as the failure of this cell; other cells go on.
+            # Any error of a method is recorded as the failure of this cell; other cells
+            # go on.
             except Exception as error:
                 self.store.write_failure(cell, error, before + trial)
                 failure = f"{type(error).__name__}: {error}"
         return Outcome(cell.key, "failed", time.perf_counter() - started, failure)
 
     def ended(self, cell: Cell, exit_code: int | None, seconds: float) -> Outcome:
-        """Say what became of a cell during which its process ended; a failure is recorded."""
+        """Say what became of a cell whose process ended; a failure is recorded."""
         self.store.unmark(cell.key)
         # The result may have been stored before the end.
         if self.store.status(cell.key) == "done":
             return Outcome(cell.key, "done", seconds)
         if exit_code == -signal.SIGALRM:
             limit = self.backend.limit_of(cell)
-            return self.fail(cell, TimeLimitExceeded(f"time limit of {limit:g} s reached"), seconds)
-        error = WorkerDied("the worker process ended without an answer (out of memory?)")
+            return self.fail(
+                cell, TimeLimitExceeded(f"time limit of {limit:g} s reached"), seconds
+            )
+        error = WorkerDied(
+            "the worker process ended without an answer (out of memory?)"
+        )
         return self.fail(cell, error, seconds)
 
     def fail(self, cell: Cell, error: BaseException, seconds: float) -> Outcome:
@@ -97,10 +105,10 @@ class Runner:
 
 
 class Worker:
-    """A process that runs cells one at a time, and another one in its place when it has died.
+    """A process that runs cells one at a time; another one replaces it when it dies.
 
-    A compiled loop cannot be interrupted, but a process can be killed at any moment: for a cell
-    with a time limit the process sets an alarm that it does not catch.
+    A compiled loop cannot be interrupted, but a process can be killed at any moment:
+    for a cell with a time limit the process sets an alarm that it does not catch.
     """
 
     def __init__(self, runner: Runner):
@@ -111,7 +119,9 @@ class Worker:
         """Start the process; what it loads and compiles is kept from cell to cell."""
         self.connection, remote = PROCESSES.Pipe()
         self.process = PROCESSES.Process(
-            target=serve, args=(remote, self.runner, dict(os.environ)), name="pkm worker"
+            target=serve,
+            args=(remote, self.runner, dict(os.environ)),
+            name="pkm worker",
         )
         start_server()
         self.process.start()
@@ -128,7 +138,7 @@ class Worker:
             self.connection.send(cell)
 
     def outcome(self) -> Outcome:
-        """Wait for what has become of the cell: the process says so, or its end does."""
+        """Wait for the outcome of the cell: the process sends it, or ends."""
         try:
             answer = self.connection.recv()
         except (EOFError, ConnectionError):
@@ -140,10 +150,11 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """Kill the process and end what it has started; without one there is nothing to do."""
+        """Kill the process, if it runs, and end what it has started."""
         if self.connection.closed:
             return
-        # Terminated, not killed: only then does mpirun end the processes that it started.
+        # Terminated, not killed: only then does mpirun end the processes that it
+        # started.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGTERM)
         self.process.kill()
@@ -157,16 +168,22 @@ def serve(connection: Connection, runner: Runner, environment: dict[str, str]) -
     os.setpgid(0, 0)
     # The server that forks has the environment of the time when it was started.
     os.environ.update(environment)
-    # The default: under it numba's lock leaves nothing behind when this process is killed.
+    # The default: under it numba's lock leaves nothing behind when this process is
+    # killed.
     multiprocessing.set_start_method(None, force=True)
     # Not caught: the kernel ends the process even inside a compiled loop.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    with limit_threads(runner.backend.threads), contextlib.suppress(EOFError, ConnectionError):
+    with (
+        limit_threads(runner.backend.threads),
+        contextlib.suppress(EOFError, ConnectionError),
+    ):
         while True:
             cell = connection.recv()
             limit = runner.backend.limit_of(cell) or 0.0
             try:
-                answer = runner.run(cell, partial(signal.setitimer, signal.ITIMER_REAL, limit))
+                answer = runner.run(
+                    cell, partial(signal.setitimer, signal.ITIMER_REAL, limit)
+                )
             except ResultsNotWritable as error:
                 answer = error
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,6 +1,7 @@
-"""What workers need, imported once by the server that they are forked from (see `server`).
+"""What workers need, imported once by the `server` that they are forked from.
 
-It stays until the end: no reference cycles are looked for in it, neither here nor in a fork.
+It stays until the end: no reference cycles are looked for in it, neither here nor in a
+fork.
 """
 
 import gc

@@ -24,8 +24,8 @@ from pkm.experiments.config.settings import (
 from pkm.scalars import is_integer, is_number
 from pkm.schema import names
 
-#: How figures draw a method: attributes of its class, keys of its file in ``conf/method``, columns
-#: of its rows.
+#: How figures draw a method: attributes of its class, keys of its file in
+#: ``conf/method``, columns of its rows.
 STYLE = names("style")
 
 
@@ -33,9 +33,9 @@ STYLE = names("style")
 class Cell:
     """One method on one data set at one budget, over a tuple of seeds.
 
-    A cell is a plain value: two cells with equal fields are the same experiment. Its `key` names
-    the stored result and changes with the fields, with the code behind the result and with the
-    data.
+    A cell is a plain value: two cells with equal fields are the same experiment. Its
+    `key` names the stored result and changes with the fields, with the code behind the
+    result and with the data.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ class Cell:
     target : str
         Import path of the method's class, e.g. ``"pkm.methods.FastLloyd"``.
     params : mapping of str to value
-        Constructor parameters apart from the number of clusters and the budget: flags, numbers,
-        texts, None, or lists of numbers or of texts.
+        Constructor parameters apart from the number of clusters and the budget: flags,
+        numbers, texts, None, or lists of numbers or of texts.
     dataset : str
         Name of the data set in the registry, or ``"file"``.
     preprocessing : {"minmax", "public", "range", "ball"}
@@ -55,36 +55,38 @@ class Cell:
     epsilon : float or None
         Declared privacy parameter; None for a method that has none.
     delta : float, "auto" or None
-        Declared delta; ``"auto"`` leaves the choice to the method, None for a method that has none.
+        Declared delta; ``"auto"`` leaves the choice to the method, None for a method
+        that has none.
     seeds : tuple of int
         One replicate each.
     metrics : tuple of str
         Names from `pkm.metrics.METRICS`.
     path : str or None
-        Where a data set called ``"file"`` lies. Not part of the identity: the content is, under a
-        key (see `data_fingerprint`).
+        Where a data set called ``"file"`` lies. Not part of the identity: the content
+        is, under a key (see `data_fingerprint`).
     columns : tuple of str or int, optional
-        Which columns of a data set called ``"file"`` are features. With `label_column` part of the
-        identity through the fingerprint of the data.
+        Which columns of a data set called ``"file"`` are features. With `label_column`
+        part of the identity through the fingerprint of the data.
     label_column : str or int, optional
         Which column of it is the class.
     bounds : tuple or None
-        Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or one value per
-        column.
+        Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or
+        one value per column.
     clip : bool, default=True
         Whether points outside the public domain are moved to its border or refused.
     timing : bool, default=False
-        Whether the cell measures running time: every seed is a separate fit on one thread, while
-        nothing else runs.
+        Whether the cell measures running time: every seed is a separate fit on one
+        thread, while nothing else runs.
     keep_centers : bool, default=False
         Whether the released centers are stored, in the raw units of the data.
     kind : Kind
         How the seeds are fitted: one of `pkm.experiments.fit.kinds`.
     time_limit : float, optional
-        Seconds that the cell may take; the backend's limit where there is none. Not part of the
-        identity.
+        Seconds that the cell may take; the backend's limit where there is none. Not
+        part of the identity.
     style : mapping of str to str, optional
-        Those of `STYLE` that the configuration sets instead of the class. Not part of the identity.
+        Those of `STYLE` that the configuration sets instead of the class. Not part of
+        the identity.
 
     Raises
     ------
@@ -125,8 +127,15 @@ class Cell:
         for name in ("method", "target", "dataset", "preprocessing"):
             require_text(name, getattr(self, name))
         for name in ("clip", "timing", "keep_centers"):
-            require(FLAG.holds(getattr(self, name)), name, getattr(self, name), FLAG.text)
-        require(TIME_LIMIT.holds(self.time_limit), "time_limit", self.time_limit, TIME_LIMIT.text)
+            require(
+                FLAG.holds(getattr(self, name)), name, getattr(self, name), FLAG.text
+            )
+        require(
+            TIME_LIMIT.holds(self.time_limit),
+            "time_limit",
+            self.time_limit,
+            TIME_LIMIT.text,
+        )
         require_params(self.params)
         for name, value in self.style.items():
             require_text(name, value)
@@ -155,7 +164,7 @@ class Cell:
 
     @property
     def dataset_name(self) -> str:
-        """Name of the data set in tables: the registry's, or that of the file without suffix.
+        """Name of the data set in tables: the registry's, or the file's without suffix.
 
         Of a pattern it is the name of the folder.
         """
@@ -171,7 +180,7 @@ class Cell:
 
     @property
     def restricted(self) -> bool:
-        """Whether the data are somebody's own or given on request: then so are the results."""
+        """Whether the data, and so the results, are somebody's or on request."""
         return datasets.is_restricted(self.dataset)
 
     def identity(self) -> dict:
@@ -202,17 +211,19 @@ class Cell:
 
     @property
     def code(self) -> str:
-        """SHA-256 (hex) over the code behind the result; see `pkm.experiments.cell.code_hash`."""
+        """SHA-256 (hex) over the code behind the result."""
         return code_hash(self.target, type(self.kind).__module__)
 
     @property
     def data(self) -> str:
         """Fingerprint of the points; see `data_fingerprint`."""
-        return data_fingerprint(self.dataset, self.path, self.columns, self.label_column)
+        return data_fingerprint(
+            self.dataset, self.path, self.columns, self.label_column
+        )
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 (hex) over the identity, the code and the data: the name of the stored result."""
+        """Name of the stored result: SHA-256 (hex) over identity, code and data."""
         parts = {
             "cell": self.identity(),
             "code": self.code,
@@ -224,7 +235,11 @@ class Cell:
 def canonical(value: Any) -> str:
     """Write a JSON value in its one canonical form: sorted keys, no blanks, no NaN."""
     return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+        value,
+        sort_keys=True,
+        separators=(",", ":"),
+        allow_nan=False,
+        ensure_ascii=False,
     )
 
 
@@ -237,7 +252,7 @@ def data_fingerprint(
 ) -> str:
     """Return the fingerprint of a data set, computed once per process.
 
-    That of a file, or of records given on request, is keyed by the secret of the cache folder: rows
-    and keys may be shown to people who must not find the records by trial.
+    That of a file, or of records given on request, is keyed by the secret of the cache
+    folder: rows and keys may be shown to people who must not find the records by trial.
     """
     return datasets.fingerprint(dataset, path=path, columns=columns, label=label)

@@ -1,7 +1,7 @@
-"""The code that a result depends on, as a hash: the part of a cell's key that changes with code.
+"""The hash of the code that a result depends on, a part of a cell's key.
 
-Comments, docstrings and layout do not count (`pkm.source`), so that explaining the code makes no
-stored result stale.
+Comments, docstrings and layout do not count (`pkm.source`), so that explaining the code
+makes no stored result stale.
 """
 
 import hashlib
@@ -22,9 +22,9 @@ ALWAYS = (
     "pkm.datasets.scaling",
     "pkm.experiments.fit.execute",
 )
-#: Imports that are not followed from `pkm.experiments`. Data sets are in the key by their
-#: fingerprint, and the method of the cell is a root of its own. Columns decide no value: a stored
-#: row that does not fit them is set aside.
+#: Imports that are not followed from `pkm.experiments`. Data sets are in the key by
+#: their fingerprint, and the method of the cell is a root of its own. Columns decide no
+#: value: a stored row that does not fit them is set aside.
 NOT_FOLLOWED = ("pkm.datasets", "pkm.methods", "pkm.schema")
 
 
@@ -54,17 +54,18 @@ def code_hash(target: str, kind: str = "pkm.experiments.fit.central") -> str:
 def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Path]:
     """Follow the import statements from some modules through the project's files.
 
-    Imports anywhere in a file count, those inside functions as well. A package's ``__init__.py``
-    counts where it is imported by name (``from pkm.privacy import Budget``), not as the parent of
-    another module. What `NOT_FOLLOWED` names is not followed from `pkm.experiments`.
+    Imports anywhere in a file count, those inside functions as well. A package's
+    ``__init__.py`` counts where it is imported by name (``from pkm.privacy import
+    Budget``), not as the parent of another module. What `NOT_FOLLOWED` names is not
+    followed from `pkm.experiments`.
 
     Parameters
     ----------
     modules : iterable of str
         Dotted names to start from.
     outside : str, optional
-        A top-level package outside the project whose files are followed as well (that of a method
-        outside the project).
+        A top-level package outside the project whose files are followed as well (that
+        of a method outside the project).
 
     Returns
     -------
@@ -87,18 +88,22 @@ def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Pat
         if path is None:
             # Most likely a class or function that some module imports, and no module.
             if name in roots:
-                raise ModuleNotFoundError(f"no Python source found for module {name!r}", name=name)
+                raise ModuleNotFoundError(
+                    f"no Python source found for module {name!r}", name=name
+                )
             continue
         files[name] = path
         imported = imported_names(path, name)
         if name.startswith("pkm.experiments."):
-            imported = [module for module in imported if not module.startswith(NOT_FOLLOWED)]
+            imported = [
+                module for module in imported if not module.startswith(NOT_FOLLOWED)
+            ]
         queue.extend(imported)
     return files
 
 
 def source_file(module: str, outside: str | None = None) -> Path | None:
-    """Return the file of a module of the project or of the package `outside`, else None."""
+    """Return the file of a module of the project or of `outside`, else None."""
     package, _, name = module.partition(".")
     if package == "pkm":
         return project_file(name)
@@ -114,7 +119,7 @@ def project_file(module: str) -> Path | None:
 
 
 def file_in(package: str, name: str) -> Path | None:
-    """Return the file of a package's module, or of the package itself where the name is empty."""
+    """Return the file of a package's module, of the package if the name is empty."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.origin:
         return None
@@ -132,8 +137,8 @@ def file_in(package: str, name: str) -> Path | None:
 def imported_names(path: Path, module: str) -> tuple[str, ...]:
     """List the dotted names a file imports, relative ones resolved.
 
-    ``from a import b`` yields both ``a`` and ``a.b``, for `b` may be a module; names that are none
-    are dropped later because they have no file.
+    ``from a import b`` yields both ``a`` and ``a.b``, for `b` may be a module; names
+    that are none are dropped later because they have no file.
     """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     names: list[str] = []
@@ -143,7 +148,9 @@ def imported_names(path: Path, module: str) -> tuple[str, ...]:
             names += statement.names
             continue
         if statement.level:
-            parents = package.split(".")[: len(package.split(".")) - statement.level + 1]
+            parents = package.split(".")[
+                : len(package.split(".")) - statement.level + 1
+            ]
             base = ".".join([*parents, base] if base else parents)
         names += [base, *(f"{base}.{name}" for name in statement.names)]
     return tuple(dict.fromkeys(name for name in names if name))

@@ -12,7 +12,8 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
-    "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "numba", "hydra-core", "mlflow",
+    "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "numba", "hydra-core",
+    "mlflow",
     "vl-convert-python", "dp-accounting",
 )  # fmt: skip
 
@@ -23,8 +24,8 @@ def environment() -> dict:
     Returns
     -------
     dict
-        Strings and numbers: python, platform, processor cores, memory in GiB, git commit, and
-        package versions as ``version of <package>``.
+        Strings and numbers: python, platform, processor cores, memory in GiB, git
+        commit, and package versions as ``version of <package>``.
     """
     described = {
         "python": platform.python_version(),
@@ -33,11 +34,13 @@ def environment() -> dict:
         "memory (GiB)": round(psutil.virtual_memory().total / 2**30, 1),
         "git commit": git_commit(),
     }
-    return described | {f"version of {name}": importlib.metadata.version(name) for name in PACKAGES}
+    return described | {
+        f"version of {name}": importlib.metadata.version(name) for name in PACKAGES
+    }
 
 
 def origin_of(rows: pd.DataFrame) -> dict:
-    """Describe where stored rows come from: possibly other machines and versions than the current.
+    """Describe where stored rows come from: machines and versions, also earlier ones.
 
     Parameters
     ----------
@@ -79,6 +82,11 @@ def git(*arguments: str) -> str:
         If git is not installed or fails.
     """
     call = subprocess.run(
-        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True, timeout=10
+        ["git", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=10,
     )
     return call.stdout.strip()

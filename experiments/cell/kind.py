@@ -11,16 +11,18 @@ Fits = tuple[list[tuple[Any, Any]], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Kind(Settings):
-    """How the seeds of a cell are fitted; its fields are settings, and columns of the rows.
+    """How the seeds of a cell are fitted; its fields are settings, and columns of rows.
 
-    Each subclass is one file of `pkm.experiments.fit`, listed in `pkm.experiments.fit.kinds`.
+    Each subclass is one file of `pkm.experiments.fit`, listed in
+    `pkm.experiments.fit.kinds`.
 
     Attributes
     ----------
     key : str
         Key of a sweep, and of ``pkm run``, that asks for this kind.
     help : str
-        What the key is for, in the help text of ``pkm run``; empty for a key of sweeps alone.
+        What the key is for, in the help text of ``pkm run``; empty for a key of sweeps
+        alone.
     scopes : tuple of str
         Scopes of its columns in `pkm.schema`.
     """
@@ -31,7 +33,7 @@ class Kind(Settings):
 
     @classmethod
     def expand(cls, value: Any) -> list[Self]:
-        """Read the key's value in a sweep: one kind for each combination, none where it is unset.
+        """Read the key's value in a sweep: a kind for each combination, none if unset.
 
         Raises
         ------
@@ -65,7 +67,9 @@ class Kind(Settings):
             Naming field, value and rule.
         """
 
-    def check_method(self, cell: Any, method: Any, n: int | None, d: int | None) -> None:
+    def check_method(
+        self, cell: Any, method: Any, n: int | None, d: int | None
+    ) -> None:
         """Refuse a method that cannot be fitted so, as far as that is known beforehand.
 
         Parameters

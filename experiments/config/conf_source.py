@@ -1,4 +1,4 @@
-"""What Hydra composes: the files of `conf/`, and every data set that the registry knows."""
+"""What Hydra composes: the catalogue, and every data set of the registry."""
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
@@ -12,8 +12,9 @@ from pkm.experiments.config.groups import GROUPS, choices, entry_of, is_choice
 class ConfSource(ConfigSource):
     """The groups of `conf/`, under the scheme ``conf://``.
 
-    Other than Hydra's own source for files it offers each paper's sweeps under the paper's name,
-    each data set under its own, and with each method the defaults of its class.
+    Other than Hydra's own source for files it offers each paper's sweeps under the
+    paper's name, each data set under its own, and with each method the defaults of its
+    class.
     """
 
     @staticmethod
@@ -46,7 +47,9 @@ class ConfSource(ConfigSource):
         """Read a choice of a group."""
         group, _, name = config_path.partition("/")
         config = OmegaConf.create(entry_of(group, name))
-        return ConfigResult(self.provider, self.full_path(), config, header={"package": None})
+        return ConfigResult(
+            self.provider, self.full_path(), config, header={"package": None}
+        )
 
 
 class ConfSearchPath(SearchPathPlugin):

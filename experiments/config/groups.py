@@ -1,4 +1,4 @@
-"""Choices of the groups of a configuration: the catalogue, data sets, defaults of classes."""
+"""Choices of the groups: the catalogue, data sets, defaults of classes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ MISSING = "???"
 
 
 def choices(group: str) -> list[str]:
-    """List what a group offers: files, papers, declared methods, data sets of the registry."""
+    """List what a group offers: files, papers, declared methods, data sets."""
     declared = catalogue.current().choices(group)
     if group != "dataset":
         return declared
@@ -55,7 +55,8 @@ def entry_of(group: str, name: str) -> dict[str, Any]:
     Raises
     ------
     ConfigurationError
-        If there is no such choice, its file cannot be read, or it lacks a key of its group.
+        If there is no such choice, its file cannot be read, or it lacks a key of its
+        group.
     """
     if (group, name) == ("paper", ALL):
         return {"name": ALL}
@@ -73,7 +74,9 @@ def entry_of(group: str, name: str) -> dict[str, Any]:
             raise ConfigurationError(f"{file}: the key {key} is missing")
     if group == "paper" and not isinstance(entry["sweeps"], dict):
         sweeps = entry["sweeps"]
-        raise ConfigurationError(f"{file}: sweeps={sweeps!r} is not allowed: it must be a mapping")
+        raise ConfigurationError(
+            f"{file}: sweeps={sweeps!r} is not allowed: it must be a mapping"
+        )
     return with_defaults(entry) if group == "method" else entry
 
 
@@ -84,7 +87,7 @@ def with_defaults(entry: Mapping) -> dict[str, Any]:
 
     Examples
     --------
-    >>> entry = {"name": "own", "_target_": "pkm.methods.Lloyd", "radius_search": "halving"}
+    >>> entry = {"name": "own", "_target_": "pkm.methods.Lloyd"}
     >>> list(with_defaults(entry))[:5]
     ['name', '_target_', 'zoom', 'require_zoom', 'variant']
     """
@@ -96,5 +99,9 @@ def with_defaults(entry: Mapping) -> dict[str, Any]:
     except (ValueError, TypeError):
         return dict(entry)
     named = {key: entry[key] for key in ("name", "_target_") if key in entry}
-    free = {name: value for name, value in defaults.items() if name not in RESERVED_PARAMETERS}
+    free = {
+        name: value
+        for name, value in defaults.items()
+        if name not in RESERVED_PARAMETERS
+    }
     return named | free | entry

@@ -5,9 +5,17 @@ from functools import cache
 
 from pkm.methods import load_method
 
-#: Constructor parameters that no configuration sets: fields of the cell, and those that only `fit`
-#: uses.
-RESERVED_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
+#: Constructor parameters that no configuration sets: fields of the cell, and those that
+#: only `fit` uses.
+RESERVED_PARAMETERS = (
+    "n_clusters",
+    "epsilon",
+    "delta",
+    "bounds",
+    "clip",
+    "random_state",
+    "secure",
+)
 
 
 @cache
@@ -18,7 +26,7 @@ def method_class(target: str) -> type:
 
 @cache
 def presets(target: str) -> dict:
-    """Return the parameters of a method's constructor that have a default, with that value.
+    """Return the defaults of a method's constructor, by parameter.
 
     Raises
     ------

@@ -34,7 +34,8 @@ class Rule:
 def at_least(lowest: int) -> Rule:
     """Return the rule of a whole number with a smallest value."""
     return Rule(
-        lambda value: is_integer(value) and value >= lowest, f"a whole number of at least {lowest}"
+        lambda value: is_integer(value) and value >= lowest,
+        f"a whole number of at least {lowest}",
     )
 
 
@@ -85,7 +86,7 @@ class Settings:
 
 
 def expand(name: str, kind: type[S], value: object) -> list[S]:
-    """Read a sweep's key that is a mapping of lists: every combination, defaults filled in.
+    """Read a sweep's key that is a mapping of lists: every combination.
 
     Parameters
     ----------
@@ -94,7 +95,8 @@ def expand(name: str, kind: type[S], value: object) -> list[S]:
     kind : type
         The class of the settings.
     value : mapping or None
-        Some of its fields, each a value or a list of values; None for no settings at all.
+        Some of its fields, each a value or a list of values; None for no settings at
+        all.
 
     Raises
     ------
@@ -106,7 +108,12 @@ def expand(name: str, kind: type[S], value: object) -> list[S]:
     if value is None:
         return []
     known = [declared.name for declared in fields(kind)]
-    require(isinstance(value, Mapping), name, value, f"null or a mapping of {', '.join(known)}")
+    require(
+        isinstance(value, Mapping),
+        name,
+        value,
+        f"null or a mapping of {', '.join(known)}",
+    )
     for key in value:
         if key not in known:
             raise ConfigurationError(unknown(f"{name}: key", key, known))
@@ -136,13 +143,17 @@ def require_params(params: Mapping[str, Any]) -> None:
     ValueError
         Naming the first such parameter, its value and the rule.
     """
-    require(isinstance(params, Mapping), "params", params, "a mapping of names to values")
+    require(
+        isinstance(params, Mapping), "params", params, "a mapping of names to values"
+    )
     for name, value in params.items():
         require_text("the name of a parameter", name)
         items = value if isinstance(value, list | tuple) else []
         plain = value is None or isinstance(value, bool | int | float | str)
         are_numbers = all(map(is_number, items))
-        holds = plain or (items and (are_numbers or all(isinstance(item, str) for item in items)))
+        holds = plain or (
+            items and (are_numbers or all(isinstance(item, str) for item in items))
+        )
         rule = "a flag, a number, a text, null, or a list of numbers or of texts"
         require(bool(holds), name, value, rule)
 
@@ -153,8 +164,8 @@ def require_budget(epsilon: object, delta: object) -> None:
     Raises
     ------
     ValueError
-        If epsilon is neither None nor positive, or delta neither None nor ``"auto"`` nor between 0
-        and 1.
+        If epsilon is neither None nor positive, or delta neither None nor ``"auto"``
+        nor between 0 and 1.
     """
     holds = epsilon is None or is_positive(epsilon)
     require(holds, "epsilon", epsilon, "a finite number above 0")
@@ -172,4 +183,6 @@ def require_seeds(seeds: tuple) -> None:
     """
     distinct = len(set(seeds)) == len(seeds) >= 1
     holds = distinct and all(is_integer(seed) and seed >= 0 for seed in seeds)
-    require(holds, "seeds", seeds, "at least one whole number, none negative, none twice")
+    require(
+        holds, "seeds", seeds, "at least one whole number, none negative, none twice"
+    )

@@ -21,7 +21,7 @@ class CellsFailed(RuntimeError):
 
 
 def consoles() -> tuple["Console", "Console"]:
-    """Make the consoles for output and errors, wide enough for a table outside a terminal."""
+    """Make the consoles for output and errors; outside a terminal they are wide."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else 160
@@ -29,7 +29,7 @@ def consoles() -> tuple["Console", "Console"]:
 
 
 def parser_of(verb: str, description: str) -> Parser:
-    """Make the parser of a verb of ``pkm`` whose help text is the text of its module."""
+    """Make the parser of a verb of ``pkm``."""
     return Parser(
         prog=f"pkm {verb}",
         description=description,
@@ -40,7 +40,7 @@ def parser_of(verb: str, description: str) -> Parser:
 def parsed_words(
     verb: str, description: str, name: str, keys: str, argv: Sequence[str] | None
 ) -> tuple[list[str], dict[str, str]]:
-    """Parse a command line of names and key=value; show the help text where it is requested.
+    """Parse a command line of names and key=value; show the help text on request.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def exit_code(action: Callable[[], Any]) -> int:
     Returns
     -------
     int
-        0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted. A number
-        that the action returns, or exits with, counts instead of 0.
+        0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted. A
+        number that the action returns, or exits with, counts instead of 0.
     """
     from yaml import MarkedYAMLError
 
@@ -99,7 +99,9 @@ def exit_code(action: Callable[[], Any]) -> int:
     except REFUSALS as error:
         refusal = str(error)
     except KeyboardInterrupt:
-        interruption = "interrupted; finished cells are kept, the same command goes on from here"
+        interruption = (
+            "interrupted; finished cells are kept, the same command goes on from here"
+        )
         consoles()[1].print(interruption)
         return 130
     consoles()[1].print(f"error: {refusal}", style="red", markup=False, highlight=False)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from pkm.experiments.fit.inputs import Prepared, ResolvedCell
     from pkm.methods import PrivateKMeans, Run
 
-FACTOR = Rule(lambda value: is_number(value) and 1 <= value <= 1e6, "a number from 1 to 1,000,000")
+FACTOR = Rule(
+    lambda value: is_number(value) and 1 <= value <= 1e6, "a number from 1 to 1,000,000"
+)
 #: Which records of a data set take the part of public data.
 PUBLIC_DATA = one_of("same", "shifted")
 
@@ -26,8 +28,8 @@ class Central(Kind):
     Parameters
     ----------
     bounds_factor : float, default=1
-        How many times as wide as the data set's bounds those are that the method gets, about the
-        same middle. Results are in half-widths of the data set's own.
+        How many times as wide as the data set's bounds those are that the method gets,
+        about the same middle. Results are in half-widths of the data set's own.
     """
 
     key = "bounds_factor"
@@ -36,7 +38,7 @@ class Central(Kind):
 
     @classmethod
     def expand(cls, value: Any) -> list[Self]:
-        """Read one factor or a list; this kind is the one of sweeps that ask for none."""
+        """Read one factor or a list; a sweep that asks for no kind gets this one."""
         return [cls(factor) for factor in as_list(1.0 if value is None else value)]
 
     def check_cell(self, cell: "Cell") -> None:
@@ -44,11 +46,11 @@ class Central(Kind):
         public_data = cell.params.get("public_data")
         if public_data is not None:
             holds = PUBLIC_DATA.holds(public_data) and cell.dataset != "file"
-            rule = f"null or {PUBLIC_DATA.text}, and null for a file, whose records stay private"
+            rule = f"null or {PUBLIC_DATA.text}; null for a file, which is private"
             require(holds, "public_data", public_data, rule)
 
     def fit(self, resolved: "ResolvedCell") -> Fits:
-        """Fit the seeds as one batch, or each by itself in a cell that measures time."""
+        """Fit the seeds as one batch; in a cell that measures time, one by one."""
         from pkm.experiments.fit.public_records import separated
 
         cell, method, data = resolved.cell, resolved.method, resolved.data
@@ -64,8 +66,9 @@ def fit_seeds(
 ) -> "list[tuple[Run, Timing]]":
     """Fit all seeds, as one batch or each alone.
 
-    Before fits alone a first one is made and discarded, so that compilation and first accesses to
-    memory are not in the measured times; what is cached of the points is dropped before each fit.
+    Before fits alone a first one is made and discarded, so that compilation and first
+    accesses to memory are not in the measured times; what is cached of the points is
+    dropped before each fit.
 
     Returns
     -------

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Coreset(Kind):
-    """Coresets in place of centers; their costs are compared with those of the points."""
+    """Coresets in place of centers; their costs are compared with the points'."""
 
     key = "coreset"
     scopes = ("coreset",)
@@ -25,7 +25,9 @@ class Coreset(Kind):
         require(value is None or FLAG.holds(value), cls.key, value, FLAG.text)
         return [cls()] if value else []
 
-    def check_method(self, cell: "Cell", method: Any, n: int | None, d: int | None) -> None:
+    def check_method(
+        self, cell: "Cell", method: Any, n: int | None, d: int | None
+    ) -> None:
         """Refuse a method that releases no coresets."""
         from pkm.methods.coreset import CoresetMethod
 
@@ -36,7 +38,8 @@ class Coreset(Kind):
     def fit(self, resolved: "ResolvedCell") -> Fits:
         """Release a coreset for each seed; its centers are all points of the coreset.
 
-        The column `coreset_cost_ratio` is the largest ratio of costs over many sets of centers.
+        The column `coreset_cost_ratio` is the largest ratio of costs over many sets of
+        centers.
         """
         import numpy as np
 
@@ -63,7 +66,9 @@ class Coreset(Kind):
         for seed in cell.seeds:
             with timer() as elapsed:
                 coreset = method.coreset_of(data.points, seed, domain=data.domain)
-            estimates = np.array([coreset.cost_estimate(centers / SCALE) for centers in sets])
+            estimates = np.array(
+                [coreset.cost_estimate(centers / SCALE) for centers in sets]
+            )
             ratios.append(largest_cost_ratio(costs, estimates, additive))
             centers = snap_centers(coreset.points * SCALE)[None]
             n_centers = np.array([len(coreset.points)])

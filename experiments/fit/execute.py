@@ -16,12 +16,12 @@ from pkm.metrics import evaluate, forget_points, prepare_metrics
 
 
 def preload(cell: Cell, mirror: str | None) -> None:
-    """Load a cell's data and search for reference clusterings, which are no work of its own."""
+    """Load a cell's data and find reference clusterings; neither is counted as work."""
     prepare_metrics(prepare(cell, mirror).points, cell.metrics)
 
 
 def forget_data() -> None:
-    """Drop what this process holds of points: data sets, and what was computed from them."""
+    """Drop the data sets of this process, and what was computed from them."""
     prepare_data.cache_clear()
     forget_points()
 
@@ -39,13 +39,14 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per seed, in the order of ``cell.seeds``. ``fit_seconds``, ``metric_seconds`` (wall
-        clock) and ``fit_cpu_seconds``, ``metric_cpu_seconds`` are each replicate's equal share of
-        the batch, so that sums over rows are the cell's own cost; in a timing cell the first and
-        the third are the replicate's own. In a cell that is run as a protocol ``fit_seconds`` is
-        the run's, from the first message to the last center, and ``fit_cpu_seconds`` is NaN, for
-        the parties may be processes of their own. ``peak_memory_mb`` is the process's peak while
-        the cell ran.
+        One row per seed, in the order of ``cell.seeds``. ``fit_seconds``,
+        ``metric_seconds`` (wall clock) and ``fit_cpu_seconds``, ``metric_cpu_seconds``
+        are each replicate's equal share of the batch, so that sums over rows are the
+        cell's own cost; in a timing cell the first and the third are the replicate's
+        own. In a cell that is run as a protocol ``fit_seconds`` is the run's, from the
+        first message to the last center, and ``fit_cpu_seconds`` is NaN, for the
+        parties may be processes of their own. ``peak_memory_mb`` is the process's peak
+        while the cell ran.
 
     Raises
     ------
@@ -69,7 +70,9 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
                     labels=resolved.data.labels,
                     n_centers=n_centers,
                 )
-    return lay_out(resolved, fits, values, metric_time, measured, peak.mebibytes, centers)
+    return lay_out(
+        resolved, fits, values, metric_time, measured, peak.mebibytes, centers
+    )
 
 
 def stacked(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +81,8 @@ def stacked(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
     Returns
     -------
     centers : ndarray of shape (R, k, d)
-        A replicate with fewer centers than the largest is filled up with copies of its first one.
+        A replicate with fewer centers than the largest is filled up with copies of its
+        first one.
     n_centers : ndarray of shape (R,)
         How many each replicate released.
     """

@@ -4,7 +4,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from pkm.experiments.cell.kind import Fits, Kind
-from pkm.experiments.config.settings import Rule, at_least, expand, one_of, require, setting
+from pkm.experiments.config.settings import (
+    Rule,
+    at_least,
+    expand,
+    one_of,
+    require,
+    setting,
+)
 from pkm.scalars import is_number
 
 if TYPE_CHECKING:
@@ -17,7 +24,8 @@ LATENCY = Rule(
     lambda value: is_number(value) and 0 <= value < 60_000,
     "a number of milliseconds, at least 0 and below 60000",
 )
-#: Seconds to start the process of a party, and the most iterations of the papers' rules.
+#: Seconds to start the process of a party, and the most iterations of the papers'
+#: rules.
 SECONDS_PER_PROCESS = 1.5
 MAX_ITERATIONS = 7
 
@@ -36,8 +44,8 @@ class Federation(Kind):
     split : {"balanced", "unbalanced", "sorted"}, default="balanced"
         See `pkm.federation.split_points`.
     transport : {"auto", "threads", "mpi"}, default="auto"
-        Parties are threads, or processes under MPI; a sweep replaces ``"auto"`` by what is
-        installed.
+        Parties are threads, or processes under MPI; a sweep replaces ``"auto"`` by what
+        is installed.
 
     Examples
     --------
@@ -48,7 +56,10 @@ class Federation(Kind):
     """
 
     key = "federation"
-    help = "Parties of a protocol; any value given makes a run one. One value or a list each."
+    help = (
+        "Parties of a protocol; any value given makes a run one. "
+        "One value or a list each."
+    )
     scopes = ("federation",)
 
     clients: int = setting(2, at_least(1))
@@ -59,7 +70,7 @@ class Federation(Kind):
 
     @classmethod
     def expand(cls, value: Any) -> list[Self]:
-        """Read a mapping of lists, with the transport that is installed where it is auto."""
+        """Read a mapping of lists; transport auto becomes what is installed."""
         from pkm.federation import mpi_available
 
         installed = "mpi" if mpi_available() else "threads"
@@ -81,11 +92,18 @@ class Federation(Kind):
         return "transport=mpi needs mpi4py and mpirun: make protocol"
 
     def check_cell(self, cell: "Cell") -> None:
-        """Refuse a transport that is not chosen, and a cell that does not measure time."""
-        require(self.transport != "auto", "transport", self.transport, "threads or mpi in a cell")
+        """Refuse a transport auto, and a cell that does not measure time."""
+        require(
+            self.transport != "auto",
+            "transport",
+            self.transport,
+            "threads or mpi in a cell",
+        )
         require(cell.timing, "timing", cell.timing, "true for a cell with federation")
 
-    def check_method(self, cell: "Cell", method: Any, n: int | None, d: int | None) -> None:
+    def check_method(
+        self, cell: "Cell", method: Any, n: int | None, d: int | None
+    ) -> None:
         """Refuse a method whose messages do not fit into words of that size."""
         from pkm.experiments.fit.protocol import network_of
         from pkm.federation.parties import check_schedule
@@ -102,7 +120,9 @@ class Federation(Kind):
 
     def fixed_seconds(self) -> float:
         """Estimate the seconds until all processes are there."""
-        return SECONDS_PER_PROCESS * (self.clients + 1) if self.transport == "mpi" else 0.0
+        return (
+            SECONDS_PER_PROCESS * (self.clients + 1) if self.transport == "mpi" else 0.0
+        )
 
     def seconds_per_fit(self) -> float:
         """Estimate the seconds that messages are on their way."""

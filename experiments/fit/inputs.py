@@ -22,18 +22,20 @@ from pkm.row_blocks import stacked
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data set as the methods get it: on the integer grid, with the mapping that led there.
+    """A data set as the methods get it: on the integer grid, with the mapping to it.
 
     Parameters
     ----------
     points : Points
         On the 2^-16 grid.
     wide : Points
-        The same on the grid of bounds that are `bounds_factor` times as wide, for the method.
+        The same on the grid of bounds that are `bounds_factor` times as wide, for the
+        method.
     labels : ndarray of shape (n,) or None
         The points' classes, for the metrics alone.
     clients : ndarray of shape (n,) or None
-        Number of the client that holds each point, where the data set has a published split.
+        Number of the client that holds each point, where the data set has a published
+        split.
     domain : ndarray of shape (2, d)
         The bounds in raw units that [-1, 1] stands for.
     private_bounds : bool
@@ -103,7 +105,12 @@ def resolve(cell: Cell, data_dir: str | None) -> ResolvedCell:
     """
     data = prepare(cell, data_dir)
     n = data.points.shape[0]
-    require(cell.k <= n, "k", cell.k, f"at most n={n}, the number of points of {cell.dataset}")
+    require(
+        cell.k <= n,
+        "k",
+        cell.k,
+        f"at most n={n}, the number of points of {cell.dataset}",
+    )
     return ResolvedCell(cell, build(cell), data, data_dir)
 
 
@@ -155,17 +162,25 @@ def prepare_data(
     Raises
     ------
     ValueError
-        If points lie outside the public domain and `clip` is false, or there is no such domain.
+        If points lie outside the public domain and `clip` is false, or there is no such
+        domain.
     """
     loaded = load_data(dataset, path, bounds, mirror, columns, label_column)
     if is_grid_file(path or "") and not clip and open_grid(path or "").header.outside:
-        require(False, "clip", clip, f"true: {path} was packed with points clipped to its bounds")
+        require(
+            False,
+            "clip",
+            clip,
+            f"true: {path} was packed with points clipped to its bounds",
+        )
     scaled = datasets.scale(loaded, preprocessing, clip=clip)
     ones = np.ones(scaled.points.shape[1])
     points, *_ = Points.from_box(scaled.points, -ones, ones)
     wide = points
     if bounds_factor != 1:
-        wide, *_ = Points.from_box(scaled.points, -bounds_factor * ones, bounds_factor * ones)
+        wide, *_ = Points.from_box(
+            scaled.points, -bounds_factor * ones, bounds_factor * ones
+        )
     return Prepared(
         points=points,
         wide=wide,
@@ -192,7 +207,8 @@ def load_data(
     Raises
     ------
     ValueError
-        If bounds, columns or a label are given for a grid file, or it leaves out null records.
+        If bounds, columns or a label are given for a grid file, or it leaves out null
+        records.
     """
     if dataset != "file":
         return datasets.load(dataset, mirror=mirror)
@@ -200,10 +216,20 @@ def load_data(
     if not is_grid_file(path or ""):
         return datasets.load(dataset, mirror=mirror, path=path, **given)
     for name, value in given.items():
-        require(value is None, name, value, f"left out for {path}, which was packed with its own")
+        require(
+            value is None,
+            name,
+            value,
+            f"left out for {path}, which was packed with its own",
+        )
     grid = open_grid(path or "")
     n_null = grid.header.n_null
-    require(n_null == 0, "path", path, f"a grid file without null records; this one has {n_null}")
+    require(
+        n_null == 0,
+        "path",
+        path,
+        f"a grid file without null records; this one has {n_null}",
+    )
     return datasets.Dataset(
         name=dataset,
         points=stacked(grid.in_units()),
@@ -231,11 +257,15 @@ def build(cell: Cell):
         If the method has no parameter of a given name; the message lists those it has.
     """
     given = dict(cell.params)
-    known = [name for name in parameters(cell.target) if name not in RESERVED_PARAMETERS]
+    known = [
+        name for name in parameters(cell.target) if name not in RESERVED_PARAMETERS
+    ]
     unknown = sorted(set(given) - set(known))
     if unknown:
         listed = f"known are {', '.join(known)}" if known else "it has none"
-        raise ValueError(f"{cell.method} has no parameter {', '.join(unknown)}: {listed}")
+        raise ValueError(
+            f"{cell.method} has no parameter {', '.join(unknown)}: {listed}"
+        )
     # The name of a choice is replaced by its points: `pkm.experiments.fit.central`.
     given.pop("public_data", None)
     given["n_clusters"] = cell.k

@@ -28,16 +28,19 @@ from pkm.federation import (
 from pkm.methods import Run
 from pkm.schema import names
 
-#: Seconds that a failed party waits before it ends the job, so that others can report why.
+#: Seconds that a failed party waits before it ends the job, so that others can report
+#: why.
 GRACE = 1.0
-#: How many times longer than a party waits for a message a job of processes may take to start and
-#: to end.
+#: How many times longer than a party waits for a message a job of processes may take to
+#: start and to end.
 START_AND_END = 10
 
 
 def network_of(kind: Kind) -> Network:
     """Return the settings that all parties of a cell's runs share."""
-    return Network(kind.clients, word_bytes=kind.word_bytes, latency=kind.latency_ms / 1000)
+    return Network(
+        kind.clients, word_bytes=kind.word_bytes, latency=kind.latency_ms / 1000
+    )
 
 
 def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
@@ -66,7 +69,9 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
         milliseconds = costs.setup_ms + costs.iterations * costs.iteration_ms
         fits.append((run, Timing(milliseconds / 1000, math.nan)))
     columns = {
-        name: np.array([getattr(costs, name) for _, costs in outcomes], dtype=np.float64)
+        name: np.array(
+            [getattr(costs, name) for _, costs in outcomes], dtype=np.float64
+        )
         for name in names("metric", scope="federation")
     }
     return fits, columns
@@ -91,11 +96,14 @@ def with_warm_up(cell: Cell) -> tuple[int, ...]:
     return (cell.seeds[0], *cell.seeds)
 
 
-def in_processes(resolved: ResolvedCell, kind: Kind) -> list[tuple[Run, FederationCosts]]:
-    """Run a cell's seeds as one job of processes, in which every party loads the data itself."""
+def in_processes(
+    resolved: ResolvedCell, kind: Kind
+) -> list[tuple[Run, FederationCosts]]:
+    """Run a cell's seeds as one job of processes; every party loads the data."""
     cell = resolved.cell
     network = network_of(kind)
-    # The current path: methods outside the project may be in a folder that was added to it.
+    # The current path: methods outside the project may be in a folder that was added to
+    # it.
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; "
         "from pkm.experiments.fit.protocol import party; party(sys.argv[1])"
@@ -105,14 +113,16 @@ def in_processes(resolved: ResolvedCell, kind: Kind) -> list[tuple[Run, Federati
         folder = Path(name)
         (folder / "job").write_bytes(pickle.dumps((cell, resolved.data_dir)))
         try:
-            # Under mpi4py's own runner a process that fails ends the job; without it all would wait
-            # for one another.
+            # Under mpi4py's own runner a process that fails ends the job; without it
+            # all would wait for one another.
             arguments = ["-m", "mpi4py", "-c", code, name]
             mpirun(network.n_clients + 1, arguments, seconds)
         except ProtocolError as error:
             reports = sorted(folder.glob("error-*"))
             # The server's comes first: it names the client.
-            raise (ProtocolError(reports[0].read_text()) if reports else error) from error
+            raise (
+                ProtocolError(reports[0].read_text()) if reports else error
+            ) from error
         return pickle.loads((folder / "outcomes").read_bytes())
 
 

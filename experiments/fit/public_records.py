@@ -1,8 +1,9 @@
-"""Records of a data set that take the part of public data, for methods with `public_data`.
+"""Records of a data set that take the part of public data.
 
-A study has no public data of its own: a part of the records is taken for public, and the method
-protects the others. Which records these are depends on the data set alone, so that all cells of a
-data set share them. Costs are over all records, like those of the methods without public data.
+A study has no public data of its own: a part of the records is taken for public, and
+the method protects the others. Which records these are depends on the data set alone,
+so that all cells of a data set share them. Costs are over all records, like those of
+the methods without public data.
 """
 
 from dataclasses import replace
@@ -13,7 +14,8 @@ from pkm.compute import SCALE, middle_and_half_width
 from pkm.experiments.fit.inputs import Prepared
 
 SHARE = 1 / 20  # of the records
-ODDS = 9.0  # of a record of one half against one of the other, where public data are shifted
+#: Of a record of one half against one of the other, where public data are shifted.
+ODDS = 9.0
 SEED = 20250605
 
 
@@ -24,8 +26,8 @@ def chosen(rows: np.ndarray, kind: str) -> np.ndarray:
     ----------
     rows : ndarray of shape (n, d)
     kind : {"same", "shifted"}
-        ``same``: at random. ``shifted``: nine of ten, roughly, from the half of the records above
-        the median of the column with the largest variance.
+        ``same``: at random. ``shifted``: nine of ten, roughly, from the half of the
+        records above the median of the column with the largest variance.
 
     Returns
     -------
@@ -46,7 +48,9 @@ def chosen(rows: np.ndarray, kind: str) -> np.ndarray:
         column = rows[:, rows.var(axis=0).argmax()]
         weights[column > np.median(column)] = ODDS
     generator = np.random.default_rng(SEED)
-    indices = generator.choice(n, round(SHARE * n), replace=False, p=weights / weights.sum())
+    indices = generator.choice(
+        n, round(SHARE * n), replace=False, p=weights / weights.sum()
+    )
     is_public = np.zeros(n, bool)
     is_public[indices] = True
     return is_public
@@ -63,7 +67,8 @@ def separated(prepared: Prepared, kind: str) -> tuple[Prepared, np.ndarray]:
     Returns
     -------
     private : Prepared
-        With the other records for the method; the points that metrics see are still all.
+        With the other records for the method; the points that metrics see are still
+        all.
     public : ndarray of shape (m, d), float64
         In raw units, as fine as the method's grid.
     """

@@ -1,4 +1,4 @@
-"""The rows of a cell, one per seed: which columns they have and how these are filled."""
+"""The rows of a cell, one per seed: their columns and values."""
 
 import importlib.metadata
 import math
@@ -18,7 +18,8 @@ from pkm.experiments.fit.timing import Timing
 from pkm.methods import Run
 from pkm.metrics import REFERENCE_METRICS, reference_set
 
-#: Flaw of any claim about points that come from a map fitted to the records (analysis/flaws.yaml).
+#: Flaw of any claim about points that come from a map fitted to the records
+#: (analysis/flaws.yaml).
 FITTED_POINTS = "F-28"
 
 
@@ -48,7 +49,8 @@ def lay_out(
     peak_mib : float
         Peak memory of the process while the cell ran.
     centers : ndarray of shape (R, k, d)
-        Released centers on the grid, of every replicate; `fits` say how many of them count.
+        Released centers on the grid, of every replicate; `fits` say how many of them
+        count.
 
     Returns
     -------
@@ -107,7 +109,7 @@ def cell_columns(cell: Cell, data: Prepared) -> dict:
 
 
 def claim_columns(resolved: ResolvedCell) -> dict[str, str]:
-    """Return the columns that say which privacy the method claims, and what is wrong with that."""
+    """Return the columns of the privacy claim: what is claimed, and its flaws."""
     claim = resolved.method.claim
     flaws = list(claim.flaws)
     if claim.private and resolved.data.fitted:
@@ -121,11 +123,13 @@ def claim_columns(resolved: ResolvedCell) -> dict[str, str]:
     }
 
 
-def style_columns(method: type, variant: str, style: Mapping[str, str]) -> dict[str, str]:
-    """Return how figures draw a method: as its class says, unless its configuration differs.
+def style_columns(
+    method: type, variant: str, style: Mapping[str, str]
+) -> dict[str, str]:
+    """Return how figures draw a method: by its configuration, else by its class.
 
-    The label of a sound variant says so where a method has a published variant as well; a label
-    with parentheses names a variation already.
+    The label of a sound variant says so where a method has a published variant as well;
+    a label with parentheses names a variation already.
     """
     columns = {name: str(style.get(name, getattr(method, name, ""))) for name in STYLE}
     claims = getattr(method, "claims", {})
@@ -136,7 +140,7 @@ def style_columns(method: type, variant: str, style: Mapping[str, str]) -> dict[
 
 
 def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, Any]:
-    """Return the columns of the fits, one value per replicate: charges, iterations and times."""
+    """Return charges, iterations and times of the fits, one value per replicate."""
     rows = []
     for run, elapsed in fits:
         replicates = len(run.seeds)
@@ -152,7 +156,7 @@ def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, Any]:
 
 
 def ledger_columns(run: Run) -> dict[str, Any]:
-    """Return the charges of a run and their totals; no charges where it has no ledger."""
+    """Return the charges of a run and their totals; none without a ledger."""
     ledger = run.ledger
     if ledger is None:
         totals = dict.fromkeys(("delta", "epsilon_spent", "epsilon_unspent"), math.nan)
@@ -165,7 +169,9 @@ def ledger_columns(run: Run) -> dict[str, Any]:
     }
 
 
-def raw_centers(centers: np.ndarray, n_centers: np.ndarray, domain: np.ndarray) -> list[list]:
+def raw_centers(
+    centers: np.ndarray, n_centers: np.ndarray, domain: np.ndarray
+) -> list[list]:
     """Return each replicate's own centers in the raw units of the data."""
     lower, upper = domain
     raw = lower + (centers / SCALE + 1) / 2 * (upper - lower)
@@ -173,7 +179,7 @@ def raw_centers(centers: np.ndarray, n_centers: np.ndarray, domain: np.ndarray) 
 
 
 def reference_sizes(cell: Cell, points: Points) -> list[int]:
-    """Return the sizes of the reference clusterings, where a metric of the cell needs them."""
+    """Return the sizes of the reference clusterings that metrics of the cell need."""
     if not set(cell.metrics) & set(REFERENCE_METRICS):
         return []
     return [len(centers) for centers in reference_set(points).centers]

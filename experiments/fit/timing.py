@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass
 class Timing:
-    """Seconds between entering and leaving a `timer`: wall clock and CPU of all threads."""
+    """Seconds inside a `timer`: wall clock, and CPU of all threads."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -39,19 +39,25 @@ class Peak:
 def peak_memory() -> Iterator[Peak]:
     """Measure the peak resident memory of the process during a block.
 
-    Linux lets a process reset its own high-water mark; elsewhere the peak since the process began
-    is reported.
+    Linux lets a process reset its own high-water mark; elsewhere the peak since the
+    process began is reported.
     """
     peak = Peak()
     status = Path("/proc/self/status")
     resettable = reset_high_water_mark()
     yield peak
     if resettable:
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        line = next(
+            line
+            for line in status.read_text().splitlines()
+            if line.startswith("VmHWM:")
+        )
         peak.mebibytes = int(line.split()[1]) / 1024
     else:
         unit = 1 if sys.platform == "darwin" else 1024
-        peak.mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+        peak.mebibytes = (
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+        )
 
 
 def reset_high_water_mark() -> bool:

@@ -1,4 +1,4 @@
-"""Requests to remove points, served one after the other: which points, and what it costs."""
+"""Requests to remove points: which points, and what it costs to serve them."""
 
 import math
 import time
@@ -14,7 +14,8 @@ from pkm.experiments.cell.kind import Kind
 from pkm.experiments.config.settings import require
 from pkm.methods.unlearning.unlearning import FederatedModel, Removal, Unlearning
 
-#: Number of requests after which losses are measured, and after which retraining is timed.
+#: Number of requests after which losses are measured, and after which retraining is
+#: timed.
 N_CHECKPOINTS = 25
 N_RETRAININGS = 5
 #: Percentiles of the latencies.
@@ -22,7 +23,7 @@ QUANTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 
 
 def optimum_of(points: np.ndarray, centers: np.ndarray) -> float:
-    """Cost of k-means started from good centers, near which those of the remaining points are."""
+    """Compute the cost of k-means that starts from good centers."""
     return float(KMeans(len(centers), init=centers, n_init=1).fit(points).inertia_)
 
 
@@ -32,7 +33,7 @@ def nearest_cost(points: np.ndarray, centers: np.ndarray) -> float:
 
 
 def checkpoints(requests: int, count: int) -> list[int]:
-    """Choose at most `count` of the requests 1, 2, ..., evenly, with the first and the last."""
+    """Choose at most `count` of the requests evenly, with the first and the last."""
     positions = np.linspace(1, requests, min(requests, count)).round().astype(int)
     return sorted(set(positions.tolist()))
 
@@ -56,7 +57,8 @@ def removal_columns(
     setting : Kind
         The cell's.
     best : ndarray of shape (k, d)
-        The best known centers of all points, from which those of the remaining points are found.
+        The best known centers of all points, from which those of the remaining points
+        are found.
 
     Returns
     -------
@@ -121,11 +123,15 @@ def removal_columns(
     }
 
 
-def latency_columns(removals: Sequence[Removal], latencies: Sequence[float]) -> dict[str, float]:
+def latency_columns(
+    removals: Sequence[Removal], latencies: Sequence[float]
+) -> dict[str, float]:
     """Return mean and percentiles of latencies (seconds), in milliseconds."""
     columns = {"removal_mean_ms": 1e3 * float(np.mean(latencies))}
     for name, percentile in QUANTILES.items():
-        columns[f"removal_{name}_ms"] = 1e3 * float(np.percentile(latencies, percentile))
+        columns[f"removal_{name}_ms"] = 1e3 * float(
+            np.percentile(latencies, percentile)
+        )
     for party in ("client", "server"):
         seconds = [getattr(removal, f"{party}_seconds") for removal in removals]
         columns[f"removal_{party}_ms"] = 1e3 * float(np.mean(seconds))
@@ -134,20 +140,26 @@ def latency_columns(removals: Sequence[Removal], latencies: Sequence[float]) -> 
         for seconds, removal in zip(latencies, removals, strict=True)
         if not removal.n_reseeded
     ]
-    columns["mean_untouched_ms"] = 1e3 * float(np.mean(unseeded)) if unseeded else math.nan
+    columns["mean_untouched_ms"] = (
+        1e3 * float(np.mean(unseeded)) if unseeded else math.nan
+    )
     return columns
 
 
-def random(model: FederatedModel, batch: int, generator: np.random.Generator) -> np.ndarray:
-    """Choose a client at random among those with more points, then its points at random."""
+def random(
+    model: FederatedModel, batch: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Choose a random client with more points, then its points at random."""
     clients = [client for client, size in enumerate(model.sizes) if size > batch]
-    require(bool(clients), "batch", batch, "fewer than the points that a client has left")
+    require(
+        bool(clients), "batch", batch, "fewer than the points that a client has left"
+    )
     client = clients[generator.integers(len(clients))]
     return generator.choice(model.members(client), batch, replace=False)
 
 
 def adversarial(model: FederatedModel, batch: int) -> np.ndarray:
-    """Choose the point of highest induced cost, or the points of highest cost of its client."""
+    """Choose the points of highest cost of the client that has the highest."""
     ids, squares = model.induced()
     clients = model.clients_of(ids)
     members = np.flatnonzero(clients == clients[squares.argmax()])
@@ -156,7 +168,7 @@ def adversarial(model: FederatedModel, batch: int) -> np.ndarray:
 
 
 def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
-    """Probability that so many points of that client, at random, have a seed among them."""
+    """Compute the probability that random points of a client contain a seed."""
     if model.method.client == "full":
         return 1.0
     client = int(model.clients_of(victims[:1])[0])
@@ -166,9 +178,13 @@ def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
     return 1 - math.comb(n_others, n_removed) / math.comb(n, n_removed)
 
 
-def retraining(model: FederatedModel, grid: np.ndarray, seed: int, client: str) -> float:
-    """Seconds of a fit from scratch of the remaining points: slowest client and server."""
+def retraining(
+    model: FederatedModel, grid: np.ndarray, seed: int, client: str
+) -> float:
+    """Measure a fit from scratch of the remaining points: slowest client, server."""
     ids = [model.members(number) for number in range(len(model.sizes))]
-    method = Unlearning(**(vars(model.method) | {"client": client, "gamma": model.gamma}))
+    method = Unlearning(
+        **(vars(model.method) | {"client": client, "gamma": model.gamma})
+    )
     parts = [Points.prepare(grid[positions]) for positions in ids]
     return sum(method.fit(parts, seed, ids=ids).fit_seconds)

@@ -1,4 +1,4 @@
-"""The keys of a sweep expanded: lists, patterns and grids to one entry for each value."""
+"""Keys of a sweep expanded: lists, patterns and grids to an entry for each value."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -54,8 +54,8 @@ def known_metrics(names: str | Sequence[str]) -> tuple[str, ...]:
 def dataset_entries(specs: Sequence) -> list[dict]:
     """Expand the data sets of a sweep: names, patterns, and mappings of what a file is.
 
-    A pattern may name, under ``fallback``, the pattern of a data set that replaces it where it is
-    not available.
+    A pattern may name, under ``fallback``, the pattern of a data set that replaces it
+    where it is not available.
 
     Raises
     ------
@@ -86,11 +86,14 @@ def dataset_entries(specs: Sequence) -> list[dict]:
                     names = {key: text.format(**chosen) for key, text in texts.items()}
                     entries.append(family | names)
                 except (KeyError, IndexError) as error:
-                    rule = f"pattern {spec['pattern']!r} has a field without values: {error}"
+                    pattern = spec["pattern"]
+                    rule = f"pattern {pattern!r} has a field without values: {error}"
                     raise ConfigurationError(rule) from error
         else:
             is_mapping = isinstance(spec, Mapping)
-            require(is_mapping, "datasets", spec, "names, patterns or mappings with a name")
+            require(
+                is_mapping, "datasets", spec, "names, patterns or mappings with a name"
+            )
             entries.append(file_entry(spec))
     return [
         dict.fromkeys((*FILE_KEYS, "fallback")) | {"family": entry["name"]} | entry
@@ -99,7 +102,7 @@ def dataset_entries(specs: Sequence) -> list[dict]:
 
 
 def file_entry(spec: Mapping) -> dict:
-    """Return a mapping of a sweep's data sets, its columns as a tuple, which caches can hold.
+    """Return a file of a sweep's data sets, its columns as a tuple.
 
     Raises
     ------
@@ -107,8 +110,15 @@ def file_entry(spec: Mapping) -> dict:
         If the columns or the label are none.
     """
     columns, label = spec.get("columns"), spec.get("label")
-    holds = columns is None or (isinstance(columns, list | tuple) and all(map(is_column, columns)))
-    require(holds and columns != [], "columns", columns, "a list of names or numbers of columns")
+    holds = columns is None or (
+        isinstance(columns, list | tuple) and all(map(is_column, columns))
+    )
+    require(
+        holds and columns != [],
+        "columns",
+        columns,
+        "a list of names or numbers of columns",
+    )
     rule = "the name or the number of a column"
     require(label is None or is_column(label), "label", label, rule)
     return dict(spec) | {"columns": None if columns is None else tuple(columns)}
@@ -120,7 +130,7 @@ def is_column(value: object) -> bool:
 
 
 def method_entries(specs: Sequence) -> list[dict]:
-    """Expand the methods of a sweep: files of ``conf/method``, grids over them, or whole entries.
+    """Expand the methods of a sweep: names, grids over them, or whole entries.
 
     Raises
     ------
@@ -141,8 +151,15 @@ def method_entries(specs: Sequence) -> list[dict]:
             entries.append(with_defaults(spec))
         else:
             is_grid = isinstance(spec, Mapping) and "method" in spec
-            require(is_grid, "methods", spec, "names, mappings with a method or with a _target_")
-            grid = {name: as_list(values) for name, values in spec.get("grid", {}).items()}
+            require(
+                is_grid,
+                "methods",
+                spec,
+                "names, mappings with a method or with a _target_",
+            )
+            grid = {
+                name: as_list(values) for name, values in spec.get("grid", {}).items()
+            }
             entry = entry_of("method", spec["method"])
             for values in itertools.product(*grid.values()):
                 entries.append(entry | dict(zip(grid, values, strict=True)))

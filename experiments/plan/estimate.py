@@ -9,19 +9,28 @@ from pkm.experiments.plan.feasibility import facts_of
 from pkm.experiments.store.store import Store
 from pkm.scalars import is_integer
 
-#: The rough model of a cell's seconds: a fixed part, then operations over rates measured on an
-#: ordinary core.
+#: The rough model of a cell's seconds: a fixed part, then operations over rates
+#: measured on an ordinary core.
 SECONDS_PER_CELL = 0.01
 DISTANCE_RATE = 5e10
 PAIR_RATE = 2e9
-#: Seconds of a fit of a method that runs seed by seed: a fixed part, and a factor over the work of
-#: batched iterations.
+#: Seconds of a fit of a method that runs seed by seed: a fixed part, and a factor over
+#: the work of batched iterations.
 SECONDS_PER_FIT = 0.04
 FIT_FACTOR = 8
 #: How many stored cells are read for their timings.
 TIMINGS_READ = 2000
 #: Cells alike in these columns take about the same time.
-ALIKE = ("method", "dataset", "k", "metrics", "timing", "clients", "latency_ms", "transport")
+ALIKE = (
+    "method",
+    "dataset",
+    "k",
+    "metrics",
+    "timing",
+    "clients",
+    "latency_ms",
+    "transport",
+)
 #: Values of these columns for cells without parties.
 CENTRAL = {"clients": 0, "latency_ms": 0.0, "transport": ""}
 
@@ -29,11 +38,11 @@ CENTRAL = {"clients": 0, "latency_ms": 0.0, "transport": ""}
 def rough_seconds(cell: Cell) -> float:
     """Estimate a cell's seconds without any measurement.
 
-    A fixed part, the distances from points to centers in seven iterations of every seed, and for
-    the silhouette the distances among at most 10,000 points and their sums for every seed, each
-    over a rate of an ordinary core. Methods that grow trees or collect candidates for one seed
-    after the other take longer, by a factor that is right to an order of magnitude. A timing cell
-    makes one fit more.
+    A fixed part, the distances from points to centers in seven iterations of every
+    seed, and for the silhouette the distances among at most 10,000 points and their
+    sums for every seed, each over a rate of an ordinary core. Methods that grow trees
+    or collect candidates for one seed after the other take longer, by a factor that is
+    right to an order of magnitude. A timing cell makes one fit more.
     """
     facts = facts_of(cell.dataset, cell.path, cell.columns, cell.label_column)
     n = facts.n or 2048
@@ -55,7 +64,7 @@ def fixed_seconds(cell: Cell) -> float:
 
 
 def max_centers(cell: Cell) -> int:
-    """Return how many centers a cell's method may release: k, or all leaves of an unmerged tree."""
+    """Return how many centers a cell may release: k, or the leaves of a whole tree."""
     values = presets(cell.target) | dict(cell.params)
     depth = values.get("depth")
     unmerged = values.get("merge") is False
@@ -63,20 +72,23 @@ def max_centers(cell: Cell) -> int:
 
 
 def wall_seconds(costs: Mapping[str, float], cells: Iterable[Cell], jobs: int) -> float:
-    """Estimate how long cells take together: timing cells one by one, the rest in parallel."""
+    """Estimate how long cells take together; timing cells are run one by one."""
     times = {False: 0.0, True: 0.0}
     for cell in cells:
         times[cell.timing] += costs[cell.key]
     return times[False] / jobs + times[True]
 
 
-def estimator(store: Store, backend: Backend | None = None) -> Callable[[Cell], tuple[float, bool]]:
+def estimator(
+    store: Store, backend: Backend | None = None
+) -> Callable[[Cell], tuple[float, bool]]:
     """Make the function that estimates a cell's seconds.
 
-    From similar stored cells, else by the rough model. Similar are cells of the same method, data
-    set, k and metrics, timed or not, with the same parties and latency, whatever their budget,
-    parameters or code version; their time is scaled to the number of seeds. Only the newest cells
-    are read. No cell takes longer than its time limit.
+    From similar stored cells, else by the rough model. Similar are cells of the same
+    method, data set, k and metrics, timed or not, with the same parties and latency,
+    whatever their budget, parameters or code version; their time is scaled to the
+    number of seeds. Only the newest cells are read. No cell takes longer than its time
+    limit.
 
     Parameters
     ----------
@@ -106,8 +118,12 @@ def estimator(store: Store, backend: Backend | None = None) -> Callable[[Cell], 
         seconds_per_fit = measured.get(tuple(facts[name] for name in ALIKE))
         seconds = rough_seconds(cell)
         if seconds_per_fit is not None:
-            seconds = fixed_seconds(cell) + seconds_per_fit * (len(cell.seeds) + cell.timing)
+            seconds = fixed_seconds(cell) + seconds_per_fit * (
+                len(cell.seeds) + cell.timing
+            )
         limit = backend.limit_of(cell)
-        return seconds if limit is None else min(seconds, limit), seconds_per_fit is not None
+        return seconds if limit is None else min(
+            seconds, limit
+        ), seconds_per_fit is not None
 
     return estimate

@@ -1,4 +1,4 @@
-"""What is known before a cell runs: shapes of data sets, what is available, what cannot succeed."""
+"""What is known before a cell runs: shapes, what is available, what cannot work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ def facts_of(
     columns: tuple | None = None,
     label: str | int | None = None,
 ) -> Facts:
-    """Return shape and default number of clusters of a data set; a file's are read from it."""
+    """Return shape and default k of a data set; a file is read for them."""
     known = resolve(dataset)
     declared = known.entry or known.recipe
     if declared is not None:
@@ -44,12 +44,12 @@ def facts_of(
 
 @lru_cache(maxsize=4096)
 def drawn_points(dataset: str) -> int:
-    """Return the number of points of a generated data set whose sizes are drawn with its points."""
+    """Return the number of points of a generated data set that draws it."""
     return len(datasets.load(dataset).points)
 
 
 def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
-    """Return what is known of a data set before it is loaded, as far as a sweep's k need it.
+    """Return what is known of a data set before it is loaded, for a sweep's k.
 
     Raises
     ------
@@ -59,8 +59,8 @@ def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
     facts = facts_of(source["name"], source["path"], source["columns"], source["label"])
     if None in ks and facts.k is None:
         raise ValueError(
-            f"k=None is not allowed: data set {source['name']!r} has no number of its own, "
-            "give k=..."
+            f"k=None is not allowed: data set {source['name']!r} has no number of its "
+            "own, give k=..."
         )
     if facts.n is None and list(ks) != [None]:
         facts = replace(facts, n=drawn_points(source["name"]))
@@ -70,7 +70,8 @@ def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
 def preprocessing_of(source: Mapping, requested: str | None) -> str:
     """Return how a data set is scaled: as requested, else by its public domain.
 
-    Only a file without bounds has none, unless it is packed; it is scaled by ``minmax``.
+    Only a file without bounds has none, unless it is packed; it is scaled by
+    ``minmax``.
 
     Raises
     ------
@@ -78,13 +79,15 @@ def preprocessing_of(source: Mapping, requested: str | None) -> str:
         If `requested` is unknown, or is one that would pass over the bounds given.
     """
     if requested not in (None, *datasets.PREPROCESSING):
-        raise ConfigurationError(unknown("preprocessing", requested, datasets.PREPROCESSING))
+        raise ConfigurationError(
+            unknown("preprocessing", requested, datasets.PREPROCESSING)
+        )
     given = source["bounds"] is not None
     if given and requested in READ_OFF:
         raise ConfigurationError(
-            f"bounds={source['bounds']!r} is not allowed with preprocessing={requested!r}, "
-            "which scales by the data's own "
-            "extremes: use preprocessing=public, or leave bounds out"
+            f"bounds={source['bounds']!r} is not allowed with "
+            f"preprocessing={requested!r}, which scales by the data's extremes: use "
+            "preprocessing=public, or leave bounds out"
         )
     has_domain = given or source["name"] != FILE or is_grid_file(source["path"] or "")
     return requested or ("public" if has_domain else "minmax")
@@ -92,7 +95,7 @@ def preprocessing_of(source: Mapping, requested: str | None) -> str:
 
 @lru_cache(maxsize=4096)
 def obtainable(dataset: str, path: str | None, mirror: str | None) -> str | None:
-    """Tell, once per process, why a data set cannot be had; see `datasets.obtainable`."""
+    """Tell why a data set cannot be had, once per process."""
     return datasets.obtainable(dataset, mirror=mirror, path=path)
 
 
@@ -119,9 +122,10 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
     Raises
     ------
     ValueError
-        If k exceeds the number of points, the method refuses its parameters, a file's content does
-        not fit, a data set has no range that all columns share and is to be scaled by it, points
-        lie outside a domain that may not clip them, or the method does not go with the kind.
+        If k exceeds the number of points, the method refuses its parameters, a file's
+        content does not fit, a data set has no range that all columns share and is to
+        be scaled by it, points lie outside a domain that may not clip them, or the
+        method does not go with the kind.
     """
     if facts.n is not None and cell.k > facts.n:
         raise ValueError(
@@ -137,7 +141,7 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
 
 @lru_cache(maxsize=4096)
 def has_common_range(dataset: str) -> bool:
-    """Tell whether all columns are known to share one range, without reading the points."""
+    """Tell whether all columns share one range, without reading the points."""
     known = resolve(dataset)
     if known.family is not None:
         return known.family.name in RANGED_FAMILIES

@@ -1,4 +1,4 @@
-"""From a paper and a profile to a plan: which cells to run, and which cannot be run here."""
+"""From a paper and a profile to a plan: cells to run, and what cannot be run here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +24,8 @@ class Plan:
     gaps : tuple of Gap
         What is left out and why.
     substitutions : tuple of Substitution
-        Data sets in whose place substitutes are used; nothing is missing because of them.
+        Data sets in whose place substitutes are used; nothing is missing because of
+        them.
     """
 
     paper: str
@@ -41,7 +42,9 @@ class Plan:
     def sweeps(self) -> list[str]:
         """The sweeps that have cells or gaps, in their order."""
         return list(
-            dict.fromkeys([sweep for sweep, _ in self.entries] + [gap.sweep for gap in self.gaps])
+            dict.fromkeys(
+                [sweep for sweep, _ in self.entries] + [gap.sweep for gap in self.gaps]
+            )
         )
 
     def rows(self, store: Store) -> pd.DataFrame:
@@ -55,9 +58,9 @@ class Plan:
         Returns
         -------
         DataFrame
-            Rows of every finished cell, once per sweep that requests it, with the column ``sweep``.
-            Data sets have the names of this plan: files of equal content share a cell, stored under
-            the name of the first one run.
+            Rows of every finished cell, once per sweep that requests it, with the
+            column ``sweep``. Data sets have the names of this plan: files of equal
+            content share a cell, stored under the name of the first one run.
         """
         rows = store.read([cell.key for cell in self.cells])
         entries = [(sweep, cell.key, cell.dataset_name) for sweep, cell in self.entries]
@@ -69,23 +72,33 @@ class Plan:
         Returns
         -------
         DataFrame
-            Columns sweep, method, dataset, epsilon (NaN where there is none), reason: the plan's
-            gaps, failed cells with their error, cells not run.
+            Columns sweep, method, dataset, epsilon (NaN where there is none), reason:
+            the plan's gaps, failed cells with their error, cells not run.
         """
         gaps = list(self.gaps)
         for sweep, cell in self.entries:
             status = store.status(cell.key)
             if status != "done":
-                error = store.failure_record(cell.key).get("error", "unreadable failure record")
+                error = store.failure_record(cell.key).get(
+                    "error", "unreadable failure record"
+                )
                 reason = f"failed: {error}" if status == "failed" else "not run"
-                gaps.append(Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, reason))
+                gaps.append(
+                    Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, reason)
+                )
         return gap_table(gaps)
 
 
-def in_sweeps(rows: pd.DataFrame, entries: Sequence[tuple[str, str, str]]) -> pd.DataFrame:
-    """Repeat rows for every entry (sweep, key, data set) of their cell, under its names."""
-    requested = pd.DataFrame(entries, columns=["sweep", "cell", "dataset"]).drop_duplicates()
-    named = requested.merge(rows.drop(columns="dataset"), on="cell", how="inner", sort=False)
+def in_sweeps(
+    rows: pd.DataFrame, entries: Sequence[tuple[str, str, str]]
+) -> pd.DataFrame:
+    """Repeat rows for every entry (sweep, key, data set) of their cell."""
+    requested = pd.DataFrame(
+        entries, columns=["sweep", "cell", "dataset"]
+    ).drop_duplicates()
+    named = requested.merge(
+        rows.drop(columns="dataset"), on="cell", how="inner", sort=False
+    )
     return named[["sweep", *rows.columns]]
 
 
@@ -104,7 +117,8 @@ def make_plan(paper: Mapping, profile: Mapping, *, mirror: str | None = None) ->
     Parameters
     ----------
     paper : mapping
-        As in ``conf/paper``: name, sweeps, defaults for the sweeps, and what profiles change.
+        As in ``conf/paper``: name, sweeps, defaults for the sweeps, and what profiles
+        change.
     profile : mapping
         As in ``conf/profile``: name and seeds.
     mirror : str, optional
@@ -118,8 +132,9 @@ def make_plan(paper: Mapping, profile: Mapping, *, mirror: str | None = None) ->
     Raises
     ------
     ConfigurationError
-        If the configuration itself is wrong: an unknown name, a parameter the method does not have,
-        a value that breaks its rule. Also if an available data file is damaged.
+        If the configuration itself is wrong: an unknown name, a parameter the method
+        does not have, a value that breaks its rule. Also if an available data file is
+        damaged.
     """
     entries: list[tuple[str, Cell]] = []
     gaps: list[Gap] = []
@@ -128,7 +143,9 @@ def make_plan(paper: Mapping, profile: Mapping, *, mirror: str | None = None) ->
         try:
             sweep_entries, sweep_gaps, replaced = sweep_cells(sweep, spec, mirror)
         except (ValueError, TypeError) as error:
-            raise ConfigurationError(f"{paper['name']}, sweep {sweep}: {error}") from error
+            raise ConfigurationError(
+                f"{paper['name']}, sweep {sweep}: {error}"
+            ) from error
         entries += [(sweep, cell) for cell in sweep_entries]
         gaps += sweep_gaps
         substitutions += replaced

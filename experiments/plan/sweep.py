@@ -1,4 +1,4 @@
-"""From a sweep of a paper to cells: every combination of its data sets, methods and budgets."""
+"""From a sweep to cells: every combination of data sets, methods and budgets."""
 
 import itertools
 import re
@@ -24,7 +24,12 @@ from pkm.experiments.config.settings import (
     require_text,
 )
 from pkm.experiments.fit.kinds import KINDS, expand_kinds
-from pkm.experiments.plan.entries import dataset_entries, known_metrics, method_entries, seed_list
+from pkm.experiments.plan.entries import (
+    dataset_entries,
+    known_metrics,
+    method_entries,
+    seed_list,
+)
 from pkm.experiments.plan.feasibility import (
     available_source,
     check,
@@ -34,7 +39,12 @@ from pkm.experiments.plan.feasibility import (
 from pkm.methods import import_path
 
 #: Keys of a sweep with the settings that all its cells share, and their defaults.
-CELL_SETTINGS = {"clip": True, "timing": False, "keep_centers": False, "time_limit": None}
+CELL_SETTINGS = {
+    "clip": True,
+    "timing": False,
+    "keep_centers": False,
+    "time_limit": None,
+}
 SWEEP_KEYS = (
     "datasets",
     "methods",
@@ -71,7 +81,8 @@ class Substitution:
     dataset, substitute : str
         The name requested and the name used.
     family : str
-        In one line, which data sets are replaced by which: the patterns that gave both names.
+        In one line, which data sets are replaced by which: the patterns that gave both
+        names.
     """
 
     sweep: str
@@ -81,25 +92,30 @@ class Substitution:
 
 
 def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
-    """Return a paper's sweeps with the paper's defaults filled in and the profile's changes made.
+    """Return a paper's sweeps with its defaults and the profile's changes.
 
-    A sweep that the profile does not name stays as the paper has it; one that the profile sets to
-    null is left out.
+    A sweep that the profile does not name stays as the paper has it; one that the
+    profile sets to null is left out.
 
     Raises
     ------
     ConfigurationError
-        If the profile changes a sweep that does not exist, or a sweep has an unknown key.
+        If the profile changes a sweep that does not exist, or a sweep has an unknown
+        key.
     """
     paper = (
-        OmegaConf.to_container(paper, resolve=True) if OmegaConf.is_config(paper) else dict(paper)
+        OmegaConf.to_container(paper, resolve=True)
+        if OmegaConf.is_config(paper)
+        else dict(paper)
     )
     sweeps = paper["sweeps"]
     changes = (paper.get("profiles") or {}).get(profile["name"]) or {}
     unknown_sweeps = sorted(set(changes) - set(sweeps))
     if unknown_sweeps:
         raise ConfigurationError(
-            unknown(f"profile {profile['name']}: sweep", unknown_sweeps[0], list(sweeps))
+            unknown(
+                f"profile {profile['name']}: sweep", unknown_sweeps[0], list(sweeps)
+            )
         )
     general = {key: paper[key] for key in SWEEP_KEYS if key in paper}
     general["seeds"] = profile["seeds"]
@@ -110,13 +126,15 @@ def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
         spec = general | declared | (changes.get(name) or {})
         unknown_keys = sorted(set(spec) - set(SWEEP_KEYS))
         if unknown_keys:
-            raise ConfigurationError(unknown(f"sweep {name}: key", unknown_keys[0], SWEEP_KEYS))
+            raise ConfigurationError(
+                unknown(f"sweep {name}: key", unknown_keys[0], SWEEP_KEYS)
+            )
         sized[name] = spec
     return sized
 
 
 def check_paper(paper: Mapping, profile: str) -> None:
-    """Refuse keys of a paper that neither its file has nor any sweep, and profiles that are none.
+    """Refuse unknown keys of a paper, and changes for unknown profiles.
 
     Raises
     ------
@@ -170,7 +188,8 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
     Raises
     ------
     ValueError
-        If a name is unknown or a value breaks its rule, whether or not a method would use it.
+        If a name is unknown or a value breaks its rule, whether or not a method would
+        use it.
     """
     sweep = Sweep(
         name,
@@ -183,14 +202,19 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
         preprocessing=spec.get("preprocessing"),
         seeds=seed_list(spec["seeds"]),
         metrics=known_metrics(spec.get("metrics", ["nicv"])),
-        settings={key: spec.get(key, default) for key, default in CELL_SETTINGS.items()},
+        settings={
+            key: spec.get(key, default) for key, default in CELL_SETTINGS.items()
+        },
     )
-    if not (sweep.sources and sweep.methods and sweep.epsilons and sweep.ks and sweep.kinds):
+    if not (
+        sweep.sources and sweep.methods and sweep.epsilons and sweep.ks and sweep.kinds
+    ):
         raise ConfigurationError(
-            "a sweep needs at least one data set, one method, one epsilon, one k (or null) and one "
-            "value of each key of federation and unlearning (or none at all)"
+            "a sweep needs at least one data set, one method, one epsilon, one k (or "
+            "null) and one value of each key of federation and unlearning (or none)"
         )
-    # A cell checks its values, but a cell of a method without epsilon has none to check.
+    # A cell checks its values, but a cell of a method without epsilon has none to
+    # check.
     for name in ("clip", "timing", "keep_centers"):
         require(FLAG.holds(sweep.settings[name]), name, sweep.settings[name], FLAG.text)
     time_limit = sweep.settings["time_limit"]
@@ -241,7 +265,12 @@ def sweep_cells(
         facts = None if unavailable else sweep_facts(source, sweep.ks)
         for method in methods:
             is_given = not method.private or None not in sweep.epsilons
-            require(is_given, "epsilon", None, f"a number for {method.name}, which is private")
+            require(
+                is_given,
+                "epsilon",
+                None,
+                f"a number for {method.name}, which is private",
+            )
             epsilons = sweep.epsilons if method.private else [None]
             for k, epsilon, kind in itertools.product(sweep.ks, epsilons, sweep.kinds):
                 reason = method.missing or unavailable or kind.unavailable()
@@ -259,7 +288,9 @@ def sweep_cells(
                     k=facts.k if k is None else k,
                     epsilon=None if epsilon is None else float(epsilon),
                     delta=(
-                        delta_of(sweep.delta, facts.n) if accepts(method.target, "delta") else None
+                        delta_of(sweep.delta, facts.n)
+                        if accepts(method.target, "delta")
+                        else None
                     ),
                     seeds=sweep.seeds,
                     metrics=sweep.metrics,
@@ -277,7 +308,7 @@ def sweep_cells(
 
 
 def delta_of(delta: float | str | None, n_points: int | None) -> float | str | None:
-    """Delta of the cells on a data set: as the sweep has it, or by the number of points.
+    """Return delta of the cells on a data set: as given, or by the number of points.
 
     Raises
     ------
@@ -289,10 +320,17 @@ def delta_of(delta: float | str | None, n_points: int | None) -> float | str | N
     >>> delta_of("1/n^1.5", 10_000), delta_of("auto", 10_000)
     (1e-06, 'auto')
     """
-    match = re.fullmatch(r"1/n\^(\d+(?:\.\d+)?)", delta) if isinstance(delta, str) else None
+    match = (
+        re.fullmatch(r"1/n\^(\d+(?:\.\d+)?)", delta) if isinstance(delta, str) else None
+    )
     if match is None:
         return delta
-    require(n_points is not None, "delta", delta, "a number for data sets whose size is drawn")
+    require(
+        n_points is not None,
+        "delta",
+        delta,
+        "a number for data sets whose size is drawn",
+    )
     assert n_points is not None
     return n_points ** -float(match[1])
 
@@ -329,7 +367,11 @@ def find_method(entry: Mapping) -> Method:
     require_text("method._target_", target)
     name = target.rpartition(".")[2].lower() if entry["name"] is None else entry["name"]
     require_text("method.name", name)
-    params = {key: value for key, value in entry.items() if key not in ("name", "_target_", *STYLE)}
+    params = {
+        key: value
+        for key, value in entry.items()
+        if key not in ("name", "_target_", *STYLE)
+    }
     require_params(params)
     style = {key: entry[key] for key in STYLE if key in entry}
     for key, value in style.items():
@@ -340,7 +382,9 @@ def find_method(entry: Mapping) -> Method:
         return Method(name, target, params, style, missing=str(error))
     target = import_path(method)
     missing = getattr(method, "unavailable", lambda: None)()
-    return Method(name, target, params, style, private=accepts(target, "epsilon"), missing=missing)
+    return Method(
+        name, target, params, style, private=accepts(target, "epsilon"), missing=missing
+    )
 
 
 def tuples(value: Any) -> Any:
