@@ -175,6 +175,25 @@ def check_ledger(method: PrivateKMeans) -> None:
     )
 
 
+def check_schedule(method: PrivateKMeans) -> None:
+    """Releases are those of the schedule, which an account is charged for."""
+    if not method.claim.private:
+        return
+    try:
+        planned = method.planned_run(N_POINTS, N_FEATURES, SEEDS[:1])
+    except NotImplementedError:
+        return  # it can be run without an account
+    ledger = _run(method, SEEDS[:1]).ledger
+    assert ledger is not None, "a private method must have a ledger"
+    assert [charge.label for charge in ledger.charges] == [
+        charge.label for charge in planned.schedule
+    ], "releases must be those of the schedule"
+    for planned_charge, charge in zip(planned.schedule, ledger.charges, strict=True):
+        assert planned_charge.costs_like(charge), (
+            f"{charge.cost} must cost what the schedule says, {planned_charge.cost}"
+        )
+
+
 def check_overspend_is_refused(method: PrivateKMeans) -> None:
     """A run that spends more than half of its budget cannot be charged twice."""
     if not method.claim.private:

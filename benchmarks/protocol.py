@@ -67,7 +67,7 @@ def time_client(n: int) -> float:
     """Return the CPU seconds of an iteration at a client with half of the points."""
     X = np.random.default_rng(0).uniform(-1, 1, (n // 2, N_COLUMNS))
     points = Points.prepare(snap(X))
-    schedule = METHOD.schedule(n, N_COLUMNS)
+    schedule = METHOD.schedule(n, N_COLUMNS).rounds
 
     def fit() -> None:
         masks = Masks(2, {1: KEY}, KEY, RING)
@@ -87,7 +87,7 @@ def time_client(n: int) -> float:
 
 def time_server(n: int) -> float:
     """Return the CPU seconds of the server in an iteration, its noise included."""
-    iterations = METHOD.schedule(n, N_COLUMNS) * REPETITIONS
+    iterations = METHOD.schedule(n, N_COLUMNS).rounds * REPETITIONS
     shape = (1, N_CLUSTERS, N_COLUMNS + 1)
     messages = [np.ones(shape, RING.dtype)] * 2
     streams = NoiseStreams([0])

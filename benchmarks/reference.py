@@ -32,7 +32,7 @@ def cluster(method: FamilyMember, points: np.ndarray, seed: int) -> np.ndarray:
     starts = starting_centers([seed], k, d, "packing", "halving")
     centers = starts[0] / SCALE
     generator = np.random.default_rng(seed)
-    for iteration in method.schedule(n, d):
+    for iteration in method.schedule(n, d).rounds:
         # Assign every point to its nearest center.
         squares = squared_distances(points, centers)
         labels = squares.argmin(axis=0)

@@ -44,8 +44,8 @@ class ScheduledMethod(Protocol):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters."""
 
-    def schedule(self, n_points: int, n_features: int) -> Sequence[PublicRound]:
-        """All rounds, from public quantities only."""
+    def schedule(self, n_points: int, n_features: int) -> Any:
+        """All releases, with the ``rounds`` of a protocol where the method has them."""
         ...
 
     def noise_streams(
@@ -212,13 +212,13 @@ def check_schedule(
 
     Every party does this before anything is sent. Returns the rounds of the method's schedule.
     """
-    if not hasattr(method, "schedule"):
+    method.check_parameters(n_points)
+    rounds = list(getattr(method.schedule(n_points, n_features), "rounds", ()))
+    if not rounds:
         raise ValueError(
             f"{type(method).__name__} cannot run as a protocol: it needs a public schedule of sums "
             "and counts, as the Lloyd family has"
         )
-    method.check_parameters(n_points)
-    rounds = list(method.schedule(n_points, n_features))
     ring = Ring(network.word_bytes)
     for public_round in rounds:
         radius = public_round.radius if method.relative else None

@@ -35,13 +35,13 @@ from pkm.methods.constraints import (
     Real,
     check_constraints,
 )
+from pkm.methods.schedule import Schedule
 from pkm.methods.zoom import Zoom, ZoomPlan, find_domain, insufficient_budget, plan_zoom
 from pkm.privacy import (
     Account,
     AccountedRun,
     Adjacency,
     Budget,
-    BudgetExceeded,
     Charge,
     Curator,
     Ledger,
@@ -68,6 +68,7 @@ from pkm.row_blocks import (
 NOT_IN_NOISE_KEY = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom")
 FLOAT64_BYTES = 8
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
+EPSILON_TOLERANCE = 1e-4  # relative: of the epsilon that a zoom leaves, where it is searched
 
 
 class RepeatableNoiseWarning(UserWarning):
@@ -247,6 +248,19 @@ class PrivateKMeans(
         """
         raise NotImplementedError(f"{type(self).__name__} must define cluster(curator)")
 
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases of ``cluster`` for one replicate, from public quantities only.
+
+        A zoom releases more: see :meth:`planned_run`. A private method needs a schedule for that,
+        and for an account.
+        """
+        if not self.claim.private:
+            return Schedule()
+        raise NotImplementedError(
+            f"{type(self).__name__} must define schedule(n_points, n_features): a zoom and an "
+            "account need it"
+        )
+
     def budget(self, n_points: int, n_features: int) -> Budget | None:
         """Budget of one run on points of that shape; None where no privacy is claimed."""
         claim = self.claim
@@ -364,10 +378,6 @@ class PrivateKMeans(
     ) -> AccountedRun:
         """What an account is charged for a batch: all releases, known before the first draw.
 
-        A schedule depends on public values alone, so it is that of a rehearsal, in which all points
-        are the middle of the domain, or null records but for one, where the adjacency knows them:
-        under others it takes about as long, and as much memory, as one replicate.
-
         Parameters
         ----------
         n_points, n_features : int
@@ -394,22 +404,17 @@ class PrivateKMeans(
                 f"{type(self).__name__} claims no privacy: an account adds up private runs only"
             )
 
-        # Rehearse one replicate, on a copy that keeps what it computes for itself.
-        streams = self.noise_streams(seeds, n_points, n_features, domain=domain)
-        ledger = Ledger(budget)
-        n_rows = 1 if ledger.budget.adjacency in PRESENCE else n_points
-        row = np.zeros((n_rows, n_features), np.int64)
-        public_points = Points.prepare(row, n_null=n_points - n_rows)
-        curator = self.curator(public_points, ledger, streams.by_replicate()[0], domain)
-        rehearsed, inner, _ = self._copy().with_zoom(curator)
-        rehearsed.cluster(inner)
-
+        schedule = self.schedule(n_points, n_features)
+        plan = self.zoom_plan(n_points, n_features)
+        if plan is not None:
+            rest = self._beside(plan, n_points, n_features)
+            schedule = Schedule(*plan.releases, *rest.schedule(n_points, n_features).releases)
         parameters = self.get_params(deep=False)
         parameters.pop("random_state", None)
         return AccountedRun(
             budget,
-            ledger.charges,
-            n_replicates=len(streams.seeds),
+            schedule.charges,
+            n_replicates=len(seeds),
             method=type(self).__name__,
             parameters=parameters,
             purpose=purpose,
@@ -576,44 +581,29 @@ class PrivateKMeans(
             rest.epsilon = (1 - plan.share) * self.epsilon
             return rest
 
-        # The schedule is public, whatever the points are: here a single one, the others null.
         budget = self.budget(n_points, n_features)
         assert budget is not None, "a zoom is of private methods"
-        charges = rest._rehearsed(Ledger(budget), n_points, n_features).charges
-        rest.epsilon = remaining_epsilon(plan.mu, charges, budget.epsilon, budget.delta)
 
-        # A schedule that epsilon does not multiply evenly may need a little less.
-        while not self._fits_beside(rest, plan, budget, n_points, n_features):
-            rest.epsilon *= 0.99
+        def fits(epsilon: float) -> bool:
+            rest.epsilon = epsilon
+            releases = rest.schedule(n_points, n_features).releases
+            return Schedule(*plan.releases, *releases).fits(budget)
+
+        charges = rest.schedule(n_points, n_features).charges
+        epsilon = remaining_epsilon(plan.mu, charges, budget.epsilon, budget.delta)
+        if not fits(epsilon):
+            # A schedule that epsilon does not multiply evenly needs a little less: bisect.
+            low = 0.0
+            high = epsilon
+            while high - low > EPSILON_TOLERANCE * high:
+                middle = (low + high) / 2
+                if fits(middle):
+                    low = middle
+                else:
+                    high = middle
+            epsilon = low
+        rest.epsilon = epsilon
         return rest
-
-    def _fits_beside(
-        self,
-        rest: "PrivateKMeans",
-        plan: ZoomPlan,
-        budget: Budget,
-        n_points: int,
-        n_features: int,
-    ) -> bool:
-        """Whether a zoom and the rest's releases are within the budget."""
-        ledger = Ledger(budget)
-        ledger.charge(Charge("zoom", 0, "gaussian", mu=plan.mu))
-        try:
-            rest._rehearsed(ledger, n_points, n_features)
-        except BudgetExceeded:
-            return False
-        return True
-
-    def _rehearsed(self, ledger: Ledger, n_points: int, n_features: int) -> Ledger:
-        """Charge a ledger with the schedule of one replicate, of points that are nearly all null.
-
-        The method is a copy, because it may keep what it computes for itself.
-        """
-        row = np.zeros((1, n_features), np.int64)
-        points = Points.prepare(row, n_null=n_points - 1)
-        streams = self.noise_streams([0], n_points, n_features, secure=False, purpose="rehearsal")
-        self._copy().cluster(self.curator(points, ledger, streams))
-        return ledger
 
     def _copy(self, **parameters: object) -> "PrivateKMeans":
         """A copy of this method without its fitted attributes, with parameters changed."""

@@ -9,14 +9,16 @@ Lengths are in half-widths of the domain unless a unit is named.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
     SCALE,
+    Charge,
     ClippedSum,
     Curator,
     Gaussian,
@@ -30,6 +32,7 @@ from pkm.privacy import (
 # and yeast.
 
 ROUNDS = 3  # shells in each, clipped means between them
+N_RELEASES = 2 * ROUNDS - 1
 MANY_FEATURES = 4  # from here on a ball, for methods that take one
 FEW_FEATURES = 3  # up to here both sides of every column are measured
 TAIL = 2.5  # standard deviations that the number of points outside a radius must exceed
@@ -48,8 +51,8 @@ TAIL_COUNTS = 12.0
 
 
 @dataclass(frozen=True)
-class ZoomPlan:
-    """The releases that find a domain, from public quantities only.
+class ZoomPlan(Schedule):
+    """The releases that find a domain, all at the same cost.
 
     Attributes
     ----------
@@ -72,9 +75,21 @@ class ZoomPlan:
     pure: bool
 
     @property
+    def releases(self) -> Sequence[Charge]:
+        """Shells and a mean in every round, shells alone in the last."""
+        shells, mean, sides = (
+            plan_release(query, Laplace, epsilon=self.cost)
+            if self.pure
+            else plan_release(query, Gaussian, mu=self.cost)
+            for query in (ShellCounts, ClippedSum, SideCounts)
+        )
+        last = sides if self.has_sides else shells
+        return [*[shells, mean] * (ROUNDS - 1), last]
+
+    @property
     def mu(self) -> float:
         """Cost of all releases together with Gaussian noise; 0 with Laplace noise."""
-        return 0.0 if self.pure else self.cost * math.sqrt(n_releases())
+        return 0.0 if self.pure else self.cost * math.sqrt(N_RELEASES)
 
     @property
     def has_sides(self) -> bool:
@@ -148,11 +163,6 @@ class Zoom:
         return np.clip(self.center + centers * (self.half_width / SCALE), -1.0, 1.0)
 
 
-def n_releases() -> int:
-    """Number of releases: shells in every round, and clipped means but in the last."""
-    return 2 * ROUNDS - 1
-
-
 def plan_zoom(
     share: float,
     n_points: int,
@@ -186,9 +196,9 @@ def plan_zoom(
     """
     pure = delta == 0
     if pure:
-        cost = share * epsilon / n_releases()
+        cost = share * epsilon / N_RELEASES
     else:
-        cost = gaussian_mu(epsilon, delta) * math.sqrt(share / n_releases())
+        cost = gaussian_mu(epsilon, delta) * math.sqrt(share / N_RELEASES)
     ball = supports_ball and n_features >= MANY_FEATURES
     return ZoomPlan(share, n_points, n_features, ball, cost, pure)
 

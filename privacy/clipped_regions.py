@@ -62,10 +62,8 @@ class ClippedRegions(View):
     n_features : int
     charge_both : bool
     sum_sensitivity : float
-        L2 sensitivity of the sums of disjoint cells, in half-widths. Between two cells, one sum
-        loses and another gains at most the radius: sqrt(2) radius. Inside a cell the sum moves with
-        the record: by at most ``max_shift`` and a grid step of rounding per coordinate, or across
-        the ball.
+        L2 sensitivity of the sums of disjoint cells, in half-widths: see
+        :func:`two_sums_sensitivity`, or the radius where a move is charged as one record.
     """
 
     def __init__(
@@ -85,9 +83,9 @@ class ClippedRegions(View):
         self.n_cells = n_cells
         self.n_features = curator.n_features
         self.charge_both = charge_both
-        rounding = math.sqrt(self.n_features) / SCALE
-        inside = min(curator.max_shift + rounding, 2 * radius)
-        self.sum_sensitivity = max(TWO_RECORDS * radius, inside) if charge_both else radius
+        self.sum_sensitivity = radius
+        if charge_both:
+            self.sum_sensitivity = two_sums_sensitivity(radius, curator.max_shift, self.n_features)
 
     @cached_property
     def _points(self) -> np.ndarray:
@@ -152,6 +150,23 @@ class ClippedRegions(View):
 
     def _counts(self) -> np.ndarray:
         return np.bincount(self._cell, minlength=self.n_cells)
+
+
+def two_sums_sensitivity(radius: float, max_shift: float, n_features: int) -> float:
+    """L2 sensitivity of the sums of disjoint cells to the move of a record, in half-widths.
+
+    Between two cells, one sum loses and another gains at most the radius: sqrt(2) radius. Inside a
+    cell the sum moves with the record: by at most ``max_shift`` and a grid step of rounding per
+    coordinate, or across the ball.
+
+    Examples
+    --------
+    >>> two_sums_sensitivity(1.0, 0.1, 2) == math.sqrt(2)
+    True
+    """
+    rounding = math.sqrt(n_features) / SCALE
+    inside = min(max_shift + rounding, 2 * radius)
+    return max(TWO_RECORDS * radius, inside)
 
 
 @dataclass(frozen=True)

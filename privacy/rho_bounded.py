@@ -118,13 +118,7 @@ class RhoBoundedCurator(BaseCurator):
 
         rho = ledger.budget.rho
         assert rho is not None  # a budget under rho_bounded has it
-        max_distance = diagonal(self.n_features)
-        if rho > max_distance:
-            raise ValueError(
-                f"rho={rho} must be at most the diagonal {max_distance:.6g} of the domain, in "
-                "half-widths: no point can move farther, that would be replace_one"
-            )
-        self.max_shift = min(rho + math.sqrt(self.n_features) / SCALE, max_distance)
+        self.max_shift = largest_shift(rho, self.n_features)
 
         # A canonical order, so that seeded noise falls on the same point in whatever order the
         # points were given.
@@ -235,6 +229,28 @@ class RhoBoundedCurator(BaseCurator):
         # Before that, records have a private order alone, by which no query may name them.
         if not self._released:
             raise ValueError(f"{parameter} name released records; query noised_points first")
+
+
+def largest_shift(rho: float, n_features: int) -> float:
+    """Largest move between grid points, in half-widths, of a record that moves by at most rho.
+
+    Raises
+    ------
+    ValueError
+        If rho is above the diagonal of the domain.
+
+    Examples
+    --------
+    >>> largest_shift(0.25, 4) * SCALE
+    16386.0
+    """
+    largest = diagonal(n_features)
+    if rho > largest:
+        raise ValueError(
+            f"rho={rho} must be at most the diagonal {largest:.6g} of the domain, in half-widths: "
+            "no point can move farther, that would be replace_one"
+        )
+    return min(rho + math.sqrt(n_features) / SCALE, largest)
 
 
 def diagonal(n_features: int) -> float:

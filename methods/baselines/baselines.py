@@ -10,6 +10,7 @@ from pkm.compute.kernels.packing import ball_packing
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import OneOf, Real
 from pkm.methods.initialization import starting_centers
+from pkm.methods.schedule import Schedule, count_noise, plan_release
 from pkm.privacy import (
     NO_CLAIM,
     SCALE,
@@ -101,22 +102,48 @@ class NoisyMean(PrivateKMeans):
     delta: float | Literal["auto"] = "auto"
     spread_share: float = 0.2
 
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`.
+
+        Examples
+        --------
+        >>> [release.mechanism for release in NoisyMean(epsilon=1.0).schedule(1000, 4).releases]
+        ['laplace', 'laplace']
+        >>> [release.mechanism for release in NoisyMean(epsilon=1.0).schedule(1000, 16).releases]
+        ['gaussian', 'gaussian']
+        """
+        share = self.spread_share
+        epsilon = self.epsilon
+        mu = gaussian_mu(epsilon, self.resolved_delta(n_points))
+        if math.sqrt(2 * n_features) / epsilon < 1 / mu:
+            mean = plan_release(ClippedSum, Laplace, epsilon=(1 - share) * epsilon)
+            spread = plan_release(ShellCounts, Laplace, epsilon=share * epsilon)
+        else:
+            mean = plan_release(ClippedSum, Gaussian, mu=mu * math.sqrt(1 - share))
+            spread = plan_release(ShellCounts, Gaussian, mu=mu * math.sqrt(share))
+        return Schedule(mean, spread) if share else Schedule(mean)
+
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Release the mean and the spread; see :meth:`PrivateKMeans.cluster`."""
         n = curator.n_points
         d = curator.n_features
-        sum_noise, count_noise = self.noises(n, d)
+        mean_release, *spread_release = self.schedule(n, d).releases
 
-        # The mean, about the domain's middle, of a ball that holds all points.
+        # The mean, about the domain's middle, of a ball that holds all points. In its radii a
+        # record adds a vector of L2 norm 1, and of L1 norm sqrt(d).
+        noise = count_noise(mean_release)
+        if isinstance(noise, Laplace):
+            noise = Laplace(noise.scale * math.sqrt(d))
         query = ClippedSum(np.zeros(d), curator.radius)
-        sums = curator.release(query, sums=sum_noise)["sums"][0]
+        sums = curator.release(query, sums=noise)["sums"][0]
         mean = np.clip(sums / SCALE * curator.radius / n, -1.0, 1.0)
-        if count_noise is None:
+        if not spread_release:
             return snap_centers(mean[None, None] * SCALE), 1
 
         # The smallest radius of a shell about the mean outside of which fewer than half are.
         radii = 2 * curator.radius / SHELL_RATIO ** np.arange(N_SHELLS)
-        counts = curator.release(ShellCounts(mean, radii), counts=count_noise)["counts"][0]
+        noise = count_noise(spread_release[0])
+        counts = curator.release(ShellCounts(mean, radii), counts=noise)["counts"][0]
         outside = np.cumsum(counts) / SCALE
         spread = radii[np.count_nonzero(np.logical_and.accumulate(outside < n / 2)[:-1])]
 
@@ -125,27 +152,6 @@ class NoisyMean(PrivateKMeans):
         packed = mean + spread * ball_packing(generator, self.n_clusters - 1, d)
         centers = np.concatenate([mean[None], packed])
         return snap_centers(np.clip(centers, -1.0, 1.0) * SCALE)[None], 2
-
-    def noises(
-        self, n_points: int, n_features: int
-    ) -> tuple[Laplace | Gaussian, Laplace | Gaussian | None]:
-        """Noise of the sum, in 2^-16 radii of the ball, and of counts; from public quantities only.
-
-        Examples
-        --------
-        >>> NoisyMean(epsilon=1.0).noises(1000, 4)[0]
-        Laplace(scale=163840.0)
-        >>> type(NoisyMean(epsilon=1.0).noises(1000, 16)[0]).__name__
-        'Gaussian'
-        """
-        share = self.spread_share
-        mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
-        l1_sensitivity = math.sqrt(n_features)
-        if math.sqrt(2) * l1_sensitivity / self.epsilon < 1 / mu:
-            sum_noise = Laplace(SCALE * l1_sensitivity / ((1 - share) * self.epsilon))
-            return sum_noise, Laplace(SCALE / (share * self.epsilon)) if share else None
-        sum_noise = Gaussian(SCALE / (mu * math.sqrt(1 - share)))
-        return sum_noise, Gaussian(SCALE / (mu * math.sqrt(share))) if share else None
 
 
 @dataclass(eq=False, repr=False)

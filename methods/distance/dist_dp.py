@@ -12,9 +12,15 @@ import numpy as np
 
 from pkm.methods.constraints import NONE, Real
 from pkm.methods.distance.parameters import DistDPParameters
-from pkm.methods.distance.published import published_coreset
-from pkm.methods.distance.rho_bounded import MAX_NOISED, RhoBoundedMethod, noise_multiplier
-from pkm.methods.distance.sound import Schedule, sound_coreset, sound_schedule
+from pkm.methods.distance.published import PublishedSchedule, published_coreset, published_schedule
+from pkm.methods.distance.rho_bounded import (
+    MAX_NOISED,
+    RhoBoundedMethod,
+    noise_multiplier,
+    sufficient_schedule,
+)
+from pkm.methods.distance.sound import SoundSchedule, sound_coreset, sound_schedule
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import SCALE, PrivacyClaim
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.rho_bounded import RhoBoundedCurator
@@ -42,8 +48,8 @@ class DistDP(DistDPParameters):
         ``published`` is Algorithms 1 and 2 with the constants of Appendix E, in three equal parts
         of the budget. ``sound`` groups true points by their released positions, so that a move
         changes one sum by rho and nothing else. Where the noise on points is too large for that, by
-        a public rule (:class:`pkm.methods.distance.sound.Schedule`), it releases soft counts of a
-        grid, or cells of quadtrees, or a tree of hyperplanes on all points.
+        a public rule (:class:`pkm.methods.distance.sound.SoundSchedule`), it releases soft counts
+        of a grid, or cells of quadtrees, or a tree of hyperplanes on all points.
     calibration : {"classical", "analytic"}, default="classical"
         ``published``: noise on the points by the paper's formula, or by the exact one (a quarter
         less noise).
@@ -105,27 +111,25 @@ class DistDP(DistDPParameters):
     def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
         """Release weighted points and cluster them; see :meth:`PrivateKMeans.cluster`."""
         generator = curator.public_rng()
-        if self.variant == "published":
-            points, weights = published_coreset(self, curator, generator)
+        schedule = self.schedule(curator.n_points, curator.n_features)
+        if isinstance(schedule, PublishedSchedule):
+            points, weights = published_coreset(self, curator, schedule, generator)
         else:
-            points, weights = sound_coreset(self, curator, generator)
+            points, weights = sound_coreset(self, curator, schedule, generator)
             np.clip(points, -SCALE, SCALE, out=points)
         return self._cluster_released(points, weights, generator), 1
 
-    def plan(self, n_points: int, n_features: int, max_shift: float) -> Schedule:
-        """Schedule of the ``sound`` variant, from public values alone.
+    def schedule(self, n_points: int, n_features: int) -> PublishedSchedule | SoundSchedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`.
 
-        Parameters
-        ----------
-        n_points, n_features : int
-        max_shift : float
-            Largest move between grid points, in half-widths.
-
-        Returns
-        -------
-        Schedule
+        Raises
+        ------
+        ValueError
+            If noise hides all releases.
         """
-        return sound_schedule(self, n_points, n_features, max_shift)
+        is_published = self.variant == "published"
+        make_schedule = published_schedule if is_published else sound_schedule
+        return sufficient_schedule(self, n_points, n_features, make_schedule)
 
 
 @dataclass(eq=False, repr=False)
@@ -165,12 +169,17 @@ class NoisedPoints(RhoBoundedMethod):
         super().check_parameters(n_points)
         noise_multiplier(self.calibration, self.epsilon, self.resolved_delta(n_points or 1))
 
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`."""
+        delta = self.resolved_delta(n_points)
+        multiplier = noise_multiplier(self.calibration, self.epsilon, delta)
+        return Schedule(plan_release(AllPoints, SortedGaussian, mu=1 / multiplier))
+
     def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
         """Noise, project, cluster; see :meth:`PrivateKMeans.cluster`."""
         # Release all points with noise.
-        delta = self.resolved_delta(curator.n_points)
-        multiplier = noise_multiplier(self.calibration, self.epsilon, delta)
-        noise = SortedGaussian(multiplier * curator.max_shift * SCALE)
+        (release,) = self.schedule(curator.n_points, curator.n_features).releases
+        noise = SortedGaussian(curator.max_shift * SCALE / release.mu)
         noised = curator.release(AllPoints(), points=noise)["points"][0].astype(np.float64)
         if self.project is not None:
             noised = np.clip(noised, -self.project * SCALE, self.project * SCALE)

@@ -6,7 +6,8 @@ grid steps.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from pkm.methods.distance.rho_bounded import (
     hides_mean,
     noise_multiplier,
     sufficient_points,
-    sufficient_schedule,
 )
 from pkm.methods.distance.tree import (
     Histogram,
@@ -28,11 +28,14 @@ from pkm.methods.distance.tree import (
     released_histograms,
 )
 from pkm.methods.hashing.lsh_splits import COUNTS_TO_SUM
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
     SCALE,
     Budget,
+    Charge,
     Gaussian,
     Laplace,
+    Query,
     StabilityHistogram,
     gaussian_mu,
     largest_multiple,
@@ -42,14 +45,16 @@ from pkm.privacy.clipped_regions import (
     LargeRegions,
     RegionCounts,
     RegionSizes,
+    RegionSums,
+    two_sums_sensitivity,
 )
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 from pkm.privacy.rho_bounded_queries import AllPoints, QuadtreeCounts, SortedGaussian
 
 
 @dataclass(frozen=True)
-class PublishedSchedule:
-    """Public constants of a run of the published variant.
+class PublishedSchedule(Schedule):
+    """Releases and public constants of a run of the published variant.
 
     Attributes
     ----------
@@ -64,6 +69,10 @@ class PublishedSchedule:
     min_size : float
         Smallest size of a region that noise does not hide: a threshold, or the standard deviation
         of sizes that are released without one.
+    multiple : float
+        Of the library's shares of the sums and counts of a tree, which the budget allows.
+    planned : tuple of Charge
+        All releases.
     """
 
     part: Budget
@@ -71,6 +80,13 @@ class PublishedSchedule:
     far_distance: float
     radius: float
     min_size: float
+    multiple: float
+    planned: tuple[Charge, ...]
+
+    @property
+    def releases(self) -> Sequence[Charge]:
+        """Noised points, fine cells, sizes of regions, their trees."""
+        return self.planned
 
     @property
     def n_sufficient(self) -> int:
@@ -83,9 +99,10 @@ class PublishedSchedule:
 
 
 def published_schedule(
-    method: DistDPParameters, n_points: int, n_features: int, max_shift: float
+    method: DistDPParameters, n_points: int, n_features: int
 ) -> PublishedSchedule:
     """Work out the constants from public values."""
+    max_shift = method.max_shift(n_features)
     part = method.published_part(n_points)
     stddev = noise_multiplier(method.calibration, part.epsilon, part.delta) * max_shift
     far_distance = method.far_factor(n_points, n_features) * max_shift
@@ -96,21 +113,53 @@ def published_schedule(
     else:
         radius = float(method.ball)
 
+    planned = [
+        plan_release(AllPoints, Gaussian, mu=max_shift / stddev),
+        *[_plan_histogram(QuadtreeCounts, noise) for noise in _fine_noises(method, part)],
+    ]
+    tree_epsilon = part.epsilon
+    tree_delta = part.delta
     if method.regions == "noised":
         min_size = _min_region(method, n_points, n_features)
     else:
         noise = _sizes_noise(method, part)
-        thresholded = isinstance(noise, StabilityHistogram)
-        min_size = noise.threshold if thresholded else noise.scale / SCALE
-    return PublishedSchedule(part, stddev, far_distance, radius, min_size)
+        if isinstance(noise, StabilityHistogram):
+            min_size = noise.threshold
+            planned.append(_plan_histogram(RegionSizes, noise))
+        else:
+            min_size = noise.scale / SCALE
+            planned.append(plan_release(RegionSizes, Gaussian, mu=math.sqrt(2) / min_size))
+        tree_epsilon *= 1 - method.size_share
+        tree_delta *= 1 - method.size_share
+
+    # Every record is in depth + 1 counts; both records of a move, unless only one is charged.
+    charge_both = method.replacement == "charged"
+    n_counts = (method.depth + 1) * (2 if charge_both else 1)
+    sensitivity = 1.0
+    if charge_both:
+        sensitivity = two_sums_sensitivity(radius, max_shift, n_features) / radius
+    count_shares = [1 / COUNTS_TO_SUM] * n_counts
+    multiple = largest_multiple([sensitivity], count_shares, tree_epsilon, tree_delta)
+    count = plan_release(RegionCounts, Laplace, epsilon=multiple / COUNTS_TO_SUM)
+    second = replace(count, label=f"{count.label}_second_record")
+    planned += [count, *[second] * charge_both] * (method.depth + 1)
+    planned.append(plan_release(RegionSums, Gaussian, mu=multiple * sensitivity))
+    return PublishedSchedule(part, stddev, far_distance, radius, min_size, multiple, tuple(planned))
+
+
+def _plan_histogram(query: type[Query], noise: StabilityHistogram) -> Charge:
+    """Counts above a threshold."""
+    mu = math.sqrt(noise.cells) / noise.stddev
+    return plan_release(query, StabilityHistogram, mu=mu, delta=noise.delta)
 
 
 def published_coreset(
-    method: DistDPParameters, curator: RhoBoundedCurator, generator: np.random.Generator
+    method: DistDPParameters,
+    curator: RhoBoundedCurator,
+    schedule: PublishedSchedule,
+    generator: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weighted points (m, d) of Algorithm 1, in grid steps, and their weights (m,)."""
-    schedule = sufficient_schedule(method, curator, published_schedule)
-
     # Release all points with noise (Algorithm 1, step 1).
     noise = SortedGaussian(schedule.stddev * SCALE)
     released = curator.release(AllPoints(), points=noise)["points"][0]
@@ -129,7 +178,7 @@ def published_coreset(
         assigned = _assign_true_points(method, curator, schedule, centers, is_far)
     else:
         assigned = _assign_noised_points(method, curator, schedule, centers, nearest, is_far)
-    points, weights = _summarize(method, assigned, centers, schedule.radius, generator)
+    points, weights = _summarize(method, assigned, centers, schedule, generator)
 
     points = np.concatenate([points, noised[assigned.ungrouped]])
     weights = np.concatenate([weights, np.ones(assigned.ungrouped.sum())])
@@ -161,13 +210,11 @@ def _fine_histograms(
 ) -> list[Histogram]:
     """Noisy counts of the fine cells of all trees: one release, or one for each histogram."""
     levels = range(method.coarse + 1, method.finest + 1)
-    n_histograms = method.quadtrees * len(levels)
+    noise, *_ = _fine_noises(method, part)
     if method.fine_counts == "joint":
-        noise = _cells_noise(part.epsilon, part.delta, n_histograms)
         (released,) = curator.release(QuadtreeCounts(shifts, levels), counts=noise)["counts"]
         return released_histograms(released)
 
-    noise = _cells_noise(part.epsilon / n_histograms, part.delta / n_histograms, 1)
     histograms = []
     for tree in range(method.quadtrees):
         for level in levels:
@@ -175,6 +222,14 @@ def _fine_histograms(
             (released,) = curator.release(query, counts=noise)["counts"]
             histograms += [(tree, *rest) for _, *rest in released_histograms(released)]
     return histograms
+
+
+def _fine_noises(method: DistDPParameters, part: Budget) -> list[StabilityHistogram]:
+    """Noise of the releases of fine cells: one, or one for each histogram."""
+    n = method.quadtrees * (method.finest - method.coarse)
+    if method.fine_counts == "joint":
+        return [_cells_noise(part.epsilon, part.delta, n)]
+    return [_cells_noise(part.epsilon / n, part.delta / n, 1)] * n
 
 
 def _cells_noise(epsilon: float, delta: float, n_histograms: int) -> StabilityHistogram:
@@ -192,13 +247,11 @@ def _cells_noise(epsilon: float, delta: float, n_histograms: int) -> StabilityHi
 
 @dataclass(frozen=True)
 class _Assignment:
-    """Points assigned to regions, and the budget that is left for the summaries."""
+    """Points assigned to regions."""
 
     regions: ClippedRegions
     roots: np.ndarray  # regions to summarize
     ungrouped: np.ndarray  # mask of the points that remain as released
-    epsilon: float  # of the summaries
-    delta: float
 
 
 def _assign_true_points(
@@ -209,12 +262,10 @@ def _assign_true_points(
     is_far: np.ndarray,
 ) -> _Assignment:
     """Regions by the center nearest to the true point (Appendix E), whose sizes are private."""
-    part = schedule.part
     charge_both = method.replacement == "charged"
     regions = curator.regions(centers, schedule.radius, members=~is_far, charge_both=charge_both)
-    roots = _positive_regions(regions, _sizes_noise(method, part))
-    rest = 1 - method.size_share
-    return _Assignment(regions, roots, is_far, part.epsilon * rest, part.delta * rest)
+    roots = _positive_regions(regions, _sizes_noise(method, schedule.part))
+    return _Assignment(regions, roots, is_far)
 
 
 def _positive_regions(regions: ClippedRegions, noise: StabilityHistogram | Gaussian) -> np.ndarray:
@@ -237,14 +288,13 @@ def _assign_noised_points(
 
     The noised points of small regions remain as released.
     """
-    part = schedule.part
     sizes = np.bincount(nearest[~is_far], minlength=len(centers))
     ungrouped = is_far | (sizes < schedule.min_size)[nearest]
     groups = np.where(ungrouped, -1, nearest)
     charge_both = method.replacement == "charged"
     regions = curator.regions(centers, schedule.radius, groups=groups, charge_both=charge_both)
     roots = np.unique(groups[groups >= 0])
-    return _Assignment(regions, roots, ungrouped, part.epsilon, part.delta)
+    return _Assignment(regions, roots, ungrouped)
 
 
 def _sizes_noise(method: DistDPParameters, part: Budget) -> StabilityHistogram | Gaussian:
@@ -274,20 +324,13 @@ def _summarize(
     method: DistDPParameters,
     assigned: _Assignment,
     centers: np.ndarray,
-    radius: float,
+    schedule: PublishedSchedule,
     generator: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weighted points (m, d) and weights (m,) of regions, by the library's tree and shares."""
-    # Every record is in depth + 1 counts; both records of a move, unless only one is charged.
-    n_counts = (method.depth + 1) * (2 if method.replacement == "charged" else 1)
-
-    # The largest multiple of the library's shares that the budget allows.
     regions = assigned.regions
-    sensitivity = regions.sum_sensitivity / radius
-    multiple = largest_multiple(
-        [sensitivity], [1 / COUNTS_TO_SUM] * n_counts, assigned.epsilon, assigned.delta
-    )
-    alpha = 1 / multiple
+    sensitivity = regions.sum_sensitivity / schedule.radius
+    alpha = 1 / schedule.multiple
 
     # Grow a tree in every region.
     n_clusters = method.n_clusters
@@ -297,7 +340,7 @@ def _summarize(
     trees = RegionTrees(
         regions,
         centers,
-        radius,
+        schedule.radius,
         n_clusters=n_clusters,
         depth=method.depth,
         count_noise=count_noise,

@@ -13,7 +13,7 @@ from pkm.methods.constraints import Integer, OneOf, Real
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Budget, gaussian_mu, snap_centers
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.rho_bounded import RhoBoundedCurator, diagonal
+from pkm.privacy.rho_bounded import RhoBoundedCurator, diagonal, largest_shift
 
 MAX_NOISED = 2 * SCALE  # noised points are moved into [-2, 2]^d
 
@@ -43,8 +43,16 @@ class RhoBoundedMethod(PrivateKMeans):
 
     def budget(self, n_points: int, n_features: int) -> Budget:
         """Budget of one run: epsilon and delta for moves of at most rho."""
-        rho = diagonal(n_features) if self.rho == "diagonal" else float(self.rho)
+        rho = self.resolved_rho(n_features)
         return Budget(self.epsilon, self.resolved_delta(n_points), Adjacency.RHO_BOUNDED, rho)
+
+    def resolved_rho(self, n_features: int) -> float:
+        """The largest move that is protected, in half-widths."""
+        return diagonal(n_features) if self.rho == "diagonal" else float(self.rho)
+
+    def max_shift(self, n_features: int) -> float:
+        """The largest move between grid points, in half-widths."""
+        return largest_shift(self.resolved_rho(n_features), n_features)
 
     def _cluster_released(
         self, points: np.ndarray, weights: np.ndarray, generator: np.random.Generator
@@ -98,34 +106,31 @@ Schedule = TypeVar("Schedule", bound=RhoBoundedSchedule)
 
 def sufficient_schedule(
     method: Method,
-    curator: RhoBoundedCurator,
-    make_schedule: Callable[[Method, int, int, float], Schedule],
+    n_points: int,
+    n_features: int,
+    make_schedule: Callable[[Method, int, int], Schedule],
 ) -> Schedule:
     """Schedule of a run whose releases are not all hidden by noise.
 
     Parameters
     ----------
     method : RhoBoundedMethod
-    curator : RhoBoundedCurator
+    n_points, n_features : int
     make_schedule : callable
-        From method, n_points, n_features and max_shift to a schedule.
+        From method, n_points and n_features to a schedule.
 
     Raises
     ------
     ValueError
         If noise hides all releases; the message names a sufficient n and a sufficient epsilon.
     """
-    n_points = curator.n_points
-
-    def schedule_of(candidate: Method) -> Schedule:
-        return make_schedule(candidate, n_points, curator.n_features, curator.max_shift)
-
-    schedule = schedule_of(method)
+    schedule = make_schedule(method, n_points, n_features)
     if not schedule.insufficient_data(n_points):
         return schedule
 
     def is_sufficient(epsilon: float) -> bool:
-        return not schedule_of(replace(method, epsilon=epsilon)).insufficient_data(n_points)
+        candidate = replace(method, epsilon=epsilon)
+        return not make_schedule(candidate, n_points, n_features).insufficient_data(n_points)
 
     epsilon = _smallest_epsilon(method.epsilon, is_sufficient)
     raise ValueError(

@@ -6,6 +6,7 @@ points in grid steps.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,6 @@ from pkm.methods.distance.parameters import DistDPParameters
 from pkm.methods.distance.rho_bounded import (
     hides_mean,
     sufficient_points,
-    sufficient_schedule,
 )
 from pkm.methods.distance.tree import (
     RegionTrees,
@@ -25,8 +25,9 @@ from pkm.methods.distance.tree import (
     fullest_cells,
     released_histograms,
 )
-from pkm.privacy import SCALE, Gaussian, StabilityHistogram, gaussian_mu
-from pkm.privacy.clipped_regions import RegionCounts
+from pkm.methods.schedule import Schedule, plan_release
+from pkm.privacy import SCALE, Charge, Gaussian, StabilityHistogram, gaussian_mu
+from pkm.privacy.clipped_regions import RegionCounts, RegionSums
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 from pkm.privacy.rho_bounded_queries import (
     MAX_FEATURES,
@@ -55,7 +56,7 @@ EXTRA_LEVELS = 3  # of the tree, beyond what halving the points requires
 
 
 @dataclass(frozen=True)
-class Schedule:
+class SoundSchedule(Schedule):
     """Strategy and noise of the sound variant, from rho, epsilon, delta, n, d and k alone.
 
     Attributes
@@ -73,6 +74,10 @@ class Schedule:
         Of the noise on points, in half-widths.
     intervals : int
         Of the grid.
+    points_share : float
+        Of mu squared, for the noised points; the rest is for the sums of groups.
+    cells_mu, cells_delta : float
+        Of adaptive cells; mu is as much again for the sizes of their regions.
     tree_mu : float
         Of the tree's sums, and as much of its counts.
     depth : int
@@ -83,8 +88,34 @@ class Schedule:
     mu: float
     stddev: float
     intervals: int
+    points_share: float
+    cells_mu: float
+    cells_delta: float
     tree_mu: float
     depth: int
+
+    @property
+    def releases(self) -> Sequence[Charge]:
+        """Those of the strategy."""
+        if self.strategy == "groups":
+            parts = [(AllPoints, self.points_share), (GroupSums, 1 - self.points_share)]
+        elif self.strategy == "grid":
+            parts = [(SoftCounts, 1.0)]
+        elif self.strategy == "cells":
+            cells = plan_release(
+                QuadtreeCounts, StabilityHistogram, mu=self.cells_mu, delta=self.cells_delta
+            )
+            return [cells, plan_release(RegionCounts, Gaussian, mu=self.cells_mu)]
+        else:
+            tree_share = (self.tree_mu / self.mu) ** 2
+            parts = [
+                (Total, CENTERING_SHARE),
+                *[(RegionCounts, tree_share / self.depth)] * self.depth,
+                (RegionSums, tree_share),
+            ]
+        return [
+            plan_release(query, Gaussian, mu=self.mu * math.sqrt(share)) for query, share in parts
+        ]
 
     @property
     def strategy(self) -> str:
@@ -101,12 +132,11 @@ class Schedule:
         return hides_mean(self.stddev, n_points) and math.sqrt(2) / self.mu > n_points
 
 
-def sound_schedule(
-    method: DistDPParameters, n_points: int, n_features: int, max_shift: float
-) -> Schedule:
+def sound_schedule(method: DistDPParameters, n_points: int, n_features: int) -> SoundSchedule:
     """Work out the schedule from public values."""
     n = n_points
     d = n_features
+    max_shift = method.max_shift(d)
     k = method.n_clusters
     mu = gaussian_mu(method.epsilon, method.resolved_delta(n))
 
@@ -129,11 +159,21 @@ def sound_schedule(
     # holds more and smaller cells that pass as the threshold falls, so that more budget or more
     # points lower this error as they lower that of the grid.
     errors = {"groups": stddev, "grid": grid_error, "tree": tree_error}
-    cells_noise, _ = _cells_noise(method, n)
+    cells_noise, cells_mu = _cells_noise(method, n)
     passing_part = 2 * k * cells_noise.threshold / n
     if d <= MAX_FEATURES and passing_part <= 1:
         errors["cells"] = ADAPTIVE_ERROR * passing_part ** (1 / d)
-    return Schedule(errors, mu, stddev, intervals, tree_mu, depth)
+    return SoundSchedule(
+        errors,
+        mu,
+        stddev,
+        intervals,
+        points_share=method.points_share,
+        cells_mu=cells_mu,
+        cells_delta=cells_noise.delta,
+        tree_mu=tree_mu,
+        depth=depth,
+    )
 
 
 def _best_grid(n: int, d: int, k: int, mu: float, max_shift: float) -> tuple[float, int]:
@@ -159,10 +199,12 @@ def _best_grid(n: int, d: int, k: int, mu: float, max_shift: float) -> tuple[flo
 
 
 def sound_coreset(
-    method: DistDPParameters, curator: RhoBoundedCurator, generator: np.random.Generator
+    method: DistDPParameters,
+    curator: RhoBoundedCurator,
+    schedule: SoundSchedule,
+    generator: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weighted points (m, d), in grid steps, and weights (m,), by the best of four strategies."""
-    schedule = sufficient_schedule(method, curator, sound_schedule)
     strategies = {"groups": _groups, "grid": _grid, "cells": _cells, "tree": _tree}
     return strategies[schedule.strategy](method, curator, generator, schedule)
 
@@ -174,7 +216,7 @@ def _groups(
     method: DistDPParameters,
     curator: RhoBoundedCurator,
     generator: np.random.Generator,
-    schedule: Schedule,
+    schedule: SoundSchedule,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Means of the true points of groups that noised points define.
 
@@ -215,7 +257,7 @@ def _grid(
     method: DistDPParameters,
     curator: RhoBoundedCurator,
     generator: np.random.Generator,
-    schedule: Schedule,
+    schedule: SoundSchedule,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Nodes of a public grid, weighted by soft counts, where these exceed the noise."""
     intervals = schedule.intervals
@@ -256,7 +298,7 @@ def _cells(
     method: DistDPParameters,
     curator: RhoBoundedCurator,
     generator: np.random.Generator,
-    schedule: Schedule,
+    schedule: SoundSchedule,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centers of the fullest cells of quadtrees on true points, weighted by the points nearest."""
     n_features = curator.n_features
@@ -290,7 +332,7 @@ def _tree(
     method: DistDPParameters,
     curator: RhoBoundedCurator,
     generator: np.random.Generator,
-    schedule: Schedule,
+    schedule: SoundSchedule,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Leaves of one tree of hyperplanes on all points; the noise covers both records of a move."""
     # Release the mean, through which the hyperplanes pass.

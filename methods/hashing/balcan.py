@@ -17,6 +17,7 @@ the threshold: a cube with many points lies in larger ones with at least as many
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -26,15 +27,19 @@ from pkm.compute import DIRECTION_SCALE, largest_packing
 from pkm.compute.kernels.hashing import Hash, orthonormal
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, Integer, OneOf, Real
-from pkm.methods.hashing.local_search import MOVES, private_local_search
+from pkm.methods.hashing.local_search import MOVES, plan_search, private_local_search
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
     SCALE,
     BucketCounts,
+    Charge,
     Curator,
     Gaussian,
     HashedPoints,
     NearestSumsAndCounts,
     PrivacyClaim,
+    StabilityHistogram,
+    Swaps,
     gaussian_mu,
 )
 
@@ -126,14 +131,39 @@ class Balcan(PrivateKMeans):
             return n_features
         return min(max(1, int(math.log(n_points) / 2)), n_features)
 
+    def resolved_search_rounds(self) -> int:
+        """Number of swaps of the local search."""
+        if self.search_rounds == "auto":
+            return min(self.n_clusters, MAX_SWAPS)
+        return self.search_rounds
+
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`.
+
+        A part of delta is for the thresholds; mu squared is divided over the three steps.
+        """
+        delta = self.resolved_delta(n_points)
+        mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
+
+        # Every level of every shift is a separate release.
+        n_cubes = self.shifts * self.depth
+        cubes = plan_release(
+            BucketCounts,
+            StabilityHistogram,
+            mu=mu * math.sqrt(CANDIDATE_SHARE / n_cubes),
+            delta=THRESHOLD_DELTA_SHARE * delta / n_cubes,
+        )
+        recovery_mu = mu * math.sqrt(RECOVERY_SHARE)
+        return Schedule(
+            *[cubes] * n_cubes,
+            *plan_search(self.resolved_search_rounds(), mu * math.sqrt(SEARCH_SHARE)),
+            plan_release(NearestSumsAndCounts, Gaussian, mu=recovery_mu),
+        )
+
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
-        # Divide the budget: a part of delta for the thresholds, mu squared over the three steps.
         d = curator.n_features
-        delta = self.resolved_delta(curator.n_points)
-        mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
-        search_mu = mu * math.sqrt(SEARCH_SHARE)
-        recovery_mu = mu * math.sqrt(RECOVERY_SHARE)
+        schedule = self.schedule(curator.n_points, d)
 
         # Project at random to few dimensions.
         points = curator.hashed_points(curator.radius if self.radius == "auto" else self.radius)
@@ -141,44 +171,39 @@ class Balcan(PrivateKMeans):
         directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
 
         # Candidates: the midpoints of cubes with many points.
-        candidates = self._candidates(
-            points, directions, mu, THRESHOLD_DELTA_SHARE * delta, generator
-        )
+        cubes = schedule.find(BucketCounts)
+        candidates = self._candidates(points, directions, cubes, generator)
 
         # Choose k of them by private local search.
-        n_swaps = self.search_rounds
-        if n_swaps == "auto":
-            n_swaps = min(self.n_clusters, MAX_SWAPS)
+        swaps = schedule.find(Swaps)
         centers = private_local_search(
             points,
             candidates,
             self.n_clusters,
-            n_swaps=n_swaps,
-            mu=search_mu,
+            n_swaps=len(swaps),
+            mu=swaps[0].mu,
             generator=generator,
             moves=self.moves,
         )
 
         # Recover the centers in all dimensions, as noisy means of the points nearest to them.
-        return noisy_lloyd_step(points, centers, points.radius, recovery_mu)[None], n_swaps
+        (recovery,) = schedule.find(NearestSumsAndCounts)
+        centers = noisy_lloyd_step(points, centers, points.radius, recovery.mu)
+        return centers[None], len(swaps)
 
     def _candidates(
         self,
         points: HashedPoints,
         directions: np.ndarray,
-        mu: float,
-        delta: float,
+        cubes: Sequence[Charge],
         generator: np.random.Generator,
     ) -> np.ndarray:
         """Midpoints of large cubes in the span of the directions, on the grid, of shape (m, d).
 
-        At least k and at most 500, of the largest cubes. ``mu`` is that of the whole run, ``delta``
-        that of all thresholds.
+        At least k and at most 500, of the largest cubes. ``cubes`` are the releases of all levels
+        of all shifts.
         """
-        # Every level of every shift is a separate release.
         k = self.n_clusters
-        n_releases = self.shifts * self.depth
-        release_mu = mu * math.sqrt(CANDIDATE_SHARE / n_releases)
         min_count = points.n_points / (SMALLEST_CLUSTER * k)
 
         midpoints = [np.empty((0, points.n_features), np.int64)]
@@ -195,7 +220,7 @@ class Balcan(PrivateKMeans):
                 # Release the cubes of this level whose noisy count passes the threshold.
                 hashing = Hash(directions, shift % side, side)
                 query = BucketCounts(hashing, min_count)
-                noise = points.histogram_noise(release_mu, delta / n_releases)
+                noise = points.histogram_noise(cubes[0].mu, cubes[0].delta)
                 codes, sizes = points.release(query, counts=noise)["counts"]
                 midpoints.append(points.into_ball(hashing.cell_centers(codes)))
                 counts.append(sizes)

@@ -21,18 +21,23 @@ from pkm.compute.kernels.hashing import euclidean_hash
 from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.hashing.balcan import noisy_lloyd_step
-from pkm.methods.hashing.local_search import MOVES, private_local_search
+from pkm.methods.hashing.local_search import MOVES, plan_search, private_local_search
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
     BucketCounts,
     BucketSums,
+    Charge,
     Curator,
     Gaussian,
     HashedPoints,
     NearestCounts,
     NearestShells,
+    NearestSumsAndCounts,
     PrivacyClaim,
+    StabilityHistogram,
+    Swaps,
     gaussian_mu,
 )
 from pkm.privacy.hashed_points import histogram_noise
@@ -83,12 +88,35 @@ RELEASED_RECORDS = 200.0
 
 
 #: Rounds, widths and repetitions.
-_HashSchedule = tuple[int, tuple[float, ...], int]
+_Hashes = tuple[int, tuple[float, ...], int]
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """The releases of a run and their costs, from public quantities only.
+class LloydFinish:
+    """Lloyd steps at the end.
+
+    Attributes
+    ----------
+    share : float
+        Of mu squared, for all steps together; the rest is for candidates and their counts.
+    n_averaged : int
+        Centers are the average of those after the last so many steps.
+    min_count : float
+        Smallest count that a step divides by, in standard deviations of its noise.
+    largest_radius : float
+        Of steps whose radius is released, in radii of the ball: more than what is planned
+        otherwise, if at all.
+    """
+
+    share: float = LLOYD_SHARE
+    n_averaged: int = 1
+    min_count: float = 0.0
+    largest_radius: float = 0.0
+
+
+@dataclass(frozen=True)
+class HashSchedule(Schedule):
+    """Histograms and averages of hashes, the choice of centers, Lloyd steps.
 
     Attributes
     ----------
@@ -109,6 +137,13 @@ class Schedule:
     fine_radius, lloyd_radius : float
         Of the last average of a bucket, which is at least its width, and of a Lloyd step, in radii
         of the ball.
+    n_averages : int
+        Releases of averages, for each histogram.
+    n_swaps : int
+        Of the local search; 0 where candidates are counted.
+    n_steps : int
+        Lloyd steps.
+    finish : LloydFinish
     """
 
     rounds: int
@@ -122,6 +157,31 @@ class Schedule:
     lloyd_mu: float
     fine_radius: float
     lloyd_radius: float
+    n_averages: int
+    n_swaps: int
+    n_steps: int
+    finish: LloydFinish
+
+    @property
+    def releases(self) -> Sequence[Charge]:
+        """Hash by hash, then the choice, the radius of the steps, and the steps."""
+        n_hashes = self.rounds * len(self.widths) * self.repetitions
+        average_mu = self.average_mu / math.sqrt(self.n_averages)
+        histogram = plan_release(
+            BucketCounts, StabilityHistogram, mu=self.histogram_mu, delta=self.delta
+        )
+        average = plan_release(BucketSums, Gaussian, mu=average_mu)
+        selection = [plan_release(NearestCounts, Gaussian, mu=self.selection_mu)]
+        if self.n_swaps:
+            selection = plan_search(self.n_swaps, self.selection_mu)
+        shells = plan_release(NearestShells, Gaussian, mu=self.shells_mu)
+        step = plan_release(NearestSumsAndCounts, Gaussian, mu=self.lloyd_mu)
+        return [
+            *[histogram, *[average] * self.n_averages] * n_hashes,
+            *selection * (self.selection_mu > 0),
+            *[shells] * (self.shells_mu > 0),
+            *[step] * self.n_steps,
+        ]
 
     @property
     def threshold(self) -> float:
@@ -226,15 +286,6 @@ class KaplanStemmer(CoresetMethod):
     batched = False
     supports_chunks = True
     supports_ball = True
-    #: Of mu squared, for all Lloyd steps together; the rest is for candidates and their counts.
-    lloyd_share = LLOYD_SHARE
-    #: Centers are the average of those after the last so many Lloyd steps.
-    averaged_steps = 1
-    #: Smallest count that a Lloyd step divides by, in standard deviations of its noise.
-    min_step_count = 0.0
-    #: Largest radius of Lloyd steps that is released, in radii of the ball: more than what is
-    #: planned otherwise, if at all.
-    largest_released = 0.0
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -266,53 +317,59 @@ class KaplanStemmer(CoresetMethod):
 
     # The schedule
 
-    def plan(
-        self, n_points: int, n_features: int, *, only: str = "centers", in_ball: bool = False
-    ) -> Schedule:
-        """All releases, before the first query.
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+        *,
+        only: str | None = None,
+        in_ball: bool = False,
+        finish: LloydFinish = LloydFinish(),
+    ) -> HashSchedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`.
 
         Parameters
         ----------
         n_points, n_features : int
-        only : {"centers", "coreset", "candidates"}, default="centers"
-            What is to be released: what is not requested needs no budget.
+        only : {"centers", "coreset", "candidates"}, optional
+            What is to be released: what is not requested needs no budget. Default: ``release``.
         in_ball : bool, default=False
-            Whether the domain is a ball that points fill.
+            Whether the domain is a ball that points fill. Costs are the same in one.
+        finish : LloydFinish, optional
 
         Returns
         -------
-        Schedule
+        HashSchedule
 
         Raises
         ------
         ValueError
             If no bucket can pass and there is nothing to fall back to.
         """
-        for hashes in self._hash_schedules(n_features, in_ball):
-            schedule = self._priced(hashes, n_points, n_features, only)
-            if schedule.threshold <= n_points / (3 * self.n_clusters):
-                break
+        only = only or self.release
+        schedules = [
+            self._divide_budget(hashes, n_points, n_features, only, finish)
+            for hashes in self._list_hashes(n_features, in_ball)
+        ]
+        smallest = n_points / (3 * self.n_clusters)
+        passing = [schedule for schedule in schedules if schedule.threshold <= smallest]
+        schedule = (passing or schedules[-1:])[0]
         fixed = "auto" not in (self.widths, self.repetitions)
         if schedule.threshold > n_points and (only != "centers" or fixed):
             raise ValueError(self._insufficient_budget(schedule, n_points))
         if self.widths != "auto" or n_features <= FEW_FEATURES:
             return schedule
         reach = CLUSTER_RADIUS_IN_BALL if in_ball else CLUSTER_RADIUS
-        largest = max(reach, self.largest_released) if schedule.shells_mu > 0 else reach
+        largest = max(reach, finish.largest_radius) if schedule.shells_mu > 0 else reach
         return replace(schedule, fine_radius=reach, lloyd_radius=largest)
-
-    def _plan_for(self, curator: Curator, only: str) -> Schedule:
-        """All releases on the points of a curator."""
-        in_ball = self._fills_ball(curator)
-        return self.plan(curator.n_points, curator.n_features, only=only, in_ball=in_ball)
 
     def _fills_ball(self, curator: Curator) -> bool:
         """Whether points are taken to fill the ball, from public quantities only."""
         d = curator.n_features
-        radius = self._resolved_radius(curator) if d > MANY_FEATURES else curator.radius
+        radius = self.resolved_radius(curator) if d > MANY_FEATURES else curator.radius
         return radius < math.sqrt(d)
 
-    def _hash_schedules(self, n_features: int, in_ball: bool) -> list[_HashSchedule]:
+    def _list_hashes(self, n_features: int, in_ball: bool) -> list[_Hashes]:
         """Rounds, widths and repetitions, from the most hashes to the fewest."""
         if self.widths != "auto":
             widths = tuple(float(width) for width in self.widths)
@@ -334,20 +391,28 @@ class KaplanStemmer(CoresetMethod):
             (1, single_width, fewest_repetitions),
         ]
 
-    def _priced(self, hashes: _HashSchedule, n_points: int, n_features: int, only: str) -> Schedule:
+    def _divide_budget(
+        self,
+        hashes: _Hashes,
+        n_points: int,
+        n_features: int,
+        only: str,
+        finish: LloydFinish,
+    ) -> HashSchedule:
         """Divide the budget among the releases: mu squared in shares, delta evenly."""
         rounds, widths, repetitions = hashes
         n_hashes = rounds * len(widths) * repetitions
         others = CANDIDATE_SHARE + SELECTION_SHARE
-        has_steps = only == "centers" and self.lloyd_steps
-        lloyd = others * self.lloyd_share / (1 - self.lloyd_share) if has_steps else 0.0
+        n_steps = self.lloyd_steps if only == "centers" else 0
+        lloyd = others * finish.share / (1 - finish.share) if n_steps else 0.0
         selection = 0.0 if only == "candidates" else SELECTION_SHARE
+        searches = only == "centers" and self.select == "local_search"
         total = CANDIDATE_SHARE + selection + lloyd
         shells = SHELL_SHARE * lloyd if self._releases_radius(n_points, n_features) else 0.0
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
         hash_mu = mu * math.sqrt(CANDIDATE_SHARE / total / n_hashes)
-        return Schedule(
+        return HashSchedule(
             rounds=rounds,
             widths=widths,
             repetitions=repetitions,
@@ -359,7 +424,16 @@ class KaplanStemmer(CoresetMethod):
             lloyd_mu=mu * math.sqrt((lloyd - shells) / total / max(self.lloyd_steps, 1)),
             fine_radius=0.0,
             lloyd_radius=min(widths) * LLOYD_RADIUS,
+            # Buckets that use all features are cubes, which one average serves.
+            n_averages=1 if self._n_projections(n_features) == n_features else 2,
+            n_swaps=self.search_rounds if searches else 0,
+            n_steps=n_steps,
+            finish=finish,
         )
+
+    def _n_projections(self, n_features: int) -> int:
+        """Number of directions of a hash."""
+        return n_features if n_features <= FEW_FEATURES else min(self.projections, n_features)
 
     def _releases_radius(self, n_points: int, n_features: int) -> bool:
         """Whether the radius of Lloyd steps is released, from public quantities only."""
@@ -369,7 +443,7 @@ class KaplanStemmer(CoresetMethod):
         records = n_points * mu / self.n_clusters
         return n_features > FEW_FEATURES and records >= RELEASED_RECORDS
 
-    def _insufficient_budget(self, schedule: Schedule, n_points: int) -> str:
+    def _insufficient_budget(self, schedule: HashSchedule, n_points: int) -> str:
         """Message that names a sufficient number of records and a sufficient epsilon."""
         delta = schedule.delta
         n_sufficient = math.ceil(schedule.threshold)
@@ -395,8 +469,13 @@ class KaplanStemmer(CoresetMethod):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
-        schedule = self._plan_for(curator, self.release)
-        buckets = curator.hashed_points(self._resolved_radius(curator))
+        in_ball = self._fills_ball(curator)
+        schedule = self.schedule(curator.n_points, curator.n_features, in_ball=in_ball)
+        return self.follow(curator, schedule)
+
+    def follow(self, curator: Curator, schedule: HashSchedule) -> tuple[np.ndarray, int]:
+        """Find candidates, choose k of them, and move these."""
+        buckets = curator.hashed_points(self.resolved_radius(curator))
         generator = curator.public_rng()
 
         # Find candidates by hashing and private averages.
@@ -406,7 +485,7 @@ class KaplanStemmer(CoresetMethod):
         candidates = self._fill_up(candidates, buckets, generator)
 
         # Choose k of them.
-        if self.select == "counts":
+        if schedule.n_swaps == 0:
             counts = _nearest_counts(buckets, candidates, schedule.selection_mu)
             centers = self._cluster_candidates(candidates, counts, schedule, generator)
         else:
@@ -414,8 +493,8 @@ class KaplanStemmer(CoresetMethod):
                 buckets,
                 candidates,
                 self.n_clusters,
-                n_swaps=self.search_rounds,
-                mu=schedule.selection_mu,
+                n_swaps=schedule.n_swaps,
+                mu=schedule.find(Swaps)[0].mu,
                 generator=generator,
                 moves=self.moves,
             )
@@ -424,39 +503,44 @@ class KaplanStemmer(CoresetMethod):
         return centers[None], schedule.rounds
 
     def _refined(
-        self, centers: np.ndarray, buckets: HashedPoints, schedule: Schedule
+        self, centers: np.ndarray, buckets: HashedPoints, schedule: HashSchedule
     ) -> np.ndarray:
         """Centers (k, d), int64, after noisy Lloyd steps: the average over the last of them."""
         radius = schedule.lloyd_radius * buckets.radius
         if schedule.shells_mu > 0:
             radius = _radius_of_clusters(buckets, centers, radius, schedule.shells_mu)
         visited: list[np.ndarray] = []
-        for _ in range(self.lloyd_steps):
+        finish = schedule.finish
+        for _ in range(schedule.n_steps):
             centers = noisy_lloyd_step(
-                buckets, centers, radius, schedule.lloyd_mu, self.min_step_count
+                buckets, centers, radius, schedule.lloyd_mu, finish.min_count
             )
             visited.append(centers)
-        if self.averaged_steps == 1 or not visited:
+        if finish.n_averaged == 1 or not visited:
             return centers
-        return buckets.into_ball(np.mean(visited[-self.averaged_steps :], axis=0))
+        return buckets.into_ball(np.mean(visited[-finish.n_averaged :], axis=0))
 
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
         """Candidates and their noisy numbers of points.
 
         See :meth:`CoresetMethod.weighted_candidates`.
         """
-        schedule = self._plan_for(curator, "coreset")
-        buckets = curator.hashed_points(self._resolved_radius(curator))
+        in_ball = self._fills_ball(curator)
+        schedule = self.schedule(
+            curator.n_points, curator.n_features, only="coreset", in_ball=in_ball
+        )
+        buckets = curator.hashed_points(self.resolved_radius(curator))
         generator = curator.public_rng()
         candidates = self._candidates(schedule, buckets, generator)
         counts = _nearest_counts(buckets, candidates, schedule.selection_mu)
         return candidates, consistent(counts, float(curator.n_points))
 
-    def _resolved_radius(self, curator: Curator) -> float:
+    def resolved_radius(self, curator: Curator) -> float:
+        """Radius of the ball that points are moved into, in half-widths."""
         return curator.radius if self.radius == "auto" else self.radius
 
     def _candidates(
-        self, schedule: Schedule, buckets: HashedPoints, generator: np.random.Generator
+        self, schedule: HashSchedule, buckets: HashedPoints, generator: np.random.Generator
     ) -> np.ndarray:
         """Candidates (m, d) of all passes: on the grid, distinct, in lexicographic order."""
         candidates = np.empty((0, buckets.n_features), np.int64)
@@ -479,7 +563,7 @@ class KaplanStemmer(CoresetMethod):
     def _bucket_centers(
         self,
         width: float,
-        schedule: Schedule,
+        schedule: HashSchedule,
         buckets: HashedPoints,
         generator: np.random.Generator,
     ) -> np.ndarray:
@@ -489,7 +573,7 @@ class KaplanStemmer(CoresetMethod):
         """
         # Draw a hash: projections on random directions, cut into intervals of the width.
         d = buckets.n_features
-        projections = d if d <= FEW_FEATURES else min(self.projections, d)
+        projections = self._n_projections(d)
         width *= buckets.radius
         hashing = euclidean_hash(generator, projections, d, width)
 
@@ -506,11 +590,11 @@ class KaplanStemmer(CoresetMethod):
         coarse = COARSE_RADIUS * buckets.radius
         fine = max(width, schedule.fine_radius * buckets.radius)
         radii = [coarse, min(fine, coarse)]
-        if projections == d:
+        if schedule.n_averages == 1:
             radii = [width * math.sqrt(projections) / 2]
 
         # Average the points of each bucket about its center.
-        sum_mu = schedule.average_mu / math.sqrt(len(radii))
+        sum_mu = schedule.average_mu / math.sqrt(schedule.n_averages)
         for radius in radii:
             query = BucketSums(hashing, codes, centers, radius)
             noise = Gaussian(buckets.sum_sensitivity(radius) / sum_mu)
@@ -535,7 +619,7 @@ class KaplanStemmer(CoresetMethod):
         self,
         candidates: np.ndarray,
         counts: np.ndarray,
-        schedule: Schedule,
+        schedule: HashSchedule,
         generator: np.random.Generator,
     ) -> np.ndarray:
         """Weighted k-means on the candidates whose counts exceed the noise.

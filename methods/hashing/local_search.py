@@ -13,10 +13,18 @@ import math
 
 import numpy as np
 
-from pkm.privacy import CandidateSets, Exponential, HashedPoints, Swaps
+from pkm.methods.schedule import plan_release
+from pkm.privacy import CandidateSets, Charge, Exponential, HashedPoints, Swaps
 from pkm.privacy.selection import selection_epsilon
 
 MOVES = ("all", "round_robin")
+
+
+def plan_search(n_swaps: int, mu: float) -> list[Charge]:
+    """All draws of a search: each has an equal part of mu squared."""
+    draw_mu = mu / math.sqrt(n_swaps + 1)
+    swap = plan_release(Swaps, Exponential, mu=draw_mu)
+    return [swap] * n_swaps + [plan_release(CandidateSets, Exponential, mu=draw_mu)]
 
 
 def private_local_search(
@@ -41,7 +49,7 @@ def private_local_search(
     n_swaps : int
         At least 1.
     mu : float
-        Of all draws together: each of the ``n_swaps + 1`` gets an equal part of its square.
+        Of each of the ``n_swaps + 1`` draws.
     generator : numpy.random.Generator
         Public: draws the first choice.
     moves : {"all", "round_robin"}, default="all"
@@ -55,7 +63,7 @@ def private_local_search(
         raise ValueError(f"moves={moves!r} is unknown, choose one of {', '.join(map(repr, MOVES))}")
     if not 1 <= k <= len(candidates):
         raise ValueError(f"k={k} must be from 1 to the number of candidates, {len(candidates)}")
-    noise = Exponential(selection_epsilon(mu / math.sqrt(n_swaps + 1)))
+    noise = Exponential(selection_epsilon(mu))
 
     # Start from a random choice of k candidates.
     current = generator.permutation(len(candidates))[:k]

@@ -15,6 +15,7 @@ import numpy as np
 from pkm.compute import DIRECTION_SCALE
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n
 from pkm.methods.constraints import Integer, OneOf, Real
+from pkm.methods.schedule import Schedule, count_noise, plan_release
 from pkm.methods.trees.dpm import Node, origin_of, root_count
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
@@ -104,13 +105,43 @@ class LSHSplits(PrivateKMeans):
     depth: int = 20
     n_init: int = 1
 
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`."""
+        share = self.centering_share
+        delta = self.resolved_delta(n_points)
+        if self.variant == "published":
+            # The mean is a noisy sum over a noisy count, with a part of epsilon and delta.
+            epsilon = share * self.epsilon
+            root = plan_release(CellCounts, Laplace, epsilon=COUNT_SHARE * epsilon)
+            mean_mu = gaussian_mu(SUM_SHARE * epsilon, share * delta)
+
+            # The tree spends the rest: one Gaussian for the sums and depth + 1 Laplace counts.
+            epsilons = [1 / COUNTS_TO_SUM] * (self.depth + 1)
+            rest = (1 - share) * self.epsilon, (1 - share) * delta
+            sum_mu = largest_multiple([1.0], epsilons, *rest)
+            first = [root]
+            count = plan_release(CellCounts, Laplace, epsilon=sum_mu / COUNTS_TO_SUM)
+        else:
+            # All releases are Gaussian: mu^2 adds up. The tree's part is halved between its sums
+            # and its counts.
+            mu = gaussian_mu(self.epsilon, delta)
+            mean_mu = mu * math.sqrt(share)
+            sum_mu = mu * math.sqrt((1 - share) / 2)
+            first = []
+            count = plan_release(CellCounts, Gaussian, mu=sum_mu / math.sqrt(self.depth + 1))
+        return Schedule(
+            *first,
+            plan_release(CellSums, Gaussian, mu=mean_mu),
+            *[count] * (self.depth + 1),
+            plan_release(CellSums, Gaussian, mu=sum_mu),
+        )
+
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Center, grow the tree, cluster its leaves; see :meth:`PrivateKMeans.cluster`."""
-        # Center the points by a private mean, and set the noise of the tree.
-        centering = (
-            self._published_centering if self.variant == "published" else self._sound_centering
-        )
-        mean, radius, multiplier, count_noise = centering(curator)
+        # Center the points by a private mean.
+        d = curator.n_features
+        schedule = self.schedule(curator.n_points, d)
+        mean, radius = self._center(curator, schedule)
 
         # Draw one hyperplane through the mean for each level of the tree.
         generator = curator.public_rng()
@@ -119,7 +150,8 @@ class LSHSplits(PrivateKMeans):
         tree = curator.hyperplanes(normals, mean)
 
         # Split while cells are large.
-        cells, sizes = self._grow(tree, multiplier, count_noise, curator)
+        multiplier = 1 / schedule.find(CellSums)[-1].mu
+        cells, sizes = self._grow(tree, multiplier, count_noise(schedule.find(CellCounts)[-1]), d)
 
         # The coreset: noisy means of the leaves, weighted by their noisy counts.
         origins = np.tile(mean, (len(cells), 1))
@@ -134,52 +166,28 @@ class LSHSplits(PrivateKMeans):
             centers = np.clip(centers, -SCALE, SCALE)
         return snap_centers(centers)[None], 1
 
-    def _published_centering(self, curator: Curator) -> tuple[np.ndarray, float, float, Laplace]:
-        """Private mean, radius, noise multiplier of the leaves' sums, and noise of the counts."""
-        # Mean about the origin, with a part of epsilon and delta: a noisy sum over a noisy count.
-        origin, _ = origin_of(curator.domain)
-        delta = self.resolved_delta(curator.n_points)
-        epsilon = self.centering_share * self.epsilon
-        size = root_count(curator, Laplace(SCALE / (COUNT_SHARE * epsilon)))
-        sum_mu = gaussian_mu(SUM_SHARE * epsilon, self.centering_share * delta)
-        mean = _mean(curator, size, 1 / sum_mu, origin)
-
-        # The tree spends the rest: one Gaussian for the sums and depth + 1 Laplace counts.
-        rest = 1 - self.centering_share
-        epsilons = [1 / COUNTS_TO_SUM] * (self.depth + 1)
-        multiplier = 1 / largest_multiple([1.0], epsilons, rest * self.epsilon, rest * delta)
-        largest_bound = float(SCALE + np.abs(mean).max())
-        radius = math.sqrt(curator.n_features) * largest_bound / SCALE
-        return mean, radius, multiplier, Laplace(SCALE * COUNTS_TO_SUM * multiplier)
-
-    def _sound_centering(self, curator: Curator) -> tuple[np.ndarray, float, float, Gaussian]:
-        """Private mean, radius, noise multiplier of the leaves' sums, and noise of the counts."""
-        # All releases are Gaussian: mu^2 adds up. The tree's part is halved between its sums and
-        # its counts.
-        mu = gaussian_mu(self.epsilon, self.resolved_delta(curator.n_points))
-        centering_mu = mu * math.sqrt(self.centering_share)
-        tree_mu = mu * math.sqrt((1 - self.centering_share) / 2)
-
+    def _center(self, curator: Curator, schedule: Schedule) -> tuple[np.ndarray, float]:
+        """Private mean (d,) of the points, and the radius of a ball about it that holds them."""
+        multiplier = 1 / schedule.find(CellSums)[0].mu
+        if self.variant == "published":
+            # About the origin of the data's units.
+            origin, _ = origin_of(curator.domain)
+            mean = _mean(curator, root_count(curator, schedule), multiplier, origin)
+            largest_bound = float(SCALE + np.abs(mean).max())
+            return mean, math.sqrt(curator.n_features) * largest_bound / SCALE
         midpoint = np.zeros(curator.n_features, np.int64)
-        mean = _mean(curator, float(curator.n_points), 1 / centering_mu, midpoint)
-        shifted_bounds = SCALE + np.abs(mean)
-        radius = math.sqrt((shifted_bounds**2).sum()) / SCALE
-        count_noise = Gaussian(SCALE * math.sqrt(self.depth + 1) / tree_mu)
-        return mean, radius, 1 / tree_mu, count_noise
+        mean = _mean(curator, float(curator.n_points), multiplier, midpoint)
+        return mean, math.sqrt(((SCALE + np.abs(mean)) ** 2).sum()) / SCALE
 
     def _grow(
-        self,
-        tree: PartitionTree,
-        multiplier: float,
-        count_noise: Laplace | Gaussian,
-        curator: Curator,
+        self, tree: PartitionTree, multiplier: float, noise: Laplace | Gaussian, n_features: int
     ) -> tuple[list[int], np.ndarray]:
         """Split while cells are large; return leaves and their released counts."""
         # Smallest size of a part: large against the noise of its sum, but not above half of an
         # average cluster.
-        count = tree.release(CellCounts([0]), counts=count_noise)["counts"][0] / SCALE
+        count = tree.release(CellCounts([0]), counts=noise)["counts"][0] / SCALE
         size = max(count, 1.0)
-        noise_size = int(10 * math.sqrt(curator.n_features) * multiplier)
+        noise_size = int(10 * math.sqrt(n_features) * multiplier)
         cluster_size = int(size / (2 * self.n_clusters))
         min_size = float(max(1, min(noise_size, cluster_size)))
 
@@ -193,7 +201,7 @@ class LSHSplits(PrivateKMeans):
 
             # Count both parts of every split.
             cells = [cell for pair in pairs for cell in pair]
-            counts = tree.release(CellCounts(cells), counts=count_noise)["counts"] / SCALE
+            counts = tree.release(CellCounts(cells), counts=noise)["counts"] / SCALE
             parts = [Node(cell, count) for cell, count in zip(cells, counts, strict=True)]
 
             # Keep the parts that are large enough; a cell with none is a leaf.

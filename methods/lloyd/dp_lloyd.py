@@ -6,6 +6,7 @@ import numpy as np
 
 from pkm.compute import middle_and_half_width
 from pkm.methods.lloyd.lloyd import SuLloyd, count_weight
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
     SCALE,
     BoundedLaplace,
@@ -61,6 +62,15 @@ class DPLloyd(SuLloyd):
         c = count_weight(n_features)
         epsilon = self.epsilon * (1 + n_features * c) / (n_features + c)
         return Budget(epsilon, 0.0, self.claim.adjacency)
+
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All rounds; see :meth:`PrivateKMeans.schedule`."""
+        if self.variant == "sound":
+            return super().schedule(n_points, n_features)
+        n_rounds, count_epsilon, sum_epsilon = self._split(n_points, n_features)
+        epsilon = count_epsilon + n_features * sum_epsilon
+        one = plan_release(CountsAndBoundedSums, Laplace, BoundedLaplace, epsilon=epsilon)
+        return Schedule(*[one] * n_rounds)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""

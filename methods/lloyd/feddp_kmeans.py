@@ -7,6 +7,7 @@ points then costs nothing. The centers are recovered in all features as noisy me
 Lloyd step moves them. Their federation is a secure sum: here a curator adds the noise to it.
 """
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -17,12 +18,14 @@ from pkm.methods.baselines.public_data import PublicDataMethod
 from pkm.methods.constraints import AUTO, Integer
 from pkm.methods.hashing.balcan import noisy_lloyd_step
 from pkm.methods.lloyd.pe_means import LLOYD_RADIUS, PublicBall
+from pkm.methods.schedule import Schedule, count_noise, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
     Curator,
     Gaussian,
     NearestCounts,
+    NearestSumsAndCounts,
     PrivacyClaim,
     SecondMoments,
     gaussian_mu,
@@ -35,54 +38,6 @@ RECOVERY_SHARE = 0.30
 LLOYD_SHARE = 0.25
 LEAST_WEIGHT = 5.0  # records that a public point must stand for, as in the paper
 LEAST_DEVIATIONS = 3.0  # of the noise, that a count must exceed to divide a sum
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The cost mu of each release, from public quantities only.
-
-    Attributes
-    ----------
-    subspace : float
-        Of the second moments; 0 where the features are no more than the subspace's dimensions.
-    weights : float
-        Of the counts of the public points.
-    recovery, lloyd : float
-        Of the sums and counts of the two steps in all features.
-    """
-
-    subspace: float
-    weights: float
-    recovery: float
-    lloyd: float
-
-
-def schedule_of(n_features: int, dimensions: int, epsilon: float, delta: float) -> Schedule:
-    """Divide mu squared over the releases.
-
-    Parameters
-    ----------
-    n_features, dimensions : int
-        Of the points and of the subspace.
-    epsilon, delta : float
-
-    Returns
-    -------
-    Schedule
-
-    Examples
-    --------
-    >>> schedule = schedule_of(10, 4, 1.0, 1e-6)
-    >>> round(schedule.subspace, 3), round(schedule.weights, 3)
-    (0.13, 0.092)
-    >>> schedule_of(4, 4, 1.0, 1e-6).subspace
-    0.0
-    """
-    shares = np.array([SUBSPACE_SHARE, WEIGHT_SHARE, RECOVERY_SHARE, LLOYD_SHARE])
-    if n_features <= dimensions:
-        shares[0] = 0.0
-    costs = gaussian_mu(epsilon, delta) * np.sqrt(shares / shares.sum())
-    return Schedule(*costs.tolist())
 
 
 def leading_directions(matrix: np.ndarray, m: int) -> np.ndarray:
@@ -181,29 +136,52 @@ class FedDPKMeans(PublicDataMethod):
     dimensions: int | Literal["auto"] = "auto"
     n_init: int = 10
 
+    def resolved_dimensions(self) -> int:
+        """Number of dimensions of the subspace."""
+        return self.n_clusters if self.dimensions == "auto" else self.dimensions
+
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`."""
+        shares = [
+            (SecondMoments, SUBSPACE_SHARE),
+            (NearestCounts, WEIGHT_SHARE),
+            (NearestSumsAndCounts, RECOVERY_SHARE),
+            (NearestSumsAndCounts, LLOYD_SHARE),
+        ]
+        if n_features <= self.resolved_dimensions():
+            del shares[0]
+        total = math.fsum(share for _, share in shares)
+        mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+        return Schedule(
+            *[
+                plan_release(query, Gaussian, mu=mu * math.sqrt(share / total))
+                for query, share in shares
+            ]
+        )
+
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`pkm.methods.PrivateKMeans.cluster`."""
         k = self.n_clusters
         d = curator.n_features
-        m = k if self.dimensions == "auto" else self.dimensions
-        schedule = schedule_of(d, m, self.epsilon, self.resolved_delta(curator.n_points))
+        schedule = self.schedule(curator.n_points, d)
         points = curator.hashed_points(curator.radius)
         generator = curator.public_rng()
         public = points.into_ball(self.public_positions(curator, generator)).astype(np.float64)
 
         # The subspace of the largest eigenvalues of the noisy second moments.
         basis = None
-        if schedule.subspace > 0:
-            noise = Gaussian(SCALE / schedule.subspace)
+        subspace = schedule.find(SecondMoments)
+        if subspace:
+            noise = count_noise(subspace[0])
             moments = points.release(SecondMoments(), moments=noise)["moments"]
-            basis = leading_directions(SecondMoments.matrix(moments), m)
+            basis = leading_directions(SecondMoments.matrix(moments), self.resolved_dimensions())
             public = public @ basis.T
         ball = PublicBall(points, basis)
 
         # Noisy numbers of the records nearest to each public point there.
         query = NearestCounts(ball.lifted(public))
-        noise = Gaussian(SCALE / schedule.weights)
-        weights = points.release(query, counts=noise)["counts"] / SCALE
+        (release,) = schedule.find(NearestCounts)
+        weights = points.release(query, counts=count_noise(release))["counts"] / SCALE
 
         # Weighted k-means of the public points that stand for enough records.
         kept = weights >= LEAST_WEIGHT
@@ -217,7 +195,8 @@ class FedDPKMeans(PublicDataMethod):
         near = points.radius * min(1.0, LLOYD_RADIUS / k ** (1 / d))
         radius = near if basis is None else points.radius
         least = LEAST_DEVIATIONS
-        centers = noisy_lloyd_step(points, ball.lifted(starts), radius, schedule.recovery, least)
+        recovery, step = schedule.find(NearestSumsAndCounts)
+        centers = noisy_lloyd_step(points, ball.lifted(starts), radius, recovery.mu, least)
 
         # A Lloyd step.
-        return noisy_lloyd_step(points, centers, near, schedule.lloyd, least)[None], 2
+        return noisy_lloyd_step(points, centers, near, step.mu, least)[None], 2

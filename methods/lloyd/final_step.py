@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from pkm.privacy import SCALE, Curator, Gaussian, Laplace, SumsAndCounts, snap_centers
+from pkm.privacy import SCALE, Curator, Laplace, SumsAndCounts, snap_centers
 
-SUM_SHARE = 0.75  # of the step's budget (epsilon, or mu squared); the rest is for the counts
+SUM_SHARE = 0.75  # of the step's epsilon; the rest is for the counts
 # A radius, and the noise of a mean that allows a larger one: in root mean squared distances of a
 # cluster's records from its center. Chosen on generated sets and on s1.
 RADIUS_FACTOR = 2.0
@@ -14,37 +14,27 @@ NOISE_FACTOR = 0.03
 MIN_RADIUS = 1 / 64  # in half-widths: a smaller one would leave out records of a center that is off
 
 
-def step_noise(
-    n_features: int, *, epsilon: float | None = None, mu: float | None = None
-) -> tuple[Laplace | Gaussian, Laplace | Gaussian]:
+def step_noise(n_features: int, epsilon: float) -> tuple[Laplace, Laplace]:
     """Noise of the sums, in multiples of the radius, and of the counts.
 
     Parameters
     ----------
     n_features : int
-    epsilon : float, optional
-        Cost of the step with Laplace noise.
-    mu : float, optional
-        Cost of the step with Gaussian noise; one of both is given.
+    epsilon : float
+        Cost of the step.
 
     Returns
     -------
-    sums, counts : Laplace or Gaussian
+    sums, counts : Laplace
 
     Examples
     --------
-    >>> sums, counts = step_noise(4, epsilon=1.0)
+    >>> sums, counts = step_noise(4, 1.0)
     >>> sums.scale, counts.scale / SCALE
     (2.6666666666666665, 4.0)
     """
-    if epsilon is not None:
-        sum_scale = math.sqrt(n_features) / (SUM_SHARE * epsilon)
-        return Laplace(sum_scale), Laplace(SCALE / ((1 - SUM_SHARE) * epsilon))
-    if mu is None:
-        raise ValueError("epsilon=None and mu=None: give the step's cost, one of both")
-    return Gaussian(1 / (mu * math.sqrt(SUM_SHARE))), Gaussian(
-        SCALE / (mu * math.sqrt(1 - SUM_SHARE))
-    )
+    sum_scale = math.sqrt(n_features) / (SUM_SHARE * epsilon)
+    return Laplace(sum_scale), Laplace(SCALE / ((1 - SUM_SHARE) * epsilon))
 
 
 def cluster_radii(
@@ -52,7 +42,7 @@ def cluster_radii(
     weights: np.ndarray,
     centers: np.ndarray,
     within: float | np.ndarray,
-    sum_noise: Laplace | Gaussian,
+    sum_noise: Laplace,
 ) -> np.ndarray:
     """Radii about centers that hold most records, from a released synopsis.
 
@@ -64,7 +54,7 @@ def cluster_radii(
     centers : ndarray of shape (k, d)
     within : float or ndarray of shape (m,)
         Mean squared distance of the records that a point stands for from it, in squared grid steps.
-    sum_noise : Laplace or Gaussian
+    sum_noise : Laplace
         Of the step's sums; see :func:`step_noise`.
 
     Returns
@@ -95,7 +85,7 @@ def cluster_radii(
 
     # The noise of a mean is in proportion to the radius and falls with the number of records.
     d = points.shape[1]
-    noise_per_radius = math.sqrt(d * _variance(sum_noise)) / np.maximum(cluster_weights, 1e-9)
+    noise_per_radius = math.sqrt(d * 2 * sum_noise.scale**2) / np.maximum(cluster_weights, 1e-9)
     factors = np.maximum(RADIUS_FACTOR, NOISE_FACTOR / noise_per_radius)
     radii = factors * np.sqrt(variances) / SCALE
     return np.clip(radii, MIN_RADIUS, 2 * math.sqrt(d))
@@ -105,7 +95,7 @@ def final_step(
     curator: Curator,
     centers: np.ndarray,
     radii: np.ndarray,
-    noise: tuple[Laplace | Gaussian, Laplace | Gaussian],
+    noise: tuple[Laplace, Laplace],
 ) -> np.ndarray:
     """Move each center by the noisy mean difference of the records near it, less what is noise.
 
@@ -140,14 +130,10 @@ def final_step(
     # The noisy step, and the expected square of its noise.
     divisor = np.maximum(counts, 1.0)
     steps = sums / divisor[:, None]
-    noise_squares = centers.shape[1] * _variance(sum_noise) * (radii * SCALE / divisor) ** 2
+    noise_squares = centers.shape[1] * 2 * sum_noise.scale**2 * (radii * SCALE / divisor) ** 2
 
     # Shrink steps that may be noise; the center of an empty cluster does not move.
     squares = np.maximum((steps * steps).sum(axis=1), 1.0)
     factors = np.where(counts < 1, 0.0, np.maximum(0.0, 1 - noise_squares / squares))
     moved = centers + factors[:, None] * steps
     return snap_centers(np.clip(moved, -SCALE, SCALE))
-
-
-def _variance(noise: Laplace | Gaussian) -> float:
-    return noise.scale**2 * (2 if isinstance(noise, Laplace) else 1)

@@ -12,7 +12,6 @@ Units: the domain is [-1, 1]^d.
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -22,9 +21,11 @@ from pkm.compute.kernels.center_moves import FOLD, KEEP, TRUNCATE, move_centers
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, FLAG, Integer, OneOf, Real
 from pkm.methods.initialization import starting_centers
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
     NO_CLAIM,
     SCALE,
+    Charge,
     Curator,
     Gaussian,
     Laplace,
@@ -48,6 +49,26 @@ class Round:
     radius: float | None
     sum_noise: Gaussian | Laplace | None
     count_noise: Gaussian | Laplace | None
+
+
+@dataclass(frozen=True)
+class LloydSchedule(Schedule):
+    """Rounds of sums and counts, all at the same cost.
+
+    Attributes
+    ----------
+    rounds : tuple of Round
+    cost : Charge or None
+        Of one round; None without privacy.
+    """
+
+    rounds: tuple[Round, ...]
+    cost: Charge | None = None
+
+    @property
+    def releases(self) -> Sequence[Charge]:
+        """Sums and counts, round by round."""
+        return [] if self.cost is None else [self.cost] * len(self.rounds)
 
 
 def clipped_iterations(bound: float) -> int:
@@ -131,8 +152,8 @@ class Lloyd(PrivateKMeans):
         centers : ndarray of shape (R, k, d), int64
         n_rounds : int
         """
-        schedule = self._schedule_of(curator)[:n_rounds]
-        for this_round in schedule:
+        rounds = self._schedule_for(curator).rounds[:n_rounds]
+        for this_round in rounds:
             # Assign points to their nearest centers; release noisy sums and counts.
             query = SumsAndCounts(centers, this_round.radius, self.relative)
             answer = curator.release(
@@ -141,9 +162,9 @@ class Lloyd(PrivateKMeans):
 
             # Move every center to the noisy mean.
             centers = self._move(centers, answer["sums"], answer["counts"], this_round.radius)
-        return centers, len(schedule)
+        return centers, len(rounds)
 
-    def _schedule_of(self, curator: Curator) -> Sequence[Round]:
+    def _schedule_for(self, curator: Curator) -> LloydSchedule:
         """All rounds for the points of a curator."""
         return self.schedule(curator.n_points, curator.n_features)
 
@@ -156,9 +177,9 @@ class Lloyd(PrivateKMeans):
             curator.public_seeds, self.n_clusters, curator.n_features, self.initialization, search
         )
 
-    def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
-        """All rounds, from public quantities only."""
-        return [Round(None, None, None)] * self._n_rounds(MAX_ITERATIONS)
+    def schedule(self, n_points: int, n_features: int) -> LloydSchedule:
+        """All rounds; see :meth:`PrivateKMeans.schedule`."""
+        return LloydSchedule((Round(None, None, None),) * self._n_rounds(MAX_ITERATIONS))
 
     def _n_rounds(self, bound: float) -> int:
         """Number of rounds: the parameter, or what the error analysis allows."""
@@ -247,11 +268,13 @@ class SuLloyd(_DPLloyd):
         "sound": PrivacyClaim("pure"),
     }
 
-    def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
-        """All rounds, from public quantities only."""
+    def schedule(self, n_points: int, n_features: int) -> LloydSchedule:
+        """All rounds; see :meth:`PrivateKMeans.schedule`."""
         n_rounds, coordinate_epsilon, count_epsilon = self._split(n_points, n_features)
         # The sum's L1 sensitivity is d: it costs d * coordinate_epsilon.
-        return _equal_rounds(Laplace, SCALE / coordinate_epsilon, SCALE / count_epsilon, n_rounds)
+        one = Round(None, Laplace(SCALE / coordinate_epsilon), Laplace(SCALE / count_epsilon))
+        cost = plan_release(SumsAndCounts, Laplace, epsilon=self.epsilon / n_rounds)
+        return LloydSchedule((one,) * n_rounds, cost)
 
     def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
         """Predicted mean squared error of each of some rounds (Su et al.)."""
@@ -290,6 +313,11 @@ class _GaussianLloyd(_DPLloyd):
         """Standard deviation of one release of sensitivity 1 that spends the budget."""
         return 1 / gaussian_mu(self.epsilon, self.resolved_delta(n_points))
 
+    def _cost(self, n_points: int, n_rounds: int) -> Charge:
+        """Cost of one of several rounds that spend the budget."""
+        mu = 1 / (self._noise_multiplier(n_points) * math.sqrt(n_rounds))
+        return plan_release(SumsAndCounts, Gaussian, mu=mu)
+
 
 @dataclass(eq=False, repr=False)
 class GLloyd(_GaussianLloyd):
@@ -311,8 +339,8 @@ class GLloyd(_GaussianLloyd):
     color = "#0072b2"
     marker = "^"
 
-    def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
-        """All rounds, from public quantities only."""
+    def schedule(self, n_points: int, n_features: int) -> LloydSchedule:
+        """All rounds; see :meth:`PrivateKMeans.schedule`."""
         n = n_points
         d = n_features
         k = self.n_clusters
@@ -327,7 +355,8 @@ class GLloyd(_GaussianLloyd):
         round_sigma = sigma * math.sqrt(n_rounds) * SCALE
         sum_scale = round_sigma * math.sqrt(d) * math.sqrt(total) / d**0.25
         count_scale = round_sigma * math.sqrt(total / count_part)
-        return _equal_rounds(Gaussian, sum_scale, count_scale, n_rounds)
+        one = Round(None, Gaussian(sum_scale), Gaussian(count_scale))
+        return LloydSchedule((one,) * n_rounds, self._cost(n, n_rounds))
 
 
 @dataclass(eq=False, repr=False)
@@ -388,10 +417,10 @@ class FastLloyd(_GaussianLloyd):
         eta = self.alpha * half / self.n_clusters ** (1 / n_features)
         return min(eta, 2 * half)
 
-    def _schedule_of(self, curator: Curator) -> Sequence[Round]:
+    def _schedule_for(self, curator: Curator) -> LloydSchedule:
         """All rounds for the points of a curator, in a box or in a ball."""
         if curator.radius == math.sqrt(curator.n_features):
-            return super()._schedule_of(curator)
+            return super()._schedule_for(curator)
         return self.schedule(curator.n_points, curator.n_features, curator.radius)
 
     def _starting_centers(self, curator: Curator) -> np.ndarray:
@@ -400,10 +429,8 @@ class FastLloyd(_GaussianLloyd):
         half = math.sqrt(curator.n_features)
         return centers if curator.radius == half else snap_centers(centers * curator.radius / half)
 
-    def schedule(
-        self, n_points: int, n_features: int, ball: float | None = None
-    ) -> Sequence[Round]:
-        """All rounds, from public quantities only; in a box, or in a ball of a given radius."""
+    def schedule(self, n_points: int, n_features: int, ball: float | None = None) -> LloydSchedule:
+        """All rounds, in a box or in a ball of a radius; see :meth:`PrivateKMeans.schedule`."""
         d = n_features
         sigma = self._noise_multiplier(n_points)
         eta = self.radius(d, ball)
@@ -416,7 +443,15 @@ class FastLloyd(_GaussianLloyd):
 
         # The first radius lets centers cross half of the domain, the later ones move by eta.
         first = half if self.radius_schedule == "step" else eta
-        return _rounds_within(first, eta, n_rounds, sigma, diagonal)
+        radii = [first] + [eta] * (n_rounds - 1)
+
+        # Noise of a round, divided between sums and counts for the least error.
+        count_noise = Gaussian(sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal))
+        rounds = [
+            Round(radius, Gaussian(count_noise.scale * radius / math.sqrt(diagonal)), count_noise)
+            for radius in radii
+        ]
+        return LloydSchedule(tuple(rounds), self._cost(n_points, n_rounds))
 
     def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
         """Predicted mean squared error of each of some rounds within eta (Sec. 5.5)."""
@@ -437,31 +472,3 @@ class FastLloyd(_GaussianLloyd):
 
     def _postprocessing(self) -> str:
         return "fold" if self.postprocessing == "auto" else self.postprocessing
-
-
-# Rounds are kept, because a schedule is run for many seeds.
-
-
-@lru_cache(maxsize=1024)
-def _equal_rounds(
-    mechanism: type[Gaussian | Laplace], sum_scale: float, count_scale: float, n_rounds: int
-) -> tuple[Round, ...]:
-    """Rounds of sums about the domain's midpoint, with noise of the same scales."""
-    return (Round(None, mechanism(sum_scale), mechanism(count_scale)),) * n_rounds
-
-
-@lru_cache(maxsize=1024)
-def _rounds_within(
-    first: float, later: float, n_rounds: int, sigma: float, diagonal: float
-) -> tuple[Round, ...]:
-    """Rounds of relative sums, the first within a radius of its own.
-
-    Sigma is the noise multiplier of all rounds together. Noise is divided between sums and counts
-    for the least error.
-    """
-    count_noise = Gaussian(sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal))
-    first_round, later_round = (
-        Round(radius, Gaussian(count_noise.scale * radius / math.sqrt(diagonal)), count_noise)
-        for radius in (first, later)
-    )
-    return (first_round, *[later_round] * (n_rounds - 1))

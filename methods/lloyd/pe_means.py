@@ -8,6 +8,7 @@ depend on the ball.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -20,13 +21,16 @@ from pkm.compute.kernels.packing import ball_packing
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, NONE, Integer, OneOf, Real
 from pkm.methods.hashing.balcan import noisy_lloyd_step
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
+    Charge,
     Curator,
     Gaussian,
     HashedPoints,
     NearestCounts,
+    NearestSumsAndCounts,
     PrivacyClaim,
     gaussian_mu,
 )
@@ -45,8 +49,8 @@ N_INIT = {"published": 10, "sound": 3}  # starts of k-means on a population, whi
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """The releases of a run and their costs, from public quantities only.
+class EvolutionSchedule(Schedule):
+    """Counts of every generation, and a Lloyd step.
 
     Attributes
     ----------
@@ -63,6 +67,13 @@ class Schedule:
     count_mu: float
     mutants: int
     lloyd_mu: float
+
+    @property
+    def releases(self) -> Sequence[Charge]:
+        """Counts of every generation, then the step, if there is one."""
+        counts = plan_release(NearestCounts, Gaussian, mu=self.count_mu)
+        step = plan_release(NearestSumsAndCounts, Gaussian, mu=self.lloyd_mu)
+        return [counts] * self.generations + [step] * (self.lloyd_mu > 0)
 
 
 @dataclass(eq=False, repr=False)
@@ -179,8 +190,8 @@ class PEMeans(PrivateKMeans):
         """Whether the population lies in a subspace."""
         return self.dimensions is not None and n_features > 2 * self.dimensions
 
-    def plan(self, n_points: int, n_features: int) -> Schedule:
-        """All releases, before the first query."""
+    def schedule(self, n_points: int, n_features: int) -> EvolutionSchedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`."""
         is_projected = self.is_projected(n_features)
 
         # Generations; the authors leave two releases of the subspace's to the recovery.
@@ -199,7 +210,7 @@ class PEMeans(PrivateKMeans):
         if finish == "auto":
             finish = RECOVERY_RELEASES / (generations + RECOVERY_RELEASES) if is_projected else 0.0
         mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
-        return Schedule(
+        return EvolutionSchedule(
             generations=generations,
             count_mu=mu * math.sqrt((1 - finish) / generations),
             mutants=self._mutants(n_points),
@@ -221,7 +232,7 @@ class PEMeans(PrivateKMeans):
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         d = curator.n_features
-        schedule = self.plan(curator.n_points, d)
+        schedule = self.schedule(curator.n_points, d)
         points = curator.hashed_points(math.sqrt(d) if self.radius == "auto" else self.radius)
         generator = curator.public_rng()
 
@@ -295,7 +306,7 @@ def evolve(
     ball: PublicBall,
     population: np.ndarray,
     k: int,
-    schedule: Schedule,
+    schedule: EvolutionSchedule,
     generator: np.random.Generator,
     n_init: int,
 ) -> np.ndarray:
@@ -307,7 +318,7 @@ def evolve(
     population : ndarray of shape (n_members, m), float64
         Public: the first members, in grid steps.
     k : int
-    schedule : Schedule
+    schedule : EvolutionSchedule
     generator : numpy.random.Generator
         Public randomness.
     n_init : int

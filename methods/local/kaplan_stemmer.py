@@ -22,7 +22,7 @@ whole epsilon on it.
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -38,7 +38,7 @@ from pkm.methods.local.local_dp import (
     snap_to_ball,
 )
 from pkm.methods.weighted_kmeans import weighted_kmeans
-from pkm.privacy import SCALE, snap_centers
+from pkm.privacy import SCALE, Query, snap_centers
 from pkm.privacy.local_aggregator import (
     Boxes,
     Cohort,
@@ -47,6 +47,7 @@ from pkm.privacy.local_aggregator import (
     LocalSums,
     NearestCenter,
     Rule,
+    cohort_sizes,
 )
 from pkm.privacy.randomizers import SignedSums, frequency_oracle
 from pkm.scalars import is_positive
@@ -198,6 +199,19 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         intervals = min(max(intervals, min_intervals), max_intervals)
         needed = (FALLBACK * self.n_clusters) ** (1 / n_projections)
         return max(intervals, math.ceil(needed - 1e-9))
+
+    def plan_reports(self, n_points: int, n_features: int) -> list[tuple[type[Query], Any]]:
+        """Boxes, sums in every pass, weights, sums in every Lloyd step."""
+        shares = self.resolved_shares(self.lloyd_steps)
+        n_users = cohort_sizes(n_points, shares)[0]
+        n_projections = self.resolved_projections(n_features)
+        n_boxes = self.resolved_intervals(n_users, n_projections) ** n_projections
+        return [
+            (LocalCounts, frequency_oracle(self.epsilon, n_boxes)),
+            *[(LocalSums, SignedSums)] * self.passes,
+            (LocalCounts, frequency_oracle(self.epsilon, MAX_CANDIDATES * self.n_clusters)),
+            *[(LocalSums, SignedSums)] * self.lloyd_steps,
+        ]
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""

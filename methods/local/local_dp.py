@@ -6,9 +6,10 @@ every point; the method itself is :class:`pkm.methods.KaplanStemmerLocal`.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.cluster import MiniBatchKMeans
@@ -17,7 +18,8 @@ from threadpoolctl import threadpool_limits
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.initialization import starting_centers
-from pkm.privacy import SCALE, PrivacyClaim
+from pkm.methods.schedule import Schedule, plan_release
+from pkm.privacy import SCALE, PrivacyClaim, Query
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.local_aggregator import (
     LocalAggregator,
@@ -60,6 +62,22 @@ class LocalModel(PrivateKMeans):
         super().check_parameters(n_points)
         check_epsilon(self.epsilon)
 
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`.
+
+        Every cohort of users makes one release, at the whole epsilon.
+        """
+        return Schedule(
+            *[
+                plan_release(query, mechanism, epsilon=self.epsilon, group=group)
+                for group, (query, mechanism) in enumerate(self.plan_reports(n_points, n_features))
+            ]
+        )
+
+    @abstractmethod
+    def plan_reports(self, n_points: int, n_features: int) -> list[tuple[type[Query], Any]]:
+        """Query and randomizer of every cohort."""
+
     def resolved_radius(self, n_features: int) -> float:
         """Radius of the public ball, in half-widths: at most half of the domain's diagonal."""
         diagonal = math.sqrt(n_features)
@@ -89,6 +107,10 @@ class LocalMean(LocalModel):
     color = "#5a5a5a"
     marker = "x"
     n_clusters: int = 1
+
+    def plan_reports(self, n_points: int, n_features: int) -> list[tuple[type[Query], Any]]:
+        """One sum."""
+        return [(LocalSums, SignedSums)]
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Sum one report per user; see :meth:`PrivateKMeans.cluster`."""
@@ -130,6 +152,10 @@ class NoisedReports(LocalModel):
 
     _: KW_ONLY
     n_init: int = 1
+
+    def plan_reports(self, n_points: int, n_features: int) -> list[tuple[type[Query], Any]]:
+        """The points."""
+        return [(LocalPoints, VectorRandomizer)]
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Collect one noised point per user and cluster them.
@@ -200,6 +226,11 @@ class LocalLloyd(LocalModel):
         super().check_parameters(n_points)
         if n_points is not None:
             check_sufficient_users(self.epsilon, n_points, self.shares())
+
+    def plan_reports(self, n_points: int, n_features: int) -> list[tuple[type[Query], Any]]:
+        """Counts and sums, round by round."""
+        oracle = frequency_oracle(self.epsilon, self.n_clusters)
+        return [(LocalCounts, oracle), (LocalSums, SignedSums)] * self.n_iterations
 
     def shares(self) -> list[float]:
         """Shares of the users, two per round."""

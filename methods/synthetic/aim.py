@@ -24,7 +24,7 @@ from pkm.methods.synthetic.graphical_model import (
     junction_tree,
 )
 from pkm.methods.synthetic.mst import Column, measured_columns, records_in_intervals
-from pkm.methods.synthetic.synthetic import SyntheticKMeans
+from pkm.methods.synthetic.synthetic import SyntheticKMeans, TablesSchedule
 from pkm.privacy import (
     SCALE,
     Curator,
@@ -32,10 +32,7 @@ from pkm.privacy import (
     Gaussian,
     Marginals,
     WorstApproximated,
-    gaussian_mu,
-    selection_epsilon,
 )
-from pkm.privacy.ledger import largest_multiple
 
 MAX_INTERVALS = 16  # of a column in the tables of several
 MAX_COLUMNS = 3  # of a table
@@ -46,60 +43,9 @@ ROUND_STEPS = 100  # of mirror descent
 FINAL_STEPS = 300
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """The releases of a run, from public quantities only.
-
-    Attributes
-    ----------
-    columns_mu : float
-        Of all columns, one by one.
-    n_rounds : int
-    choice_epsilon : float
-        Of the choice of a table.
-    table_mu : float
-        Of a table.
-    """
-
-    columns_mu: float
-    n_rounds: int
-    choice_epsilon: float
-    table_mu: float
-
-
-def schedule_of(n_features: int, epsilon: float, delta: float) -> Schedule:
-    """Divide mu squared: 0.3 for single columns, 0.1 for choices of tables, the rest for tables.
-
-    Parameters
-    ----------
-    n_features : int
-    epsilon, delta : float
-
-    Returns
-    -------
-    Schedule
-        Multiplied by the largest factor that keeps to the budget, as choices are charged by their
-        epsilon.
-
-    Examples
-    --------
-    >>> schedule = schedule_of(3, 1.0, 1e-6)
-    >>> schedule.n_rounds, round(schedule.table_mu, 3)
-    (3, 0.1)
-    """
-    mu = gaussian_mu(epsilon, delta)
-    if n_features == 1:
-        return Schedule(mu, 0, 0.0, 0.0)
-    n_rounds = min(math.comb(n_features, 2), 2 * (n_features - 1))
-    columns_mu = math.sqrt(COLUMN_SHARE) * mu
-    choice_epsilon = selection_epsilon(math.sqrt(CHOICE_SHARE / n_rounds) * mu)
-    table_mu = math.sqrt((1 - COLUMN_SHARE - CHOICE_SHARE) / n_rounds) * mu
-    mus = [columns_mu, *[table_mu] * n_rounds]
-    factor = largest_multiple(mus, [choice_epsilon] * n_rounds, epsilon, delta)
-    return Schedule(factor * columns_mu, n_rounds, factor * choice_epsilon, factor * table_mu)
-
-
-def fitted_model(curator: Curator, columns: list[Column], schedule: Schedule) -> GraphicalModel:
+def fitted_model(
+    curator: Curator, columns: list[Column], schedule: TablesSchedule
+) -> GraphicalModel:
     """Measure a table in every round, and fit a graphical model to all of them.
 
     Parameters
@@ -107,7 +53,7 @@ def fitted_model(curator: Curator, columns: list[Column], schedule: Schedule) ->
     curator : Curator
     columns : list of Column
         As measured alone.
-    schedule : Schedule
+    schedule : TablesSchedule
 
     Returns
     -------
@@ -215,13 +161,21 @@ class AIMKMeans(SyntheticKMeans):
     max_features = 16  # the number of tables of three grows with the third power
     compared = f"tables of {MAX_COLUMNS}"
     alternatives = "MSTKMeans or KaplanStemmer"
+    choice = WorstApproximated
+    shares = (COLUMN_SHARE, CHOICE_SHARE, 1 - COLUMN_SHARE - CHOICE_SHARE)
+
+    def count_rounds(self, n_features: int) -> tuple[int, int]:
+        """Twice the edges of a tree, or one round for each pair if those are fewer."""
+        return min(math.comb(n_features, 2), 2 * (n_features - 1)), 1
 
     def draw_records(
-        self, curator: Curator, n_records: int, generator: np.random.Generator
+        self,
+        curator: Curator,
+        schedule: TablesSchedule,
+        n_records: int,
+        generator: np.random.Generator,
     ) -> np.ndarray:
         """Measure tables, draw records; see :meth:`SyntheticKMeans.draw_records`."""
-        delta = self.resolved_delta(curator.n_points)
-        schedule = schedule_of(curator.n_features, self.epsilon, delta)
         columns = measured_columns(curator, schedule.columns_mu, MAX_INTERVALS)
         model = fitted_model(curator, columns, schedule)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pkm.methods.coreset import consistent
-from pkm.methods.synthetic.synthetic import SyntheticKMeans
+from pkm.methods.synthetic.synthetic import SyntheticKMeans, TablesSchedule
 from pkm.privacy import (
     SCALE,
     Curator,
@@ -22,63 +22,11 @@ from pkm.privacy import (
     Exponential,
     Gaussian,
     Marginals,
-    gaussian_mu,
-    selection_epsilon,
 )
-from pkm.privacy.ledger import largest_multiple
 
 FINE_INTERVALS = 64  # of a column, measured alone
 MAX_INTERVALS = 32  # of a column in the tables of pairs
 MERGED_NOISE = 3.0  # standard deviations that the count of a merged interval exceeds
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The releases of a run, from public quantities only.
-
-    Attributes
-    ----------
-    columns_mu : float
-        Of all columns, one by one.
-    pair_epsilon : float
-        Of one of the d - 1 choices of a pair; 0 with one column.
-    tables_mu : float
-        Of the tables of the d - 1 pairs.
-    """
-
-    columns_mu: float
-    pair_epsilon: float
-    tables_mu: float
-
-
-def schedule_of(n_features: int, epsilon: float, delta: float) -> Schedule:
-    """Divide mu squared into three equal parts: columns, choices of pairs, tables of pairs.
-
-    Parameters
-    ----------
-    n_features : int
-    epsilon, delta : float
-
-    Returns
-    -------
-    Schedule
-        Multiplied by the largest factor that keeps to the budget, as choices are charged by their
-        epsilon.
-
-    Examples
-    --------
-    >>> schedule = schedule_of(3, 1.0, 1e-6)
-    >>> round(schedule.columns_mu, 3), round(schedule.pair_epsilon, 3)
-    (0.13, 0.146)
-    """
-    mu = gaussian_mu(epsilon, delta)
-    n_pairs = n_features - 1
-    if not n_pairs:
-        return Schedule(mu, 0.0, 0.0)
-    third = mu / math.sqrt(3)
-    pair_epsilon = selection_epsilon(third / math.sqrt(n_pairs))
-    factor = largest_multiple([third, third], [pair_epsilon] * n_pairs, epsilon, delta)
-    return Schedule(factor * third, factor * pair_epsilon, factor * third)
 
 
 @dataclass(frozen=True)
@@ -325,24 +273,32 @@ class MSTKMeans(SyntheticKMeans):
     max_features = 64  # the number of pairs grows with the square
     compared = "pairs"
     alternatives = "KaplanStemmer"
+    choice = DependentColumns
+    shares = (1 / 3, 1 / 3, 1 / 3)
+
+    def count_rounds(self, n_features: int) -> tuple[int, int]:
+        """One, with a choice for each edge of a tree."""
+        return 1, n_features - 1
 
     def draw_records(
-        self, curator: Curator, n_records: int, generator: np.random.Generator
+        self,
+        curator: Curator,
+        schedule: TablesSchedule,
+        n_records: int,
+        generator: np.random.Generator,
     ) -> np.ndarray:
         """Measure columns and pairs, draw records; see :meth:`SyntheticKMeans.draw_records`."""
-        d = curator.n_features
         n = curator.n_points
-        schedule = schedule_of(d, self.epsilon, self.resolved_delta(n))
 
         # Columns one by one, and their merged intervals.
         columns = measured_columns(curator, schedule.columns_mu, MAX_INTERVALS)
 
         # The tree of dependent pairs, and their tables.
         tables = {}
-        if d > 1:
-            pairs = spanning_pairs(curator, columns, schedule.pair_epsilon)
+        if schedule.n_rounds:
+            pairs = spanning_pairs(curator, columns, schedule.choice_epsilon)
             query = Marginals(pairs, [column.edges for column in columns])
-            stddev = math.sqrt(len(pairs)) / schedule.tables_mu
+            stddev = math.sqrt(len(pairs)) / schedule.table_mu
             answer = curator.release(query, counts=Gaussian(stddev * SCALE))
             for pair, table in zip(pairs, query.split(answer["counts"][0] / SCALE), strict=True):
                 tables[pair] = consistent(table.ravel(), float(n)).reshape(table.shape)

@@ -7,7 +7,7 @@ the choice costs nothing. See docs/synopsis.md.
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -15,9 +15,10 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, OneOf, Real
-from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer
-from pkm.methods.trees.nonnegative_quadtree import NonnegativeQuadtree, TrimmedQuadtree
-from pkm.methods.trees.quadtree import LevelShares, QuadtreeKMeans
+from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer, LloydFinish
+from pkm.methods.schedule import Schedule
+from pkm.methods.trees.nonnegative_quadtree import nonnegative_leaves, trimmed_means
+from pkm.methods.trees.quadtree import BALANCED, QuadtreeKMeans, TreeKind, TreeSchedule
 from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
 from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
 
@@ -59,7 +60,7 @@ MAX_COUNT_ERROR_OF_TREE = 1 / 25
 Synopsis = Literal["quadtree", "hashing"]
 
 
-def plan_synopsis(
+def choose_synopsis(
     n_points: int, n_features: int, n_clusters: int, epsilon: float, delta: float
 ) -> Synopsis:
     """Choose the synopsis, from public quantities only.
@@ -78,11 +79,11 @@ def plan_synopsis(
 
     Examples
     --------
-    >>> plan_synopsis(5000, 2, 15, 1.0, 1e-6)
+    >>> choose_synopsis(5000, 2, 15, 1.0, 1e-6)
     'quadtree'
-    >>> plan_synopsis(150, 4, 3, 1.0, 1e-6)
+    >>> choose_synopsis(150, 4, 3, 1.0, 1e-6)
     'quadtree'
-    >>> plan_synopsis(20_000, 16, 26, 1.0, 1e-6)
+    >>> choose_synopsis(20_000, 16, 26, 1.0, 1e-6)
     'hashing'
     """
     if n_features <= GRID_FEATURES:
@@ -93,45 +94,21 @@ def plan_synopsis(
     return "hashing"
 
 
-class AveragedKaplanStemmer(KaplanStemmer):
-    """Kaplan-Stemmer with half of mu squared for Lloyd steps, the last of which are averaged.
+#: Half of mu squared is for Lloyd steps, the last of which are averaged. The noise of steps is
+#: independent: the variance of an average over half of them is twice that of a single step that
+#: costs as much as all of them, and its assignments are better. Counts of less than twice their
+#: noise are not divided by.
+FINISH = LloydFinish(share=0.5, n_averaged=3, min_count=2.0, largest_radius=LARGEST_RADIUS)
 
-    The noise of steps is independent: the variance of an average over half of them is twice that
-    of a single step that costs as much as all of them, and its assignments are better. Counts of
-    less than twice their noise are not divided by. A radius of steps that is released may be up to
-    half of that of the ball.
-    """
-
-    lloyd_share = 0.5
-    averaged_steps = 3
-    min_step_count = 2.0
-    largest_released = LARGEST_RADIUS
-
-    def _fills_ball(self, curator: Curator) -> bool:
-        """Whether points are taken to fill the ball: also one that is given as a parameter."""
-        return self._resolved_radius(curator) < math.sqrt(curator.n_features)
-
-
-class FinerQuadtree(TrimmedQuadtree):
-    """Quadtree with one level or two beyond the balanced one, on which less is spent: one column.
-
-    Where records fill a small part of the domain, or lie in clusters that are small and far apart,
-    few cells hold all of them, and their counts stand out of the noise of finer levels, too.
-    """
-
-    level_shares = LevelShares(growth=1.3, peak=0.0, decay=0.5, finest=1.25)
-
-
-class DeepQuadtree(TrimmedQuadtree):
-    """The same with two levels or three, for more records of each center."""
-
-    level_shares = LevelShares(growth=1.4, peak=-1.0, decay=0.7, finest=2.5)
-
-
-class DeepNonnegativeQuadtree(NonnegativeQuadtree):
-    """As deep a tree of nonnegative counts, for fewer records in more than one column."""
-
-    level_shares = DeepQuadtree.level_shares
+#: One level or two beyond the balanced one, on which less is spent. Where records fill a small
+#: part of the domain, or lie in clusters that are small and far apart, few cells hold all of them,
+#: and their counts stand out of the noise of finer levels, too.
+FINER = TreeKind(growth=1.3, peak=0.0, decay=0.5, finest=1.25, settle=trimmed_means)
+#: Two levels or three, for more records of each center.
+DEEP = TreeKind(growth=1.4, peak=-1.0, decay=0.7, finest=2.5, settle=trimmed_means)
+#: The same with counts that are not negative, for fewer records: always a tree, never one grid.
+NONNEGATIVE = replace(FINER, min_records=0.0, read_leaves=nonnegative_leaves)
+DEEP_NONNEGATIVE = replace(DEEP, min_records=0.0, read_leaves=nonnegative_leaves)
 
 
 def _is_too_noisy(plan: ZoomPlan) -> bool:
@@ -167,11 +144,11 @@ class SynopsisKMeans(PrivateKMeans):
 
     Notes
     -----
-    The rule is :func:`plan_synopsis`; :meth:`plan` says what it chooses. A run is private because
-    each of its parts is, and because the choice follows from public quantities. After hashing come
-    six Lloyd steps, and centers are the average of those after the last three. Their radius is
-    released where Kaplan-Stemmer releases it: with at least 200 records of a center, in standard
-    deviations of the noise that a count would have if it were all that is released.
+    The rule is :func:`choose_synopsis`; :meth:`choose` says what it chooses. A run is private
+    because each of its parts is, and because the choice follows from public quantities. After
+    hashing come six Lloyd steps, and centers are the average of those after the last three. Their
+    radius is released where Kaplan-Stemmer releases it: with at least 200 records of a center, in
+    standard deviations of the noise that a count would have if it were all that is released.
 
     Examples
     --------
@@ -202,14 +179,14 @@ class SynopsisKMeans(PrivateKMeans):
     zoom: float | None = ZOOM_SHARE
     tree: str = "deep"
 
-    def plan(self, n_points: int, n_features: int) -> Synopsis:
-        """The synopsis of points of that shape; see :func:`plan_synopsis`.
+    def choose(self, n_points: int, n_features: int) -> Synopsis:
+        """The synopsis of points of that shape; see :func:`choose_synopsis`.
 
         It decides about the zoom. After one the synopsis is chosen again, for the budget that is
         left: on the border between the two kinds that may be the other one.
         """
         delta = self.resolved_delta(n_points)
-        return plan_synopsis(n_points, n_features, self.n_clusters, self.epsilon, delta)
+        return choose_synopsis(n_points, n_features, self.n_clusters, self.epsilon, delta)
 
     def zoom_plan(self, n_points: int, n_features: int) -> ZoomPlan | None:
         """The releases that find a domain; see :meth:`PrivateKMeans.zoom_plan`.
@@ -218,7 +195,7 @@ class SynopsisKMeans(PrivateKMeans):
         """
         if not self.zoom:
             return None
-        is_gridded = self.plan(n_points, n_features) == "quadtree"
+        is_gridded = self.choose(n_points, n_features) == "quadtree"
         most = LARGEST_SHARE_OF_GRIDS if is_gridded else LARGEST_SHARE_OF_HASHING
         largest = max(self.zoom, most)
         shares = [*np.arange(self.zoom, largest, ZOOM_STEP).round(4).tolist(), largest]
@@ -232,23 +209,22 @@ class SynopsisKMeans(PrivateKMeans):
             raise ValueError(insufficient_budget(plan_of, n_points, self.epsilon))
         return None
 
-    def quadtree(self, n_points: int, n_features: int) -> type[QuadtreeKMeans]:
+    def choose_tree(self, n_points: int, n_features: int) -> TreeKind:
         """The kind of quadtree for points of that shape, from public quantities only."""
         records = self.epsilon * n_points / self.n_clusters
         is_few = n_features <= FEW_COLUMNS
         fewest_of_tree = TREE_RECORDS_IN_FEW_COLUMNS if is_few else TREE_RECORDS_IN_MORE_COLUMNS
         if self.tree == "balanced" or records < fewest_of_tree:
-            return QuadtreeKMeans
+            return BALANCED
         if records >= MANY_RECORDS:
-            return DeepQuadtree
+            return DEEP
         if n_features == 1:
-            is_finer = records >= FINER_RECORDS_IN_ONE_COLUMN
-            return FinerQuadtree if is_finer else NonnegativeQuadtree
-        return DeepNonnegativeQuadtree if records >= DEEP_RECORDS else NonnegativeQuadtree
+            return FINER if records >= FINER_RECORDS_IN_ONE_COLUMN else NONNEGATIVE
+        return DEEP_NONNEGATIVE if records >= DEEP_RECORDS else NONNEGATIVE
 
     def _keeps_clusters(self, plan: ZoomPlan) -> bool:
         """Whether a zoom leaves no cluster out of a finer tree; others need it in any case."""
-        if self.quadtree(plan.n_points, plan.n_features) is QuadtreeKMeans:
+        if self.choose_tree(plan.n_points, plan.n_features) is BALANCED:
             return True
         return plan.count_stddev <= MAX_COUNT_ERROR_OF_TREE * plan.n_points / self.n_clusters
 
@@ -259,16 +235,37 @@ class SynopsisKMeans(PrivateKMeans):
         delta = self.resolved_delta(n_points)
         return plan_zoom(share, n_points, n_features, epsilon, delta, supports_ball=True)
 
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`."""
+        if self.choose(n_points, n_features) == "quadtree":
+            return self._plan_tree(n_points, n_features)
+        return self._hashing().schedule(n_points, n_features, finish=FINISH)
+
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
-        if self.plan(curator.n_points, curator.n_features) == "quadtree":
-            tree = self.quadtree(curator.n_points, curator.n_features)
-            return tree(self.n_clusters, epsilon=self.epsilon).cluster(curator)
-        method = AveragedKaplanStemmer(
+        n = curator.n_points
+        d = curator.n_features
+        if self.choose(n, d) == "quadtree":
+            return self._quadtree().follow(curator, self._plan_tree(n, d))
+
+        # Points are taken to fill a ball, also one that is given as a parameter.
+        hashing = self._hashing()
+        in_ball = hashing.resolved_radius(curator) < math.sqrt(d)
+        schedule = hashing.schedule(n, d, in_ball=in_ball, finish=FINISH)
+        return hashing.follow(curator, schedule)
+
+    def _plan_tree(self, n_points: int, n_features: int) -> TreeSchedule:
+        kind = self.choose_tree(n_points, n_features)
+        return self._quadtree().schedule(n_points, n_features, kind)
+
+    def _quadtree(self) -> QuadtreeKMeans:
+        return QuadtreeKMeans(self.n_clusters, epsilon=self.epsilon)
+
+    def _hashing(self) -> KaplanStemmer:
+        return KaplanStemmer(
             self.n_clusters,
             epsilon=self.epsilon,
             delta=self.delta,
             radius=self.radius,
             lloyd_steps=LLOYD_STEPS,
         )
-        return method.cluster(curator)

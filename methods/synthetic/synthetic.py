@@ -1,6 +1,8 @@
 """k-means on synthetic records: what methods have in common that model the joint distribution."""
 
+import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
 
@@ -8,10 +10,59 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
-from pkm.privacy import Budget, Curator, PrivacyClaim, snap_centers
+from pkm.privacy import (
+    Budget,
+    Charge,
+    Curator,
+    Exponential,
+    Gaussian,
+    Marginals,
+    PrivacyClaim,
+    Query,
+    gaussian_mu,
+    largest_multiple,
+    selection_epsilon,
+    snap_centers,
+)
 
 MAX_RECORDS = 20_000  # synthetic ones
+
+
+@dataclass(frozen=True)
+class TablesSchedule(Schedule):
+    """Counts of single columns, then rounds of choices and of the tables that were chosen.
+
+    Attributes
+    ----------
+    choice : type
+        Query of a choice.
+    n_rounds : int
+    n_choices : int
+        In each round.
+    columns_mu : float
+        Total GDP mu of the single columns.
+    choice_epsilon : float
+        Of each choice.
+    table_mu : float
+        GDP mu of the tables of each round.
+    """
+
+    choice: type[Query]
+    n_rounds: int
+    n_choices: int
+    columns_mu: float
+    choice_epsilon: float
+    table_mu: float
+
+    @property
+    def releases(self) -> Sequence[Charge]:
+        """The columns, then round by round the choices and the tables."""
+        columns = plan_release(Marginals, Gaussian, mu=self.columns_mu)
+        choice = plan_release(self.choice, Exponential, epsilon=self.choice_epsilon)
+        tables = plan_release(Marginals, Gaussian, mu=self.table_mu)
+        return [columns, *[*[choice] * self.n_choices, tables] * self.n_rounds]
 
 
 @dataclass(eq=False, repr=False)
@@ -26,6 +77,10 @@ class SyntheticKMeans(PrivateKMeans):
         What is compared, in the plural, for the error.
     alternatives : str
         Methods for more columns, for the error.
+    choice : type
+        Query that chooses a table of several columns.
+    shares : tuple of float
+        Of mu squared: for single columns, for all choices, for all tables that were chosen.
     """
 
     claims = {"sound": PrivacyClaim("approximate")}
@@ -35,6 +90,8 @@ class SyntheticKMeans(PrivateKMeans):
     max_features: ClassVar[int]
     compared: ClassVar[str]
     alternatives: ClassVar[str]
+    choice: ClassVar[type[Query]]
+    shares: ClassVar[tuple[float, float, float]]
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -42,10 +99,50 @@ class SyntheticKMeans(PrivateKMeans):
     n_init: int = 10
 
     @abstractmethod
+    def count_rounds(self, n_features: int) -> tuple[int, int]:
+        """Rounds for two or more columns, and choices in each."""
+
+    @abstractmethod
     def draw_records(
-        self, curator: Curator, n_records: int, generator: np.random.Generator
+        self,
+        curator: Curator,
+        schedule: TablesSchedule,
+        n_records: int,
+        generator: np.random.Generator,
     ) -> np.ndarray:
-        """Spend the budget on a model, and draw records (n_records, d) from it, in grid steps."""
+        """Release a model, and draw records (n_records, d) from it, in grid steps."""
+
+    def schedule(self, n_points: int, n_features: int) -> TablesSchedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`.
+
+        Mu squared is divided by ``shares``; then all costs are multiplied by the largest factor
+        that keeps to the budget, as choices are charged by their epsilon.
+        """
+        delta = self.resolved_delta(n_points)
+        mu = gaussian_mu(self.epsilon, delta)
+        if n_features == 1:
+            return TablesSchedule(self.choice, 0, 0, mu, 0.0, 0.0)
+        n_rounds, n_choices = self.count_rounds(n_features)
+        columns, choices, tables = self.shares
+        columns_mu = math.sqrt(columns) * mu
+        choice_mu = math.sqrt(choices / (n_rounds * n_choices)) * mu
+        table_mu = math.sqrt(tables / n_rounds) * mu
+
+        choice_epsilon = selection_epsilon(choice_mu)
+        factor = largest_multiple(
+            [columns_mu, *[table_mu] * n_rounds],
+            [choice_epsilon] * (n_rounds * n_choices),
+            self.epsilon,
+            delta,
+        )
+        return TablesSchedule(
+            self.choice,
+            n_rounds,
+            n_choices,
+            columns_mu=factor * columns_mu,
+            choice_epsilon=factor * choice_epsilon,
+            table_mu=factor * table_mu,
+        )
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
         """Budget of one run; refuses more columns than tables can be compared of."""
@@ -60,7 +157,9 @@ class SyntheticKMeans(PrivateKMeans):
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Draw synthetic records, cluster them; see :meth:`PrivateKMeans.cluster`."""
         generator = curator.public_rng()
-        records = self.draw_records(curator, min(curator.n_points, MAX_RECORDS), generator)
+        n_records = min(curator.n_points, MAX_RECORDS)
+        schedule = self.schedule(curator.n_points, curator.n_features)
+        records = self.draw_records(curator, schedule, n_records, generator)
         seed = int(generator.integers(2**32))
         weights = np.ones(len(records))
         centers = weighted_kmeans(records, weights, self.n_clusters, self.n_init, seed)

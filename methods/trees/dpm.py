@@ -5,19 +5,18 @@ median; a split is accepted if both parts have enough points; the noisy means of
 are the centers. The number of centers follows from the data.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.integrate import quad
-from scipy.optimize import root_scalar
-from scipy.stats import norm
 
 from pkm.compute import middle_and_half_width
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n
 from pkm.methods.constraints import AUTO, FLAG, Integer, OneOf, Real
+from pkm.methods.schedule import Schedule, count_noise, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -45,8 +44,9 @@ from pkm.scalars import is_number
 PUBLISHED_SHARES = (0.04, 0.18, 0.18, 0.6)
 SOUND_SHARES = (0.0, 0.1875, 0.1875, 0.625)
 PERCENTILE = 65.0
-# gap_constant(65), which takes as long to derive as a fit: the limit of the quantiles that the
-# authors tabulate by simulation for their Algorithm 2.
+# Percentile of the gaps between neighbors of n standard normal values, times n, for large n: the
+# limit of the quantiles that the authors tabulate by simulation for their Algorithm 2. A test
+# derives it.
 GAP_CONSTANT = 4.135930028253561
 # Standard deviations that the interval size is chosen from.
 MIN_SIGMA = 0.5
@@ -65,29 +65,6 @@ class Node(NamedTuple):
 
     cell: int
     size: float
-
-
-def gap_constant(percentile: float = PERCENTILE) -> float:
-    """Percentile of the gaps between neighbors of n standard normal values, times n, for large n.
-
-    The gap around a value z is exponentially distributed with mean 1 / (n density(z)); the mixture
-    over z is solved for the percentile. :data:`GAP_CONSTANT` is its default.
-
-    Examples
-    --------
-    >>> round(gap_constant(), 5)
-    4.13593
-    """
-
-    def excess(gap: float) -> float:
-        def smaller_gaps(z: float) -> float:
-            density = float(norm.pdf(z))
-            return density * -math.expm1(-gap * density)
-
-        fraction, _ = quad(smaller_gaps, -12, 12)
-        return fraction - percentile / 100
-
-    return root_scalar(excess, bracket=(0.1, 100), method="brentq", xtol=1e-10).root
 
 
 def level_budgets(total: float, n_levels: int) -> list[float]:
@@ -232,134 +209,131 @@ class DPM(PrivateKMeans):
         """Whether a query reads them: that of the gaps, or those of a zoom."""
         return self.variant == "published" or super().needs_remainders
 
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`."""
+        plan = self._plan_published if self.variant == "published" else self._plan_sound
+        return plan(self.resolved_delta(n_points))
+
+    def _plan_published(self, delta: float) -> Schedule:
+        """Root count, interval size, a split and a count per level, averages."""
+        gap, counts, splits, averages = (share * self.epsilon for share in self._shares())
+        failure = COUNT_DELTA_SHARE * delta / (self.depth + 1)
+        average_mu = gaussian_mu(averages, AVERAGE_DELTA_SHARE * delta)
+        root, *count_releases = [
+            plan_release(CellCounts, Laplace, epsilon=epsilon)
+            for epsilon in level_budgets(counts, self.depth + 1)
+        ]
+        split_releases = [
+            plan_release(Splits, Exponential, epsilon=epsilon, delta=failure)
+            for epsilon in level_budgets(splits, self.depth)
+        ]
+        return Schedule(
+            root,
+            plan_release(GapPercentile, Percentile, epsilon=gap),
+            *itertools.chain(*zip(split_releases, count_releases, strict=True)),
+            plan_release(CellSums, Gaussian, mu=average_mu),
+        )
+
+    def _plan_sound(self, delta: float) -> Schedule:
+        """A split and a count per level, averages; the root's count is n, public."""
+        _, counts, splits, averages = (share * self.epsilon for share in self._shares())
+        count_mus = level_budgets(counts, self.depth)
+        split_epsilons = level_budgets(splits, self.depth)
+        average_mu = gaussian_mu(averages, delta)
+
+        # Scale all of it up until the parts, composed tightly, spend the budget.
+        factor = largest_multiple([*count_mus, average_mu], split_epsilons, self.epsilon, delta)
+        releases = []
+        for epsilon, mu in zip(split_epsilons, count_mus, strict=True):
+            releases.append(plan_release(Splits, Exponential, epsilon=factor * epsilon))
+            releases.append(plan_release(CellCounts, Gaussian, mu=factor * mu))
+        return Schedule(*releases, plan_release(CellSums, Gaussian, mu=factor * average_mu))
+
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Grow the tree and average its leaves; see :meth:`PrivateKMeans.cluster`."""
         find_centers = self._published if self.variant == "published" else self._sound
-        centers, sizes = find_centers(curator)
+        schedule = self.schedule(curator.n_points, curator.n_features)
+        centers, sizes = find_centers(curator, schedule)
         if self.merge:
             seed = int(child(curator.public_seeds[0], INITIALIZATION).generate_state(1)[0])
             centers = weighted_kmeans(centers, sizes, self.n_clusters, MERGE_STARTS, seed)
         return snap_centers(centers)[None], self.depth
 
-    def _published(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
+    def _published(self, curator: Curator, schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
         """Centers (m, d) on the grid and their released counts, as in the paper."""
-        delta = self.resolved_delta(curator.n_points)
         origin, half_width = origin_of(curator.domain)
 
-        # Divide epsilon over the interval size, the counts, the splits and the averages.
-        interval, counts, splits, averages = (share * self.epsilon for share in self._shares())
-        count_noise = [
-            Laplace(SCALE / epsilon) for epsilon in level_budgets(counts, self.depth + 1)
-        ]
-        split_mechanisms = [Exponential(epsilon) for epsilon in level_budgets(splits, self.depth)]
-
-        # Pad the counts that set the scores' sensitivity: each stays below the exact one with
-        # probability 1 - failure. The released counts need no padding.
-        failure = COUNT_DELTA_SHARE * delta / (self.depth + 1)
-        margins = [-math.log(2 * failure) * noise.scale / SCALE for noise in count_noise]
-
         # Estimate the interval size from the gaps between neighboring values (Algorithm 2).
-        size = root_count(curator, count_noise[0])
-        answer = curator.release(GapPercentile(PERCENTILE), gap=Percentile(interval))
+        size = root_count(curator, schedule)
+        (gap_cost,) = schedule.find(GapPercentile)
+        answer = curator.release(GapPercentile(PERCENTILE), gap=Percentile(gap_cost.epsilon))
         gap = float(answer["gap"][0]) / SCALE * half_width
         width = interval_width(gap, size) / half_width
 
         # Split recursively at the candidates of highest score.
         tree = curator.partition(BoxGrid.of_intervals(width))
-        min_size = size / 2**self.depth
-        leaves = self._grow(tree, size, min_size, count_noise, split_mechanisms, margins, failure)
+        leaves = self._grow(tree, size, schedule)
 
         # Average the leaves about the origin, by noisy sums and the counts released already.
         cells = [leaf.cell for leaf in leaves]
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
         origins = np.tile(origin, (len(leaves), 1))
         radius = math.sqrt(curator.n_features) * float(SCALE + abs(origin[0])) / SCALE
-        multiplier = 1 / gaussian_mu(averages, AVERAGE_DELTA_SHARE * delta)
         query = CellSums(cells, origins, radius)
-        sums = tree.release(query, sums=Gaussian(multiplier))["sums"]
+        sums = tree.release(query, sums=_sum_noise(schedule))["sums"]
         return origin + sums / sizes[:, None], sizes
 
-    def _sound(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
+    def _sound(self, curator: Curator, schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
         """Centers (m, d) on the grid and their released counts, with the repairs of ``sound``."""
-        delta = self.resolved_delta(curator.n_points)
-
-        # Divide epsilon over the counts, the splits and the averages; then scale all of it up
-        # until the parts, composed tightly, spend the budget. The root's count is n, public.
-        _, counts, splits, averages = (share * self.epsilon for share in self._shares())
-        count_mus = level_budgets(counts, self.depth)
-        split_epsilons = level_budgets(splits, self.depth)
-        average_mu = gaussian_mu(averages, delta)
-        factor = largest_multiple([*count_mus, average_mu], split_epsilons, self.epsilon, delta)
-        count_noise = [None, *(Gaussian(SCALE / (factor * mu)) for mu in count_mus)]
-        split_mechanisms = [Exponential(factor * epsilon) for epsilon in split_epsilons]
-
         # Split recursively at the candidates of highest score, on a fixed grid of intervals.
         tree = curator.partition(BoxGrid.of_intervals(2 / SOUND_INTERVALS, inside_cell=True))
-        n = float(curator.n_points)
-        min_size = n / 2**self.depth
-        margins = [0.0] * self.depth
-        leaves = self._grow(tree, n, min_size, count_noise, split_mechanisms, margins, 0.0)
+        leaves = self._grow(tree, float(curator.n_points), schedule)
 
         # Average each leaf about its midpoint and keep the average inside the leaf.
         cells = [leaf.cell for leaf in leaves]
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
         midpoints = np.array([tree.midpoint(cell) for cell in cells])
-        noise = Gaussian(1 / (factor * average_mu))
-        sums = tree.release(CellSums(cells, midpoints), sums=noise)["sums"]
+        sums = tree.release(CellSums(cells, midpoints), sums=_sum_noise(schedule))["sums"]
         boxes = np.array([tree.box(cell) for cell in cells])
         lower = boxes[:, 0]
         upper = boxes[:, 1]
         return np.clip(midpoints + sums / sizes[:, None], lower, upper), sizes
 
-    def _grow(
-        self,
-        tree: PartitionTree,
-        size: float,
-        min_size: float,
-        count_noise: Sequence[Laplace | Gaussian | None],
-        split_mechanisms: Sequence[Exponential],
-        margins: Sequence[float],
-        failure: float,
-    ) -> list[Node]:
+    def _grow(self, tree: PartitionTree, size: float, schedule: Schedule) -> list[Node]:
         """Split all cells level by level; return the leaves.
 
-        Parameters
-        ----------
-        tree : PartitionTree
-        size : float
-            Count of the root.
-        min_size : float
-            A split is accepted if the released counts of both parts are larger.
-        count_noise : sequence of Laplace, Gaussian or None
-            By level, the root's first.
-        split_mechanisms : sequence of Exponential
-            By level.
-        margins : sequence of float
-            Subtracted from a count before it sets a score's sensitivity, in records, by level.
-        failure : float
-            Probability that a count less its margin exceeds the exact one.
+        A split is accepted if the released counts of both parts are larger than the
+        ``2**depth``-th part of ``size``, the count of the root.
         """
         score = self._score()
+        min_size = size / 2**self.depth
+        noises = [count_noise(release) for release in schedule.find(CellCounts)]
+        part_noises = noises[-self.depth :]  # of the counts of parts, by level
         nodes = [Node(0, size)]
         leaves: list[Node] = []
-        for level in range(self.depth):
+        for level, split in enumerate(schedule.find(Splits)):
+            # Pad the counts that set the scores' sensitivity: each stays below the exact one with
+            # probability 1 - delta. The released counts need no padding.
+            margin = 0.0
+            if self.variant == "published":
+                margin = -math.log(2 * split.delta) * noises[level].scale / SCALE
+
             # Choose one split of every cell by the exponential mechanism.
             query = Splits(
                 [node.cell for node in nodes],
                 [node.size for node in nodes],
                 score,
-                margins[level],
-                failure,
+                margin,
+                split.delta,
             )
-            choices = tree.release(query, choices=split_mechanisms[level])["choices"]
+            choices = tree.release(query, choices=Exponential(split.epsilon))["choices"]
             parts = [
                 tree.split(node.cell, *tree.candidate(choice))
                 for node, choice in zip(nodes, choices, strict=True)
             ]
 
             # Count both parts of every split.
-            noise = count_noise[level + 1]
-            assert noise is not None, "only the root's count is public"
+            noise = part_noises[level]
             cells = [cell for pair in parts for cell in pair]
             counts = tree.release(CellCounts(cells), counts=noise)["counts"] / SCALE
             children = [Node(cell, count) for cell, count in zip(cells, counts, strict=True)]
@@ -367,40 +341,37 @@ class DPM(PrivateKMeans):
             # Accept a split if both parts are large enough; otherwise the cell is a leaf.
             accepted: list[Node] = []
             for i, node in enumerate(nodes):
-                pair = children[2 * i : 2 * i + 2]
-                if min(child.size for child in pair) > min_size:
-                    accepted += pair
+                sizes = [child.size for child in children[2 * i : 2 * i + 2]]
+                if min(sizes) > min_size:
+                    accepted += children[2 * i : 2 * i + 2]
+                elif self.variant == "published" or level == 0:
+                    leaves.append(node)
                 else:
-                    leaves.append(Node(node.cell, self._leaf_size(node, pair, count_noise, level)))
+                    size = averaged_size(node.size, part_noises[level - 1], sum(sizes), noise)
+                    leaves.append(Node(node.cell, size))
             nodes = accepted
         return leaves + nodes
 
-    def _leaf_size(
-        self,
-        node: Node,
-        children: Sequence[Node],
-        count_noise: Sequence[Laplace | Gaussian | None],
-        level: int,
-    ) -> float:
-        """Count of a cell whose split was rejected.
 
-        The cell's released count; for ``sound`` its mean with that of the two parts together, each
-        weighted by the inverse of its variance.
-        """
-        noise = count_noise[level]
-        part_noise = count_noise[level + 1]
-        if self.variant == "published" or noise is None or part_noise is None:
-            return node.size
-        weight = noise.scale**-2
-        parts_weight = (2 * part_noise.scale**2) ** -1
-        parts_size = sum(child.size for child in children)
-        return (weight * node.size + parts_weight * parts_size) / (weight + parts_weight)
+def averaged_size(
+    size: float, noise: Laplace | Gaussian, parts_size: float, part_noise: Laplace | Gaussian
+) -> float:
+    """Mean of a cell's count and the sum of its two parts', by the inverse of their variances."""
+    weight = noise.scale**-2
+    parts_weight = (2 * part_noise.scale**2) ** -1
+    return (weight * size + parts_weight * parts_size) / (weight + parts_weight)
 
 
-def root_count(curator: Curator, noise: Laplace) -> float:
-    """Noisy number of all points."""
+def root_count(curator: Curator, schedule: Schedule) -> float:
+    """Noisy number of all points, the first count of a schedule."""
+    noise = count_noise(schedule.find(CellCounts)[0])
     answer = curator.whole().release(CellCounts([0]), counts=noise)
     return float(answer["counts"][0] / SCALE)
+
+
+def _sum_noise(schedule: Schedule) -> Gaussian:
+    """Noise of the sums of leaves, in their radii."""
+    return Gaussian(1 / schedule.find(CellSums)[0].mu)
 
 
 def interval_width(gap: float, size: float) -> float:

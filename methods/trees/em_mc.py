@@ -15,6 +15,7 @@ same budget than averages whose noise is set by a noisy size; and no cluster is 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -27,8 +28,10 @@ from pkm.compute.kernels.lattice import cached_lattice, cover_scales
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n
 from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.lloyd.lloyd import TYPICAL_CENTER
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
     SCALE,
+    Charge,
     CoverPicks,
     Curator,
     Gaussian,
@@ -42,7 +45,7 @@ from pkm.privacy import (
 )
 from pkm.privacy.ledger import largest_multiple
 from pkm.privacy.noise import INITIALIZATION, child
-from pkm.privacy.projection import cover_weight
+from pkm.privacy.projection import cover_epsilon, cover_weight
 
 # Shares of epsilon.
 COUNT_SHARE = 0.2
@@ -58,29 +61,35 @@ N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """All releases of a run, from public quantities only.
+class CoverSchedule(Schedule):
+    """Picks of a cover, counts of the candidates, averages of the clusters.
 
     Attributes
     ----------
-    scales : tuple of (side, radius)
-        Of the grids, from fine to coarse.
-    n_picks : int
-        Grid points picked per grid.
     cover : MaximumCover
         The picks' draws.
-    candidate_noise : Laplace
-        On the candidates' counts.
-    sum_noise, count_noise : Gaussian
-        On the clusters' sums and counts.
+    candidate_epsilon : float
+        Of the candidates' counts.
+    sum_mu, count_mu : float
+        Of the clusters' sums and counts.
     """
 
-    scales: tuple[tuple[float, float], ...]
-    n_picks: int
     cover: MaximumCover
-    candidate_noise: Laplace
-    sum_noise: Gaussian
-    count_noise: Gaussian
+    candidate_epsilon: float
+    sum_mu: float
+    count_mu: float
+
+    @property
+    def releases(self) -> Sequence[Charge]:
+        """The cover, the counts and the averages."""
+        delta = self.cover.delta
+        cover_cost = cover_epsilon(self.cover.weight, delta)
+        mu = math.hypot(self.sum_mu, self.count_mu)
+        return [
+            plan_release(CoverPicks, MaximumCover, epsilon=cover_cost, delta=delta),
+            plan_release(ProjectedCounts, Laplace, epsilon=self.candidate_epsilon),
+            plan_release(ProjectedSumsAndCounts, Gaussian, mu=mu),
+        ]
 
 
 @dataclass(eq=False, repr=False)
@@ -160,50 +169,50 @@ class EMMC(PrivateKMeans):
         radius = SMALLEST_RADII[m] if self.smallest_radius == "auto" else self.smallest_radius
         return tuple(cover_scales(n_points, m, GAMMA, radius))
 
-    def plan(self, n_points: int, n_features: int) -> Schedule:
-        """All releases, from public quantities only."""
+    @property
+    def n_picks(self) -> int:
+        """Grid points picked per grid."""
+        return math.ceil(self.n_clusters * math.log(math.ceil(1 / GAMMA)))
+
+    def schedule(self, n_points: int, n_features: int) -> CoverSchedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`."""
         # Divide the budget over the candidates' counts, the cover and the averages.
         epsilon = self.epsilon
         delta = self.resolved_delta(n_points)
         count_epsilon = COUNT_SHARE * epsilon
-        cover_epsilon = COVER_SHARE * epsilon
+        cover_part = COVER_SHARE * epsilon
         cover_delta = COVER_DELTA_SHARE * delta
         average_delta = delta - cover_delta
         mu = gaussian_mu(AVERAGE_SHARE * epsilon, average_delta)
 
         # For "sound", scale the parts up until they spend the budget, composed tightly.
         if self.variant == "sound":
-            factor = largest_multiple([mu], [count_epsilon, cover_epsilon], epsilon, average_delta)
+            factor = largest_multiple([mu], [count_epsilon, cover_part], epsilon, average_delta)
             mu *= factor
             count_epsilon *= factor
-            cover_epsilon *= factor
+            cover_part *= factor
 
         # Weight of a covered point in the exponents of the exponential mechanism.
-        weight = cover_weight(cover_epsilon, cover_delta)
+        weight = cover_weight(cover_part, cover_delta)
         if self.variant == "published":
-            weight = min(weight, cover_epsilon / (2 * math.log(math.e / cover_delta)))
+            weight = min(weight, cover_part / (2 * math.log(math.e / cover_delta)))
 
         # Divide the averages' mu in proportion to the errors that they make in a mean: that of the
         # sum, and that of the count times the expected distance from the midpoint.
         sum_part = math.sqrt(n_features)
         count_part = 2 * TYPICAL_CENTER
-        sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))
-        count_mu = mu * math.sqrt(count_part / (sum_part + count_part))
-
-        return Schedule(
-            scales=self._scales(n_points),
-            n_picks=math.ceil(self.n_clusters * math.log(math.ceil(1 / GAMMA))),
+        return CoverSchedule(
             cover=MaximumCover(weight, cover_delta),
-            candidate_noise=Laplace(SCALE / count_epsilon),
-            sum_noise=Gaussian(math.sqrt(n_features) * SCALE / sum_mu),
-            count_noise=Gaussian(SCALE / count_mu),
+            candidate_epsilon=count_epsilon,
+            sum_mu=mu * math.sqrt(sum_part / (sum_part + count_part)),
+            count_mu=mu * math.sqrt(count_part / (sum_part + count_part)),
         )
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate: cover, counts, k-means on candidates, averages."""
         d = curator.n_features
         m = self.dimensions(curator.n_points)
-        schedule = self.plan(curator.n_points, d)
+        schedule = self.schedule(curator.n_points, d)
 
         # Project at random to m dimensions. Entries of the matrix are rounded, so that products
         # are exact; points are scaled into the unit ball and clipped to it.
@@ -214,11 +223,12 @@ class EMMC(PrivateKMeans):
         projected = curator.projection(matrix, length)
 
         # Candidates: the private maximum cover on each grid.
-        query = CoverPicks(schedule.scales, schedule.n_picks)
+        query = CoverPicks(self._scales(curator.n_points), self.n_picks)
         candidates = projected.release(query, picks=schedule.cover)["picks"]
 
         # Weigh every candidate by the noisy number of its points.
-        answer = projected.release(ProjectedCounts(candidates), counts=schedule.candidate_noise)
+        noise = Laplace(SCALE / schedule.candidate_epsilon)
+        answer = projected.release(ProjectedCounts(candidates), counts=noise)
         weights = np.maximum(np.ceil(answer["counts"] / SCALE), 0.0)
         weights[repeated(candidates)] = 0.0
 
@@ -227,7 +237,9 @@ class EMMC(PrivateKMeans):
 
         # Average the points of each cluster in all dimensions.
         answer = projected.release(
-            ProjectedSumsAndCounts(centers), sums=schedule.sum_noise, counts=schedule.count_noise
+            ProjectedSumsAndCounts(centers),
+            sums=Gaussian(math.sqrt(d) * SCALE / schedule.sum_mu),
+            counts=Gaussian(SCALE / schedule.count_mu),
         )
         means = answer["sums"] / np.maximum(answer["counts"] / SCALE, 1.0)[:, None]
         return np.clip(snap_centers(means), -SCALE, SCALE)[None], 1

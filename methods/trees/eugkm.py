@@ -14,11 +14,13 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import FLAG, Integer, OneOf
 from pkm.methods.coreset import consistent
 from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
+from pkm.methods.schedule import Schedule, count_noise, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     MAX_CELLS,
     SCALE,
     Budget,
+    Charge,
     Curator,
     Gaussian,
     GridCounts,
@@ -156,18 +158,20 @@ class EUGkM(PrivateKMeans):
 
     def intervals(self, n_points: int, n_features: int, share: float) -> int:
         """Intervals per feature of a grid whose counts have a share of the budget."""
-        epsilon = self._laplace_epsilon(n_points, share)
+        cost = self._grid_cost(n_points, share)
+        # Epsilon at which Laplace noise has the variance of the noise of a count.
+        epsilon = math.sqrt(2) * cost.mu if cost.mu > 0 else cost.epsilon
         return grid_intervals(
             n_points, n_features, self.n_clusters, epsilon, self.grid_rule, self.max_cells
         )
 
-    def _laplace_epsilon(self, n_points: int, share: float) -> float:
-        """Epsilon at which Laplace noise has the variance of the noise of a count."""
-        return share * self.epsilon
+    def _grid_cost(self, n_points: int, share: float) -> Charge:
+        """Cost of counts that have a share of the budget."""
+        return plan_release(GridCounts, Laplace, epsilon=share * self.epsilon)
 
-    def _noise(self, n_points: int, share: float) -> Laplace | Gaussian:
-        """Noise of a count."""
-        return Laplace(SCALE / (share * self.epsilon))
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`."""
+        return Schedule(self._grid_cost(n_points, 1.0))
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Count the grid's cells, cluster their midpoints; see :meth:`PrivateKMeans.cluster`."""
@@ -178,7 +182,8 @@ class EUGkM(PrivateKMeans):
         # Noisy counts of all cells of the grid.
         n = curator.n_points
         intervals = self.intervals(n, curator.n_features, share)
-        answer = curator.release(GridCounts(intervals), counts=self._noise(n, share))
+        noise = count_noise(self._grid_cost(n, share))
+        answer = curator.release(GridCounts(intervals), counts=noise)
         counts = answer.pop("counts")[0]
         shape = counts.shape
 
@@ -241,15 +246,10 @@ class GaussianEUGkM(EUGkM):
     _: KW_ONLY
     delta: float | Literal["auto"] = "auto"
 
-    def _laplace_epsilon(self, n_points: int, share: float) -> float:
-        return math.sqrt(2) * self._mu(n_points, share)
-
-    def _noise(self, n_points: int, share: float) -> Laplace | Gaussian:
-        return Gaussian(SCALE / self._mu(n_points, share))
-
-    def _mu(self, n_points: int, share: float) -> float:
-        """Cost of the counts, which have a share of the squared cost of all."""
-        return math.sqrt(share) * gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+    def _grid_cost(self, n_points: int, share: float) -> Charge:
+        # A share of the squared cost of all.
+        mu = math.sqrt(share) * gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+        return plan_release(GridCounts, Gaussian, mu=mu)
 
 
 @dataclass(eq=False, repr=False)
@@ -297,6 +297,13 @@ class HybridKMeans(EUGkM):
     def _lloyd(self) -> SuLloyd | FastLloyd:
         """The method whose first round is the step: with as many rounds as there are parts."""
         return SuLloyd(self.n_clusters, epsilon=self.epsilon, n_iterations=N_PARTS)
+
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`."""
+        if not self.has_step(n_points, n_features):
+            return super().schedule(n_points, n_features)
+        step = self._lloyd().schedule(n_points, n_features).releases[0]
+        return Schedule(self._grid_cost(n_points, 1 / N_PARTS), step)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Cluster the grid, make the step; see :meth:`PrivateKMeans.cluster`."""

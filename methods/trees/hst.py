@@ -16,6 +16,7 @@ from scipy.special import ndtri
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer
 from pkm.methods.lloyd.lloyd import FastLloyd
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
     SCALE,
     BoxGrid,
@@ -25,7 +26,6 @@ from pkm.privacy import (
     Gaussian,
     PartitionTree,
     PrivacyClaim,
-    gaussian_mu,
     snap_centers,
 )
 
@@ -222,25 +222,35 @@ class HST(PrivateKMeans):
             )
         return super().budget(n_points, n_features)
 
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`."""
+        n_levels = self.layers * n_features
+        step = self._lloyd().schedule(n_points, n_features).releases[0]
+        level = plan_release(CellCounts, Gaussian, mu=step.mu / math.sqrt(n_levels))
+        return Schedule(*[level] * n_levels, step)
+
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Grow the tree, choose its leaves, make a step; see :meth:`PrivateKMeans.cluster`."""
-        generator = curator.public_rng()
-        cuts = random_cuts(generator, self.layers, curator.n_features)
-        delta = self.resolved_delta(curator.n_points)
-        tree_mu = gaussian_mu(self.epsilon, delta) / math.sqrt(N_PARTS)
-        nodes = release_tree(curator, cuts, self.n_clusters, tree_mu, delta)
+        n = curator.n_points
+        cuts = random_cuts(curator.public_rng(), self.layers, curator.n_features)
+        levels = self.schedule(n, curator.n_features).find(CellCounts)
+        delta = self.resolved_delta(n)
+        nodes = release_tree(curator, cuts, self.n_clusters, levels[0].mu, delta)
 
         leaves = best_leaves(nodes, self.n_clusters)
         centers = snap_centers(np.stack([nodes[i].midpoint for i in leaves]))
-        lloyd = FastLloyd(
+        centers, n_steps = self._lloyd().iterate(curator, centers[None], n_rounds=1)
+        return centers, len(levels) + n_steps
+
+    def _lloyd(self) -> FastLloyd:
+        """The method whose first round is the step: with as many rounds as there are parts."""
+        return FastLloyd(
             self.n_clusters,
             epsilon=self.epsilon,
             delta=self.delta,
             n_iterations=N_PARTS,
             radius_schedule="constant",
         )
-        centers, n_steps = lloyd.iterate(curator, centers[None], n_rounds=1)
-        return centers, self.layers * curator.n_features + n_steps
 
 
 def release_tree(
@@ -256,7 +266,7 @@ def release_tree(
         See :func:`random_cuts`.
     k : int
     mu : float
-        Cost of all levels.
+        Cost of one level.
     delta : float
         Probability that any of the empty boxes next to a record would be kept.
 
@@ -267,7 +277,7 @@ def release_tree(
     """
     d = curator.n_features
     n_levels = len(cuts) * d
-    deviation = math.sqrt(n_levels) / mu
+    deviation = 1 / mu
     threshold = 1 + deviation * float(-ndtri(delta / n_levels))
     threshold = max(threshold, curator.n_points / (LEAST_SHARE * k))
     noise = Gaussian(SCALE * deviation)

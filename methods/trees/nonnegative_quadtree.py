@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from pkm.methods.trees.quadtree import Leaves, LevelShares, QuadtreeKMeans, average_with_children
+from pkm.methods.trees.quadtree import Leaves, average_with_children
 from pkm.privacy import SCALE, snap_centers
 
 # These constants were chosen on generated sets and on s1.
@@ -166,25 +166,3 @@ def trimmed_means(centers: np.ndarray, leaves: Leaves) -> np.ndarray:
                 leaves.midpoints[near], axis=0, weights=leaves.weights[near]
             )
     return snap_centers(means)
-
-
-class TrimmedQuadtree(QuadtreeKMeans):
-    """Quadtree whose centers are means without far leaves where no Lloyd step follows."""
-
-    def settled(self, centers: np.ndarray, leaves: Leaves) -> np.ndarray:
-        """Centers (k, d), int64; see :func:`trimmed_means`."""
-        return trimmed_means(centers, leaves)
-
-
-class NonnegativeQuadtree(TrimmedQuadtree):
-    """Quadtree of nonnegative counts, with one level or two beyond the balanced one.
-
-    For few records of each center: always a tree, never one grid.
-    """
-
-    level_shares = LevelShares(growth=1.3, peak=0.0, decay=0.5, finest=1.25)
-    tree_records = 0.0
-
-    def read_leaves(self, counts: list[np.ndarray], deviations: np.ndarray, total: float) -> Leaves:
-        """Leaves of released counts; see :func:`nonnegative_leaves`."""
-        return nonnegative_leaves(counts, deviations, total)

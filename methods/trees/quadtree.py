@@ -8,6 +8,7 @@ lies in one cell of each; which cells are leaves is read off the noisy counts.
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -15,17 +16,19 @@ import numpy as np
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer, Real
 from pkm.methods.lloyd.final_step import cluster_radii, final_step, step_noise
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.trees.eugkm import grid_intervals
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     MAX_CELLS,
     SCALE,
     Budget,
+    Charge,
     Curator,
-    Gaussian,
     GridCounts,
     Laplace,
     PrivacyClaim,
+    SumsAndCounts,
     snap_centers,
 )
 
@@ -36,34 +39,8 @@ MAX_LEVELS = 9
 
 OPEN_FACTOR = 0.7  # of the noise of all children: a cell with less is a leaf
 LEAF_FACTOR = 1.0  # of the noise of a count: a leaf above the finest level with less is left out
-TREE_RECORDS = 70  # times epsilon, for each center: with fewer, one grid is better than a tree
+TREE_RECORDS = 70.0  # times epsilon, for each center: with fewer, one grid is better than a tree
 STEP_RECORDS = 400  # times epsilon, for each center: with fewer, no Lloyd step is made
-
-
-@dataclass(frozen=True)
-class LevelShares:
-    """How epsilon is divided among levels; levels are counted from the balanced one.
-
-    The balanced level is the binary logarithm of ``(n epsilon)^(2 / (d + 2))``: there the width of
-    cells balances their noise if records are spread evenly over the domain.
-
-    Attributes
-    ----------
-    growth : float
-        Of the share from one level to the next finer one, up to the peak.
-    peak : float
-    decay : float
-        Of the share from one level to the next finer one, beyond the peak.
-    finest : float
-    """
-
-    growth: float
-    peak: float
-    decay: float
-    finest: float
-
-
-UP_TO_BALANCED = LevelShares(growth=2 ** (1 / 6), peak=0.0, decay=2 ** (1 / 6), finest=0.0)
 
 
 @dataclass(frozen=True)
@@ -83,81 +60,6 @@ class Leaves:
     midpoints: np.ndarray
     sides: np.ndarray
     weights: np.ndarray
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The releases of a run, from public quantities only.
-
-    Attributes
-    ----------
-    intervals : tuple of int
-        Per feature, of the grid of each level.
-    epsilons : tuple of float
-        Of the counts of each level.
-    step_epsilon : float
-        Of the Lloyd step; 0 for none.
-    """
-
-    intervals: tuple[int, ...]
-    epsilons: tuple[float, ...]
-    step_epsilon: float
-
-
-def schedule_of(
-    n_points: int,
-    n_features: int,
-    n_clusters: int,
-    epsilon: float,
-    step_share: float,
-    shares: LevelShares = UP_TO_BALANCED,
-    tree_records: float = TREE_RECORDS,
-) -> Schedule:
-    """Levels of the tree with their budgets, from public quantities only.
-
-    Parameters
-    ----------
-    n_points, n_features, n_clusters : int
-    epsilon : float
-    step_share : float
-        Of epsilon, for the Lloyd step where one is made.
-    shares : LevelShares, optional
-        Of the rest, for the levels. By default up to the balanced one, the finest with the most.
-    tree_records : float, optional
-        Times epsilon, for each center: with fewer, one grid.
-
-    Returns
-    -------
-    Schedule
-        Level j, from 1, has ``2**j`` intervals per feature, as far as a grid of ``MAX_CELLS`` cells
-        goes. With few records for each center there is one level, the grid of
-        :func:`pkm.methods.trees.eugkm.grid_intervals`, and no step.
-
-    Examples
-    --------
-    >>> schedule_of(100, 2, 1, 1.0, 0.25).intervals
-    (2, 4, 8)
-    >>> schedule_of(100, 2, 5, 1.0, 0.25)
-    Schedule(intervals=(8,), epsilons=(1.0,), step_epsilon=0.0)
-    """
-    d = n_features
-    records = n_points * epsilon / n_clusters
-    if records < tree_records:
-        intervals = grid_intervals(n_points, d, n_clusters, epsilon, "balanced", MAX_CELLS)
-        return Schedule((intervals,), (epsilon,), 0.0)
-
-    step_epsilon = step_share * epsilon if records >= STEP_RECORDS else 0.0
-    tree_epsilon = epsilon - step_epsilon
-    balanced = 2 / (d + 2) * math.log2(max(n_points * tree_epsilon, 1.0))
-    most = min(MAX_LEVELS, MAX_FEATURES // d)
-    n_levels = min(max(round(balanced + shares.finest), MIN_LEVELS), most)
-
-    # The shares rise up to the peak and fall beyond it.
-    levels = np.arange(1, n_levels + 1) - (balanced + shares.peak)
-    weights = np.where(levels <= 0, shares.growth**levels, shares.decay**levels)
-    epsilons = tree_epsilon * weights / weights.sum()
-    intervals = tuple(2**level for level in range(1, n_levels + 1))
-    return Schedule(intervals, tuple(epsilons.tolist()), step_epsilon)
 
 
 def consistent_levels(counts: list[np.ndarray], variances: np.ndarray, total: float) -> None:
@@ -296,25 +198,88 @@ def leaves_of(
     return Leaves(leaves.midpoints[kept], leaves.sides[kept], leaves.weights[kept])
 
 
-def release_counts(curator: Curator, schedule: Schedule) -> list[np.ndarray]:
-    """Count the cells of all levels with Laplace noise, in records: one release per level.
+def consistent_leaves(counts: list[np.ndarray], deviations: np.ndarray, total: float) -> Leaves:
+    """Leaves of counts that are made consistent; see :class:`TreeKind`."""
+    consistent_levels(counts, deviations**2, total)
 
-    Parameters
+    # A cell is worth opening if its records exceed the noise of its children together.
+    thresholds = OPEN_FACTOR * math.sqrt(2 ** counts[0].ndim) * deviations[1:]
+
+    # A large leaf of few records would draw a center into space that may be empty.
+    smallest = LEAF_FACTOR * deviations
+    smallest[-1] = 0.0
+    return leaves_of(counts, thresholds, smallest, total)
+
+
+def _keep_centers(centers: np.ndarray, leaves: Leaves) -> np.ndarray:
+    """Centers as they are; see :class:`TreeKind`."""
+    return centers
+
+
+@dataclass(frozen=True)
+class TreeKind:
+    """How a tree is grown, read and left; its levels are counted from the balanced one.
+
+    The balanced level is the binary logarithm of ``(n epsilon)^(2 / (d + 2))``: there the width of
+    cells balances their noise if records are spread evenly over the domain.
+
+    Attributes
     ----------
-    curator : Curator
-        Of one replicate.
-    schedule : Schedule
-
-    Returns
-    -------
-    list of ndarray, float64
-        Of each level, an axis for each feature.
+    growth : float
+        Of the share of epsilon from one level to the next finer one, up to the peak.
+    peak : float
+    decay : float
+        Of the share from one level to the next finer one, beyond the peak.
+    finest : float
+    min_records : float
+        Times epsilon, for each center: with fewer, one grid is better than a tree.
+    read_leaves : callable
+        From the released counts of all levels (overwritten), the standard deviation of a
+        count of each, and the number of records, to the leaves.
+    settle : callable
+        From centers (k, d), int64, that no Lloyd step will move, and the leaves, to those
+        that are released.
     """
-    counts = []
-    for intervals, epsilon in zip(schedule.intervals, schedule.epsilons, strict=True):
-        answer = curator.release(GridCounts(intervals), counts=Laplace(SCALE / epsilon))
-        counts.append(answer["counts"][0] / SCALE)
-    return counts
+
+    growth: float
+    peak: float
+    decay: float
+    finest: float
+    min_records: float = TREE_RECORDS
+    read_leaves: Callable[[list[np.ndarray], np.ndarray, float], Leaves] = consistent_leaves
+    settle: Callable[[np.ndarray, Leaves], np.ndarray] = _keep_centers
+
+
+#: Up to the balanced level, the finest with the most.
+BALANCED = TreeKind(growth=2 ** (1 / 6), peak=0.0, decay=2 ** (1 / 6), finest=0.0)
+
+
+@dataclass(frozen=True)
+class TreeSchedule(Schedule):
+    """Counts of all levels of a tree, and a Lloyd step.
+
+    Attributes
+    ----------
+    kind : TreeKind
+    intervals : tuple of int
+        Per feature, of the grid of each level.
+    epsilons : tuple of float
+        Of the counts of each level.
+    step_epsilon : float
+        Of the Lloyd step; 0 for none.
+    """
+
+    kind: TreeKind
+    intervals: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    step_epsilon: float = 0.0
+
+    @property
+    def releases(self) -> Sequence[Charge]:
+        """Counts level by level, then the step, if there is one."""
+        counts = [plan_release(GridCounts, Laplace, epsilon=epsilon) for epsilon in self.epsilons]
+        step = plan_release(SumsAndCounts, Laplace, epsilon=self.step_epsilon)
+        return counts + [step] * (self.step_epsilon > 0)
 
 
 @dataclass(eq=False, repr=False)
@@ -329,7 +294,7 @@ class QuadtreeKMeans(PrivateKMeans):
         the step.
     step_share : float, default=0.25
         Of epsilon, for the Lloyd step, which is made where there are enough records for each
-        center; 0 leaves it out. See :func:`schedule_of`.
+        center; 0 leaves it out. See :meth:`schedule`.
     n_init : int, default=10
         Starts of the k-means on the leaves; they cost no privacy.
     bounds, clip, random_state, secure
@@ -367,8 +332,6 @@ class QuadtreeKMeans(PrivateKMeans):
     }
     supports_chunks = True
     batched = False  # millions of cells for one replicate at a time
-    level_shares = UP_TO_BALANCED
-    tree_records = TREE_RECORDS
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -385,47 +348,66 @@ class QuadtreeKMeans(PrivateKMeans):
             )
         return super().budget(n_points, n_features)
 
+    def schedule(self, n_points: int, n_features: int, kind: TreeKind = BALANCED) -> TreeSchedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`.
+
+        Level j, from 1, has ``2**j`` intervals per feature, as far as a grid of ``MAX_CELLS``
+        cells goes. With few records for each center there is one level, the grid of
+        :func:`pkm.methods.trees.eugkm.grid_intervals`, and no step.
+
+        Examples
+        --------
+        >>> QuadtreeKMeans(1).schedule(100, 2).intervals
+        (2, 4, 8)
+        >>> schedule = QuadtreeKMeans(5).schedule(100, 2)
+        >>> schedule.intervals, schedule.epsilons, schedule.step_epsilon
+        ((8,), (1.0,), 0.0)
+        """
+        k = self.n_clusters
+        d = n_features
+        epsilon = self.epsilon
+        records = n_points * epsilon / k
+        if records < kind.min_records:
+            intervals = grid_intervals(n_points, d, k, epsilon, "balanced", MAX_CELLS)
+            return TreeSchedule(kind, (intervals,), (epsilon,))
+
+        step_epsilon = self.step_share * epsilon if records >= STEP_RECORDS else 0.0
+        tree_epsilon = epsilon - step_epsilon
+        balanced = 2 / (d + 2) * math.log2(max(n_points * tree_epsilon, 1.0))
+        most = min(MAX_LEVELS, MAX_FEATURES // d)
+        n_levels = min(max(round(balanced + kind.finest), MIN_LEVELS), most)
+
+        # The shares rise up to the peak and fall beyond it.
+        levels = np.arange(1, n_levels + 1) - (balanced + kind.peak)
+        weights = np.where(levels <= 0, kind.growth**levels, kind.decay**levels)
+        epsilons = tree_epsilon * weights / weights.sum()
+        intervals = tuple(2**level for level in range(1, n_levels + 1))
+        return TreeSchedule(kind, intervals, tuple(epsilons.tolist()), step_epsilon)
+
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Release the tree, cluster its leaves, make a step; see :meth:`PrivateKMeans.cluster`."""
-        schedule = self.schedule(curator.n_points, curator.n_features)
-        counts = release_counts(curator, schedule)
+        """Follow the schedule; see :meth:`PrivateKMeans.cluster`."""
+        return self.follow(curator, self.schedule(curator.n_points, curator.n_features))
+
+    def follow(self, curator: Curator, schedule: TreeSchedule) -> tuple[np.ndarray, int]:
+        """Release the tree, cluster its leaves, make a step."""
+        # Count the cells of all levels, in records: a release for each level.
+        counts = []
+        for intervals, epsilon in zip(schedule.intervals, schedule.epsilons, strict=True):
+            answer = curator.release(GridCounts(intervals), counts=Laplace(SCALE / epsilon))
+            counts.append(answer["counts"][0] / SCALE)
+
+        # Read the leaves, and cluster them.
+        kind = schedule.kind
         deviations = math.sqrt(2) / np.array(schedule.epsilons)
-        leaves = self.read_leaves(counts, deviations, float(curator.n_points))
-        generator = curator.public_rng()
-        centers = cluster_leaves(leaves, self.n_clusters, self.n_init, generator)
-        if not schedule.step_epsilon:
-            return self.settled(centers, leaves)[None], 1
-        noise = step_noise(curator.n_features, epsilon=schedule.step_epsilon)
+        leaves = kind.read_leaves(counts, deviations, float(curator.n_points))
+        centers = cluster_leaves(leaves, self.n_clusters, self.n_init, curator.public_rng())
+
+        # Make a step, or leave the centers as they are.
+        if schedule.step_epsilon == 0:
+            return kind.settle(centers, leaves)[None], 1
+        noise = step_noise(curator.n_features, schedule.step_epsilon)
         radii = leaf_radii(leaves, centers, noise[0])
         return final_step(curator, centers, radii, noise)[None], 2
-
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
-        """All releases, before the first query; see :func:`schedule_of`."""
-        return schedule_of(
-            n_points,
-            n_features,
-            self.n_clusters,
-            self.epsilon,
-            self.step_share,
-            self.level_shares,
-            self.tree_records,
-        )
-
-    def read_leaves(self, counts: list[np.ndarray], deviations: np.ndarray, total: float) -> Leaves:
-        """Leaves of released counts (overwritten) with given standard deviations."""
-        consistent_levels(counts, deviations**2, total)
-
-        # A cell is worth opening if its records exceed the noise of its children together.
-        thresholds = OPEN_FACTOR * math.sqrt(2 ** counts[0].ndim) * deviations[1:]
-
-        # A large leaf of few records would draw a center into space that may be empty.
-        smallest = LEAF_FACTOR * deviations
-        smallest[-1] = 0.0
-        return leaves_of(counts, thresholds, smallest, total)
-
-    def settled(self, centers: np.ndarray, leaves: Leaves) -> np.ndarray:
-        """Centers (k, d), int64, that no Lloyd step will move."""
-        return centers
 
 
 def cluster_leaves(
@@ -436,7 +418,7 @@ def cluster_leaves(
     return snap_centers(weighted_kmeans(leaves.midpoints, leaves.weights, k, n_init, seed))
 
 
-def leaf_radii(leaves: Leaves, centers: np.ndarray, sum_noise: Laplace | Gaussian) -> np.ndarray:
+def leaf_radii(leaves: Leaves, centers: np.ndarray, sum_noise: Laplace) -> np.ndarray:
     """Radii (k,) of a step about centers: records are uniform in their leaves, d side^2 / 12."""
     d = centers.shape[1]
     within = d * leaves.sides**2 / 12

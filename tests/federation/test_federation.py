@@ -635,7 +635,7 @@ def standardized_noise(points, method, seed):
 
     def client(link):
         sealed, masks = agree_as_client(link, identities[1], fingerprints, 0, Ring(8))
-        session = ClientSession(sealed, masks, 60, method.schedule(60, 2))
+        session = ClientSession(sealed, masks, 60, method.schedule(60, 2).rounds)
 
         def curator(ledger, streams):
             return RecordingCurator(points, ledger, streams.public_seeds, None, session)

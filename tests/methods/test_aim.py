@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
 from pkm.methods.synthetic import aim
-from pkm.methods.synthetic.aim import AIMKMeans, fitted_model, schedule_of
+from pkm.methods.synthetic.aim import AIMKMeans, fitted_model
 from pkm.methods.synthetic.graphical_model import (
     Measurement,
     fit_model,
@@ -258,7 +258,7 @@ def test_more_steps_never_raise_the_loss():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 def test_schedule_spends_the_budget_and_no_more(d, epsilon):
     run = AIMKMeans(3, epsilon=epsilon).fit_batch(dependent(300, d), [0])
-    schedule = schedule_of(d, epsilon, 1e-6)
+    schedule = AIMKMeans(3, epsilon=epsilon).schedule(300, d)
     assert schedule.n_rounds == min(d * (d - 1) // 2, 2 * d - 2)
     labels = [charge.label for charge in run.ledger.charges]
     assert labels == ["marginals", *["worst_approximated", "marginals"] * schedule.n_rounds]
@@ -271,7 +271,7 @@ def test_schedule_spends_the_budget_and_no_more(d, epsilon):
 
 
 def test_one_column_takes_the_whole_budget():
-    assert schedule_of(1, 1.0, 1e-6).columns_mu == gaussian_mu(1.0, 1e-6)
+    assert AIMKMeans(3).schedule(300, 1).columns_mu == gaussian_mu(1.0, 1e-6)
 
 
 def test_charges_are_the_same_for_all_data():
@@ -307,7 +307,7 @@ def test_without_noise_the_model_learns_a_dependence_of_three_columns():
     """No pair of the columns tells anything; only the table of all three does."""
     points = dependent(20_000)
     curator = curator_of(points)
-    schedule = schedule_of(4, 1e6, 0.1)
+    schedule = AIMKMeans(3, epsilon=1e6, delta=0.1).schedule(20_000, 4)
     columns = measured_columns(curator, schedule.columns_mu, 4)
     model = fitted_model(curator, columns, schedule)
     shape = [len(column.starts) for column in columns]
@@ -322,7 +322,7 @@ def test_the_model_keeps_to_its_limit(monkeypatch):
     monkeypatch.setattr(aim, "MAX_CELLS", 400)
     points = dependent(5000, 6)
     curator = curator_of(points)
-    schedule = schedule_of(6, 100.0, 1e-6)
+    schedule = AIMKMeans(3, epsilon=100.0).schedule(5000, 6)
     columns = measured_columns(curator, schedule.columns_mu, 8)
     start = sum(len(column.starts) for column in columns)
     assert start < fitted_model(curator, columns, schedule).tree.n_cells <= 400

@@ -15,7 +15,7 @@ from pkm.compute import Points, inertia, labels
 from pkm.compute.kernels.hashing import DIRECTION_SCALE, Hash, orthonormal
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.hashing.balcan import Balcan
-from pkm.privacy import SCALE, Curator, NoiseStreams, gaussian_mu, gdp_delta, snap
+from pkm.privacy import SCALE, BucketCounts, Curator, NoiseStreams, gaussian_mu, gdp_delta, snap
 from pkm.privacy.budget import Budget
 from pkm.privacy.ledger import Ledger
 
@@ -62,8 +62,8 @@ def test_candidates_are_centers_of_large_nested_cubes():
     hashed = Curator(points, ledger, NoiseStreams([0])).hashed_points(1.0)
     method = Balcan(3, epsilon=1e15, shifts=2, depth=4)
     directions = orthonormal(np.random.default_rng(1), 2, 2)
-    mu = gaussian_mu(1e15, 5e-7)
-    candidates = method._candidates(hashed, directions, mu, 5e-7, np.random.default_rng(2))
+    cubes = method.schedule(3000, 2).find(BucketCounts)
+    candidates = method._candidates(hashed, directions, cubes, np.random.default_rng(2))
 
     generator = np.random.default_rng(2)
     expected = set()
@@ -138,14 +138,14 @@ def test_falls_back_to_packed_candidates(n, epsilon):
     """
     method = Balcan(4, epsilon=epsilon, radius=1.0)
     directions = np.eye(3, dtype=np.int64) * DIRECTION_SCALE
-    mu = gaussian_mu(epsilon, 5e-7)
+    cubes = method.schedule(n, 3).find(BucketCounts)
     candidates = []
     for coordinate in (-0.4, 0.5):
         points = Points.prepare(snap(np.full((n, 3), coordinate)))
         ledger = Ledger(Budget(epsilon, 1e-6))
         hashed = Curator(points, ledger, NoiseStreams([0])).hashed_points(1.0)
         generator = np.random.default_rng(1)
-        candidates.append(method._candidates(hashed, directions, mu, 5e-7, generator))
+        candidates.append(method._candidates(hashed, directions, cubes, generator))
 
         run = method.fit_batch(points, range(3))
         assert run.centers.shape == (3, 4, 3)

@@ -23,10 +23,10 @@ def draw(n, d, seed=0):
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 @pytest.mark.parametrize("d", [1, 2, 5, 8, 9, 12, 30, 100])
 def test_the_noise_is_that_with_the_smaller_variance(d, epsilon):
-    sum_noise, _ = NoisyMean(epsilon=epsilon, spread_share=0).noises(1000, d)
+    (release,) = NoisyMean(epsilon=epsilon, spread_share=0).schedule(1000, d).releases
     # The sum's sensitivity in radii is 1 in L2 and sqrt(d) in L1.
     variances = {Laplace: 2 * d / epsilon**2, Gaussian: 1 / gaussian_mu(epsilon, 1e-6) ** 2}
-    assert type(sum_noise) is min(variances, key=variances.get)
+    assert release.mechanism == min(variances, key=variances.get).name
 
 
 @pytest.mark.parametrize("spread_share", [0.0, 0.2, 0.7])
@@ -90,10 +90,11 @@ def test_error_of_the_mean_is_that_of_its_noise(d):
     n = 2000
     method = NoisyMean(epsilon=1.0, spread_share=0)
     centers = method.fit_batch(draw(n, d), range(300)).centers[:, 0]
-    sum_noise, _ = method.noises(n, d)
-    is_laplace = isinstance(sum_noise, Laplace)
+    (release,) = method.schedule(n, d).releases
+    is_laplace = release.mechanism == Laplace.name
     # A coordinate of the sum has its noise in 2^-16 of the ball's radius sqrt(d).
-    variance = (2 if is_laplace else 1) * (sum_noise.scale * math.sqrt(d) / n) ** 2
+    scale = SCALE * (math.sqrt(d) / release.epsilon if is_laplace else 1 / release.mu)
+    variance = (2 if is_laplace else 1) * (scale * math.sqrt(d) / n) ** 2
     errors = centers - draw(n, d).mean(axis=0)
     # Five standard errors, and the rounding of n records toward zero.
     kurtosis = 6 if is_laplace else 3

@@ -31,6 +31,7 @@ from pkm.compute.kernels.quadtree import (
 from pkm.methods.baselines.kmedian import KMedian, weighted_kmedian
 from pkm.methods.distance import published as dist_dp_published
 from pkm.methods.distance.dist_dp import DistDP, NoisedPoints
+from pkm.methods.distance.sound import sound_schedule
 from pkm.methods.distance.tree import RegionTrees, released_histograms
 from pkm.privacy import (
     SCALE,
@@ -1137,7 +1138,7 @@ def test_sound_chooses_its_strategy_by_public_values(d, rho, strategy):
         "cells": {"cell_counts", "region_counts"},
         "tree": {"total", "region_counts", "region_sums"},
     }
-    assert method.plan(20_000, d, rho).strategy == strategy
+    assert method.schedule(20_000, d).strategy == strategy
     charges = method.fit_batch(points, [0]).ledger.charges
     assert {charge.label for charge in charges} == labels[strategy]
 
@@ -1145,16 +1146,12 @@ def test_sound_chooses_its_strategy_by_public_values(d, rho, strategy):
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 10])
 @pytest.mark.parametrize("n", [2000, 20_000, 250_000])
 def test_sound_keeps_the_cells_as_the_budget_grows(n, d):
-    diagonal = 2 * np.sqrt(d)
     for k in (2, 8, 64):
-        methods = [
-            DistDP(k, epsilon=epsilon, rho="diagonal") for epsilon in 2.0 ** np.arange(-2, 5)
+        schedules = [
+            sound_schedule(DistDP(k, epsilon=epsilon, rho="diagonal"), n, d)
+            for epsilon in 2.0 ** np.arange(-2, 5)
         ]
-        chosen = [
-            method.plan(n, d, diagonal).strategy
-            for method in methods
-            if not method.plan(n, d, diagonal).insufficient_data(n)
-        ]
+        chosen = [schedule.strategy for schedule in schedules if not schedule.insufficient_data(n)]
         if "cells" in chosen:
             assert set(chosen[chosen.index("cells") :]) == {"cells"}
 
@@ -1177,7 +1174,7 @@ def test_sound_cells_find_clusters_of_different_sizes():
     noise = 0.2 * np.random.default_rng(0).standard_normal((5000, 6))
     points[::4] = np.clip(points[::4] + noise, -1, 1)
     method = DistDP(4, rho=1.0, n_init=5)
-    assert method.plan(*points.shape, 1.0).strategy == "cells"
+    assert method.schedule(*points.shape).strategy == "cells"
     run = method.fit_batch(snap(points), range(3))
     assert median_cost(points, run) < 1.3 * kmeans_cost(points, 4)
 
@@ -1192,7 +1189,7 @@ def test_sound_is_close_to_kmeans_in_two_dimensions(rho):
 def test_sound_tree_finds_separated_clusters():
     points = np.tile(blobs(50_000, d=2, k=4, spread=0.05, seed=1), 6)
     method = DistDP(4, rho=1.0, n_init=5)
-    assert method.plan(*points.shape, 1.0).strategy == "tree"
+    assert method.schedule(*points.shape).strategy == "tree"
     run = method.fit_batch(snap(points), range(3))
     assert median_cost(points, run) < 1.5 * kmeans_cost(points, 4)
 

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy.integrate import quad
+from scipy.optimize import root_scalar
+from scipy.stats import norm
 
 from pkm.compute import Points, inertia
 from pkm.methods import DPM, DPLloyd, LSHSplits, SuLloyd
@@ -14,7 +17,7 @@ from pkm.methods.hashing.lsh_splits import clip_to_ball
 from pkm.methods.trees.dpm import (
     GAP_CONSTANT,
     Node,
-    gap_constant,
+    averaged_size,
     interval_width,
     level_budgets,
 )
@@ -74,9 +77,27 @@ def test_gap_constant_equals_simulation():
     assert np.mean(simulated) == pytest.approx(GAP_CONSTANT, abs=error)
 
 
+def gap_constant(percentile):
+    """Percentile of the gaps between neighbors of n standard normal values, times n, for large n.
+
+    The gap around a value z is exponentially distributed with mean 1 / (n density(z)); the mixture
+    over z is solved for the percentile.
+    """
+
+    def excess(gap):
+        def smaller_gaps(z):
+            density = float(norm.pdf(z))
+            return density * -math.expm1(-gap * density)
+
+        fraction, _ = quad(smaller_gaps, -12, 12)
+        return fraction - percentile / 100
+
+    return root_scalar(excess, bracket=(0.1, 100), method="brentq", xtol=1e-10).root
+
+
 def test_tabulated_gap_constant_is_the_derived_one():
     """To the root finder's tolerance; on the machine that tabulated it, to the last bit."""
-    assert gap_constant() == pytest.approx(GAP_CONSTANT, abs=1e-10)
+    assert gap_constant(65) == pytest.approx(GAP_CONSTANT, abs=1e-10)
     assert gap_constant(50) < GAP_CONSTANT < gap_constant(80)
 
 
@@ -515,14 +536,20 @@ def test_published_margins_are_the_papers(n, margin):
 
 def test_leaf_size_is_the_inverse_variance_mean():
     """Of a count and of the sum of the counts of its rejected parts."""
-    noise = [None, Gaussian(2.0 * SCALE), Gaussian(1.0 * SCALE)]
-    node = Node(0, 100.0)
-    sides = [Node(1, 70.0), Node(2, 36.0)]
-    combined = DPM()._leaf_size(node, sides, noise, 1)
+    combined = averaged_size(100.0, Gaussian(2.0 * SCALE), 106.0, Gaussian(1.0 * SCALE))
     assert combined == pytest.approx((100 / 4 + 106 / 2) / (1 / 4 + 1 / 2))
-    # The public number of points has no noise.
-    assert DPM()._leaf_size(node, sides, noise, 0) == 100.0
-    assert DPM(variant="published")._leaf_size(node, sides, noise, 1) == 100.0
+
+
+@pytest.mark.parametrize(("variant", "size"), [("sound", 100.0), ("published", None)])
+def test_a_rejected_root_keeps_its_count(variant, size):
+    """The public number of points has no noise; the published variant combines no counts."""
+    method = DPM(variant=variant, epsilon=1e5, depth=1)
+    points = np.zeros((100, 1), np.int64)
+    curator = Curator(points, Ledger(method.budget(100, 1)), NoiseStreams([0]))
+    schedule = method.schedule(100, 1)
+    tree = curator.partition(BoxGrid.of_intervals(0.5, inside_cell=True))
+    (leaf,) = method._grow(tree, size or 97.0, schedule)
+    assert leaf == Node(0, size or 97.0)
 
 
 def test_interval_width_goes_to_the_nearest_half():
@@ -548,7 +575,7 @@ def test_lsh_splits_branches_from_three_times_the_least_size(sizes, leaves):
     ledger = Ledger(method.budget(sum(sizes), 1))
     curator = Curator(points, ledger, NoiseStreams([0]))
     partition = curator.hyperplanes(np.array([[SCALE]]), np.array([0]))
-    _, leaf_sizes = method._grow(partition, 10.0, Gaussian(1e-3 * SCALE), curator)
+    _, leaf_sizes = method._grow(partition, 10.0, Gaussian(1e-3 * SCALE), 1)
     assert np.sort(leaf_sizes) == pytest.approx(leaves, abs=0.1)
 
 
@@ -557,7 +584,7 @@ def test_lsh_splits_radius_reaches_the_farthest_corner():
     method = LSHSplits(epsilon=1e4)
     ledger = Ledger(method.budget(5000, 3))
     curator = Curator(points, ledger, NoiseStreams([0]), box(-1.0, 1.0, 3))
-    mean, radius, _, _ = method._sound_centering(curator)
+    mean, radius = method._center(curator, method.schedule(5000, 3))
     corner_distance = np.linalg.norm(SCALE + np.abs(mean)) / SCALE
     assert radius == pytest.approx(corner_distance)
     assert np.abs(mean - points.mean(axis=0)).max() < SCALE / 50

@@ -433,17 +433,16 @@ def test_projections_are_exact_or_refused():
 
 def test_published_follows_the_paper():
     method = EMMC(n_clusters=26, epsilon=1.0, variant="published")
-    schedule = method.plan(18_720, 16)
+    schedule = method.schedule(18_720, 16)
     delta = 18_720**-1.5
     assert method.resolved_delta(18_720) == delta
     assert method.dimensions(18_720) == 4
-    assert schedule.n_picks == 19  # 26 ln 2 = 18.02
+    assert method.n_picks == 19  # 26 ln 2 = 18.02
     assert schedule.cover.weight == 0.2 / (2 * math.log(math.e / (delta / 2)))
     assert schedule.cover.delta == delta / 2
-    assert schedule.candidate_noise == Laplace(5 * SCALE)
-    sum_mu = 4 * SCALE / schedule.sum_noise.scale
-    count_mu = SCALE / schedule.count_noise.scale
-    assert math.hypot(sum_mu, count_mu) == pytest.approx(gaussian_mu(0.6, delta / 2))
+    assert schedule.candidate_epsilon == 0.2
+    mu = math.hypot(schedule.sum_mu, schedule.count_mu)
+    assert mu == pytest.approx(gaussian_mu(0.6, delta / 2))
 
 
 @pytest.mark.parametrize(

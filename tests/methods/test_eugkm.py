@@ -287,7 +287,7 @@ def test_error_of_a_gaussian_step_follows_from_its_noise():
     n, d, k = 20_000, 4, 8
     method = GaussianHybridKMeans(n_clusters=k, epsilon=1.0)
     lloyd = method._lloyd()
-    this_round = lloyd.schedule(n, d)[0]
+    this_round = lloyd.schedule(n, d).rounds[0]
     sums = d * (this_round.sum_noise.scale / SCALE * k / n) ** 2
     counts = (lloyd.radius(d) / 2 * this_round.count_noise.scale / SCALE * k / n) ** 2
     error = lloyd.round_error(n, d, 2)

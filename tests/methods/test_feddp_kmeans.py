@@ -9,7 +9,7 @@ import pytest
 from pkm.audit.conformance import conformance
 from pkm.compute import Points, inertia
 from pkm.methods import FedDPKMeans, KMeansPlusPlus
-from pkm.methods.lloyd.feddp_kmeans import leading_directions, schedule_of
+from pkm.methods.lloyd.feddp_kmeans import leading_directions
 from pkm.privacy import (
     SCALE,
     Account,
@@ -67,11 +67,11 @@ def test_accounting_from_the_charges(d, epsilon):
 
 
 def test_shares_of_the_schedule():
-    schedule = schedule_of(20, 5, 1.0, 1e-6)
-    costs = np.array([schedule.subspace, schedule.weights, schedule.recovery, schedule.lloyd])
+    schedule = FedDPKMeans(5, epsilon=1.0).schedule(1000, 20)
+    costs = np.array([release.mu for release in schedule.releases])
     np.testing.assert_allclose(costs**2 / gaussian_mu(1.0, 1e-6) ** 2, [0.3, 0.15, 0.3, 0.25])
-    without = schedule_of(5, 5, 1.0, 1e-6)
-    assert without.recovery / without.weights == pytest.approx(math.sqrt(2))
+    weights, recovery, _ = FedDPKMeans(5, epsilon=1.0).schedule(1000, 5).releases
+    assert recovery.mu / weights.mu == pytest.approx(math.sqrt(2))
 
 
 def test_charges_depend_on_neither_private_nor_public_points():

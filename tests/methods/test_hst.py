@@ -94,7 +94,7 @@ def test_without_noise_boxes_count_their_records(monkeypatch):
     points = draw(3000, 2)
     curator = Curator(points, Ledger(Budget(50.0, 1e-6)), NoiseStreams([0]))
     cuts = random_cuts(np.random.default_rng(1), 3, 2)
-    nodes = release_tree(curator, cuts, 5, gaussian_mu(50.0, 1e-6), 1e-6)
+    nodes = release_tree(curator, cuts, 5, gaussian_mu(50.0, 1e-6) / math.sqrt(6), 1e-6)
     assert len(nodes) > 20
     ends = [np.sort(np.concatenate([[-SCALE - 1, SCALE], *[c[h] for c in cuts]])) for h in (0, 1)]
     for node in nodes:

@@ -4,6 +4,7 @@ import gc
 import math
 import tracemalloc
 import weakref
+from dataclasses import replace
 from inspect import signature
 
 import numpy as np
@@ -195,7 +196,8 @@ def test_conformance_command(capsys):
 def test_an_overspending_method_is_stopped():
     class Overspending(FastLloyd):
         def schedule(self, n_points, n_features):
-            return [*super().schedule(n_points, n_features)] * 2
+            schedule = super().schedule(n_points, n_features)
+            return replace(schedule, rounds=schedule.rounds * 2)
 
     with pytest.raises(RuntimeError, match="the budget has delta"):
         Overspending(n_clusters=2, bounds=(-1, 1)).fit(blobs())
@@ -421,7 +423,7 @@ def test_number_of_iterations_and_noise_follow_the_paper(n, d, k, epsilon):
     eta = 0.8 * 2 * math.sqrt(d) / (2 * k ** (1 / d))
     error_factor = k**3 * eta**2 * sigma**2 * (1 + math.sqrt(4 * d)) ** 2
     bound = 4 * n**2 * 0.004 / error_factor
-    schedule = fast.schedule(n, d)
+    schedule = fast.schedule(n, d).rounds
     n_iter = len(schedule)
     assert n_iter == int(np.clip(bound, 2, 7))
     radii = [release.radius for release in schedule]
@@ -433,7 +435,7 @@ def test_number_of_iterations_and_noise_follow_the_paper(n, d, k, epsilon):
         squared_mu = 1 / sums**2 + 1 / counts**2
         assert squared_mu == pytest.approx(1 / (sigma**2 * n_iter))
 
-    schedule = GLloyd(k, epsilon=epsilon, variant="published").schedule(n, d)
+    schedule = GLloyd(k, epsilon=epsilon, variant="published").schedule(n, d).rounds
     n_iter = len(schedule)
     bound = 0.004 * n**2 / (k**3 * d * sigma**2 * (2 * RHO + math.sqrt(d)) ** 2)
     assert n_iter == int(np.clip(bound, 2, 7))
@@ -443,7 +445,7 @@ def test_number_of_iterations_and_noise_follow_the_paper(n, d, k, epsilon):
     squared_mu = 1 / sums**2 + 1 / counts**2
     assert squared_mu == pytest.approx(1 / (sigma**2 * n_iter))
 
-    schedule = SuLloyd(k, epsilon=epsilon, variant="published").schedule(n, d)
+    schedule = SuLloyd(k, epsilon=epsilon, variant="published").schedule(n, d).rounds
     n_iter = len(schedule)
     weight = (4 * d * RHO**2) ** (1 / 3)
     bound = epsilon / math.sqrt(500 * k**3 / n**2 * (d + weight) ** 3)
@@ -583,7 +585,7 @@ def loop_version(method, points, seed):
     streams = method.noise_streams([seed], n, d)
     centers = starting_centers(streams.public_seeds, k, d, "packing", search)[0].astype(float)
     exact_limit = math.floor(math.sqrt(2**53 / d)) - SCALE - 1
-    for t, release in enumerate(method.schedule(n, d)):
+    for t, release in enumerate(method.schedule(n, d).rounds):
         # Sums and counts of the points within the radius of their nearest centers.
         sums = np.zeros((k, d))
         counts = np.zeros(k)

@@ -14,7 +14,6 @@ from pkm.methods.synthetic.mst import (
     Column,
     MSTKMeans,
     merged_starts,
-    schedule_of,
     spanning_pairs,
     synthetic_records,
 )
@@ -65,7 +64,7 @@ def chain(n=4000, d=4, seed=0):
 def test_schedule_spends_the_budget_and_no_more(d, epsilon):
     points = chain(300, d)
     run = MSTKMeans(3, epsilon=epsilon).fit_batch(points, [0])
-    schedule = schedule_of(d, epsilon, 1e-6)
+    schedule = MSTKMeans(3, epsilon=epsilon).schedule(300, d)
     labels = [charge.label for charge in run.ledger.charges]
     expected = ["marginals", *["dependent_columns"] * (d - 1), *["marginals"] * (d > 1)]
     assert labels == expected
@@ -74,7 +73,7 @@ def test_schedule_spends_the_budget_and_no_more(d, epsilon):
 
 
 def test_one_column_takes_the_whole_budget():
-    assert schedule_of(1, 1.0, 1e-6).columns_mu == gaussian_mu(1.0, 1e-6)
+    assert MSTKMeans(3).schedule(300, 1).columns_mu == gaussian_mu(1.0, 1e-6)
 
 
 @given(
@@ -194,7 +193,7 @@ def test_too_many_columns_are_refused_before_a_charge():
 
 def test_noise_of_tables_has_the_scheduled_scale():
     run = MSTKMeans(3).fit_batch(chain(300, 5), [0])
-    schedule = schedule_of(5, 1.0, 1e-6)
+    schedule = MSTKMeans(3).schedule(300, 5)
     scales = [charge.details["count_scale"] for charge in run.ledger.charges[::5]]
-    expected = [math.sqrt(5) / schedule.columns_mu, math.sqrt(4) / schedule.tables_mu]
+    expected = [math.sqrt(5) / schedule.columns_mu, math.sqrt(4) / schedule.table_mu]
     assert scales == pytest.approx(expected, rel=1e-6)

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from tuned import tree_of
 
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
+from pkm.methods.synthetic.synopsis import NONNEGATIVE
 from pkm.methods.trees.nonnegative_quadtree import (
     LEAF_FACTOR,
-    NonnegativeQuadtree,
     nonnegative_leaves,
     project_onto_simplices,
     trimmed_means,
@@ -140,7 +141,8 @@ def test_a_center_without_leaves_stays():
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_releases_spend_epsilon_on_counts_alone(d):
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (1000, d))
-    run = NonnegativeQuadtree(10, epsilon=0.5).fit_batch(points, [0])
+    method = tree_of(NONNEGATIVE)(10, epsilon=0.5)
+    run = method.fit_batch(points, [0])
     assert run.ledger is not None
     assert {charge.label for charge in run.ledger.charges} == {"grid_counts"}
     assert run.ledger.spent() == pytest.approx(0.5)
@@ -157,8 +159,11 @@ def test_small_domains_in_wide_bounds_cost_less_than_with_one_grid():
     centers = 0.3 + 0.15 * np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]])
     points = snap(centers[rng.integers(4, size=2000)] + 0.01 * rng.normal(size=(2000, 2)))
     costs = [
-        evaluate(points, method(4, epsilon=0.1).fit_batch(points, range(40)).centers, ["nicv"])
-        for method in (NonnegativeQuadtree, QuadtreeKMeans)
+        evaluate(points, method.fit_batch(points, range(40)).centers, ["nicv"])
+        for method in (
+            tree_of(NONNEGATIVE)(4, epsilon=0.1),
+            QuadtreeKMeans(4, epsilon=0.1),
+        )
     ]
     ratios = np.log(costs[0]["nicv"] / costs[1]["nicv"])
     assert ratios.mean() < np.log(1 / 3)

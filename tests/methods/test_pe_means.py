@@ -77,7 +77,7 @@ def test_lloyd_step_and_subspace_conform(method):
 )
 def test_published_schedule(n, d, k, epsilon, generations, mutants):
     """4 sqrt(d) generations, times epsilon above 1, and a member for five records."""
-    schedule = PEMeans(k, epsilon=epsilon, variant="published").plan(n, d)
+    schedule = PEMeans(k, epsilon=epsilon, variant="published").schedule(n, d)
     assert (schedule.generations, schedule.mutants) == (generations, mutants)
     mu = gaussian_mu(epsilon, n**-1.1)
     assert schedule.count_mu == pytest.approx(mu / math.sqrt(generations))
@@ -86,21 +86,23 @@ def test_published_schedule(n, d, k, epsilon, generations, mutants):
 
 def test_subspace_leaves_two_of_sixteen_releases_to_the_recovery():
     method = PEMeans(4, epsilon=4.0, variant="published", dimensions=16)
-    schedule = method.plan(20_000, 128)
+    schedule = method.schedule(20_000, 128)
     mu = gaussian_mu(4.0, 20_000**-1.1)
     assert schedule.generations == 14
     assert schedule.count_mu == pytest.approx(mu / 4)
     assert schedule.lloyd_mu == pytest.approx(mu / math.sqrt(8))
     # Up to twice as many features nothing is projected.
-    assert method.plan(20_000, 32) == PEMeans(4, epsilon=4.0, variant="published").plan(20_000, 32)
+    assert method.schedule(20_000, 32) == PEMeans(4, epsilon=4.0, variant="published").schedule(
+        20_000, 32
+    )
 
 
 def test_sound_schedule_is_limited():
-    schedule = PEMeans(3, epsilon=50.0).plan(10**6, 10)
+    schedule = PEMeans(3, epsilon=50.0).schedule(10**6, 10)
     assert schedule.generations == 32
     assert (schedule.mutants + 1) * 3 <= 2000 < (schedule.mutants + 2) * 3
-    assert PEMeans(1000).plan(10**6, 10).mutants == 4
-    assert PEMeans(3, max_population=None).plan(10**6, 10).mutants == 10**6 // 15
+    assert PEMeans(1000).schedule(10**6, 10).mutants == 4
+    assert PEMeans(3, max_population=None).schedule(10**6, 10).mutants == 10**6 // 15
 
 
 @pytest.mark.parametrize("variant", ["published", "sound"])
@@ -214,7 +216,7 @@ def test_too_few_counts_make_the_largest_members_parents(monkeypatch):
     monkeypatch.setattr(Gaussian, "draw", add_nothing)
     points = hashed(np.zeros((50, 2), np.int64), 1.0)
     population = np.array([[5.0, 0.0], [9.0, 0.0], [1.0, 0.0], [7.0, 0.0]])
-    schedule = PEMeans(3, generations=1).plan(50, 2)
+    schedule = PEMeans(3, generations=1).schedule(50, 2)
     ball = PublicBall(points, None)
     centers = evolve(ball, population, 3, schedule, np.random.default_rng(0), 1)
     assert centers.tolist() == [[1, 0], [5, 0], [9, 0]]

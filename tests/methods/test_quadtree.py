@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,11 +14,10 @@ from pkm.methods.baselines.kmeans import KMeansPlusPlus
 from pkm.methods.lloyd.final_step import cluster_radii, final_step, step_noise
 from pkm.methods.trees.eugkm import EUGkM
 from pkm.methods.trees.quadtree import (
-    LevelShares,
+    BALANCED,
     QuadtreeKMeans,
     consistent_levels,
     leaves_of,
-    schedule_of,
 )
 from pkm.metrics import evaluate
 from pkm.privacy import (
@@ -25,7 +25,6 @@ from pkm.privacy import (
     SCALE,
     Budget,
     Curator,
-    Gaussian,
     Laplace,
     Ledger,
     NoiseStreams,
@@ -57,7 +56,7 @@ def nicv(points, run):
     st.sampled_from([0.0, 0.25]),
 )
 def test_schedule_spends_epsilon_and_keeps_to_the_largest_grid(n, d, k, epsilon, step_share):
-    schedule = schedule_of(n, d, k, epsilon, step_share)
+    schedule = QuadtreeKMeans(k, epsilon=epsilon, step_share=step_share).schedule(n, d)
     spent = math.fsum(schedule.epsilons) + schedule.step_epsilon
     assert spent == pytest.approx(epsilon, rel=1e-12)
     assert max(schedule.intervals) ** d <= MAX_CELLS
@@ -71,15 +70,15 @@ def test_schedule_spends_epsilon_and_keeps_to_the_largest_grid(n, d, k, epsilon,
     [(600, 1, False), (700, 5, False), (3990, 6, False), (4000, 6, True)],
 )
 def test_schedule_follows_the_records_of_a_center(n, levels, has_step):
-    schedule = schedule_of(n, 2, 10, 1.0, 0.25)
+    schedule = QuadtreeKMeans(10).schedule(n, 2)
     assert len(schedule.intervals) == levels
     assert (schedule.step_epsilon > 0) == has_step
 
 
 def test_shares_rise_to_the_peak_and_fall_beyond():
-    shares = LevelShares(growth=2.0, peak=-1.0, decay=0.5, finest=1.0)
+    kind = replace(BALANCED, growth=2.0, peak=-1.0, decay=0.5, finest=1.0)
     # The balanced level of 4096 records in two columns is the sixth.
-    schedule = schedule_of(4096, 2, 30, 1.0, 0.0, shares)
+    schedule = QuadtreeKMeans(30, step_share=0.0).schedule(4096, 2, kind)
     assert schedule.intervals == tuple(2**j for j in range(1, 8))
     weights = np.array([1, 2, 4, 8, 16, 8, 4]) / 43
     np.testing.assert_allclose(schedule.epsilons, weights, rtol=1e-12)
@@ -183,7 +182,7 @@ def test_step_without_noise_is_the_mean_within_the_radius(monkeypatch):
     monkeypatch.setattr(Laplace, "draw", add_nothing)
     points = np.array([[100], [300], [40_000]])
     curator = Curator(points, Ledger(Budget(1e9)), NoiseStreams([0]))
-    noise = step_noise(1, epsilon=1e8)
+    noise = step_noise(1, 1e8)
     moved = final_step(curator, np.array([[0]]), np.array([500 / SCALE]), noise)
     assert moved.tolist() == [[200]]
 
@@ -209,23 +208,16 @@ def test_the_center_of_an_empty_cluster_stays(monkeypatch):
     monkeypatch.setattr(Laplace, "draw", add_nothing)
     curator = Curator(np.array([[0]]), Ledger(Budget(1e9)), NoiseStreams([0]))
     centers = np.array([[0], [5000]])
-    noise = step_noise(1, epsilon=1e8)
+    noise = step_noise(1, 1e8)
     assert final_step(curator, centers, np.array([0.1, 0.1]), noise).tolist() == centers.tolist()
 
 
-@pytest.mark.parametrize("cost", [{"epsilon": 0.8}, {"mu": 0.8}])
-def test_step_costs_what_it_is_given(cost):
-    budget = Budget(2.0, 0.0 if "epsilon" in cost else 0.5)
-    curator = Curator(draw(50, 3), Ledger(budget), NoiseStreams([0]))
-    final_step(curator, draw(4, 3), np.array([0.1, 0.5, 1.0, 3.0]), step_noise(3, **cost))
+def test_step_costs_what_it_is_given():
+    curator = Curator(draw(50, 3), Ledger(Budget(2.0)), NoiseStreams([0]))
+    final_step(curator, draw(4, 3), np.array([0.1, 0.5, 1.0, 3.0]), step_noise(3, 0.8))
     (charge,) = curator._ledger.charges
-    assert charge.epsilon == pytest.approx(cost.get("epsilon", 0.0))
-    assert charge.mu == pytest.approx(cost.get("mu", 0.0))
-
-
-def test_step_needs_a_cost():
-    with pytest.raises(ValueError, match="epsilon=None and mu=None"):
-        step_noise(2)
+    assert charge.epsilon == pytest.approx(0.8)
+    assert charge.mu == 0
 
 
 def test_radii_are_twice_the_root_mean_square():
@@ -236,8 +228,8 @@ def test_radii_are_twice_the_root_mean_square():
     np.testing.assert_allclose(radii, [2 / 16] * 3)
 
 
-@pytest.mark.parametrize("noise", [Laplace(2.0), Gaussian(3.0)])
-def test_radii_grow_as_far_as_noise_allows(noise):
+def test_radii_grow_as_far_as_noise_allows():
+    noise = Laplace(2.0)
     d = 3
     rng = np.random.default_rng(5)
     points = rng.normal(0.0, 0.01, (400, d)) * SCALE
@@ -247,8 +239,6 @@ def test_radii_grow_as_far_as_noise_allows(noise):
     assert 2 * spread < radius < 2 * math.sqrt(d)
     # The noise of the mean of all records, when a sum has its radius as unit.
     draws = rng.laplace(0.0, noise.scale, (200_000, d))
-    if isinstance(noise, Gaussian):
-        draws = rng.normal(0.0, noise.scale, (200_000, d))
     of_mean = radius * draws / weights.sum()
     # Five standard errors of a mean of squares are 2 % at most.
     assert np.sqrt((of_mean**2).sum(axis=1).mean()) == pytest.approx(0.03 * spread, rel=0.02)

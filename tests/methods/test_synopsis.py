@@ -4,26 +4,27 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tuned import AveragedKaplanStemmer, tree_of
 
 from pkm import datasets
 from pkm.methods import QuadtreeKMeans, SynopsisKMeans
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
 from pkm.methods.hashing.balcan import noisy_lloyd_step
 from pkm.methods.synthetic.synopsis import (
+    DEEP,
+    DEEP_NONNEGATIVE,
     DEEP_RECORDS,
+    FINER,
     LARGEST_SHARE_OF_GRIDS,
     LARGEST_SHARE_OF_HASHING,
     LLOYD_STEPS,
     MAX_COUNT_ERROR,
     MAX_COUNT_ERROR_OF_TREE,
     MAX_MEAN_ERROR,
-    AveragedKaplanStemmer,
-    DeepNonnegativeQuadtree,
-    DeepQuadtree,
-    FinerQuadtree,
-    plan_synopsis,
+    NONNEGATIVE,
+    choose_synopsis,
 )
-from pkm.methods.trees.nonnegative_quadtree import NonnegativeQuadtree
+from pkm.methods.trees.quadtree import BALANCED
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, Budget, Curator, Gaussian, Ledger, gaussian_mu, snap
 from pkm.privacy.noise import NoiseStreams
@@ -56,7 +57,7 @@ SHAPES = {
 @pytest.mark.parametrize("synopsis", SHAPES)
 def test_shapes_have_their_synopsis(synopsis):
     n, d, k, epsilon = SHAPES[synopsis]
-    assert SynopsisKMeans(k, epsilon=epsilon).plan(n, d) in synopsis
+    assert SynopsisKMeans(k, epsilon=epsilon).choose(n, d) in synopsis
 
 
 @pytest.mark.parametrize(
@@ -72,12 +73,12 @@ def test_shapes_have_their_synopsis(synopsis):
 )
 def test_rule(shape, synopsis):
     n, d, k, epsilon = shape
-    assert plan_synopsis(n, d, k, epsilon, 1e-6) == synopsis
+    assert choose_synopsis(n, d, k, epsilon, 1e-6) == synopsis
 
 
 @given(st.integers(1, 10**7), st.integers(1, 784), st.integers(1, 500), st.floats(1e-3, 100.0))
 def test_more_points_never_lead_back_to_the_quadtree(n, d, k, epsilon):
-    plans = [plan_synopsis(n * factor, d, k, epsilon, 1e-6) for factor in (1, 2, 8)]
+    plans = [choose_synopsis(n * factor, d, k, epsilon, 1e-6) for factor in (1, 2, 8)]
     assert plans == sorted(plans, reverse=True)
     assert d > 3 or set(plans) == {"quadtree"}
 
@@ -90,10 +91,10 @@ def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
     points = draw(n, d)
     part = {
         "quadtree": QuadtreeKMeans(k, epsilon=epsilon),
-        "nonnegative quadtree": NonnegativeQuadtree(k, epsilon=epsilon),
-        "finer quadtree": FinerQuadtree(k, epsilon=epsilon),
-        "deep nonnegative quadtree": DeepNonnegativeQuadtree(k, epsilon=epsilon),
-        "deep quadtree": DeepQuadtree(k, epsilon=epsilon),
+        "nonnegative quadtree": tree_of(NONNEGATIVE)(k, epsilon=epsilon),
+        "finer quadtree": tree_of(FINER)(k, epsilon=epsilon),
+        "deep nonnegative quadtree": tree_of(DEEP_NONNEGATIVE)(k, epsilon=epsilon),
+        "deep quadtree": tree_of(DEEP)(k, epsilon=epsilon),
         "hashing": AveragedKaplanStemmer(k, epsilon=epsilon, lloyd_steps=LLOYD_STEPS),
     }[synopsis]
     tree = "balanced" if synopsis == "quadtree" else "deep"
@@ -143,32 +144,32 @@ def test_zoom_takes_the_share_that_is_enough():
 @pytest.mark.parametrize(
     ("n_points", "n_features", "expected"),
     [
-        (399, 2, QuadtreeKMeans),
-        (400, 2, NonnegativeQuadtree),
-        (999, 2, NonnegativeQuadtree),
-        (1000, 2, DeepNonnegativeQuadtree),
-        (2999, 4, DeepNonnegativeQuadtree),
-        (3000, 2, DeepQuadtree),
-        (1499, 1, NonnegativeQuadtree),
-        (199, 3, QuadtreeKMeans),
-        (200, 3, NonnegativeQuadtree),
-        (1500, 1, FinerQuadtree),
-        (2999, 1, FinerQuadtree),
-        (3000, 1, DeepQuadtree),
+        (399, 2, BALANCED),
+        (400, 2, NONNEGATIVE),
+        (999, 2, NONNEGATIVE),
+        (1000, 2, DEEP_NONNEGATIVE),
+        (2999, 4, DEEP_NONNEGATIVE),
+        (3000, 2, DEEP),
+        (1499, 1, NONNEGATIVE),
+        (199, 3, BALANCED),
+        (200, 3, NONNEGATIVE),
+        (1500, 1, FINER),
+        (2999, 1, FINER),
+        (3000, 1, DEEP),
     ],
 )
 def test_trees_are_finer_with_more_records(n_points, n_features, expected):
     method = SynopsisKMeans(5, epsilon=0.5)
-    assert method.quadtree(n_points, n_features) is expected
+    assert method.choose_tree(n_points, n_features) is expected
     method.set_params(tree="balanced")
-    assert method.quadtree(n_points, n_features) is QuadtreeKMeans
+    assert method.choose_tree(n_points, n_features) is BALANCED
 
 
 def test_a_finer_tree_has_levels_beyond_the_balanced_one():
     """At n epsilon = 2000 in two columns the balanced level is log2(2000)/2 = 5.5."""
     schedules = [
-        tree(10, epsilon=1.0, step_share=0.0).schedule(2000, 2)
-        for tree in (QuadtreeKMeans, FinerQuadtree, DeepQuadtree)
+        QuadtreeKMeans(10, epsilon=1.0, step_share=0.0).schedule(2000, 2, kind)
+        for kind in (BALANCED, FINER, DEEP)
     ]
     assert [schedule.intervals[-1] for schedule in schedules] == [2**5, 2**7, 2**8]
     for schedule in schedules:
@@ -200,7 +201,7 @@ def test_deep_trees_stay_within_the_budget(epsilon):
 def test_a_zoom_is_never_noisier_than_its_guard(n, d, epsilon, tree):
     method = SynopsisKMeans(8, epsilon=epsilon, tree=tree)
     plan = method.zoom_plan(n, d)
-    if method.plan(n, d) == "quadtree":
+    if method.choose(n, d) == "quadtree":
         assert plan is None or (plan.is_affordable and plan.share <= LARGEST_SHARE_OF_GRIDS)
         if tree == "deep" and plan is not None and n * epsilon / 8 >= DEEP_RECORDS and d > 1:
             assert plan.count_stddev <= MAX_COUNT_ERROR_OF_TREE * n / 8
@@ -240,7 +241,7 @@ def test_points_are_taken_to_fill_a_ball_that_is_given(radius, reach):
 @pytest.mark.parametrize(("n", "largest"), [(2000, 1 / 5), (10_000, 1 / 2)])
 def test_a_radius_that_is_released_is_at_most_half_of_the_balls(n, largest):
     method = AveragedKaplanStemmer(8, epsilon=1.0, lloyd_steps=LLOYD_STEPS)
-    plan = method.plan(n, 10)
+    plan = method.schedule(n, 10)
     assert plan.lloyd_radius == largest
     assert (plan.shells_mu > 0) == (largest == 1 / 2)
     assert plan.fine_radius == 1 / 5
@@ -249,7 +250,7 @@ def test_a_radius_that_is_released_is_at_most_half_of_the_balls(n, largest):
 @pytest.mark.parametrize("n", [2000, 10_000])
 def test_half_of_the_budget_is_for_steps(n):
     method = AveragedKaplanStemmer(8, epsilon=1.0, lloyd_steps=LLOYD_STEPS)
-    plan = method.plan(n, 10)
+    plan = method.schedule(n, 10)
     total = gaussian_mu(1.0, 5e-7) ** 2
     assert LLOYD_STEPS * plan.lloyd_mu**2 + plan.shells_mu**2 == pytest.approx(total / 2)
     assert plan.selection_mu**2 == pytest.approx(total / 6)

@@ -438,19 +438,23 @@ class NoiseByExactSize(GLloyd):
         return super()._noise_multiplier(n_points) * self._factor
 
 
-def _by(noisy_round, factor):
-    return replace(
-        noisy_round,
-        sum_noise=Laplace(factor * noisy_round.sum_noise.scale),
-        count_noise=Laplace(factor * noisy_round.count_noise.scale),
-    )
+def _scaled(schedule, factor):
+    rounds = [
+        replace(
+            noisy_round,
+            sum_noise=Laplace(factor * noisy_round.sum_noise.scale),
+            count_noise=Laplace(factor * noisy_round.count_noise.scale),
+        )
+        for noisy_round in schedule.rounds
+    ]
+    return replace(schedule, rounds=tuple(rounds))
 
 
 class BestOfThree(SuLloyd):
     """The best of three runs, by the exact inertia."""
 
     def schedule(self, n_points, n_features):
-        return [_by(each, 3) for each in super().schedule(n_points, n_features)]
+        return _scaled(super().schedule(n_points, n_features), 3)
 
     def cluster(self, curator):
         runs = [SuLloyd.cluster(self, curator) for _ in range(3)]
@@ -465,14 +469,14 @@ class SharesAboveOne(SuLloyd):
         return replace(budget, epsilon=budget.epsilon * 17 / 12)
 
     def schedule(self, n_points, n_features):
-        return [_by(each, 12 / 17) for each in super().schedule(n_points, n_features)]
+        return _scaled(super().schedule(n_points, n_features), 12 / 17)
 
 
 class StoppedByItsLedger(SuLloyd):
     """More noisy rounds than the budget pays for."""
 
     def schedule(self, n_points, n_features):
-        return [_by(each, 12 / 17) for each in super().schedule(n_points, n_features)]
+        return _scaled(super().schedule(n_points, n_features), 12 / 17)
 
 
 class LargerDelta(GLloyd):

@@ -1,0 +1,109 @@
+"""What a run releases, in which order and at which cost, from public quantities alone."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from pkm.privacy import SCALE, Budget, BudgetExceeded, Charge, Gaussian, Laplace, Ledger
+from pkm.privacy.query import Query
+
+
+class Schedule:
+    """The releases of one replicate, in their order.
+
+    A method that fixes more than costs before its first release has a class of its own:
+    a dataclass of these values, whose ``releases`` follow from them.
+
+    Parameters
+    ----------
+    *releases : Charge
+        See :func:`plan_release`.
+
+    Examples
+    --------
+    >>> from pkm.privacy import NearestCounts
+    >>> schedule = Schedule(*[plan_release(NearestCounts, Gaussian, mu=0.1)] * 4)
+    >>> [charge.round for charge in schedule.charges], schedule.fits(Budget(0.5, 1e-6))
+    ([0, 1, 2, 3], False)
+    >>> round(schedule.charge(Budget(1.0, 1e-6)).spent(), 3)
+    0.835
+    """
+
+    def __init__(self, *releases: Charge) -> None:
+        self._releases = releases
+
+    @property
+    def releases(self) -> Sequence[Charge]:
+        """Cost of each release, in order. Numbers of rounds do not count."""
+        return self._releases
+
+    @cached_property
+    def charges(self) -> tuple[Charge, ...]:
+        """Charges of all releases: the round is the number of earlier ones of a query."""
+        n_earlier: Counter[str] = Counter()
+        charges = []
+        for release in self.releases:
+            charges.append(replace(release, round=n_earlier[release.label]))
+            n_earlier[release.label] += 1
+        return tuple(charges)
+
+    def find(self, query: type[Query]) -> list[Charge]:
+        """Return the releases of a query, in order."""
+        return [release for release in self.releases if release.label == query.label]
+
+    def charge(self, budget: Budget) -> Ledger:
+        """Charge all releases to a new ledger, which knows what they cost together.
+
+        Raises
+        ------
+        BudgetExceeded
+            If they cost more than the budget.
+        """
+        ledger = Ledger(budget)
+        for charge in self.charges:
+            ledger.charge(charge)
+        return ledger
+
+    def fits(self, budget: Budget) -> bool:
+        """Tell whether all releases together are within a budget."""
+        try:
+            self.charge(budget)
+        except BudgetExceeded:
+            return False
+        return True
+
+
+def plan_release(
+    query: type[Query],
+    *mechanisms: Any,
+    mu: float = 0.0,
+    epsilon: float = 0.0,
+    delta: float = 0.0,
+    group: int | None = None,
+) -> Charge:
+    """Return what a release will be charged, by the types of its query and noise.
+
+    Parameters
+    ----------
+    query : type
+    *mechanisms : type or mechanism
+        Of the parts of the answer, without repetition.
+    mu, epsilon, delta, group
+        As of :class:`pkm.privacy.Charge`.
+
+    Returns
+    -------
+    Charge
+        Of round 0.
+    """
+    names = "+".join(mechanism.name for mechanism in mechanisms)
+    return Charge(query.label, 0, names, mu=mu, epsilon=epsilon, delta=delta, group=group)
+
+
+def count_noise(release: Charge) -> Gaussian | Laplace:
+    """Return the noise of counts whose release has that cost: a record changes one by 1."""
+    if release.mu > 0:
+        return Gaussian(SCALE / release.mu)
+    return Laplace(SCALE / release.epsilon)

@@ -1,0 +1,28 @@
+"""Methods with the values that the synopsis runs them with."""
+
+import math
+
+from pkm.methods import KaplanStemmer, QuadtreeKMeans
+from pkm.methods.synthetic.synopsis import FINISH
+
+
+def tree_of(kind):
+    """Return a class of quadtrees of a kind."""
+
+    class Tree(QuadtreeKMeans):
+        def schedule(self, n_points, n_features):
+            return super().schedule(n_points, n_features, kind)
+
+    return Tree
+
+
+class AveragedKaplanStemmer(KaplanStemmer):
+    """Kaplan-Stemmer with the finish of the synopsis."""
+
+    def schedule(self, n_points, n_features, **options):
+        return super().schedule(n_points, n_features, finish=FINISH, **options)
+
+    def cluster(self, curator):
+        in_ball = self.resolved_radius(curator) < math.sqrt(curator.n_features)
+        schedule = self.schedule(curator.n_points, curator.n_features, in_ball=in_ball)
+        return self.follow(curator, schedule)
