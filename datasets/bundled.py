@@ -4,13 +4,13 @@ import hashlib
 
 import numpy as np
 
-# scikit-learn's iris is Fisher's table. The UCI file, which the papers use, differs in two rows
-# (counted from 0).
+# scikit-learn's iris is Fisher's table. The UCI file, which the papers use, differs in
+# two rows (counted from 0).
 UCI_IRIS_ROWS = {34: (4.9, 3.1, 1.5, 0.1), 37: (4.9, 3.1, 1.5, 0.1)}
 
 
 def iris() -> tuple[np.ndarray, np.ndarray]:
-    """Points and labels of scikit-learn's iris with the two rows as the UCI file has them."""
+    """Read scikit-learn's iris, with two rows as the UCI file has them."""
     from sklearn.datasets import load_iris  # a second of imports
 
     bunch = load_iris()
@@ -21,7 +21,7 @@ def iris() -> tuple[np.ndarray, np.ndarray]:
 
 
 def wine() -> tuple[np.ndarray, np.ndarray]:
-    """Points and labels of scikit-learn's wine, which equals the UCI file."""
+    """Read scikit-learn's wine, which equals the UCI file."""
     from sklearn.datasets import load_wine  # a second of imports
 
     bunch = load_wine()
@@ -29,7 +29,7 @@ def wine() -> tuple[np.ndarray, np.ndarray]:
 
 
 def digest(points: np.ndarray, labels: np.ndarray) -> str:
-    """SHA-256 of points (little-endian float64, row by row) and labels (little-endian int64)."""
+    """Hash points (float64, row by row), then labels (int64), both little-endian."""
     content = hashlib.sha256(np.ascontiguousarray(points, dtype="<f8").tobytes())
     content.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
     return content.hexdigest()

@@ -1,18 +1,22 @@
-"""Random normal clusters with a prescribed separation from their nearest neighbors (Qiu and Joe).
+"""Random normal clusters with a prescribed separation from their nearest neighbors.
 
-1. Centers are put at the vertices of a simplex of equal edges; when there are more clusters than
-   vertices, all vertices but the first are repeated, shifted by one more edge along the first axis
-   each time. A random rotation is applied.
-2. Every cluster has its own covariance: eigenvalues uniform in [1, 10] and a uniformly random
-   orthogonal basis.
-3. The distances between centers are scaled and covariances grown until each cluster's separation
-   index to its nearest neighbor is the prescribed one (`pkm.datasets.separation`).
-4. Points are drawn from the normal distributions. Outliers are drawn uniformly from the box of four
-   standard deviations of the whole mixture around its mean, and the rows are shuffled.
+The construction is that of Qiu and Joe.
 
-Values are rounded to four decimals, as a published text file would hold them; this also removes the
-last bits of a particular BLAS from the data. BLAS runs on one thread meanwhile, so that the points
-do not depend on the number of threads.
+1. Centers are put at the vertices of a simplex of equal edges. If there are more
+   clusters than vertices, all vertices but the first are repeated, shifted by one more
+   edge along the first axis each time. A random rotation is applied.
+2. Every cluster has its own covariance: eigenvalues uniform in [1, 10] and a uniformly
+   random orthogonal basis.
+3. The distances between centers are scaled, and covariances grow, until the separation
+   index of each cluster to its nearest neighbor is the prescribed one
+   (`pkm.datasets.separation`).
+4. Points are drawn from the normal distributions. Outliers are drawn uniformly from the
+   box of four standard deviations of the whole mixture around its mean. The rows are
+   shuffled.
+
+Values are rounded to four decimals, as a published text file would hold them. This also
+removes the last bits of a particular BLAS from the data. BLAS runs on one thread
+meanwhile, so that the points do not depend on the number of threads.
 """
 
 from collections.abc import Sequence
@@ -49,20 +53,20 @@ class Clusters:
 
     def covariances(self) -> np.ndarray:
         """Covariance matrices, shape (k, d, d)."""
-        return _from_eigenvalues(self.axes, self.variances)
+        return _compose(self.axes, self.variances)
 
     def column_variances(self) -> np.ndarray:
         """Variance of each cluster along each coordinate, shape (k, d)."""
         return np.einsum("kij,kj->ki", self.axes**2, self.variances)
 
 
-def _from_eigenvalues(axes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Symmetric matrices with the given eigenvectors and eigenvalues, shape (k, d, d)."""
+def _compose(axes: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return symmetric matrices with these eigenvectors and eigenvalues, (k, d, d)."""
     return (axes * values[:, None, :]) @ axes.transpose(0, 2, 1)
 
 
 def simplex_centers(n_clusters: int, n_dimensions: int) -> np.ndarray:
-    """Centers on a simplex of edge 2, shifted copies of it where clusters outnumber vertices.
+    """Put centers on a simplex of edge 2 and, if they are too many, on shifted copies.
 
     Parameters
     ----------
@@ -88,7 +92,8 @@ def simplex_centers(n_clusters: int, n_dimensions: int) -> np.ndarray:
     vertices[0, 0] = -1.0
     vertices[1, 0] = 1.0
     for p in range(2, n_dimensions + 1):
-        # Above the center of the vertices so far, at the height that keeps the edge at 2.
+        # Above the center of the vertices so far, at the height that keeps the edge at
+        # 2.
         vertices[p, : p - 1] = vertices[:p, : p - 1].mean(axis=0)
         vertices[p, p - 1] = np.sqrt(2.0 * (p + 1) / p)
     centers = vertices[: min(n_clusters, n_dimensions + 1)]
@@ -102,15 +107,18 @@ def simplex_centers(n_clusters: int, n_dimensions: int) -> np.ndarray:
 
 
 def random_rotation(generator: np.random.Generator, n_dimensions: int) -> np.ndarray:
-    """Orthogonal matrix drawn uniformly (Haar), shape (n_dimensions, n_dimensions)."""
+    """Draw an orthogonal matrix uniformly (Haar), shape (n_dimensions, n_dimensions)."""
     q, r = np.linalg.qr(generator.standard_normal((n_dimensions, n_dimensions)))
     return q * np.sign(np.diag(r))
 
 
 def random_clusters(
-    generator: np.random.Generator, n_clusters: int, n_dimensions: int, separation: float
+    generator: np.random.Generator,
+    n_clusters: int,
+    n_dimensions: int,
+    separation: float,
 ) -> Clusters:
-    """Draw clusters whose separation index to the nearest neighbor is the prescribed one.
+    """Draw clusters with a prescribed separation index to the nearest neighbor.
 
     Parameters
     ----------
@@ -133,28 +141,32 @@ def random_clusters(
     """
     if n_clusters < 2:
         raise ValueError(
-            f"n_clusters={n_clusters} should be at least 2: the separation of one cluster is not "
-            "defined"
+            f"n_clusters={n_clusters} should be at least 2: the separation of one "
+            "cluster is not defined"
         )
     if not -1 < separation < 1:
         raise ValueError(f"separation={separation} should be between -1 and 1")
     with threadpool_limits(limits=1):
-        # The order of the draws (rotation, eigenvalues, bases) determines the data sets.
+        # The order of the draws (rotation, eigenvalues, bases) determines the data
+        # sets.
         rotation = random_rotation(generator, n_dimensions)
         centers = simplex_centers(n_clusters, n_dimensions) @ rotation.T
         variances = generator.uniform(*EIGENVALUES, (n_clusters, n_dimensions))
-        axes = np.stack([random_rotation(generator, n_dimensions) for _ in range(n_clusters)])
+        bases = [random_rotation(generator, n_dimensions) for _ in range(n_clusters)]
+        axes = np.stack(bases)
         center_factor, covariance_factors = scale_to_separation(
             centers,
-            _from_eigenvalues(axes, variances),
-            _from_eigenvalues(axes, 1 / variances),
+            _compose(axes, variances),
+            _compose(axes, 1 / variances),
             separation,
         )
-    return Clusters(centers * center_factor, variances * covariance_factors[:, None], axes)
+    return Clusters(
+        centers * center_factor, variances * covariance_factors[:, None], axes
+    )
 
 
 def mixture_box(clusters: Clusters, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Box of four standard deviations of the mixture around its mean, shape (2, d).
+    """Return the box of four deviations of the mixture around its mean, shape (2, d).
 
     Outliers are drawn in it.
     """
@@ -165,11 +177,11 @@ def mixture_box(clusters: Clusters, sizes: Sequence[int] | np.ndarray) -> np.nda
     return np.stack([mean - half_width, mean + half_width])
 
 
-def domain(clusters: Clusters, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Public box of a generated data set, shape (2, d), from the generator's parameters alone.
+def bound_clusters(clusters: Clusters, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return the public box, shape (2, d), by the generator's parameters alone.
 
-    It holds the box of the outliers and five standard deviations around each center, rounded
-    outwards to integers.
+    It holds the box of the outliers and five standard deviations around each center,
+    rounded outwards to integers.
     """
     box = mixture_box(clusters, sizes)
     half_width = DOMAIN_DEVIATIONS * np.sqrt(clusters.column_variances())
@@ -178,7 +190,7 @@ def domain(clusters: Clusters, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
     return np.stack([np.floor(lower), np.ceil(upper)])
 
 
-def draw(
+def draw_clusters(
     generator: np.random.Generator,
     clusters: Clusters,
     sizes: Sequence[int] | np.ndarray,
@@ -200,22 +212,23 @@ def draw(
         Cluster of each point, -1 for outliers.
     """
     n_dimensions = clusters.centers.shape[1]
-    parts = []
+    blocks = []
 
-    # Draw each cluster: standard normal points, scaled along its axes and moved to its center.
+    # Draw each cluster: standard normal points, scaled along its axes and moved to its
+    # center.
     with threadpool_limits(limits=1):
         for center, variances, axes, size in zip(
             clusters.centers, clusters.variances, clusters.axes, sizes, strict=True
         ):
             normal = generator.standard_normal((size, n_dimensions))
-            parts.append(center + (normal * np.sqrt(variances)) @ axes.T)
+            blocks.append(center + (normal * np.sqrt(variances)) @ axes.T)
 
     # Draw the outliers uniformly in the box of the mixture.
     lower, upper = mixture_box(clusters, sizes)
-    parts.append(generator.uniform(lower, upper, (n_outliers, n_dimensions)))
+    blocks.append(generator.uniform(lower, upper, (n_outliers, n_dimensions)))
 
     # Shuffle points and labels together.
-    points = np.concatenate(parts).round(DECIMALS)
+    points = np.concatenate(blocks).round(DECIMALS)
     labels = np.repeat(np.append(np.arange(len(sizes)), OUTLIER), [*sizes, n_outliers])
     order = generator.permutation(len(points))
     return points[order], labels[order]

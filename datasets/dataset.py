@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pkm.scalars import is_integer
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -19,32 +21,32 @@ class Dataset:
     labels : ndarray of int64, shape (n,), or None
         Reference partition; -1 marks outliers.
     domain : ndarray of float64, shape (2, d)
-        Public lower and upper bound of each column, declared from what the column means and never
-        taken from the points. Infinite where nothing is publicly known (a file given without
-        bounds).
+        Public lower and upper bound of each column, declared from what the column means
+        and never taken from the points. Infinite where nothing is publicly known (a
+        file given without bounds).
     n_clusters : int or None
         Default number of clusters; None for a file given without one.
     fingerprint : str
-        Digest that changes when the points, the labels or the domain may have changed; see
-        `datasets.fingerprint`.
+        Digest that changes when the points, the labels or the domain may have changed;
+        see `datasets.fingerprint`.
     citation, license : str
     origin : str
         Where the points came from: bundled, generated, cache, mirror, url or file.
     common_range : (float, float) or None
-        One lower and one upper bound that all columns share; where none is given, that of the
-        domain if it is the same in every column, else None.
+        One lower and one upper bound that all columns share; where none is given, that
+        of the domain if it is the same in every column, else None.
     common_range_is_private : bool
         Whether that range was read off the points.
     clients : ndarray of int64, shape (n,), or None
-        Number of the client that holds each point, from 0, where such a split was published with
-        the points.
+        Number of the client that holds each point, from 0, where such a split was
+        published with the points.
     prescaled : bool
-        Whether the points come scaled by bounds that were read off them: then all results use
-        private bounds.
+        Whether the points come scaled by bounds that were read off them: then all
+        results use private bounds.
     fitted : bool
-        Whether the points are the output of a map fitted to these very records: a network trained
-        on their labels, principal components. Then one record moves every point, and no budget
-        pays for it.
+        Whether the points are the output of a map fitted to these very records: a
+        network trained on their labels, principal components. Then one record moves
+        every point, and no budget pays for it.
     """
 
     name: str
@@ -63,14 +65,16 @@ class Dataset:
     fitted: bool = False
 
     def __post_init__(self) -> None:
-        common = shared_range(self.domain) if self.common_range is None else self.common_range
+        common = self.common_range
+        if common is None:
+            common = shared_range(self.domain)
         if common is not None:
             common = check_common_range(common, self.name)
         object.__setattr__(self, "common_range", common)
 
 
 def shared_range(domain: np.ndarray) -> tuple[float, float] | None:
-    """Return the bounds of a domain whose columns all have the same finite ones, else None.
+    """Return the bounds that all columns of a domain share, if they are finite.
 
     Examples
     --------
@@ -79,18 +83,14 @@ def shared_range(domain: np.ndarray) -> tuple[float, float] | None:
     >>> shared_range(np.array([[0.0, 0.0], [15.0, 9.0]])) is None
     True
     """
-    lower = float(domain[0, 0])
-    upper = float(domain[1, 0])
-    shared = (
-        np.all(domain[0] == lower)
-        and np.all(domain[1] == upper)
-        and np.isfinite(lower)
-        and np.isfinite(upper)
-    )
-    return (lower, upper) if shared else None
+    lower, upper = domain[:, 0].tolist()
+    is_shared = np.all(domain == domain[:, :1])
+    return (lower, upper) if is_shared and np.isfinite(domain).all() else None
 
 
-def check_common_range(common_range: Sequence[float], source: str) -> tuple[float, float]:
+def check_common_range(
+    common_range: Sequence[float], source: str
+) -> tuple[float, float]:
     """Return a range as two floats, refusing one that is not finite or not ascending.
 
     Examples
@@ -106,8 +106,8 @@ def check_common_range(common_range: Sequence[float], source: str) -> tuple[floa
         ) from error
     if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
         raise ValueError(
-            f"{source}: common_range={common_range!r} should be finite, the lower bound below the "
-            "upper one"
+            f"{source}: common_range={common_range!r} should be finite, the lower "
+            "bound below the upper one"
         )
     return lower, upper
 
@@ -129,27 +129,31 @@ def check_points(points: ArrayLike, source: str) -> np.ndarray:
     Raises
     ------
     ValueError
-        If the array is not two-dimensional, is empty, is not numeric, or holds NaN or infinite
-        values.
+        If the array is not two-dimensional, is empty, is not numeric, or holds NaN or
+        infinite values.
     """
     points = np.asarray(points)
     if points.ndim != 2:
         raise ValueError(
-            f"{source}: points of shape {points.shape} should have two dimensions, (n, d)"
+            f"{source}: points of shape {points.shape} should have two dimensions, (n, "
+            "d)"
         )
     if 0 in points.shape:
         raise ValueError(
-            f"{source}: points of shape {points.shape} should have at least one row and one column"
+            f"{source}: points of shape {points.shape} should have at least one row "
+            "and one column"
         )
     if points.dtype.kind not in "iufb":
-        raise ValueError(f"{source}: points of type {points.dtype} should be real numbers")
+        raise ValueError(
+            f"{source}: points of type {points.dtype} should be real numbers"
+        )
     points = np.ascontiguousarray(points, dtype=np.float64)
     bad = np.argwhere(~np.isfinite(points))
     if len(bad):
         row, column = bad[0]
         raise ValueError(
-            f"{source}: {len(bad)} values are NaN or infinite, the first in row {row}, column "
-            f"{column} (from 0); remove or replace them"
+            f"{source}: {len(bad)} values are NaN or infinite, the first in row {row}, "
+            f"column {column} (from 0); remove or replace them"
         )
     return points
 
@@ -172,7 +176,8 @@ def check_domain(bounds: ArrayLike, n_dimensions: int, source: str) -> np.ndarra
     Raises
     ------
     ValueError
-        If the bounds have another shape, are not finite, or a lower one is not below its upper one.
+        If the bounds have another shape, are not finite, or a lower one is not below
+        its upper one.
 
     Examples
     --------
@@ -180,8 +185,8 @@ def check_domain(bounds: ArrayLike, n_dimensions: int, source: str) -> np.ndarra
     [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
     rule = (
-        f"{source}: bounds should be [lower, upper] or [[lower, ...], [upper, ...]] with "
-        f"d={n_dimensions} columns"
+        f"{source}: bounds should be [lower, upper] or [[lower, ...], [upper, ...]] "
+        f"with d={n_dimensions} columns"
     )
     try:
         domain = np.asarray(bounds, dtype=np.float64)
@@ -204,14 +209,14 @@ def check_domain(bounds: ArrayLike, n_dimensions: int, source: str) -> np.ndarra
 
 
 def check_n_clusters(n_clusters: object, n: int, source: str) -> int:
-    """Return the number of clusters as int, refusing one that is not an integer between 1 and n.
+    """Return the number of clusters as int, refusing all but integers from 1 to n.
 
     Examples
     --------
     >>> check_n_clusters(3, 150, "iris")
     3
     """
-    if isinstance(n_clusters, bool) or not isinstance(n_clusters, int | np.integer):
+    if not is_integer(n_clusters):
         raise ValueError(f"{source}: n_clusters={n_clusters!r} should be an integer")
     if not 1 <= n_clusters <= n:
         raise ValueError(

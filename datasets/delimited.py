@@ -1,4 +1,4 @@
-"""Text files of numbers as people write them: which separator, which decimal mark, which header."""
+"""Text files of numbers as people write them: separator, decimal mark and header."""
 
 import csv
 import gzip
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 BLANKS = "blanks"
-SEPARATORS = ("\t", ";", ",", BLANKS)
-SEPARATOR_NAMES = {"\t": "tabs", ";": "semicolons", ",": "commas", BLANKS: "blanks"}
+SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas", BLANKS: BLANKS}
 #: Lines from which the format is guessed.
 SAMPLE_LINES = 1000
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)|", re.I)
+NUMBER = re.compile(
+    r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)|", re.I
+)
 #: 1,234 or 1.234.567,8 or 1 234: digits in groups of three.
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,' \u00a0\u202f]\d{3})+([.,]\d+)?")
 #: A number with a comma that may be a decimal mark or may separate thousands.
@@ -41,14 +42,14 @@ class Format:
     decimal: str
 
     def is_number(self, field: str) -> bool:
-        """Whether a field is a number; an empty one is a missing number."""
+        """Tell whether a field is a number; an empty one is a missing number."""
         text = field.strip()
         if self.decimal == ",":
             text = text.replace(".", "x").replace(",", ".")
         return NUMBER.fullmatch(text) is not None
 
     def split(self, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-        """Line numbers, from 1, and fields of the lines that are not blank."""
+        """Split lines; yield numbers, from 1, and fields of those that are not blank."""
         if self.separator == BLANKS:
             rows = ((number, line.split()) for number, line in enumerate(lines, 1))
         else:
@@ -62,8 +63,8 @@ class Format:
 def guess(lines: Iterable[str]) -> Format:
     r"""Guess the format of a text file from its first lines.
 
-    It is the one in which most fields are numbers and most lines as long as the first; among equals
-    one with several columns, and the decimal point.
+    It is the one in which most fields are numbers and most lines as long as the first;
+    among equals one with several columns, and the decimal point.
 
     Examples
     --------
@@ -73,12 +74,12 @@ def guess(lines: Iterable[str]) -> Format:
     Format(separator=',', decimal='.')
     """
     sample = list(itertools.islice(lines, SAMPLE_LINES))
-    formats = [Format(separator, decimal) for separator in SEPARATORS for decimal in ".,"]
-    return max(formats, key=lambda choice: _fit(sample, choice))
+    formats = itertools.starmap(Format, itertools.product(SEPARATORS, ".,"))
+    return max(formats, key=lambda choice: _rate(sample, choice))
 
 
-def _fit(sample: list[str], choice: Format) -> tuple[float, float, bool, bool]:
-    """How well lines fit a format, in the order of importance.
+def _rate(sample: list[str], choice: Format) -> tuple[float, float, bool, bool]:
+    """Rate how well lines fit a format, in the order of importance.
 
     Returns
     -------
@@ -108,13 +109,15 @@ def _fit(sample: list[str], choice: Format) -> tuple[float, float, bool, bool]:
 
 
 def read(path: Path) -> "DataFrame":
-    """Read a text file, gzipped if its name ends in ``.gz``; columns without names are numbered.
+    """Read a text file, gzipped if its name ends in ``.gz``.
+
+    Columns without names are numbered.
 
     Raises
     ------
     ValueError
-        If it is empty, not UTF-8, has lines of different lengths, an ambiguous first line or
-        ambiguous numbers.
+        If it is empty, not UTF-8, has lines of different lengths, an ambiguous first
+        line or ambiguous numbers.
     """
     import pandas as pd
 
@@ -124,23 +127,19 @@ def read(path: Path) -> "DataFrame":
             file_format = guess(sample)
             first = _check_lines(itertools.chain(sample, stream), file_format)
     except UnicodeDecodeError as error:
-        raise ValueError(f"it is not text in UTF-8 ({error.reason}); save it as UTF-8") from error
+        raise ValueError(
+            f"it is not text in UTF-8 ({error.reason}); save it as UTF-8"
+        ) from error
     if not first:
         raise ValueError("it is empty")
     _check_commas(sample, file_format)
     has_header = not all(map(file_format.is_number, first))
-    if has_header:
-        _check_names(first)
-    # What pandas writes for unnamed columns. As a point it would silently change every result.
-    elif len(first) > 1 and first == [str(i) for i in range(len(first))]:
-        raise ValueError(
-            f"the first line {','.join(first)} may be column numbers or a point; name the columns "
-            "with words, or move that point to another line"
-        )
+    _check_first_line(first, has_header)
+    is_blank = file_format.separator == BLANKS
     with _open(path) as stream:
         return pd.read_csv(
             stream,
-            sep=r"\s+" if file_format.separator == BLANKS else file_format.separator,
+            sep=r"\s+" if is_blank else file_format.separator,
             decimal=file_format.decimal,
             header=0 if has_header else None,
             skipinitialspace=True,
@@ -148,43 +147,53 @@ def read(path: Path) -> "DataFrame":
 
 
 def _open(path: Path) -> io.TextIOBase:
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", newline="", encoding="utf-8-sig")
-    return path.open(newline="", encoding="utf-8-sig")
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
+    return opener(path, "rt", newline="", encoding="utf-8-sig")
 
 
 def _check_lines(lines: Iterable[str], file_format: Format) -> list[str]:
     """Return the fields of the first line; refuse lines that are longer or shorter.
 
-    pandas would take the first fields of longer lines for row names and drop them from the points.
+    pandas would take the first fields of longer lines for row names and drop them from
+    the points.
     """
     first: list[str] = []
     for number, fields in file_format.split(lines):
         first = first or fields
         if len(fields) != len(first):
             raise ValueError(
-                f"line {number} has {len(fields)} fields, the first line has {len(first)}; give "
-                f"every line one value per column (they are read as separated by "
-                f"{SEPARATOR_NAMES[file_format.separator]})"
+                f"line {number} has {len(fields)} fields, the first line has "
+                f"{len(first)}; give every line one value per column (they are read "
+                f"as separated by {SEPARATORS[file_format.separator]})"
             )
     return first
 
 
 def _check_commas(sample: list[str], file_format: Format) -> None:
-    """Refuse decimal commas of which each may as well separate thousands."""
+    """Refuse decimal commas if all of them may as well separate thousands."""
     if file_format.decimal == ".":
         return
-    numbers = [field for _, fields in file_format.split(sample) for field in fields if "," in field]
+    fields = itertools.chain(*(fields for _, fields in file_format.split(sample)))
+    numbers = [field for field in fields if "," in field]
     if numbers and all(map(AMBIGUOUS.fullmatch, numbers)):
+        first = numbers[0]
         raise ValueError(
-            f"the comma in {numbers[0]!r} may be a decimal mark or separate thousands; write "
-            f"{numbers[0].replace(',', '.')} or {numbers[0].replace(',', '')}"
+            f"the comma in {first!r} may be a decimal mark or separate thousands; "
+            f"write {first.replace(',', '.')} or {first.replace(',', '')}"
         )
 
 
-def _check_names(names: list[str]) -> None:
-    if "" in names:
+def _check_first_line(first: list[str], has_header: bool) -> None:
+    line = ",".join(first)
+    if has_header and "" in first:
         raise ValueError(
-            f"column {names.index('')} (from 0) has no name in the header {','.join(names)}: if "
-            "it is the index that DataFrame.to_csv writes, write with index=False, else name it"
+            f"column {first.index('')} (from 0) has no name in the header {line}: if "
+            "it is the index that DataFrame.to_csv writes, write with index=False, "
+            "else name it"
+        )
+    # pandas writes that for unnamed columns. As a point it would change every result.
+    if len(first) > 1 and first == [str(i) for i in range(len(first))]:
+        raise ValueError(
+            f"the first line {line} may be column numbers or a point; name the "
+            "columns with words, or move that point to another line"
         )

@@ -1,7 +1,7 @@
-"""Train a small convolutional network on labeled images and return its second-to-last layer.
+"""Train a small network on labeled images and return its second-to-last layer.
 
 The only module that needs torch. Its code counts for the identity of the embeddings
-(`pkm.datasets.embeddings.key`): a change here means training them again.
+(`pkm.datasets.embeddings.make_key`): a change here means training them again.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pkm.datasets.embeddings import Training
+from pkm.datasets.entry import Training
 
 SIDE = 28
 KERNEL = 5
@@ -20,7 +20,7 @@ EMBEDDING_BATCH = 1000
 
 
 class Network(nn.Module):
-    """Two convolutions of stride 2, a hidden layer, the clipped embedding layer, the classes."""
+    """Two convolutions of stride 2, a hidden, a clipped embedding and a class layer."""
 
     def __init__(self, recipe: Training, n_classes: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Network(nn.Module):
 
 @contextmanager
 def reproducible(recipe: Training) -> Iterator[None]:
-    """Fix random numbers, threads and the choice of algorithms, and restore them afterwards."""
+    """Fix random numbers, threads and algorithms, and restore them afterwards."""
     threads = torch.get_num_threads()
     deterministic = torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[]):
@@ -66,15 +66,16 @@ def train_and_embed(
 ) -> np.ndarray:
     """Train on images and return their embeddings.
 
-    The loss is the cross-entropy of the classes plus `recipe.penalty` times the mean squared
-    embedding. Without the penalty the embeddings grow as long as the training goes on.
+    The loss is the cross-entropy of the classes plus `recipe.penalty` times the mean
+    squared embedding. Without the penalty the embeddings grow as long as the training
+    goes on.
 
     Parameters
     ----------
     images : ndarray of shape (n, 784)
         Bytes as numbers.
     labels : ndarray of int64, shape (n,)
-    recipe : datasets.embeddings.Training
+    recipe : Training
     report : callable, optional
         Takes one line of text per epoch.
 
@@ -106,7 +107,7 @@ def run_epoch(
     classes: torch.Tensor,
     recipe: Training,
 ) -> int:
-    """Pass over all images in random order; return how many were classified correctly."""
+    """Pass over all images in random order; count those that are classified well."""
     network.train()
     n_correct = 0
     for batch in torch.randperm(len(pixels)).split(recipe.batch):
@@ -122,8 +123,8 @@ def run_epoch(
 
 
 def embed(network: Network, pixels: torch.Tensor) -> np.ndarray:
-    """Embeddings of all images, without dropout."""
+    """Embed all images, without dropout."""
     network.eval()
     with torch.no_grad():
-        parts = [network.body(part) for part in pixels.split(EMBEDDING_BATCH)]
-        return torch.cat(parts).numpy()
+        batches = [network.body(batch) for batch in pixels.split(EMBEDDING_BATCH)]
+        return torch.cat(batches).numpy()

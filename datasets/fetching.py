@@ -1,4 +1,4 @@
-"""Download what is missing of some data sets; what cannot be had is listed, not raised."""
+"""Download what some data sets lack; what cannot be had is listed, not raised."""
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -8,9 +8,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pkm.datasets import downloads, embeddings, loading, sources
-from pkm.datasets.registry import Entry
+from pkm.datasets.entry import Entry
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File
 from pkm.files import CACHE_VARIABLE, cache_folder
+
+#: Missing files of data sets.
+Missing = dict[Entry, list[File]]
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Fetched:
     fetched : tuple of str
         Data sets that were missing and can be loaded now.
     unavailable : dict of str
-        Data sets that cannot be had, each with the reason in one line.
+        Data sets that cannot be had, with the reason in one line.
     """
 
     fetched: tuple[str, ...] = ()
@@ -30,7 +33,7 @@ class Fetched:
 
 
 def missing_files(entry: Entry, mirror: str | PathLike | None = None) -> list[File]:
-    """Files of a data set without a right copy in cache or mirror."""
+    """List the files of a data set without a right copy in cache or mirror."""
     return [file for file in entry.files if not _is_available(file, mirror)]
 
 
@@ -50,15 +53,16 @@ def fetch_missing(
 ) -> Fetched:
     """Download the missing files of data sets into the cache.
 
-    Sets that are bundled, generated, the user's own or available need none. A set of which a file
-    has no declared hash is kept only if it parses to the declared shape.
+    Sets that are bundled, generated, the user's own or available need none. A set of
+    which a file has no declared hash is kept only if it parses to the declared shape.
 
     Parameters
     ----------
     names : iterable of str
     mirror : path-like, optional
     say : callable, optional
-        Called before each group of downloads with a line on its size, source and license.
+        Called before each group of downloads with a line on its size, source and
+        license.
     progress : bool
         Show a bar for each download where there is a terminal.
 
@@ -76,21 +80,27 @@ def fetch_missing(
     >>> fetch_missing(["iris", "synth-2-2-0"])
     Fetched(fetched=(), unavailable={})
     """
-    wanted = _wanted(names, mirror)
+    missing = _find_missing(names, mirror)
     unavailable = {
-        entry.name: sources.missing(files[0], entry.name)
-        for entry, files in wanted.items()
+        entry.name: sources.explain_missing(files[0], entry.name)
+        for entry, files in missing.items()
         if not all(file.urls for file in files)
     }
-    wanted = {entry: files for entry, files in wanted.items() if entry.name not in unavailable}
-    for line in announcement(wanted) if say else ():
-        say(line)
-    unavailable |= _without_room(wanted)
+    wanted = {
+        entry: files
+        for entry, files in missing.items()
+        if entry.name not in unavailable
+    }
+    if say is not None:
+        for line in announce(wanted):
+            say(line)
+    reason = _explain_full_disk(wanted)
+    if reason:
+        unavailable |= {entry.name: reason for entry in wanted}
+        wanted = {}
     earlier = downloads.Downloads(progress)
     fetched = []
     for entry, files in wanted.items():
-        if entry.name in unavailable:
-            continue
         try:
             for file in files:
                 downloads.fetch(file, entry.name, earlier)
@@ -104,30 +114,29 @@ def fetch_missing(
     return Fetched(tuple(fetched), unavailable)
 
 
-def _wanted(names: Iterable[str], mirror: str | PathLike | None) -> dict[Entry, list[File]]:
-    """Published data sets with their missing files, where there are any."""
-    wanted = {}
+def _find_missing(names: Iterable[str], mirror: str | PathLike | None) -> Missing:
+    """Find the published data sets that lack files, and embeddings that lack training."""
+    missing = {}
     for name in dict.fromkeys(names):
         entry = loading.resolve(name).entry
-        if entry and not entry.bundled and not _is_trained(entry):
-            files = missing_files(entry, mirror)
-            if files or entry.trained:
-                wanted[entry] = files
-    return wanted
+        if entry is None or entry.bundled:
+            continue
+        if entry.trained and embeddings.is_stored(entry):
+            continue
+        files = missing_files(entry, mirror)
+        if files or entry.trained:
+            missing[entry] = files
+    return missing
 
 
-def _is_trained(entry: Entry) -> bool:
-    return entry.trained is not None and all(map(Path.is_file, embeddings.stored_paths(entry)))
-
-
-def announcement(wanted: dict[Entry, list[File]]) -> list[str]:
-    """What will be downloaded, one line for all sets from the same archive.
+def announce(wanted: Missing) -> list[str]:
+    """Say what will be downloaded, one line for all sets from the same archive.
 
     Examples
     --------
     >>> from pkm.datasets.registry import find
     >>> s2 = find("s2")
-    >>> announcement({s2: list(s2.files)})[0].partition(";")[0]
+    >>> announce({s2: list(s2.files)})[0].partition(";")[0]
     's2: 105 kB from cs.uef.fi, raw.githubusercontent.com'
     """
     groups: dict[tuple, list[tuple[Entry, list[File]]]] = {}
@@ -135,21 +144,21 @@ def announcement(wanted: dict[Entry, list[File]]) -> list[str]:
         urls = tuple(file.urls[0] for file in files)
         if urls:
             groups.setdefault((urls, entry.license), []).append((entry, files))
-    return [_line(group) for group in groups.values()]
-
-
-def _line(group: Sequence[tuple[Entry, list[File]]]) -> str:
-    entry, first = group[0]
-    name = f"{entry.name} and {len(group) - 1} more" if len(group) > 1 else entry.name
-    # Sets of one file each may share that file.
-    files = dict.fromkeys(file for _, files in group for file in files)
-    hosts = dict.fromkeys(urlsplit(file.urls[0]).netloc for file in first)
-    size = total_size(files) or "unknown size"
-    return f"{name}: {size} from {', '.join(hosts)}; license: {entry.license}"
+    lines = []
+    for (urls, terms), group in groups.items():
+        name = group[0][0].name
+        if len(group) > 1:
+            name = f"{name} and {len(group) - 1} more"
+        hosts = ", ".join(dict.fromkeys(urlsplit(url).netloc for url in urls))
+        # Sets of one file each may share that file.
+        files = dict.fromkeys(file for _, files in group for file in files)
+        size = total_size(files) or "unknown size"
+        lines.append(f"{name}: {size} from {hosts}; license: {terms}")
+    return lines
 
 
 def total_size(files: Iterable[File]) -> str:
-    """Size of files in words, empty where it is not known.
+    """Write the size of files in words, empty if it is not known.
 
     Examples
     --------
@@ -158,17 +167,17 @@ def total_size(files: Iterable[File]) -> str:
     """
     sizes = [file.size for file in files]
     known = sum(size for size in sizes if size is not None)
-    if None in sizes:
-        return f"more than {in_words(known)}" if known else ""
-    return in_words(known)
+    if None not in sizes:
+        return write_bytes(known)
+    return f"more than {write_bytes(known)}" if known else ""
 
 
-def in_words(size: int) -> str:
-    """Bytes in decimal units, to a tenth below a hundred.
+def write_bytes(size: int) -> str:
+    """Write a number of bytes in decimal units, to a tenth below a hundred.
 
     Examples
     --------
-    >>> in_words(12), in_words(105_144), in_words(31_400_000)
+    >>> write_bytes(12), write_bytes(105_144), write_bytes(31_400_000)
     ('12 B', '105 kB', '31.4 MB')
     """
     if size < 1000:
@@ -177,23 +186,25 @@ def in_words(size: int) -> str:
     return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
 
 
-def _without_room(wanted: dict[Entry, list[File]]) -> dict[str, str]:
-    """All sets, with the reason, where the cache's disk has no room for them together."""
+def _explain_full_disk(wanted: Missing) -> str:
+    """Say that the cache's disk has no room for all sets together, empty if it has."""
     folder = cache_folder()
-    existing = next((path for path in (folder, *folder.parents) if path.is_dir()), Path())
+    folders = (folder, *folder.parents)
+    existing = next((path for path in folders if path.is_dir()), Path())
     free = shutil.disk_usage(existing).free
     needed = sum(file.size or 0 for files in wanted.values() for file in files)
     if needed <= free:
-        return {}
-    reason = (
-        f"{needed:,} bytes are needed and {free:,} are free in {folder}: make room there, or set "
-        f"{CACHE_VARIABLE} to another folder"
+        return ""
+    return (
+        f"{needed:,} bytes are needed and {free:,} are free in {folder}: make room "
+        f"there, or set {CACHE_VARIABLE} to another folder"
     )
-    return {entry.name: reason for entry in wanted}
 
 
-def _check_undeclared(entry: Entry, files: Sequence[File], mirror: str | PathLike | None) -> None:
-    """Parse a set with files without a declared hash; remove them if its shape is another."""
+def _check_undeclared(
+    entry: Entry, files: Sequence[File], mirror: str | PathLike | None
+) -> None:
+    """Parse a set with files without a declared hash; remove files that do not fit."""
     undeclared = [file for file in files if file.sha256 is None]
     if not undeclared:
         return
@@ -202,7 +213,7 @@ def _check_undeclared(entry: Entry, files: Sequence[File], mirror: str | PathLik
     except ValueError as error:
         for file in undeclared:
             (cache_folder() / file.path).unlink(missing_ok=True)
-            sources.recorded_hash_path(file).unlink(missing_ok=True)
+            sources.locate_record(file).unlink(missing_ok=True)
         raise ChecksumMismatch(
             f"what {undeclared[0].urls[0]} gives is not the set: {error}"
         ) from None

@@ -8,8 +8,9 @@ from pkm.datasets.dataset import Dataset, check_points
 
 PREPROCESSING = ("minmax", "public", "range", "ball")
 #: Those whose bounds are read off the points: private facts that no budget pays for.
-READ_OFF = ("minmax", "ball")
-# What the bounds are called in messages; with those read off the points none lies outside.
+DATA_DEPENDENT = ("minmax", "ball")
+# What the bounds are called in messages; with those read off the points none lies
+# outside.
 _DECLARED = {"public": "domain", "range": "range"}
 
 
@@ -28,9 +29,11 @@ class Scaled:
     preprocessing : str
         One of :data:`PREPROCESSING`.
     uses_private_bounds : bool
-        True where the bounds were read off the points: private facts that no budget paid for.
+        True where the bounds were read off the points: private facts that no budget
+        paid for.
     clipped : int
-        Number of points with a coordinate that was outside the bounds and moved to them.
+        Number of points with a coordinate that was outside the bounds and moved to
+        them.
     lower, upper : ndarray of float64, shape (d,)
         The bounds used, in raw units.
     clients : ndarray of int64, shape (n,), or None
@@ -59,14 +62,16 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     ----------
     dataset : Dataset
     preprocessing : {"minmax", "public", "range", "ball"}
-        ``minmax``: each column by its own minimum and maximum, as the papers do; a constant column
-        becomes 0. ``ball``: all columns about their means, by the largest norm of what is left, so
-        that the points fill the unit ball; the PE-means paper's. Both are flagged, because their
-        bounds are private. ``public``: by the declared domain. ``range``: all columns by the one
-        range that they share, which keeps the shape of the clusters; flagged where that range was
+        ``minmax``: each column by its own minimum and maximum, as the papers do; a
+        constant column becomes 0. ``ball``: all columns about their means, by the
+        largest norm of what is left, so that the points fill the unit ball; the
+        PE-means paper's. Both are flagged, because their bounds are private.
+        ``public``: by the declared domain. ``range``: all columns by the one range that
+        they share, which keeps the shape of the clusters; flagged where that range was
         read off the points.
     clip : bool
-        Whether points outside the domain or range are moved to its border (and counted) or refused.
+        Whether points outside the domain or range are moved to its border (and counted)
+        or refused.
 
     Returns
     -------
@@ -75,8 +80,8 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     Raises
     ------
     ValueError
-        If the preprocessing is unknown, the data set has no public domain or common range, a point
-        is not finite, or points lie outside and `clip` is False.
+        If the preprocessing is unknown, the data set has no public domain or common
+        range, a point is not finite, or points lie outside and `clip` is False.
 
     Examples
     --------
@@ -87,17 +92,18 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     """
     if preprocessing not in PREPROCESSING:
         raise ValueError(
-            f"preprocessing={preprocessing!r} should be one of {', '.join(PREPROCESSING)}"
+            f"preprocessing={preprocessing!r} should be one of "
+            f"{', '.join(PREPROCESSING)}"
         )
     points = check_points(dataset.points, dataset.name)
-    lower, upper = _bounds(dataset, points, preprocessing)
+    lower, upper = _find_bounds(dataset, points, preprocessing)
     outside = 0
-    if preprocessing not in READ_OFF:
+    if preprocessing not in DATA_DEPENDENT:
         outside = int(np.any((points < lower) | (points > upper), axis=1).sum())
     if outside and not clip:
         raise ValueError(
-            f"{outside} of {len(points)} points of {dataset.name!r} lie outside the declared "
-            f"{_DECLARED[preprocessing]}: widen the bounds or allow clipping"
+            f"{outside} of {len(points)} points of {dataset.name!r} lie outside the "
+            f"declared {_DECLARED[preprocessing]}: widen the bounds or allow clipping"
         )
     return Scaled(
         name=dataset.name,
@@ -107,7 +113,7 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
         preprocessing=preprocessing,
         uses_private_bounds=(
             dataset.prescaled
-            or preprocessing in READ_OFF
+            or preprocessing in DATA_DEPENDENT
             or (preprocessing == "range" and dataset.common_range_is_private)
         ),
         clipped=outside,
@@ -131,10 +137,10 @@ def divide_by_largest(points: np.ndarray) -> np.ndarray:
     return points / max(float(points.max()), 1.0)
 
 
-def _bounds(
+def _find_bounds(
     dataset: Dataset, points: np.ndarray, preprocessing: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper bound of each column in raw units."""
+    """Return the lower and upper bounds of the columns in raw units."""
     if preprocessing == "minmax":
         return points.min(axis=0), points.max(axis=0)
     if preprocessing == "ball":
@@ -144,27 +150,28 @@ def _bounds(
     if preprocessing == "public":
         if not np.all(np.isfinite(dataset.domain)):
             raise ValueError(
-                f"preprocessing='public' needs a public domain, and {dataset.name!r} has none: "
-                "give bounds=[lower, upper] (or bounds per column), or use preprocessing='minmax'"
+                f"preprocessing='public' needs a public domain, and {dataset.name!r} "
+                "has none: give bounds=[lower, upper] (or bounds per column), or use "
+                "preprocessing='minmax'"
             )
         return dataset.domain[0], dataset.domain[1]
     if dataset.common_range is None:
         raise ValueError(
-            f"preprocessing='range' needs one range that all columns share, and {dataset.name!r} "
-            "has none: give bounds=[lower, upper] with a file, or use "
-            "preprocessing='public' or 'minmax'"
+            "preprocessing='range' needs one range that all columns share, and "
+            f"{dataset.name!r} has none: give bounds=[lower, upper] with a file, or "
+            "use preprocessing='public' or 'minmax'"
         )
     lower, upper = dataset.common_range
     return np.full(points.shape[1], lower), np.full(points.shape[1], upper)
 
 
 def _to_cube(points: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Map lower to exactly -1 and upper to exactly 1; a column without extent becomes 0."""
+    """Map lower to exactly -1 and upper to 1; a column without extent becomes 0."""
     half_width = upper / 2 - lower / 2
     if half_width.max() > np.finfo(np.float64).max / 2:
         raise ValueError(
-            f"column {half_width.argmax()} spans more than a float64 can hold; give it in "
-            "larger units"
+            f"column {half_width.argmax()} spans more than a float64 can hold; give it "
+            "in larger units"
         )
     fraction = np.full_like(points, 0.5)
     np.divide(points - lower, upper - lower, out=fraction, where=half_width > 0)

@@ -1,46 +1,49 @@
-"""The separation index of two clusters (Qiu and Joe), and scaling of clusters to a prescribed one.
+"""Measure the separation index of two clusters (Qiu and Joe); scale clusters to one.
 
 The index
 ---------
-Project two clusters with means m1, m2 and covariances S1, S2 on a direction w with w·(m2 - m1) > 0.
-Cut from each projection the tails of probability alpha/2 that a normal distribution would have: the
-intervals (L1, U1) and (L2, U2) are mean ∓ z·sd. The separation along w is the gap between the
-intervals over the length that they span together,
+Project two clusters with means m1, m2 and covariances S1, S2 on a direction w with
+w·(m2 - m1) > 0. Cut from each projection the tails of probability alpha/2 that a normal
+distribution would have. The intervals (L1, U1) and (L2, U2) that are left are
+mean ∓ z·sd. The separation along w is the gap between the intervals over the length
+that they span together,
 
     J(w) = (L2 - U1) / (U2 - L1) = (r(w) - z) / (r(w) + z),
-    r(w) = w·(m2 - m1) / (sd1(w) + sd2(w)),
+    r(w) = w·(m2 - m1) / (sd1(w) + sd2(w)).
 
-between -1 and 1: negative where the intervals overlap, 0 where they touch. The separation of the
-two clusters is the largest J over all directions, that is, the one along the direction of the
-largest ratio r.
+It lies between -1 and 1, is negative if the intervals overlap and 0 if they touch. The
+separation of the two clusters is the largest J over all directions. That is the J along
+the direction of the largest ratio r.
 
 The best direction
 ------------------
 For every mu in (0, 1), (sd1 + sd2)² <= sd1²/mu + sd2²/(1 - mu), with equality at
-mu = sd1/(sd1 + sd2) (Cauchy-Schwarz). The maximum over w of (w·δ)² over the right-hand side is a
-quadratic form, so with δ = m2 - m1
+mu = sd1/(sd1 + sd2) (Cauchy-Schwarz). The maximum over w of (w·δ)² over the right-hand
+side is a quadratic form, so with δ = m2 - m1
 
     r² = max over mu in (0, 1) of  δᵀ (S1/mu + S2/(1 - mu))⁻¹ δ,
     w = (S1/mu + S2/(1 - mu))⁻¹ δ.
 
-The function of mu is concave (a sum of weighted harmonic means of two linear functions), so there
-is one maximum, and alternating between the best w for mu and the best mu for w climbs to it without
-a step length.
+The function of mu is a sum of weighted harmonic means of two linear functions. So it is
+concave and has one maximum. Alternating between the best w for mu and the best mu for w
+climbs to it without a step length.
 
 Reduction to nodes
 ------------------
-A pair of clusters enters only through δᵀ(S1 x + S2 y)⁻¹δ as a function of x and y. In coordinates
-that make S2 the identity and S1 diagonal with eigenvalues t, this is Σ g/(t x + y) with the weights
-g the squared coordinates of δ. A few Lanczos steps of S2⁻¹ S1 from S2⁻¹ δ give as few nodes t and
-weights g that represent the function (exactly where there are as many steps as dimensions, by Gauss
-quadrature with an error that falls geometrically otherwise). From then on scaling a covariance
-means scaling the nodes, and scaling the distances between centers means scaling the weights.
+A pair of clusters enters only through δᵀ(S1 x + S2 y)⁻¹δ as a function of x and y. In
+coordinates that make S2 the identity and S1 diagonal with eigenvalues t, this is
+Σ g/(t x + y). The weights g are the squared coordinates of δ. A few Lanczos steps of
+S2⁻¹ S1 from S2⁻¹ δ give as few nodes t and weights g that represent the function. They
+do so exactly if there are as many steps as dimensions. Otherwise it is Gauss
+quadrature, with an error that falls geometrically. From then on scaling a covariance
+means scaling the nodes, and scaling the distances between centers means scaling the
+weights.
 
 References
 ----------
-Qiu, W. and Joe, H. (2006). Generation of random clusters with specified degree of separation.
-Journal of Classification 23(2), 315-334; and Separation index and partial membership for
-clustering. Computational Statistics and Data Analysis 50, 585-603.
+Qiu, W. and Joe, H. (2006). Generation of random clusters with specified degree of
+separation. Journal of Classification 23(2), 315-334; and Separation index and partial
+membership for clustering. Computational Statistics and Data Analysis 50, 585-603.
 """
 
 from dataclasses import dataclass
@@ -48,41 +51,35 @@ from typing import TypeVar
 
 import numpy as np
 
-ALPHA = 0.05
-# Lanczos nodes per pair of clusters. With eigenvalues within a factor of ten of each other the
-# error is below 1e-10.
+#: Quantile of the standard normal distribution that cuts off alpha/2 = 2.5 % at an end.
+QUANTILE = 1.959963984540054
+#: Lanczos nodes per pair of clusters. With eigenvalues within a factor of ten of each
+#: other the error is below 1e-10.
 MAX_NODES = 32
 MAX_STEPS = 200
 
 Real = TypeVar("Real", float, np.ndarray)
 
 
-def normal_quantile(alpha: float) -> float:
-    """Quantile z of the standard normal distribution that cuts off alpha/2 at either end."""
-    from scipy.special import ndtri  # a tenth of a second of imports
+def ratio_to_index(ratio: Real) -> Real:
+    """Return the separation index of a ratio.
 
-    return float(ndtri(1 - alpha / 2))
-
-
-def index_of_ratio(ratio: Real, alpha: float = ALPHA) -> Real:
-    """Separation index of a ratio "distance of the means over the sum of the standard deviations".
+    The ratio is the distance of the means over the sum of the standard deviations.
 
     Examples
     --------
-    Two unit normals whose means are six standard deviations from each other, the textbook's
-    "separated" structure:
+    Two unit normals whose means are six standard deviations from each other, the
+    textbook's "separated" structure:
 
-    >>> round(float(index_of_ratio(6 / 2)), 4)
+    >>> round(float(ratio_to_index(6 / 2)), 4)
     0.2097
     """
-    z = normal_quantile(alpha)
-    return (ratio - z) / (ratio + z)
+    return (ratio - QUANTILE) / (ratio + QUANTILE)
 
 
-def ratio_of_index(index: Real, alpha: float = ALPHA) -> Real:
-    """Ratio that has the given separation index; the inverse of `index_of_ratio`."""
-    z = normal_quantile(alpha)
-    return z * (1 + index) / (1 - index)
+def index_to_ratio(index: Real) -> Real:
+    """Return the ratio that has a separation index; see `ratio_to_index`."""
+    return QUANTILE * (1 + index) / (1 - index)
 
 
 @dataclass(frozen=True)
@@ -110,8 +107,12 @@ class Pairs:
         return ~np.eye(len(self.first), dtype=bool)
 
 
-def reduce_pairs(centers: np.ndarray, covariances: np.ndarray, inverses: np.ndarray) -> Pairs:
-    """Reduce every pair of clusters to nodes and weights by Lanczos steps, for all pairs at once.
+def reduce_pairs(
+    centers: np.ndarray,
+    covariances: np.ndarray,
+    inverses: np.ndarray,
+) -> Pairs:
+    """Reduce all pairs of clusters to nodes and weights by Lanczos steps.
 
     Parameters
     ----------
@@ -130,8 +131,8 @@ def reduce_pairs(centers: np.ndarray, covariances: np.ndarray, inverses: np.ndar
         centers[j] - centers[i], covariances, inverses, i, j, n_nodes
     )
 
-    # Nodes and weights of the quadrature: eigenvalues of the tridiagonal matrices and the squared
-    # first components of their eigenvectors.
+    # Nodes and weights of the quadrature: eigenvalues of the tridiagonal matrices and
+    # the squared first components of their eigenvectors.
     tridiagonal = np.zeros((len(i), n_nodes, n_nodes))
     index = np.arange(n_nodes)
     tridiagonal[:, index, index] = diagonal
@@ -160,18 +161,19 @@ def _lanczos(
     j: np.ndarray,
     n_nodes: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lanczos steps of S2⁻¹ S1 from S2⁻¹ δ for the pairs (i, j) of clusters.
+    """Make Lanczos steps of S2⁻¹ S1 from S2⁻¹ δ for the pairs (i, j) of clusters.
 
     Returns
     -------
     diagonal, off_diagonal : ndarray of float64, shape (pairs, n_nodes)
-        Entries of the tridiagonal matrices; the last column off the diagonal is not one of them.
+        Entries of the tridiagonal matrices; the last column off the diagonal is not one
+        of them.
     length : ndarray of float64, shape (pairs,)
         Norm of the first vector, δᵀ S2⁻¹ δ under the root.
     """
     n_pairs, d = difference.shape
-    # `left` holds S2 times `right`; both are stored, so that no step multiplies by S2. The right
-    # vectors are S2-orthonormal.
+    # `left` holds S2 times `right`; both are stored, so that no step multiplies by S2.
+    # The right vectors are S2-orthonormal.
     left = np.zeros((n_nodes, n_pairs, d))
     right = np.zeros_like(left)
     diagonal = np.zeros((n_pairs, n_nodes))
@@ -184,8 +186,8 @@ def _lanczos(
         norms = np.sqrt(np.maximum(np.einsum("pd,pd->p", residual, image), 0.0))
         if step == 0:
             length = norms
-        # A pair whose Krylov space is exhausted (covariances that are multiples of each other)
-        # stops with weight zero.
+        # A pair whose Krylov space is exhausted (covariances that are multiples of each
+        # other) stops with weight zero.
         active = norms > 1e-12 * length
         inverse_norms = np.divide(1.0, norms, out=np.zeros_like(norms), where=active)
         if step > 0:
@@ -193,8 +195,8 @@ def _lanczos(
         left[step] = residual * inverse_norms[:, None]
         right[step] = image * inverse_norms[:, None]
 
-        # Multiply by S1, and make the result orthogonal to all vectors so far: twice, because once
-        # leaves errors that grow with the number of steps.
+        # Multiply by S1, and make the result orthogonal to all vectors so far: twice,
+        # because once leaves errors that grow with the number of steps.
         residual = _multiply_by_cluster(covariances, right[step], i)
         diagonal[:, step] = np.einsum("pd,pd->p", residual, right[step])
         for _ in range(2):
@@ -206,7 +208,7 @@ def _lanczos(
 def _multiply_by_cluster(
     matrices: np.ndarray, vectors: np.ndarray, cluster: np.ndarray
 ) -> np.ndarray:
-    """Multiply each row of `vectors` by its cluster's matrix, one matrix product per cluster."""
+    """Multiply each row of `vectors` by its cluster's matrix, cluster by cluster."""
     product = np.empty_like(vectors)
     for i in np.unique(cluster):
         rows = cluster == i
@@ -217,7 +219,7 @@ def _multiply_by_cluster(
 def squared_ratios(
     first: np.ndarray, second: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Largest squared ratio over all projection directions, for arrays of node representations.
+    """Find the largest squared ratio over all directions, for arrays of nodes.
 
     Parameters
     ----------
@@ -228,8 +230,8 @@ def squared_ratios(
     -------
     ratio2 : ndarray of float64, shape (...)
     mu : ndarray of float64, shape (...)
-        Fraction of the first cluster in the sum of the two standard deviations along the best
-        direction.
+        Fraction of the first cluster in the sum of the two standard deviations along
+        the best direction.
     """
     mu = np.full(first.shape[:-1], 0.5)
     for _ in range(MAX_STEPS):
@@ -243,7 +245,7 @@ def squared_ratios(
 def _ratio_at_fraction(
     first: np.ndarray, second: np.ndarray, weight: np.ndarray, mu: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Squared ratio for a given fraction `mu`, and the harmonic factor of every node."""
+    """Return the squared ratio for a fraction `mu`, and the factors of the nodes."""
     fraction = mu[..., None]
     harmonic = 1.0 / (first / fraction + second / (1.0 - fraction))
     return np.sum(weight * harmonic, axis=-1), harmonic
@@ -252,23 +254,26 @@ def _ratio_at_fraction(
 def _best_fraction(
     first: np.ndarray, second: np.ndarray, weight: np.ndarray, mu: np.ndarray
 ) -> np.ndarray:
-    """Fraction of the first standard deviation along the best direction for `mu`."""
+    """Return the first deviation's fraction along the best direction for `mu`."""
     _, harmonic = _ratio_at_fraction(first, second, weight, mu)
     projected = weight * harmonic**2
     first_deviation = np.sqrt(np.sum(projected * first, axis=-1))
     second_deviation = np.sqrt(np.sum(projected * second, axis=-1))
     total = first_deviation + second_deviation
-    # Two clusters with the same center have no direction at all; any fraction is as good.
-    return np.divide(first_deviation, total, out=np.full_like(total, 0.5), where=total > 0)
+    # Two clusters with the same center have no direction at all; any fraction is as
+    # good.
+    halves = np.full_like(total, 0.5)
+    return np.divide(first_deviation, total, out=halves, where=total > 0)
 
 
 def growth_to_ratio(
     first: np.ndarray, second: np.ndarray, weight: np.ndarray, target2: float
 ) -> float:
-    """Factor of the first covariance that brings the smallest squared ratio down to `target2`.
+    """Find the first covariance's factor that brings the smallest ratio² to `target2`.
 
-    The squared ratio falls with the factor and is convex in it, so Newton's steps from factor 1
-    never overshoot, and with a fraction `mu` that is not yet the best one they are only shorter.
+    The squared ratio falls with the factor and is convex in it, so Newton's steps from
+    factor 1 never overshoot, and with a fraction `mu` that is not yet the best one they
+    are only shorter.
 
     Parameters
     ----------
@@ -319,19 +324,22 @@ def separations(centers: np.ndarray, covariances: np.ndarray) -> np.ndarray:
     """
     pairs = reduce_pairs(centers, covariances, np.linalg.inv(covariances))
     ratio2, _ = squared_ratios(pairs.first, pairs.second, pairs.weight)
-    return np.where(pairs.off_diagonal, index_of_ratio(np.sqrt(ratio2)), np.nan)
+    return np.where(pairs.off_diagonal, ratio_to_index(np.sqrt(ratio2)), np.nan)
 
 
 def scale_to_separation(
-    centers: np.ndarray, covariances: np.ndarray, inverses: np.ndarray, separation: float
+    centers: np.ndarray,
+    covariances: np.ndarray,
+    inverses: np.ndarray,
+    separation: float,
 ) -> tuple[float, np.ndarray]:
-    """Scale clusters so that each has the prescribed separation to its nearest neighbor.
+    """Scale clusters so that each has a prescribed separation to its nearest neighbor.
 
-    First all distances between centers are scaled until the closest pair of clusters has the
-    prescribed separation. Then the clusters are taken in turn, always the most isolated of the
-    remaining ones, and its covariance grows until its nearest neighbor (the cluster of smallest
-    separation from it) is at the prescribed separation. No later step can bring two clusters closer
-    than that, so one pass is enough.
+    First all distances between centers are scaled until the closest pair of clusters
+    has the prescribed separation. Then the clusters are taken in turn, always the most
+    isolated of the remaining ones, and its covariance grows until its nearest neighbor
+    (the cluster of smallest separation from it) is at the prescribed separation. No
+    later step can bring two clusters closer than that, so one pass is enough.
 
     Parameters
     ----------
@@ -349,7 +357,7 @@ def scale_to_separation(
     """
     pairs = reduce_pairs(centers, covariances, inverses)
     distinct = pairs.off_diagonal
-    target2 = float(ratio_of_index(separation)) ** 2
+    target2 = float(index_to_ratio(separation)) ** 2
     first = pairs.first.copy()
     second = pairs.second.copy()
 
@@ -359,7 +367,8 @@ def scale_to_separation(
     weight = pairs.weight * center_factor2
     ratio2 = ratio2 * center_factor2
 
-    # Grow the most isolated of the remaining clusters until its nearest neighbor has that ratio.
+    # Grow the most isolated of the remaining clusters until its nearest neighbor has
+    # that ratio.
     k = len(first)
     factors = np.ones(k)
     remaining = np.ones(k, dtype=bool)
@@ -372,7 +381,9 @@ def scale_to_separation(
         )
         first[i] *= factors[i]
         second[:, i] *= factors[i]
-        grown, _ = squared_ratios(first[i, neighbors], second[i, neighbors], weight[i, neighbors])
+        grown, _ = squared_ratios(
+            first[i, neighbors], second[i, neighbors], weight[i, neighbors]
+        )
         ratio2[i, neighbors] = grown
         ratio2[neighbors, i] = grown
     return float(np.sqrt(center_factor2)), factors

@@ -1,9 +1,9 @@
 """Files from cache or mirror, each checked against its SHA-256 before it is parsed.
 
-A file is kept either as it was published or gzipped with ``.gz`` added to its name (as a mirror may
-do); the registry knows the hash of both forms, and a gzipped copy is checked before and after
-unpacking. The hash of an archive that holds a file is not known: its member is taken out in parts,
-up to the size that the registry allows, and then checked.
+A file is kept as it was published, or gzipped with ``.gz`` added to its name, as a
+mirror may do. The registry knows the hash of both forms, and a gzipped copy is checked
+before and after unpacking. The hash of an archive that holds a file is not known: its
+member is taken out in parts, up to the size that the registry allows, and then checked.
 """
 
 import gzip
@@ -23,14 +23,14 @@ from pkm.files import OWNER_FILE, atomic_write, cache_folder
 MIRROR_VARIABLE = "PKM_DATA"
 #: Folder of the cache for the hashes of files without a declared one.
 RECORDED_HASHES = "noted"
-#: Largest download, and largest file, packed or not, unless the registry declares another.
+#: Largest download, and largest file, packed or not, unless the registry says another.
 MAX_BYTES = 2**28
 #: Archives and files are unpacked in parts of that many bytes.
 PART_BYTES = 2**20
 
 
 class DataUnavailable(FileNotFoundError):
-    """A data set's file is missing; the message says which, where it is published and its place."""
+    """A file is missing; the message says which, where it is published and its place."""
 
 
 class ChecksumMismatch(ValueError):
@@ -48,28 +48,28 @@ class File:
     Attributes
     ----------
     path : str
-        Relative path in the cache and in a mirror, as published; a mirror may hold ``path + ".gz"``
-        instead.
+        Relative path in the cache and in a mirror, as published; a mirror may hold
+        ``path + ".gz"`` instead.
     sha256 : str or None
-        Of the published file. None where the published file was not available when the entry was
-        written: the first one read is trusted, its hash recorded in the cache and required from
-        then on.
+        Of the published file. None if the published file was not available when the
+        entry was written: the first one read is trusted, its hash recorded in the cache
+        and required from then on.
     gz_sha256 : str or None
-        Of the gzipped copy, where there is one.
+        Of the gzipped copy, if there is one.
     urls : tuple of str
         Tried in this order.
     member : str or None
         Name inside the archive of those URLs that lead to a ZIP archive.
     source : str
-        Where no URL leads to the file: in words, where it is available and in which form it is
-        expected.
+        If no URL leads to the file: in words, where it is available and in which form
+        it is expected.
     size : int or None
-        Bytes of the published file, where they are known.
+        Bytes of the published file, if they are known.
     convert : callable or None
         From what a URL, or a member there, holds to the bytes of this file.
     max_bytes : int
-        Largest size of the file and of what it unpacks to; what is larger is refused before it is
-        held in memory.
+        Largest size of the file and of what it unpacks to; what is larger is refused
+        before it is held in memory.
     """
 
     path: str
@@ -102,31 +102,34 @@ class CheckedFile:
 
 
 def mirror_folder(mirror: str | PathLike | None = None) -> Path | None:
-    """Mirror folder: the argument, else PKM_DATA, else None.
+    """Return the mirror folder: the argument, else PKM_DATA, else None.
 
     Raises
     ------
     ValueError
         If the folder does not exist.
     """
-    given = mirror or os.environ.get(MIRROR_VARIABLE)
-    if not given:
+    path = mirror or os.environ.get(MIRROR_VARIABLE)
+    if not path:
         return None
-    folder = Path(given)
+    folder = Path(path)
     if not folder.is_dir():
         raise ValueError(
-            f"mirror={str(folder)!r} (argument or {MIRROR_VARIABLE}) should be an existing folder"
+            f"mirror={str(folder)!r} (argument or {MIRROR_VARIABLE}) should be an "
+            "existing folder"
         )
     return folder
 
 
 def sha256(content: bytes) -> str:
-    """SHA-256 of bytes, in hexadecimal."""
+    """Return the SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
-def copies(file: File, mirror: str | PathLike | None = None) -> Iterator[tuple[Path, bool, str]]:
-    """Existing copies of a file, in the order of preference.
+def find_copies(
+    file: File, mirror: str | PathLike | None = None
+) -> Iterator[tuple[Path, bool, str]]:
+    """Find the existing copies of a file, in the order of preference.
 
     Yields
     ------
@@ -135,15 +138,16 @@ def copies(file: File, mirror: str | PathLike | None = None) -> Iterator[tuple[P
     origin : str
         cache or mirror.
     """
-    for folder, origin in ((cache_folder(), "cache"), (mirror_folder(mirror), "mirror")):
+    folders = {"cache": cache_folder(), "mirror": mirror_folder(mirror)}
+    for origin, folder in folders.items():
         if folder is None:
             continue
-        forms = [(folder / file.path, False)]
-        if file.gz_sha256:
-            forms.append((folder / f"{file.path}.gz", True))
-        for path, gzipped in forms:
-            if path.is_file():
-                yield path, gzipped, origin
+        path = folder / file.path
+        if path.is_file():
+            yield path, False, origin
+        packed = folder / f"{file.path}.gz"
+        if file.gz_sha256 and packed.is_file():
+            yield packed, True, origin
 
 
 def read_checked(file: File, path: Path, gzipped: bool) -> bytes:
@@ -152,8 +156,8 @@ def read_checked(file: File, path: Path, gzipped: bool) -> bytes:
     Raises
     ------
     ChecksumMismatch
-        If the copy, or what it unpacks to, has another hash than declared or recorded, or is larger
-        than allowed.
+        If the copy, or what it unpacks to, has another hash than declared or recorded,
+        or is larger than allowed.
     """
     require_size(path.stat().st_size, file.max_bytes, path)
     stored = path.read_bytes()
@@ -163,9 +167,10 @@ def read_checked(file: File, path: Path, gzipped: bool) -> bytes:
     require_hash(stored, file.gz_sha256 if gzipped else file.sha256, path)
     if not gzipped:
         return stored
+    unpacked = f"{path} (unpacked)"
     with gzip.GzipFile(fileobj=BytesIO(stored)) as stream:
-        content = b"".join(parts(stream, file.max_bytes, f"{path} (unpacked)"))
-    require_hash(content, file.sha256, f"{path} (unpacked)")
+        content = b"".join(read_parts(stream, file.max_bytes, unpacked))
+    require_hash(content, file.sha256, unpacked)
     return content
 
 
@@ -173,33 +178,35 @@ def require_size(size: int, max_bytes: int, source: str | Path) -> None:
     """Refuse what is larger than a declared file can be."""
     if size > max_bytes:
         raise FileTooLarge(
-            f"{source}: size={size} bytes or more is above max_bytes={max_bytes}: it is not the "
-            "declared file"
+            f"{source}: size={size} bytes or more is above max_bytes={max_bytes}: it "
+            "is not the declared file"
         )
 
 
-def parts(stream: IO[bytes] | gzip.GzipFile, max_bytes: int, source: str | Path) -> Iterator[bytes]:
-    """Yield what can be read from a stream, in parts; refuse what is longer than allowed."""
+def read_parts(
+    stream: IO[bytes] | gzip.GzipFile, max_bytes: int, source: str | Path
+) -> Iterator[bytes]:
+    """Read a stream in parts; refuse what is longer than allowed."""
     size = 0
-    while part := stream.read(PART_BYTES):
-        size += len(part)
+    while content := stream.read(PART_BYTES):
+        size += len(content)
         require_size(size, max_bytes, source)
-        yield part
+        yield content
 
 
 def _require_unpacked_size(content: bytes, max_bytes: int, path: Path) -> None:
     """Refuse a gzipped file or an archive that unpacks to more than allowed."""
-    source = f"{path} (unpacked)"
+    unpacked = f"{path} (unpacked)"
     try:
         if content.startswith(b"\x1f\x8b"):
             with gzip.GzipFile(fileobj=BytesIO(content)) as stream:
-                for _ in parts(stream, max_bytes, source):
+                for _ in read_parts(stream, max_bytes, unpacked):
                     pass
         elif content.startswith(b"PK"):
-            # Members are read up to the sizes that the directory states, and no further.
+            # Members are read up to the sizes that the directory states, no further.
             with zipfile.ZipFile(BytesIO(content)) as archive:
                 size = sum(member.file_size for member in archive.infolist())
-            require_size(size, max_bytes, source)
+            require_size(size, max_bytes, unpacked)
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile):
         # No such file, or a damaged one: its parser says so.
         return
@@ -210,13 +217,13 @@ def require_hash(content: bytes, expected: str | None, source: str | Path) -> No
     actual = sha256(content)
     if actual != expected:
         raise ChecksumMismatch(
-            f"{source} has SHA-256 {actual}, the registry declares {expected}: the file is "
-            "damaged or another version; delete it and fetch it again"
+            f"{source} has SHA-256 {actual}, the registry declares {expected}: the "
+            "file is damaged or another version; delete it and fetch it again"
         )
 
 
-def recorded_hash_path(file: File) -> Path:
-    """Where the hash of a file that has no declared hash is recorded."""
+def locate_record(file: File) -> Path:
+    """Return where the hash of a file that has no declared hash is recorded."""
     return cache_folder() / RECORDED_HASHES / f"{file.path}.sha256"
 
 
@@ -225,7 +232,7 @@ def _require_recorded_hash(file: File, content: bytes, path: Path) -> None:
 
     The record is for its owner alone: such files can be records given on request only.
     """
-    record = recorded_hash_path(file)
+    record = locate_record(file)
     actual = sha256(content)
     if not record.is_file():
         _require_unpacked_size(content, file.max_bytes, path)
@@ -234,13 +241,16 @@ def _require_recorded_hash(file: File, content: bytes, path: Path) -> None:
     recorded = record.read_text()
     if recorded != actual:
         raise ChecksumMismatch(
-            f"{path} has SHA-256 {actual}, recorded in {record} is {recorded}: the file is not the "
-            f"one that was read first; restore that file, or delete the record to accept this one"
+            f"{path} has SHA-256 {actual}, recorded in {record} is {recorded}: the "
+            "file is not the one that was read first; restore that file, or delete the "
+            "record to accept this one"
         )
 
 
 def known_sha256(file: File, name: str, mirror: str | PathLike | None = None) -> str:
-    """SHA-256 of a published file, declared or recorded; a file not read yet is read for it.
+    """Return the SHA-256 of a published file, declared or recorded.
+
+    A file that has not been read yet is read for it.
 
     Raises
     ------
@@ -249,10 +259,10 @@ def known_sha256(file: File, name: str, mirror: str | PathLike | None = None) ->
     """
     if file.sha256 is not None:
         return file.sha256
-    record = recorded_hash_path(file)
+    record = locate_record(file)
     # Reading the file records its hash.
     if not record.is_file() and find(file, mirror) is None:
-        raise DataUnavailable(missing(file, name))
+        raise DataUnavailable(explain_missing(file, name))
     return record.read_text()
 
 
@@ -264,23 +274,24 @@ def find(file: File, mirror: str | PathLike | None = None) -> CheckedFile | None
     ChecksumMismatch
         If that copy has the wrong hash: it is never skipped silently.
     """
-    for path, gzipped, origin in copies(file, mirror):
+    for path, gzipped, origin in find_copies(file, mirror):
         return CheckedFile(read_checked(file, path, gzipped), path, origin)
     return None
 
 
-def missing(file: File, name: str, failures: Sequence[str] = ()) -> str:
-    """Say which file is missing, where it is published, what was tried, and where to put it."""
+def explain_missing(file: File, name: str, failures: Sequence[str] = ()) -> str:
+    """Say which file is missing, where it is published, what failed, where to put it."""
     stored = f"{file.path} (or {file.path}.gz)" if file.gz_sha256 else file.path
-    inside = f", file {file.member} in the archive" if file.member else ""
+    fetching = ""
     if failures:
         where = f". Tried without success: {'; '.join(failures)}"
-        fetching = ""
     else:
+        inside = f", file {file.member} in the archive" if file.member else ""
         where = f", published at {', '.join(file.urls) or file.source}{inside}"
-        fetching = f", or run 'pkm data fetch {name}' where there is network access"
+        if file.urls:
+            fetching = f", or run 'pkm data fetch {name}' where there is network access"
     return (
-        f"data set {name!r} needs the file {stored}{where}. Put it into {cache_folder()} or into a "
-        f"mirror folder named by {MIRROR_VARIABLE} (same relative path)"
-        f"{fetching if file.urls else ''}"
+        f"data set {name!r} needs the file {stored}{where}. Put it into "
+        f"{cache_folder()} or into a mirror folder named by {MIRROR_VARIABLE} (same "
+        f"relative path){fetching}"
     )

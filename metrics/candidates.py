@@ -9,8 +9,8 @@ from pkm.compute.kernels.hashing import swap_costs
 def best_of(points: Points, candidates: np.ndarray, k: int) -> tuple[np.ndarray, int]:
     """Choose k of some candidates by local search on the points.
 
-    From the k candidates that are nearest to the most points, the chosen candidate and the
-    replacement of lowest cost are swapped until no swap lowers the cost.
+    From the k candidates that are nearest to the most points, the chosen candidate and
+    the replacement of lowest cost are swapped until no swap lowers the cost.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ def best_of(points: Points, candidates: np.ndarray, k: int) -> tuple[np.ndarray,
     chosen : ndarray of shape (min(k, m),), int64
         Indices of candidates, increasing.
     cost : int
-        Exact sum of squared distances of the points to the nearest of them, in grid steps. The best
-        k may cost less.
+        Exact sum of squared distances of the points to the nearest of them, in grid
+        steps. The best k may cost less.
 
     Examples
     --------

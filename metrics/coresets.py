@@ -6,7 +6,8 @@ import numpy as np
 
 from pkm.compute import SCALE, Points, cluster_means, inertia, labels
 
-#: Sets of centers that a coreset is compared on (Kaplan and Stemmer, section 1.4, names none).
+#: Sets of centers that a coreset is compared on (Kaplan and Stemmer, section 1.4, names
+#: none).
 N_RANDOM = 1000
 N_IMPROVED = 100
 LLOYD_STEPS = 4
@@ -24,8 +25,8 @@ def center_sets(points: Points, k: int, seed: int = 0) -> np.ndarray:
     Returns
     -------
     ndarray of shape (1100, k, d), int64
-        On the grid. The first 1,000 are uniform in the ball that the domain [-1, 1]^d contains; the
-        others begin at points drawn uniformly and take four Lloyd steps.
+        On the grid. The first 1,000 are uniform in the ball that the domain [-1, 1]^d
+        contains; the others begin at points drawn uniformly and take four Lloyd steps.
 
     Examples
     --------
@@ -46,7 +47,9 @@ def center_sets(points: Points, k: int, seed: int = 0) -> np.ndarray:
     improved = points.rows[rng.integers(n, size=(N_IMPROVED, k))].astype(np.int64)
     for _ in range(LLOYD_STEPS):
         means, counts = cluster_means(points, labels(points, improved), k)
-        improved = np.where(counts[:, :, None] > 0, np.rint(means).astype(np.int64), improved)
+        improved = np.where(
+            counts[:, :, None] > 0, np.rint(means).astype(np.int64), improved
+        )
     return np.concatenate([np.rint(random * SCALE).astype(np.int64), improved])
 
 
@@ -55,7 +58,9 @@ def costs_of(points: Points, sets: np.ndarray) -> np.ndarray:
     return np.array([total / SCALE**2 for total in inertia(points, sets)])
 
 
-def largest_cost_ratio(costs: np.ndarray, estimates: np.ndarray, additive: float) -> float:
+def largest_cost_ratio(
+    costs: np.ndarray, estimates: np.ndarray, additive: float
+) -> float:
     """Largest factor between costs and their estimates, whichever is larger.
 
     Parameters
@@ -94,7 +99,7 @@ def central_error(n_points: int, k: int) -> float:
 def local_error(n_points: int, k: int) -> float:
     """Additive error granted to a coreset of the local model, in half-widths²: k sqrt(n).
 
-    Less than the order in the paper's Theorem 4.1 (section 1.2: n^(1/2 + a) k max(sqrt(d),
-    sqrt(k)) up to powers of ln n).
+    Less than the order in the paper's Theorem 4.1 (section 1.2: n^(1/2 + a) k
+    max(sqrt(d), sqrt(k)) up to powers of ln n).
     """
     return k * math.sqrt(n_points)

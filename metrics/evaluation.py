@@ -16,8 +16,8 @@ from pkm.metrics.silhouettes import sampled_distances, silhouette_sample, silhou
 
 #: Points whose distances are computed at once; their memory stays below about 100 MB.
 DISTANCE_ROWS = 1 << 14
-#: A center is near to a class within this many radii of its mean. A choice of this project: the
-#: paper has O(r).
+#: A center is near to a class within this many radii of its mean. A choice of this
+#: project: the paper has O(r).
 NEAR = 5
 
 
@@ -61,7 +61,9 @@ class _Clustering:
         if classes is None or not np.any(classes >= 0):
             return None
         inside = classes >= 0
-        _, codes, sizes = np.unique(classes[inside], return_inverse=True, return_counts=True)
+        _, codes, sizes = np.unique(
+            classes[inside], return_inverse=True, return_counts=True
+        )
         sums = np.zeros((len(sizes), self.points.shape[1]))
         np.add.at(sums, codes, self.points.rows[inside].astype(np.float64))
         return codes, sizes, sums / (sizes[:, None] * SCALE)
@@ -89,17 +91,23 @@ def silhouette(clustering: _Clustering) -> np.ndarray:
     It is exact up to 10,000 points, and above taken over a fixed sample of that many.
     """
     sample = silhouette_sample(clustering.points.shape[0])
-    return silhouettes(clustering.points, clustering.labels[:, sample], clustering.centers.shape[1])
+    return silhouettes(
+        clustering.points, clustering.labels[:, sample], clustering.centers.shape[1]
+    )
 
 
 def davies_bouldin(clustering: _Clustering) -> np.ndarray:
     """Davies-Bouldin index of the labels (lower is better); infinite for a single cluster."""
-    means, counts = cluster_means(clustering.points, clustering.labels, clustering.centers.shape[1])
+    means, counts = cluster_means(
+        clustering.points, clustering.labels, clustering.centers.shape[1]
+    )
     scatter = mean_within_distances(clustering.points, clustering.labels, means, counts)
     scores = []
     for replicate in range(len(counts)):
         nonempty = counts[replicate] > 0
-        scores.append(_davies_bouldin(means[replicate][nonempty], scatter[replicate][nonempty]))
+        scores.append(
+            _davies_bouldin(means[replicate][nonempty], scatter[replicate][nonempty])
+        )
     return np.array(scores)
 
 
@@ -154,8 +162,8 @@ def norm_reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
 def accuracy(clustering: _Clustering) -> np.ndarray:
     """Share of the points whose class is the most frequent one of their cluster.
 
-    NaN where no classes are known. Ties go to the smallest class. Outliers (class -1) have no
-    class: they are left out.
+    NaN where no classes are known. Ties go to the smallest class. Outliers (class -1)
+    have no class: they are left out.
     """
     classes = clustering.classes
     if classes is None or not np.any(classes >= 0):
@@ -166,7 +174,8 @@ def accuracy(clustering: _Clustering) -> np.ndarray:
     for labels in clustering.labels[:, classes >= 0]:
         pairs = labels * np.int64(len(known)) + codes
         table = np.bincount(pairs, minlength=k * len(known)).reshape(k, -1)
-        # A tie changes which class a cluster stands for, not how many of its points have it.
+        # A tie changes which class a cluster stands for, not how many of its points
+        # have it.
         shares.append(table.max(axis=1).sum() / len(codes))
     return np.array(shares)
 
@@ -190,21 +199,24 @@ def mean_distance(clustering: _Clustering) -> np.ndarray:
 def farthest_class(clustering: _Clustering) -> np.ndarray:
     """Largest distance, in half-widths, from a class's mean to its nearest released center.
 
-    It tells whether a clustering has missed a group altogether, however small. Outliers (class -1)
-    are left out. NaN without classes.
+    It tells whether a clustering has missed a group altogether, however small. Outliers
+    (class -1) are left out. NaN without classes.
     """
     if clustering.class_means is None:
         return np.full(len(clustering.centers), np.nan)
     _, _, means = clustering.class_means
-    return np.array([cdist(means, centers).min(axis=1).max() for centers in clustering.released])
+    return np.array(
+        [cdist(means, centers).min(axis=1).max() for centers in clustering.released]
+    )
 
 
 def unassigned_points(clustering: _Clustering) -> np.ndarray:
     """Number of points in classes that no released center is near; NaN without classes.
 
-    Near to the mean of a class is within ``NEAR (r + 1 / n)`` half-widths, where r is the root of
-    twice the mean squared distance of the class to its mean (Kaplan and Stemmer 2018, section 3.1:
-    such a center is assigned to the cluster). Outliers (class -1) are left out.
+    Near to the mean of a class is within ``NEAR (r + 1 / n)`` half-widths, where r is
+    the root of twice the mean squared distance of the class to its mean (Kaplan and
+    Stemmer 2018, section 3.1: such a center is assigned to the cluster). Outliers
+    (class -1) are left out.
     """
     if clustering.class_means is None:
         return np.full(len(clustering.centers), np.nan)
@@ -217,24 +229,31 @@ def unassigned_points(clustering: _Clustering) -> np.ndarray:
     for start in range(0, len(rows), DISTANCE_ROWS):
         block = slice(start, start + DISTANCE_ROWS)
         offsets = rows[block] / SCALE - means[codes[block]]
-        squares += np.bincount(codes[block], np.einsum("ij,ij->i", offsets, offsets), len(sizes))
+        squares += np.bincount(
+            codes[block], np.einsum("ij,ij->i", offsets, offsets), len(sizes)
+        )
 
     # A center assigned to a class lies within this radius of its mean.
     radius = NEAR * (np.sqrt(2 * squares / sizes) + 1 / clustering.points.shape[0])
-    missed = [cdist(means, centers).min(axis=1) > radius for centers in clustering.released]
+    missed = [
+        cdist(means, centers).min(axis=1) > radius for centers in clustering.released
+    ]
     return np.array([sizes[mask].sum() for mask in missed], dtype=np.float64)
 
 
 def nicv_best_k(clustering: _Clustering) -> np.ndarray:
     """NICV of the best ``n_clusters`` of the released centers, found by local search on the points.
 
-    The best result that any choice among the candidates could have: a diagnosis without privacy,
-    which equals ``nicv`` where no more than ``n_clusters`` centers are released.
+    The best result that any choice among the candidates could have: a diagnosis without
+    privacy, which equals ``nicv`` where no more than ``n_clusters`` centers are
+    released.
     """
     points = clustering.points
     per_unit = points.shape[0] * SCALE**2
     values = []
-    for centers, n_released in zip(clustering.centers, clustering.n_centers, strict=True):
+    for centers, n_released in zip(
+        clustering.centers, clustering.n_centers, strict=True
+    ):
         _, cost = best_of(points, centers[:n_released], clustering.n_clusters)
         values.append(cost / per_unit)
     return np.array(values)
@@ -247,7 +266,9 @@ def n_centers(clustering: _Clustering) -> np.ndarray:
 
 def nonempty_centers(clustering: _Clustering) -> np.ndarray:
     """Number of released centers that are nearest to some point."""
-    return np.array([len(np.unique(row)) for row in clustering.labels], dtype=np.float64)
+    return np.array(
+        [len(np.unique(row)) for row in clustering.labels], dtype=np.float64
+    )
 
 
 def empty_clusters(clustering: _Clustering) -> np.ndarray:
@@ -267,7 +288,9 @@ _FUNCTIONS: dict[str, Callable[[_Clustering], np.ndarray]] = {
 METRICS = tuple(_FUNCTIONS)
 #: Those that need the reference clusterings.
 REFERENCE_METRICS = tuple(
-    name for name in METRICS if name.endswith(("kmeans_distance", "kmeans_distance_sum"))
+    name
+    for name in METRICS
+    if name.endswith(("kmeans_distance", "kmeans_distance_sum"))
 )
 
 
@@ -275,7 +298,9 @@ def check_metrics(metrics: Sequence[str]) -> None:
     """Refuse unknown metric names; the message lists the known ones."""
     for name in metrics:
         if name not in _FUNCTIONS:
-            raise ValueError(f"metric {name!r} is unknown, choose from {', '.join(METRICS)}")
+            raise ValueError(
+                f"metric {name!r} is unknown, choose from {', '.join(METRICS)}"
+            )
 
 
 def prepare_metrics(points: Points, metrics: Sequence[str]) -> None:
@@ -310,14 +335,14 @@ def evaluate(
     metrics : sequence of str
         Names from :data:`METRICS`.
     n_clusters : int, optional
-        Number of centers of the reference clustering of ``centroid_mse`` and ``centroid_distance``,
-        and how many ``nicv_best_k`` takes. Default: k.
+        Number of centers of the reference clustering of ``centroid_mse`` and
+        ``centroid_distance``, and how many ``nicv_best_k`` takes. Default: k.
     labels : ndarray of shape (n,), int, optional
         The points' classes, -1 for outliers; ``accuracy``, ``farthest_class`` and
         ``unassigned_points`` need them.
     n_centers : ndarray of shape (R,), int, optional
-        How many of a replicate's k centers it released; copies of its first fill up the rest.
-        Default: all.
+        How many of a replicate's k centers it released; copies of its first fill up the
+        rest. Default: all.
 
     Returns
     -------
@@ -339,11 +364,14 @@ def evaluate(
     centers = np.asarray(centers)
     if centers.ndim != 3:
         raise ValueError(
-            f"centers must have shape (replicate, cluster, {points.shape[1]}), got {centers.shape}"
+            f"centers must have shape (replicate, cluster, {points.shape[1]}), got "
+            f"{centers.shape}"
         )
     n_released = _check_released(centers, n_centers)
     classes = None if labels is None else _check_classes(labels, points.shape[0])
-    clustering = _Clustering(points, centers, n_clusters or centers.shape[1], n_released, classes)
+    clustering = _Clustering(
+        points, centers, n_clusters or centers.shape[1], n_released, classes
+    )
     return {name: _FUNCTIONS[name](clustering) for name in metrics}
 
 
@@ -354,15 +382,19 @@ def _check_released(centers: np.ndarray, n_centers: np.ndarray | None) -> np.nda
     n_centers = np.asarray(n_centers)
     if n_centers.shape != (replicates,) or n_centers.dtype.kind not in "iu":
         raise ValueError(
-            f"n_centers must be {replicates} integers, one per replicate, got {n_centers!r}"
+            f"n_centers must be {replicates} integers, one per replicate, got "
+            f"{n_centers!r}"
         )
     if not np.all((n_centers >= 1) & (n_centers <= k)):
         raise ValueError(
-            f"n_centers={n_centers.tolist()} must lie between 1 and {k}, the centers given"
+            f"n_centers={n_centers.tolist()} must lie between 1 and {k}, the centers "
+            "given"
         )
     filling = np.arange(k) >= n_centers[:, None]
     if np.any((centers != centers[:, :1]).any(axis=2) & filling):
-        raise ValueError("centers beyond n_centers must be copies of the replicate's first center")
+        raise ValueError(
+            "centers beyond n_centers must be copies of the replicate's first center"
+        )
     return n_centers
 
 

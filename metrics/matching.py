@@ -28,7 +28,8 @@ def reference_centers(points: Points, k: int) -> np.ndarray:
     ndarray of shape (k, d), float64
         In half-widths of the domain; computed once per data set and process.
     """
-    # Without annotations in scikit-learn the type of `n_init` is guessed from its default.
+    # Without annotations in scikit-learn the type of `n_init` is guessed from its
+    # default.
     fit = KMeans(k, n_init=REFERENCE_STARTS, random_state=REFERENCE_SEED)  # type: ignore[reportArgumentType]
     return fit.fit(points.rows.astype(np.float64) / SCALE).cluster_centers_
 
@@ -77,11 +78,11 @@ def nearest_distances(
     Returns
     -------
     forward : ndarray of shape (R,)
-        Mean over the centers of the distance to the nearest center of a reference, averaged over
-        the references.
+        Mean over the centers of the distance to the nearest center of a reference,
+        averaged over the references.
     backward : ndarray of shape (R,)
-        Mean over the centers of a reference of the distance to the nearest center, averaged over
-        the references.
+        Mean over the centers of a reference of the distance to the nearest center,
+        averaged over the references.
 
     Examples
     --------
@@ -96,7 +97,8 @@ def nearest_distances(
     forward = np.empty(len(centers))
     backward = np.empty(len(centers))
     for r, replicate in enumerate(centers):
-        # One matrix for all references, whose columns are reduced reference by reference.
+        # One matrix for all references, whose columns are reduced reference by
+        # reference.
         distances = cdist(replicate, all_references)
         to_each_reference = np.minimum.reduceat(distances, starts, axis=1)
         forward[r] = to_each_reference.mean()

@@ -1,11 +1,12 @@
 """Reference clusterings of the k-means distance: the best of a search over k, without privacy.
 
-The search is a function of the points alone. One run of scikit-learn's k-means (one k-means++
-start) is made for every number of clusters of a grid, then twenty more at the two numbers whose run
-had the highest silhouettes; of all runs the twenty of highest silhouette are the references. All
-seeds are fixed and one thread is used, so the same points have the same references in every
-process. The outcome is kept on disk, under a hash of the points and of everything that decides the
-search, and in memory for the life of the process.
+The search is a function of the points alone. One run of scikit-learn's k-means (one
+k-means++ start) is made for every number of clusters of a grid, then twenty more at the
+two numbers whose run had the highest silhouettes; of all runs the twenty of highest
+silhouette are the references. All seeds are fixed and one thread is used, so the same
+points have the same references in every process. The outcome is kept on disk, under a
+hash of the points and of everything that decides the search, and in memory for the life
+of the process.
 """
 
 import hashlib
@@ -38,11 +39,11 @@ from pkm.metrics.silhouettes import __file__ as silhouettes_file
 from pkm.metrics.silhouettes import silhouette_sample, silhouettes
 from pkm.source import code_digest
 
-#: The files whose code decides the outcome, with the versions of what they import: a change makes
-#: it anew.
+#: The files whose code decides the outcome, with the versions of what they import: a
+#: change makes it anew.
 SOURCES = (Path(__file__), Path(silhouettes_file), Path(sums_file))
-#: The first seed of the search: no replicate of a baseline has it, which would then be compared
-#: with itself.
+#: The first seed of the search: no replicate of a baseline has it, which would then be
+#: compared with itself.
 FIRST_SEED = 1_000_000
 GRID = (*range(2, 13), 14, 16, 20, 24, 26, 28, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128)
 #: How many numbers of clusters are run again, and how often.
@@ -120,9 +121,9 @@ def reference_set(points: Points) -> ReferenceSet:
         shutil.rmtree(path.with_suffix(".runs"), ignore_errors=True)
     except OSError as error:
         warnings.warn(
-            f"reference clusterings cannot be kept in {folder} ({error.strerror}): they are "
-            "searched for again in every process; "
-            f"set {CACHE_VARIABLE} to a folder that can be written",
+            f"reference clusterings cannot be kept in {folder} ({error.strerror}): "
+            f"they are searched for again in every process; set {CACHE_VARIABLE} to a "
+            "folder that can be written",
             stacklevel=2,
         )
     return references or search(points)
@@ -139,14 +140,15 @@ def reference_silhouettes(points: Points) -> list[tuple[int, float]]:
 def search(points: Points, folder: Path | None = None) -> ReferenceSet:
     """Make the search; see the module's text.
 
-    Where the points do not allow for two clusters that differ, everything is one cluster.
+    Where the points do not allow for two clusters that differ, everything is one
+    cluster.
 
     Parameters
     ----------
     points : Points
     folder : Path, optional
-        Where runs of k-means are kept that take long, so that a search that is cut short goes on
-        from there.
+        Where runs of k-means are kept that take long, so that a search that is cut
+        short goes on from there.
     """
     largest_k = min(points.shape[0] - 1, len(np.unique(points.rows, axis=0)))
     grid = [k for k in GRID if k <= largest_k] or [1]
@@ -175,7 +177,8 @@ def run_k_means(
     list of KMeansRun
         In the order of `starts`.
     """
-    # Starts in double and iterations in single precision: each is the quicker one for scikit-learn.
+    # Starts in double and iterations in single precision: each is the quicker one for
+    # scikit-learn.
     double = points.rows.astype(np.float64) / SCALE
     single = points.rows / np.float32(SCALE)
     squared_norms = points.squared_norms / SCALE**2
@@ -184,7 +187,8 @@ def run_k_means(
         centers, _ = kmeans_plusplus(
             double, k, x_squared_norms=squared_norms, random_state=FIRST_SEED + seed
         )
-        # Without annotations in scikit-learn the types of its parameters are guessed from defaults.
+        # Without annotations in scikit-learn the types of its parameters are guessed
+        # from defaults.
         fit = KMeans(k, init=centers.astype(np.float32), n_init=1)  # type: ignore[reportArgumentType]
         return np.asarray(fit.fit(single).labels_)
 
@@ -227,7 +231,13 @@ def save(path: Path, references: ReferenceSet) -> None:
     ks, scores = zip(*references.runs, strict=True)
     sizes = [len(centers) for centers in references.centers]
     file = io.BytesIO()
-    np.savez(file, centers=np.concatenate(references.centers), sizes=sizes, ks=ks, scores=scores)
+    np.savez(
+        file,
+        centers=np.concatenate(references.centers),
+        sizes=sizes,
+        ks=ks,
+        scores=scores,
+    )
     write_sealed(path, file.getvalue())
 
 

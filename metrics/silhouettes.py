@@ -38,12 +38,16 @@ def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
         -1 where fewer than two clusters have points.
     """
     tiles = sampled_distances(points)
-    parts = [labels[start : start + LABELINGS] for start in range(0, len(labels), LABELINGS)]
+    parts = [
+        labels[start : start + LABELINGS] for start in range(0, len(labels), LABELINGS)
+    ]
     means = [mean_silhouettes(tiles, np.ascontiguousarray(part), k) for part in parts]
     return np.concatenate(means)
 
 
-@lru_cache(maxsize=1)  # the cells of a data set follow each other; one matrix can take 400 MB
+@lru_cache(
+    maxsize=1
+)  # the cells of a data set follow each other; one matrix can take 400 MB
 def sampled_distances(points: Points) -> np.ndarray:
     """Distances between the points of :func:`silhouette_sample`, in tiles."""
     sample = silhouette_sample(points.shape[0])

@@ -1,8 +1,8 @@
 """Rows as Arrow tables: the types of their columns, what fits them, and nested values.
 
-Parameters of a method, charges of a ledger and the like are nested columns: lists of records with
-typed fields, in memory as in files. `nested` makes such a column of plain values, `parameters_of`
-and `pkm.analysis.tables.charges.read_charges` read it.
+Parameters of a method, charges of a ledger and the like are nested columns: lists of
+records with typed fields, in memory as in files. `nested` makes such a column of plain
+values, `parameters_of` and `pkm.analysis.tables.charges` read it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from pkm.schema import BY_NAME, Dtype, names
 
-#: A parameter has a value in the one field that is of its type, or in none: then it is None.
+#: A parameter has a value in the one field that is of its type, or in none: then it is
+#: None.
 PARAMETER = pa.struct(
     [
         ("name", pa.string()),
@@ -111,8 +112,8 @@ def nested(name: str, values: Iterable) -> pd.api.extensions.ExtensionArray:
     name : str
         Of the column.
     values : iterable
-        One value for each row: of `params` a mapping, of `charges` a list of flat records, of other
-        columns lists.
+        One value for each row: of `params` a mapping, of `charges` a list of flat
+        records, of other columns lists.
 
     Examples
     --------
@@ -151,7 +152,9 @@ def parameters_of(rows: pd.DataFrame) -> list[dict]:
 
 def parameter_value(record: Mapping) -> object:
     """Return the value of a parameter from the record that rows hold."""
-    given = (value for name, value in record.items() if name != "name" and value is not None)
+    given = (
+        value for name, value in record.items() if name != "name" and value is not None
+    )
     return next(given, None)
 
 
@@ -161,7 +164,8 @@ def to_table(rows: pd.DataFrame) -> pa.Table:
     Raises
     ------
     ValueError
-        If a column is unknown, or a value has another type; the message names the column.
+        If a column is unknown, or a value has another type; the message names the
+        column.
     """
     arrays = []
     for name, values in rows.items():
@@ -176,7 +180,9 @@ def to_table(rows: pd.DataFrame) -> pa.Table:
             arrays.append(pa.array(plain, type=TYPES[dtype], from_pandas=is_null))
         except (pa.ArrowException, TypeError) as error:
             first = values.iloc[0]
-            raise ValueError(f"column {name!r} must hold {dtype}: {first} ({error})") from error
+            raise ValueError(
+                f"column {name!r} must hold {dtype}: {first} ({error})"
+            ) from error
     return pa.table(dict(zip(rows.columns, arrays, strict=True)))
 
 
@@ -200,7 +206,9 @@ def check(table: pa.Table, required: Collection[str] = ()) -> None:
             raise ValueError(f"column {name!r} holds {kind}, not {expected}")
 
 
-def to_frame(tables: Sequence[pa.Table], columns: Sequence[str] | None = None) -> pd.DataFrame:
+def to_frame(
+    tables: Sequence[pa.Table], columns: Sequence[str] | None = None
+) -> pd.DataFrame:
     """Concatenate tables to rows.
 
     Parameters
@@ -217,7 +225,11 @@ def to_frame(tables: Sequence[pa.Table], columns: Sequence[str] | None = None) -
     """
     table = pa.concat_tables(tables, promote_options="permissive")
     if columns is None:
-        optional = [name for name in names("setting", "style") if BY_NAME[name].missing is not None]
+        optional = [
+            name
+            for name in names("setting", "style")
+            if BY_NAME[name].missing is not None
+        ]
         columns = list(dict.fromkeys([*table.column_names, *optional]))
     values = {}
     for name in columns:
@@ -227,7 +239,9 @@ def to_frame(tables: Sequence[pa.Table], columns: Sequence[str] | None = None) -
             values[name] = None if pa.types.is_nested(kind) else column.missing
         elif pa.types.is_nested(kind):
             # In one piece: rows are taken from many pieces slowly.
-            values[name] = pd.arrays.ArrowExtensionArray(table[name].combine_chunks().cast(kind))
+            values[name] = pd.arrays.ArrowExtensionArray(
+                table[name].combine_chunks().cast(kind)
+            )
         elif table[name].null_count and isinstance(column.missing, str | int):
             values[name] = pc.fill_null(table[name], column.missing).to_pandas()
         else:

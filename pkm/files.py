@@ -29,8 +29,9 @@ def cache_folder() -> Path:
 def keyed_digest(content: bytes) -> str:
     """HMAC-SHA256 (hex) of private content, under the secret of the cache folder.
 
-    Whoever lacks the secret cannot find out by trial which content has a given digest. The secret
-    is in the cache and not with the results: these are copied and published, and it must not be.
+    Whoever lacks the secret cannot find out by trial which content has a given digest.
+    The secret is in the cache and not with the results: these are copied and published,
+    and it must not be.
 
     Raises
     ------
@@ -54,8 +55,9 @@ def _secret() -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise PermissionError(
-            f"{CACHE_VARIABLE}={str(path.parent)!r} cannot hold the secret of fingerprints of "
-            f"private files ({error.strerror}): set it to a folder that can be read and written"
+            f"{CACHE_VARIABLE}={str(path.parent)!r} cannot hold the secret of "
+            f"fingerprints of private files ({error.strerror}): set it to a folder "
+            "that can be read and written"
         ) from error
 
 

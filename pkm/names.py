@@ -31,4 +31,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     near = nearest(name, names)
-    return f"; known are {', '.join(names)}" if near is None else f"; did you mean {near!r}?"
+    return (
+        f"; known are {', '.join(names)}"
+        if near is None
+        else f"; did you mean {near!r}?"
+    )

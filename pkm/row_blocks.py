@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 #: Values of a block: 8 megabytes in float32.
 BLOCK_VALUES = 1 << 21
-#: Blocks of a mapped file whose pages stay in memory: more than are computed on at once.
+#: Blocks of a mapped file whose pages stay in memory: more than are computed on at
+#: once.
 MAPPED_BLOCKS = 16
 #: Batches that Arrow decodes ahead, and files that it has open.
 BATCHES_AHEAD = 2
@@ -44,12 +45,13 @@ class RowBlocks:
     n_rows, n_columns : int
         Public, and known before the first pass.
     read : callable
-        Starts a pass: it returns an iterator over arrays (m, d) of real numbers, whose rows
-        together are the same in every pass.
+        Starts a pass: it returns an iterator over arrays (m, d) of real numbers, whose
+        rows together are the same in every pass.
     name : str, default="X"
         In messages.
     stamps : mapping of str to tuple, optional
-        Size and time of change of the files behind the rows: they are compared in every pass.
+        Size and time of change of the files behind the rows: they are compared in every
+        pass.
 
     Examples
     --------
@@ -82,7 +84,8 @@ class RowBlocks:
         Raises
         ------
         ChangedRows
-            If a file has changed since the rows were opened, or their number is another.
+            If a file has changed since the rows were opened, or their number is
+            another.
         ValueError
             If a block is no matrix of real numbers with that many columns.
         """
@@ -97,23 +100,24 @@ class RowBlocks:
                 for start in range(0, len(array), self.block_size):
                     yield array[start : start + self.block_size]
         except (OSError, ValueError):
-            # A file that has changed cannot be read as the one that was opened: that is the reason.
+            # A file that has changed cannot be read as the one that was opened: that is
+            # the reason.
             self._check_stamps()
             raise
         self._check_stamps()
         if n_read != self.n_rows:
             more = "more" if n_read > self.n_rows else f"only {n_read}"
             raise ChangedRows(
-                f"{self.name} has n={self.n_rows} rows, but a pass read {more}: all passes must "
-                f"read the same rows; {REMEDY}"
+                f"{self.name} has n={self.n_rows} rows, but a pass read {more}: all "
+                f"passes must read the same rows; {REMEDY}"
             )
 
     def _check_stamps(self) -> None:
         for path, stamp in self.stamps.items():
             if not Path(path).exists() or stamp_of(path) != stamp:
                 raise ChangedRows(
-                    f"{path} has changed since it was opened: no result is valid; fit again when "
-                    "nothing writes to it"
+                    f"{path} has changed since it was opened: no result is valid; fit "
+                    "again when nothing writes to it"
                 ) from None
 
 
@@ -136,9 +140,9 @@ def row_blocks(source: Any) -> RowBlocks | None:
     ----------
     source : object
         A path of an NPY file, a Parquet file, a folder of them, or a pattern such as
-        ``"data/*.parquet"``; an array that is mapped from a file; a ``pyarrow.dataset.Dataset``;
-        a ``dask.array``; whatever offers the Arrow stream protocol again and again, such as a
-        polars frame or an Arrow table; RowBlocks.
+        ``"data/*.parquet"``; an array that is mapped from a file; a
+        ``pyarrow.dataset.Dataset``; a ``dask.array``; whatever offers the Arrow stream
+        protocol again and again, such as a polars frame or an Arrow table; RowBlocks.
 
     Returns
     -------
@@ -162,12 +166,14 @@ def row_blocks(source: Any) -> RowBlocks | None:
         return _of_path(os.fspath(source))
     if isinstance(source, np.memmap):
         return (
-            _of_mapped(source, "X", _stamps(source)) if source.ndim == 2 and source.size else None
+            _of_mapped(source, "X", _stamps(source))
+            if source.ndim == 2 and source.size
+            else None
         )
     if isinstance(source, Iterator) or _is_of(source, "pyarrow", "RecordBatchReader"):
         raise TypeError(
-            f"X={type(source).__name__} can be read only once, and k-means needs several passes: "
-            f"{REMEDY}"
+            f"X={type(source).__name__} can be read only once, and k-means needs "
+            f"several passes: {REMEDY}"
         )
     if is_dask_array(source):
         return _of_dask(source)
@@ -193,12 +199,14 @@ def checked_block(block: object, n_columns: int, name: str = "X") -> np.ndarray:
     ValueError
         If it is no matrix of real numbers with that many columns.
     """
-    is_matrix = isinstance(block, np.ndarray) and block.ndim == 2 and block.dtype.kind in "iuf"
+    is_matrix = (
+        isinstance(block, np.ndarray) and block.ndim == 2 and block.dtype.kind in "iuf"
+    )
     if not is_matrix or block.shape[1] != n_columns:
         found = f"{getattr(block, 'dtype', type(block).__name__)}"
         raise ValueError(
-            f"{name} must be read as blocks of shape (m, {n_columns}) of real numbers, got "
-            f"{found} of shape {getattr(block, 'shape', None)}"
+            f"{name} must be read as blocks of shape (m, {n_columns}) of real numbers, "
+            f"got {found} of shape {getattr(block, 'shape', None)}"
         )
     return without_mask(block)
 
@@ -238,7 +246,7 @@ def _of_path(path: str) -> RowBlocks:
         return _of_npy(path)
     from pyarrow.dataset import dataset
 
-    files = parquet_files(path)
+    files = list_parquet_files(path)
     try:
         source = dataset(files, format="parquet")
     # Arrow's error of a damaged file is a ValueError.
@@ -247,7 +255,7 @@ def _of_path(path: str) -> RowBlocks:
     return _of_dataset(source, path)
 
 
-def parquet_files(path: str) -> list[str]:
+def list_parquet_files(path: str) -> list[str]:
     """Parquet files of a path, a folder or a pattern, in the order of their names.
 
     Raises
@@ -261,20 +269,24 @@ def parquet_files(path: str) -> list[str]:
         found = sorted(glob.glob(path, recursive=True))
         files = [file for file in found if file.lower().endswith(PARQUET)]
         if not files:
-            raise FileNotFoundError(f"path={path!r} should match one or more Parquet files")
+            raise FileNotFoundError(
+                f"path={path!r} should match one or more Parquet files"
+            )
         return files
     if Path(path).is_dir():
         found = [str(file) for file in sorted(Path(path).rglob("*"))]
         files = [file for file in found if file.lower().endswith(PARQUET)]
         if not files:
-            raise FileNotFoundError(f"path={path!r} should be a folder with Parquet files")
+            raise FileNotFoundError(
+                f"path={path!r} should be a folder with Parquet files"
+            )
         return files
     if not Path(path).is_file():
         raise FileNotFoundError(f"path={path!r} should be an existing file")
     if not path.lower().endswith(PARQUET):
         raise ValueError(
-            f"path={path!r} should end in .npy, .parquet or .grid, or be a folder of Parquet files "
-            "or a pattern; read other files into an array or a frame"
+            f"path={path!r} should end in .npy, .parquet or .grid, or be a folder of "
+            "Parquet files or a pattern; read other files into an array or a frame"
         )
     return [path]
 
@@ -283,7 +295,8 @@ def _of_npy(path: str) -> RowBlocks:
     if not Path(path).is_file():
         raise FileNotFoundError(f"path={path!r} should be an existing file")
     try:
-        # Copies of pages on writing: kernels are compiled for arrays that can be written to.
+        # Copies of pages on writing: kernels are compiled for arrays that can be
+        # written to.
         array = np.load(path, mmap_mode="c", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise ValueError(f"path={path!r} is no NPY file of numbers: {error}") from error
@@ -297,18 +310,28 @@ def _of_npy(path: str) -> RowBlocks:
 
 def _stamps(array: np.memmap) -> dict[str, tuple[int, int]]:
     """Stamp of the file that an array is mapped from, unless the array may write to it."""
-    if array.filename is None or array.mode not in ("r", "c") or not Path(array.filename).is_file():
+    if (
+        array.filename is None
+        or array.mode not in ("r", "c")
+        or not Path(array.filename).is_file()
+    ):
         return {}
     return {str(array.filename): stamp_of(array.filename)}
 
 
 def _of_mapped(
-    array: np.memmap, name: str, stamps: dict[str, tuple[int, int]], *, is_own: bool = False
+    array: np.memmap,
+    name: str,
+    stamps: dict[str, tuple[int, int]],
+    *,
+    is_own: bool = False,
 ) -> RowBlocks:
     """Blocks of an array that is mapped from a file."""
     n, d = array.shape
     size = max(1, BLOCK_VALUES // d)
-    return RowBlocks(n, d, lambda: mapped_blocks(array, size, is_own=is_own), name, stamps)
+    return RowBlocks(
+        n, d, lambda: mapped_blocks(array, size, is_own=is_own), name, stamps
+    )
 
 
 def mapped_blocks(
@@ -326,15 +349,17 @@ def mapped_blocks(
     is_own : bool
         Whether nobody writes to the array: pages with changes would be lost.
     read_pages : bool, default=True
-        Whether the thread that asks for a block reads its pages, so that others need not wait for
-        them. Others read what they use.
+        Whether the thread that asks for a block reads its pages, so that others need
+        not wait for them. Others read what they use.
 
     Yields
     ------
     ndarray of shape (m, d)
         Parts of the array itself where kernels can take them.
     """
-    is_view = array.flags.c_contiguous and (array.flags.writeable or array.dtype != np.float64)
+    is_view = array.flags.c_contiguous and (
+        array.flags.writeable or array.dtype != np.float64
+    )
     for number, start in enumerate(range(0, len(array), size)):
         block = np.asarray(array[start : start + size])
         if is_view and read_pages:
@@ -350,7 +375,11 @@ def give_back(array: np.memmap, *, is_own: bool) -> None:
     """Let the system have the pages of a mapped array; they are read again when they are needed."""
     mapping = getattr(array, "_mmap", None)
     is_shared = array.mode in ("r", "r+")
-    if (is_shared or is_own) and isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+    if (
+        (is_shared or is_own)
+        and isinstance(mapping, mmap.mmap)
+        and hasattr(mmap, "MADV_DONTNEED")
+    ):
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
@@ -358,8 +387,8 @@ def _of_dask(array: Any) -> RowBlocks:
     """Blocks of the chunks of an array, each computed when it is read."""
     if array.ndim != 2 or any(size != size or size < 1 for size in array.shape):
         raise ValueError(
-            f"X must be a dask.array of known shape (n, d) with n, d >= 1, got {array.shape}: call "
-            "its compute_chunk_sizes()"
+            "X must be a dask.array of known shape (n, d) with n, d >= 1, got "
+            f"{array.shape}: call its compute_chunk_sizes()"
         )
     n, d = array.shape
 
@@ -379,7 +408,11 @@ def _of_dataset(source: "Dataset", name: str) -> RowBlocks:
     _check_files(source, schema)
     n = source.count_rows()
     _check_size(n, name)
-    stamps = {path: stamp_of(path) for path in getattr(source, "files", ()) if Path(path).is_file()}
+    stamps = {
+        path: stamp_of(path)
+        for path in getattr(source, "files", ())
+        if Path(path).is_file()
+    }
     batch_size = max(1, BLOCK_VALUES // len(schema.names))
     # Arrow would keep all bytes of a file that it has read.
     is_parquet = isinstance(getattr(source, "format", None), ParquetFileFormat)
@@ -416,8 +449,8 @@ def _of_stream(source: Any) -> RowBlocks:
             stream = pa.RecordBatchReader.from_stream(source)
         except Exception as error:
             raise TypeError(
-                f"X={type(source).__name__} can be read only once, and k-means needs several "
-                f"passes: {REMEDY}"
+                f"X={type(source).__name__} can be read only once, and k-means needs "
+                f"several passes: {REMEDY}"
             ) from error
         for batch in stream:
             for start in range(0, batch.num_rows, size):
@@ -438,11 +471,15 @@ def _dtype(schema: "pa.Schema", name: str) -> type:
     if not len(schema.names):
         raise ValueError(f"{name} must have one column or more, got 0")
     accepted = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-    wrong = [each.name for each in schema if not any(accept(each.type) for accept in accepted)]
+    wrong = [
+        each.name
+        for each in schema
+        if not any(accept(each.type) for accept in accepted)
+    ]
     if wrong:
         raise ValueError(
-            f"{name}: column{'s' if len(wrong) > 1 else ''} {', '.join(wrong)} should be numeric; "
-            "leave them out, or encode them as numbers"
+            f"{name}: column{'s' if len(wrong) > 1 else ''} {', '.join(wrong)} should "
+            "be numeric; leave them out, or encode them as numbers"
         )
     is_narrow = all(str(each.type) in NARROW for each in schema)
     return np.float32 if is_narrow else np.float64
@@ -454,10 +491,13 @@ def _check_files(source: "Dataset", schema: "pa.Schema") -> None:
         own = fragment.physical_schema
         if not own.equals(schema):
             differing = sorted(set(own) ^ set(schema), key=str)
-            names = ", ".join(dict.fromkeys(each.name for each in differing)) or "their order"
+            names = (
+                ", ".join(dict.fromkeys(each.name for each in differing))
+                or "their order"
+            )
             raise ValueError(
-                f"{getattr(fragment, 'path', 'a part of X')} has other columns than the first "
-                f"file ({names}): give files with the same columns and types"
+                f"{getattr(fragment, 'path', 'a part of X')} has other columns than "
+                f"the first file ({names}): give files with the same columns and types"
             )
 
 
@@ -467,6 +507,8 @@ def _rows(batch: "pa.RecordBatch", dtype: type) -> np.ndarray:
 
     columns = np.empty((batch.num_columns, batch.num_rows), dtype)
     for h, column in enumerate(batch.columns):
-        numbers = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
+        numbers = (
+            column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
+        )
         columns[h] = numbers.to_numpy(zero_copy_only=False)
     return columns.T

@@ -1,7 +1,8 @@
 """The columns of a stored row, each declared once; printed in ``docs/schema.md``.
 
-A row is one seed of one cell. Execution fills the columns, the store checks them, and tables,
-figures, MLflow and the tests' fabricated rows take labels, units and missing values from here.
+A row is one seed of one cell. Execution fills the columns, the store checks them, and
+tables, figures, MLflow and the tests' fabricated rows take labels, units and missing
+values from here.
 """
 
 import math
@@ -15,11 +16,14 @@ Dtype = Literal[
     "text", "integer", "number", "flag",
     "integers", "parameters", "charges", "checkpoints", "centers",
 ]  # fmt: skip
-#: What a column is about: which cell and seed, what was run, the privacy that it had, how it was
-#: run, how figures draw it, what was measured, what it took, and where it comes from.
-Kind = Literal["key", "identity", "privacy", "setting", "style", "metric", "resource", "provenance"]
-#: Which cells have the column: all of them, those between clients and a server, those with
-#: removable points, and of the latter those that remove some.
+#: What a column is about: which cell and seed, what was run, the privacy that it had,
+#: how it was run, how figures draw it, what was measured, what it took, and where it
+#: comes from.
+Kind = Literal[
+    "key", "identity", "privacy", "setting", "style", "metric", "resource", "provenance"
+]
+#: Which cells have the column: all of them, those between clients and a server, those
+#: with removable points, and of the latter those that remove some.
 Scope = Literal["all", "federation", "unlearning", "removals", "coreset"]
 
 
@@ -68,7 +72,9 @@ def measured(
     better: Literal["lower", "higher", ""] = "lower",
 ) -> Column:
     """Return the column of a metric: a number, NaN where it was not measured."""
-    return Column(name, "number", "metric", label, unit, math.nan, raw_power, better, scope)
+    return Column(
+        name, "number", "metric", label, unit, math.nan, raw_power, better, scope
+    )
 
 
 COLUMNS = (
@@ -237,7 +243,9 @@ def names(*kinds: Kind, scope: Scope | None = None) -> tuple[str, ...]:
     ('label', 'color', 'marker')
     """
     return tuple(
-        column.name for column in COLUMNS if column.kind in kinds and scope in (None, column.scope)
+        column.name
+        for column in COLUMNS
+        if column.kind in kinds and scope in (None, column.scope)
     )
 
 

@@ -9,7 +9,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,17 +49,17 @@ def code_digest(*parts: Code) -> str:
     Returns
     -------
     str
-        SHA-256 (hex). Two versions that differ in comments, docstrings, layout or the style of a
-        method (`STYLE`) alone have the same.
+        SHA-256 (hex). Two versions that differ in comments, docstrings, layout or the
+        style of a method (`STYLE`) alone have the same.
 
     Examples
     --------
-    >>> code_digest(code_digest) == code_digest(code_digest) != code_digest(code_of)
+    >>> code_digest(code_digest) == code_digest(code_digest) != code_digest(read_code)
     True
     """
     digest = hashlib.sha256()
     for part in parts:
-        digest.update(hashlib.sha256(code_of(part).encode()).digest())
+        digest.update(hashlib.sha256(read_code(part).encode()).digest())
     return digest.hexdigest()
 
 
@@ -73,110 +72,132 @@ def subpackages_digest(*subpackages: str) -> str:
     >>> len(subpackages_digest("compute", "privacy"))
     64
     """
-    folders = []
+    paths = []
     for name in subpackages:
-        spec = find_spec(f"pkm.{name}")
-        assert spec is not None and spec.origin is not None, f"pkm has no subpackage {name}"
-        folders.append(Path(spec.origin).parent)
-    return code_digest(*(path for folder in folders for path in sorted(folder.rglob("*.py"))))
+        folder = Path(__file__).with_name(name)
+        assert folder.is_dir(), f"pkm has no subpackage {name}"
+        paths += sorted(folder.rglob("*.py"))
+    return code_digest(*paths)
 
 
-def code_of(part: Code) -> str:
+def read_code(part: Code) -> str:
     """Return the code of a file, function or class in its normal form."""
-    return source_of(part).code
+    return read_source(part).code
+
+
+def read_code_behind(function: Callable) -> str:
+    """Return the code of a function and of all of the project's that it depends on.
+
+    Functions, classes and constants are followed by the names that the code loads,
+    which are those of its module. Attributes are not followed: a function of another
+    module counts only if it is imported by its name.
+
+    Examples
+    --------
+    >>> "def cache_folder(" in read_code_behind(read_source)
+    True
+    """
+    texts: dict[str, None] = {}
+    queue: list[Callable] = [function]
+    while queue:
+        part = queue.pop()
+        code = read_code(part)
+        if code in texts:
+            continue
+        texts[code] = None
+        nodes = ast.walk(ast.parse(code))
+        loaded = {node.id for node in nodes if isinstance(node, ast.Name)}
+        namespace = vars(sys.modules[part.__module__])
+        for name in sorted(loaded & namespace.keys()):
+            # The function behind a cache.
+            value = inspect.unwrap(namespace[name])
+            if isinstance(value, int | float | str | bytes | tuple):
+                texts[f"{name}={value!r}"] = None
+            elif inspect.isfunction(value) or inspect.isclass(value):
+                if value.__module__.startswith("pkm."):
+                    queue.append(value)
+    return "\n".join(texts)
 
 
 @cache
-def source_of(part: Code) -> Source:
-    """Read a file, function or class, once per process; files are parsed once for all processes.
+def read_source(part: Code) -> Source:
+    """Read a file, function or class, once per process.
 
-    What parsing a file yields is kept in the cache folder, by the file's content.
+    What parsing a file yields is kept in the cache folder, by the file's content, for
+    all processes.
     """
     if not isinstance(part, Path):
-        return parsed(textwrap.dedent(inspect.getsource(part)))
+        return parse_code(textwrap.dedent(inspect.getsource(part)))
     content = part.read_bytes()
-    # Another version of Python, or of this module, may write the normal form in another way.
-    versions = [Path(__file__).read_bytes(), sys.version.encode()]
-    digests = [hashlib.sha256(each).digest() for each in (content, *versions)]
-    path = cache_folder() / "sources" / hashlib.sha256(b"".join(digests)).hexdigest()
+    # Another version of Python, or of this module, may write another normal form.
+    digest = hashlib.sha256(content)
+    digest.update(Path(__file__).read_bytes())
+    digest.update(sys.version.encode())
+    path = cache_folder() / "sources" / digest.hexdigest()
     stored = None
     # A cache that cannot be read or written costs time alone.
     with contextlib.suppress(OSError):
         stored = read_sealed(path)
     if stored is not None:
         code, imports = json.loads(stored)
-        return Source(code, tuple(Import(base, tuple(names), n) for base, names, n in imports))
-    source = parsed(content.decode())
+        return Source(
+            code,
+            tuple(Import(base, tuple(names), level) for base, names, level in imports),
+        )
+    source = parse_code(content.decode())
     with contextlib.suppress(OSError):
         write_sealed(path, json.dumps(source).encode())
     return source
 
 
-def parsed(text: str) -> Source:
-    r"""Parse Python code.
+def parse_code(text: str) -> Source:
+    r"""Parse Python code; the normal form is the one that `ast.unparse` gives.
+
+    Docstrings do not count, nor do other strings that are statements of their own.
 
     Examples
     --------
-    >>> parsed("from .a import b, c  # both\n").imports
-    (Import(base='a', names=('b', 'c'), level=1),)
+    >>> code, imports = parse_code("from .a import b  # it\ndef f(x):\n  return (2*x)")
+    >>> imports
+    (Import(base='a', names=('b',), level=1),)
+    >>> print(code)
+    from .a import b
+    <BLANKLINE>
+    def f(x):
+        return 2 * x
     """
-    tree = executed_tree(text)
+    tree = ast.parse(text)
     imports = []
-    for node in statements(tree):
+    for node in (tree, *iterate_statements(tree)):
+        body = getattr(node, "body", None)
+        if body is not None:
+            counted = [line for line in body if not is_ignored(node, line)]
+            # An empty body would be no Python.
+            body[:] = counted or [ast.Pass()]
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = tuple(alias.name for alias in node.names)
-            is_from = isinstance(node, ast.ImportFrom)
-            imports.append(
-                Import(node.module or "", names, node.level) if is_from else Import(None, names)
-            )
+            if isinstance(node, ast.Import):
+                imports.append(Import(None, names))
+            else:
+                imports.append(Import(node.module or "", names, node.level))
     return Source(ast.unparse(tree), tuple(imports))
 
 
-def normal_form(text: str) -> str:
-    r"""Write Python code in the one form that `ast.unparse` gives it, without docstrings.
+def iterate_statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Iterate over the statements inside a node, at any depth.
 
-    Strings that are statements of their own later in a body do nothing and are left out too.
-
-    Examples
-    --------
-    >>> print(normal_form("def twice(x):\n  'Double it.'\n  return (2*x)  # exact"))
-    def twice(x):
-        return 2 * x
+    Expressions contain none.
     """
-    return ast.unparse(executed_tree(text))
-
-
-def executed_tree(text: str) -> ast.Module:
-    """Parse Python code and leave out what does not count: texts, and the style of classes."""
-    tree = ast.parse(text)
-    for node in (tree, *statements(tree)):
-        body = getattr(node, "body", None)
-        if body is not None:
-            counted = [line for line in body if not (is_text(line) or is_style(node, line))]
-            # An empty body would be no Python.
-            body[:] = counted or [ast.Pass()]
-    return tree
-
-
-def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Iterate over the statements inside a node, at any depth; expressions contain none."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
             yield child
-            yield from statements(child)
+            yield from iterate_statements(child)
 
 
-def is_text(statement: ast.stmt) -> bool:
-    """Tell whether a statement is nothing but a string."""
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
-
-
-def is_style(owner: ast.AST, statement: ast.stmt) -> bool:
-    """Tell whether a statement of a class sets nothing but its style."""
+def is_ignored(owner: ast.AST, statement: ast.stmt) -> bool:
+    """Tell whether a statement is nothing but a string, or the style of a class."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return isinstance(statement.value.value, str)
     return (
         isinstance(owner, ast.ClassDef)
         and isinstance(statement, ast.AnnAssign)

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from pkm.methods import load_method
-from pkm.source import code_digest, source_of
+from pkm.source import code_digest, read_source
 
 #: Modules whose results end up in a row, whatever the method.
 ALWAYS = (
@@ -142,7 +142,7 @@ def imported_names(path: Path, module: str) -> tuple[str, ...]:
     """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     names: list[str] = []
-    for statement in source_of(path).imports:
+    for statement in read_source(path).imports:
         base = statement.base
         if base is None:
             names += statement.names

@@ -8,7 +8,7 @@ from pkm import datasets
 from pkm.compute.storage.grid_file import is_grid_file
 from pkm.datasets.dataset import shared_range
 from pkm.datasets.loading import FILE, resolve
-from pkm.datasets.scaling import READ_OFF
+from pkm.datasets.scaling import DATA_DEPENDENT
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError, unknown
 from pkm.experiments.fit.inputs import build, load_data, prepare
@@ -83,7 +83,7 @@ def preprocessing_of(source: Mapping, requested: str | None) -> str:
             unknown("preprocessing", requested, datasets.PREPROCESSING)
         )
     given = source["bounds"] is not None
-    if given and requested in READ_OFF:
+    if given and requested in DATA_DEPENDENT:
         raise ConfigurationError(
             f"bounds={source['bounds']!r} is not allowed with "
             f"preprocessing={requested!r}, which scales by the data's extremes: use "
@@ -133,7 +133,7 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
             f"the points of {cell.dataset_name}"
         )
     cell.kind.check_method(cell, build(cell), facts.n, facts.d)
-    unclipped = cell.preprocessing not in READ_OFF and not cell.clip
+    unclipped = cell.preprocessing not in DATA_DEPENDENT and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:
         prepare(cell, mirror)

@@ -6,7 +6,7 @@ import pytest
 
 import pkm
 from pkm.datasets.__main__ import main
-from pkm.datasets.croissant import CONFORMS_TO, croissant, is_direct
+from pkm.datasets.croissant import CONFORMS_TO, describe, is_direct
 from pkm.datasets.registry import ENTRIES, find
 from pkm.datasets.sources import File
 
@@ -15,7 +15,7 @@ DECLARED = [entry for entry in ENTRIES if all(file.sha256 for file in entry.file
 
 @pytest.mark.parametrize("entry", DECLARED, ids=lambda entry: entry.name)
 def test_files_have_their_hashes_and_columns_their_bounds(entry):
-    described = json.loads(json.dumps(croissant(entry)))
+    described = json.loads(json.dumps(describe(entry)))
     assert described["conformsTo"] == CONFORMS_TO
     assert described["version"] == pkm.__version__
     assert described["name"] == entry.name
@@ -42,9 +42,9 @@ def test_an_archive_is_no_address_of_its_member():
 
 def test_the_command_writes_one_file_or_a_folder(tmp_path, capsys, cache):
     assert main(["croissant", "iris"]) == 0
-    assert json.loads(capsys.readouterr().out) == croissant(find("iris"))
+    assert json.loads(capsys.readouterr().out) == describe(find("iris"))
     assert main(["croissant", "s1", "--out", str(tmp_path / "s1.json")]) == 0
-    assert json.loads((tmp_path / "s1.json").read_text()) == croissant(find("s1"))
+    assert json.loads((tmp_path / "s1.json").read_text()) == describe(find("s1"))
     capsys.readouterr()
     assert main(["croissant", "--out", str(tmp_path / "all")]) == 0
     written = {path.stem for path in (tmp_path / "all").glob("*.json")}

@@ -8,7 +8,7 @@ import pytest
 from scipy.spatial.distance import cdist, pdist
 
 from pkm import datasets
-from pkm.datasets import generated, parsers, registry, sources
+from pkm.datasets import families, parsers, registry, samplers, sources
 from pkm.privacy import snap
 
 MIRRORED = {
@@ -212,7 +212,7 @@ def test_user_file_of_another_format_is_refused(name, content, message, cache, m
 
 
 def test_range_queries_keep_the_six_complete_columns():
-    points, labels = parsers.range_queries(QUERIES.encode())
+    points, labels = registry.find("rangequeries").parse(QUERIES.encode())
     assert points.shape == (2, 6)
     assert labels is None
     assert points[1].tolist() == [1170000.0, 1900000.0, 100.0, 90.0, 0.0, 0.0]
@@ -264,8 +264,8 @@ def test_planted_balls(d, k, radius):
     assert len(sizes) == k
     assert np.ptp(sizes) <= 1
     assert np.linalg.norm(dataset.points, axis=1).max() <= 1 + 1e-12
-    recipe = generated.find(name)[1]
-    centers = generated.planted_layout(recipe)
+    recipe = families.find(name)[1]
+    centers = samplers.plant_balls(recipe)
     distances = np.linalg.norm(dataset.points - centers[dataset.labels], axis=1)
     assert distances.max() <= radius * (1 + 1e-9)
     if radius:
@@ -284,19 +284,19 @@ def test_balls_of_radius_zero_are_single_grid_points():
 
 
 def test_planted_centers_do_not_depend_on_n():
-    small = generated.find("planted-100-6-10-0.05")[1]
-    large = generated.find("planted-100000-6-10-0.05")[1]
-    centers = generated.planted_layout(small)
-    np.testing.assert_array_equal(centers, generated.planted_layout(large))
+    small = families.find("planted-100-6-10-0.05")[1]
+    large = families.find("planted-100000-6-10-0.05")[1]
+    centers = samplers.plant_balls(small)
+    np.testing.assert_array_equal(centers, samplers.plant_balls(large))
     # In six dimensions the distances of ten points of the unit ball can be about one.
     assert pdist(centers).min() > 0.8
 
 
 def test_planted_small_adds_one_distant_ball():
-    plain = generated.find("planted-900-4-9-0.05")[1]
-    extended = generated.find("planted-small-900-4-9-0.05-7")[1]
-    centers = generated.planted_layout(extended)
-    np.testing.assert_array_equal(centers[:-1], generated.planted_layout(plain))
+    plain = families.find("planted-900-4-9-0.05")[1]
+    extended = families.find("planted-small-900-4-9-0.05-7")[1]
+    centers = samplers.plant_balls(extended)
+    np.testing.assert_array_equal(centers[:-1], samplers.plant_balls(plain))
     dataset = datasets.load("planted-small-900-4-9-0.05-7")
     assert dataset.points.shape == (907, 4)
     assert dataset.n_clusters == 10
@@ -317,7 +317,7 @@ def test_half_is_a_subset_of_separated_points(d, k, radius):
     assert sorted(dataset.labels) == list(range(k))
     np.testing.assert_array_equal(dataset.domain, np.repeat([[-1.0], [1.0]], d, axis=1))
     assert np.linalg.norm(dataset.points, axis=1).max() <= float(radius)
-    candidates = float(radius) * generated.planted_centers(d, 2 * k)
+    candidates = float(radius) * samplers.plant_centers(d, 2 * k)
     assert pdist(candidates).min() >= float(radius) / 10
     # The k points are distinct points of the 2 k candidates.
     nearest = cdist(dataset.points, candidates).argmin(axis=1)
@@ -328,7 +328,7 @@ def test_half_is_a_subset_of_separated_points(d, k, radius):
 @pytest.mark.statistical
 def test_half_contains_each_point_with_probability_half():
     # The draw depends on the radius in the name: 400 names, 6 of 12 candidates in each set.
-    unit_candidates = generated.planted_centers(2, 12)
+    unit_candidates = samplers.plant_centers(2, 12)
     counts = np.zeros(12)
     for step in range(1, 401):
         radius = step / 1e4

@@ -221,11 +221,11 @@ def test_file_without_a_declared_hash_is_kept_if_its_points_fit(server, register
     register("tiny", file)
     if content == CONTENT:
         assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
-        assert sources.recorded_hash_path(file).read_text() == sha256(CONTENT)
+        assert sources.locate_record(file).read_text() == sha256(CONTENT)
         return
     assert "/tiny.txt gives is not the set: tiny: " in reason_of()
     assert not (folder / "tiny" / "tiny.txt").exists()
-    assert not sources.recorded_hash_path(file).exists()
+    assert not sources.locate_record(file).exists()
 
 
 def test_loading_downloads_no_file_without_a_declared_hash(server, register, monkeypatch):
@@ -291,11 +291,11 @@ NODES = (
 
 def test_brightkite_is_made_of_the_located_nodes():
     expected = b"latitude,longitude\n39.74765,-104.99251\n37.579964,-122.34391\n"
-    assert parsers.located_nodes(NODES) == expected + b"39.74765,-104.99251\n0.0,0.0\n"
-    assert registry.find("brightkite").files[0].convert is parsers.located_nodes
+    assert parsers.locate_nodes(NODES) == expected + b"39.74765,-104.99251\n0.0,0.0\n"
+    assert registry.find("brightkite").files[0].convert is parsers.locate_nodes
 
 
 def test_located_nodes_are_written_as_in_the_mirror(mirror):
     points = datasets.load("brightkite", mirror=mirror).points
-    made, _ = parsers.table(parsers.located_nodes(NODES), header=True)
+    made, _ = parsers.table(parsers.locate_nodes(NODES), header=True)
     np.testing.assert_array_equal(points[:3], made[:3])

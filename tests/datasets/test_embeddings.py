@@ -14,12 +14,11 @@ from sklearn.cluster import KMeans
 
 from pkm import datasets
 from pkm.datasets import embeddings, parsers, registry
-from pkm.datasets.__main__ import main, status
+from pkm.datasets.__main__ import find_status, main
+from pkm.datasets.entry import Training
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
 
-RECIPE = embeddings.Training(
-    epochs=8, penalty=0.001, dimensions=4, channels=(4, 4), hidden=16, batch=20
-)
+RECIPE = Training(epochs=8, penalty=0.001, dimensions=4, channels=(4, 4), hidden=16, batch=20)
 NAME = "tiny-embeddings"
 PAPER_SETS = ("mnist-embeddings", "fashion-embeddings")
 # The cache with the user's trained sets, before the tests set another one.
@@ -173,7 +172,7 @@ def damaged(path, damage):
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "one bit"])
 def test_damaged_arrays_are_detected(stored, entry, damage, capsys):
-    arrays = embeddings.stored_paths(entry)[0]
+    arrays = embeddings.locate(entry)[0]
     arrays.write_bytes(damaged(arrays, damage))
     expected = r"\.npz has SHA-256 .*, its manifest says .*: run 'make embeddings'"
     for function in (datasets.load, datasets.obtainable):
@@ -187,14 +186,14 @@ def test_damaged_arrays_are_detected(stored, entry, damage, capsys):
     "content", [b"", b"{", b"[]", b"{}", b'{"recipe": "other", "sha256": "0"}', b"\xff"]
 )
 def test_damaged_manifest_is_detected(stored, entry, content):
-    embeddings.stored_paths(entry)[1].write_bytes(content)
+    embeddings.locate(entry)[1].write_bytes(content)
     for function in (datasets.load, datasets.obtainable, datasets.fingerprint):
         with pytest.raises(ChecksumMismatch, match=r"\.json is damaged: run 'make embeddings'"):
             function(NAME)
 
 
 def test_changed_checksum_in_the_manifest_is_detected(stored, entry):
-    path = embeddings.stored_paths(entry)[1]
+    path = embeddings.locate(entry)[1]
     manifest = json.loads(path.read_text())
     changed = manifest | {"sha256": "0" * 64}
     path.write_text(json.dumps(changed))
@@ -204,7 +203,7 @@ def test_changed_checksum_in_the_manifest_is_detected(stored, entry):
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_set_with_a_missing_file_is_unavailable(stored, entry, index):
-    embeddings.stored_paths(entry)[index].unlink()
+    embeddings.locate(entry)[index].unlink()
     assert "is trained once" in datasets.obtainable(NAME)
 
 
@@ -238,7 +237,7 @@ def test_fingerprint_depends_on_arrays_without_reading_them(stored, entry, monke
     embeddings.store(entry, points, 1 - labels)
     changed = datasets.fingerprint(NAME)
     assert changed != before
-    embeddings.stored_paths(entry)[0].write_bytes(b"not read")
+    embeddings.locate(entry)[0].write_bytes(b"not read")
     assert datasets.fingerprint(NAME) == changed
 
 
@@ -251,10 +250,10 @@ def test_key_depends_on_images_recipe_and_trainer(tmp_path, monkeypatch):
         tiny_entry(replace(RECIPE, penalty=0.002)),
         tiny_entry(packed=(PACKED[0], changed_labels)),
     ]
-    keys = {embeddings.key(entry) for entry in entries}
+    keys = {embeddings.make_key(entry) for entry in entries}
     (tmp_path / "trainer.py").write_text("another = 'trainer'\n")
     monkeypatch.setattr(embeddings, "TRAINER", tmp_path / "trainer.py")
-    keys.add(embeddings.key(before))
+    keys.add(embeddings.make_key(before))
     assert len(keys) == 5
 
 
@@ -290,16 +289,14 @@ def test_command_line_shows_the_training_status(entry, mirror_with_images, capsy
         lines = capsys.readouterr().out.splitlines()
         return next(line for line in lines if NAME in line)
 
-    assert status(entry).hashes == "not trained, 2 image files missing: make embeddings"
-    assert (
-        status(entry, mirror_with_images).hashes == "not trained, images available: make embeddings"
-    )
+    assert find_status(entry).n_copies == 0
+    assert find_status(entry, mirror_with_images).n_copies == 2
     assert "training, make embeddings" in row()
     embeddings.store(entry, np.zeros((120, 4)), np.zeros(120, dtype=int))
     assert "cache" in row()
-    embeddings.stored_paths(entry)[0].write_bytes(b"")
+    embeddings.locate(entry)[0].write_bytes(b"")
     assert "wrong" in row()
-    assert status(entry).bad
+    assert find_status(entry).errors
 
 
 def test_fetch_refers_to_the_training(entry, mirror_with_images, capsys):
@@ -340,7 +337,7 @@ def test_training_is_reproducible_and_separates_the_classes(
     # The second call finds the stored set; a damaged one is trained again, to the same points.
     assert main(["--mirror", str(mirror_with_images), "embeddings", NAME]) == 0
     assert "available" in capsys.readouterr().out
-    embeddings.stored_paths(entry)[0].write_bytes(b"damaged")
+    embeddings.locate(entry)[0].write_bytes(b"damaged")
     torch.manual_seed(99)
     assert main(["--mirror", str(mirror_with_images), "embeddings"]) == 0
     second = datasets.load(NAME)
@@ -372,7 +369,7 @@ def test_quality_counts_majorities():
     # Two clusters of three points: one label of three is in the minority in the second.
     points = np.array([[0.0], [0.0], [0.0], [9.0], [9.0], [9.0]])
     labels = np.array([1, 1, 1, 0, 0, 1])
-    assert embeddings.quality(points, labels, 2) == (5 / 6, 0.0)
+    assert embeddings.measure(points, labels, 2) == (5 / 6, 0.0)
 
 
 @pytest.mark.parametrize(

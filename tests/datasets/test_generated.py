@@ -10,8 +10,8 @@ from separation_search import best_by_search, best_by_shares
 from sklearn.datasets import make_blobs
 
 from pkm import datasets
-from pkm.datasets import clusters, generated
-from pkm.datasets.registry import G2_HASHES
+from pkm.datasets import clusters, families, samplers
+from pkm.datasets.registry import G2_FILES
 from pkm.datasets.separation import separations
 
 SHAPES = [(2, 2), (3, 2), (32, 2), (128, 2), (4, 3), (16, 16), (8, 64), (5, 200)]
@@ -59,7 +59,7 @@ def test_prescribed_separation_holds_by_direct_search(k, d):
 
 def test_prescribed_separation_holds_for_sampled_points():
     mixture = random_mixture(4, 3, 0.25)
-    points, labels = clusters.draw(np.random.default_rng(1), mixture, [20_000] * 4, 0)
+    points, labels = clusters.draw_clusters(np.random.default_rng(1), mixture, [20_000] * 4, 0)
     means = cluster_means(points, labels)
     covariances = [np.cov(points[labels == label].T) for label in range(4)]
     index = nearest_separations(means, covariances, best_by_search)
@@ -72,7 +72,9 @@ def test_prescribed_separation_holds_for_sampled_points():
 def test_points_follow_the_mixture():
     # Squared Mahalanobis distances of normal points are chi-squared with d degrees of freedom.
     mixture = random_mixture(3, 5, 0.2)
-    points, labels = clusters.draw(np.random.default_rng(2), mixture, [2000, 3000, 4000], 0)
+    points, labels = clusters.draw_clusters(
+        np.random.default_rng(2), mixture, [2000, 3000, 4000], 0
+    )
     for label, covariance in enumerate(mixture.covariances()):
         residuals = points[labels == label] - mixture.centers[label]
         precision = np.linalg.inv(covariance)
@@ -115,7 +117,7 @@ def test_rotations_are_haar_distributed():
 
 @pytest.mark.parametrize(("n", "k"), [(10_000, 2), (9_957, 32), (9_900, 128), (10_000, 3)])
 def test_cluster_sizes_have_ratios_one_to_k(n, k):
-    sizes = generated.ratio_sizes(n, k)
+    sizes = samplers.ratio_sizes(n, k)
     weights = np.arange(1, k + 1)
     exact = n * weights / (k * (k + 1) / 2)
     assert sizes.sum() == n
@@ -128,21 +130,21 @@ def test_cluster_sizes_have_ratios_one_to_k(n, k):
 )
 def test_synth_follows_its_recipe(name):
     dataset = datasets.load(name)
-    recipe = generated.find(name)[1]
-    separation, n_outliers = generated.synth_parameters(recipe)
+    recipe = families.find(name)[1]
+    separation, n_outliers = samplers.draw_synth_parameters(recipe)
     assert 0.16 <= separation <= 0.26
     assert 0 <= n_outliers <= 100
     assert len(dataset.points) == 10_000
     assert np.sum(dataset.labels == clusters.OUTLIER) == n_outliers
     sizes = np.bincount(dataset.labels[dataset.labels >= 0])
-    expected = generated.ratio_sizes(10_000 - n_outliers, dataset.n_clusters)
+    expected = samplers.ratio_sizes(10_000 - n_outliers, dataset.n_clusters)
     np.testing.assert_array_equal(sizes, expected)
 
 
 @pytest.mark.statistical
 def test_outlier_counts_and_separations_cover_their_ranges():
-    recipes = [generated.find(f"synth-4-4-{replicate}")[1] for replicate in range(300)]
-    parameters = np.array([generated.synth_parameters(recipe) for recipe in recipes])
+    recipes = [families.find(f"synth-4-4-{replicate}")[1] for replicate in range(300)]
+    parameters = np.array([samplers.draw_synth_parameters(recipe) for recipe in recipes])
     prescribed, outliers = parameters.T
     assert kstest(prescribed, "uniform", args=(0.16, 0.10)).pvalue > 1e-3
     assert outliers.min() <= 3
@@ -156,17 +158,17 @@ def test_outlier_count_can_be_set():
     fixed_count = datasets.load("synth-4-2-0-o7")
     assert np.sum(fixed_count.labels == clusters.OUTLIER) == 7
     assert random_count.fingerprint != fixed_count.fingerprint
-    random_recipe = generated.find("synth-4-2-0")[1]
-    fixed_recipe = generated.find("synth-4-2-0-o7")[1]
-    separation, _ = generated.synth_parameters(random_recipe)
-    assert generated.synth_parameters(fixed_recipe)[0] == separation
+    random_recipe = families.find("synth-4-2-0")[1]
+    fixed_recipe = families.find("synth-4-2-0-o7")[1]
+    separation, _ = samplers.draw_synth_parameters(random_recipe)
+    assert samplers.draw_synth_parameters(fixed_recipe)[0] == separation
 
 
 @pytest.mark.statistical
 def test_outliers_are_uniform_in_the_mixture_box():
     mixture = random_mixture(3, 4, 0.2)
     sizes = [500, 500, 500]
-    points, labels = clusters.draw(np.random.default_rng(0), mixture, sizes, 2000)
+    points, labels = clusters.draw_clusters(np.random.default_rng(0), mixture, sizes, 2000)
     lower, upper = clusters.mixture_box(mixture, sizes)
     outliers = points[labels == clusters.OUTLIER]
     relative = (outliers - lower) / (upper - lower)
@@ -365,13 +367,13 @@ def test_invalid_generator_arguments_are_refused(arguments, message):
 
 
 def test_largest_number_of_clusters_has_no_empty_cluster():
-    assert generated.ratio_sizes(9900, 140).min() == 1
+    assert samplers.ratio_sizes(9900, 140).min() == 1
     with pytest.raises(ValueError, match="too few"):
-        generated.ratio_sizes(100, 140)
+        samplers.ratio_sizes(100, 140)
 
 
 def test_families_contain_the_sets_of_the_paper():
-    counts = {family.name: len(family.members) for family in generated.FAMILIES}
+    counts = {family.name: len(family.members) for family in families.FAMILIES}
     assert counts == {
         "g2": 110,
         "synth": 135,
@@ -386,9 +388,9 @@ def test_families_contain_the_sets_of_the_paper():
         "planted-small": 1,
         "half": 1,
     }
-    for family in generated.FAMILIES:
+    for family in families.FAMILIES:
         for name in family.members:
-            assert generated.find(name)[0] is family
+            assert families.find(name)[0] is family
 
 
 @pytest.mark.statistical
@@ -425,7 +427,7 @@ def test_published_g2_points_are_rounded_down(mirror):
     centers = np.repeat([500, 600], 1024)[:, None]
     offsets = []
     weights = []
-    for name in G2_HASHES:
+    for name in G2_FILES:
         d, sd = (int(number) for number in name.split("-")[1:])
         if d <= 64:
             points = datasets.load(name, mirror=mirror).points

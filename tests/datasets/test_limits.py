@@ -147,7 +147,7 @@ def test_first_file_without_a_declared_hash_is_measured_before_it_is_trusted(
     assert "\n" not in str(error)
     assert peak < MEMORY
     # Its hash is not recorded: the file can be replaced.
-    assert not sources.recorded_hash_path(file).exists()
+    assert not sources.locate_record(file).exists()
 
 
 def test_large_plain_file_is_not_read(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 
 from pkm import datasets
 from pkm.datasets import bundled, parsers, registry
-from pkm.datasets.registry import G2_HASHES
+from pkm.datasets.registry import G2_FILES
 
 # Table 2 of the FastLloyd paper: N, d, k.
 TABLE_2 = {
@@ -96,7 +96,7 @@ def test_public_domain_is_not_the_range_of_points(name, mirror):
 
 def test_bundled_iris_equals_the_published_file(mirror):
     content = (mirror / "iris" / "iris.data").read_bytes()
-    points, labels = parsers.iris(content)
+    points, labels = registry.find("iris").parse(content)
     bundled_points, bundled_labels = bundled.iris()
     np.testing.assert_array_equal(points, bundled_points)
     np.testing.assert_array_equal(labels, bundled_labels)
@@ -113,7 +113,7 @@ def test_only_two_rows_of_bundled_iris_are_corrected():
 
 def test_bundled_wine_equals_the_published_file(mirror):
     content = (mirror / "wine" / "wine.data").read_bytes()
-    points, labels = parsers.wine(content)
+    points, labels = registry.find("wine").parse(content)
     bundled_points, bundled_labels = bundled.wine()
     np.testing.assert_array_equal(points, bundled_points)
     np.testing.assert_array_equal(labels, bundled_labels)
@@ -298,7 +298,7 @@ def test_parsers_of_one_file_have_separate_fingerprints(monkeypatch):
 def test_hashes_equal_those_of_the_mirror_manifest(mirror):
     with (mirror / "MANIFEST.csv").open() as stream:
         manifest = {row["file"]: row["sha256"] for row in csv.DictReader(stream)}
-    entries = [*registry.ENTRIES, *(registry.g2_entry(name) for name in G2_HASHES)]
+    entries = [*registry.ENTRIES, *(registry.find_g2(name) for name in G2_FILES)]
     files = [file for entry in entries for file in entry.files]
     for file in files:
         if not file.sha256:
@@ -308,7 +308,7 @@ def test_hashes_equal_those_of_the_mirror_manifest(mirror):
         else:
             assert manifest[file.path] == file.sha256
     n_g2_files = sum(name.startswith("g2/") for name in manifest)
-    assert len(G2_HASHES) == n_g2_files
+    assert len(G2_FILES) == n_g2_files
 
 
 def test_g2_names_with_known_hashes_refer_to_files():

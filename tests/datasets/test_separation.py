@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from separation_search import best_by_search, best_by_shares
 
 from pkm.datasets import clusters
-from pkm.datasets.separation import index_of_ratio, ratio_of_index, scale_to_separation, separations
+from pkm.datasets.separation import index_to_ratio, ratio_to_index, scale_to_separation, separations
 
 
 def random_covariance(generator, d, ratio=10.0):
@@ -26,14 +26,14 @@ def pair_index(difference, first, second):
 @pytest.mark.parametrize(("distance", "printed"), [(4, 0.0101), (6, 0.2097), (8, 0.3423)])
 def test_index_of_unit_normals_matches_the_published_values(distance, printed):
     # Close, separated and well-separated structure in the words of Qiu and Joe.
-    index = index_of_ratio(distance / 2)
+    index = ratio_to_index(distance / 2)
     assert index == pytest.approx(printed, abs=5e-5)
 
 
 @given(st.floats(-0.99, 0.99))
 def test_ratio_and_index_are_inverses(index):
-    ratio = ratio_of_index(index)
-    assert index_of_ratio(ratio) == pytest.approx(index, abs=1e-12)
+    ratio = index_to_ratio(index)
+    assert ratio_to_index(ratio) == pytest.approx(index, abs=1e-12)
 
 
 @given(st.floats(0.1, 50), st.floats(0.05, 20), st.floats(0.05, 20))
@@ -43,7 +43,7 @@ def test_one_dimension_has_a_closed_form(distance, sd_first, sd_second):
     second = np.array([[sd_second**2]])
     index = pair_index(difference, first, second)
     ratio = distance / (sd_first + sd_second)
-    assert index == pytest.approx(index_of_ratio(ratio), abs=1e-12)
+    assert index == pytest.approx(ratio_to_index(ratio), abs=1e-12)
 
 
 @given(st.integers(2, 6), st.floats(0.1, 10), st.integers(0, 1000))
@@ -55,7 +55,7 @@ def test_proportional_covariances_have_a_closed_form(d, factor, seed):
     index = pair_index(difference, covariance, factor * covariance)
     mahalanobis = np.sqrt(difference @ np.linalg.solve(covariance, difference))
     ratio = mahalanobis / (1 + np.sqrt(factor))
-    assert index == pytest.approx(index_of_ratio(ratio), abs=1e-9)
+    assert index == pytest.approx(ratio_to_index(ratio), abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from pkm import datasets
-from pkm.datasets import downloads, generated, parsers, registry
-from pkm.datasets.__main__ import main, status
+from pkm.datasets import downloads, parsers, registry, samplers
+from pkm.datasets.__main__ import find_status, main
 from pkm.federation import splits
 
 # Appendix M.1: n, d, K.
@@ -133,7 +133,7 @@ def test_fingerprint_of_gaussian_depends_on_its_division(monkeypatch):
     def divide_by_largest(points):
         """Another division."""
 
-    monkeypatch.setattr(generated, "divide_by_largest", divide_by_largest)
+    monkeypatch.setattr(samplers, "divide_by_largest", divide_by_largest)
     assert datasets.fingerprint("gaussian-10") != before
 
 
@@ -241,12 +241,12 @@ def test_missing_user_files_are_named_in_the_error(name):
 
 
 def test_command_line_shows_user_files(tmp_path):
-    assert status(registry.find("tcga")).origin == "the user, by hand"
+    assert find_status(registry.find("tcga")).origin == "the user, by hand"
     write_file(tmp_path, "tcga/tcga.npz", packed_arrays(**tcga()))
-    available = status(registry.find("tcga"), tmp_path)
+    available = find_status(registry.find("tcga"), tmp_path)
     assert available.origin == "mirror"
-    assert available.hashes == "ok"
-    assert available.bad is False
+    assert available.n_copies == 1
+    assert not available.errors
 
 
 @pytest.mark.parametrize("name", ["tcga", "tmi"])
@@ -355,7 +355,7 @@ def test_older_fingerprints_omit_newer_fields():
             "files": [file.sha256 for file in entry.files],
             "shape": [entry.n, entry.d],
             "domain": [entry.lower, entry.upper],
-            "parser": parsers.source(entry.parse),
+            "parser": parsers.describe(entry.parse),
         }
         text = json.dumps(declared, sort_keys=True)
         expected = hashlib.sha256(text.encode()).hexdigest()

@@ -252,7 +252,7 @@ def test_consecutive_values_alone_are_no_row_numbers(tmp_path):
 
 def test_required_suffixes_are_listed():
     with pytest.raises(ValueError, match=re.escape(", ".join(user_files.SUFFIXES[:-1]))):
-        user_files.files_of(None)
+        user_files.list_files(None)
 
 
 def test_parquet_files_of_a_folder_or_a_pattern_are_one_table(tmp_path):

@@ -16,7 +16,7 @@ from pkm.experiments.fit.coreset import Coreset
 from pkm.experiments.fit.federation import Federation
 from pkm.experiments.fit.kinds import KINDS, expand_kinds
 from pkm.experiments.fit.unlearning import Unlearning
-from pkm.source import code_digest, normal_form, source_of
+from pkm.source import code_digest, parse_code, read_source
 
 BASE = Cell(
     "fastlloyd",
@@ -181,7 +181,7 @@ def external_package(tmp_path, monkeypatch):
 
 
 def fresh_hash():
-    for cached_function in (code_hash, source_of, module.imported_names):
+    for cached_function in (code_hash, read_source, module.imported_names):
         cached_function.cache_clear()
     return code_hash("external_methods.mean.Shifted")
 
@@ -225,7 +225,7 @@ def test_code_digest_depends_on_statements_only():
 
     def normal_source(function):
         text = inspect.getsource(function)
-        return normal_form(textwrap.dedent(text))
+        return parse_code(textwrap.dedent(text)).code
 
     renamed = normal_source(explained).replace("explained", "plain")
     assert normal_source(plain) == renamed
@@ -239,15 +239,15 @@ def test_parsed_files_are_kept_by_their_content(tmp_path, monkeypatch):
     path.write_text("from .a import b\nimport c, d  # both\n")
 
     def read_again():
-        source_of.cache_clear()
-        return source_of(path)
+        read_source.cache_clear()
+        return read_source(path)
 
-    expected = source.parsed(path.read_text())
+    expected = source.parse_code(path.read_text())
     assert expected.imports == (source.Import("a", ("b",), 1), source.Import(None, ("c", "d")))
     assert read_again() == expected
     # Kept: it is not parsed again, unless what is kept is damaged or the file has changed.
     with monkeypatch.context() as patch:
-        patch.setattr(source, "parsed", None)
+        patch.setattr(source, "parse_code", None)
         assert read_again() == expected
     (kept,) = (tmp_path / "cache" / "sources").iterdir()
     kept.write_bytes(b"damaged")
@@ -262,8 +262,8 @@ def test_error_names_the_missing_module():
 
 
 def test_code_hash_ignores_the_label_of_a_method():
-    plain = normal_form("class A:\n    depth: int = 2\n")
-    styled = normal_form('class A:\n    label: ClassVar[str] = "A"\n    depth: int = 2\n')
+    plain = parse_code("class A:\n    depth: int = 2\n").code
+    styled = parse_code('class A:\n    label: ClassVar[str] = "A"\n    depth: int = 2\n').code
     assert plain == styled
     # A label at the top of a module is code.
-    assert styled != normal_form('label: str = "A"\n' + plain)
+    assert styled != parse_code('label: str = "A"\n' + plain).code

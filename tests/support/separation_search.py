@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import norm
 
-from pkm.datasets.separation import index_of_ratio
+from pkm.datasets.separation import ratio_to_index
 
 Z = norm.ppf(0.975)
 
@@ -39,4 +39,4 @@ def best_by_shares(difference, first, second):
     best = minimize_scalar(
         minus_ratio2, bounds=(1e-6, 1 - 1e-6), method="bounded", options={"xatol": 1e-10}
     )
-    return index_of_ratio(np.sqrt(-best.fun))
+    return ratio_to_index(np.sqrt(-best.fun))
