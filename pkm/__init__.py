@@ -1,4 +1,4 @@
-"""Private k-means bench: private clustering methods compared, with their privacy claims checked.
+"""Private k-means bench: private clustering methods and their claims, compared.
 
 The subpackages are the repository's top-level folders (``pkm.methods`` is ``methods/``,
 and so on).

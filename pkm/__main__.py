@@ -5,45 +5,53 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from pkm.catalogue import CatalogueError, config_dirs
 from pkm.names import suggestion
 
-#: Verb to the module that serves it, the words that go before the user's, and what it is for.
+#: Verb to the module that serves it, and what it is for.
 VERBS = {
-    "run": ("pkm.experiments.commands.run", (), "run methods on data sets, or a sweep over both"),
+    "run": (
+        "pkm.experiments.commands.run",
+        "run methods on data sets, or a sweep over both",
+    ),
     "reproduce": (
         "pkm.experiments.commands.reproduce",
-        (),
         "run what a paper's profile lacks and build its report",
     ),
     "account": (
         "pkm.experiments.commands.account",
-        (),
         "open or show an account that adds up the runs on one data set",
     ),
-    "diff": ("pkm.experiments.reports.diff", (), "compare two results folders cell by cell"),
-    "verify": ("pkm.experiments.reports.verify", (), "run what a claim or a figure rests on again"),
+    "diff": (
+        "pkm.experiments.reports.diff",
+        "compare two results folders cell by cell",
+    ),
+    "verify": (
+        "pkm.experiments.reports.verify",
+        "rerun the cells behind a claim or a figure; compare them with stored rows",
+    ),
     "centers": (
         "pkm.experiments.store.centers",
-        (),
         "list or write the released centers that are kept",
     ),
-    "export": ("pkm.experiments.store.export", (), "write all stored rows as Parquet and CSV"),
+    "export": (
+        "pkm.experiments.store.export",
+        "write all stored rows as Parquet and CSV",
+    ),
     "pack": (
         "pkm.experiments.commands.pack",
-        (),
         "write points on the integer grid to a file, for fits",
     ),
-    "data": ("pkm.datasets.__main__", (), "list, fetch and verify data sets, train embeddings"),
-    "check": ("pkm.audit.conformance", (), "test whether a method keeps its contract"),
-    "audit": ("pkm.audit.__main__", (), "attack a method: replay, residuals, black box"),
-    "sync": ("pkm.experiments.mlflow.tracking", (), "project stored results to MLflow"),
-    "dashboard": ("pkm.experiments.mlflow.dashboard", (), "open the MLflow dashboard"),
-    "bench": ("pkm.benchmarks.__main__", (), "measure speed, as ratios inside one run"),
+    "data": (
+        "pkm.datasets.__main__",
+        "list, fetch and verify data sets, train embeddings",
+    ),
+    "check": ("pkm.audit.conformance", "test whether a method keeps its contract"),
+    "audit": ("pkm.audit.__main__", "attack a method: replay, residuals, black box"),
+    "sync": ("pkm.experiments.mlflow.tracking", "project stored results to MLflow"),
+    "dashboard": ("pkm.experiments.mlflow.dashboard", "open the MLflow dashboard"),
+    "bench": ("pkm.benchmarks.__main__", "measure speed, as ratios inside one run"),
 }
 
-#: Options that name a folder of configurations, which all verbs take.
-CONFIG_DIR = ("--config-dir", "-cd")
 #: Verbs that are Hydra applications, and Hydra's option for completion.
 APPLICATIONS = ("run", "reproduce")
 SHELL_COMPLETION = "-sc"
@@ -56,8 +64,10 @@ def usage() -> str:
     -------
     str
     """
-    lines = [f"  {verb:<11}{purpose}" for verb, (_, _, purpose) in VERBS.items()]
-    return "\n".join(["usage: pkm VERB ...", "", *lines, "", "pkm VERB --help says more."])
+    lines = [f"  {verb:<11}{purpose}" for verb, (_, purpose) in VERBS.items()]
+    return "\n".join(
+        ["usage: pkm VERB ...", "", *lines, "", "pkm VERB --help says more."]
+    )
 
 
 def complete(words: Sequence[str]) -> int:
@@ -76,7 +86,7 @@ def complete(words: Sequence[str]) -> int:
         Exit code.
     """
     line = os.environ.get("COMP_LINE", "").split(maxsplit=2)
-    is_query = words[:1] != [] and words[0].startswith("query=")
+    is_query = " ".join(words).startswith("query=")
     if is_query and (len(line) < 2 or line[1] not in APPLICATIONS):
         print(" ".join(VERBS))
         return 0
@@ -106,36 +116,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] == SHELL_COMPLETION:
         return complete(words[1:])
     if words[0] not in VERBS:
-        print(f"error: verb {words[0]!r} is unknown{suggestion(words[0], VERBS)}", file=sys.stderr)
+        print(
+            f"error: verb {words[0]!r} is unknown{suggestion(words[0], VERBS)}",
+            file=sys.stderr,
+        )
         return 2
-    module, given, _ = VERBS[words[0]]
-    words, folders = without_config_dirs(words[1:])
-    try:
-        with config_dirs(folders):
-            return import_module(module).main([*given, *words])
-    except CatalogueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-
-
-def without_config_dirs(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Take the folders of ``--config-dir FOLDER`` out of a command line.
-
-    Examples
-    --------
-    >>> without_config_dirs(["method=toy", "--config-dir", "mine", "k=3", "--config-dir=yours"])
-    (['method=toy', 'k=3'], ['mine', 'yours'])
-    """
-    rest: list[str] = []
-    folders: list[str] = []
-    remaining = iter(words)
-    for word in remaining:
-        option, sign, value = word.partition("=")
-        if option in CONFIG_DIR:
-            folders.append(value if sign else next(remaining, ""))
-        else:
-            rest.append(word)
-    return rest, folders
+    return import_module(VERBS[words[0]][0]).main(words[1:])
 
 
 if __name__ == "__main__":

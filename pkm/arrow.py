@@ -1,8 +1,8 @@
-"""Rows as Arrow tables: the types of their columns, what fits them, and nested values.
+"""Rows as Arrow tables: the types of their columns, what fits them, nested values.
 
-Parameters of a method, charges of a ledger and the like are nested columns: lists of
-records with typed fields, in memory as in files. `nested` makes such a column of plain
-values, `parameters_of` and `pkm.analysis.tables.charges` read it.
+Parameters of a method, charges of a ledger and the like are nested columns. They are
+lists of records with typed fields, in memory as in files. `nested` makes such a column
+of plain values; `read_parameters` and `pkm.analysis.tables.charges` read it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,46 +10,45 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pkm.schema import BY_NAME, Dtype, names
+from pkm.schema import BY_NAME, Column, Dtype, names
 
 #: A parameter has a value in the one field that is of its type, or in none: then it is
 #: None.
 PARAMETER = pa.struct(
-    [
-        ("name", pa.string()),
-        ("flag", pa.bool_()),
-        ("integer", pa.int64()),
-        ("number", pa.float64()),
-        ("text", pa.string()),
-        ("numbers", pa.list_(pa.float64())),
-        ("texts", pa.list_(pa.string())),
-    ]
+    {
+        "name": "string",
+        "flag": "bool",
+        "integer": "int64",
+        "number": "float64",
+        "text": "string",
+        "numbers": pa.list_(pa.float64()),
+        "texts": pa.list_(pa.string()),
+    }
 )
 #: Scales and sensitivities behind a charge, by name.
-DETAIL = pa.struct([("name", pa.string()), ("value", pa.float64())])
+DETAIL = pa.struct({"name": "string", "value": "float64"})
 CHARGE = pa.struct(
-    [
-        ("mechanism", pa.string()),
-        ("label", pa.string()),
-        ("round", pa.int64()),
-        ("mu", pa.float64()),
-        ("epsilon", pa.float64()),
-        ("delta", pa.float64()),
-        ("group", pa.int64()),
-        ("flaw", pa.string()),
-        ("details", pa.list_(DETAIL)),
-    ]
+    {
+        "mechanism": "string",
+        "label": "string",
+        "round": "int64",
+        "mu": "float64",
+        "epsilon": "float64",
+        "delta": "float64",
+        "group": "int64",
+        "flaw": "string",
+        "details": pa.list_(DETAIL),
+    }
 )
 #: State of a model after some of the requests to remove points.
 CHECKPOINT = pa.struct(
-    [
-        ("request", pa.int64()),
-        ("accumulated_s", pa.float64()),
-        ("retrain_s", pa.float64()),
-        ("loss_ratio", pa.float64()),
-    ]
+    {
+        "request": "int64",
+        "accumulated_s": "float64",
+        "retrain_s": "float64",
+        "loss_ratio": "float64",
+    }
 )
 TYPES: dict[Dtype, pa.DataType] = {
     "text": pa.string(),
@@ -83,25 +82,27 @@ def parameter(name: str, value: object) -> dict:
     >>> parameter("alpha", 0.8)
     {'name': 'alpha', 'number': 0.8}
     """
-    if value is None:
-        return {"name": name}
-    if isinstance(value, list | tuple):
-        field = "texts" if isinstance(value[0], str) else "numbers"
-        return {"name": name, field: list(value)}
+    record = {"name": name}
+    # A bool is an int as well, and comes first.
     fields = {bool: "flag", int: "integer", float: "number", str: "text"}
-    field = next(field for kind, field in fields.items() if isinstance(value, kind))
-    return {"name": name, field: value}
+    if isinstance(value, list | tuple):
+        is_text = isinstance(value[0], str)
+        record["texts" if is_text else "numbers"] = list(value)
+    elif value is not None:
+        field = next(fields[kind] for kind in fields if isinstance(value, kind))
+        record[field] = value
+    return record
 
 
 def charge(record: Mapping) -> dict:
-    """Return a charge, given flat as `pkm.privacy.Charge.to_dict` does, as rows hold it."""
-    details = [
-        {"name": name, "value": value}
-        for name, value in record.items()
-        if name not in CHARGE_DEFAULTS
-    ]
-    own = {name: value for name, value in record.items() if name in CHARGE_DEFAULTS}
-    return CHARGE_DEFAULTS | own | {"details": details}
+    """Return a charge, flat as `pkm.privacy.Charge.to_dict` has it, as rows hold it."""
+    stored = CHARGE_DEFAULTS | {"details": []}
+    for name, value in record.items():
+        if name in CHARGE_DEFAULTS:
+            stored[name] = value
+        else:
+            stored["details"].append({"name": name, "value": value})
+    return stored
 
 
 def nested(name: str, values: Iterable) -> pd.api.extensions.ExtensionArray:
@@ -144,18 +145,15 @@ def parameters_of(rows: pd.DataFrame) -> list[dict]:
         One for each row, names in their stored order.
     """
     column = pa.chunked_array(pa.array(rows["params"], type=TYPES["parameters"]))
-    return [
-        {record["name"]: parameter_value(record) for record in records or ()}
-        for records in column.to_pylist()
-    ]
-
-
-def parameter_value(record: Mapping) -> object:
-    """Return the value of a parameter from the record that rows hold."""
-    given = (
-        value for name, value in record.items() if name != "name" and value is not None
-    )
-    return next(given, None)
+    parameters = []
+    for records in column.to_pylist():
+        values = {}
+        for record in records or ():
+            name = record.pop("name")
+            present = [value for value in record.values() if value is not None]
+            values[name] = present[0] if present else None
+        parameters.append(values)
+    return parameters
 
 
 def to_table(rows: pd.DataFrame) -> pa.Table:
@@ -167,43 +165,47 @@ def to_table(rows: pd.DataFrame) -> pa.Table:
         If a column is unknown, or a value has another type; the message names the
         column.
     """
-    arrays = []
+    arrays = {}
     for name, values in rows.items():
-        if name not in BY_NAME:
-            raise ValueError(f"column {name!r} is not declared in pkm.schema")
-        dtype = BY_NAME[name].dtype
+        column = _find_column(name)
         # `to_frame` writes a null integer as NaN; of numbers, NaN stays NaN.
-        is_null = dtype == "integer" and isinstance(BY_NAME[name].missing, float)
+        is_null = column.dtype == "integer" and isinstance(column.missing, float)
         try:
             is_array = isinstance(values.dtype, np.dtype | pd.ArrowDtype)
             plain = values.array if is_array else values.to_numpy(object)
-            arrays.append(pa.array(plain, type=TYPES[dtype], from_pandas=is_null))
+            kind = TYPES[column.dtype]
+            arrays[name] = pa.array(plain, type=kind, from_pandas=is_null)
         except (pa.ArrowException, TypeError) as error:
             first = values.iloc[0]
             raise ValueError(
-                f"column {name!r} must hold {dtype}: {first} ({error})"
+                f"column {name!r} must hold {column.dtype}: {first} ({error})"
             ) from error
-    return pa.table(dict(zip(rows.columns, arrays, strict=True)))
+    return pa.table(arrays)
+
+
+def _find_column(name: str) -> Column:
+    if name not in BY_NAME:
+        raise ValueError(f"column {name!r} is not declared in pkm.schema")
+    return BY_NAME[name]
 
 
 def check(table: pa.Table, required: Collection[str] = ()) -> None:
-    """Refuse a table whose columns are unknown, of other types than declared, or missing.
+    """Refuse a table whose columns are unknown, missing, or of other types.
 
     Raises
     ------
     ValueError
         Naming the first such column.
     """
-    types = dict(zip(table.schema.names, table.schema.types, strict=True))
     for name in required:
-        if name not in types:
+        if name not in table.schema.names:
             raise ValueError(f"column {name!r} is missing")
-    for name, kind in types.items():
-        if name not in BY_NAME:
-            raise ValueError(f"column {name!r} is not declared in pkm.schema")
-        expected = TYPES[BY_NAME[name].dtype]
-        if kind != expected:
-            raise ValueError(f"column {name!r} holds {kind}, not {expected}")
+    for field in table.schema:
+        expected = TYPES[_find_column(field.name).dtype]
+        if field.type != expected:
+            raise ValueError(
+                f"column {field.name!r} holds {field.type}, not {expected}"
+            )
 
 
 def to_frame(
@@ -225,25 +227,24 @@ def to_frame(
     """
     table = pa.concat_tables(tables, promote_options="permissive")
     if columns is None:
-        optional = [
-            name
-            for name in names("setting", "style")
-            if BY_NAME[name].missing is not None
-        ]
+        settings = names("setting", "style")
+        optional = [name for name in settings if BY_NAME[name].missing is not None]
         columns = list(dict.fromkeys([*table.column_names, *optional]))
     values = {}
     for name in columns:
         column = BY_NAME[name]
         kind = TYPES[column.dtype]
+        is_nested = pa.types.is_nested(kind)
         if name not in table.column_names:
-            values[name] = None if pa.types.is_nested(kind) else column.missing
-        elif pa.types.is_nested(kind):
+            values[name] = None if is_nested else column.missing
+            continue
+        stored = table[name]
+        if is_nested:
             # In one piece: rows are taken from many pieces slowly.
-            values[name] = pd.arrays.ArrowExtensionArray(
-                table[name].combine_chunks().cast(kind)
-            )
-        elif table[name].null_count and isinstance(column.missing, str | int):
-            values[name] = pc.fill_null(table[name], column.missing).to_pandas()
-        else:
-            values[name] = table[name].to_pandas()
+            whole = stored.combine_chunks().cast(kind)
+            values[name] = pd.arrays.ArrowExtensionArray(whole)
+            continue
+        if isinstance(column.missing, str | int):
+            stored = stored.fill_null(column.missing)
+        values[name] = stored.to_pandas()
     return pd.DataFrame(values, index=range(table.num_rows))

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, the folder for what is kept between runs, and its secret."""
+"""Files that are whole or absent, and the cache folder with its secret."""
 
 import fcntl
 import hashlib
@@ -21,13 +21,13 @@ _counter = itertools.count()
 
 
 def cache_folder() -> Path:
-    """Folder for what is kept between runs: PKM_CACHE or ``~/.cache/private-kmeans-bench``."""
-    given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else Path.home() / ".cache" / "private-kmeans-bench"
+    """Return the folder of the cache, PKM_CACHE or one in the home folder."""
+    default = Path.home() / ".cache" / "private-kmeans-bench"
+    return Path(os.environ.get(CACHE_VARIABLE) or default)
 
 
 def keyed_digest(content: bytes) -> str:
-    """HMAC-SHA256 (hex) of private content, under the secret of the cache folder.
+    """Hash private content by HMAC-SHA256 (hex) with the secret of the cache folder.
 
     Whoever lacks the secret cannot find out by trial which content has a given digest.
     The secret is in the cache and not with the results: these are copied and published,
@@ -42,7 +42,7 @@ def keyed_digest(content: bytes) -> str:
 
 
 def _secret() -> bytes:
-    """Secret of the cache folder, drawn on first use."""
+    """Return the secret of the cache folder, drawn on first use."""
     path = cache_folder() / SECRET_NAME
     try:
         if path.is_file():
@@ -90,13 +90,13 @@ def atomic_write(path: Path, content: bytes | memoryview, mode: int = ANY_FILE) 
         raise
 
 
-def write_sealed(path: Path, content: bytes, mode: int = OWNER_FILE) -> None:
-    """Write a file in one step, behind a checksum of its content; for `read_sealed`."""
-    atomic_write(path, hashlib.sha256(content).digest() + content, mode)
+def write_sealed(path: Path, content: bytes) -> None:
+    """Write a file for its owner, behind a checksum of its content."""
+    atomic_write(path, hashlib.sha256(content).digest() + content, OWNER_FILE)
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """Read what `write_sealed` wrote; None where there is no file or it is damaged."""
+    """Read what `write_sealed` wrote; None if there is no file or it is damaged."""
     try:
         sealed = path.read_bytes()
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def read_sealed(path: Path) -> bytes | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock among processes and threads during a block; it goes with who holds it."""
+    """Hold a lock among processes and threads during a block of code."""
     with open(path, "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

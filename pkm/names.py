@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the one known name that begins as a given one, else the most similar; None if none is.
+    """Return the one known name that begins so, else the most similar, else None.
 
     Examples
     --------
@@ -20,7 +20,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Words to append to an error about an unknown name: the nearest known one, else all.
+    """Write the end of an error about an unknown name: the nearest one, else all.
 
     Examples
     --------
@@ -31,8 +31,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     near = nearest(name, names)
-    return (
-        f"; known are {', '.join(names)}"
-        if near is None
-        else f"; did you mean {near!r}?"
-    )
+    if near is None:
+        return f"; known are {', '.join(names)}"
+    return f"; did you mean {near!r}?"

@@ -1,4 +1,6 @@
-"""Rows of numbers that are read anew in every pass, block by block: files, Arrow streams.
+"""Rows of numbers that are read anew in every pass, block by block.
+
+They come from files, mapped arrays or Arrow streams.
 
 Nothing here is larger in memory than some blocks, whatever the number of rows.
 """
@@ -6,7 +8,7 @@ Nothing here is larger in memory than some blocks, whatever the number of rows.
 import glob
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -25,11 +27,12 @@ BLOCK_VALUES = 1 << 21
 MAPPED_BLOCKS = 16
 #: Batches that Arrow decodes ahead, and files that it has open.
 BATCHES_AHEAD = 2
-#: Types of columns that float32 holds.
-NARROW = ("float", "halffloat", "int8", "int16", "uint8", "uint16", "bool")
 PARQUET = (".parquet", ".pq")
 #: What can be done with rows that can be read once.
-REMEDY = "write them to a Parquet file and fit that, or give a RowBlocks, which starts every pass"
+REMEDY = (
+    "write them to a Parquet file and fit that, or give a RowBlocks, which starts "
+    "every pass"
+)
 
 
 class ChangedRows(ValueError):
@@ -114,7 +117,7 @@ class RowBlocks:
 
     def _check_stamps(self) -> None:
         for path, stamp in self.stamps.items():
-            if not Path(path).exists() or stamp_of(path) != stamp:
+            if not Path(path).exists() or read_stamp(path) != stamp:
                 raise ChangedRows(
                     f"{path} has changed since it was opened: no result is valid; fit "
                     "again when nothing writes to it"
@@ -158,61 +161,63 @@ def row_blocks(source: Any) -> RowBlocks | None:
     ValueError
         If a column is not numeric, files have different columns, or there are no rows.
     """
-    if type(source) is np.ndarray:
-        return None
     if isinstance(source, RowBlocks):
         return source
     if isinstance(source, str | PathLike):
-        return _of_path(os.fspath(source))
+        return _open_path(os.fspath(source))
     if isinstance(source, np.memmap):
-        return (
-            _of_mapped(source, "X", _stamps(source))
-            if source.ndim == 2 and source.size
-            else None
-        )
-    if isinstance(source, Iterator) or _is_of(source, "pyarrow", "RecordBatchReader"):
-        raise TypeError(
-            f"X={type(source).__name__} can be read only once, and k-means needs "
-            f"several passes: {REMEDY}"
-        )
+        is_matrix = source.ndim == 2 and source.size
+        return _map(source, "X") if is_matrix else None
+    is_reader = _is_instance(source, "pyarrow", "RecordBatchReader")
+    if is_reader or isinstance(source, Iterator):
+        raise _make_spent_error(source)
     if is_dask_array(source):
-        return _of_dask(source)
-    if _is_of(source, "pyarrow", "Dataset"):
-        return _of_dataset(source, "X")
+        return _open_dask(source)
+    if _is_instance(source, "pyarrow", "Dataset"):
+        return _open_dataset(source, "X")
     is_pandas = type(source).__module__.split(".")[0] == "pandas"
     if hasattr(source, "__arrow_c_stream__") and not is_pandas:
-        return _of_stream(source)
+        return _open_stream(source)
     return None
 
 
-def stamp_of(path: str | PathLike | int) -> tuple[int, int]:
-    """Size in bytes and time of the last change in nanoseconds, of a path or an open file."""
+def read_stamp(path: str | PathLike | int) -> tuple[int, int]:
+    """Read the size (bytes) and the time of change (ns) of a path or an open file."""
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns
 
 
+def _make_spent_error(source: object) -> TypeError:
+    return TypeError(
+        f"X={type(source).__name__} can be read only once, and k-means needs several "
+        f"passes: {REMEDY}"
+    )
+
+
 def checked_block(block: object, n_columns: int, name: str = "X") -> np.ndarray:
-    """A block of rows (m, d), whose masked entries become NaN.
+    """Check a block of rows (m, d); its masked entries become NaN.
 
     Raises
     ------
     ValueError
         If it is no matrix of real numbers with that many columns.
     """
-    is_matrix = (
-        isinstance(block, np.ndarray) and block.ndim == 2 and block.dtype.kind in "iuf"
+    if (
+        isinstance(block, np.ndarray)
+        and block.dtype.kind in "iuf"
+        and block.ndim == 2
+        and block.shape[1] == n_columns
+    ):
+        return without_mask(block)
+    kind = getattr(block, "dtype", type(block).__name__)
+    raise ValueError(
+        f"{name} must be read as blocks of shape (m, {n_columns}) of real numbers, "
+        f"got {kind} of shape {getattr(block, 'shape', None)}"
     )
-    if not is_matrix or block.shape[1] != n_columns:
-        found = f"{getattr(block, 'dtype', type(block).__name__)}"
-        raise ValueError(
-            f"{name} must be read as blocks of shape (m, {n_columns}) of real numbers, "
-            f"got {found} of shape {getattr(block, 'shape', None)}"
-        )
-    return without_mask(block)
 
 
 def without_mask(array: np.ndarray) -> np.ndarray:
-    """An array of numbers, float64 with NaN for masked entries if it is a masked array."""
+    """Return an array whose masked entries, if there are any, are NaN in float64."""
     if isinstance(array, np.ma.MaskedArray) and array.dtype.kind in "biuf":
         return array.astype(np.float64).filled(np.nan)
     return array
@@ -224,26 +229,26 @@ def stacked(rows: RowBlocks) -> np.ndarray:
 
 
 def is_dask_array(source: object) -> bool:
-    """Whether an object is a ``dask.array``."""
-    return _is_of(source, "dask", "Array")
+    """Tell whether an object is a ``dask.array``."""
+    return _is_instance(source, "dask", "Array")
 
 
 def is_pandas_frame(source: object) -> bool:
-    """Whether an object is a ``pandas.DataFrame``."""
-    return _is_of(source, "pandas", "DataFrame")
+    """Tell whether an object is a ``pandas.DataFrame``."""
+    return _is_instance(source, "pandas", "DataFrame")
 
 
-def _is_of(source: object, package: str, name: str) -> bool:
-    """Whether an object is of a class of a package, which is not imported for it."""
+def _is_instance(source: object, package: str, name: str) -> bool:
+    """Tell whether an object is of a package's class, without an import of it."""
     return any(
         base.__module__.split(".")[0] == package and base.__name__ == name
         for base in type(source).__mro__
     )
 
 
-def _of_path(path: str) -> RowBlocks:
+def _open_path(path: str) -> RowBlocks:
     if path.lower().endswith(".npy"):
-        return _of_npy(path)
+        return _open_npy(path)
     from pyarrow.dataset import dataset
 
     files = list_parquet_files(path)
@@ -252,11 +257,11 @@ def _of_path(path: str) -> RowBlocks:
     # Arrow's error of a damaged file is a ValueError.
     except (OSError, ValueError) as error:
         raise ValueError(f"path={path!r} cannot be read as Parquet: {error}") from error
-    return _of_dataset(source, path)
+    return _open_dataset(source, path)
 
 
 def list_parquet_files(path: str) -> list[str]:
-    """Parquet files of a path, a folder or a pattern, in the order of their names.
+    """List the Parquet files of a path, a folder or a pattern, in their names' order.
 
     Raises
     ------
@@ -266,32 +271,26 @@ def list_parquet_files(path: str) -> list[str]:
         If a single file has another name.
     """
     if glob.has_magic(path):
-        found = sorted(glob.glob(path, recursive=True))
-        files = [file for file in found if file.lower().endswith(PARQUET)]
-        if not files:
-            raise FileNotFoundError(
-                f"path={path!r} should match one or more Parquet files"
-            )
-        return files
-    if Path(path).is_dir():
-        found = [str(file) for file in sorted(Path(path).rglob("*"))]
-        files = [file for file in found if file.lower().endswith(PARQUET)]
-        if not files:
-            raise FileNotFoundError(
-                f"path={path!r} should be a folder with Parquet files"
-            )
-        return files
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"path={path!r} should be an existing file")
-    if not path.lower().endswith(PARQUET):
+        files = sorted(glob.glob(path, recursive=True))
+        rule = "match one or more Parquet files"
+    elif Path(path).is_dir():
+        files = [str(file) for file in sorted(Path(path).rglob("*"))]
+        rule = "be a folder with Parquet files"
+    else:
+        files = [path] if Path(path).is_file() else []
+        rule = "be an existing file"
+    named = [file for file in files if file.lower().endswith(PARQUET)]
+    if files == [path] and not named:
         raise ValueError(
             f"path={path!r} should end in .npy, .parquet or .grid, or be a folder of "
             "Parquet files or a pattern; read other files into an array or a frame"
         )
-    return [path]
+    if not named:
+        raise FileNotFoundError(f"path={path!r} should {rule}")
+    return named
 
 
-def _of_npy(path: str) -> RowBlocks:
+def _open_npy(path: str) -> RowBlocks:
     if not Path(path).is_file():
         raise FileNotFoundError(f"path={path!r} should be an existing file")
     try:
@@ -305,39 +304,28 @@ def _of_npy(path: str) -> RowBlocks:
             f"path={path!r} must hold real numbers of shape (n, d) with n, d >= 1, got "
             f"{array.dtype} of shape {array.shape}"
         )
-    return _of_mapped(array, path, {path: stamp_of(path)}, is_own=True)
+    return _map(array, path, is_own=True)
 
 
-def _stamps(array: np.memmap) -> dict[str, tuple[int, int]]:
-    """Stamp of the file that an array is mapped from, unless the array may write to it."""
-    if (
-        array.filename is None
-        or array.mode not in ("r", "c")
-        or not Path(array.filename).is_file()
-    ):
-        return {}
-    return {str(array.filename): stamp_of(array.filename)}
-
-
-def _of_mapped(
-    array: np.memmap,
-    name: str,
-    stamps: dict[str, tuple[int, int]],
-    *,
-    is_own: bool = False,
-) -> RowBlocks:
-    """Blocks of an array that is mapped from a file."""
+def _map(array: np.memmap, name: str, is_own: bool = False) -> RowBlocks:
+    """Return the blocks of an array that is mapped from a file."""
     n, d = array.shape
-    size = max(1, BLOCK_VALUES // d)
-    return RowBlocks(
-        n, d, lambda: mapped_blocks(array, size, is_own=is_own), name, stamps
-    )
+    path = array.filename
+    stamps = {}
+    # An array that may write to its file changes it, too.
+    if path is not None and array.mode in ("r", "c") and Path(path).is_file():
+        stamps[str(path)] = read_stamp(path)
+
+    def read() -> Iterator[np.ndarray]:
+        return mapped_blocks(array, max(1, BLOCK_VALUES // d), is_own=is_own)
+
+    return RowBlocks(n, d, read, name, stamps)
 
 
 def mapped_blocks(
     array: np.memmap, size: int, *, is_own: bool, read_pages: bool = True
 ) -> Iterator[np.ndarray]:
-    """Blocks of rows of an array that is mapped from a file.
+    """Read rows of an array that is mapped from a file, block by block.
 
     Pages are given back some blocks later.
 
@@ -367,24 +355,20 @@ def mapped_blocks(
             block.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE].max()
         yield block if is_view else np.array(block)
         if number % MAPPED_BLOCKS == MAPPED_BLOCKS - 1:
-            give_back(array, is_own=is_own)
-    give_back(array, is_own=is_own)
+            release_pages(array, is_own=is_own)
+    release_pages(array, is_own=is_own)
 
 
-def give_back(array: np.memmap, *, is_own: bool) -> None:
-    """Let the system have the pages of a mapped array; they are read again when they are needed."""
+def release_pages(array: np.memmap, *, is_own: bool) -> None:
+    """Give the pages of a mapped array back; they are read again when needed."""
     mapping = getattr(array, "_mmap", None)
-    is_shared = array.mode in ("r", "r+")
-    if (
-        (is_shared or is_own)
-        and isinstance(mapping, mmap.mmap)
-        and hasattr(mmap, "MADV_DONTNEED")
-    ):
+    is_released = is_own or array.mode in ("r", "r+")
+    if is_released and isinstance(mapping, mmap.mmap):
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
-def _of_dask(array: Any) -> RowBlocks:
-    """Blocks of the chunks of an array, each computed when it is read."""
+def _open_dask(array: Any) -> RowBlocks:
+    """Return the chunks of an array as blocks, computed when they are read."""
     if array.ndim != 2 or any(size != size or size < 1 for size in array.shape):
         raise ValueError(
             "X must be a dask.array of known shape (n, d) with n, d >= 1, got "
@@ -399,116 +383,114 @@ def _of_dask(array: Any) -> RowBlocks:
     return RowBlocks(n, d, read)
 
 
-def _of_dataset(source: "Dataset", name: str) -> RowBlocks:
-    """Blocks of the rows of an Arrow dataset; all of its columns are features."""
+def _open_dataset(source: "Dataset", name: str) -> RowBlocks:
+    """Return the blocks of an Arrow dataset; all of its columns are features."""
     from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions
 
-    schema = source.schema
-    dtype = _dtype(schema, name)
-    _check_files(source, schema)
-    n = source.count_rows()
-    _check_size(n, name)
-    stamps = {
-        path: stamp_of(path)
-        for path in getattr(source, "files", ())
-        if Path(path).is_file()
-    }
-    batch_size = max(1, BLOCK_VALUES // len(schema.names))
+    _check_files(source)
+    files = [path for path in getattr(source, "files", ()) if Path(path).is_file()]
     # Arrow would keep all bytes of a file that it has read.
     is_parquet = isinstance(getattr(source, "format", None), ParquetFileFormat)
     options = ParquetFragmentScanOptions(pre_buffer=False) if is_parquet else None
 
-    def read() -> Iterator[np.ndarray]:
-        batches = source.to_batches(
-            batch_size=batch_size,
+    return _open_batches(
+        source.schema,
+        source.count_rows,
+        lambda: source.to_batches(
+            batch_size=max(1, BLOCK_VALUES // len(source.schema.names)),
             batch_readahead=BATCHES_AHEAD,
             fragment_readahead=1,
             fragment_scan_options=options,
-        )
-        for batch in batches:
-            if batch.num_rows:
-                yield _rows(batch, dtype)
-
-    return RowBlocks(n, len(schema.names), read, name, stamps)
+        ),
+        name,
+        {path: read_stamp(path) for path in files},
+    )
 
 
-def _of_stream(source: Any) -> RowBlocks:
-    """Blocks of an Arrow stream, which is opened anew for every pass."""
+def _open_stream(source: Any) -> RowBlocks:
+    """Return the blocks of an Arrow stream, which is opened anew for every pass."""
     import pyarrow as pa
 
-    # The first pass counts the rows.
     reader = pa.RecordBatchReader.from_stream(source)
-    dtype = _dtype(reader.schema, "X")
-    n = sum(batch.num_rows for batch in reader)
-    _check_size(n, "X")
-    names = reader.schema.names
-    size = max(1, BLOCK_VALUES // len(names))
 
-    def read() -> Iterator[np.ndarray]:
+    def count_rows() -> int:
+        # This is the first pass.
+        return sum(batch.num_rows for batch in reader)
+
+    def open_batches() -> Iterable[pa.RecordBatch]:
         try:
-            stream = pa.RecordBatchReader.from_stream(source)
+            return pa.RecordBatchReader.from_stream(source)
         except Exception as error:
-            raise TypeError(
-                f"X={type(source).__name__} can be read only once, and k-means needs "
-                f"several passes: {REMEDY}"
-            ) from error
-        for batch in stream:
-            for start in range(0, batch.num_rows, size):
-                yield _rows(batch.slice(start, size), dtype)
+            raise _make_spent_error(source) from error
 
-    return RowBlocks(n, len(names), read)
+    return _open_batches(reader.schema, count_rows, open_batches, "X", {})
 
 
-def _check_size(n: int, name: str) -> None:
+def _open_batches(
+    schema: "pa.Schema",
+    count_rows: Callable[[], int],
+    open_batches: Callable[[], Iterable["pa.RecordBatch"]],
+    name: str,
+    stamps: dict[str, tuple[int, int]],
+) -> RowBlocks:
+    """Return the blocks of Arrow's batches of rows."""
+    dtype = _choose_dtype(schema, name)
+    d = len(schema.names)
+    size = max(1, BLOCK_VALUES // d)
+    n = count_rows()
     if n == 0:
         raise ValueError(f"{name} must have one row or more, got 0")
 
+    def read() -> Iterator[np.ndarray]:
+        for batch in open_batches():
+            for start in range(0, batch.num_rows, size):
+                yield _to_rows(batch.slice(start, size), dtype)
 
-def _dtype(schema: "pa.Schema", name: str) -> type:
-    """Type of a block: float32 where it holds all columns, else float64."""
+    return RowBlocks(n, d, read, name, stamps)
+
+
+def _choose_dtype(schema: "pa.Schema", name: str) -> np.dtype:
+    """Choose the type of a block: float32 if it holds all columns, else float64."""
     import pyarrow as pa
 
     if not len(schema.names):
         raise ValueError(f"{name} must have one column or more, got 0")
     accepted = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
     wrong = [
-        each.name
-        for each in schema
-        if not any(accept(each.type) for accept in accepted)
+        column.name
+        for column in schema
+        if not any(accept(column.type) for accept in accepted)
     ]
     if wrong:
         raise ValueError(
             f"{name}: column{'s' if len(wrong) > 1 else ''} {', '.join(wrong)} should "
             "be numeric; leave them out, or encode them as numbers"
         )
-    is_narrow = all(str(each.type) in NARROW for each in schema)
-    return np.float32 if is_narrow else np.float64
+    return np.result_type(
+        np.float32, *(kind.to_pandas_dtype() for kind in schema.types)
+    )
 
 
-def _check_files(source: "Dataset", schema: "pa.Schema") -> None:
+def _check_files(source: "Dataset") -> None:
     """Refuse files with other columns, which Arrow would fill with nulls."""
     for fragment in source.get_fragments():
-        own = fragment.physical_schema
-        if not own.equals(schema):
-            differing = sorted(set(own) ^ set(schema), key=str)
-            names = (
-                ", ".join(dict.fromkeys(each.name for each in differing))
-                or "their order"
-            )
+        differing = set(fragment.physical_schema) ^ set(source.schema)
+        names = ", ".join(dict.fromkeys(sorted(column.name for column in differing)))
+        if not fragment.physical_schema.equals(source.schema):
             raise ValueError(
                 f"{getattr(fragment, 'path', 'a part of X')} has other columns than "
-                f"the first file ({names}): give files with the same columns and types"
+                f"the first file ({names or 'their order'}): give files with the same "
+                "columns and types"
             )
 
 
-def _rows(batch: "pa.RecordBatch", dtype: type) -> np.ndarray:
-    """Rows (m, d) of a batch, a column after the other in memory; nulls become NaN."""
+def _to_rows(batch: "pa.RecordBatch", dtype: np.dtype) -> np.ndarray:
+    """Return the rows (m, d) of a batch, column after column; nulls become NaN."""
     import pyarrow as pa
 
     columns = np.empty((batch.num_columns, batch.num_rows), dtype)
     for h, column in enumerate(batch.columns):
-        numbers = (
-            column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
-        )
+        is_flag = pa.types.is_boolean(column.type)
+        numbers = column.cast(pa.uint8()) if is_flag else column
         columns[h] = numbers.to_numpy(zero_copy_only=False)
     return columns.T

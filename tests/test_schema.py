@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from fabricated.studies import ROWS
+from schema_page import HEADINGS, write_missing, write_page
 
 from pkm import schema
 from pkm.arrow import TYPES, check, to_frame, to_table
@@ -16,13 +17,21 @@ PAGE = Path(__file__).parents[1] / "docs" / "schema.md"
 
 def test_page_is_current():
     text = PAGE.read_text(encoding="utf-8")
-    assert text == schema.page(text), "run: python -m pkm.schema docs/schema.md"
+    assert text == write_page(text), "run: python tools/schema_page.py docs/schema.md"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, ""), ("", "empty"), ((), "null"), (0, "0"), (False, "false"), (math.nan, "NaN")],
+)
+def test_missing_values_are_written(value, text):
+    assert write_missing(value) == text
 
 
 def test_columns_are_declared_once():
     assert len(schema.BY_NAME) == len(schema.COLUMNS)
     assert {column.dtype for column in schema.COLUMNS} == set(TYPES)
-    assert set(schema.HEADINGS) == {column.kind for column in schema.COLUMNS}
+    assert set(HEADINGS) == {column.kind for column in schema.COLUMNS}
 
 
 def test_every_metric_has_a_column():

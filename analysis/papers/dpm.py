@@ -21,7 +21,7 @@ from pkm.analysis.figures.texts import count_text, gap_texts
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.statistics import percentile_interval, resampled_means
 from pkm.analysis.tables.study import Study
-from pkm.schema import higher_is_better, label_of
+from pkm.schema import BY_NAME, higher_is_better
 
 REPORTED = read_claims("dpm")["reported"]
 
@@ -55,7 +55,8 @@ def quality(study: Study, spec: FigureSpec) -> Frame:
         line = {"data set": spec.format_name(dataset), "method": styles.label(method)}
         for row in group.to_dict("records"):
             arrow = "↑" if higher_is_better(row["metric"]) else "↓"
-            line[f"{label_of(row['metric'])} {arrow}"] = _quality_text(row, letters)
+            label = BY_NAME[row["metric"]].label
+            line[f"{label} {arrow}"] = _quality_text(row, letters)
         spent = {"value": group["epsilon_spent"].max()}
         lines.append(line | {"ε spent": number_text("{value:.3g}", spent)})
     fields = {

@@ -24,7 +24,7 @@ from numba import njit
 
 from pkm.compute.storage.blocks import Blocks
 from pkm.compute.storage.points import SCALE, Points, middle_and_half_width, squared_norms_of
-from pkm.row_blocks import BLOCK_VALUES, ChangedRows, RowBlocks, mapped_blocks, stamp_of
+from pkm.row_blocks import BLOCK_VALUES, ChangedRows, RowBlocks, mapped_blocks, read_stamp
 from pkm.scalars import is_integer, is_number
 
 SUFFIX = ".grid"
@@ -198,7 +198,7 @@ class GridFile:
         ChangedRows
             If it has changed.
         """
-        if stamp_of(self.path) != self.stamp:
+        if read_stamp(self.path) != self.stamp:
             raise ChangedRows(
                 f"{self.path} has changed since it was opened: no result is valid; fit again when "
                 "nothing writes to it"
@@ -237,7 +237,7 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
     if not Path(name).is_file():
         raise FileNotFoundError(f"path={name!r} should be an existing file")
     with open(name, "rb") as stream:
-        stamp = stamp_of(stream.fileno())
+        stamp = read_stamp(stream.fileno())
         magic = stream.read(len(MAGIC))
         length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
         if magic != MAGIC or length > stamp[0]:

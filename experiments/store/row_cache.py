@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from pkm.arrow import check
 from pkm.files import read_sealed, write_sealed
-from pkm.row_blocks import stamp_of
+from pkm.row_blocks import read_stamp
 
 #: Columns of the copy beside those of the rows: size in bytes and time in ns of the cell's file,
 #: and the names of the columns that it has, with spaces between.
@@ -29,7 +29,7 @@ Stamp = tuple[int, int]
 def stamp_if_present(path: Path) -> Stamp | None:
     """Return the stamp of a file; None where there is none."""
     try:
-        return stamp_of(path)
+        return read_stamp(path)
     except FileNotFoundError:
         return None
 

@@ -1,0 +1,63 @@
+"""Write the tables of ``docs/schema.md`` anew from the declared columns.
+
+python tools/schema_page.py docs/schema.md
+"""
+
+import math
+import sys
+from pathlib import Path
+
+from pkm.schema import COLUMNS
+
+#: Headings of the page, by the kind of columns that they are about.
+HEADINGS = {
+    "key": "Which cell and seed",
+    "identity": "What was run",
+    "privacy": "Privacy",
+    "setting": "How it was run",
+    "style": "How figures draw it",
+    "metric": "Metrics",
+    "resource": "Time and memory",
+    "provenance": "Origin",
+}
+#: The line of the page after which everything is written from here.
+MARKER = "<!-- Below: python tools/schema_page.py docs/schema.md -->\n"
+HEADING = """
+## {}
+
+| column | type | meaning | unit | where missing | cells |
+|---|---|---|---|---|---|"""
+ARROWS = {"lower": " ↓", "higher": " ↑", "": ""}
+
+
+def write_page(text: str) -> str:
+    """Return the text of ``docs/schema.md`` with its tables written anew."""
+    lines = []
+    for kind, heading in HEADINGS.items():
+        lines.append(HEADING.format(heading))
+        for column in COLUMNS:
+            if column.kind == kind:
+                meaning = column.label + ARROWS[column.better]
+                missing = write_missing(column.missing)
+                scope = "" if column.scope == "all" else column.scope
+                dtype = "" if column.dtype == "number" else column.dtype
+                cells = (dtype, meaning, column.unit, missing, scope)
+                row = f"`{column.name}` | {' | '.join(cells)}"
+                lines.append(f"| {row.rstrip(' |')} |")
+    return text.partition(MARKER)[0] + MARKER + "\n".join(lines) + "\n"
+
+
+def write_missing(value: object) -> str:
+    """Write the value of rows without a column."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    if value == ():
+        return "null"
+    return str(value).lower() or "empty"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(write_page(path.read_text(encoding="utf-8")), encoding="utf-8")
