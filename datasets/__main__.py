@@ -1,4 +1,4 @@
-"""Command line: ``pkm data list | fetch NAME ... | verify | croissant | embeddings``."""
+"""Command line: ``pkm data list | fetch | verify | croissant | embeddings``."""
 
 import json
 import sys
@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from pkm.arguments import Parser
-from pkm.datasets import croissant, embeddings, families, loading, registry, sources
+from pkm.datasets import croissant, embeddings, loading, registry, sources
 from pkm.datasets.entry import Entry
-from pkm.datasets.families import Family
 from pkm.datasets.fetching import fetch_missing, total_size
+from pkm.datasets.generated import families
+from pkm.datasets.generated.families import Family
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable
 from pkm.files import atomic_write, cache_folder
 from pkm.names import suggestion
@@ -202,7 +203,7 @@ def _explain_no_fetching(name: str) -> str:
 
 
 def verify(console: Console, mirror: str | None = None) -> int:
-    """Check all files in cache and mirror and the bundled sets; count the wrong ones."""
+    """Check all files in cache and mirror, and the bundled sets; count wrong ones."""
     entries = (*registry.ENTRIES, *find_published_g2())
     states = [find_status(entry, mirror) for entry in entries]
     errors = [message for state in states for message in state.errors]

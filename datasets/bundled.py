@@ -13,23 +13,21 @@ def iris() -> tuple[np.ndarray, np.ndarray]:
     """Read scikit-learn's iris, with two rows as the UCI file has them."""
     from sklearn.datasets import load_iris  # a second of imports
 
-    bunch = load_iris()
-    points = np.array(bunch.data, dtype=np.float64)
+    points, labels = load_iris(return_X_y=True)
     for row, values in UCI_IRIS_ROWS.items():
         points[row] = values
-    return points, bunch.target.astype(np.int64)
+    return points, labels.astype(np.int64)
 
 
 def wine() -> tuple[np.ndarray, np.ndarray]:
     """Read scikit-learn's wine, which equals the UCI file."""
     from sklearn.datasets import load_wine  # a second of imports
 
-    bunch = load_wine()
-    return np.array(bunch.data, dtype=np.float64), bunch.target.astype(np.int64)
+    points, labels = load_wine(return_X_y=True)
+    return points, labels.astype(np.int64)
 
 
 def digest(points: np.ndarray, labels: np.ndarray) -> str:
     """Hash points (float64, row by row), then labels (int64), both little-endian."""
-    content = hashlib.sha256(np.ascontiguousarray(points, dtype="<f8").tobytes())
-    content.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
-    return content.hexdigest()
+    content = points.astype("<f8").tobytes() + labels.astype("<i8").tobytes()
+    return hashlib.sha256(content).hexdigest()

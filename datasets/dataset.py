@@ -208,6 +208,17 @@ def check_domain(bounds: ArrayLike, n_dimensions: int, source: str) -> np.ndarra
     return domain
 
 
+def encode_classes(classes: np.ndarray) -> np.ndarray:
+    """Replace classes by numbers from 0, in sorted order.
+
+    Examples
+    --------
+    >>> encode_classes(np.array(["b", "a", "b"])).tolist()
+    [1, 0, 1]
+    """
+    return np.unique(classes, return_inverse=True)[1].astype(np.int64)
+
+
 def check_n_clusters(n_clusters: object, n: int, source: str) -> int:
     """Return the number of clusters as int, refusing all but integers from 1 to n.
 

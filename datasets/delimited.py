@@ -49,7 +49,7 @@ class Format:
         return NUMBER.fullmatch(text) is not None
 
     def split(self, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-        """Split lines; yield numbers, from 1, and fields of those that are not blank."""
+        """Split lines; yield number, from 1, and fields of those that are not blank."""
         if self.separator == BLANKS:
             rows = ((number, line.split()) for number, line in enumerate(lines, 1))
         else:

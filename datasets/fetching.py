@@ -115,7 +115,7 @@ def fetch_missing(
 
 
 def _find_missing(names: Iterable[str], mirror: str | PathLike | None) -> Missing:
-    """Find the published data sets that lack files, and embeddings that lack training."""
+    """Find published data sets that lack files, and embeddings that lack training."""
     missing = {}
     for name in dict.fromkeys(names):
         entry = loading.resolve(name).entry

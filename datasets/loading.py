@@ -7,11 +7,12 @@ from os import PathLike
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pkm.datasets import bundled, downloads, embeddings, families, registry, user_files
+from pkm.datasets import bundled, downloads, embeddings, registry, user_files
 from pkm.datasets.dataset import Dataset, check_domain, check_n_clusters, check_points
 from pkm.datasets.entry import Entry
-from pkm.datasets.families import Family
-from pkm.datasets.samplers import Recipe, make_box
+from pkm.datasets.generated import families
+from pkm.datasets.generated.families import Family
+from pkm.datasets.generated.samplers import Recipe, make_box
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable
 from pkm.names import suggestion
 
@@ -37,7 +38,7 @@ def names() -> list[str]:
 
 @dataclass(frozen=True)
 class ResolvedName:
-    """What a name refers to: an entry, a family with its recipe, or, if a file, none."""
+    """What a name refers to: an entry, a family with its recipe, or none for a file."""
 
     entry: Entry | None = None
     family: Family | None = None

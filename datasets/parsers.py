@@ -16,6 +16,7 @@ from io import BytesIO
 
 import numpy as np
 
+from pkm.datasets.dataset import encode_classes
 from pkm.datasets.scaling import divide_by_largest
 from pkm.source import read_code_behind
 
@@ -31,11 +32,6 @@ LETTERS_PER_CLASS = 720
 CONSTANT_SOILS = ("Soil_Type7", "Soil_Type15")
 POSTURES_MARKERS = 5
 CHECKIN_COLUMNS = ("user", "time", "latitude", "longitude", "place")
-
-
-def _encode(classes: np.ndarray) -> np.ndarray:
-    """Replace class names by numbers from 0, in sorted order."""
-    return np.unique(classes, return_inverse=True)[1].astype(np.int64)
 
 
 def _read_numbers(content: bytes, separator: str | None = None) -> np.ndarray:
@@ -105,7 +101,7 @@ def table(
         points[np.isnan(points)] = fill
     logged = list(logarithms)
     points[:, logged] = np.log(points[:, logged])
-    return points, None if label is None else _encode(rows[label].to_numpy())
+    return points, None if label is None else encode_classes(rows[label].to_numpy())
 
 
 def numbers(data: bytes) -> Unlabeled:
@@ -118,14 +114,15 @@ def numbers_with_labels(data: bytes, labels: bytes) -> Parsed:
 
     Its lines are integers.
     """
-    return _read_numbers(data), _encode(_read_numbers(labels)[:, 0])
+    return _read_numbers(data), encode_classes(_read_numbers(labels)[:, 0])
 
 
 def adult(data: bytes, test: bytes) -> Parsed:
-    """Read six numeric columns of both files, training rows first; the class is the income.
+    """Read six numeric columns of both files, training rows first.
 
     They are age, fnlwgt, education-num, capital-gain, capital-loss and hours-per-week.
-    The test file opens with a comment line, and its classes end in a full stop.
+    The class is the income. The test file opens with a comment line, and its classes
+    end in a full stop.
     """
     rows = test.partition(b"\n")[2].replace(b"K.", b"K")
     return table(data, rows, columns=ADULT_COLUMNS, label=14)
@@ -166,7 +163,7 @@ def mnist(images: bytes, labels: bytes) -> Parsed:
 
 
 def g2(data: bytes) -> Parsed:
-    """Read integers in columns; the rows of the second cluster follow those of the first."""
+    """Read integers in columns, the rows of the first cluster, then of the second."""
     points = _read_numbers(data)
     return points, np.repeat(np.array([0, 1], dtype=np.int64), len(points) // 2)
 
@@ -174,7 +171,7 @@ def g2(data: bytes) -> Parsed:
 def labeled_archive(data: bytes) -> Parsed:
     """Read numpy's archive of `X` (n, d) and `y` (n,)."""
     with np.load(BytesIO(data), allow_pickle=False) as archive:
-        return archive["X"].astype(np.float64), _encode(archive["y"])
+        return archive["X"].astype(np.float64), encode_classes(archive["y"])
 
 
 def regional_checkins(*regions: bytes) -> Unlabeled:
@@ -217,7 +214,7 @@ def arrays(data: bytes) -> Split:
                 f"array {name!r} of shape {codes.shape} and type {codes.dtype} should "
                 f"hold n={len(points)} integers"
             )
-        members[name] = _encode(codes)
+        members[name] = encode_classes(codes)
     return points, members.get("label"), members.get("client")
 
 
@@ -228,9 +225,7 @@ def covtype(data: bytes) -> Parsed:
     """
     drop = ("Id", *CONSTANT_SOILS)
     points, labels = table(data, header=True, drop=drop, label="Cover_Type")
-    lower = points.min(axis=0)
-    upper = points.max(axis=0)
-    return (points - lower) / (upper - lower), labels
+    return (points - points.min(axis=0)) / np.ptp(points, axis=0), labels
 
 
 def postures(data: bytes) -> Parsed:
@@ -242,15 +237,16 @@ def postures(data: bytes) -> Parsed:
     columns = (0, *range(2, 2 + 3 * POSTURES_MARKERS))
     rows, _ = table(data.partition(b"\n")[2], columns=columns)
     kept = rows[(rows[:, 0] != 0) & ~np.isnan(rows).any(axis=1)]
-    return divide_by_largest(kept[:, 1:]), _encode(kept[:, 0])
+    return divide_by_largest(kept[:, 1:]), encode_classes(kept[:, 0])
 
 
 def checkins(data: bytes) -> Unlabeled:
-    """Read latitude and longitude of each user's last check-in, users in ascending order.
+    """Read latitude and longitude of each user's last check-in.
 
-    The file is published gzipped: a line holds user, time, latitude, longitude and
-    place, between tabs. Lines without a time or a position are left out. Of check-ins
-    at the same second the first line counts: a user's lines are published newest first.
+    Users are in ascending order. The file is published gzipped: a line holds user,
+    time, latitude, longitude and place, between tabs. Lines without a time or a
+    position are left out. Of check-ins at the same second the first line counts: a
+    user's lines are published newest first.
 
     Raises
     ------

@@ -20,8 +20,8 @@ from typing import Any
 
 from pkm.datasets import bundled, embeddings, parsers
 from pkm.datasets.entry import Entry, Training
-from pkm.datasets.families import G2_CITATION, G2_POINTS
-from pkm.datasets.samplers import bound_g2
+from pkm.datasets.generated.families import G2_CITATION, G2_POINTS
+from pkm.datasets.generated.samplers import bound_g2
 from pkm.datasets.sources import File, known_sha256
 from pkm.files import keyed_digest
 from pkm.names import suggestion

@@ -30,7 +30,7 @@ PART_BYTES = 2**20
 
 
 class DataUnavailable(FileNotFoundError):
-    """A file is missing; the message says which, where it is published and its place."""
+    """A file is missing; the message says which, its source and its place."""
 
 
 class ChecksumMismatch(ValueError):
@@ -280,7 +280,7 @@ def find(file: File, mirror: str | PathLike | None = None) -> CheckedFile | None
 
 
 def explain_missing(file: File, name: str, failures: Sequence[str] = ()) -> str:
-    """Say which file is missing, where it is published, what failed, where to put it."""
+    """Say which file is missing, its source, what failed, and where to put it."""
     stored = f"{file.path} (or {file.path}.gz)" if file.gz_sha256 else file.path
     fetching = ""
     if failures:

@@ -1,4 +1,4 @@
-"""Points from a user's text, Parquet, NPY or NPZ file, or from several Parquet files."""
+"""Points from a user's text, Parquet, NPY or NPZ file, or several Parquet files."""
 
 import csv
 import glob
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pkm.datasets import delimited
-from pkm.datasets.dataset import check_points
+from pkm.datasets.dataset import check_points, encode_classes
 from pkm.datasets.sources import DataUnavailable
 from pkm.files import keyed_digest
 from pkm.names import suggestion
@@ -134,7 +134,7 @@ def fingerprint(
 
 
 def content_digest(path: str | PathLike | None) -> bytes:
-    """Join the SHA-256 of each file of a path; it has no key, so it is not to be kept."""
+    """Join the SHA-256 of the files of a path; without a key it is not to be kept."""
     digests = []
     for file in list_files(path):
         with file.open("rb") as stream:
@@ -258,7 +258,7 @@ def _refuse_identifiers(table: "DataFrame") -> None:
             and table.shape[1] > 1
             and len(table) >= MIN_NUMBERED_ROWS
             and values.iloc[0] in (0, 1)
-            and bool((values.diff().iloc[1:] == 1).all())
+            and (values.diff().iloc[1:] == 1).all()
         )
         if is_named or is_numbered:
             others = [str(other) for other in table.columns if other != name]
@@ -312,4 +312,4 @@ def _encode(classes: "Series | np.ndarray | None", n: int) -> np.ndarray | None:
     n_missing = int(pd.isna(classes).sum())
     if n_missing:
         raise ValueError(f"{n_missing} labels are missing")
-    return np.unique(np.asarray(classes), return_inverse=True)[1].astype(np.int64)
+    return encode_classes(np.asarray(classes))

@@ -113,9 +113,9 @@ def read_code_behind(function: Callable) -> str:
             value = inspect.unwrap(namespace[name])
             if isinstance(value, int | float | str | bytes | tuple):
                 texts[f"{name}={value!r}"] = None
-            elif inspect.isfunction(value) or inspect.isclass(value):
-                if value.__module__.startswith("pkm."):
-                    queue.append(value)
+            is_code = inspect.isfunction(value) or inspect.isclass(value)
+            if is_code and value.__module__.startswith("pkm."):
+                queue.append(value)
     return "\n".join(texts)
 
 

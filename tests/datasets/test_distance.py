@@ -8,7 +8,8 @@ import pytest
 from scipy.spatial.distance import cdist, pdist
 
 from pkm import datasets
-from pkm.datasets import families, parsers, registry, samplers, sources
+from pkm.datasets import parsers, registry, sources
+from pkm.datasets.generated import families, samplers
 from pkm.privacy import snap
 
 MIRRORED = {

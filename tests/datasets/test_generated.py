@@ -10,9 +10,9 @@ from separation_search import best_by_search, best_by_shares
 from sklearn.datasets import make_blobs
 
 from pkm import datasets
-from pkm.datasets import clusters, families, samplers
+from pkm.datasets.generated import clusters, families, samplers
+from pkm.datasets.generated.separation import separations
 from pkm.datasets.registry import G2_FILES
-from pkm.datasets.separation import separations
 
 SHAPES = [(2, 2), (3, 2), (32, 2), (128, 2), (4, 3), (16, 16), (8, 64), (5, 200)]
 

@@ -6,8 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from separation_search import best_by_search, best_by_shares
 
-from pkm.datasets import clusters
-from pkm.datasets.separation import index_to_ratio, ratio_to_index, scale_to_separation, separations
+from pkm.datasets.generated import clusters
+from pkm.datasets.generated.separation import (
+    index_to_ratio,
+    ratio_to_index,
+    scale_to_separation,
+    separations,
+)
 
 
 def random_covariance(generator, d, ratio=10.0):

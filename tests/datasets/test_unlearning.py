@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from pkm import datasets
-from pkm.datasets import downloads, parsers, registry, samplers
+from pkm.datasets import downloads, parsers, registry
 from pkm.datasets.__main__ import find_status, main
+from pkm.datasets.generated import samplers
 from pkm.federation import splits
 
 # Appendix M.1: n, d, K.

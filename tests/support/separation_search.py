@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import norm
 
-from pkm.datasets.separation import ratio_to_index
+from pkm.datasets.generated.separation import ratio_to_index
 
 Z = norm.ppf(0.975)
 

@@ -10,7 +10,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from pkm.datasets.clusters import bound_clusters, draw_clusters, random_clusters
+from pkm.datasets.generated.clusters import (
+    bound_clusters,
+    draw_clusters,
+    random_clusters,
+)
 from pkm.datasets.scaling import divide_by_largest
 
 SYNTH_OUTLIERS = 100

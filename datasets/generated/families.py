@@ -14,8 +14,8 @@ from itertools import product
 
 import numpy as np
 
-from pkm.datasets import samplers
-from pkm.datasets.samplers import GeneratedPoints, Recipe
+from pkm.datasets.generated import samplers
+from pkm.datasets.generated.samplers import GeneratedPoints, Recipe
 from pkm.source import read_code, read_code_behind
 
 POWERS = tuple(2**i for i in range(1, 11))

@@ -9,7 +9,7 @@ The construction is that of Qiu and Joe.
    random orthogonal basis.
 3. The distances between centers are scaled, and covariances grow, until the separation
    index of each cluster to its nearest neighbor is the prescribed one
-   (`pkm.datasets.separation`).
+   (`pkm.datasets.generated.separation`).
 4. Points are drawn from the normal distributions. Outliers are drawn uniformly from the
    box of four standard deviations of the whole mixture around its mean. The rows are
    shuffled.
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pkm.datasets.separation import scale_to_separation
+from pkm.datasets.generated.separation import scale_to_separation
 
 EIGENVALUES = (1.0, 10.0)
 OUTLIER_DEVIATIONS = 4.0  # standard deviations of the mixture
@@ -107,7 +107,7 @@ def simplex_centers(n_clusters: int, n_dimensions: int) -> np.ndarray:
 
 
 def random_rotation(generator: np.random.Generator, n_dimensions: int) -> np.ndarray:
-    """Draw an orthogonal matrix uniformly (Haar), shape (n_dimensions, n_dimensions)."""
+    """Draw an orthogonal matrix uniformly (Haar), shape (d, d)."""
     q, r = np.linalg.qr(generator.standard_normal((n_dimensions, n_dimensions)))
     return q * np.sign(np.diag(r))
 

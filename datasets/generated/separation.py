@@ -46,7 +46,7 @@ separation. Journal of Classification 23(2), 315-334; and Separation index and p
 membership for clustering. Computational Statistics and Data Analysis 50, 585-603.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -84,16 +84,16 @@ def index_to_ratio(index: Real) -> Real:
 
 @dataclass(frozen=True)
 class Pairs:
-    """All ordered pairs of k clusters, each reduced to m nodes.
+    """Ordered pairs (i, j) of clusters, each reduced to m nodes.
 
-    The squared ratio of the pair (i, j) is the maximum over mu of the sum over nodes of
+    The squared ratio of a pair is the maximum over mu of the sum over nodes of
     ``weight / (first / mu + second / (1 - mu))``.
 
     Attributes
     ----------
-    first, second : ndarray of float64, shape (k, k, m)
+    first, second : ndarray of float64, shape (..., m)
         Variances of cluster i and of cluster j in each node's direction.
-    weight : ndarray of float64, shape (k, k, m)
+    weight : ndarray of float64, shape (..., m)
         Squared distance of the two centers in each node's direction.
     """
 
@@ -101,10 +101,12 @@ class Pairs:
     second: np.ndarray
     weight: np.ndarray
 
-    @property
-    def off_diagonal(self) -> np.ndarray:
-        """Boolean mask (k, k) of the pairs of two different clusters."""
-        return ~np.eye(len(self.first), dtype=bool)
+    def select(self, i: int) -> "Pairs":
+        """Return the pairs of cluster i with all others, of all pairs (k, k)."""
+        others = np.arange(len(self.first)) != i
+        return Pairs(
+            self.first[i, others], self.second[i, others], self.weight[i, others]
+        )
 
 
 def reduce_pairs(
@@ -216,68 +218,47 @@ def _multiply_by_cluster(
     return product
 
 
-def squared_ratios(
-    first: np.ndarray, second: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Find the largest squared ratio over all directions, for arrays of nodes.
-
-    Parameters
-    ----------
-    first, second, weight : ndarray of float64, shape (..., m)
-        See `Pairs`.
-
-    Returns
-    -------
-    ratio2 : ndarray of float64, shape (...)
-    mu : ndarray of float64, shape (...)
-        Fraction of the first cluster in the sum of the two standard deviations along
-        the best direction.
-    """
-    mu = np.full(first.shape[:-1], 0.5)
+def squared_ratios(pairs: Pairs) -> np.ndarray:
+    """Find the largest squared ratio over all directions, shape (...)."""
+    mu = np.full(pairs.first.shape[:-1], 0.5)
     for _ in range(MAX_STEPS):
         previous = mu
-        mu = _best_fraction(first, second, weight, mu)
+        mu = _improve_fraction(pairs, mu)
         if np.all(np.abs(mu - previous) < 1e-14):
             break
-    return _ratio_at_fraction(first, second, weight, mu)[0], mu
+    return np.sum(pairs.weight * _weigh_nodes(pairs, mu), axis=-1)
 
 
-def _ratio_at_fraction(
-    first: np.ndarray, second: np.ndarray, weight: np.ndarray, mu: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the squared ratio for a fraction `mu`, and the factors of the nodes."""
-    fraction = mu[..., None]
-    harmonic = 1.0 / (first / fraction + second / (1.0 - fraction))
-    return np.sum(weight * harmonic, axis=-1), harmonic
+def _weigh_nodes(pairs: Pairs, mu: np.ndarray) -> np.ndarray:
+    """Return the factors of the nodes' weights in the squared ratio for `mu`.
+
+    `mu` is the share of the first cluster in the sum of the two standard deviations.
+    """
+    share = mu[..., None]
+    return 1.0 / (pairs.first / share + pairs.second / (1.0 - share))
 
 
-def _best_fraction(
-    first: np.ndarray, second: np.ndarray, weight: np.ndarray, mu: np.ndarray
-) -> np.ndarray:
-    """Return the first deviation's fraction along the best direction for `mu`."""
-    _, harmonic = _ratio_at_fraction(first, second, weight, mu)
-    projected = weight * harmonic**2
-    first_deviation = np.sqrt(np.sum(projected * first, axis=-1))
-    second_deviation = np.sqrt(np.sum(projected * second, axis=-1))
+def _improve_fraction(pairs: Pairs, mu: np.ndarray) -> np.ndarray:
+    """Return the first deviation's share along the best direction for `mu`."""
+    projected = pairs.weight * _weigh_nodes(pairs, mu) ** 2
+    first_deviation = np.sqrt(np.sum(projected * pairs.first, axis=-1))
+    second_deviation = np.sqrt(np.sum(projected * pairs.second, axis=-1))
     total = first_deviation + second_deviation
-    # Two clusters with the same center have no direction at all; any fraction is as
-    # good.
+    # Two clusters with the same center have no direction at all; any share is as good.
     halves = np.full_like(total, 0.5)
     return np.divide(first_deviation, total, out=halves, where=total > 0)
 
 
-def growth_to_ratio(
-    first: np.ndarray, second: np.ndarray, weight: np.ndarray, target2: float
-) -> float:
-    """Find the first covariance's factor that brings the smallest ratio² to `target2`.
+def find_growth(pairs: Pairs, target2: float) -> float:
+    """Find the first covariance's factor that brings the smallest ratio to a target.
 
-    The squared ratio falls with the factor and is convex in it, so Newton's steps from
-    factor 1 never overshoot, and with a fraction `mu` that is not yet the best one they
+    The squared ratio falls with the factor and is convex in it. So Newton's steps from
+    factor 1 never overshoot, and with a share `mu` that is not yet the best one they
     are only shorter.
 
     Parameters
     ----------
-    first, second, weight : ndarray of float64, shape (pairs, m)
+    pairs : Pairs
         Several pairs with the same first cluster.
     target2 : float
         Prescribed squared ratio.
@@ -285,15 +266,16 @@ def growth_to_ratio(
     Returns
     -------
     float
-        At least 1; 1 where a pair is already at the target or closer.
+        At least 1; 1 if a pair is already at the target or closer.
     """
-    factor = np.ones(len(first))
-    mu = np.full(len(first), 0.5)
+    factor = np.ones(len(pairs.first))
+    mu = np.full(len(pairs.first), 0.5)
     for _ in range(MAX_STEPS):
-        scaled = first * factor[:, None]
-        mu = _best_fraction(scaled, second, weight, mu)
-        ratio2, harmonic = _ratio_at_fraction(scaled, second, weight, mu)
-        slope = np.sum(weight * harmonic**2 * first, axis=-1) / mu
+        scaled = replace(pairs, first=pairs.first * factor[:, None])
+        mu = _improve_fraction(scaled, mu)
+        weights = _weigh_nodes(scaled, mu)
+        ratio2 = np.sum(pairs.weight * weights, axis=-1)
+        slope = np.sum(pairs.weight * weights**2 * pairs.first, axis=-1) / mu
         step = np.maximum(ratio2 - target2, 0.0) / slope
         factor = factor + step
         if np.all(step <= 1e-13 * factor):
@@ -323,8 +305,9 @@ def separations(centers: np.ndarray, covariances: np.ndarray) -> np.ndarray:
     0.2097
     """
     pairs = reduce_pairs(centers, covariances, np.linalg.inv(covariances))
-    ratio2, _ = squared_ratios(pairs.first, pairs.second, pairs.weight)
-    return np.where(pairs.off_diagonal, ratio_to_index(np.sqrt(ratio2)), np.nan)
+    index = ratio_to_index(np.sqrt(squared_ratios(pairs)))
+    np.fill_diagonal(index, np.nan)
+    return index
 
 
 def scale_to_separation(
@@ -356,34 +339,28 @@ def scale_to_separation(
         Factors for the covariances, each at least 1.
     """
     pairs = reduce_pairs(centers, covariances, inverses)
-    distinct = pairs.off_diagonal
+    k = len(centers)
     target2 = float(index_to_ratio(separation)) ** 2
-    first = pairs.first.copy()
-    second = pairs.second.copy()
 
     # Scale the centers so that the closest pair has the prescribed ratio.
-    ratio2 = np.where(distinct, squared_ratios(first, second, pairs.weight)[0], np.inf)
+    ratio2 = squared_ratios(pairs)
+    np.fill_diagonal(ratio2, np.inf)
     center_factor2 = target2 / ratio2.min()
-    weight = pairs.weight * center_factor2
+    pairs = replace(pairs, weight=pairs.weight * center_factor2)
     ratio2 = ratio2 * center_factor2
 
     # Grow the most isolated of the remaining clusters until its nearest neighbor has
     # that ratio.
-    k = len(first)
     factors = np.ones(k)
     remaining = np.ones(k, dtype=bool)
     for _ in range(k):
         i = int(np.argmax(np.where(remaining, ratio2.min(axis=1), -np.inf)))
         remaining[i] = False
-        neighbors = distinct[i]
-        factors[i] = growth_to_ratio(
-            first[i, neighbors], second[i, neighbors], weight[i, neighbors], target2
-        )
-        first[i] *= factors[i]
-        second[:, i] *= factors[i]
-        grown, _ = squared_ratios(
-            first[i, neighbors], second[i, neighbors], weight[i, neighbors]
-        )
-        ratio2[i, neighbors] = grown
-        ratio2[neighbors, i] = grown
+        factors[i] = find_growth(pairs.select(i), target2)
+        pairs.first[i] *= factors[i]
+        pairs.second[:, i] *= factors[i]
+        others = np.arange(k) != i
+        grown = squared_ratios(pairs.select(i))
+        ratio2[i, others] = grown
+        ratio2[others, i] = grown
     return float(np.sqrt(center_factor2)), factors
