@@ -1,4 +1,4 @@
-"""Metrics of clusterings, evaluated without privacy for a batch of replicates at once."""
+"""Metrics of clusterings, evaluated without privacy for a batch of replicates."""
 
 from pkm.metrics.evaluation import (
     METRICS,
@@ -9,7 +9,7 @@ from pkm.metrics.evaluation import (
     prepare_metrics,
 )
 from pkm.metrics.matching import reference_centers
-from pkm.metrics.references import ReferenceSet, reference_set, reference_silhouettes
+from pkm.metrics.references import ReferenceSet, reference_set
 
 __all__ = [
     "METRICS",
@@ -21,5 +21,4 @@ __all__ = [
     "prepare_metrics",
     "reference_centers",
     "reference_set",
-    "reference_silhouettes",
 ]

@@ -6,11 +6,16 @@ from pkm.compute import Points, labels
 from pkm.compute.kernels.hashing import swap_costs
 
 
-def best_of(points: Points, candidates: np.ndarray, k: int) -> tuple[np.ndarray, int]:
+def choose_best(
+    points: Points,
+    candidates: np.ndarray,
+    k: int,
+) -> tuple[np.ndarray, int]:
     """Choose k of some candidates by local search on the points.
 
-    From the k candidates that are nearest to the most points, the chosen candidate and
-    the replacement of lowest cost are swapped until no swap lowers the cost.
+    The search starts from the k candidates that are nearest to the most points. It
+    swaps the chosen candidate and the replacement of lowest cost until no swap lowers
+    the cost.
 
     Parameters
     ----------
@@ -18,7 +23,7 @@ def best_of(points: Points, candidates: np.ndarray, k: int) -> tuple[np.ndarray,
     candidates : ndarray of shape (m, d), int64
         On the grid, in the domain.
     k : int
-        All candidates are taken where there are no more than that.
+        All candidates are taken if there are no more than that.
 
     Returns
     -------
@@ -31,21 +36,25 @@ def best_of(points: Points, candidates: np.ndarray, k: int) -> tuple[np.ndarray,
     Examples
     --------
     >>> points = Points.prepare(np.array([[0], [1], [100]]))
-    >>> chosen, cost = best_of(points, np.array([[0], [1], [90], [100]]), 2)
+    >>> chosen, cost = choose_best(points, np.array([[0], [1], [90], [100]]), 2)
     >>> chosen.tolist(), cost
     ([1, 3], 1)
     """
     # Start from the candidates that are nearest to the most points.
+    m = len(candidates)
     nearest = labels(points, candidates[None])[0]
-    sizes = np.bincount(nearest, minlength=len(candidates))
-    chosen = np.argsort(-sizes, kind="stable")[:k]
+    sizes = np.bincount(nearest, minlength=m)
+    by_size = np.argsort(-sizes, kind="stable")
+    chosen = by_size[:k]
+    slots = np.arange(len(chosen))
     while True:
         # costs[i, j]: cost after chosen[i] is swapped for candidate j, or for itself.
-        costs = swap_costs(points, candidates, chosen, np.arange(len(chosen)))
+        costs = swap_costs(points, candidates, chosen, slots)
         cost = costs[0, chosen[0]]
 
         # Make the best swap, until none lowers the cost.
-        slot, candidate = divmod(int(costs.argmin()), len(candidates))
+        best = int(costs.argmin())
+        slot, candidate = divmod(best, m)
         if costs[slot, candidate] >= cost:
             return np.sort(chosen), int(cost)
         chosen[slot] = candidate

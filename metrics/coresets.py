@@ -6,15 +6,15 @@ import numpy as np
 
 from pkm.compute import SCALE, Points, cluster_means, inertia, labels
 
-#: Sets of centers that a coreset is compared on (Kaplan and Stemmer, section 1.4, names
-#: none).
+#: Sets of centers that a coreset is compared on. Kaplan and Stemmer name none (section
+#: 1.4).
 N_RANDOM = 1000
 N_IMPROVED = 100
 LLOYD_STEPS = 4
 
 
 def center_sets(points: Points, k: int, seed: int = 0) -> np.ndarray:
-    """Sets of k centers: random ones, and ones that Lloyd steps on the points improved.
+    """Draw sets of k centers: random ones, and ones that Lloyd steps improved.
 
     Parameters
     ----------
@@ -41,27 +41,39 @@ def center_sets(points: Points, k: int, seed: int = 0) -> np.ndarray:
     # Uniform in the ball: a direction, and a norm whose d-th power is uniform.
     directions = rng.standard_normal((N_RANDOM, k, d))
     directions /= np.linalg.norm(directions, axis=2, keepdims=True)
-    random = directions * rng.random((N_RANDOM, k, 1)) ** (1 / d)
+    norms = rng.random((N_RANDOM, k, 1)) ** (1 / d)
+    in_ball = directions * norms * SCALE
+    random = np.rint(in_ball).astype(np.int64)
 
     # From points of the data; a center without points stays where it is.
-    improved = points.rows[rng.integers(n, size=(N_IMPROVED, k))].astype(np.int64)
+    starts = rng.integers(n, size=(N_IMPROVED, k))
+    improved = points.rows[starts].astype(np.int64)
     for _ in range(LLOYD_STEPS):
-        means, counts = cluster_means(points, labels(points, improved), k)
-        improved = np.where(
-            counts[:, :, None] > 0, np.rint(means).astype(np.int64), improved
-        )
-    return np.concatenate([np.rint(random * SCALE).astype(np.int64), improved])
+        nearest = labels(points, improved)
+        means, counts = cluster_means(points, nearest, k)
+        moved = np.rint(means).astype(np.int64)
+        has_points = counts[:, :, None] > 0
+        improved = np.where(has_points, moved, improved)
+    return np.concatenate([random, improved])
 
 
-def costs_of(points: Points, sets: np.ndarray) -> np.ndarray:
-    """Cost of every set of centers (m, k, d): sum of squared distances (m,) in half-widths²."""
-    return np.array([total / SCALE**2 for total in inertia(points, sets)])
+def compute_costs(points: Points, sets: np.ndarray) -> np.ndarray:
+    """Compute the cost of every set of centers (m, k, d) in half-widths², shape (m,).
+
+    The cost is the sum of squared distances of the points to the nearest center.
+    """
+    totals = inertia(points, sets)
+    return np.array([total / SCALE**2 for total in totals])
 
 
 def largest_cost_ratio(
-    costs: np.ndarray, estimates: np.ndarray, additive: float
+    costs: np.ndarray,
+    estimates: np.ndarray,
+    additive: float,
 ) -> float:
-    """Largest factor between costs and their estimates, whichever is larger.
+    """Return the largest factor between costs and their estimates.
+
+    The larger one of a pair is divided by the smaller one.
 
     Parameters
     ----------
@@ -88,18 +100,22 @@ def largest_cost_ratio(
     if not additive > 0:
         raise ValueError(f"additive={additive!r} must be a number above 0")
     ratios = (estimates + additive) / (costs + additive)
-    return float(np.maximum(ratios, 1 / ratios).max())
+    factors = np.maximum(ratios, 1 / ratios)
+    return float(factors.max())
 
 
 def central_error(n_points: int, k: int) -> float:
-    """Additive error granted to a coreset of the central model, in half-widths²: (ln n)²."""
+    """Return the additive error of a coreset in the central model: (ln n)².
+
+    In half-widths².
+    """
     return math.log(n_points) ** 2
 
 
 def local_error(n_points: int, k: int) -> float:
-    """Additive error granted to a coreset of the local model, in half-widths²: k sqrt(n).
+    """Return the additive error of a coreset in the local model: k sqrt(n).
 
-    Less than the order in the paper's Theorem 4.1 (section 1.2: n^(1/2 + a) k
-    max(sqrt(d), sqrt(k)) up to powers of ln n).
+    In half-widths². It is less than the order in the paper's Theorem 4.1 (section 1.2:
+    n^(1/2 + a) k max(sqrt(d), sqrt(k)) up to powers of ln n).
     """
     return k * math.sqrt(n_points)

@@ -1,5 +1,6 @@
 """The metrics by name, and their evaluation for a batch of released centers."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 import pkm.compute as compute
 from pkm.compute import SCALE, Points, cluster_means, mean_within_distances
-from pkm.metrics.candidates import best_of
+from pkm.metrics.candidates import choose_best
 from pkm.metrics.matching import matched_distance, nearest_distances, reference_centers
 from pkm.metrics.references import reference_set
 from pkm.metrics.silhouettes import sampled_distances, silhouette_sample, silhouettes
@@ -22,6 +23,25 @@ NEAR = 5
 
 
 @dataclass(frozen=True)
+class _Classes:
+    """The points' classes without the outliers, which have class -1.
+
+    Attributes
+    ----------
+    inside : ndarray of shape (n,), bool
+        Which points have a class.
+    codes : ndarray of int64
+        Classes of these points, numbered from 0 in their order.
+    sizes : ndarray of int64
+        Points of each class.
+    """
+
+    inside: np.ndarray
+    codes: np.ndarray
+    sizes: np.ndarray
+
+
+@dataclass(frozen=True)
 class _Clustering:
     """Released centers and the points; what several metrics need is computed once."""
 
@@ -29,7 +49,7 @@ class _Clustering:
     centers: np.ndarray
     n_clusters: int
     n_centers: np.ndarray
-    classes: np.ndarray | None
+    point_classes: np.ndarray | None
 
     @cached_property
     def labels(self) -> np.ndarray:
@@ -41,7 +61,7 @@ class _Clustering:
 
     @cached_property
     def released(self) -> list[np.ndarray]:
-        """Each replicate's own centers, in half-widths."""
+        """Return the centers of each replicate, without copies, in half-widths."""
         return [
             centers[:n_released] / SCALE
             for centers, n_released in zip(self.centers, self.n_centers, strict=True)
@@ -49,39 +69,59 @@ class _Clustering:
 
     @cached_property
     def distances(self) -> tuple[np.ndarray, np.ndarray]:
-        return nearest_distances(self.released, reference_set(self.points).centers)
+        references = reference_set(self.points)
+        return nearest_distances(self.released, references.centers)
 
     @cached_property
-    def class_means(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Class of each point that has one, sizes and means of the classes (half-widths).
-
-        Outliers (class -1) have no class. None where no point has one.
-        """
-        classes = self.classes
-        if classes is None or not np.any(classes >= 0):
+    def classes(self) -> _Classes | None:
+        """Return the classes; None if no point has one."""
+        if self.point_classes is None:
             return None
-        inside = classes >= 0
+        inside = self.point_classes >= 0
+        if not inside.any():
+            return None
         _, codes, sizes = np.unique(
-            classes[inside], return_inverse=True, return_counts=True
+            self.point_classes[inside],
+            return_inverse=True,
+            return_counts=True,
         )
-        sums = np.zeros((len(sizes), self.points.shape[1]))
-        np.add.at(sums, codes, self.points.rows[inside].astype(np.float64))
-        return codes, sizes, sums / (sizes[:, None] * SCALE)
+        return _Classes(inside, codes, sizes)
+
+    @property
+    def unknown(self) -> np.ndarray:
+        """Return the value of metrics of classes if there are none."""
+        return np.full(len(self.centers), np.nan)
 
     @property
     def diagonal(self) -> float:
-        """Length of the domain's diagonal in half-widths."""
+        """Return the length of the domain's diagonal in half-widths."""
         return 2 * np.sqrt(self.points.shape[1])
+
+    @cached_property
+    def class_means(self) -> np.ndarray:
+        """Return the mean of each class in half-widths, shape (classes, d)."""
+        assert self.classes is not None
+        sizes = self.classes.sizes
+        rows = self.points.rows[self.classes.inside].astype(np.float64)
+        sums = np.zeros((len(sizes), rows.shape[1]))
+        np.add.at(sums, self.classes.codes, rows)
+        return sums / (sizes[:, None] * SCALE)
 
 
 def nicv(clustering: _Clustering) -> np.ndarray:
-    """Mean squared distance of the points to their nearest released center, rounded once."""
+    """Mean squared distance of the points to their nearest released center.
+
+    It is rounded once.
+    """
     per_unit = clustering.points.shape[0] * SCALE**2
     return np.array([total / per_unit for total in clustering.squares])
 
 
 def inertia(clustering: _Clustering) -> np.ndarray:
-    """Sum of squared distances of the points to their nearest released center, rounded once."""
+    """Sum of squared distances of the points to their nearest released center.
+
+    It is rounded once.
+    """
     return np.array([total / SCALE**2 for total in clustering.squares])
 
 
@@ -91,23 +131,28 @@ def silhouette(clustering: _Clustering) -> np.ndarray:
     It is exact up to 10,000 points, and above taken over a fixed sample of that many.
     """
     sample = silhouette_sample(clustering.points.shape[0])
-    return silhouettes(
-        clustering.points, clustering.labels[:, sample], clustering.centers.shape[1]
-    )
+    labels = clustering.labels[:, sample]
+    k = clustering.centers.shape[1]
+    return silhouettes(clustering.points, labels, k)
 
 
 def davies_bouldin(clustering: _Clustering) -> np.ndarray:
-    """Davies-Bouldin index of the labels (lower is better); infinite for a single cluster."""
-    means, counts = cluster_means(
-        clustering.points, clustering.labels, clustering.centers.shape[1]
-    )
-    scatter = mean_within_distances(clustering.points, clustering.labels, means, counts)
+    """Davies-Bouldin index of the labels; infinite for a single cluster.
+
+    Lower is better.
+    """
+    points = clustering.points
+    labels = clustering.labels
+    means, counts = cluster_means(points, labels, clustering.centers.shape[1])
+    scatter = mean_within_distances(points, labels, means, counts)
     scores = []
     for replicate in range(len(counts)):
         nonempty = counts[replicate] > 0
-        scores.append(
-            _davies_bouldin(means[replicate][nonempty], scatter[replicate][nonempty])
+        score = _davies_bouldin(
+            means[replicate][nonempty],
+            scatter[replicate][nonempty],
         )
+        scores.append(score)
     return np.array(scores)
 
 
@@ -123,24 +168,30 @@ def _davies_bouldin(means: np.ndarray, scatter: np.ndarray) -> float:
 
 
 def centroid_mse(clustering: _Clustering) -> np.ndarray:
-    """Mean squared distance to matched k-means++ centers (App. D of the FastLloyd paper)."""
+    """Mean squared distance to matched k-means++ centers (FastLloyd, appendix D)."""
     reference = reference_centers(clustering.points, clustering.n_clusters)
     return matched_distance(clustering.released, reference, squared=True)
 
 
 def centroid_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance to matched k-means++ centers: the MSE of the FastLloyd paper's figures."""
+    """Mean distance to matched k-means++ centers.
+
+    It is the MSE of the FastLloyd paper's figures.
+    """
     reference = reference_centers(clustering.points, clustering.n_clusters)
     return matched_distance(clustering.released, reference, squared=False)
 
 
 def kmeans_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance from released centers to the nearest reference center, over all references."""
+    """Mean distance from released centers to the nearest reference center.
+
+    The mean is over all references, too.
+    """
     return clustering.distances[0]
 
 
 def kmeans_distance_sum(clustering: _Clustering) -> np.ndarray:
-    """Sum over the released centers instead of their mean (Definition 9 of the DPM paper)."""
+    """Sum over the released centers instead of their mean (DPM paper, definition 9)."""
     return clustering.distances[0] * clustering.n_centers
 
 
@@ -150,7 +201,10 @@ def norm_kmeans_distance(clustering: _Clustering) -> np.ndarray:
 
 
 def reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance from reference centers to the nearest released center, over all references."""
+    """Mean distance from reference centers to the nearest released center.
+
+    The mean is over all references, too.
+    """
     return clustering.distances[1]
 
 
@@ -162,28 +216,29 @@ def norm_reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
 def accuracy(clustering: _Clustering) -> np.ndarray:
     """Share of the points whose class is the most frequent one of their cluster.
 
-    NaN where no classes are known. Ties go to the smallest class. Outliers (class -1)
-    have no class: they are left out.
+    NaN if no classes are known. Ties go to the smallest class. Outliers (class -1) have
+    no class: they are left out.
     """
     classes = clustering.classes
-    if classes is None or not np.any(classes >= 0):
-        return np.full(len(clustering.centers), np.nan)
-    known, codes = np.unique(classes[classes >= 0], return_inverse=True)
-    k = clustering.centers.shape[1]
+    if classes is None:
+        return clustering.unknown
+    n_classes = len(classes.sizes)
+    shape = (clustering.centers.shape[1], n_classes)
     shares = []
-    for labels in clustering.labels[:, classes >= 0]:
-        pairs = labels * np.int64(len(known)) + codes
-        table = np.bincount(pairs, minlength=k * len(known)).reshape(k, -1)
-        # A tie changes which class a cluster stands for, not how many of its points
-        # have it.
-        shares.append(table.max(axis=1).sum() / len(codes))
+    for labels in clustering.labels[:, classes.inside]:
+        pairs = labels * np.int64(n_classes) + classes.codes
+        counts = np.bincount(pairs, minlength=math.prod(shape))
+        table = counts.reshape(shape)
+        # A tie changes which class a cluster stands for, not how many points have it.
+        n_right = table.max(axis=1).sum()
+        shares.append(n_right / len(pairs))
     return np.array(shares)
 
 
 def mean_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance of the points to their nearest released center: the cost of k-median over n.
+    """Mean distance, in half-widths, of the points to their nearest released center.
 
-    In half-widths.
+    This is the cost of k-median over n.
     """
     rows = clustering.points.rows
     totals = np.zeros(len(clustering.centers))
@@ -191,62 +246,67 @@ def mean_distance(clustering: _Clustering) -> np.ndarray:
         block = slice(start, start + DISTANCE_ROWS)
         points = rows[block].astype(np.float64)
         for replicate, centers in enumerate(clustering.centers):
-            offsets = points - centers[clustering.labels[replicate, block]]
-            totals[replicate] += np.sqrt(np.einsum("ij,ij->i", offsets, offsets)).sum()
+            labels = clustering.labels[replicate, block]
+            offsets = points - centers[labels]
+            squares = np.einsum("ij,ij->i", offsets, offsets)
+            totals[replicate] += np.sqrt(squares).sum()
     return totals / (len(rows) * SCALE)
 
 
 def farthest_class(clustering: _Clustering) -> np.ndarray:
-    """Largest distance, in half-widths, from a class's mean to its nearest released center.
+    """Largest distance, in half-widths, from a class's mean to its nearest center.
 
     It tells whether a clustering has missed a group altogether, however small. Outliers
     (class -1) are left out. NaN without classes.
     """
-    if clustering.class_means is None:
-        return np.full(len(clustering.centers), np.nan)
-    _, _, means = clustering.class_means
-    return np.array(
-        [cdist(means, centers).min(axis=1).max() for centers in clustering.released]
-    )
+    if clustering.classes is None:
+        return clustering.unknown
+    means = clustering.class_means
+    distances = [cdist(means, centers) for centers in clustering.released]
+    nearest = [matrix.min(axis=1) for matrix in distances]
+    return np.array([row.max() for row in nearest])
 
 
 def unassigned_points(clustering: _Clustering) -> np.ndarray:
-    """Number of points in classes that no released center is near; NaN without classes.
+    """Number of points in classes that no released center is near.
 
     Near to the mean of a class is within ``NEAR (r + 1 / n)`` half-widths, where r is
-    the root of twice the mean squared distance of the class to its mean (Kaplan and
-    Stemmer 2018, section 3.1: such a center is assigned to the cluster). Outliers
-    (class -1) are left out.
+    the root of twice the mean squared distance of the class to its mean. Such a center
+    is assigned to the cluster in section 3.1 of Kaplan and Stemmer 2018. Outliers
+    (class -1) are left out. NaN without classes.
     """
-    if clustering.class_means is None:
-        return np.full(len(clustering.centers), np.nan)
-    assert clustering.classes is not None
-    codes, sizes, means = clustering.class_means
-    rows = clustering.points.rows[clustering.classes >= 0]
+    classes = clustering.classes
+    if classes is None:
+        return clustering.unknown
+    means = clustering.class_means
+    rows = clustering.points.rows[classes.inside]
 
     # Sum of squared distances of every class to its mean.
-    squares = np.zeros(len(sizes))
+    squares = np.zeros(len(means))
     for start in range(0, len(rows), DISTANCE_ROWS):
         block = slice(start, start + DISTANCE_ROWS)
-        offsets = rows[block] / SCALE - means[codes[block]]
-        squares += np.bincount(
-            codes[block], np.einsum("ij,ij->i", offsets, offsets), len(sizes)
-        )
+        codes = classes.codes[block]
+        points = rows[block] / SCALE
+        offsets = points - means[codes]
+        distances = np.einsum("ij,ij->i", offsets, offsets)
+        squares += np.bincount(codes, distances, len(means))
 
     # A center assigned to a class lies within this radius of its mean.
-    radius = NEAR * (np.sqrt(2 * squares / sizes) + 1 / clustering.points.shape[0])
-    missed = [
-        cdist(means, centers).min(axis=1) > radius for centers in clustering.released
-    ]
-    return np.array([sizes[mask].sum() for mask in missed], dtype=np.float64)
+    spread = np.sqrt(2 * squares / classes.sizes)
+    radius = NEAR * (spread + 1 / clustering.points.shape[0])
+    counts = []
+    for centers in clustering.released:
+        nearest = cdist(means, centers).min(axis=1)
+        missed = classes.sizes[nearest > radius]
+        counts.append(missed.sum())
+    return np.array(counts, dtype=np.float64)
 
 
 def nicv_best_k(clustering: _Clustering) -> np.ndarray:
-    """NICV of the best ``n_clusters`` of the released centers, found by local search on the points.
+    """NICV of the best ``n_clusters`` of the released centers by local search.
 
-    The best result that any choice among the candidates could have: a diagnosis without
-    privacy, which equals ``nicv`` where no more than ``n_clusters`` centers are
-    released.
+    This is the best result that any choice among the candidates could have: a diagnosis
+    without privacy. It equals ``nicv`` if no more than ``n_clusters`` are released.
     """
     points = clustering.points
     per_unit = points.shape[0] * SCALE**2
@@ -254,7 +314,8 @@ def nicv_best_k(clustering: _Clustering) -> np.ndarray:
     for centers, n_released in zip(
         clustering.centers, clustering.n_centers, strict=True
     ):
-        _, cost = best_of(points, centers[:n_released], clustering.n_clusters)
+        candidates = centers[:n_released]
+        _, cost = choose_best(points, candidates, clustering.n_clusters)
         values.append(cost / per_unit)
     return np.array(values)
 
@@ -266,9 +327,8 @@ def n_centers(clustering: _Clustering) -> np.ndarray:
 
 def nonempty_centers(clustering: _Clustering) -> np.ndarray:
     """Number of released centers that are nearest to some point."""
-    return np.array(
-        [len(np.unique(row)) for row in clustering.labels], dtype=np.float64
-    )
+    counts = [len(np.unique(row)) for row in clustering.labels]
+    return np.array(counts, dtype=float)
 
 
 def empty_clusters(clustering: _Clustering) -> np.ndarray:
@@ -279,12 +339,27 @@ def empty_clusters(clustering: _Clustering) -> np.ndarray:
 _FUNCTIONS: dict[str, Callable[[_Clustering], np.ndarray]] = {
     function.__name__: function
     for function in (
-        nicv, silhouette, davies_bouldin, centroid_mse, centroid_distance, empty_clusters, inertia,
-        accuracy, kmeans_distance, kmeans_distance_sum, norm_kmeans_distance,
-        reverse_kmeans_distance, norm_reverse_kmeans_distance, n_centers, nonempty_centers,
-        mean_distance, farthest_class, unassigned_points, nicv_best_k,
+        nicv,
+        silhouette,
+        davies_bouldin,
+        centroid_mse,
+        centroid_distance,
+        empty_clusters,
+        inertia,
+        accuracy,
+        kmeans_distance,
+        kmeans_distance_sum,
+        norm_kmeans_distance,
+        reverse_kmeans_distance,
+        norm_reverse_kmeans_distance,
+        n_centers,
+        nonempty_centers,
+        mean_distance,
+        farthest_class,
+        unassigned_points,
+        nicv_best_k,
     )
-}  # fmt: skip
+}
 METRICS = tuple(_FUNCTIONS)
 #: Those that need the reference clusterings.
 REFERENCE_METRICS = tuple(
@@ -304,7 +379,10 @@ def check_metrics(metrics: Sequence[str]) -> None:
 
 
 def prepare_metrics(points: Points, metrics: Sequence[str]) -> None:
-    """Compute what metrics need of the points alone: minutes at first, then cached on disk."""
+    """Compute what metrics need of the points alone.
+
+    That takes minutes at first; then it is cached on disk.
+    """
     if set(metrics) & set(REFERENCE_METRICS):
         reference_set(points)
 
@@ -360,7 +438,8 @@ def evaluate(
     {'nicv': array([1.]), 'inertia': array([2.]), 'silhouette': array([-1.])}
     """
     check_metrics(metrics)
-    points = points if isinstance(points, Points) else Points.prepare(points)
+    if not isinstance(points, Points):
+        points = Points.prepare(points)
     centers = np.asarray(centers)
     if centers.ndim != 3:
         raise ValueError(
@@ -370,7 +449,11 @@ def evaluate(
     n_released = _check_released(centers, n_centers)
     classes = None if labels is None else _check_classes(labels, points.shape[0])
     clustering = _Clustering(
-        points, centers, n_clusters or centers.shape[1], n_released, classes
+        points,
+        centers,
+        n_clusters or centers.shape[1],
+        n_released,
+        classes,
     )
     return {name: _FUNCTIONS[name](clustering) for name in metrics}
 
@@ -390,8 +473,9 @@ def _check_released(centers: np.ndarray, n_centers: np.ndarray | None) -> np.nda
             f"n_centers={n_centers.tolist()} must lie between 1 and {k}, the centers "
             "given"
         )
-    filling = np.arange(k) >= n_centers[:, None]
-    if np.any((centers != centers[:, :1]).any(axis=2) & filling):
+    is_filling = np.arange(k) >= n_centers[:, None]
+    differs = (centers != centers[:, :1]).any(axis=2)
+    if np.any(differs & is_filling):
         raise ValueError(
             "centers beyond n_centers must be copies of the replicate's first center"
         )

@@ -30,14 +30,23 @@ def reference_centers(points: Points, k: int) -> np.ndarray:
     """
     # Without annotations in scikit-learn the type of `n_init` is guessed from its
     # default.
-    fit = KMeans(k, n_init=REFERENCE_STARTS, random_state=REFERENCE_SEED)  # type: ignore[reportArgumentType]
-    return fit.fit(points.rows.astype(np.float64) / SCALE).cluster_centers_
+    kmeans = KMeans(
+        k,
+        n_init=REFERENCE_STARTS,  # type: ignore[reportArgumentType]
+        random_state=REFERENCE_SEED,
+    )
+    rows = points.rows.astype(np.float64) / SCALE
+    return kmeans.fit(rows).cluster_centers_
 
 
 def matched_distance(
-    centers: Sequence[np.ndarray], reference: np.ndarray, squared: bool
+    centers: Sequence[np.ndarray],
+    reference: np.ndarray,
+    squared: bool,
 ) -> np.ndarray:
-    """Mean distance between released and reference centers under the best one-to-one matching.
+    """Return the mean distance of released centers to reference centers.
+
+    The distance is that under the best one-to-one matching.
 
     Parameters
     ----------
@@ -60,13 +69,15 @@ def matched_distance(
     """
     norm = "sqeuclidean" if squared else "euclidean"
     costs = [cdist(replicate, reference, norm) for replicate in centers]
-    return np.array([cost[linear_sum_assignment(cost)].mean() for cost in costs])
+    matched = [cost[linear_sum_assignment(cost)] for cost in costs]
+    return np.array([distances.mean() for distances in matched])
 
 
 def nearest_distances(
-    centers: Sequence[np.ndarray], references: Sequence[np.ndarray]
+    centers: Sequence[np.ndarray],
+    references: Sequence[np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean distance from centers to the nearest reference center, and in the other direction.
+    """Return the mean distance to the nearest reference center, and the other way.
 
     Parameters
     ----------
@@ -100,8 +111,10 @@ def nearest_distances(
         # One matrix for all references, whose columns are reduced reference by
         # reference.
         distances = cdist(replicate, all_references)
-        to_each_reference = np.minimum.reduceat(distances, starts, axis=1)
-        forward[r] = to_each_reference.mean()
-        sums = np.add.reduceat(distances.min(axis=0), starts)
+        to_references = np.minimum.reduceat(distances, starts, axis=1)
+        forward[r] = to_references.mean()
+
+        to_centers = distances.min(axis=0)
+        sums = np.add.reduceat(to_centers, starts)
         backward[r] = (sums / sizes).mean()
     return forward, backward

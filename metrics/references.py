@@ -1,12 +1,12 @@
-"""Reference clusterings of the k-means distance: the best of a search over k, without privacy.
+"""Reference clusterings of the k-means distance: the best of a search over k.
 
-The search is a function of the points alone. One run of scikit-learn's k-means (one
-k-means++ start) is made for every number of clusters of a grid, then twenty more at the
-two numbers whose run had the highest silhouettes; of all runs the twenty of highest
-silhouette are the references. All seeds are fixed and one thread is used, so the same
-points have the same references in every process. The outcome is kept on disk, under a
-hash of the points and of everything that decides the search, and in memory for the life
-of the process.
+The search is a function of the points alone, without privacy. It makes one run of
+scikit-learn's k-means (one k-means++ start) for every number of clusters of a grid.
+Twenty more follow at the two numbers whose run had the highest silhouettes. Of all runs
+the twenty of highest silhouette are the references. All seeds are fixed and one thread
+is used, so the same points have the same references in every process. The outcome is
+kept on disk, under a hash of the points and of everything that decides the search. It
+is kept in memory for the life of the process as well.
 """
 
 import hashlib
@@ -39,11 +39,11 @@ from pkm.metrics.silhouettes import __file__ as silhouettes_file
 from pkm.metrics.silhouettes import silhouette_sample, silhouettes
 from pkm.source import code_digest
 
-#: The files whose code decides the outcome, with the versions of what they import: a
-#: change makes it anew.
+#: The files whose code decides the outcome. A change of them, or of the versions of
+#: what they import, makes it anew.
 SOURCES = (Path(__file__), Path(silhouettes_file), Path(sums_file))
-#: The first seed of the search: no replicate of a baseline has it, which would then be
-#: compared with itself.
+#: The first seed of the search. No replicate of a baseline has it: it would be compared
+#: with itself.
 FIRST_SEED = 1_000_000
 GRID = (*range(2, 13), 14, 16, 20, 24, 26, 28, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128)
 #: How many numbers of clusters are run again, and how often.
@@ -95,7 +95,9 @@ class KMeansRun:
 
 @lru_cache(maxsize=2)  # the cells of a data set follow each other
 def reference_set(points: Points) -> ReferenceSet:
-    """Reference clusterings of some points; searched for once, then read from the cache.
+    """Return the reference clusterings of some points.
+
+    They are searched for once, then read from the cache.
 
     Parameters
     ----------
@@ -129,14 +131,6 @@ def reference_set(points: Points) -> ReferenceSet:
     return references or search(points)
 
 
-def reference_silhouettes(points: Points) -> list[tuple[int, float]]:
-    """List (number of clusters, best silhouette found with it), by number of clusters."""
-    best: dict[int, float] = {}
-    for k, score in reference_set(points).runs:
-        best[k] = max(score, best.get(k, -np.inf))
-    return sorted(best.items())
-
-
 def search(points: Points, folder: Path | None = None) -> ReferenceSet:
     """Make the search; see the module's text.
 
@@ -150,25 +144,35 @@ def search(points: Points, folder: Path | None = None) -> ReferenceSet:
         Where runs of k-means are kept that take long, so that a search that is cut
         short goes on from there.
     """
-    largest_k = min(points.shape[0] - 1, len(np.unique(points.rows, axis=0)))
+    n_distinct = len(np.unique(points.rows, axis=0))
+    largest_k = min(points.shape[0] - 1, n_distinct)
     grid = [k for k in GRID if k <= largest_k] or [1]
     with threadpool_limits(limits=1):
         # One run for every number of clusters.
         runs = run_k_means(points, [(k, 0) for k in grid], folder)
 
         # More runs at the numbers of clusters of highest silhouette.
-        best = [run.k for run in sorted(runs, key=lambda run: run.rank)[:N_REPEATED]]
-        repeats = [(k, seed) for k in best for seed in range(1, N_REPEATS + 1)]
+        ranked = sorted(runs, key=lambda run: run.rank)
+        repeats = [
+            (run.k, seed)
+            for run in ranked[:N_REPEATED]
+            for seed in range(1, N_REPEATS + 1)
+        ]
         runs += run_k_means(points, repeats, folder)
 
         # The best of all runs are the references.
-        chosen = sorted(runs, key=lambda run: run.rank)[:N_REFERENCES]
-        centers = tuple(centers_of(points, run.labels, run.k) for run in chosen)
-    return ReferenceSet(centers, tuple((run.k, run.silhouette) for run in runs))
+        ranked = sorted(runs, key=lambda run: run.rank)
+        centers = [
+            compute_centers(points, run.labels, run.k) for run in ranked[:N_REFERENCES]
+        ]
+    silhouettes_by_run = [(run.k, run.silhouette) for run in runs]
+    return ReferenceSet(tuple(centers), tuple(silhouettes_by_run))
 
 
 def run_k_means(
-    points: Points, starts: Sequence[tuple[int, int]], folder: Path | None = None
+    points: Points,
+    starts: Sequence[tuple[int, int]],
+    folder: Path | None = None,
 ) -> list[KMeansRun]:
     """Run k-means for each (k, seed); `folder` as in `search`.
 
@@ -183,47 +187,66 @@ def run_k_means(
     single = points.rows / np.float32(SCALE)
     squared_norms = points.squared_norms / SCALE**2
 
-    def fitted(k: int, seed: int) -> np.ndarray:
+    def fit(k: int, seed: int) -> np.ndarray:
         centers, _ = kmeans_plusplus(
-            double, k, x_squared_norms=squared_norms, random_state=FIRST_SEED + seed
+            double,
+            k,
+            x_squared_norms=squared_norms,
+            random_state=FIRST_SEED + seed,
         )
         # Without annotations in scikit-learn the types of its parameters are guessed
         # from defaults.
-        fit = KMeans(k, init=centers.astype(np.float32), n_init=1)  # type: ignore[reportArgumentType]
-        return np.asarray(fit.fit(single).labels_)
+        kmeans = KMeans(
+            k,
+            init=centers.astype(np.float32),  # type: ignore[reportArgumentType]
+            n_init=1,  # type: ignore[reportArgumentType]
+        )
+        return np.asarray(kmeans.fit(single).labels_)
 
-    found = []
+    rows = []
     for k, seed in starts:
         path = None if folder is None else folder / f"{k}-{seed}"
-        kept = None if path is None else read_sealed(path)
-        if kept is not None:
-            found.append(np.frombuffer(kept, dtype=np.int32))
+        stored = None if path is None else read_sealed(path)
+        if stored is not None:
+            rows.append(np.frombuffer(stored, dtype=np.int32))
             continue
         started = time.perf_counter()
-        found.append(fitted(k, seed))
-        if path is not None and time.perf_counter() - started > KEPT_SECONDS:
-            write_sealed(path, found[-1].tobytes())
-    labels = np.stack(found)
+        row = fit(k, seed)
+        seconds = time.perf_counter() - started
+        if path is not None and seconds > KEPT_SECONDS:
+            write_sealed(path, row.tobytes())
+        rows.append(row)
+    labels = np.stack(rows)
 
     # All silhouettes at once: they share the distances between points.
     sample = silhouette_sample(points.shape[0])
-    scores = silhouettes(points, labels[:, sample], max(k for k, _ in starts))
+    largest_k = max(k for k, _ in starts)
+    scores = silhouettes(points, labels[:, sample], largest_k)
     return [
         KMeansRun(k, seed, float(score), row)
         for (k, seed), score, row in zip(starts, scores, labels, strict=True)
     ]
 
 
-def centers_of(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
-    """Means of the points of each label that has some, in half-widths; rounded once."""
+def compute_centers(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
+    """Compute the means of the points of each label that has some, in half-widths.
+
+    They are rounded once.
+    """
     means, counts = cluster_means(points, labels[None], k)
-    return means[0][counts[0] > 0] / SCALE
+    is_filled = counts[0] > 0
+    return means[0][is_filled] / SCALE
 
 
 def search_key(points: Points) -> str:
     """Hash the points and everything that decides what the search finds."""
-    versions = [code_digest(*SOURCES), sklearn.__version__, np.__version__]
-    return hashlib.sha256(points.digest + json.dumps(versions).encode()).hexdigest()
+    versions = [
+        code_digest(*SOURCES),
+        sklearn.__version__,
+        np.__version__,
+    ]
+    content = points.digest + json.dumps(versions).encode()
+    return hashlib.sha256(content).hexdigest()
 
 
 def save(path: Path, references: ReferenceSet) -> None:
@@ -242,11 +265,14 @@ def save(path: Path, references: ReferenceSet) -> None:
 
 
 def load(path: Path) -> ReferenceSet | None:
-    """Read the outcome of a search; None where there is none or the file is damaged."""
+    """Read the outcome of a search; None if there is none or the file is damaged."""
     content = read_sealed(path)
     if content is None:
         return None
     with np.load(io.BytesIO(content)) as stored:
-        centers = np.split(stored["centers"], np.cumsum(stored["sizes"])[:-1])
-        runs = zip(stored["ks"].tolist(), stored["scores"].tolist(), strict=True)
-        return ReferenceSet(tuple(centers), tuple(runs))
+        ends = np.cumsum(stored["sizes"])
+        centers = np.split(stored["centers"], ends[:-1])
+        ks = stored["ks"].tolist()
+        scores = stored["scores"].tolist()
+    runs = zip(ks, scores, strict=True)
+    return ReferenceSet(tuple(centers), tuple(runs))

@@ -1,4 +1,4 @@
-"""Mean silhouettes of many labelings of the same points, which share the distances among them."""
+"""Mean silhouettes of many labelings of the same points, which share distances."""
 
 from functools import lru_cache
 
@@ -18,7 +18,8 @@ def silhouette_sample(n: int) -> np.ndarray:
     if n <= SILHOUETTE_POINTS:
         return np.arange(n)
     generator = np.random.default_rng(SILHOUETTE_SEED)
-    return np.sort(generator.choice(n, SILHOUETTE_POINTS, replace=False))
+    sample = generator.choice(n, SILHOUETTE_POINTS, replace=False)
+    return np.sort(sample)
 
 
 def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
@@ -38,10 +39,10 @@ def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
         -1 where fewer than two clusters have points.
     """
     tiles = sampled_distances(points)
-    parts = [
-        labels[start : start + LABELINGS] for start in range(0, len(labels), LABELINGS)
-    ]
-    means = [mean_silhouettes(tiles, np.ascontiguousarray(part), k) for part in parts]
+    means = []
+    for start in range(0, len(labels), LABELINGS):
+        batch = np.ascontiguousarray(labels[start : start + LABELINGS])
+        means.append(mean_silhouettes(tiles, batch, k))
     return np.concatenate(means)
 
 
@@ -51,4 +52,5 @@ def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
 def sampled_distances(points: Points) -> np.ndarray:
     """Distances between the points of :func:`silhouette_sample`, in tiles."""
     sample = silhouette_sample(points.shape[0])
-    return distance_tiles(Points.prepare(points.rows[sample]))
+    sampled = Points.prepare(points.rows[sample])
+    return distance_tiles(sampled)

@@ -11,7 +11,7 @@ from pkm.experiments.fit.coreset import Coreset
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import build, prepare
 from pkm.experiments.plan.feasibility import check, facts_of
-from pkm.metrics.coresets import center_sets, costs_of
+from pkm.metrics.coresets import center_sets, compute_costs
 
 CELL = Cell(
     "kaplan_stemmer_coreset", "pkm.methods.KaplanStemmer", {"radius": 1.0},
@@ -24,7 +24,7 @@ def test_ratio_is_that_of_the_released_coreset():
     prepared = prepare(CELL, None)
     sets = center_sets(prepared.points, 4)
     additive = np.log(2000) ** 2
-    costs = costs_of(prepared.points, sets) + additive
+    costs = compute_costs(prepared.points, sets) + additive
     for _, row in rows.iterrows():
         coreset = build(CELL).coreset_of(prepared.points, row["seed"], domain=prepared.domain)
         estimates = [coreset.cost_estimate(centers / SCALE) for centers in sets]

@@ -5,7 +5,7 @@ import pytest
 
 from pkm.compute import SCALE, Points
 from pkm.methods.coreset import Coreset
-from pkm.metrics.coresets import center_sets, costs_of, largest_cost_ratio
+from pkm.metrics.coresets import center_sets, compute_costs, largest_cost_ratio
 
 POINTS = Points.prepare(np.random.default_rng(3).integers(-SCALE, SCALE, (60, 2)))
 
@@ -19,7 +19,7 @@ def test_sets_of_centers_are_in_the_ball_and_repeatable():
 
 
 def test_lloyd_steps_improve_the_last_sets():
-    costs = costs_of(POINTS, center_sets(POINTS, 4))
+    costs = compute_costs(POINTS, center_sets(POINTS, 4))
     assert np.median(costs[1000:]) < np.median(costs[:1000])
     assert costs[1000:].min() < costs[:1000].min()
 
@@ -29,7 +29,7 @@ def test_points_with_weight_one_are_a_coreset_without_error():
     rows = POINTS.rows / SCALE
     whole = Coreset(rows, np.ones(len(rows)))
     estimates = np.array([whole.cost_estimate(centers / SCALE) for centers in sets])
-    assert largest_cost_ratio(costs_of(POINTS, sets), estimates, 1e-9) == pytest.approx(1)
+    assert largest_cost_ratio(compute_costs(POINTS, sets), estimates, 1e-9) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("factor", [0.25, 4.0])

@@ -8,7 +8,7 @@ import pytest
 
 from pkm.compute import Points, inertia
 from pkm.metrics import METRICS, evaluate, evaluation
-from pkm.metrics.candidates import best_of
+from pkm.metrics.candidates import choose_best
 from pkm.privacy import SCALE
 
 DISTANCES = ["mean_distance", "farthest_class"]
@@ -170,7 +170,7 @@ def test_no_swap_improves_the_chosen_candidates(seed):
     rng = np.random.default_rng(seed)
     points = rng.integers(-SCALE, SCALE + 1, (300, 2))
     candidates = rng.integers(-SCALE, SCALE + 1, (9, 2))
-    chosen, cost = best_of(Points.prepare(points), candidates, 3)
+    chosen, cost = choose_best(Points.prepare(points), candidates, 3)
 
     def cost_of(subset):
         centers = candidates[list(subset)]
@@ -198,7 +198,7 @@ def test_best_k_covers_the_small_groups():
     in_large_group = group_centers[0] + np.array([[-300, 0], [300, 0], [0, 300]])
     candidates = np.concatenate([in_large_group, group_centers, [[0, 0]]])
 
-    chosen, cost = best_of(Points.prepare(points), candidates, 3)
+    chosen, cost = choose_best(Points.prepare(points), candidates, 3)
     assert chosen.tolist() == [3, 4, 5]
     assert cost == inertia(Points.prepare(points), group_centers[None])[0]
 
