@@ -119,7 +119,7 @@ def nested(name: str, values: Iterable) -> pd.api.extensions.ExtensionArray:
     Examples
     --------
     >>> rows = pd.DataFrame({"params": nested("params", [{"alpha": 0.8}, {}])})
-    >>> parameters_of(rows)
+    >>> read_parameters(rows)
     [{'alpha': 0.8}, {}]
     """
     dtype = BY_NAME[name].dtype
@@ -131,7 +131,7 @@ def nested(name: str, values: Iterable) -> pd.api.extensions.ExtensionArray:
     return pd.arrays.ArrowExtensionArray(pa.chunked_array([array]))
 
 
-def parameters_of(rows: pd.DataFrame) -> list[dict]:
+def read_parameters(rows: pd.DataFrame) -> list[dict]:
     """Read the parameters of rows.
 
     Parameters

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pkm import schema
-from pkm.arrow import parameters_of
+from pkm.arrow import read_parameters
 from pkm.schema import COLUMNS
 
 #: Columns that are the same in all rows of a cell: those that every row has, and those that rows
@@ -179,7 +179,7 @@ def _described_cells(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _expand_parameters(cells: pd.DataFrame) -> pd.DataFrame:
     """Add one column per constructor parameter; `params` becomes text, to group by."""
-    parameters = parameters_of(cells)
+    parameters = read_parameters(cells)
     names = {name for given in parameters for name in given}
     columns: dict[str, object] = {
         name: pd.Series([_plain(given.get(name)) for given in parameters], dtype=object)

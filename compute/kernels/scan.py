@@ -41,7 +41,7 @@ from pkm.compute.simd.lanes import (
     broadcast,
     count_equal,
     load,
-    load_every,
+    load_strided,
     multiply_add,
     prefetch,
     store,
@@ -345,7 +345,7 @@ def _separate(rows: np.ndarray, row: int, d: int, n_groups: int, columns: np.nda
         begin = row + half * LANES * d
         to = half // 2 * d * GROUP + half % 2 * LANES
         for h in range(d):
-            store(columns, to + h * GROUP, load_every(rows, begin + h, d))
+            store(columns, to + h * GROUP, load_strided(rows, begin + h, d))
 
 
 @njit(cache=True, nogil=True)

@@ -88,7 +88,7 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
 
 
 @_operation(prefer_literal=True)
-def load_every(typing: Any, array: Any, index: Any, stride: Any) -> Any:
+def load_strided(typing: Any, array: Any, index: Any, stride: Any) -> Any:
     """Elements of a float32 array ``stride`` apart, a number that is constant in compiled code."""
     n_elements = LANES * stride.literal_value
 

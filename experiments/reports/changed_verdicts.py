@@ -8,7 +8,7 @@ from pkm.analysis.claims import verdicts
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.findings import NOT_RUN
 from pkm.analysis.tables.study import Study
-from pkm.arrow import nested, parameters_of
+from pkm.arrow import nested, read_parameters
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.plan.plan import Plan, gap_table, in_sweeps
 from pkm.experiments.plan.sweep import Gap
@@ -102,7 +102,7 @@ def identities(cells: Sequence[Cell]) -> Iterator[tuple]:
         {name: value for name, value in cell.params.items() if name != "variant"} for cell in cells
     ]
     # As rows hold them.
-    params = parameters_of(pd.DataFrame({"params": nested("params", given)}))
+    params = read_parameters(pd.DataFrame({"params": nested("params", given)}))
     for cell, stored in zip(cells, params, strict=True):
         values = (
             CENTRAL

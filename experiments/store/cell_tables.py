@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pkm.arrow import parameters_of, to_frame
+from pkm.arrow import read_parameters, to_frame
 from pkm.experiments.store.columns import FOUND
 from pkm.experiments.store.row_cache import bounds_of
 from pkm.experiments.store.store import Store
@@ -94,7 +94,7 @@ def read(root: str | Path) -> Comparable:
     measured = [name for name in rows.column_names if name not in DESCRIPTION]
     values = to_frame([rows.select(measured)], measured)
     cells = cells.assign(
-        params=[as_text(given) for given in parameters_of(cells)],
+        params=[as_text(given) for given in read_parameters(cells)],
         # Machines may round a delta differently that is computed.
         delta=[float(f"{delta:.9g}") for delta in cells["delta"]],
     )

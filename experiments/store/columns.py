@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from pkm.arrow import parameters_of
+from pkm.arrow import read_parameters
 from pkm.schema import names
 
 #: Columns that every table of results has anyway, and what a cell has as a result of its settings.
@@ -52,7 +52,7 @@ def expanded(rows: pd.DataFrame) -> pd.DataFrame:
 
     None where a method has no such parameter.
     """
-    parameters = parameters_of(rows)
+    parameters = read_parameters(rows)
     columns = dict.fromkeys(name for given in parameters for name in given)
     values = {name: [given.get(name) for given in parameters] for name in columns}
     return pd.DataFrame(values, rows.index, dtype=object)

@@ -27,7 +27,7 @@ from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.papers.kaplan_stemmer import BOUNDS
 from pkm.analysis.tables.accounting import gaussian_epsilon, replacement_cost, replacement_epsilon
 from pkm.analysis.tables.study import REQUIRED
-from pkm.arrow import nested, parameters_of
+from pkm.arrow import nested, read_parameters
 from pkm.privacy import gaussian_mu, gdp_epsilon
 from pkm.privacy.selection import selection_epsilon, selection_mu
 
@@ -464,7 +464,7 @@ def test_two_passes_are_not_what_the_formula_asks_for(findings):
     assert set(finding.evidence["rounds"]) == {2}
     rows = all_rows()
     numbers = rows["n"].map(lambda n: math.ceil(math.log2(math.log2(n))))
-    pairs = zip(parameters_of(rows), numbers, strict=True)
+    pairs = zip(read_parameters(rows), numbers, strict=True)
     params = nested("params", [given | {"rounds": count} for given, count in pairs])
     assert evaluate_claim("iterations-loglog", rows.assign(params=params)).verdict == HOLDS
 

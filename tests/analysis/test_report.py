@@ -17,7 +17,7 @@ from pkm.analysis.figures.texts import epsilon_label, missing_text
 from pkm.analysis.pages import index_page, report
 from pkm.analysis.pages.privacy_table import privacy_table
 from pkm.analysis.tables.study import Study
-from pkm.arrow import parameters_of
+from pkm.arrow import read_parameters
 
 MISSING = reports.missing_cell(
     "real", "fastlloyd_published", "mnist", 0.1, "DataUnavailable: mnist"
@@ -119,7 +119,7 @@ def ablation_of_rows(configuration):
     rows = small_rows()
     rows = rows[rows["sweep"] == "ablation"]
     naive = rows[rows["method"] == "glloyd_published"].groupby("dataset")["nicv"].mean()
-    subset = rows[[given == configuration for given in parameters_of(rows)]]
+    subset = rows[[given == configuration for given in read_parameters(rows)]]
     return subset.groupby("dataset")["nicv"].mean(), naive
 
 

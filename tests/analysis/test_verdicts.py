@@ -30,7 +30,7 @@ from pkm.analysis.claims.findings import (
 from pkm.analysis.tables.accounting import gaussian_delta, noise_multiplier
 from pkm.analysis.tables.inference import holm, paired_tests, rank_correlation
 from pkm.analysis.tables.study import Study, matches
-from pkm.arrow import parameters_of
+from pkm.arrow import read_parameters
 
 FIGURE2 = {
     "type": "ordering",
@@ -242,7 +242,7 @@ def test_missing_values_of_the_best_are_reported():
     rows = small_rows()
     finding = verdicts.evaluate_check(Study(rows), check, context)
     assert "n_iterations 4, 6 not stored" in finding.missing
-    three = pd.Series([given == {"n_iterations": 3} for given in parameters_of(rows)])
+    three = pd.Series([given == {"n_iterations": 3} for given in read_parameters(rows)])
     mask = reports.row_mask(rows, sweep="iterations") & three
     parts = [rows]
     for n_iterations in (4, 6):

@@ -11,7 +11,7 @@ import pytest
 from fabricated.rows import make_rows, with_charges, with_params
 
 from pkm.analysis.tables.charges import read_charges
-from pkm.arrow import check, parameters_of
+from pkm.arrow import check, read_parameters
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.central import Central
 from pkm.experiments.plan.estimate import estimator
@@ -167,7 +167,7 @@ def test_nested_values_round_trip(store):
     rows = with_charges(with_params(rows_of(cell), params), [charge, grouped])
     store.write(cell, rows)
     stored = store.read([cell.key])
-    assert parameters_of(stored) == [params, params]
+    assert read_parameters(stored) == [params, params]
     charges = read_charges(stored)
     assert charges.index.tolist() == [0, 0, 1, 1]
     assert charges["epsilon"].tolist() == [0.25] * 4
