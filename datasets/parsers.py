@@ -42,7 +42,7 @@ def _read_numbers(content: bytes, separator: str | None = None) -> np.ndarray:
 
 
 def table(
-    *parts: bytes,
+    *files: bytes,
     separator: str = ",",
     header: bool = False,
     columns: Sequence[str | int] | None = None,
@@ -80,13 +80,13 @@ def table(
 
     tables = [
         pd.read_csv(
-            BytesIO(part),
+            BytesIO(content),
             sep=separator,
             header=0 if header else None,
             skipinitialspace=True,
             na_values="?",
         )
-        for part in parts
+        for content in files
     ]
     rows = pd.concat(tables, ignore_index=True)
     if columns is None:

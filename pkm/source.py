@@ -38,12 +38,12 @@ class Source(NamedTuple):
     imports: tuple[Import, ...]
 
 
-def code_digest(*parts: Code) -> str:
+def code_digest(*sources: Code) -> str:
     """Hash code without its comments, docstrings and layout.
 
     Parameters
     ----------
-    *parts : path of a Python file, function or class
+    *sources : path of a Python file, function or class
         In an order that is always the same.
 
     Returns
@@ -58,8 +58,8 @@ def code_digest(*parts: Code) -> str:
     True
     """
     digest = hashlib.sha256()
-    for part in parts:
-        digest.update(hashlib.sha256(read_code(part).encode()).digest())
+    for source in sources:
+        digest.update(hashlib.sha256(read_code(source).encode()).digest())
     return digest.hexdigest()
 
 
@@ -100,14 +100,14 @@ def read_code_behind(function: Callable) -> str:
     texts: dict[str, None] = {}
     queue: list[Callable] = [function]
     while queue:
-        part = queue.pop()
-        code = read_code(part)
+        current = queue.pop()
+        code = read_code(current)
         if code in texts:
             continue
         texts[code] = None
         nodes = ast.walk(ast.parse(code))
         loaded = {node.id for node in nodes if isinstance(node, ast.Name)}
-        namespace = vars(sys.modules[part.__module__])
+        namespace = vars(sys.modules[current.__module__])
         for name in sorted(loaded & namespace.keys()):
             # The function behind a cache.
             value = inspect.unwrap(namespace[name])
