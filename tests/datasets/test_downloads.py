@@ -1,47 +1,22 @@
-"""Downloads: retries, mirrors in order, and everything that can go wrong, in one line each."""
+"""Downloads: retries, mirrors in order, limits, and what can go wrong, in one line each."""
 
 import errno
-import io
+import tracemalloc
 import zipfile
-from collections import namedtuple
 
-import numpy as np
 import pytest
 import web
+from tiny_files import CONTENT, pack_members
 
 from pkm import datasets
-from pkm.datasets import downloads, fetching, parsers, registry, sources
-from pkm.datasets.__main__ import main
+from pkm.datasets import downloads, sources
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
-
-CONTENT = b"1 2\n3 4\n5 7\n"
-Usage = namedtuple("Usage", "total used free")
-
-
-@pytest.fixture(autouse=True)
-def folder(cache, monkeypatch):
-    monkeypatch.setattr(downloads, "PAUSE_SECONDS", 0)
-    return cache
 
 
 @pytest.fixture
 def closed(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     return web.closed_address()
-
-
-@pytest.fixture
-def register(monkeypatch):
-    """Return a function that puts an entry with some files into the registry."""
-
-    def entry_of(name, *files, license="CC BY 4.0"):
-        entry = registry.Entry(
-            name, 3, 2, 2, files, parsers.numbers, (0.0,) * 2, (9.0,) * 2, ("",) * 2, license, ""
-        )
-        monkeypatch.setitem(registry.BY_NAME, name, entry)
-        return entry
-
-    return entry_of
 
 
 def tiny(*urls, path="tiny/tiny.txt", **fields):
@@ -87,7 +62,7 @@ def test_next_url_is_tried_after_a_failure(server, register, failure, n_requests
     assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
 
 
-def test_other_file_than_declared_is_refused_unless_another_url_has_it(server, register, folder):
+def test_other_file_than_declared_is_refused_unless_another_url_has_it(server, register, cache):
     base, pages, requests = server
     pages["/a"] = b"<html>sign in</html>"
     register("tiny", tiny(f"{base}/a"))
@@ -95,7 +70,7 @@ def test_other_file_than_declared_is_refused_unless_another_url_has_it(server, r
     assert "/a has SHA-256" in reason
     assert "the registry declares" in reason
     assert requests == ["/a"]
-    assert not (folder / "tiny").exists()
+    assert not (cache / "tiny").exists()
     pages["/b"] = CONTENT
     register("tiny", tiny(f"{base}/a", f"{base}/b"))
     assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
@@ -139,7 +114,7 @@ def test_slow_answer_is_given_up(server, register, monkeypatch):
     assert "no answer within 60 s (try again later)" in reason_of()
 
 
-def test_full_disk_while_writing(server, register, folder, monkeypatch):
+def test_full_disk_while_writing(server, register, cache, monkeypatch):
     base, pages, _ = server
     pages["/tiny.txt"] = CONTENT
     register("tiny", tiny(f"{base}/tiny.txt"))
@@ -148,54 +123,10 @@ def test_full_disk_while_writing(server, register, folder, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(downloads, "atomic_write", full)
-    expected = f"{folder / 'tiny' / 'tiny.txt'} cannot be written (No space left on device): make"
+    expected = f"{cache / 'tiny' / 'tiny.txt'} cannot be written (No space left on device): make"
     reason = reason_of()
     assert expected in reason
     assert "set PKM_CACHE to another folder" in reason
-
-
-def test_full_disk_is_seen_before_downloads(server, register, monkeypatch):
-    base, pages, requests = server
-    pages["/tiny.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/tiny.txt"))
-    monkeypatch.setattr(fetching.shutil, "disk_usage", lambda _: Usage(100, 89, 11))
-    assert "12 bytes are needed and 11 are free" in reason_of()
-    assert requests == []
-
-
-def test_size_source_and_license_are_said_before_the_first_request(server, register):
-    base, pages, requests = server
-    pages["/tiny.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/tiny.txt"))
-    said = []
-
-    def say(line):
-        assert not requests
-        said.append(line)
-
-    result = datasets.fetch_missing(["tiny"], say=say)
-    assert result == datasets.Fetched(("tiny",))
-    host = base.removeprefix("http://")
-    assert said == [f"tiny: 12 B from {host}; license: CC BY 4.0"]
-    # What is there is neither announced nor fetched again.
-    assert datasets.fetch_missing(["tiny"], say=say) == datasets.Fetched()
-    assert len(said) == 1
-
-
-def test_sets_of_one_archive_share_a_line_and_a_download(server, register):
-    base, pages, requests = server
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name in "abc":
-            archive.writestr(f"{name}.txt", CONTENT)
-    pages["/all.zip"] = packed.getvalue()
-    for name in "abc":
-        register(name, tiny(f"{base}/all.zip", path=f"{name}.txt", member=f"{name}.txt"))
-    said = []
-    assert datasets.fetch_missing("abc", say=said.append).fetched == ("a", "b", "c")
-    host = base.removeprefix("http://")
-    assert said == [f"a and 2 more: 36 B from {host}; license: CC BY 4.0"]
-    assert requests == ["/all.zip"]
 
 
 def test_member_belongs_to_archives_alone(server, register):
@@ -213,21 +144,6 @@ def test_file_is_made_of_what_the_url_gives(server, register):
     assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
 
 
-@pytest.mark.parametrize("content", [CONTENT, CONTENT + b"8 8\n", b"no numbers"])
-def test_file_without_a_declared_hash_is_kept_if_its_points_fit(server, register, folder, content):
-    base, pages, _ = server
-    pages["/tiny.txt"] = content
-    file = File("tiny/tiny.txt", None, urls=(f"{base}/tiny.txt",))
-    register("tiny", file)
-    if content == CONTENT:
-        assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
-        assert sources.locate_record(file).read_text() == sha256(CONTENT)
-        return
-    assert "/tiny.txt gives is not the set: tiny: " in reason_of()
-    assert not (folder / "tiny" / "tiny.txt").exists()
-    assert not sources.locate_record(file).exists()
-
-
 def test_loading_downloads_no_file_without_a_declared_hash(server, register, monkeypatch):
     base, pages, requests = server
     pages["/tiny.txt"] = CONTENT
@@ -238,64 +154,138 @@ def test_loading_downloads_no_file_without_a_declared_hash(server, register, mon
     assert requests == []
 
 
-def test_what_can_be_had_is_fetched_and_the_rest_listed(server, register, capsys):
+#: What the bombs unpack to, from a thousandth of it.
+BOMB_BYTES = 64 * 2**20
+
+
+LIMIT = 2**20
+
+
+# A peak between the packed bomb with the limit and the unpacked bomb.
+MEMORY = 8 * 2**20
+
+
+def with_declared_size(archive, size, changed):
+    """Return an archive of one member whose headers state another size."""
+    stated = size.to_bytes(4, "little")
+    assert archive.count(stated) == 2
+    return archive.replace(stated, changed.to_bytes(4, "little"))
+
+
+def peak_of(function):
+    """Return the exception that a function raises, and the bytes that it had at its peak."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError) as caught:
+            function()
+        return caught.value, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_archive_bomb_is_refused_before_it_is_unpacked(server, cache, register):
     base, pages, _ = server
-    pages["/tiny.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/tiny.txt"))
-    register("absent", tiny(f"{base}/absent.txt", path="absent.txt"))
-    by_hand = File("hand.txt", sha256(CONTENT), source="http://example.org, on request")
-    register("by-hand", by_hand)
-    names = ["iris", "absent", "by-hand", "tiny", "synth-2-2-0", "tiny"]
-    result = datasets.fetch_missing(names)
-    assert result.fetched == ("tiny",)
-    assert set(result.unavailable) == {"absent", "by-hand"}
-    assert "http://example.org, on request" in result.unavailable["by-hand"]
-    # The command line ends with an error and one line for each.
-    assert main(["fetch", *names]) == 1
-    printed = capsys.readouterr()
-    assert "available: tiny" in printed.out
-    assert len(printed.err.splitlines()) == 2
+    pages["/bomb.zip"] = pack_members({"tiny.txt": bytes(BOMB_BYTES)}, zipfile.ZIP_DEFLATED)
+    file = File(
+        "tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/bomb.zip",), "tiny.txt", max_bytes=LIMIT
+    )
+    register("tiny", file)
+    error, peak = peak_of(lambda: downloads.fetch(file, "tiny"))
+    assert isinstance(error, ChecksumMismatch)
+    assert (
+        f"bomb.zip (tiny.txt): size={BOMB_BYTES} bytes or more is above max_bytes={LIMIT}"
+        in str(error)
+    )
+    assert "\n" not in str(error)
+    assert peak < MEMORY
+    assert not cache.exists()
 
 
-def test_unknown_name_is_refused_before_anything_is_fetched(server, register):
+def test_archive_that_states_a_smaller_size_is_refused(server, monkeypatch):
+    base, pages, _ = server
+    lying = with_declared_size(
+        pack_members({"tiny.txt": bytes(BOMB_BYTES)}, zipfile.ZIP_DEFLATED), BOMB_BYTES, 12
+    )
+    pages["/bomb.zip"] = lying
+    file = File(
+        "tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/bomb.zip",), "tiny.txt", max_bytes=LIMIT
+    )
+    tracemalloc.start()
+    try:
+        with pytest.raises((sources.DataUnavailable, ChecksumMismatch)):
+            downloads.fetch(file, "tiny")
+        assert tracemalloc.get_traced_memory()[1] < MEMORY
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_packings_that_cannot_be_unpacked_in_parts_are_refused(server, packing):
+    base, pages, _ = server
+    pages["/tiny.zip"] = pack_members({"tiny.txt": CONTENT}, packing)
+    file = File("tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/tiny.zip",), "tiny.txt")
+    with pytest.raises(sources.DataUnavailable, match=r"tiny\.txt is packed by method \d+"):
+        downloads.fetch(file, "tiny")
+
+
+def test_download_stops_at_the_limit(server, monkeypatch, cache):
+    base, pages, _ = server
+    monkeypatch.setattr(sources, "MAX_BYTES", LIMIT)
+    pages["/endless"] = bytes(BOMB_BYTES)
+    file = File("tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/endless",))
+    error, peak = peak_of(lambda: downloads.fetch(file, "tiny"))
+    assert "/endless: size=" in str(error)
+    assert f"or more is above max_bytes={LIMIT}" in str(error)
+    assert peak < MEMORY
+    assert not cache.exists()
+
+
+def test_nothing_is_downloaded_by_default(register_file, server):
     base, pages, requests = server
     pages["/tiny.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/tiny.txt"))
-    with pytest.raises(ValueError, match="unknown data set 'irsi'; did you mean 'iris'"):
-        datasets.fetch_missing(["tiny", "irsi"])
+    register_file(f"{base}/tiny.txt")
+    with pytest.raises(DataUnavailable):
+        datasets.load("tiny")
+    assert datasets.obtainable("tiny")
     assert requests == []
 
 
-def test_damaged_mirror_copy_is_replaced_by_a_right_one_in_the_cache(server, register, tmp_path):
-    base, pages, _ = server
+def test_environment_variable_allows_cached_downloads(register_file, server, monkeypatch, cache):
+    base, pages, requests = server
     pages["/tiny.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/tiny.txt"))
-    (tmp_path / "tiny").mkdir()
-    (tmp_path / "tiny" / "tiny.txt").write_bytes(b"damaged")
-    with pytest.raises(ChecksumMismatch):
-        datasets.load("tiny", mirror=tmp_path)
-    assert datasets.fetch_missing(["tiny"], mirror=tmp_path).fetched == ("tiny",)
-    assert datasets.load("tiny", mirror=tmp_path).origin == "cache"
+    register_file(f"{base}/tiny.txt")
+    monkeypatch.setenv("PKM_DOWNLOAD", "1")
+    assert datasets.load("tiny").origin == "url"
+    assert datasets.load("tiny").origin == "cache"
+    assert requests == ["/tiny.txt"]
+    assert [path.name for path in (cache / "tiny").iterdir()] == ["tiny.txt"]
 
 
-# The first lines of the published table of nodes, one without a position among them.
-NODES = (
-    b"node_id,cluster_label,longitude,latitude\n"
-    b"0,10393,-104.99251,39.74765\n"
-    b"1,10393,-122.34391,37.579964\n"
-    b"73,27,,\n"
-    b"2,10393,-104.99251,39.74765\n"
-    b"5,10393,0.0,0.0\n"
+def test_fetch_tries_urls_in_order(register_file, server):
+    base, pages, requests = server
+    pages["/wrong.txt"] = b"not the file"
+    pages["/right.txt"] = CONTENT
+    file = register_file(f"{base}/absent.txt", f"{base}/wrong.txt", f"{base}/right.txt")
+    assert downloads.fetch(file, "tiny").content == CONTENT
+    assert requests == ["/absent.txt", "/wrong.txt", "/right.txt"]
+
+
+@pytest.mark.parametrize(
+    ("page", "member"), [(b"no archive", "tiny.txt"), (None, "tiny.txt"), (None, None)]
 )
+def test_error_for_failed_download_names_the_url(register_file, server, page, member):
+    base, pages, _ = server
+    if page:
+        pages["/tiny.zip"] = page
+    file = register_file(f"{base}/tiny.zip", member=member)
+    expected = r"Tried without success: http://127\.0\.0\.1:\d+/tiny\.zip: "
+    with pytest.raises(DataUnavailable, match=expected):
+        downloads.fetch(file, "tiny")
 
 
-def test_brightkite_is_made_of_the_located_nodes():
-    expected = b"latitude,longitude\n39.74765,-104.99251\n37.579964,-122.34391\n"
-    assert parsers.locate_nodes(NODES) == expected + b"39.74765,-104.99251\n0.0,0.0\n"
-    assert registry.find("brightkite").files[0].convert is parsers.locate_nodes
-
-
-def test_located_nodes_are_written_as_in_the_mirror(mirror):
-    points = datasets.load("brightkite", mirror=mirror).points
-    made, _ = parsers.table(parsers.locate_nodes(NODES), header=True)
-    np.testing.assert_array_equal(points[:3], made[:3])
+def test_missing_archive_member_is_reported(register_file, server):
+    base, pages, _ = server
+    pages["/tiny.zip"] = pack_members({"else.txt": CONTENT})
+    file = register_file(f"{base}/tiny.zip", member="tiny.txt")
+    with pytest.raises(DataUnavailable, match=r"no item named 'tiny\.txt' in the archive"):
+        downloads.fetch(file, "tiny")

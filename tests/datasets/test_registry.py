@@ -1,18 +1,121 @@
-"""Published data sets: shapes of the papers, agreement of independent copies, domains,
-fingerprints.
-"""
+"""The registry: what is read from its file, what entries declare, what is refused."""
 
 import csv
+import hashlib
+import json
 import re
-from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris
 
 from pkm import datasets
-from pkm.datasets import bundled, parsers, registry
+from pkm.datasets import parsers, registry
 from pkm.datasets.registry import G2_FILES
+
+# Points, columns, default k, rows outside the public domain, number of classes (0: no labels).
+SETS = {
+    "radius-queries": (50_000, 3, 5, 4, 0),
+    "radius-queries-count": (10_000, 3, 5, 0, 0),
+    "kddcup99-http": (567_498, 3, 4, 0, 2),
+    "kddcup99-smtp": (95_156, 3, 4, 0, 2),
+    "cover": (286_048, 10, 7, 0, 2),
+    "htru2": (17_898, 8, 2, 0, 2),
+    "avila": (20_867, 10, 12, 448, 12),
+    "drybean": (13_611, 16, 7, 0, 7),
+    "credit": (30_000, 23, 4, 6, 2),
+    "quakes": (9366, 4, 8, 0, 0),
+    "texture": (5500, 40, 11, 0, 11),
+    "spambase": (4597, 57, 2, 2, 2),
+    "birch1": (100_000, 2, 100, 0, 100),
+    "a3": (7500, 2, 50, 0, 50),
+    "unbalance": (6500, 2, 8, 0, 8),
+    "worms-2": (105_600, 2, 35, 0, 35),
+}
+
+
+# Sizes of classes that the descriptions print.
+COMPARISON_CLASS_SIZES = {
+    "kddcup99-http": [565_287, 2211],
+    "kddcup99-smtp": [95_126, 30],
+    "cover": [283_301, 2747],
+    "htru2": [16_259, 1639],
+    "drybean": [1322, 522, 1630, 3546, 1928, 2027, 2636],
+    "texture": [500] * 11,
+}
+
+
+def test_no_paper_uses_these_sets():
+    marked = {entry.name for entry in registry.ENTRIES if entry.comparison}
+    assert marked == set(SETS)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_declared_shape_needs_no_file(name):
+    n, d, k, _, _ = SETS[name]
+    entry = registry.find(name)
+    assert (entry.n, entry.d, entry.n_clusters) == (n, d, k)
+    assert len(entry.columns) in (0, d)
+    assert f"data set '{name}' needs the file" in datasets.obtainable(name)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_loaded_set_has_the_declared_shape_and_domain(name, mirror):
+    n, d, k, n_outside, n_classes = SETS[name]
+    dataset = datasets.load(name, mirror=mirror)
+    assert (*dataset.points.shape, dataset.n_clusters) == (n, d, k)
+    assert dataset.fingerprint == datasets.fingerprint(name)
+    scaled = datasets.scale(dataset, "public")
+    assert not scaled.uses_private_bounds
+    outside = np.any((dataset.points < dataset.domain[0]) | (dataset.points > dataset.domain[1]), 1)
+    assert outside.sum() == n_outside
+    classes = 0 if dataset.labels is None else len(np.unique(dataset.labels))
+    assert classes == n_classes
+    if name in COMPARISON_CLASS_SIZES:
+        assert np.bincount(dataset.labels).tolist() == COMPARISON_CLASS_SIZES[name]
+
+
+MIRRORED = {
+    "s2": (5000, 2, 15),
+    "s3": (5000, 2, 15),
+    "s4": (5000, 2, 15),
+    "shuttle": (58000, 9, 7),
+    "shuttle-class": (58000, 10, 7),
+    "skin": (245057, 3, 2),
+    "skin-class": (245057, 4, 2),
+}
+
+
+@pytest.mark.parametrize("name", MIRRORED)
+def test_published_sets_have_the_declared_shape(name, mirror):
+    dataset = datasets.load(name, mirror=mirror)
+    assert (*dataset.points.shape, dataset.n_clusters) == MIRRORED[name]
+    assert dataset.fingerprint == datasets.fingerprint(name)
+    assert dataset.origin == "mirror"
+    assert not dataset.prescaled
+    assert registry.find(name).reason
+
+
+def test_fingerprints_differ_between_sets():
+    names = [
+        "generated-cities",
+        "planted-100-2-4-0",
+        "planted-100-2-4-0.01",
+        "planted-100-2-5-0",
+        *MIRRORED,
+    ]
+    names += ["planted-small-100-2-4-0-5", "planted-small-100-2-4-0-6"]
+    names += ["half-2-4-0.01", "half-2-5-0.01", "half-3-4-0.01", "half-2-4-0.02"]
+    assert len({datasets.fingerprint(name) for name in names}) == len(names)
+
+
+def test_every_declared_shape_fits_its_limit():
+    """Points as float64, with a label and a client each, are within the limit of their file."""
+    for entry in registry.ENTRIES:
+        for file in entry.files:
+            if file.path.endswith(".npz"):
+                assert entry.n * (entry.d + 2) * 8 < file.max_bytes
+
 
 # Table 2 of the FastLloyd paper: N, d, k.
 TABLE_2 = {
@@ -27,9 +130,15 @@ TABLE_2 = {
     "mnist": (10000, 784, 10),
     "birch2": (25000, 2, 100),
 }
+
+
 # Table 1 of the DPM paper, and all the rows of the letters.
 TABLE_1 = {"letters": (20000, 16, 26), "letters-18720": (18720, 16, 26), "gas": (36733, 11, 2)}
+
+
 SHAPES = TABLE_2 | TABLE_1
+
+
 CLASS_SIZES = {
     "letters-18720": [720] * 26,
     "iris": [50, 50, 50],
@@ -39,13 +148,6 @@ CLASS_SIZES = {
     "breast": [458, 241],
     "mnist": [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
 }
-
-
-@pytest.fixture(autouse=True)
-def empty_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
-    for name in ("PKM_DATA", "PKM_DOWNLOAD"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def test_registry_declares_the_papers_tables():
@@ -92,176 +194,6 @@ def test_public_domain_is_not_the_range_of_points(name, mirror):
     if name in ("gas", *TABLE_2) and name not in ("breast", "mnist"):
         assert not tight.all()
     assert registry.find(name).reason
-
-
-def test_bundled_iris_equals_the_published_file(mirror):
-    content = (mirror / "iris" / "iris.data").read_bytes()
-    points, labels = registry.find("iris").parse(content)
-    bundled_points, bundled_labels = bundled.iris()
-    np.testing.assert_array_equal(points, bundled_points)
-    np.testing.assert_array_equal(labels, bundled_labels)
-    published_input = np.loadtxt(mirror / "iris" / "iris.fastlloyd.txt")
-    np.testing.assert_array_equal(points, published_input)
-
-
-def test_only_two_rows_of_bundled_iris_are_corrected():
-    points, _ = bundled.iris()
-    is_changed = (points != load_iris().data).any(axis=1)
-    changed = np.flatnonzero(is_changed)
-    assert set(changed) <= set(bundled.UCI_IRIS_ROWS)
-
-
-def test_bundled_wine_equals_the_published_file(mirror):
-    content = (mirror / "wine" / "wine.data").read_bytes()
-    points, labels = registry.find("wine").parse(content)
-    bundled_points, bundled_labels = bundled.wine()
-    np.testing.assert_array_equal(points, bundled_points)
-    np.testing.assert_array_equal(labels, bundled_labels)
-
-
-@pytest.mark.parametrize("name", ["iris", "wine"])
-def test_changed_bundled_copy_is_refused(name, monkeypatch):
-    entry = registry.find(name)
-    points, labels = entry.bundled()
-    points[3, 2] += 0.1
-    changed = registry.Entry(**{**vars(entry), "bundled": lambda: (points, labels)})
-    monkeypatch.setitem(registry.BY_NAME, name, changed)
-    expected = f"{name}: the copy bundled with scikit-learn"
-    with pytest.raises(datasets.ChecksumMismatch, match=expected):
-        datasets.load(name)
-
-
-def test_adult_equals_the_published_input(mirror):
-    published_input = np.loadtxt(mirror / "adult" / "adult.fastlloyd.txt.gz")
-    points = datasets.load("adult", mirror=mirror).points
-    np.testing.assert_array_equal(points, published_input)
-
-
-def test_lsun_equals_the_published_input(mirror):
-    published_input = np.loadtxt(mirror / "lsun" / "lsun.fastlloyd.txt")
-    points = datasets.load("lsun", mirror=mirror).points
-    np.testing.assert_array_equal(points, published_input)
-
-
-def test_s1_equals_the_published_file(mirror):
-    published = np.loadtxt(mirror / "s-sets" / "s1.txt")
-    points = datasets.load("s1", mirror=mirror).points
-    np.testing.assert_array_equal(points, published)
-
-
-def test_s1_labels_match_its_rows(mirror):
-    # Labels come from another collection than the points: in the right order they explain nearly
-    # all the variance.
-    dataset = datasets.load("s1", mirror=mirror)
-    assert np.bincount(dataset.labels).min() >= 300
-    means = [dataset.points[dataset.labels == label].mean(axis=0) for label in range(15)]
-    residuals = dataset.points - np.stack(means)[dataset.labels]
-    within = np.mean(residuals**2)
-    assert within < 0.05 * dataset.points.var(axis=0).mean()
-
-
-def test_birch2_is_a_subset_of_the_published_points(mirror):
-    # Some points occur more than once in the 100,000, so the copies are counted: the sample is
-    # drawn without replacement.
-    published_points = np.loadtxt(mirror / "birch2" / "birch2.txt.gz")
-    sampled_points = datasets.load("birch2", mirror=mirror).points
-    published = Counter(map(tuple, published_points))
-    sampled = Counter(map(tuple, sampled_points))
-    assert sampled.total() == 25000
-    assert published.total() == 100000
-    assert sampled <= published
-
-
-def test_breast_keeps_the_rows_with_a_missing_score(mirror):
-    with (mirror / "breast" / "breast-cancer-wisconsin.data").open() as stream:
-        rows = [row for row in csv.reader(stream) if row]
-    missing = [i for i, row in enumerate(rows) if "?" in row]
-    points = datasets.load("breast", mirror=mirror).points
-    assert len(missing) == 16
-    np.testing.assert_array_equal(points[missing, 5], 1.0)
-    complete = [i for i in range(699) if i not in missing]
-    scores = np.array([rows[i][1:10] for i in complete], dtype=float)
-    np.testing.assert_array_equal(points[complete], scores)
-
-
-def test_house_colors_have_five_bits(mirror):
-    points = datasets.load("house", mirror=mirror).points
-    assert np.all(points % 8 == 0)
-    assert len(np.unique(points, axis=0)) == 1837
-
-
-def test_mnist_pixels_are_in_reading_order(mirror):
-    # Digits are centered in a frame of four pixels' width that is always empty in the corners.
-    dataset = datasets.load("mnist", mirror=mirror)
-    images = dataset.points.reshape(-1, 28, 28)
-    assert images[:, 0, 0].max() == images[:, -1, -1].max() == 0
-    assert dataset.labels[:5].tolist() == [7, 2, 1, 0, 4]
-    # The digit 1 is a vertical stroke: its height exceeds its width.
-    mean_image = images[dataset.labels == 1].mean(axis=0)
-    height = np.sum(mean_image.max(axis=1) > 50)
-    width = np.sum(mean_image.max(axis=0) > 50)
-    assert height > width
-
-
-def test_letters_are_in_the_published_order(mirror):
-    dataset = datasets.load("letters", mirror=mirror)
-    assert dataset.points[0].tolist() == [2, 8, 3, 5, 1, 8, 13, 0, 6, 6, 10, 8, 0, 8, 0, 8]
-    # T, I, D, N, G.
-    assert dataset.labels[:5].tolist() == [19, 8, 3, 13, 6]
-    assert len(np.unique(dataset.points, axis=0)) == 18668
-
-
-def labeled_rows(dataset):
-    """Set of the distinct points with their labels."""
-    rows = np.column_stack([dataset.points, dataset.labels])
-    return set(map(tuple, rows.tolist()))
-
-
-def test_resampled_letters_repeat_published_rows(mirror):
-    published = datasets.load("letters", mirror=mirror)
-    resampled = datasets.load("letters-18720", mirror=mirror)
-    assert labeled_rows(resampled) <= labeled_rows(published)
-    assert len(np.unique(resampled.points, axis=0)) == 11_597
-    # The rows are shuffled: among the first two hundred there are rows of nearly every letter.
-    assert len(np.unique(resampled.labels[:200])) > 20
-
-
-def test_resampling_follows_the_stated_draws(mirror):
-    # The same draws, made one row at a time from the file.
-    with (mirror / "letters" / "letter-recognition.data").open() as stream:
-        rows = [line.strip().split(",") for line in stream]
-    generator = np.random.default_rng(42)
-    drawn = []
-    for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ":
-        candidates = [row for row in rows if row[0] == letter]
-        indices = generator.integers(0, len(candidates), size=720)
-        drawn += [candidates[i] for i in indices]
-    expected = [drawn[i] for i in generator.permutation(18_720)]
-    expected_points = np.array([row[1:] for row in expected], dtype=float)
-    expected_letters = [row[0] for row in expected]
-    dataset = datasets.load("letters-18720", mirror=mirror)
-    np.testing.assert_array_equal(dataset.points, expected_points)
-    letters = [chr(ord("A") + label) for label in dataset.labels]
-    assert letters == expected_letters
-
-
-def test_gas_has_ordered_years_and_no_labels(mirror):
-    dataset = datasets.load("gas", mirror=mirror)
-    assert dataset.labels is None
-    paths = [mirror / "gas" / f"gt_{year}.csv" for year in range(2011, 2016)]
-    tables = [np.loadtxt(path, delimiter=",", skiprows=1) for path in paths]
-    assert [len(table) for table in tables] == [7411, 7628, 7152, 7158, 7384]
-    np.testing.assert_array_equal(dataset.points, np.concatenate(tables))
-
-
-def test_gas_with_years_has_them_before_the_sensors(mirror):
-    dataset = datasets.load("gas-years", mirror=mirror)
-    np.testing.assert_array_equal(dataset.points[:, 1:], datasets.load("gas", mirror=mirror).points)
-    years, counts = np.unique(dataset.points[:, 0], return_counts=True)
-    assert years.tolist() == [2011, 2012, 2013, 2014, 2015]
-    assert (np.diff(dataset.points[:, 0]) >= 0).all()
-    assert counts.sum() == 36_733
-    assert dataset.n_clusters == 6
 
 
 def test_range_of_gas_is_private_and_flagged(mirror):
@@ -367,39 +299,141 @@ def test_fingerprint_reads_no_file(monkeypatch):
     assert len(fingerprints) == len(SHAPES)
 
 
-def test_entry_refuses_bounds_of_another_width():
-    entry = registry.find("iris")
-    with pytest.raises(ValueError, match="iris: bounds of 3 and 4 columns with 4 reasons, d=4"):
-        registry.Entry(**{**vars(entry), "lower": (0.0,) * 3})
+VALID = """
+[tiny]
+title = "three points"
+n = 3
+d = 2
+k = 2
+parser = "table"
+license = "none"
+citation = "nobody"
+domain = [
+  { columns = ["x"], lower = 0, upper = 9, reason = "digits" },
+  { columns = ["y"], lower = -1, upper = 1, reason = "signs" },
+]
+[[tiny.files]]
+path = "tiny/tiny.txt"
+source = "http://example.org"
+"""
+
+
+def read(tmp_path, text):
+    path = tmp_path / "registry.toml"
+    path.write_text(text, encoding="utf-8")
+    return registry.read_registry(path)
+
+
+def test_entry_has_bounds_names_and_reasons_per_column(tmp_path):
+    (entry,) = read(tmp_path, VALID)
+    assert (entry.name, entry.n, entry.d, entry.n_clusters) == ("tiny", 3, 2, 2)
+    assert entry.columns == ("x", "y")
+    assert entry.domain().tolist() == [[0, -1], [9, 1]]
+    assert entry.reasons == ("digits", "signs")
+    assert entry.reason == "digits; signs"
+    assert entry.parse is parsers.table
+    assert entry.files == (registry.File("tiny/tiny.txt", None, source="http://example.org"),)
+    assert not (entry.comparison or entry.prescaled or entry.fitted or entry.restricted)
+
+
+def test_run_of_columns_may_be_counted(tmp_path):
+    counted = VALID.replace('["x"]', "1").replace('["y"]', "1")
+    (entry,) = read(tmp_path, counted)
+    assert entry.columns == ()
+    assert entry.upper == (9, 1)
+
+
+def test_entry_may_be_based_on_another(tmp_path):
+    text = VALID + '[other]\nbased_on = "tiny"\nn = 4\narguments = { label = 2 }\n'
+    tiny, other = read(tmp_path, text)
+    assert replace(other, name="tiny", n=3, parse=tiny.parse) == tiny
+    assert other.parse.keywords == {"label": 2}
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("old", "new", "message"),
     [
-        ("irsi", r"unknown data set 'irsi'; did you mean 'iris'\?$"),
-        ("Iris", r"unknown data set 'Iris'; did you mean 'iris'\?$"),
-        ("polygons", r"unknown data set 'polygons'; known are iris, lsun, .*synth-<k>.*, file$"),
+        ("license", "licence", "[tiny] key: unknown 'licence'; did you mean 'license'?"),
+        ('title = "three points"', "", "[tiny]: title missing"),
+        ("n = 3", 'n = "3"', "[tiny]: n='3' should be of type int"),
+        ("n = 3", "n = true", "[tiny]: n=True should be of type int"),
+        ('"table"', '"tabel"', "[tiny] parser: unknown 'tabel'; did you mean 'table'?"),
+        (
+            'parser = "table"',
+            'parser = "table"\narguments = { lable = 2 }',
+            "[tiny] arguments: unknown 'lable'; did you mean 'label'?",
+        ),
+        ("lower = 0, ", "", "[tiny] domain: lower missing"),
+        ("reason =", "reasons =", "[tiny] domain key: unknown 'reasons'; did you mean 'reason'?"),
+        ('["x"]', '["x", "z"]', "tiny: bounds of 3 and 3 columns with 3 reasons, d=2"),
+        (
+            'source = "http://example.org"',
+            "",
+            "[tiny] files: 'tiny/tiny.txt' should have urls or a source",
+        ),
+        ("source", "url", "[tiny] files key: unknown 'url'; did you mean 'urls'?"),
+        ("[[tiny.files]]", "[tiny.files]", "[tiny]: files="),
+        ("[tiny]", "[tiny", "Expected ']'"),
+        ('title = "three', 'based_on = "tinny"\ntitle = "three', "did you mean 'tiny'?"),
     ],
 )
-def test_error_for_unknown_name_suggests_or_lists_known_names(name, expected):
-    for function in (datasets.load, datasets.fingerprint, datasets.obtainable):
-        with pytest.raises(ValueError, match=expected):
-            function(name)
+def test_wrong_file_is_refused(tmp_path, old, new, message):
+    text = VALID.replace(old, new, 1)
+    assert text != VALID
+    with pytest.raises(ValueError, match=re.escape(message)) as refused:
+        read(tmp_path, text)
+    assert str(refused.value).startswith(str(tmp_path / "registry.toml"))
 
 
-@pytest.mark.parametrize("n_clusters", [0, -1, 151, 2.5, True, "3"])
-def test_wrong_number_of_clusters_is_refused(n_clusters):
-    expected = re.escape(f"iris: n_clusters={n_clusters!r} should be")
-    with pytest.raises(ValueError, match=expected):
-        datasets.load("iris", n_clusters=n_clusters)
+def test_domain_of_embeddings_is_the_clipping_of_their_network():
+    trained = [entry for entry in registry.ENTRIES if entry.trained]
+    assert len(trained) == 2
+    for entry in trained:
+        assert entry.d == entry.trained.dimensions
+        assert set(entry.lower) == {0.0}
+        assert set(entry.upper) == {entry.trained.upper}
 
 
-def test_number_of_clusters_can_be_given():
-    dataset = datasets.load("iris", n_clusters=150)
-    assert dataset.n_clusters == 150
+def test_every_entry_says_what_it_is():
+    titles = [entry.title for entry in registry.ENTRIES]
+    assert all(titles)
+    assert len(set(titles)) == len(titles)
+    assert max(map(len, titles)) <= 70
 
 
-@pytest.mark.parametrize("argument", ["path", "bounds"])
-def test_path_and_bounds_are_for_files_only(argument):
-    with pytest.raises(ValueError, match=f"{argument}='x' goes with the data set 'file' only"):
-        datasets.load("iris", **{argument: "x"})
+# Appendix M.1: n, d, K.
+UNLEARNING_SHAPES = {
+    "celltype": (12009, 10, 4),
+    "covtype-52": (15120, 52, 7),
+    "gaussian-10": (30000, 10, 10),
+    "postures-full": (74975, 15, 5),
+    "femnist": (36725, 784, 62),
+    "tcga": (1904, 57, 4),
+    "tmi": (1126, 984, 4),
+}
+
+
+@pytest.mark.parametrize("name", UNLEARNING_SHAPES)
+def test_sizes_are_declared_as_published(name):
+    known = datasets.loading.resolve(name)
+    declared = known.entry or known.recipe
+    assert (declared.n, declared.d, declared.n_clusters) == UNLEARNING_SHAPES[name]
+    assert name in datasets.names()
+
+
+def test_older_fingerprints_omit_newer_fields():
+    # Cells that were stored before clients and prescaled sets existed keep their keys.
+    for name in ("iris", "yeast", "g2-2-10"):
+        entry = registry.find(name)
+        declared = {
+            "files": [file.sha256 for file in entry.files],
+            "shape": [entry.n, entry.d],
+            "domain": [entry.lower, entry.upper],
+            "parser": parsers.describe(entry.parse),
+        }
+        text = json.dumps(declared, sort_keys=True)
+        expected = hashlib.sha256(text.encode()).hexdigest()
+        assert datasets.fingerprint(name) == expected
+    entry = registry.find("yeast")
+    prescaled = registry.Entry(**{**vars(entry), "prescaled": True})
+    assert registry.fingerprint(prescaled) != datasets.fingerprint("yeast")

@@ -1,63 +1,91 @@
-"""Order of sources, checksums, downloads from a local server, the command line."""
+"""Order of sources, checksums and limits of files."""
 
 import gzip
 import io
-import zipfile
+import tracemalloc
+import zlib
 
 import numpy as np
 import pytest
-from rich.console import Console
+from tiny_files import CONTENT, PACKED, write_file
 
 from pkm import datasets
-from pkm.datasets import downloads, parsers, registry, sources
-from pkm.datasets.__main__ import list_data, main
+from pkm.datasets import sources
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
 
-CONTENT = b"1 2\n3 4\n5 7\n"
-# As a mirror packs it: without a time stamp.
-PACKED = gzip.compress(CONTENT, mtime=0)
+#: What the bombs unpack to, from a thousandth of it.
+BOMB_BYTES = 64 * 2**20
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(cache, monkeypatch):
-    monkeypatch.setattr(downloads, "PAUSE_SECONDS", 0)
+LIMIT = 2**20
 
 
-def tiny_entry(*files):
-    return registry.Entry(
-        "tiny",
-        3,
-        2,
-        2,
-        files,
-        parsers.numbers,
-        (0.0,) * 2,
-        (9.0,) * 2,
-        ("digits",) * 2,
-        "",
-        "",
-        "three digits",
-    )
+# A peak between the packed bomb with the limit and the unpacked bomb.
+MEMORY = 8 * 2**20
 
 
-@pytest.fixture
-def register_file(monkeypatch):
-    """Return a function that puts an entry of one small file into the registry."""
-
-    def register(*urls, member=None, content=CONTENT):
-        file = File("tiny/tiny.txt", sha256(content), sha256(PACKED), urls, member)
-        entry = tiny_entry(file)
-        monkeypatch.setitem(registry.BY_NAME, "tiny", entry)
-        monkeypatch.setattr(registry, "ENTRIES", (entry,))
-        return file
-
-    return register
+def peak_of(function):
+    """Return the exception that a function raises, and the bytes that it had at its peak."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError) as caught:
+            function()
+        return caught.value, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
-def write_file(folder, path, content):
-    target = folder / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
+def local_bombs():
+    gzipped = gzip.compress(bytes(BOMB_BYTES), mtime=0)
+    arrays = io.BytesIO()
+    np.savez_compressed(arrays, data=np.zeros((BOMB_BYTES // 8, 1)))
+    return {"checkins.txt.gz": gzipped, "tiny.npz": arrays.getvalue()}
+
+
+@pytest.mark.parametrize("name", ["checkins.txt.gz", "tiny.npz"])
+def test_first_file_without_a_declared_hash_is_measured_before_it_is_trusted(
+    name, tmp_path, cache, register
+):
+    file = File(f"tiny/{name}", None, source="http://example.org", max_bytes=LIMIT)
+    register("tiny", file)
+    path = tmp_path / "tiny" / name
+    path.parent.mkdir()
+    path.write_bytes(local_bombs()[name])
+    error, peak = peak_of(lambda: datasets.load("tiny", mirror=tmp_path))
+    assert str(path) in str(error)
+    assert f"or more is above max_bytes={LIMIT}" in str(error)
+    assert "\n" not in str(error)
+    assert peak < MEMORY
+    # Its hash is not recorded: the file can be replaced.
+    assert not sources.locate_record(file).exists()
+
+
+def test_large_plain_file_is_not_read(tmp_path, register):
+    file = File("tiny/tiny.txt", sha256(CONTENT), max_bytes=11)
+    register("tiny", file)
+    path = tmp_path / "tiny" / "tiny.txt"
+    path.parent.mkdir()
+    path.write_bytes(CONTENT)
+    expected = r"tiny\.txt: size=12 bytes or more is above max_bytes=11"
+    with pytest.raises(ChecksumMismatch, match=expected):
+        datasets.load("tiny", mirror=tmp_path)
+
+
+def test_gzipped_copy_is_compared_before_it_is_unpacked(tmp_path, register, monkeypatch):
+    file = File("tiny/tiny.txt", sha256(CONTENT), "0" * 64)
+    register("tiny", file)
+    path = tmp_path / "tiny" / "tiny.txt.gz"
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(bytes(BOMB_BYTES)))
+
+    def unpacked(*_):
+        raise AssertionError("unpacked before its hash was compared")
+
+    monkeypatch.setattr(zlib, "decompressobj", unpacked)
+    monkeypatch.setattr(gzip, "decompress", unpacked)
+    monkeypatch.setattr(gzip, "GzipFile", unpacked)
+    with pytest.raises(ChecksumMismatch, match=r"tiny\.txt\.gz has SHA-256"):
+        datasets.load("tiny", mirror=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -125,192 +153,3 @@ def test_missing_mirror_folder_is_refused(register_file, tmp_path):
     expected = r"mirror='.*nowhere' \(argument or PKM_DATA\) should be an existing folder"
     with pytest.raises(ValueError, match=expected):
         datasets.load("tiny", mirror=tmp_path / "nowhere")
-
-
-def test_parsed_shape_is_checked(register_file, tmp_path, monkeypatch):
-    file = register_file()
-    entry = registry.Entry(**{**vars(tiny_entry(file)), "n": 4})
-    monkeypatch.setitem(registry.BY_NAME, "tiny", entry)
-    write_file(tmp_path, "tiny/tiny.txt", CONTENT)
-    with pytest.raises(ValueError, match=r"tiny: parsed to shape \(3, 2\), declared is \(4, 2\)"):
-        datasets.load("tiny", mirror=tmp_path)
-
-
-def test_nothing_is_downloaded_by_default(register_file, server):
-    base, pages, requests = server
-    pages["/tiny.txt"] = CONTENT
-    register_file(f"{base}/tiny.txt")
-    with pytest.raises(DataUnavailable):
-        datasets.load("tiny")
-    assert datasets.obtainable("tiny")
-    assert requests == []
-
-
-def test_environment_variable_allows_cached_downloads(register_file, server, monkeypatch, cache):
-    base, pages, requests = server
-    pages["/tiny.txt"] = CONTENT
-    register_file(f"{base}/tiny.txt")
-    monkeypatch.setenv("PKM_DOWNLOAD", "1")
-    assert datasets.load("tiny").origin == "url"
-    assert datasets.load("tiny").origin == "cache"
-    assert requests == ["/tiny.txt"]
-    assert [path.name for path in (cache / "tiny").iterdir()] == ["tiny.txt"]
-
-
-def zip_archive(members):
-    """Bytes of a zip archive of members, a mapping of paths to contents."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for path, content in members.items():
-            archive.writestr(path, content)
-    return packed.getvalue()
-
-
-def test_fetch_downloads_an_archive_once_for_its_members(monkeypatch, server, cache, capsys):
-    base, pages, requests = server
-    pages["/both.zip"] = zip_archive({"inner/first.txt": CONTENT, "second.txt": b"9 9\n"})
-    files = (
-        File("tiny/first.txt", sha256(CONTENT), None, (f"{base}/both.zip",), "inner/first.txt"),
-        File("tiny/second.txt", sha256(b"9 9\n"), None, (f"{base}/both.zip",), "second.txt"),
-    )
-    monkeypatch.setitem(registry.BY_NAME, "tiny", tiny_entry(*files))
-    assert main(["fetch", "tiny"]) == 0
-    assert (cache / "tiny" / "first.txt").read_bytes() == CONTENT
-    assert (cache / "tiny" / "second.txt").read_bytes() == b"9 9\n"
-    assert requests == ["/both.zip"]
-    printed = capsys.readouterr().out
-    assert "tiny: unknown size from 127.0.0.1" in printed
-    assert f"fetched into {cache}: tiny" in printed
-
-
-def test_fetch_tries_urls_in_order(register_file, server):
-    base, pages, requests = server
-    pages["/wrong.txt"] = b"not the file"
-    pages["/right.txt"] = CONTENT
-    file = register_file(f"{base}/absent.txt", f"{base}/wrong.txt", f"{base}/right.txt")
-    assert downloads.fetch(file, "tiny").content == CONTENT
-    assert requests == ["/absent.txt", "/wrong.txt", "/right.txt"]
-
-
-def test_wrong_download_leaves_no_file(register_file, server, cache, capsys):
-    base, pages, _ = server
-    pages["/tiny.txt"] = b"an error page"
-    register_file(f"{base}/tiny.txt")
-    assert main(["fetch", "tiny"]) == 1
-    assert "has SHA-256" in capsys.readouterr().err
-    assert not cache.exists()
-
-
-@pytest.mark.parametrize(
-    ("page", "member"), [(b"no archive", "tiny.txt"), (None, "tiny.txt"), (None, None)]
-)
-def test_error_for_failed_download_names_the_url(register_file, server, page, member):
-    base, pages, _ = server
-    if page:
-        pages["/tiny.zip"] = page
-    file = register_file(f"{base}/tiny.zip", member=member)
-    expected = r"Tried without success: http://127\.0\.0\.1:\d+/tiny\.zip: "
-    with pytest.raises(DataUnavailable, match=expected):
-        downloads.fetch(file, "tiny")
-
-
-def test_missing_archive_member_is_reported(register_file, server):
-    base, pages, _ = server
-    pages["/tiny.zip"] = zip_archive({"else.txt": CONTENT})
-    file = register_file(f"{base}/tiny.zip", member="tiny.txt")
-    with pytest.raises(DataUnavailable, match=r"no item named 'tiny\.txt' in the archive"):
-        downloads.fetch(file, "tiny")
-
-
-def test_fetch_repairs_a_damaged_cached_file(register_file, server, cache, capsys):
-    base, pages, requests = server
-    pages["/tiny.txt"] = CONTENT
-    register_file(f"{base}/tiny.txt")
-    write_file(cache, "tiny/tiny.txt", b"damaged")
-    assert main(["verify"]) == 1
-    assert main(["fetch", "tiny"]) == 0
-    assert main(["verify"]) == 0
-    assert main(["fetch", "tiny"]) == 0
-    assert "available: tiny" in capsys.readouterr().out
-    assert requests == ["/tiny.txt"]
-
-
-def test_interrupted_write_leaves_no_file(tmp_path, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sources.os, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        sources.atomic_write(tmp_path / "file", CONTENT)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_list_shows_the_origin_of_sets(register_file, tmp_path, capsys):
-    register_file("http://example.org/tiny.txt")
-
-    def printed_list(*options):
-        main([*options, "list"])
-        return capsys.readouterr().out
-
-    def row(text):
-        return next(line for line in text.splitlines() if "tiny" in line)
-
-    text = printed_list()
-    assert "download, example.org" in row(text)
-    assert "three digits" in row(text)
-    assert "synth-<k>-<d>-<replicate>[-o<outliers>]" in text
-    assert "clusters of sizes 1:2:...:k, with outliers" in text
-
-    write_file(tmp_path, "tiny/tiny.txt", CONTENT)
-    text = printed_list("--mirror", str(tmp_path))
-    assert "mirror" in row(text)
-
-    write_file(tmp_path, "tiny/tiny.txt", b"damaged")
-    text = printed_list("--mirror", str(tmp_path))
-    assert "wrong files" in row(text)
-    assert "tiny.txt has SHA-256" in text
-
-
-@pytest.mark.parametrize("width", [120, 400])
-def test_list_has_a_line_for_each_set(width):
-    lines = io.StringIO()
-    list_data(Console(width=width, file=lines))
-    printed = lines.getvalue().splitlines()
-    for entry in registry.ENTRIES:
-        matches = [line for line in printed if line.split()[:1] == [entry.name]]
-        if width == 120 and len(entry.name) > 18:
-            continue
-        (line,) = matches
-        assert entry.title[:20] in line
-        assert f"{entry.n:,} x" in line
-        assert entry.license[:10] in line
-
-
-def test_verify_finds_damaged_files_in_cache_and_mirror(register_file, tmp_path, cache, capsys):
-    register_file()
-    write_file(cache, "tiny/tiny.txt", CONTENT)
-    write_file(tmp_path, "tiny/tiny.txt.gz", b"damaged")
-    assert main(["verify"]) == 0
-    assert main(["--mirror", str(tmp_path), "verify"]) == 1
-    assert "tiny.txt.gz has SHA-256" in capsys.readouterr().out
-
-
-def test_whole_mirror_verifies(mirror, capsys):
-    assert main(["--mirror", str(mirror), "verify"]) == 0
-    assert ", 0 wrong" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["iris", "synth-2-2-0"])
-def test_set_without_files_is_obtainable(name):
-    assert datasets.obtainable(name) is None
-
-
-def test_fetch_of_generated_and_unknown_names(capsys):
-    assert main(["fetch", "synth-2-2-0"]) == 0
-    assert "synth-2-2-0: generated here, needs no fetching" in capsys.readouterr().out
-    assert main(["fetch", "iris", "file"]) == 0
-    printed = capsys.readouterr().out
-    assert "iris: bundled with scikit-learn, needs no fetching" in printed
-    assert "file: a file of your own, needs no fetching" in printed
-    assert main(["fetch", "irsi"]) == 1
-    assert "unknown data set 'irsi'; did you mean 'iris'?" in capsys.readouterr().err

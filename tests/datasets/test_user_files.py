@@ -1,4 +1,4 @@
-"""People's own files: formats as they are written, columns, labels, and errors in one line."""
+"""People's own files: columns, labels, keyed fingerprints, errors in one line."""
 
 import gzip
 import re
@@ -9,11 +9,148 @@ import pytest
 
 from pkm import datasets
 from pkm.datasets import user_files
-from pkm.datasets.delimited import Format, guess
+
+#: Values of the record that is looked for.
+CANDIDATES = range(-100, 101)
+
+
+def write_table(path, last):
+    """Write 50 records, of which all but the last are known to everybody."""
+    generator = np.random.default_rng(3)
+    rows = generator.integers(-100, 101, (49, 1)).ravel().tolist()
+    path.write_text("\n".join(str(value) for value in [*rows, last]) + "\n")
+    return path
+
+
+def guesses(published, fingerprint, tmp_path):
+    """Return the candidates for the last record whose file has the published fingerprint."""
+    path = tmp_path / "guess.csv"
+    matches = []
+    for value in CANDIDATES:
+        write_table(path, value)
+        if fingerprint(path) == published:
+            matches.append(value)
+    return matches
+
+
+def test_published_fingerprint_does_not_confirm_the_last_record(tmp_path, monkeypatch):
+    """Who knows all records but one, and this code, cannot try the last one out."""
+    path = write_table(tmp_path / "own.csv", 42)
+    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "owner"))
+    published = datasets.fingerprint("file", path=path)
+
+    # The attack finds the record with the owner's secret, and without one in the key.
+    assert guesses(published, user_files.fingerprint, tmp_path) == [42]
+    monkeypatch.setattr(user_files, "keyed_digest", unkeyed_digest)
+    without_key = datasets.fingerprint("file", path=path)
+    assert guesses(without_key, user_files.fingerprint, tmp_path) == [42]
+    assert guesses(published, user_files.fingerprint, tmp_path) == []
+
+    # It does not with a secret of its own.
+    monkeypatch.undo()
+    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "other-cache"))
+    assert guesses(published, user_files.fingerprint, tmp_path) == []
+
+
+def unkeyed_digest(content):
+    import hashlib
+
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_fingerprint_of_a_file_stays_with_its_secret(tmp_path, cache, monkeypatch):
+    first = write_table(tmp_path / "a.csv", 1)
+    copy = write_table(tmp_path / "b.csv", 1)
+    before = datasets.fingerprint("file", path=first)
+    assert datasets.fingerprint("file", path=copy) == before
+    assert datasets.load("file", path=first).fingerprint == before
+    (cache / "secret").unlink()
+    assert datasets.fingerprint("file", path=first) != before
+
+
+TABLE_POINTS = np.array([[0.0, 10.0, 3.0], [5.0, 20.0, 3.0], [10.0, 40.0, 3.0]])
+
+
+def write_points(path, points, columns=("a", "b", "c")):
+    frame = pd.DataFrame(points, columns=list(columns)[: points.shape[1]])
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        np.save(path, points)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
+def test_every_format_gives_the_same_points(tmp_path, suffix):
+    path = write_points(tmp_path / f"points{suffix}", TABLE_POINTS)
+    dataset = datasets.load("file", path=path, bounds=[0, 50], n_clusters=2)
+    np.testing.assert_array_equal(dataset.points, TABLE_POINTS)
+    np.testing.assert_array_equal(dataset.domain, [[0] * 3, [50] * 3])
+    assert (dataset.name, dataset.origin, dataset.n_clusters) == ("file", "file", 2)
+    assert dataset.fingerprint == datasets.fingerprint("file", path=path)
+    assert datasets.obtainable("file", path=path) is None
+
+
+def test_fingerprint_of_a_file_depends_on_its_content(tmp_path):
+    first = tmp_path / "a.npy"
+    second = tmp_path / "b.npy"
+    np.save(first, TABLE_POINTS)
+    np.save(second, TABLE_POINTS)
+    before = datasets.fingerprint("file", path=first)
+    assert before == datasets.fingerprint("file", path=second)
+    np.save(first, TABLE_POINTS + 1)
+    assert before != datasets.fingerprint("file", path=first)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_nonnumeric_columns_are_named_in_the_error(tmp_path, suffix):
+    path = tmp_path / f"points{suffix}"
+    dates = pd.to_datetime(["2020-01-01"] * 2)
+    frame = pd.DataFrame({"age": [1, 2], "job": ["baker", "smith"], "born": dates})
+    if suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    with pytest.raises(ValueError, match="columns job, born should be numeric"):
+        datasets.load("file", path=path)
+
+
+def test_pickled_arrays_are_refused(tmp_path):
+    np.save(tmp_path / "points.npy", np.array([[1, None]], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="cannot be read as NPY"):
+        datasets.load("file", path=tmp_path / "points.npy")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
+def test_damaged_files_are_refused(tmp_path, suffix):
+    path = tmp_path / f"points{suffix}"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=f"cannot be read as {suffix[1:].upper()}"):
+        datasets.load("file", path=path)
+
+
+def test_missing_file_path_and_unknown_format_are_refused(tmp_path):
+    missing = tmp_path / "none.csv"
+    expected = r"path='.*none\.csv' should be an existing file"
+    with pytest.raises(datasets.DataUnavailable, match=expected):
+        datasets.load("file", path=missing)
+    assert "should be an existing file" in datasets.obtainable("file", path=missing)
+
+    expected = re.escape("path=None: the data set 'file' needs path=<a .csv, .tsv, ")
+    with pytest.raises(ValueError, match=expected):
+        datasets.load("file")
+
+    (tmp_path / "points.xls").write_text("1 2")
+    expected = (
+        r"path='.*points\.xls' should end in one of \.csv, \.tsv, .*, \.parquet, .*\.npy, \.npz"
+    )
+    with pytest.raises(ValueError, match=expected):
+        datasets.load("file", path=tmp_path / "points.xls")
+
 
 POINTS = [[1.5, 2.0], [3.25, -4.0], [0.125, 6e3]]
-
-pytestmark = pytest.mark.usefixtures("cache")
 
 
 def write(tmp_path, text, name="points.csv"):
@@ -31,59 +168,6 @@ def error_of(path, **arguments):
     assert "\n" not in message
     assert str(path) in message
     return message
-
-
-@pytest.mark.parametrize("header", ["", "height{0}width\n"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize(
-    ("separator", "decimal"),
-    [(",", "."), (";", "."), (";", ","), ("\t", "."), ("\t", ","), ("  ", "."), (" ", ",")],
-)
-def test_separators_and_decimal_marks_are_found_out(tmp_path, separator, decimal, header, end):
-    rows = [separator.join(str(value) for value in row) for row in POINTS]
-    text = "\n".join(rows).replace(".", decimal)
-    path = write(tmp_path, (header.format(separator) + text + "\n").replace("\n", end))
-    np.testing.assert_array_equal(datasets.load(path=path).points, POINTS)
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        (["1,2", "3,4"], Format(",", ".")),
-        (["1, 2", "3, 4"], Format(",", ".")),
-        (["1;2", "3;4"], Format(";", ".")),
-        (["1,5 2,5", "3 4"], Format("blanks", ",")),
-        (["full name,age", "bo bo,3", "al al,4"], Format(",", ".")),
-        (['"Smith, J.";1,5'], Format(";", ",")),
-        (["  500  600", "  499  1"], Format("blanks", ".")),
-    ],
-)
-def test_guessed_formats(lines, expected):
-    assert guess(lines) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("height\n1,5\n2,25\n", [[1.5], [2.25]]),
-        ('"1,5","2,5"\n"3,5","4,5"\n', [[1.5, 2.5], [3.5, 4.5]]),
-        ("a\tb\n1e3\t.5\n-2\t+3.\n", [[1000, 0.5], [-2, 3]]),
-        ("\ufeffa;b\n1;2\n", [[1, 2]]),
-        ("   1   2\n  30  40  \n", [[1, 2], [30, 40]]),
-    ],
-)
-def test_texts_as_people_write_them(tmp_path, text, expected):
-    np.testing.assert_array_equal(datasets.load(path=write(tmp_path, text)).points, expected)
-
-
-@pytest.mark.parametrize("name", ["a.tsv", "a.txt", "a.csv.gz", "a.TSV.GZ", "a.txt.gz"])
-def test_names_of_text_files(tmp_path, name):
-    if name == "a.TSV.GZ":
-        (tmp_path / name).write_bytes(gzip.compress(b"x\ty\n1.5\t2\n"))
-        path = tmp_path / name
-    else:
-        path = write(tmp_path, "x\ty\n1.5\t2\n", name)
-    assert datasets.load("file", path=path).points.tolist() == [[1.5, 2]]
 
 
 TABLE = "id,height,city,width\n7,1.5,Rome,2\n3,2.5,Oslo,4\n5,3.5,Rome,6\n"
@@ -160,48 +244,6 @@ def test_fingerprint_depends_on_what_is_chosen(tmp_path):
     assert datasets.load(path=path, **chosen[3]).fingerprint in digests
     # A tuple and a list choose the same.
     assert datasets.fingerprint(path=path, columns=("height",)) in digests
-
-
-@pytest.mark.parametrize("argument", ["columns", "label"])
-def test_columns_and_label_are_for_files_only(argument):
-    with pytest.raises(ValueError, match=f"{argument}='x' goes with the data set 'file' only"):
-        datasets.load("iris", **{argument: "x"})
-
-
-ROWS = "".join(f"{i},{i * i % 7},{i % 3}\n" for i in range(12))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a,b\n", "there is a header (a, b) but no point below it"),
-        ("", "cannot be read as CSV: it is empty"),
-        ("\n  \n", "cannot be read as CSV: it is empty"),
-        (TABLE, "column 'id' looks like a row number; choose columns=[height,city,width], or"),
-        ("n,a,b\n" + ROWS, "column 'n' looks like a row number; choose columns=[a,b]"),
-        (ROWS, "column 0 looks like a row number; choose columns=[1,2]"),
-        (
-            "age,city,job\n1,Rome,cook\n2,Oslo,cook\n",
-            "columns city, job should be numeric; choose columns=[age], or encode them as numbers",
-        ),
-        ("city\nRome\nOslo\n", "column city should be numeric; encode it as numbers"),
-        (
-            'a,b\n"1,234,567",5\n"12,345",6\n',
-            "column 'a': the value '1,234,567' has separators of thousands; write the digits",
-        ),
-        (
-            "a;b\n1.234,5;1\n2,5;3\n",
-            "column 'a': the value '1.234,5' has separators of thousands",
-        ),
-        ("1,234;2,345\n5,678;1,111\n", "the comma in '1,234' may be a decimal mark or separate"),
-        ("a\n1,234\n5,678\n", "the comma in '1,234' may be a decimal mark"),
-        ("a;b\n1;2;3\n", "line 2 has 3 fields, the first line has 2"),
-        ("a b\n1 2\n3\n", "read as separated by blanks"),
-        ("größe,b\n1,2\n".encode("latin-1"), "it is not text in UTF-8"),
-    ],
-)
-def test_wrong_texts_are_refused_with_a_remedy(tmp_path, text, message):
-    assert message in error_of(write(tmp_path, text))
 
 
 @pytest.mark.parametrize(

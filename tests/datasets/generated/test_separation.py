@@ -1,4 +1,4 @@
-"""The separation index against closed forms, a direct search over directions, and invariances."""
+"""The separation index against closed forms, a direct search, and invariances."""
 
 import numpy as np
 import pytest

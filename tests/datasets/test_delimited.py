@@ -1,0 +1,181 @@
+"""Text files as people write them: separators, decimal marks, headers."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pkm import datasets
+from pkm.datasets.delimited import Format, guess
+
+TABLE_POINTS = np.array([[0.0, 10.0, 3.0], [5.0, 20.0, 3.0], [10.0, 40.0, 3.0]])
+
+
+def test_csv_without_header_is_read(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text("1, 2\n3, 4.5\n")
+    dataset = datasets.load("file", path=path)
+    np.testing.assert_array_equal(dataset.points, [[1, 2], [3, 4.5]])
+
+
+def test_csv_header_of_column_numbers_is_refused(tmp_path):
+    path = tmp_path / "points.csv"
+    pd.DataFrame(TABLE_POINTS).to_csv(path, index=False)
+    with pytest.raises(ValueError, match="the first line 0,1,2 may be column numbers or a point"):
+        datasets.load("file", path=path)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("a,b\n1,2,3\n4,5,6\n", "line 2 has 3 fields, the first line has 2"),
+        ("a,b\n1,2\n\n3\n", "line 4 has 1 fields, the first line has 2"),
+        ("1,2\n3,4,5\n", "line 2 has 3 fields"),
+        ("1,2\n3,4,\n", "line 2 has 3 fields"),
+        (
+            ",a,b\n0,2,3\n1,5,6\n",
+            r"column 0 .from 0. has no name in the header ,a,b: .*write with index=False",
+        ),
+        ("a,,b\n0,2,3\n", "column 1 .from 0. has no name"),
+    ],
+)
+def test_csv_with_inconsistent_columns_is_refused(tmp_path, text, message):
+    path = tmp_path / "points.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        datasets.load("file", path=path)
+
+
+def test_csv_with_pandas_index_is_refused(tmp_path):
+    path = tmp_path / "points.csv"
+    pd.DataFrame(TABLE_POINTS, columns=["x0", "x1", "x2"]).to_csv(path)
+    with pytest.raises(ValueError, match="index=False"):
+        datasets.load("file", path=path)
+
+
+def test_csv_blank_lines_and_quotes_are_ignored(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text('\n"a", "b"\n\n1, 2\n  \n3, "4"\n\n')
+    dataset = datasets.load("file", path=path)
+    np.testing.assert_array_equal(dataset.points, [[1, 2], [3, 4]])
+
+
+def test_missing_csv_fields_are_refused(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text("a,b\n1,2\n3,\n")
+    expected = "1 values are NaN or infinite, the first in row 1, column 1"
+    with pytest.raises(ValueError, match=expected):
+        datasets.load("file", path=path)
+
+
+POINTS = [[1.5, 2.0], [3.25, -4.0], [0.125, 6e3]]
+
+
+def write(tmp_path, text, name="points.csv"):
+    path = tmp_path / name
+    content = text.encode() if isinstance(text, str) else text
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+def error_of(path, **arguments):
+    """The one line with which a file is refused."""
+    with pytest.raises(ValueError) as refused:
+        datasets.load(path=path, **arguments)
+    message = str(refused.value)
+    assert "\n" not in message
+    assert str(path) in message
+    return message
+
+
+@pytest.mark.parametrize("header", ["", "height{0}width\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("separator", "decimal"),
+    [(",", "."), (";", "."), (";", ","), ("\t", "."), ("\t", ","), ("  ", "."), (" ", ",")],
+)
+def test_separators_and_decimal_marks_are_found_out(tmp_path, separator, decimal, header, end):
+    rows = [separator.join(str(value) for value in row) for row in POINTS]
+    text = "\n".join(rows).replace(".", decimal)
+    path = write(tmp_path, (header.format(separator) + text + "\n").replace("\n", end))
+    np.testing.assert_array_equal(datasets.load(path=path).points, POINTS)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["1,2", "3,4"], Format(",", ".")),
+        (["1, 2", "3, 4"], Format(",", ".")),
+        (["1;2", "3;4"], Format(";", ".")),
+        (["1,5 2,5", "3 4"], Format("blanks", ",")),
+        (["full name,age", "bo bo,3", "al al,4"], Format(",", ".")),
+        (['"Smith, J.";1,5'], Format(";", ",")),
+        (["  500  600", "  499  1"], Format("blanks", ".")),
+    ],
+)
+def test_guessed_formats(lines, expected):
+    assert guess(lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("height\n1,5\n2,25\n", [[1.5], [2.25]]),
+        ('"1,5","2,5"\n"3,5","4,5"\n', [[1.5, 2.5], [3.5, 4.5]]),
+        ("a\tb\n1e3\t.5\n-2\t+3.\n", [[1000, 0.5], [-2, 3]]),
+        ("\ufeffa;b\n1;2\n", [[1, 2]]),
+        ("   1   2\n  30  40  \n", [[1, 2], [30, 40]]),
+    ],
+)
+def test_texts_as_people_write_them(tmp_path, text, expected):
+    np.testing.assert_array_equal(datasets.load(path=write(tmp_path, text)).points, expected)
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.txt", "a.csv.gz", "a.TSV.GZ", "a.txt.gz"])
+def test_names_of_text_files(tmp_path, name):
+    if name == "a.TSV.GZ":
+        (tmp_path / name).write_bytes(gzip.compress(b"x\ty\n1.5\t2\n"))
+        path = tmp_path / name
+    else:
+        path = write(tmp_path, "x\ty\n1.5\t2\n", name)
+    assert datasets.load("file", path=path).points.tolist() == [[1.5, 2]]
+
+
+TABLE = "id,height,city,width\n7,1.5,Rome,2\n3,2.5,Oslo,4\n5,3.5,Rome,6\n"
+
+
+ROWS = "".join(f"{i},{i * i % 7},{i % 3}\n" for i in range(12))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n", "there is a header (a, b) but no point below it"),
+        ("", "cannot be read as CSV: it is empty"),
+        ("\n  \n", "cannot be read as CSV: it is empty"),
+        (TABLE, "column 'id' looks like a row number; choose columns=[height,city,width], or"),
+        ("n,a,b\n" + ROWS, "column 'n' looks like a row number; choose columns=[a,b]"),
+        (ROWS, "column 0 looks like a row number; choose columns=[1,2]"),
+        (
+            "age,city,job\n1,Rome,cook\n2,Oslo,cook\n",
+            "columns city, job should be numeric; choose columns=[age], or encode them as numbers",
+        ),
+        ("city\nRome\nOslo\n", "column city should be numeric; encode it as numbers"),
+        (
+            'a,b\n"1,234,567",5\n"12,345",6\n',
+            "column 'a': the value '1,234,567' has separators of thousands; write the digits",
+        ),
+        (
+            "a;b\n1.234,5;1\n2,5;3\n",
+            "column 'a': the value '1.234,5' has separators of thousands",
+        ),
+        ("1,234;2,345\n5,678;1,111\n", "the comma in '1,234' may be a decimal mark or separate"),
+        ("a\n1,234\n5,678\n", "the comma in '1,234' may be a decimal mark"),
+        ("a;b\n1;2;3\n", "line 2 has 3 fields, the first line has 2"),
+        ("a b\n1 2\n3\n", "read as separated by blanks"),
+        ("größe,b\n1,2\n".encode("latin-1"), "it is not text in UTF-8"),
+    ],
+)
+def test_wrong_texts_are_refused_with_a_remedy(tmp_path, text, message):
+    assert message in error_of(write(tmp_path, text))

@@ -1,0 +1,55 @@
+"""Files that are whole or absent, and the secret of the cache."""
+
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tiny_files import CONTENT
+
+from pkm import datasets, files
+from pkm.files import cache_folder, keyed_digest
+
+
+def write_table(path, last):
+    """Write 50 records, of which all but the last are known to everybody."""
+    generator = np.random.default_rng(3)
+    rows = generator.integers(-100, 101, (49, 1)).ravel().tolist()
+    path.write_text("\n".join(str(value) for value in [*rows, last]) + "\n")
+    return path
+
+
+def test_secret_is_for_its_owner_alone(cache):
+    keyed_digest(b"")
+    path = cache_folder() / "secret"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(path.read_bytes()) == 32
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+
+
+def test_processes_agree_on_a_new_secret(cache):
+    command = "from pkm.files import keyed_digest; print(keyed_digest(b''))"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE) for _ in range(4)
+    ]
+    digests = {process.communicate()[0] for process in processes}
+    assert digests == {f"{keyed_digest(b'')}\n".encode()}
+
+
+def test_unwritable_cache_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "file"))
+    path = write_table(tmp_path / "own.csv", 1)
+    with pytest.raises(PermissionError, match=r"PKM_CACHE=.*file.* cannot hold"):
+        datasets.fingerprint("file", path=path)
+
+
+def test_interrupted_write_leaves_no_file(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files.os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.atomic_write(tmp_path / "file", CONTENT)
+    assert list(tmp_path.iterdir()) == []
