@@ -1,6 +1,7 @@
 """Data sets are tested with an empty cache and without pauses between downloads."""
 
 import pytest
+import tiny_embeddings
 from tiny_files import CONTENT, PACKED, tiny_entry
 
 from pkm.datasets import downloads, registry
@@ -34,3 +35,22 @@ def register_file(register, monkeypatch):
         return file
 
     return register_tiny
+
+
+@pytest.fixture
+def entry(monkeypatch):
+    """Make a small set of embeddings the whole registry."""
+    registered = tiny_embeddings.tiny_entry()
+    monkeypatch.setitem(registry.BY_NAME, registered.name, registered)
+    monkeypatch.setattr(registry, "ENTRIES", (registered,))
+    return registered
+
+
+@pytest.fixture
+def mirror_with_images(tmp_path):
+    """Return a mirror that holds the images of the embeddings."""
+    folder = tmp_path / "mirror" / "tiny"
+    folder.mkdir(parents=True)
+    for name, content in zip(("images", "labels"), tiny_embeddings.PACKED, strict=True):
+        (folder / f"{name}.gz").write_bytes(content)
+    return folder.parent

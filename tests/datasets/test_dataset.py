@@ -1,12 +1,10 @@
 """The checks of points, bounds, ranges and numbers of clusters."""
 
 import numpy as np
-import pandas as pd
 import pytest
+from own_files import TABLE_POINTS, write_points
 
 from pkm import datasets
-
-TABLE_POINTS = np.array([[0.0, 10.0, 3.0], [5.0, 20.0, 3.0], [10.0, 40.0, 3.0]])
 
 
 def unbounded(d):
@@ -69,17 +67,6 @@ def test_scalar_bounds_of_a_file_are_its_range(tmp_path):
     without_bounds = datasets.load("file", path=path)
     with pytest.raises(ValueError, match="'file' has none: give bounds"):
         datasets.scale(without_bounds, "range")
-
-
-def write_points(path, points, columns=("a", "b", "c")):
-    frame = pd.DataFrame(points, columns=list(columns)[: points.shape[1]])
-    if path.suffix == ".csv":
-        frame.to_csv(path, index=False)
-    elif path.suffix == ".parquet":
-        frame.to_parquet(path)
-    else:
-        np.save(path, points)
-    return path
 
 
 def test_bounds_per_column_and_no_number_of_clusters(tmp_path):

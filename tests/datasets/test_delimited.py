@@ -5,11 +5,10 @@ import gzip
 import numpy as np
 import pandas as pd
 import pytest
+from own_files import TABLE, TABLE_POINTS, error_of, write
 
 from pkm import datasets
 from pkm.datasets.delimited import Format, guess
-
-TABLE_POINTS = np.array([[0.0, 10.0, 3.0], [5.0, 20.0, 3.0], [10.0, 40.0, 3.0]])
 
 
 def test_csv_without_header_is_read(tmp_path):
@@ -72,23 +71,6 @@ def test_missing_csv_fields_are_refused(tmp_path):
 POINTS = [[1.5, 2.0], [3.25, -4.0], [0.125, 6e3]]
 
 
-def write(tmp_path, text, name="points.csv"):
-    path = tmp_path / name
-    content = text.encode() if isinstance(text, str) else text
-    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    return path
-
-
-def error_of(path, **arguments):
-    """The one line with which a file is refused."""
-    with pytest.raises(ValueError) as refused:
-        datasets.load(path=path, **arguments)
-    message = str(refused.value)
-    assert "\n" not in message
-    assert str(path) in message
-    return message
-
-
 @pytest.mark.parametrize("header", ["", "height{0}width\n"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize(
@@ -140,9 +122,6 @@ def test_names_of_text_files(tmp_path, name):
     else:
         path = write(tmp_path, "x\ty\n1.5\t2\n", name)
     assert datasets.load("file", path=path).points.tolist() == [[1.5, 2]]
-
-
-TABLE = "id,height,city,width\n7,1.5,Rome,2\n3,2.5,Oslo,4\n5,3.5,Rome,6\n"
 
 
 ROWS = "".join(f"{i},{i * i % 7},{i % 3}\n" for i in range(12))

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 import web
-from tiny_files import CONTENT, pack_members
+from tiny_files import CONTENT, pack_members, reason_of, tiny
 
 from pkm import datasets
 from pkm.datasets import downloads, sources
@@ -17,18 +17,6 @@ from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
 def closed(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     return web.closed_address()
-
-
-def tiny(*urls, path="tiny/tiny.txt", **fields):
-    return File(path, sha256(CONTENT), urls=urls, size=len(CONTENT), **fields)
-
-
-def reason_of(name="tiny"):
-    """Why one set cannot be fetched: one line."""
-    result = datasets.fetch_missing([name])
-    assert result.fetched == ()
-    assert "\n" not in result.unavailable[name]
-    return result.unavailable[name]
 
 
 @pytest.mark.parametrize("failure", [500, 503, 429, (CONTENT[:5], len(CONTENT))])

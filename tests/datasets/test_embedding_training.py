@@ -1,77 +1,19 @@
 """Embeddings are trained on small images where torch is installed."""
 
-import gzip
 import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
+from tiny_embeddings import NAME, PACKED, PAPER_SETS, RECIPE
 
 from pkm import datasets
-from pkm.datasets import embeddings, parsers, registry
+from pkm.datasets import embeddings, parsers
 from pkm.datasets.__main__ import main
-from pkm.datasets.entry import Training
-from pkm.datasets.sources import File, sha256
-
-RECIPE = Training(epochs=8, penalty=0.001, dimensions=4, channels=(4, 4), hidden=16, batch=20)
-
-
-NAME = "tiny-embeddings"
-
-
-PAPER_SETS = ("mnist-embeddings", "fashion-embeddings")
-
 
 # The cache with the user's trained sets, before the tests set another one.
 USER_CACHE = os.environ.get("PKM_CACHE")
-
-
-def images(n=120):
-    """Noisy images of two classes, bright on the left or on the right, in the published format."""
-    generator = np.random.default_rng(5)
-    labels = generator.integers(0, 2, n).astype(np.uint8)
-    pixels = generator.integers(0, 60, (n, 28, 28)).astype(np.uint8)
-    for image, label in zip(pixels, labels, strict=True):
-        left = 14 * label
-        image[4:24, left : left + 14] += 150
-    packed_images = gzip.compress(bytes(16) + pixels.tobytes(), mtime=0)
-    packed_labels = gzip.compress(bytes(8) + labels.tobytes(), mtime=0)
-    return packed_images, packed_labels
-
-
-PACKED = images()
-
-
-def tiny_entry(recipe=RECIPE, packed=PACKED):
-    files = tuple(
-        File(f"tiny/{part}.gz", sha256(content), urls=(f"http://example.org/{part}.gz",))
-        for part, content in zip(("images", "labels"), packed, strict=True)
-    )
-    d = recipe.dimensions
-    bounds = ((0.0,) * d, (recipe.upper,) * d)
-    return registry.Entry(
-        NAME, 120, d, 2, files, parsers.mnist, *bounds, ("clipped",) * d, "", "made", trained=recipe
-    )
-
-
-@pytest.fixture
-def entry(monkeypatch):
-    """Put a small set of embeddings into the registry."""
-    registered = tiny_entry()
-    monkeypatch.setitem(registry.BY_NAME, NAME, registered)
-    monkeypatch.setattr(registry, "ENTRIES", (registered,))
-    return registered
-
-
-@pytest.fixture
-def mirror_with_images(tmp_path):
-    """Return a mirror that holds the images."""
-    folder = tmp_path / "mirror" / "tiny"
-    folder.mkdir(parents=True)
-    for part, content in zip(("images", "labels"), PACKED, strict=True):
-        (folder / f"{part}.gz").write_bytes(content)
-    return folder.parent
 
 
 @pytest.fixture

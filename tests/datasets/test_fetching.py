@@ -3,7 +3,7 @@
 from collections import namedtuple
 
 import pytest
-from tiny_files import CONTENT, pack_members
+from tiny_files import CONTENT, pack_members, reason_of, tiny
 
 from pkm import datasets
 from pkm.datasets import fetching, sources
@@ -11,18 +11,6 @@ from pkm.datasets.__main__ import main
 from pkm.datasets.sources import ChecksumMismatch, File, sha256
 
 Usage = namedtuple("Usage", "total used free")
-
-
-def tiny(*urls, path="tiny/tiny.txt", **fields):
-    return File(path, sha256(CONTENT), urls=urls, size=len(CONTENT), **fields)
-
-
-def reason_of(name="tiny"):
-    """Why one set cannot be fetched: one line."""
-    result = datasets.fetch_missing([name])
-    assert result.fetched == ()
-    assert "\n" not in result.unavailable[name]
-    return result.unavailable[name]
 
 
 def test_full_disk_is_seen_before_downloads(server, register, monkeypatch):

@@ -8,31 +8,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tiny_files import CONTENT, pack_arrays, tiny_entry, write_file
+from tiny_files import (
+    CHECKINS,
+    CONTENT,
+    QUERIES,
+    has_private_unit_cube,
+    pack_arrays,
+    tcga,
+    tiny_entry,
+    write_file,
+)
 
 from pkm import datasets
 from pkm.datasets import downloads, registry, sources
 from pkm.datasets.__main__ import main
 
 USER_FILES = {"gowalla": (107092, 2), "rangequeries": (200_000, 6)}
-
-
-CHECKINS = (
-    "0\t2010-10-17T01:48:53Z\t39.747652\t-104.99251\t88c46bf2\n"
-    "0\t2010-10-16T06:02:04Z\t39.891383\t-105.070814\t7a0f88982\n"
-    "7\t2009-12-31T23:59:59Z\t10.0\t20.0\tdd7cd3d2\n"
-    "7\t2010-01-01T00:00:00Z\t11.0\t21.0\tdd7cd3d2\n"
-    "7\t2010-01-01T00:00:00Z\t12.0\t22.0\t9848afcc\n"
-    "3\t2010-05-05T05:05:05Z\t-33.5\t151.2\tab\n"
-    "9\t\t\t\t\n"
-)
-
-
-QUERIES = (
-    ",x,y,x_range,y_range,count,sum_,avg\n"
-    "0,1162691.0,1869013.0,5000.5,7000.0,15234,4100.0,12.5\n"
-    "1,1170000.0,1900000.0,100.0,90.0,0,0.0,\n"
-)
 
 
 @pytest.mark.parametrize("name", USER_FILES)
@@ -198,17 +189,6 @@ def test_set_without_files_is_obtainable(name):
 REQUESTED_FILES = ("postures-full", "femnist", "tcga", "tmi")
 
 
-def has_private_unit_cube(dataset):
-    """Whether the bounds are private; public preprocessing keeps the points up to the last bit."""
-    d = dataset.points.shape[1]
-    unit_cube = np.repeat([[-1.0], [1.0]], d, axis=1)
-    np.testing.assert_array_equal(dataset.domain, unit_cube)
-    scaled = datasets.scale(dataset, "public", clip=False)
-    np.testing.assert_allclose(scaled.points, dataset.points, rtol=0, atol=2.3e-16)
-    # The data were scaled by their own bounds before a domain was declared.
-    return dataset.prescaled and scaled.uses_private_bounds
-
-
 @pytest.mark.parametrize("name", REQUESTED_FILES)
 def test_missing_user_files_are_named_in_the_error(name):
     file = registry.find(name).files[0]
@@ -229,16 +209,6 @@ def test_missing_user_files_are_named_in_the_error(name):
 def test_error_mentions_controlled_access(name):
     reason = datasets.obtainable(name)
     assert re.search("access on request.*a .npz file of an array 'data'", reason)
-
-
-def tcga(**changes):
-    generator = np.random.default_rng(0)
-    arrays = {
-        "data": generator.uniform(size=(1904, 57)),
-        "label": generator.integers(0, 4, 1904),
-        "client": generator.integers(0, 10, 1904),
-    }
-    return {name: array for name, array in (arrays | changes).items() if array is not None}
 
 
 @pytest.mark.parametrize("labeled", [True, False])

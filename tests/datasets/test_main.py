@@ -3,10 +3,9 @@
 import io
 import zipfile
 
-import numpy as np
 import pytest
 from rich.console import Console
-from tiny_files import CONTENT, pack_arrays, pack_members, tiny_entry, write_file
+from tiny_files import CONTENT, pack_arrays, pack_members, tcga, tiny_entry, write_file
 
 from pkm.datasets import registry
 from pkm.datasets.__main__ import find_status, list_data, main
@@ -141,13 +140,3 @@ def test_command_line_shows_user_files(tmp_path):
     assert available.origin == "mirror"
     assert available.n_copies == 1
     assert not available.errors
-
-
-def tcga(**changes):
-    generator = np.random.default_rng(0)
-    arrays = {
-        "data": generator.uniform(size=(1904, 57)),
-        "label": generator.integers(0, 4, 1904),
-        "client": generator.integers(0, 10, 1904),
-    }
-    return {name: array for name, array in (arrays | changes).items() if array is not None}

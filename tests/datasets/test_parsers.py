@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
-from tiny_files import pack_arrays
+from tiny_files import CHECKINS, QUERIES, has_private_unit_cube, pack_arrays
 
 from pkm import datasets
 from pkm.datasets import parsers, registry
@@ -72,24 +72,6 @@ def test_table_joins_files_without_header():
 
 
 PLACES = {"brightkite": 51406, "gowalla-subset": 56671}
-
-
-CHECKINS = (
-    "0\t2010-10-17T01:48:53Z\t39.747652\t-104.99251\t88c46bf2\n"
-    "0\t2010-10-16T06:02:04Z\t39.891383\t-105.070814\t7a0f88982\n"
-    "7\t2009-12-31T23:59:59Z\t10.0\t20.0\tdd7cd3d2\n"
-    "7\t2010-01-01T00:00:00Z\t11.0\t21.0\tdd7cd3d2\n"
-    "7\t2010-01-01T00:00:00Z\t12.0\t22.0\t9848afcc\n"
-    "3\t2010-05-05T05:05:05Z\t-33.5\t151.2\tab\n"
-    "9\t\t\t\t\n"
-)
-
-
-QUERIES = (
-    ",x,y,x_range,y_range,count,sum_,avg\n"
-    "0,1162691.0,1869013.0,5000.5,7000.0,15234,4100.0,12.5\n"
-    "1,1170000.0,1900000.0,100.0,90.0,0,0.0,\n"
-)
 
 
 def class_means(dataset):
@@ -353,17 +335,6 @@ COVTYPE = [
     ),
     ([3793, 561, 10509, 830, 2381, 9643, 3501], 14165.54, [6349, 2307, 2307, 1482, 1290, 886, 499]),
 ]
-
-
-def has_private_unit_cube(dataset):
-    """Whether the bounds are private; public preprocessing keeps the points up to the last bit."""
-    d = dataset.points.shape[1]
-    unit_cube = np.repeat([[-1.0], [1.0]], d, axis=1)
-    np.testing.assert_array_equal(dataset.domain, unit_cube)
-    scaled = datasets.scale(dataset, "public", clip=False)
-    np.testing.assert_allclose(scaled.points, dataset.points, rtol=0, atol=2.3e-16)
-    # The data were scaled by their own bounds before a domain was declared.
-    return dataset.prescaled and scaled.uses_private_bounds
 
 
 def test_celltype_is_the_published_example(mirror):

@@ -1,11 +1,11 @@
 """People's own files: columns, labels, keyed fingerprints, errors in one line."""
 
-import gzip
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
+from own_files import TABLE, TABLE_POINTS, error_of, write, write_points
 
 from pkm import datasets
 from pkm.datasets import user_files
@@ -66,20 +66,6 @@ def test_fingerprint_of_a_file_stays_with_its_secret(tmp_path, cache, monkeypatc
     assert datasets.load("file", path=first).fingerprint == before
     (cache / "secret").unlink()
     assert datasets.fingerprint("file", path=first) != before
-
-
-TABLE_POINTS = np.array([[0.0, 10.0, 3.0], [5.0, 20.0, 3.0], [10.0, 40.0, 3.0]])
-
-
-def write_points(path, points, columns=("a", "b", "c")):
-    frame = pd.DataFrame(points, columns=list(columns)[: points.shape[1]])
-    if path.suffix == ".csv":
-        frame.to_csv(path, index=False)
-    elif path.suffix == ".parquet":
-        frame.to_parquet(path)
-    else:
-        np.save(path, points)
-    return path
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
@@ -151,26 +137,6 @@ def test_missing_file_path_and_unknown_format_are_refused(tmp_path):
 
 
 POINTS = [[1.5, 2.0], [3.25, -4.0], [0.125, 6e3]]
-
-
-def write(tmp_path, text, name="points.csv"):
-    path = tmp_path / name
-    content = text.encode() if isinstance(text, str) else text
-    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    return path
-
-
-def error_of(path, **arguments):
-    """The one line with which a file is refused."""
-    with pytest.raises(ValueError) as refused:
-        datasets.load(path=path, **arguments)
-    message = str(refused.value)
-    assert "\n" not in message
-    assert str(path) in message
-    return message
-
-
-TABLE = "id,height,city,width\n7,1.5,Rome,2\n3,2.5,Oslo,4\n5,3.5,Rome,6\n"
 
 
 def test_columns_are_chosen_by_name_in_the_given_order(tmp_path):

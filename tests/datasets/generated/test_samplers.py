@@ -6,6 +6,7 @@ from scipy.spatial.distance import cdist, pdist
 from scipy.stats import ks_2samp, kstest
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
+from tiny_files import has_private_unit_cube
 
 from pkm import datasets
 from pkm.datasets.generated import clusters, families, samplers
@@ -353,17 +354,6 @@ def test_published_g2_points_are_rounded_down(mirror):
 
 
 RECORDED_GAUSSIAN = [0.05868843307930661, 0.05091869038109278, -0.03367865730466463]
-
-
-def has_private_unit_cube(dataset):
-    """Whether the bounds are private; public preprocessing keeps the points up to the last bit."""
-    d = dataset.points.shape[1]
-    unit_cube = np.repeat([[-1.0], [1.0]], d, axis=1)
-    np.testing.assert_array_equal(dataset.domain, unit_cube)
-    scaled = datasets.scale(dataset, "public", clip=False)
-    np.testing.assert_allclose(scaled.points, dataset.points, rtol=0, atol=2.3e-16)
-    # The data were scaled by their own bounds before a domain was declared.
-    return dataset.prescaled and scaled.uses_private_bounds
 
 
 @pytest.mark.statistical
