@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pandas as pd
 import pytest
-from own_files import TABLE, TABLE_POINTS, error_of, write
+from own_files import TABLE, TABLE_POINTS, read_error, write
 
 from pkm import datasets
 from pkm.datasets.delimited import Format, guess
@@ -157,4 +157,4 @@ ROWS = "".join(f"{i},{i * i % 7},{i % 3}\n" for i in range(12))
     ],
 )
 def test_wrong_texts_are_refused_with_a_remedy(tmp_path, text, message):
-    assert message in error_of(write(tmp_path, text))
+    assert message in read_error(write(tmp_path, text))

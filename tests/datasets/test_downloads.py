@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 import web
-from tiny_files import CONTENT, pack_members, reason_of, tiny
+from tiny_files import CONTENT, find_reason, pack_members, tiny_file
 
 from pkm import datasets
 from pkm.datasets import downloads, sources
@@ -23,7 +23,7 @@ def closed(monkeypatch):
 def test_failures_that_may_pass_are_tried_again(server, register, failure):
     base, pages, requests = server
     pages["/tiny.txt"] = [failure, failure, CONTENT]
-    register("tiny", tiny(f"{base}/tiny.txt"))
+    register("tiny", tiny_file(f"{base}/tiny.txt"))
     assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
     assert requests == ["/tiny.txt"] * 3
     assert datasets.load("tiny").points.shape == (3, 2)
@@ -41,32 +41,32 @@ def test_failures_that_may_pass_are_tried_again(server, register, failure):
 def test_next_url_is_tried_after_a_failure(server, register, failure, n_requests, message):
     base, pages, requests = server
     pages["/a"] = failure
-    register("tiny", tiny(f"{base}/a"))
-    assert message in reason_of()
+    register("tiny", tiny_file(f"{base}/a"))
+    assert message in find_reason()
     assert requests == ["/a"] * n_requests
 
     pages["/b"] = CONTENT
-    register("tiny", tiny(f"{base}/a", f"{base}/b"))
+    register("tiny", tiny_file(f"{base}/a", f"{base}/b"))
     assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
 
 
 def test_other_file_than_declared_is_refused_unless_another_url_has_it(server, register, cache):
     base, pages, requests = server
     pages["/a"] = b"<html>sign in</html>"
-    register("tiny", tiny(f"{base}/a"))
-    reason = reason_of()
+    register("tiny", tiny_file(f"{base}/a"))
+    reason = find_reason()
     assert "/a has SHA-256" in reason
     assert "the registry declares" in reason
     assert requests == ["/a"]
     assert not (cache / "tiny").exists()
     pages["/b"] = CONTENT
-    register("tiny", tiny(f"{base}/a", f"{base}/b"))
+    register("tiny", tiny_file(f"{base}/a", f"{base}/b"))
     assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
 
 
 def test_without_network_each_host_is_tried_once(closed, register, monkeypatch):
-    register("tiny", tiny(f"{closed}/a", f"{closed}/b"))
-    register("other", tiny(f"{closed}/c", path="other/other.txt"))
+    register("tiny", tiny_file(f"{closed}/a", f"{closed}/b"))
+    register("other", tiny_file(f"{closed}/c", path="other/other.txt"))
     attempts = []
     once = downloads.Downloads._once
 
@@ -87,8 +87,10 @@ def test_broken_proxy_is_named(closed, register, monkeypatch):
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTP_PROXY", closed)
-    register("tiny", tiny("http://example.org/tiny.txt"))
-    assert "the proxy cannot be reached or refuses (check HTTPS_PROXY and NO_PROXY)" in reason_of()
+    register("tiny", tiny_file("http://example.org/tiny.txt"))
+    assert (
+        "the proxy cannot be reached or refuses (check HTTPS_PROXY and NO_PROXY)" in find_reason()
+    )
 
 
 def test_slow_answer_is_given_up(server, register, monkeypatch):
@@ -98,21 +100,21 @@ def test_slow_answer_is_given_up(server, register, monkeypatch):
         raise requests.ReadTimeout("read timed out")
 
     monkeypatch.setattr(requests, "get", too_slow)
-    register("tiny", tiny("http://example.org/tiny.txt"))
-    assert "no answer within 60 s (try again later)" in reason_of()
+    register("tiny", tiny_file("http://example.org/tiny.txt"))
+    assert "no answer within 60 s (try again later)" in find_reason()
 
 
 def test_full_disk_while_writing(server, register, cache, monkeypatch):
     base, pages, _ = server
     pages["/tiny.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/tiny.txt"))
+    register("tiny", tiny_file(f"{base}/tiny.txt"))
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(downloads, "atomic_write", full)
     expected = f"{cache / 'tiny' / 'tiny.txt'} cannot be written (No space left on device): make"
-    reason = reason_of()
+    reason = find_reason()
     assert expected in reason
     assert "set PKM_CACHE to another folder" in reason
 
@@ -120,14 +122,14 @@ def test_full_disk_while_writing(server, register, cache, monkeypatch):
 def test_member_belongs_to_archives_alone(server, register):
     base, pages, _ = server
     pages["/plain.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/absent.zip", f"{base}/plain.txt", member="tiny.txt"))
+    register("tiny", tiny_file(f"{base}/absent.zip", f"{base}/plain.txt", member="tiny.txt"))
     assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
 
 
 def test_file_is_made_of_what_the_url_gives(server, register):
     base, pages, _ = server
     pages["/tiny.csv"] = [CONTENT.replace(b" ", b";")]
-    file = tiny(f"{base}/tiny.csv", convert=lambda content: content.replace(b";", b" "))
+    file = tiny_file(f"{base}/tiny.csv", convert=lambda content: content.replace(b";", b" "))
     register("tiny", file)
     assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
 

@@ -3,7 +3,7 @@
 from collections import namedtuple
 
 import pytest
-from tiny_files import CONTENT, pack_members, reason_of, tiny
+from tiny_files import CONTENT, find_reason, pack_members, tiny_file
 
 from pkm import datasets
 from pkm.datasets import fetching, sources
@@ -16,16 +16,16 @@ Usage = namedtuple("Usage", "total used free")
 def test_full_disk_is_seen_before_downloads(server, register, monkeypatch):
     base, pages, requests = server
     pages["/tiny.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/tiny.txt"))
+    register("tiny", tiny_file(f"{base}/tiny.txt"))
     monkeypatch.setattr(fetching.shutil, "disk_usage", lambda _: Usage(100, 89, 11))
-    assert "12 bytes are needed and 11 are free" in reason_of()
+    assert "12 bytes are needed and 11 are free" in find_reason()
     assert requests == []
 
 
 def test_size_source_and_license_are_said_before_the_first_request(server, register):
     base, pages, requests = server
     pages["/tiny.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/tiny.txt"))
+    register("tiny", tiny_file(f"{base}/tiny.txt"))
     said = []
 
     def say(line):
@@ -45,7 +45,7 @@ def test_sets_of_one_archive_share_a_line_and_a_download(server, register):
     base, pages, requests = server
     pages["/all.zip"] = pack_members({f"{name}.txt": CONTENT for name in "abc"})
     for name in "abc":
-        register(name, tiny(f"{base}/all.zip", path=f"{name}.txt", member=f"{name}.txt"))
+        register(name, tiny_file(f"{base}/all.zip", path=f"{name}.txt", member=f"{name}.txt"))
     said = []
     assert datasets.fetch_missing("abc", say=said.append).fetched == ("a", "b", "c")
     host = base.removeprefix("http://")
@@ -63,7 +63,7 @@ def test_file_without_a_declared_hash_is_kept_if_its_points_fit(server, register
         assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
         assert sources.locate_record(file).read_text() == sha256(CONTENT)
         return
-    assert "/tiny.txt gives is not the set: tiny: " in reason_of()
+    assert "/tiny.txt gives is not the set: tiny: " in find_reason()
     assert not (cache / "tiny" / "tiny.txt").exists()
     assert not sources.locate_record(file).exists()
 
@@ -71,8 +71,8 @@ def test_file_without_a_declared_hash_is_kept_if_its_points_fit(server, register
 def test_what_can_be_had_is_fetched_and_the_rest_listed(server, register, capsys):
     base, pages, _ = server
     pages["/tiny.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/tiny.txt"))
-    register("absent", tiny(f"{base}/absent.txt", path="absent.txt"))
+    register("tiny", tiny_file(f"{base}/tiny.txt"))
+    register("absent", tiny_file(f"{base}/absent.txt", path="absent.txt"))
     by_hand = File("hand.txt", sha256(CONTENT), source="http://example.org, on request")
     register("by-hand", by_hand)
     names = ["iris", "absent", "by-hand", "tiny", "synth-2-2-0", "tiny"]
@@ -90,7 +90,7 @@ def test_what_can_be_had_is_fetched_and_the_rest_listed(server, register, capsys
 def test_unknown_name_is_refused_before_anything_is_fetched(server, register):
     base, pages, requests = server
     pages["/tiny.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/tiny.txt"))
+    register("tiny", tiny_file(f"{base}/tiny.txt"))
     with pytest.raises(ValueError, match="unknown data set 'irsi'; did you mean 'iris'"):
         datasets.fetch_missing(["tiny", "irsi"])
     assert requests == []
@@ -99,7 +99,7 @@ def test_unknown_name_is_refused_before_anything_is_fetched(server, register):
 def test_damaged_mirror_copy_is_replaced_by_a_right_one_in_the_cache(server, register, tmp_path):
     base, pages, _ = server
     pages["/tiny.txt"] = CONTENT
-    register("tiny", tiny(f"{base}/tiny.txt"))
+    register("tiny", tiny_file(f"{base}/tiny.txt"))
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "tiny.txt").write_bytes(b"damaged")
     with pytest.raises(ChecksumMismatch):

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from own_files import TABLE, TABLE_POINTS, error_of, write, write_points
+from own_files import TABLE, TABLE_POINTS, read_error, write, write_points
 
 from pkm import datasets
 from pkm.datasets import user_files
@@ -191,10 +191,10 @@ def test_archives_hold_one_table_or_a_named_one(tmp_path):
     np.savez(path, first=POINTS, second=POINTS)
     assert (
         "of the arrays first, second one of two dimensions should be named data, X or points"
-        in (error_of(path))
+        in (read_error(path))
     )
     np.savez(path, X=POINTS, y=[1, 2])
-    assert "labels of shape (2,) should be n=3 classes" in error_of(path, label="y")
+    assert "labels of shape (2,) should be n=3 classes" in read_error(path, label="y")
 
 
 def test_fingerprint_depends_on_what_is_chosen(tmp_path):
@@ -226,18 +226,18 @@ def test_fingerprint_depends_on_what_is_chosen(tmp_path):
     ],
 )
 def test_wrong_columns_are_refused(tmp_path, arguments, message):
-    assert message in error_of(write(tmp_path, TABLE), **arguments)
+    assert message in read_error(write(tmp_path, TABLE), **arguments)
 
 
 def test_missing_labels_are_refused(tmp_path):
     path = write(tmp_path, "x,kind\n1,a\n2,\n")
-    assert "1 labels are missing" in error_of(path, label="kind")
+    assert "1 labels are missing" in read_error(path, label="kind")
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY damaged", b"PK\x03\x04 damaged", b"text"])
 def test_damaged_arrays_are_refused_without_advice(tmp_path, suffix, content):
-    message = error_of(write(tmp_path, content, f"points{suffix}"))
+    message = read_error(write(tmp_path, content, f"points{suffix}"))
     assert f"cannot be read as {suffix[1:].upper()}" in message
     assert "pickle" not in message
 
@@ -245,7 +245,7 @@ def test_damaged_arrays_are_refused_without_advice(tmp_path, suffix, content):
 def test_arrays_of_objects_are_refused_without_advice(tmp_path):
     path = tmp_path / "points.npz"
     np.savez(path, X=np.array([[1, None]], dtype=object))
-    message = error_of(path)
+    message = read_error(path)
     assert "an array is damaged or holds objects of Python" in message
     assert "pickle" not in message
 
@@ -285,7 +285,7 @@ def test_parquet_files_of_unequal_columns_are_refused(tmp_path):
     table.to_parquet(tmp_path / "1.parquet")
     for other in (table.rename(columns={"b": "c"}), table[["b", "a"]], table.astype("float32")):
         other.to_parquet(tmp_path / "2.parquet")
-        assert "2.parquet has other columns or types than" in error_of(tmp_path)
+        assert "2.parquet has other columns or types than" in read_error(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["empty", "empty/*.parquet", "nowhere.csv"])

@@ -21,7 +21,7 @@ def write(tmp_path, text, name="points.csv"):
     return path
 
 
-def error_of(path, **arguments):
+def read_error(path, **arguments):
     """The one line with which a file is refused."""
     with pytest.raises(ValueError) as refused:
         datasets.load(path=path, **arguments)

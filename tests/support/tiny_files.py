@@ -94,11 +94,11 @@ def has_private_unit_cube(dataset):
     return dataset.prescaled and scaled.uses_private_bounds
 
 
-def tiny(*urls, path="tiny/tiny.txt", **fields):
+def tiny_file(*urls, path="tiny/tiny.txt", **fields):
     return File(path, sha256(CONTENT), urls=urls, size=len(CONTENT), **fields)
 
 
-def reason_of(name="tiny"):
+def find_reason(name="tiny"):
     """Why one set cannot be fetched: one line."""
     result = datasets.fetch_missing([name])
     assert result.fetched == ()

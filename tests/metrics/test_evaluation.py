@@ -1,41 +1,24 @@
 """The metrics against scikit-learn and brute force, and their conventions."""
 
-import warnings
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from random_points import blobs, draw, draw_with_classes
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
-from sklearn.datasets import make_blobs
 from sklearn.metrics import davies_bouldin_score, silhouette_score
 
-from pkm.compute import Points, labels
+from pkm.compute import Points
 from pkm.metrics import (
     METRICS,
     evaluate,
+    evaluation,
     reference_centers,
     reference_set,
-    references,
-    silhouettes,
 )
-from pkm.metrics.matching import nearest_distances
 from pkm.privacy import SCALE
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """Give every test a separate cache, on disk and in memory."""
-    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
-    reference_set.cache_clear()
-    return tmp_path / "cache" / "references"
-
-
-def draw(n=300, d=3, k=5, replicates=4, seed=0):
-    rng = np.random.default_rng(seed)
-    points = rng.integers(-SCALE, SCALE + 1, (n, d))
-    centers = rng.integers(-SCALE, SCALE + 1, (replicates, k, d))
-    return points, centers
 
 
 def pairwise_distances(first, second):
@@ -97,21 +80,6 @@ def test_single_cluster_convention():
     assert (scores["empty_clusters"] == 2).all()
 
 
-def test_silhouette_of_many_points_is_sampled(monkeypatch):
-    """The sample is fixed: the same call gives the same value again."""
-    monkeypatch.setattr(silhouettes, "SILHOUETTE_POINTS", 120)
-    points, centers = draw(seed=3)
-    rows = np.random.default_rng(0).choice(300, 120, replace=False)
-    sample = points[np.sort(rows)]
-    assigned = labels(Points.prepare(sample), centers)
-    expected = [silhouette_score(sample, assigned[r]) for r in range(4)]
-
-    first = evaluate(points, centers, ["silhouette"])["silhouette"]
-    second = evaluate(points, centers, ["silhouette"])["silhouette"]
-    np.testing.assert_allclose(first, expected, atol=1e-6)
-    assert (first == second).all()
-
-
 def test_scaling_data_and_centers_together():
     """Twice the coordinates: four times the NICV, the same silhouette and Davies-Bouldin index."""
     points, centers = draw()
@@ -132,16 +100,6 @@ def test_reference_has_distance_zero_to_itself():
     scores = evaluate(points, centers, ["centroid_mse", "centroid_distance"])
     assert scores["centroid_mse"][0] < 1e-9
     assert scores["centroid_distance"][0] < 1e-4
-
-
-def test_matching_fewer_centers_than_the_reference():
-    """Reference centers that are left without a partner do not count."""
-    points, _ = draw()
-    mean = np.rint(points.mean(axis=0)).astype(np.int64)[None, None]
-    scores = evaluate(points, mean, ["centroid_distance"], n_clusters=4)
-    reference = reference_centers(Points.prepare(points), 4)
-    distances = np.linalg.norm(reference - mean[0] / SCALE, axis=1)
-    assert scores["centroid_distance"][0] == pytest.approx(distances.min())
 
 
 def test_unknown_metrics_are_refused():
@@ -214,19 +172,6 @@ def test_inertia_is_exact_where_floats_are_not():
     assert scores["nicv"][0] == float(Fraction(total, 200_001 * SCALE**2))
 
 
-def blobs(n=400, d=3, k=4, seed=0):
-    """Draw clearly separated clusters on the grid."""
-    points, classes = make_blobs(
-        n,
-        d,
-        centers=k,
-        center_box=(-0.9, 0.9),
-        cluster_std=0.02,
-        random_state=seed,
-    )
-    return np.rint(np.clip(points, -1, 1) * SCALE).astype(np.int64), classes
-
-
 def test_kmeans_distances_against_their_definitions():
     points, centers = draw()
     metrics = [name for name in METRICS if "kmeans_distance" in name]
@@ -256,173 +201,6 @@ def test_single_good_center_has_large_reverse_distance():
     scores = evaluate(points, centers, ["kmeans_distance", "reverse_kmeans_distance"])
     assert scores["kmeans_distance"][0] < 1e-4
     assert scores["reverse_kmeans_distance"][0] > 0.1
-
-
-def test_nearest_distances_swap_with_their_arguments():
-    rng = np.random.default_rng(4)
-    first = [rng.random((5, 2))]
-    second = [rng.random((3, 2))]
-    forward, backward = nearest_distances(first, second)
-    swapped = nearest_distances(second, first)
-    assert swapped == (pytest.approx(backward), pytest.approx(forward))
-    assert nearest_distances(first, first) == (0.0, 0.0)
-
-
-def test_reference_search_finds_the_true_clusters():
-    points, classes = blobs()
-    prepared = Points.prepare(points)
-    references_found = reference_set(prepared)
-    # One run for each k of the grid (from 2 to 128, below 400 points), and twenty for the best two.
-    runs = references_found.runs
-    grid_runs = runs[: len(references.GRID)]
-    assert [k for k, _ in grid_runs] == list(references.GRID)
-    assert len(runs) == len(references.GRID) + 40
-    assert 4 in {k for k, _ in runs[-40:]}
-
-    # Exactly the means of the true clusters, except for starts that missed one.
-    means = [points[classes == j].mean(axis=0) for j in range(4)]
-    true_centers = np.array(means) / SCALE
-    complete = [centers for centers in references_found.centers if centers.shape == (4, 3)]
-    assert len(complete) >= 15
-    for centers in complete[:15]:
-        distances, _ = nearest_distances([centers], [true_centers])
-        assert distances[0] < 1e-12
-
-    best_k, best_silhouette = max(runs, key=lambda run: run[1])
-    assert best_k == 4
-    true_labels = labels(prepared, np.rint(true_centers * SCALE).astype(np.int64)[None])[0]
-    expected = silhouette_score(points, true_labels)
-    assert best_silhouette == pytest.approx(expected, abs=1e-6)
-
-
-def test_references_are_the_best_of_all_runs(monkeypatch):
-    points, _ = draw(n=120)
-    references_found = reference_set(Points.prepare(points))
-    scores = sorted((score for _, score in references_found.runs), reverse=True)
-    for centers, score in zip(references_found.centers, scores[:20], strict=True):
-        nearest = pairwise_distances(points / SCALE, centers).argmin(axis=1)
-        # The iteration stops when the centers hardly move: single points may still change sides.
-        assert silhouette_score(points, nearest) == pytest.approx(score, abs=0.02)
-
-
-def test_reference_search_is_cached_on_disk(cache, monkeypatch):
-    points = Points.prepare(draw()[0])
-    first = reference_set(points)
-    (file,) = cache.glob("*.bin")
-    assert reference_set(Points.prepare(draw()[0])) is first
-    reference_set.cache_clear()
-    monkeypatch.setattr(references, "search", lambda *arguments: pytest.fail("searched again"))
-    stored = reference_set(points)
-    assert stored.runs == first.runs
-    for stored_centers, centers in zip(stored.centers, first.centers, strict=True):
-        np.testing.assert_array_equal(stored_centers, centers)
-    assert sorted(path.suffix for path in cache.iterdir()) == [
-        ".bin",
-        ".lock",
-    ]
-    assert file.stem == references.search_key(points)
-
-
-@pytest.mark.parametrize("damage", ["empty", "cut", "flip", "foreign"])
-def test_damaged_cache_is_replaced(cache, damage):
-    points = Points.prepare(draw(n=40)[0])
-    first = reference_set(points)
-    (file,) = cache.glob("*.bin")
-    content = file.read_bytes()
-    middle = len(content) // 2
-    flipped = bytes([content[middle] ^ 1])
-    damaged = {
-        "empty": b"",
-        "cut": content[:middle],
-        "flip": content[:middle] + flipped + content[middle + 1 :],
-        "foreign": b"not a result of the bench" * 10,
-    }
-    file.write_bytes(damaged[damage])
-    reference_set.cache_clear()
-    assert reference_set(points).runs == first.runs
-    assert file.read_bytes() == content
-
-
-def test_search_that_is_cut_short_goes_on(cache, monkeypatch):
-    monkeypatch.setattr(references, "KEPT_SECONDS", 0.0)
-    points = Points.prepare(draw()[0])
-    expected = references.search(points)
-    fits = []
-
-    class Interrupted(KMeans):
-        def fit(self, *arguments):
-            fits.append(self.n_clusters)
-            if len(fits) == 40:
-                raise KeyboardInterrupt
-            return super().fit(*arguments)
-
-    monkeypatch.setattr(references, "KMeans", Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        reference_set(points)
-    found = reference_set(points)
-    # All 72 runs, and the one that was interrupted once more.
-    assert len(fits) == len(expected.runs) + 1
-    assert found.runs == expected.runs
-    for centers, other in zip(found.centers, expected.centers, strict=True):
-        np.testing.assert_array_equal(centers, other)
-    assert sorted(path.suffix for path in cache.iterdir()) == [".bin", ".lock"]
-
-
-def test_cache_key_covers_points_and_search(tmp_path, monkeypatch):
-    points = Points.prepare(draw()[0])
-    different_points = Points.prepare(draw(seed=1)[0])
-    keys = {
-        references.search_key(points),
-        references.search_key(different_points),
-    }
-    assert len(keys) == 2
-    source = references.SOURCES[0]
-    assert source.name == "references.py"
-    changed = tmp_path / "references.py"
-    changed.write_text(source.read_text().replace("N_REPEATS = 20", "N_REPEATS = 21"))
-    monkeypatch.setattr(references, "SOURCES", (changed, *references.SOURCES[1:]))
-    keys.add(references.search_key(points))
-    assert len(keys) == 3
-
-
-def test_reference_seeds_are_not_replicate_seeds():
-    """Seeds of replicates are small numbers; a baseline with the seed of a reference would be
-    compared with itself.
-    """
-    assert references.FIRST_SEED > 100_000
-
-
-def test_unwritable_cache_only_warns(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "file"))
-    points = Points.prepare(draw()[0])
-    with pytest.warns(UserWarning, match="set PKM_CACHE to a folder that can be written"):
-        references_found = reference_set(points)
-    assert len(references_found.centers) == 20
-
-
-@pytest.mark.parametrize(
-    "points",
-    [
-        [[5, 7]],
-        [[5, 7], [6, 8]],
-        [[5, 7]] * 10,
-        [[0, 0]] * 5 + [[1, 0]] * 5,
-        [[0, 0], [1, 0], [SCALE, 0]],
-    ],
-)
-def test_reference_search_handles_few_or_equal_points(points):
-    points = np.array(points)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        scores = evaluate(points, points[:1][None], METRICS)
-    n_distinct = len(np.unique(points, axis=0))
-    expected = 2 if n_distinct > 1 and len(points) > 2 else 1
-    reference_sets = reference_set(Points.prepare(points)).centers
-    assert {len(centers) for centers in reference_sets} == {expected}
-    for name in METRICS:
-        if "kmeans_distance" in name:
-            assert np.isfinite(scores[name]).all()
 
 
 @pytest.mark.parametrize(
@@ -456,3 +234,145 @@ def test_centers_of_wrong_shape_are_refused():
     points, centers = draw()
     with pytest.raises(ValueError, match=r"centers must have shape \(replicate, cluster, 3\)"):
         evaluate(points, centers[0], ["nicv"])
+
+
+DISTANCES = ["mean_distance", "farthest_class"]
+
+
+OF_CLASSES = ["farthest_class", "unassigned_points"]
+
+
+def brute_force(points, centers, classes):
+    """Return the mean distance and the distance of the farthest class, from the definitions."""
+    points = points / SCALE
+    centers = centers / SCALE
+    distances = np.sqrt(((points[:, None] - centers) ** 2).sum(axis=2))
+    mean_distance = distances.min(axis=1).mean()
+    class_distances = []
+    for label in range(6):
+        mean = points[classes == label].mean(axis=0)
+        squares = ((mean - centers) ** 2).sum(axis=1)
+        class_distances.append(np.sqrt(squares).min())
+    return mean_distance, max(class_distances)
+
+
+@pytest.mark.parametrize("d", [1, 3, 12])
+@pytest.mark.parametrize("rows", [1 << 14, 7])
+def test_against_the_definitions(d, rows, monkeypatch):
+    monkeypatch.setattr(evaluation, "DISTANCE_ROWS", rows)
+    points, centers, classes = draw_with_classes(d=d)
+    scores = evaluate(points, centers, DISTANCES, labels=classes)
+    for r, replicate in enumerate(centers):
+        mean_distance, farthest_class = brute_force(points, replicate, classes)
+        assert scores["mean_distance"][r] == pytest.approx(mean_distance, rel=1e-12)
+        assert scores["farthest_class"][r] == pytest.approx(farthest_class, rel=1e-12)
+
+
+def test_known_answers():
+    fifth = SCALE // 5
+    points = np.array(
+        [
+            [0, 0],
+            [3 * fifth, 4 * fifth],
+            [0, 0],
+            [0, SCALE],
+        ]
+    )
+    centers = np.zeros((1, 1, 2), np.int64)
+    classes = np.array([0, 0, 0, 1])
+    scores = evaluate(points, centers, DISTANCES, labels=classes)
+    assert scores["mean_distance"][0] == pytest.approx((1 + 1) / 4, rel=1e-4)
+    assert scores["farthest_class"][0] == 1.0
+
+
+def test_farthest_class_reveals_a_missed_class():
+    """A small class without a center hardly moves the mean distance."""
+    rng = np.random.default_rng(0)
+    large = rng.integers(-100, 101, (5000, 2))
+    small = rng.integers(-100, 101, (5, 2)) + np.array([SCALE // 2, 0])
+    points = np.concatenate([large, small])
+    classes = np.repeat([0, 1], [5000, 5])
+    centers = np.array(
+        [
+            [[0, 0], [0, 0]],
+            [[0, 0], [SCALE // 2, 0]],
+        ]
+    )
+    scores = evaluate(points, centers, DISTANCES, labels=classes)
+    assert scores["farthest_class"] == pytest.approx([0.5, 0.0], abs=0.01)
+    assert scores["mean_distance"][0] < 0.01
+
+
+def test_padding_changes_no_distance():
+    points, centers, classes = draw_with_classes()
+    padded = np.concatenate([centers, centers[:, :1], centers[:, :1]], axis=1)
+    n_centers = np.full(len(centers), centers.shape[1])
+    unpadded_scores = evaluate(points, centers, DISTANCES, labels=classes)
+    scores = evaluate(points, padded, DISTANCES, labels=classes, n_centers=n_centers)
+    for name in DISTANCES:
+        np.testing.assert_array_equal(scores[name], unpadded_scores[name])
+
+
+@pytest.mark.parametrize("classes", [None, np.full(400, -1)])
+def test_metrics_of_classes_are_nan_without_classes(classes):
+    points, centers, _ = draw_with_classes()
+    scores = evaluate(points, centers, OF_CLASSES, labels=classes)
+    for name in OF_CLASSES:
+        assert np.isnan(scores[name]).all()
+
+
+def test_metrics_are_registered():
+    assert {*DISTANCES, *OF_CLASSES, "nicv_best_k"} <= set(METRICS)
+
+
+@pytest.mark.parametrize("rows", [1 << 14, 7])
+@pytest.mark.parametrize("d", [1, 3])
+def test_unassigned_points_against_the_definition(d, rows, monkeypatch):
+    monkeypatch.setattr(evaluation, "DISTANCE_ROWS", rows)
+    rng = np.random.default_rng(d)
+    class_centers = rng.integers(-SCALE // 2, SCALE // 2, (6, d))
+    classes = rng.integers(-1, 6, 500)
+    points = class_centers[classes] + rng.integers(-2000, 2001, (500, d))
+    # Centers at 2 to 8 radii from the means: a part of them near enough, a part not.
+    steps = rng.standard_normal((40, 6, d))
+    lengths = rng.uniform(2, 8, (40, 6, 1)) * 2000
+    steps *= lengths / np.linalg.norm(steps, axis=2, keepdims=True)
+    centers = np.clip(np.rint(class_centers + steps), -SCALE, SCALE).astype(np.int64)
+
+    scores = evaluate(points, centers, ["unassigned_points"], labels=classes)
+    unassigned = scores["unassigned_points"]
+    for count, replicate in zip(unassigned, centers, strict=True):
+        expected = 0
+        for label in range(6):
+            members = points[classes == label] / SCALE
+            mean = members.mean(axis=0)
+            squares = ((members - mean) ** 2).sum()
+            radius = math.sqrt(2 * squares / len(members))
+            distances = np.sqrt(((replicate / SCALE - mean) ** 2).sum(axis=1))
+            if distances.min() > 5 * (radius + 1 / 500):
+                expected += len(members)
+        assert count == expected
+    assert len(set(unassigned)) > 5
+
+
+def test_coincident_points_need_a_center_within_five_over_n():
+    """A class of radius zero is assigned up to the distance 5 / n."""
+    points = np.repeat([[0, 0], [SCALE // 2, 0]], [70, 30], axis=0)
+    classes = np.repeat([0, 1], [70, 30])
+    limit = int(5 / 100 * SCALE)  # n = 100 points
+    centers = np.array(
+        [
+            [[0, limit], [SCALE // 2, limit + 1]],
+            [[0, limit + 1], [SCALE // 2, limit]],
+        ]
+    )
+    scores = evaluate(points, centers, ["unassigned_points"], labels=classes)
+    assert scores["unassigned_points"].tolist() == [30, 70]
+
+
+def test_outliers_are_not_unassigned():
+    points = np.array([[0, 0]] * 9 + [[SCALE, SCALE]])
+    classes = np.array([0] * 9 + [-1])
+    centers = np.zeros((1, 1, 2), int)
+    scores = evaluate(points, centers, ["unassigned_points"], labels=classes)
+    assert scores["unassigned_points"] == [0]
