@@ -65,6 +65,19 @@ def test_table_drops_reorders_and_takes_logarithms():
     assert labels is None
 
 
+def test_table_fills_missing_values_and_splits_at_blanks():
+    content = b" 1  ?  2\n 3  4  5\n"
+    points, _ = parsers.table(content, separator=r"\s+", fill=9)
+    assert points.tolist() == [[1, 9, 2], [3, 4, 5]]
+    unfilled, _ = parsers.table(content, separator=r"\s+")
+    assert np.isnan(unfilled[0, 1])
+
+
+def test_table_refuses_absent_columns():
+    with pytest.raises(ValueError, match=r"columns \['c'\] are absent; the table has \['a', 'b'\]"):
+        parsers.table(b"a,b\n1,2\n", header=True, columns=["a", "c"])
+
+
 def test_table_joins_files_without_header():
     points, labels = parsers.table(b"1, 2, B\n", b"3, 4, A\n", label=2)
     assert points.tolist() == [[1, 2], [3, 4]]

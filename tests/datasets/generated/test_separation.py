@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtri
 from separation_search import best_by_search, best_by_shares
 
 from pkm.datasets.generated import clusters
 from pkm.datasets.generated.separation import (
+    QUANTILE,
     index_to_ratio,
     ratio_to_index,
     scale_to_separation,
@@ -33,6 +35,10 @@ def test_index_of_unit_normals_matches_the_published_values(distance, printed):
     # Close, separated and well-separated structure in the words of Qiu and Joe.
     index = ratio_to_index(distance / 2)
     assert index == pytest.approx(printed, abs=5e-5)
+
+
+def test_quantile_cuts_off_two_and_a_half_percent():
+    assert ndtri(0.975) == QUANTILE
 
 
 @given(st.floats(-0.99, 0.99))
