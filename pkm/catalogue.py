@@ -68,7 +68,9 @@ class Catalogue:
             for name, count in owners.items():
                 if count > 1:
                     places = ", ".join(self._places(group, name))
-                    raise CatalogueError(f"{group}={name} is declared twice: {places}; rename one")
+                    raise CatalogueError(
+                        f"{group}={name} is declared twice: {places}; rename one"
+                    )
 
     def groups(self) -> list[str]:
         """List the groups: folders of the search path."""
@@ -124,16 +126,24 @@ class Catalogue:
         merged: dict[str, Any] = {}
         for base in bases:
             merged |= self.read(group, base)
-        return merged | {key: value for key, value in entry.items() if key != "defaults"}
+        return merged | {
+            key: value for key, value in entry.items() if key != "defaults"
+        }
 
     def _owners(self, group: str) -> Counter[str]:
         """Count how often each name of a group is declared."""
         if group == "paper":
             files = [path.parent for root in self.search_path for path in _papers(root)]
         else:
-            files = [path for root in self.search_path for path in (root / group).glob("*.yaml")]
+            files = [
+                path
+                for root in self.search_path
+                for path in (root / group).glob("*.yaml")
+            ]
         owners = Counter(path.stem for path in files)
-        return owners + Counter(list(declared_methods())) if group == "method" else owners
+        return (
+            owners + Counter(list(declared_methods())) if group == "method" else owners
+        )
 
     def _places(self, group: str, name: str) -> list[str]:
         """Say where a name is declared."""
@@ -220,7 +230,9 @@ def _read_once(path: Path, modified: int) -> Any:
 def yaml_problem(error: yaml.MarkedYAMLError) -> str:
     """Say in which file and line there is no YAML, and why."""
     mark = error.problem_mark or error.context_mark
-    return f"{mark.name}:{mark.line + 1}: {error.problem}" if mark else str(error.problem)
+    return (
+        f"{mark.name}:{mark.line + 1}: {error.problem}" if mark else str(error.problem)
+    )
 
 
 def _papers(root: Path) -> list[Path]:
@@ -234,4 +246,6 @@ def _check_folder(root: Path) -> None:
     for folder in (root / "paper").glob("*/"):
         if not (folder / SWEEPS).is_file():
             known = ", ".join(PAPER_FILES)
-            raise CatalogueError(f"{folder}: {SWEEPS} is missing; the files of a paper are {known}")
+            raise CatalogueError(
+                f"{folder}: {SWEEPS} is missing; the files of a paper are {known}"
+            )

@@ -24,7 +24,9 @@ FLOATS = re.compile(
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     """Plain values alone; dates are texts, and a key that occurs twice is an error."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, Any]:
         """Read a mapping."""
         seen = set()
         for key, _ in node.value:
@@ -41,7 +43,9 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
 
 
 Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (FLOAT, TIMESTAMP)]
+    first: [
+        (tag, pattern) for tag, pattern in resolvers if tag not in (FLOAT, TIMESTAMP)
+    ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 Loader.add_implicit_resolver(FLOAT, FLOATS, list("-+0123456789."))

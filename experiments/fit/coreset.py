@@ -48,7 +48,7 @@ class Coreset(Kind):
         from pkm.metrics.coresets import (
             center_sets,
             central_error,
-            costs_of,
+            compute_costs,
             largest_cost_ratio,
             local_error,
         )
@@ -59,7 +59,7 @@ class Coreset(Kind):
         is_local = method.claim.trust == "local"
         additive = (local_error if is_local else central_error)(n_points, cell.k)
         sets = center_sets(data.points, cell.k)
-        costs = costs_of(data.points, sets)
+        costs = compute_costs(data.points, sets)
 
         fits = []
         ratios = []

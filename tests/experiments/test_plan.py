@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from pkm import datasets
-from pkm.arrow import parameters_of
+from pkm.arrow import read_parameters
 from pkm.catalogue import CONF
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.commands.composition import load
@@ -575,7 +575,7 @@ def test_rows_describe_the_cell():
     first = rows.iloc[0]
     assert (first["n"], first["d"], first["k"]) == (178, 13, 3)
     assert (first["variant"], first["private_bounds"]) == ("published", True)
-    parameters = parameters_of(rows)[0]
+    parameters = read_parameters(rows)[0]
     assert parameters["alpha"] == 0.8
     assert "variant" not in parameters
     assert first["data"] == datasets.fingerprint("wine")

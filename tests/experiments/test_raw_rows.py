@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pkm.arrow import parameters_of
+from pkm.arrow import read_parameters
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.plan.plan import make_plan
@@ -51,8 +51,8 @@ def test_parquet_and_csv_hold_every_stored_number(exported):
             # The same bits, from text too.
             np.testing.assert_array_equal(parquet[name].to_numpy(dtype=float), expected)
             np.testing.assert_array_equal(csv[name].to_numpy(dtype=float), expected)
-    assert parameters_of(parquet) == parameters_of(stored)
-    for text, parameters in zip(csv["params"], parameters_of(stored), strict=True):
+    assert read_parameters(parquet) == read_parameters(stored)
+    for text, parameters in zip(csv["params"], read_parameters(stored), strict=True):
         assert [each["name"] for each in json.loads(text)] == list(parameters)
 
 
