@@ -1,4 +1,4 @@
-"""Where configurations are looked for: ``conf/``, the user's folders, installed packages."""
+"""Where configurations are: ``conf/``, the user's folders, installed packages."""
 
 import copy
 import os
@@ -33,11 +33,12 @@ class CatalogueError(ValueError):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Configurations by group and name, from the folders of a search path and entry points.
+    """Configurations by group and name, from some folders and entry points.
 
     A choice of a group is a file ``GROUP/NAME.yaml`` of one folder; a paper is a folder
-    ``paper/NAME``. A method may also be declared by an installed package, or be given as
-    ``package.module:Class``. A name has one meaning: two folders or packages may not share it.
+    ``paper/NAME``. A method may also be declared by an installed package, or be given
+    as ``package.module:Class``. A name has one meaning: two folders or packages may not
+    share it.
 
     Parameters
     ----------
@@ -47,7 +48,8 @@ class Catalogue:
     Raises
     ------
     CatalogueError
-        If a folder is missing or holds no group, a paper has no sweeps, or a name occurs twice.
+        If a folder is missing or holds no group, a paper has no sweeps, or a name
+        occurs twice.
 
     Examples
     --------
@@ -141,9 +143,9 @@ class Catalogue:
                 for path in (root / group).glob("*.yaml")
             ]
         owners = Counter(path.stem for path in files)
-        return (
-            owners + Counter(list(declared_methods())) if group == "method" else owners
-        )
+        if group == "method":
+            owners.update(declared_methods().keys())
+        return owners
 
     def _places(self, group: str, name: str) -> list[str]:
         """Say where a name is declared."""
@@ -156,13 +158,13 @@ class Catalogue:
 
 
 def current() -> Catalogue:
-    """Return the catalogue of this process: of ``conf/`` and the folders of the environment."""
+    """Return the catalogue of this process: ``conf/`` and the environment's folders."""
     return _catalogue(os.environ.get(CONFIG_DIRS, ""))
 
 
 @contextmanager
 def config_dirs(folders: Sequence[str]) -> Iterator[Catalogue]:
-    """Add folders to the search path of this process, and of those that it starts, in a block.
+    """Add folders to the search path in a block, also for processes it starts.
 
     Raises
     ------
@@ -186,7 +188,7 @@ def _catalogue(folders: str) -> Catalogue:
 
 @cache
 def declared_methods() -> dict[str, EntryPoint]:
-    """Return the methods that installed packages declare, by name, looked for once per process.
+    """Return the methods that installed packages declare, by name.
 
     Raises
     ------
@@ -198,8 +200,8 @@ def declared_methods() -> dict[str, EntryPoint]:
         other = declared.setdefault(entry.name, entry)
         if other.value != entry.value:
             raise CatalogueError(
-                f"two installed packages declare the method {entry.name}: {other.value} and "
-                f"{entry.value}; uninstall one"
+                f"two installed packages declare the method {entry.name}: "
+                f"{other.value} and {entry.value}; uninstall one"
             )
     return declared
 
@@ -230,9 +232,9 @@ def _read_once(path: Path, modified: int) -> Any:
 def yaml_problem(error: yaml.MarkedYAMLError) -> str:
     """Say in which file and line there is no YAML, and why."""
     mark = error.problem_mark or error.context_mark
-    return (
-        f"{mark.name}:{mark.line + 1}: {error.problem}" if mark else str(error.problem)
-    )
+    if mark is None:
+        return str(error.problem)
+    return f"{mark.name}:{mark.line + 1}: {error.problem}"
 
 
 def _papers(root: Path) -> list[Path]:
@@ -240,7 +242,7 @@ def _papers(root: Path) -> list[Path]:
 
 
 def _check_folder(root: Path) -> None:
-    """Refuse a folder of a search path that is missing, empty, or holds a paper by half."""
+    """Refuse a folder that is missing, empty, or holds a paper by half."""
     if not root.is_dir():
         raise CatalogueError(f"config-dir={str(root)!r} must be a folder that exists")
     for folder in (root / "paper").glob("*/"):
