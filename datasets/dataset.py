@@ -21,9 +21,9 @@ class Dataset:
     labels : ndarray of int64, shape (n,), or None
         Reference partition; -1 marks outliers.
     domain : ndarray of float64, shape (2, d)
-        Public lower and upper bound of each column, declared from what the column means
-        and never taken from the points. Infinite where nothing is publicly known (a
-        file given without bounds).
+        Public lower and upper bound of each column. They are declared from what the
+        column means and never taken from the points. They are infinite if nothing is
+        publicly known (a file given without bounds).
     n_clusters : int or None
         Default number of clusters; None for a file given without one.
     fingerprint : str

@@ -80,8 +80,9 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     Raises
     ------
     ValueError
-        If the preprocessing is unknown, the data set has no public domain or common
-        range, a point is not finite, or points lie outside and `clip` is False.
+        If the preprocessing is unknown, or a point is not finite. If the data set lacks
+        the public domain or the common range that is needed. If points lie outside and
+        `clip` is False.
 
     Examples
     --------

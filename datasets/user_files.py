@@ -70,9 +70,9 @@ def read(
     DataUnavailable
         If there is no such file.
     ValueError
-        If the format is unknown, the file cannot be read as that format, a column is
-        unknown, not numeric or an identifier, files have different columns, or a value
-        is missing, NaN or infinite.
+        If the format is unknown, or the file cannot be read as that format. If a column
+        is unknown, not numeric or an identifier, or files have different columns. If a
+        value is missing, NaN or infinite.
     """
     files = list_files(path)
     path = files[0] if len(files) == 1 else path

@@ -270,7 +270,7 @@ def farthest_class(clustering: _Clustering) -> np.ndarray:
 def unassigned_points(clustering: _Clustering) -> np.ndarray:
     """Number of points in classes that no released center is near.
 
-    Near to the mean of a class is within ``NEAR (r + 1 / n)`` half-widths, where r is
+    Near to the mean of a class is within ``NEAR (r + 1 / n)`` half-widths. Here r is
     the root of twice the mean squared distance of the class to its mean. Such a center
     is assigned to the cluster in section 3.1 of Kaplan and Stemmer 2018. Outliers
     (class -1) are left out. NaN without classes.

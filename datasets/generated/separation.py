@@ -86,8 +86,8 @@ def index_to_ratio(index: Real) -> Real:
 class Pairs:
     """Ordered pairs (i, j) of clusters, each reduced to m nodes.
 
-    The squared ratio of a pair is the maximum over mu of the sum over nodes of
-    ``weight / (first / mu + second / (1 - mu))``.
+    The squared ratio of a pair is a maximum over mu. What is maximal is the sum over
+    nodes of ``weight / (first / mu + second / (1 - mu))``.
 
     Attributes
     ----------
@@ -320,9 +320,9 @@ def scale_to_separation(
 
     First all distances between centers are scaled until the closest pair of clusters
     has the prescribed separation. Then the clusters are taken in turn, always the most
-    isolated of the remaining ones, and its covariance grows until its nearest neighbor
-    (the cluster of smallest separation from it) is at the prescribed separation. No
-    later step can bring two clusters closer than that, so one pass is enough.
+    isolated of the remaining ones. Its covariance grows until its nearest neighbor (the
+    cluster of smallest separation from it) is at the prescribed separation. No later
+    step can bring two clusters closer than that, so one pass is enough.
 
     Parameters
     ----------
