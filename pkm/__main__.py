@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from pkm.catalogue import CatalogueError, config_dirs
 from pkm.names import suggestion
 
 #: Verb to the module that serves it, and what it is for.
@@ -52,6 +53,8 @@ VERBS = {
     "bench": ("pkm.benchmarks.__main__", "measure speed, as ratios inside one run"),
 }
 
+#: Options that name a folder of configurations, which all verbs take.
+CONFIG_DIR = ("--config-dir", "-cd")
 #: Verbs that are Hydra applications, and Hydra's option for completion.
 APPLICATIONS = ("run", "reproduce")
 SHELL_COMPLETION = "-sc"
@@ -121,7 +124,34 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    return import_module(VERBS[words[0]][0]).main(words[1:])
+    module, _ = VERBS[words[0]]
+    words, folders = without_config_dirs(words[1:])
+    try:
+        with config_dirs(folders):
+            return import_module(module).main(words)
+    except CatalogueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def without_config_dirs(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Take the folders of ``--config-dir FOLDER`` out of a command line.
+
+    Examples
+    --------
+    >>> without_config_dirs(["k=3", "--config-dir", "mine", "n=9", "--config-dir=my"])
+    (['k=3', 'n=9'], ['mine', 'my'])
+    """
+    rest: list[str] = []
+    folders: list[str] = []
+    remaining = iter(words)
+    for word in remaining:
+        option, sign, value = word.partition("=")
+        if option in CONFIG_DIR:
+            folders.append(value if sign else next(remaining, ""))
+        else:
+            rest.append(word)
+    return rest, folders
 
 
 if __name__ == "__main__":
