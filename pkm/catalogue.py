@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from pkm.names import suggestion
-from pkm.yaml_files import read_file
+
+if TYPE_CHECKING:
+    import yaml
 
 #: The folder of this package.
 CONF = Path(__file__).resolve().with_name("conf")
@@ -214,6 +214,8 @@ def read_mapping(path: Path) -> dict[str, Any]:
     CatalogueError
         Naming the file, and the line where there is one, if it holds none.
     """
+    import yaml  # optional: a method runs without it
+
     try:
         content = copy.deepcopy(_read_once(path, path.stat().st_mtime_ns))
     except yaml.MarkedYAMLError as error:
@@ -226,10 +228,12 @@ def read_mapping(path: Path) -> dict[str, Any]:
 @cache
 def _read_once(path: Path, modified: int) -> Any:
     """Read a file once until it is modified: Hydra asks for a paper three times."""
+    from pkm.yaml_files import read_file
+
     return read_file(path)
 
 
-def yaml_problem(error: yaml.MarkedYAMLError) -> str:
+def yaml_problem(error: "yaml.MarkedYAMLError") -> str:
     """Say in which file and line there is no YAML, and why."""
     mark = error.problem_mark or error.context_mark
     if mark is None:

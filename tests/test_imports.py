@@ -13,6 +13,9 @@ LATE = {
     "pkm.audit.report": {
         "pkm.audit.blackbox": "loads scikit-learn",
     },
+    "pkm.catalogue": {
+        "pkm.yaml_files": "loads PyYAML, which is optional",
+    },
     "pkm.datasets.embeddings": {
         "pkm.datasets.embedding_training": "loads torch, which is optional",
     },

@@ -114,7 +114,8 @@ def test_readme_example_runs_with_base_dependencies(environment, tmp_path):
     printed = run(environment / "bin" / "python", "example.py", cwd=tmp_path)
     modules = printed.splitlines()[-1].split()
     assert "pkm.methods.lloyd.lloyd" in modules
-    needed = {"compute", "files", "methods", "privacy", "row_blocks", "scalars"}
+    needed = {"catalogue", "compute", "files", "methods", "names", "privacy"}
+    needed |= {"row_blocks", "scalars"}
     assert {name.split(".")[1] for name in modules} == needed
 
 
