@@ -27,8 +27,8 @@ class Schedule:
     >>> schedule = Schedule(*[plan_release(NearestCounts, Gaussian, mu=0.1)] * 4)
     >>> [charge.round for charge in schedule.charges], schedule.fits(Budget(0.5, 1e-6))
     ([0, 1, 2, 3], False)
-    >>> round(schedule.charge(Budget(1.0, 1e-6)).spent(), 3)
-    0.835
+    >>> round(schedule.charge(Budget(1.0, 1e-6)).spent(), 2)
+    0.83
     """
 
     def __init__(self, *releases: Charge) -> None:

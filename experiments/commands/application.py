@@ -122,7 +122,7 @@ def completed(words: Sequence[str], command: str) -> list[str]:
     check_choices(words)
     if keys & {"-h", "--help"} and command == "run" and "method" not in keys:
         # The help text shows no method's parameters, whose class takes a second to import.
-        return [*words, "~method"]
+        return [*words, "method=package.module:Class"]
     if "method._target_" in keys:
         raise ConfigurationError("method._target_ is not set: use method=package.module:Class")
     if keys & {"--info", "-i"}:
