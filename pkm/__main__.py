@@ -23,19 +23,19 @@ VERBS = {
         "open or show an account that adds up the runs on one data set",
     ),
     "diff": (
-        "pkm.experiments.reports.diff",
+        "pkm.experiments.commands.diff",
         "compare two results folders cell by cell",
     ),
     "verify": (
-        "pkm.experiments.reports.verify",
+        "pkm.experiments.commands.verify",
         "rerun the cells behind a claim or a figure; compare them with stored rows",
     ),
     "centers": (
-        "pkm.experiments.store.centers",
+        "pkm.experiments.commands.centers",
         "list or write the released centers that are kept",
     ),
     "export": (
-        "pkm.experiments.store.export",
+        "pkm.experiments.commands.export",
         "write all stored rows as Parquet and CSV",
     ),
     "pack": (

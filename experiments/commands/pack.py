@@ -10,8 +10,7 @@ the bits of a fit on the rows. All columns are features. With a grid file alone 
 compared.
 """
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +18,8 @@ import numpy as np
 from pkm.compute.storage.grid_file import SUFFIX, is_grid_file, open_grid, pack
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import consoles, exit_code, parsed_words
+from pkm.experiments.console.console import run_words
 from pkm.row_blocks import row_blocks
-
-OPTIONS = ("bounds",)
 
 
 def bounds_of(text: str | None, n_features: int) -> tuple[np.ndarray, np.ndarray]:
@@ -52,46 +49,28 @@ def bounds_of(text: str | None, n_features: int) -> tuple[np.ndarray, np.ndarray
     return bounds[0], bounds[1]
 
 
+def run(words: Sequence[str], options: Mapping[str, str]) -> None:
+    """Pack rows, or compare the checksum of a grid file."""
+    require(len(words) in (1, 2), "files", " ".join(words), "DATA OUT.grid, or OUT.grid alone")
+    target = Path(words[-1])
+    require(is_grid_file(target), "file", str(target), f"a name that ends in {SUFFIX}")
+    if len(words) == 1:
+        packed = open_grid(target)
+        packed.verify()
+        checked = ", checksum ok"
+    else:
+        rows = row_blocks(words[0])
+        assert rows is not None, "a path has rows, or is refused"
+        packed = pack(rows, target, *bounds_of(options.get("bounds"), rows.n_columns))
+        checked = ""
+    header = packed.header
+    clipped = ", some clipped to the bounds" if header.outside else ""
+    print(
+        f"{target}: n={header.n_records} d={header.n_features}, {header.n_null} null "
+        f"records{clipped}{checked}"
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; see the module's text.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments; those of the process by default.
-
-    Returns
-    -------
-    int
-        Exit code: 0, or 2 if the request was refused.
-    """
-    words, given = parsed_words("pack", __doc__, "FILE", "bounds=", argv)
-
-    def run() -> None:
-        for name in given:
-            require(name in OPTIONS, "option", name, " or ".join(OPTIONS))
-        require(len(words) in (1, 2), "files", " ".join(words), "DATA OUT.grid, or OUT.grid alone")
-        target = Path(words[-1])
-        require(is_grid_file(target), "file", str(target), f"a name that ends in {SUFFIX}")
-        if len(words) == 1:
-            packed = open_grid(target)
-            packed.verify()
-            checked = ", checksum ok"
-        else:
-            rows = row_blocks(words[0])
-            assert rows is not None, "a path has rows, or is refused"
-            packed = pack(rows, target, *bounds_of(given.get("bounds"), rows.n_columns))
-            checked = ""
-        header = packed.header
-        clipped = ", some clipped to the bounds" if header.outside else ""
-        line = (
-            f"{target}: n={header.n_records} d={header.n_features}, {header.n_null} null "
-            f"records{clipped}{checked}"
-        )
-        consoles()[0].print(line, soft_wrap=True, markup=False, highlight=False)
-
-    return exit_code(run)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    """Run the command line and return its exit code; see the module's text."""
+    return run_words("pack", __doc__, "FILE", ("bounds",), run, argv)

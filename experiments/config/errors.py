@@ -7,7 +7,7 @@ from pkm.names import nearest
 
 
 class ConfigurationError(ValueError):
-    """The command line or a file of `conf/` requests what does not exist or is not allowed."""
+    """A configuration requests what does not exist or is not allowed."""
 
 
 def unknown(kind: str, name: Any, known: Sequence[str]) -> str:

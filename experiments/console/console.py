@@ -37,10 +37,15 @@ def parser_of(verb: str, description: str) -> Parser:
     )
 
 
-def parsed_words(
-    verb: str, description: str, name: str, keys: str, argv: Sequence[str] | None
-) -> tuple[list[str], dict[str, str]]:
-    """Parse a command line of names and key=value; show the help text on request.
+def run_words(
+    verb: str,
+    description: str,
+    name: str,
+    keys: Sequence[str],
+    run: Callable[[list[str], dict[str, str]], Any],
+    argv: Sequence[str] | None,
+) -> int:
+    """Run a verb whose command line is names and key=value; show its help on request.
 
     Parameters
     ----------
@@ -48,28 +53,42 @@ def parsed_words(
         Of ``pkm``.
     description : str
         The help text.
-    name, keys : str
-        What the help text calls a name, and which keys there are.
+    name : str
+        What the help text calls a name.
+    keys : sequence of str
+        The allowed keys; empty where `run` checks them.
+    run : callable
+        Takes the names, and the values by their keys.
     argv : sequence of str, optional
         Arguments; those of the process by default.
 
     Returns
     -------
-    names : list of str
-        Words without an equals sign.
-    options : dict of str to str
-        Values by their keys.
+    int
+        See `exit_code`.
 
     Examples
     --------
-    >>> parsed_words("diff", "", "FOLDER", "paper=", ["a", "b", "paper=dpm"])
-    (['a', 'b'], {'paper': 'dpm'})
+    >>> run_words("pack", "", "FILE", ["bounds"], print, ["a", "b", "bounds=[0,1]"])
+    ['a', 'b'] {'bounds': '[0,1]'}
+    0
     """
     parser = parser_of(verb, description)
-    parser.add_argument("words", nargs="*", metavar=name, help=keys)
+    rule = " or ".join(keys)
+    parser.add_argument("words", nargs="*", metavar=name, help=f"names, {rule}=...")
     words = parser.parse_args(argv).words
     names = [word for word in words if "=" not in word]
-    return names, dict(word.split("=", 1) for word in words if "=" in word)
+    options = dict(word.split("=", 1) for word in words if "=" in word)
+
+    def check_and_run() -> Any:
+        for key in options:
+            if keys and key not in keys:
+                raise ValueError(
+                    f"option={key!r} is not allowed: option must be {rule}"
+                )
+        return run(names, options)
+
+    return exit_code(check_and_run)
 
 
 def exit_code(action: Callable[[], Any]) -> int:

@@ -37,7 +37,9 @@ def check_method(kind: Kind, name: str, method: Any, n: int | None) -> None:
 
     removals = kind.removals
     forgets = isinstance(method, Unlearning)
-    require(forgets or not removals, "removals", removals, f"0, for {name} cannot forget")
+    require(
+        forgets or not removals, "removals", removals, f"0, for {name} cannot forget"
+    )
     remain = n is None or removals * kind.batch < n
     require(remain, "removals", removals, f"fewer points in all than n={n}")
 
@@ -46,7 +48,12 @@ def check_method(kind: Kind, name: str, method: Any, n: int | None) -> None:
     require(divisible, "clients", kind.clients, rule)
 
     binned = isinstance(method, Unlearning) and method.gamma is not None
-    require(binned or not kind.sparse, "sparse", kind.sparse, f"false, for {name} has no bins")
+    require(
+        binned or not kind.sparse,
+        "sparse",
+        kind.sparse,
+        f"false, for {name} has no bins",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +103,7 @@ def split_data(resolved: ResolvedCell, kind: Kind) -> ClientData:
 
 
 def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
-    """Fit and serve removals for a cell's seeds one by one, after a fit that is discarded.
+    """Fit and serve removals seed by seed, after a fit that is discarded.
 
     Returns
     -------
@@ -133,7 +140,9 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
             columns |= request_columns(kind, cell.k, model, data, seed)
         centers = model.centers if isinstance(model, FederatedModel) else model[0]
         released = snap_centers(centers * SCALE)[None]
-        fits.append((Run(released, 1, None, (seed,), np.array([len(centers)])), elapsed))
+        fits.append(
+            (Run(released, 1, None, (seed,), np.array([len(centers)])), elapsed)
+        )
         records.append(shared | columns)
     return fits, {name: [record[name] for record in records] for name in records[0]}
 
@@ -141,22 +150,25 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
 def fit(
     method: Unlearning | KFed, data: ClientData, seed: int
 ) -> FederatedModel | tuple[np.ndarray, np.ndarray]:
-    """Fit a method to the clients' points: a model that forgets, or `KFed`'s centers and labels."""
+    """Fit a method to the clients' points: a model, or `KFed`'s centers and labels."""
     if isinstance(method, KFed):
         return method.fit(data.parts, seed)
     return method.fit(data.parts, seed, ids=data.ids)
 
 
-def k_fed_columns(centers: np.ndarray, labels: np.ndarray, data: ClientData) -> dict[str, float]:
+def k_fed_columns(
+    centers: np.ndarray, labels: np.ndarray, data: ClientData
+) -> dict[str, float]:
     """Return the losses of centers and labels, over the optimum."""
     return {
-        "loss_ratio": float(((data.points - centers[labels]) ** 2).sum()) / data.optimum,
+        "loss_ratio": float(((data.points - centers[labels]) ** 2).sum())
+        / data.optimum,
         "loss_ratio_nearest": nearest_cost(data.points, centers) / data.optimum,
     }
 
 
 def model_columns(model: FederatedModel, data: ClientData) -> dict[str, float]:
-    """Return a model's losses over the optimum, and the times of its fit at clients and server."""
+    """Return a model's losses over the optimum, and the times of its fit."""
     return {
         "loss_ratio": float(model.induced()[1].sum()) / data.optimum,
         "loss_ratio_nearest": nearest_cost(data.points, model.centers) / data.optimum,
@@ -168,12 +180,14 @@ def model_columns(model: FederatedModel, data: ClientData) -> dict[str, float]:
 def request_columns(
     kind: Kind, k: int, model: FederatedModel, data: ClientData, seed: int
 ) -> dict[str, Any]:
-    """Return the cost of sparse aggregation and of removals, where the cell requests them."""
+    """Return the cost of sparse aggregation and of removals, where requested."""
     columns: dict[str, Any] = {}
     if kind.sparse:
         columns |= sparse_columns(model, k)
     if kind.removals:
-        columns |= removal_columns(model, data.grid, seed, kind, data.best.cluster_centers_)
+        columns |= removal_columns(
+            model, data.grid, seed, kind, data.best.cluster_centers_
+        )
     return columns
 
 
@@ -182,7 +196,12 @@ def split_of(resolved: ResolvedCell, kind: Kind) -> np.ndarray:
     cell, data = resolved.cell, resolved.data
     if kind.split == "published":
         if data.clients is None:
-            require(False, "split", "published", f"another: {cell.dataset_name} came without one")
+            require(
+                False,
+                "split",
+                "published",
+                f"another: {cell.dataset_name} came without one",
+            )
         return data.clients
     labels = best_k_means(data.points, cell.k, OPTIMUM_STARTS).labels_
     if kind.split == "iid":
@@ -191,10 +210,12 @@ def split_of(resolved: ResolvedCell, kind: Kind) -> np.ndarray:
 
 
 def best_k_means(points: Points, k: int, starts: int) -> KMeans:
-    """Fit k-means in half-widths, the best of some starts; it is kept with the points."""
+    """Fit k-means in half-widths, the best of some starts; the points keep it."""
     model = KMeans(k, n_init=starts, random_state=0)
     rows = points.rows.astype(np.float64) / SCALE
-    return points.remembered(f"best {k}-means of {starts}", (), partial(model.fit, rows))
+    return points.remembered(
+        f"best {k}-means of {starts}", (), partial(model.fit, rows)
+    )
 
 
 def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
@@ -210,8 +231,12 @@ def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
     code = SparseCode(d, model.n_bins, k * len(messages))
     bins, counts, report = aggregate_sparse(code, messages)
     received_bins, received_counts = model.received
-    if not (np.array_equal(bins, received_bins) and np.array_equal(counts, received_counts)):
-        raise RuntimeError("sparse aggregation decoded another sum than the server received")
+    if not (
+        np.array_equal(bins, received_bins) and np.array_equal(counts, received_counts)
+    ):
+        raise RuntimeError(
+            "sparse aggregation decoded another sum than the server received"
+        )
     return {
         "sparse_bytes": report.bytes_per_client,
         "sparse_encode_ms": 1e3 * report.encode_seconds,

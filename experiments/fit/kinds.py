@@ -13,7 +13,7 @@ KINDS: tuple[type[Kind], ...] = (Central, Federation, Unlearning, Coreset)
 
 
 def expand_kinds(spec: Mapping) -> list[Kind]:
-    """Read the keys of all kinds in a sweep: every combination of the one that it asks for.
+    """Read the keys of all kinds in a sweep: combinations of the one it asks for.
 
     Raises
     ------

@@ -4,7 +4,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from pkm.experiments.cell.kind import Fits, Kind
-from pkm.experiments.config.settings import FLAG, at_least, expand, one_of, require, setting
+from pkm.experiments.config.settings import (
+    FLAG,
+    at_least,
+    expand,
+    one_of,
+    require,
+    setting,
+)
 
 if TYPE_CHECKING:
     from pkm.experiments.cell.cell import Cell
@@ -39,7 +46,10 @@ class Unlearning(Kind):
     """
 
     key = "unlearning"
-    help = "Clients and removals; any value given makes a run one. One value or a list each."
+    help = (
+        "Clients and removals; any value given makes a run one. "
+        "One value or a list each."
+    )
 
     clients: int = setting(100, at_least(1))
     split: str = setting("noniid", one_of(*CLIENT_SPLITS))
@@ -70,7 +80,9 @@ class Unlearning(Kind):
         holds = cell.timing or not self.removals
         require(holds, "timing", cell.timing, "true for a cell with removals")
 
-    def check_method(self, cell: "Cell", method: Any, n: int | None, d: int | None) -> None:
+    def check_method(
+        self, cell: "Cell", method: Any, n: int | None, d: int | None
+    ) -> None:
         """Refuse a method that cannot do what is requested."""
         from pkm.experiments.fit.clients import check_method
 

@@ -1,8 +1,9 @@
-"""A report folder as an RO-Crate: which run of which workflow has made its files.
+"""What a report folder says of itself: where each figure comes from, and an RO-Crate.
 
-The crate follows the profiles Process Run, Workflow Run and Workflow RO-Crate: the workflow is the
-paper's file of sweeps, which `pkm reproduce` runs; its inputs are the profile and the data sets by
-their digests; its results are the page, the figures and the tables.
+A JSON file beside each picture says from which rows it was drawn. The crate follows the profiles
+Process Run, Workflow Run and Workflow RO-Crate: the workflow is the paper's file of sweeps, which
+`pkm reproduce` runs; its inputs are the profile and the data sets by their digests; its results are
+the page, the figures and the tables.
 
 References
 ----------
@@ -12,21 +13,24 @@ RO-Crate 1.1; Workflow Run RO-Crate 0.5, Leo et al., PLoS ONE 19 (2024), e030921
 import hashlib
 import json
 import mimetypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from string import Template
 
 import pandas as pd
+import yaml
 
 import pkm
+from pkm.analysis.figures.figure import FigureSpec, read_figures
 from pkm.files import atomic_write
 
 METADATA = "ro-crate-metadata.json"
 WORKFLOW = "sweeps.yaml"
 README = "README.md"
-READ_ME = """# {title}: report on stored results ({profile})
+READ_ME = """# $name
 
-Made by `pkm reproduce paper={paper} profile={profile}`.
+Made by `$command`.
 
 - `index.html`: the report, which opens without a network
 - `figures/`: pictures as PNG and PDF, and as JSON where each comes from
@@ -34,14 +38,73 @@ Made by `pkm reproduce paper={paper} profile={profile}`.
 - `sweeps.yaml`: what was run
 - `ro-crate-metadata.json`: all of this for machines (RO-Crate, profile Workflow Run)
 """
-PROFILES = {
-    "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate",
-    "https://w3id.org/ro/wfrun/workflow/0.5": "Workflow Run Crate",
-    "https://w3id.org/workflowhub/workflow-ro-crate/1.0": "Workflow RO-Crate",
-}
-LICENSE = "https://spdx.org/licenses/BSD-3-Clause"
 #: Formats that Python's table of types lacks.
-TYPES = {".md": "text/markdown", ".yaml": "application/yaml", ".tex": "application/x-tex"}
+FORMATS = {
+    ".md": "text/markdown",
+    ".yaml": "application/yaml",
+    ".tex": "application/x-tex",
+}
+#: What the origin of a figure lists, and in which column rows have it.
+LISTED = {
+    "sweeps": "sweep",
+    "metrics_code": "metrics_code",
+    "versions": "versions",
+    "commits": "git",
+    "machines": "host",
+}
+METHOD = ["method", "variant", "target", "code"]
+
+
+def write_origins(rows: pd.DataFrame, paper: str, profile: str, folder: Path) -> None:
+    """Write the origin of every picture of a report as ``<name>.json`` beside it.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of the report, with their sweeps.
+    paper, profile : str
+    folder : Path
+        Of the pictures. Origins of pictures that are gone are removed.
+    """
+    for old in folder.glob("*.json"):
+        old.unlink()
+    for spec in read_figures(paper):
+        if (folder / f"{spec.name}.png").is_file():
+            write_json(
+                folder / f"{spec.name}.json", describe_origin(spec, rows, profile)
+            )
+
+
+def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
+    """Describe the rows of the sweeps that a figure or its panels name; without any, all.
+
+    Returns
+    -------
+    dict
+        Among others the command that runs it again, its methods (with import path and hash of the
+        code), data sets (name to SHA-256), and the digest of the keys of its cells.
+    """
+    specs = [spec, *map(spec.part, spec.panels)]
+    is_named = rows["sweep"].isin([sweep for part in specs for sweep in part.sweep])
+    used = rows[is_named] if is_named.any() else rows
+    keys = sorted(used["cell"].unique())
+    name = f"{spec.paper}/{spec.name}"
+    return {
+        "figure": name,
+        "title": spec.title,
+        "command": f"pkm verify {name} profile={profile}",
+        "methods": used[METHOD]
+        .drop_duplicates()
+        .sort_values(METHOD)
+        .to_dict("records"),
+        "data": dict(sorted(zip(used["dataset"], used["data"], strict=True))),
+        "cells": len(keys),
+        "cells_sha256": hashlib.sha256("\n".join(keys).encode()).hexdigest(),
+        **{
+            key: sorted(used[column].dropna().unique())
+            for key, column in LISTED.items()
+        },
+    }
 
 
 def write_crate(
@@ -53,8 +116,8 @@ def write_crate(
     paper: str,
     profile: str,
     environment: Mapping,
-) -> Path:
-    """Write the metadata of a report folder, and the workflow file that they speak of.
+) -> None:
+    """Write the metadata of a report folder, its workflow file and a page to read.
 
     Parameters
     ----------
@@ -68,213 +131,95 @@ def write_crate(
         Of the paper.
     environment : mapping
         Versions and machine, as the report prints them.
-
-    Returns
-    -------
-    Path
-        The metadata file.
     """
-    atomic_write(folder / WORKFLOW, workflow.encode())
-    atomic_write(
-        folder / README, READ_ME.format(title=title, paper=paper, profile=profile).encode()
-    )
-    files = sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != METADATA and path.suffix != ".tmp"
-    )
-    content = {
-        "@context": [
-            "https://w3id.org/ro/crate/1.1/context",
-            "https://w3id.org/ro/terms/workflow-run/context",
-        ],
-        "@graph": graph(folder, files, rows, title, paper, profile, environment),
-    }
-    path = folder / METADATA
-    atomic_write(path, json.dumps(content, indent=1, ensure_ascii=False).encode())
-    return path
-
-
-def graph(
-    folder: Path,
-    files: Sequence[str],
-    rows: pd.DataFrame,
-    title: str,
-    paper: str,
-    profile: str,
-    environment: Mapping,
-) -> list[dict]:
-    """Return the entities of a crate."""
-    started, ended = times(rows)
-    inputs = data_sets(rows)
+    name = f"{title}: report on stored results ({profile})"
     command = f"pkm reproduce paper={paper} profile={profile}"
-    described = [name for name in files if name != WORKFLOW]
-    results = [name for name in described if name != README]
-    profiles = [identified(each) for each in PROFILES]
-    return [
-        {
-            "@id": METADATA,
-            "@type": "CreativeWork",
-            "conformsTo": [
-                identified("https://w3id.org/ro/crate/1.1"),
-                identified("https://w3id.org/workflowhub/workflow-ro-crate/1.0"),
-            ],
-            "about": identified("./"),
-        },
-        {
-            "@id": "./",
-            "@type": "Dataset",
-            "name": f"{title}: report on stored results ({profile})",
-            "description": f"Figures, tables and verdicts of the claims of {title}, computed from "
-            f"{rows['cell'].nunique()} stored cells by `{command}`.",
-            "datePublished": ended,
-            "license": identified(LICENSE),
-            "conformsTo": profiles,
-            "hasPart": [identified(name) for name in files],
-            "mainEntity": identified(WORKFLOW),
-            "mentions": identified("#run"),
-            "author": identified("#developers"),
-            "publisher": identified("#developers"),
-        },
-        {"@id": LICENSE, "@type": "CreativeWork", "name": "BSD 3-Clause License", "url": LICENSE},
-        *(
-            {"@id": at, "@type": "CreativeWork", "name": name, "version": at.rpartition("/")[2]}
-            for at, name in PROFILES.items()
-        ),
-        {
-            "@id": WORKFLOW,
-            "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
-            "name": f"Sweeps of {paper}",
-            "description": "Data sets, methods, budgets and metrics of every sweep",
-            "programmingLanguage": identified("#pkm"),
-            "license": identified(LICENSE),
-            "input": [identified("#profile"), identified("#data")],
-            "output": identified("#report"),
-            "version": code_version(rows),
-            "conformsTo": identified(
-                "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
-            ),
-            **file_facts(folder / WORKFLOW),
-        },
-        {
-            "@id": "#pkm",
-            "@type": ["ComputerLanguage", "SoftwareApplication"],
-            "name": "pkm",
-            "alternateName": "private k-means bench",
-            "softwareVersion": pkm.__version__,
-        },
-        parameter("#profile", "profile", "Text", "how much of the paper is run"),
-        parameter("#data", "data", "PropertyValue", "data sets by their digests"),
-        parameter("#report", "report", "File", "page, figures and tables"),
-        {
-            "@id": "#run",
-            "@type": "CreateAction",
-            "name": f"Run of {paper} at the profile {profile}",
-            "description": f"Command: {command}",
-            "instrument": identified(WORKFLOW),
-            "object": [
-                identified("#profile-value"),
-                *(identified(entity["@id"]) for entity in inputs),
-            ],
-            "result": [identified(name) for name in results],
-            "startTime": started,
-            "endTime": ended,
-            "agent": identified("#developers"),
-            "actionStatus": "http://schema.org/CompletedActionStatus",
-            "environment": identified("#environment"),
-        },
-        {
-            "@id": "#developers",
-            "@type": "Organization",
-            "name": "the private k-means bench developers",
-        },
-        {
-            "@id": "#profile-value",
-            "@type": "PropertyValue",
-            "name": "profile",
-            "value": profile,
-            "exampleOfWork": identified("#profile"),
-        },
-        {
-            "@id": "#environment",
-            "@type": "PropertyValue",
-            "name": "environment",
-            "value": json.dumps(environment, ensure_ascii=False, default=str),
-        },
-        *inputs,
-        *(
-            {"@id": name, "@type": "File", "name": Path(name).name, **file_facts(folder / name)}
-            | ({"exampleOfWork": identified("#report")} if name == "index.html" else {})
-            | ({"about": identified(picture)} if (picture := of_picture(name)) in files else {})
-            | ({"about": identified("./")} if name == README else {})
-            for name in described
-        ),
-    ]
-
-
-def of_picture(name: str) -> str:
-    """Return the picture that a file of the crate describes; empty for other files."""
-    path = Path(name)
-    return path.with_suffix(".png").as_posix() if path.suffix == ".json" else ""
-
-
-def identified(identity: str) -> dict[str, str]:
-    """Return a reference to an entity."""
-    return {"@id": identity}
-
-
-def parameter(identity: str, name: str, kind: str, description: str) -> dict:
-    """Return a formal parameter of the workflow."""
-    return {
-        "@id": identity,
-        "@type": "FormalParameter",
+    page = Template(READ_ME).substitute(name=name, command=command)
+    atomic_write(folder / WORKFLOW, workflow.encode())
+    atomic_write(folder / README, page.encode())
+    files = describe_files(folder)
+    data = describe_data(rows)
+    seconds = rows.groupby("cell")[["fit_seconds", "metric_seconds"]].transform("sum")
+    started = rows["finished"] - seconds.sum(axis=1)
+    facts = {
         "name": name,
-        "additionalType": kind,
-        "description": description,
-        "valueRequired": True,
-        "conformsTo": identified("https://bioschemas.org/profiles/FormalParameter/1.0-RELEASE"),
+        "description": f"Figures, tables and verdicts, computed from {rows['cell'].nunique()} "
+        f"stored cells by `{command}`.",
+        "sweeps": f"Sweeps of {paper}",
+        "commits": ", ".join(sorted(rows["git"].unique())),
+        "version": pkm.__version__,
+        "run": f"Run of {paper} at the profile {profile}",
+        "command": f"Command: {command}",
+        "profile": profile,
+        "environment": json.dumps(environment, ensure_ascii=False, default=str),
+        "started": format_time(started.min()),
+        "ended": format_time(rows["finished"].max()),
+        "files": refer(files),
+        "results": refer(files.keys() - {WORKFLOW, README}),
+        "inputs": refer(["#profile-value", *data]),
     }
+    # A value of JSON is one of YAML.
+    values = {
+        key: json.dumps(value, ensure_ascii=False) for key, value in facts.items()
+    }
+    shared = Path(__file__).with_name("crate.yaml").read_text(encoding="utf-8")
+    crate = yaml.safe_load(Template(shared).substitute(values))
+    entities = {entity["@id"]: entity for entity in crate["@graph"]}
+    for entity in (*data.values(), *files.values()):
+        entities[entity["@id"]] = entity | entities.get(entity["@id"], {})
+    write_json(folder / METADATA, crate | {"@graph": list(entities.values())})
 
 
-def data_sets(rows: pd.DataFrame) -> list[dict]:
-    """Return an entity for each data set, with its digest."""
-    found = rows[["dataset", "data", "n", "d"]].drop_duplicates("dataset").sort_values("dataset")
-    return [
-        {
-            "@id": f"#data-{each['dataset']}",
-            "@type": "PropertyValue",
-            "name": f"data set {each['dataset']}",
-            "value": each["data"],
-            "propertyID": "https://www.wikidata.org/wiki/Q384041",
-            "description": f"SHA-256 of {each['n']} points of {each['d']} columns, with their "
-            "public domain and parser",
-            "exampleOfWork": identified("#data"),
-        }
-        for each in found.to_dict("records")
+def describe_files(folder: Path) -> dict[str, dict]:
+    """Return an entity for each file of a folder; a JSON file is about the picture beside it."""
+    paths = [
+        path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp"
     ]
+    entities = {}
+    for path in sorted(paths):
+        name = path.relative_to(folder).as_posix()
+        kind = FORMATS.get(path.suffix) or mimetypes.guess_type(name)[0]
+        content = path.read_bytes()
+        entities[name] = {
+            "@id": name,
+            "@type": "File",
+            "name": path.name,
+            "encodingFormat": kind or "application/octet-stream",
+            "contentSize": str(len(content)),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+        if path.suffix == ".json" and path.with_suffix(".png") in paths:
+            entities[name]["about"] = {"@id": name.replace(".json", ".png")}
+    entities.pop(METADATA, None)
+    return entities
 
 
-def code_version(rows: pd.DataFrame) -> str:
-    """Return the commits whose code made the rows, or the project's version where none is known."""
-    commits = sorted(rows["git"].dropna().unique()) if "git" in rows else []
-    return ", ".join(commits) or pkm.__version__
-
-
-def file_facts(path: Path) -> dict:
-    """Return format, size and digest of a file."""
-    content = path.read_bytes()
-    kind = TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0]
+def describe_data(rows: pd.DataFrame) -> dict[str, dict]:
+    """Return an entity for each data set, with its digest."""
+    digests = dict(sorted(zip(rows["dataset"], rows["data"], strict=True)))
     return {
-        "encodingFormat": kind or "application/octet-stream",
-        "contentSize": str(len(content)),
-        "sha256": hashlib.sha256(content).hexdigest(),
+        f"#data-{name}": {
+            "@id": f"#data-{name}",
+            "@type": "PropertyValue",
+            "name": f"data set {name}",
+            "description": "SHA-256 of its points, with their public domain and parser",
+            "value": digest,
+            "exampleOfWork": {"@id": "#data"},
+        }
+        for name, digest in digests.items()
     }
 
 
-def times(rows: pd.DataFrame) -> tuple[str, str]:
-    """Return when the first cell was begun and the last one was done, in the form of ISO 8601."""
-    ended = rows["finished"].to_numpy(dtype=float)
-    spent = rows.groupby("cell")[["fit_seconds", "metric_seconds"]].transform("sum").sum(axis=1)
-    moments = ((ended - spent.to_numpy()).min(), ended.max())
-    start, end = (datetime.fromtimestamp(each, UTC) for each in moments)
-    return start.isoformat(timespec="seconds"), end.isoformat(timespec="seconds")
+def refer(names: Iterable[str]) -> list[dict[str, str]]:
+    """Return references to entities."""
+    return [{"@id": name} for name in sorted(names)]
+
+
+def format_time(seconds: float) -> str:
+    """Write a time since 1970 as ISO 8601 does."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def write_json(path: Path, content: Mapping) -> None:
+    """Write a JSON file for people and machines."""
+    atomic_write(path, json.dumps(content, indent=1, ensure_ascii=False).encode())

@@ -33,7 +33,16 @@ def show(plan: Plan, store: Store, backend: Backend, console: Console) -> None:
     """
     estimate = estimator(store, backend)
     status = {cell.key: store.status(cell.key) for cell in plan.cells}
-    headings = ("sweep", "data sets", "methods", "cells", "stored", "failed", "gaps", "estimate")
+    headings = (
+        "sweep",
+        "data sets",
+        "methods",
+        "cells",
+        "stored",
+        "failed",
+        "gaps",
+        "estimate",
+    )
     table = Table(*headings, title=plan.paper)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -80,10 +89,16 @@ def show_status(plan: Plan, store: Store, console: Console) -> None:
         column.justify = "right"
     status = {cell.key: store.status(cell.key) for cell in plan.cells}
     for sweep in plan.sweeps:
-        counts = Counter(status[cell.key] for name, cell in plan.entries if name == sweep)
+        counts = Counter(
+            status[cell.key] for name, cell in plan.entries if name == sweep
+        )
         gaps = sum(gap.sweep == sweep for gap in plan.gaps)
         table.add_row(
-            sweep, str(counts["done"]), str(counts["failed"]), str(counts["absent"]), str(gaps)
+            sweep,
+            str(counts["done"]),
+            str(counts["failed"]),
+            str(counts["absent"]),
+            str(gaps),
         )
     console.print(table)
     show_missing(plan, console)

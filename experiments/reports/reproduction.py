@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from pkm.experiments.backends.backends import cheapest, checked_backend, run_cells
+from pkm.experiments.cell.cell import Cell
 from pkm.experiments.cell.environment import environment, origin_of
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError, unknown
@@ -17,10 +18,14 @@ from pkm.experiments.console.console import duration
 from pkm.experiments.plan.estimate import estimator, wall_seconds
 from pkm.experiments.plan.plan import Plan, make_plan
 from pkm.experiments.plan.sweep import as_list, sized_sweeps
-from pkm.experiments.reports.crate import write_crate
+from pkm.experiments.reports.crate import write_crate, write_origins
 from pkm.experiments.reports.fetching import fetch
-from pkm.experiments.reports.overview import listed, show, show_status, substitution_lines
-from pkm.experiments.reports.provenance import write_origins
+from pkm.experiments.reports.overview import (
+    listed,
+    show,
+    show_status,
+    substitution_lines,
+)
 from pkm.experiments.store.store import Store
 
 
@@ -43,7 +48,9 @@ class Request:
     part: Plan
 
 
-def plans_of(papers: Sequence[Mapping], config: DictConfig, console: Console) -> list[Request]:
+def plans_of(
+    papers: Sequence[Mapping], config: DictConfig, console: Console
+) -> list[Request]:
     """Make the plans of papers; where cells are to be run, data that they lack are downloaded.
 
     Parameters
@@ -78,14 +85,18 @@ def request_of(paper: Mapping, config: DictConfig) -> Request:
     return Request(paper, plan, requested_part(plan, paper, config))
 
 
+def estimate_costs(
+    cells: Iterable[Cell], store: Store, backend: Backend
+) -> tuple[dict[str, float], float]:
+    """Estimate the seconds of each cell, by its key, and of all of them together."""
+    cells = list(cells)
+    estimate = estimator(store, backend)
+    costs = {cell.key: estimate(cell)[0] for cell in cells}
+    return costs, wall_seconds(costs, cells, backend.jobs)
+
+
 def absent_costs(requests: Sequence[Request], config: DictConfig) -> dict[str, float]:
     """Estimate the seconds of the cells of several papers that are neither done nor failed.
-
-    Parameters
-    ----------
-    requests : sequence of Request
-    config : DictConfig
-        Their settings.
 
     Returns
     -------
@@ -93,10 +104,10 @@ def absent_costs(requests: Sequence[Request], config: DictConfig) -> dict[str, f
         Key of a cell to seconds.
     """
     store = Store(config.results)
-    estimate = estimator(store, Backend(**config.backend))
     present = store.present()
-    cells = {cell.key: cell for each in requests for cell in each.part.cells}
-    return {key: estimate(cell)[0] for key, cell in cells.items() if key not in present}
+    cells = {cell.key: cell for request in requests for cell in request.part.cells}
+    absent = [cell for key, cell in cells.items() if key not in present]
+    return estimate_costs(absent, store, Backend(**config.backend))[0]
 
 
 def cheapest_first(
@@ -119,13 +130,18 @@ def cheapest_first(
     """
 
     def seconds(request: Request) -> float:
-        return wall_seconds(costs, [cell for cell in request.part.cells if cell.key in costs], jobs)
+        return wall_seconds(
+            costs, [cell for cell in request.part.cells if cell.key in costs], jobs
+        )
 
     return sorted(requests, key=seconds)
 
 
 def run_cheapest(
-    requests: Sequence[Request], costs: Mapping[str, float], config: DictConfig, console: Console
+    requests: Sequence[Request],
+    costs: Mapping[str, float],
+    config: DictConfig,
+    console: Console,
 ) -> None:
     """Run the cheapest cells of several papers, before any paper is run to its end.
 
@@ -148,7 +164,9 @@ def run_cheapest(
     chosen = cheapest([cell for key, cell in cells.items() if key in waiting], costs)
     if chosen:
         console.print(f"the {len(chosen)} cheapest cells of all papers come first")
-        run_cells(chosen, store, backend, mirror=config.data, costs=costs, console=console)
+        run_cells(
+            chosen, store, backend, mirror=config.data, costs=costs, console=console
+        )
 
 
 def check_reports(requests: Sequence[Request]) -> None:
@@ -198,13 +216,19 @@ def reproduce(request: Request, config: DictConfig, console: Console) -> int:
         return 0
     if verb in (None, "run", "retry"):
         run_missing(requested, store, config, console, again=verb == "retry")
-    folder = report(request, store, config, console) if verb in (None, "report") else None
+    folder = (
+        report(request, store, config, console) if verb in (None, "report") else None
+    )
     if config.tracking.name == "mlflow":
         # Imported here: MLflow takes seconds.
         from pkm.experiments.mlflow.tracking import project
 
-        project(plan, store, config, console, profile=config.profile.name, report=folder)
-    return 1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
+        project(
+            plan, store, config, console, profile=config.profile.name, report=folder
+        )
+    return (
+        1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
+    )
 
 
 def requested_part(plan: Plan, paper: Mapping, config: DictConfig) -> Plan:
@@ -264,25 +288,29 @@ def run_missing(
         )
     for line in substitution_lines(plan.substitutions):
         console.print(f"substitute: {line}", markup=False, soft_wrap=True)
-    estimate = estimator(store, backend)
-    costs = {cell.key: estimate(cell)[0] for cell in waiting}
-    estimated = duration(wall_seconds(costs, waiting, backend.jobs))
+    costs, seconds = estimate_costs(waiting, store, backend)
     console.print(
         f"{plan.paper} ({config.profile.name}): {len(cells)} cells, {len(readable)} stored, "
-        f"{len(waiting)} to run, about {estimated} with jobs={backend.jobs}"
+        f"{len(waiting)} to run, about {duration(seconds)} with jobs={backend.jobs}"
     )
     started = time.perf_counter()
-    outcomes = run_cells(waiting, store, backend, mirror=config.data, costs=costs, console=console)
+    outcomes = run_cells(
+        waiting, store, backend, mirror=config.data, costs=costs, console=console
+    )
     counts = Counter(outcome.status for outcome in outcomes)
     elapsed = duration(time.perf_counter() - started)
     console.print(f"{counts['done']} done, {counts['failed']} failed in {elapsed}")
     labels = {cell.key: cell.label for cell in waiting}
     for outcome in outcomes:
         if outcome.status == "failed":
-            console.print(f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False)
+            console.print(
+                f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False
+            )
 
 
-def report(request: Request, store: Store, config: DictConfig, console: Console) -> Path | None:
+def report(
+    request: Request, store: Store, config: DictConfig, console: Console
+) -> Path | None:
     """Write the report from the stored rows and say where it lies; without rows there is none."""
     from pkm.analysis.claims.claim import read_claims
     from pkm.analysis.pages import audits, index_page
@@ -296,7 +324,10 @@ def report(request: Request, store: Store, config: DictConfig, console: Console)
         return None
     store.check_writable()
     out = store.report_folder(plan.paper, config.profile.name)
-    described = {"profile": config.profile.name, "seeds of the profile": str(config.profile.seeds)}
+    described = {
+        "profile": config.profile.name,
+        "seeds of the profile": str(config.profile.seeds),
+    }
     if plan.substitutions:
         described["substitutes"] = "; ".join(substitution_lines(plan.substitutions))
     described |= origin_of(rows) | {"report made with": environment()}
@@ -313,7 +344,9 @@ def report(request: Request, store: Store, config: DictConfig, console: Console)
     write_crate(
         out,
         rows,
-        OmegaConf.to_yaml(OmegaConf.create(sized_sweeps(request.paper, config.profile))),
+        OmegaConf.to_yaml(
+            OmegaConf.create(sized_sweeps(request.paper, config.profile))
+        ),
         title=read_claims(plan.paper)["title"],
         paper=plan.paper,
         profile=config.profile.name,

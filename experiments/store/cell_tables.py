@@ -1,113 +1,106 @@
-"""What two stores are compared by: one line for each cell, and its measured values."""
+"""The cells of a store as tables: what each is, and its measured values."""
 
 import json
-import multiprocessing
-from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from pkm.arrow import read_parameters, to_frame
+from pkm.arrow import read_parameters
+from pkm.experiments.cell.cell import Cell
 from pkm.experiments.store.columns import FOUND
-from pkm.experiments.store.row_cache import bounds_of
 from pkm.experiments.store.store import Store
-from pkm.schema import COLUMNS, names
+from pkm.schema import BY_NAME, COLUMNS, names
 
-#: What a plan states of a cell, besides its budget.
-STATED = [
-    *(name for name in names("identity", "setting") if name not in (*FOUND, "n", "d")),
-    "metrics",
-]
-#: Cells of one experiment agree in these, and in their budgets.
-IDENTITY = [*STATED, "n", "d"]
-BUDGET = ["epsilon", "delta"]
-#: What must be alike in two cells that are compared.
-ALIKE = ["notion", "adjacency", "trust", "metrics_code"]
-#: What may explain a difference.
+#: What a plan knows of a cell, besides its budget.
+KNOWN = {*names("identity", "setting"), "metrics"} - {*FOUND, "n", "d"}
+PLANNED = sorted(KNOWN)
+#: Columns that two cells must share, or their values mean different things.
+MEANING = ["notion", "adjacency", "trust", "metrics_code"]
+#: Columns that may explain why two cells differ.
 ORIGIN = ["code", "data", "versions", "host"]
 #: Metrics that are times or rates, which no second run repeats.
-TIMES = [
-    column.name
-    for column in COLUMNS
-    if column.kind == "metric" and (column.unit == "ms" or column.name == "deletions_per_second")
-]
-MEASURED = [
-    *(name for name in names("metric") if name not in TIMES),
-    "epsilon_spent",
-    "iterations",
-    "clipped",
-]
-DESCRIPTION = ["cell", *IDENTITY, *BUDGET, *ALIKE, *ORIGIN]
+TIMES = {column.name for column in COLUMNS if column.unit == "ms"}
+TIMES.add("deletions_per_second")
+MEASURED = [name for name in names("metric") if name not in TIMES]
+MEASURED += ["epsilon_spent", "iterations", "clipped"]
 
 
-@dataclass(frozen=True)
-class Comparable:
-    """The cells of a store, each experiment once, and their values.
+def read_cells(store: Store) -> pd.DataFrame:
+    """Read what the cells of a store are.
 
-    Attributes
-    ----------
-    cells : DataFrame
-        `DESCRIPTION`, with parameters as text. Of several cells of one experiment that with the
-        most seeds, of those with equally many the newest.
-    values : DataFrame
-        `cell` (its position in `cells`), `seed` and those of `MEASURED` that are stored.
-    """
-
-    cells: pd.DataFrame
-    values: pd.DataFrame
-
-
-def read_both(a: str | Path, b: str | Path) -> tuple[Comparable, Comparable]:
-    """Read two stores at the same time; see `read`."""
-    # Most of the time goes into opening small files, which threads do no faster.
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-        first = pool.submit(read, a)
-        second = read(b)
-        return first.result(), second
-
-
-def read(root: str | Path) -> Comparable:
-    """Read a store.
+    Returns
+    -------
+    DataFrame
+        Stored columns, parameters as text, one line per experiment, indexed by the
+        texts `setting` and `budget`. Of several cells of one experiment it is that with
+        the most seeds, of those with equally many the newest.
 
     Raises
     ------
     FileNotFoundError
-        If no cell is stored there.
+        If no cell is stored.
     """
-    store = Store(root)
-    columns = [*DESCRIPTION, "seed", *MEASURED]
-    rows = store.rows(store.keys(), columns)
-    if rows is None:
-        raise FileNotFoundError(
-            f"results={str(root)!r} holds no cells: give the folder that pkm run wrote to"
-        )
-    rows = rows.combine_chunks()
-    bounds = bounds_of(rows["cell"])
-    sizes = np.diff(bounds)
-    described = [name for name in rows.column_names if name in DESCRIPTION]
-    firsts = rows.select(described).take(bounds[:-1])
-    cells = to_frame([firsts], DESCRIPTION)
-    measured = [name for name in rows.column_names if name not in DESCRIPTION]
-    values = to_frame([rows.select(measured)], measured)
+    rows = store.read_all(["cell", *PLANNED, "epsilon", "delta", *MEANING, *ORIGIN])
+    cells = rows.drop_duplicates("cell")
+    n_seeds = cells["cell"].map(rows["cell"].value_counts())
+    cells = cells.iloc[np.argsort(-n_seeds, kind="stable")]
+    lines = cells.assign(params=read_parameters(cells)).to_dict("records")
     cells = cells.assign(
-        params=[as_text(given) for given in read_parameters(cells)],
-        # Machines may round a delta differently that is computed.
-        delta=[float(f"{delta:.9g}") for delta in cells["delta"]],
-    )
-
-    # Number the cells that are kept, and drop the values of the others.
-    by_size = cells.iloc[np.argsort(-sizes, kind="stable")]
-    kept = by_size.drop_duplicates([*IDENTITY, *BUDGET]).index.sort_values()
-    number = np.full(len(cells), -1)
-    number[kept] = np.arange(len(kept))
-    values.insert(0, "cell", np.repeat(number, sizes))
-    return Comparable(cells.loc[kept].reset_index(drop=True), values[values["cell"] >= 0])
+        params=[json.dumps(line["params"]) for line in lines],
+        setting=[write_setting(line) for line in lines],
+        # Machines may round a computed delta differently.
+        budget=[f"({line['epsilon']:.9g}, {line['delta']:.9g})" for line in lines],
+    ).set_index(["setting", "budget"])
+    return cells[~cells.index.duplicated()]
 
 
-def as_text(parameters: Mapping) -> str:
-    """Write parameters in a form that can be compared."""
-    return json.dumps(parameters, sort_keys=True)
+def read_values(store: Store, keys: Sequence[str]) -> pd.DataFrame:
+    """Read `MEASURED` of some cells, indexed by the position in `keys` and the seed."""
+    columns = ["cell", "seed", *MEASURED]
+    rows = store.read(keys, columns).reindex(columns=columns)
+    pair = rows.pop("cell").map(pd.Series(range(len(keys)), keys, dtype=int))
+    rows = rows.assign(pair=pair).set_index(["pair", "seed"])
+    return rows.dropna(axis=1, how="all").astype(float)
+
+
+def match_keys(planned: Iterable[Cell], stored: pd.DataFrame) -> dict[str, str]:
+    """Find the stored cells of a plan by what they are, for keys change with the code.
+
+    Parameters
+    ----------
+    planned : iterable of Cell
+    stored : DataFrame
+        From `read_cells`.
+
+    Returns
+    -------
+    dict of str to str
+        Key in the plan to key in the store.
+    """
+    defaults = {name: BY_NAME[name].missing for name in PLANNED}
+    lines = []
+    for cell in planned:
+        params = {name: cell.params[name] for name in cell.params if name != "variant"}
+        columns = {
+            "variant": cell.variant,
+            "params": params,
+            "dataset": cell.dataset_name,
+            "metrics": " ".join(cell.metrics),
+        }
+        line = defaults | cell.identity() | cell.kind.columns() | columns
+        lines.append((cell.key, write_setting(line), cell.epsilon, cell.delta))
+    cells = pd.DataFrame(lines, columns=["planned", "setting", "epsilon", "declared"])
+    # A delta that the method chooses is no number.
+    cells["declared"] = pd.to_numeric(cells["declared"], errors="coerce")
+    pairs = cells.astype({"epsilon": float}).merge(stored.reset_index(), on=["setting", "epsilon"])
+    is_declared = np.isclose(pairs["delta"], pairs["declared"], rtol=1e-8, atol=0)
+    pairs = pairs[is_declared | pairs["declared"].isna()]
+    return dict(zip(pairs["planned"], pairs["cell"], strict=True))
+
+
+def write_setting(cell: Mapping) -> str:
+    """Write all that is planned of a cell as one text."""
+    text = json.dumps([cell[name] for name in PLANNED])
+    # Rows hold some whole numbers as floats.
+    return json.dumps(json.loads(text, parse_int=float), sort_keys=True)

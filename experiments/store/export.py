@@ -1,42 +1,75 @@
-"""All stored rows as files for other programs: ``pkm export``.
+"""Stored results for other programs: rows as a frame or as files, and released centers."""
 
-    pkm export
-    pkm export results=results output=export
-
-Written are ``rows.parquet``, ``rows.csv`` with nested columns as JSON, and ``rows.schema.json``,
-which says what each column is (a Table Schema of Frictionless Data). What comes from restricted
-data is for its owner alone, as the rows are.
-"""
-
-import io
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pkm.arrow import to_table
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import consoles, exit_code, parsed_words
+from pkm.experiments.store.columns import expanded
 from pkm.experiments.store.store import Store
-from pkm.files import ANY_FILE, atomic_write
+from pkm.files import atomic_write
 from pkm.schema import BY_NAME, Column
 
-OPTIONS = ("results", "output")
 #: Types of a Table Schema; what is nested is an array.
-TYPES = {"text": "string", "integer": "integer", "number": "number", "flag": "boolean"}
+FIELD_TYPES = {
+    "text": "string",
+    "integer": "integer",
+    "number": "number",
+    "flag": "boolean",
+}
+#: Columns that name the fit which released a center.
+FIT_COLUMNS = ["cell", "method", "dataset", "k", "epsilon", "seed"]
 
 
-def export_rows(store: Store, folder: Path) -> pd.DataFrame:
-    """Write all stored rows as Parquet and CSV, with the schema beside them.
+def load_rows(results: str | Path = "results") -> pd.DataFrame:
+    """Load all stored rows.
+
+    Parameters
+    ----------
+    results : path, default="results"
+        The results folder.
+
+    Returns
+    -------
+    DataFrame
+        One row per cell and seed, newest cells first, with the columns of
+        ``docs/schema.md`` and one for every parameter of a method, None where a
+        method has no such parameter. A parameter that has the name of a column gets
+        the ending ``_param``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If no cell is stored there.
+
+    Examples
+    --------
+    >>> load_rows("nowhere")
+    Traceback (most recent call last):
+        ...
+    FileNotFoundError: results='nowhere' holds no cells: give the folder that pkm run wrote to
+    """
+    rows = Store(results).read_all()
+    # Parameters are those of the cell: read once for all of its seeds.
+    cells = rows.drop_duplicates("cell")
+    parameters = expanded(cells).set_axis(cells["cell"])
+    taken = {name: f"{name}_param" for name in parameters if name in rows}
+    return rows.join(parameters.rename(columns=taken), on="cell")
+
+
+def write_rows(store: Store, folder: Path) -> pd.DataFrame:
+    """Write all stored rows as Parquet and CSV, with their schema beside them.
 
     Parameters
     ----------
     store : Store
     folder : Path
-        Created; files of an earlier export are replaced.
+        Created where missing; files of an earlier export are replaced.
 
     Returns
     -------
@@ -48,94 +81,110 @@ def export_rows(store: Store, folder: Path) -> pd.DataFrame:
     FileNotFoundError
         If no cell is stored.
     """
-    keys = list(store.keys())
-    rows = store.read(keys)
-    if rows.empty:
-        raise FileNotFoundError(
-            f"results={str(store.root)!r} holds no cells: give the folder that pkm run wrote to"
-        )
-    # Who may read all of the cells may read the files.
-    mode = ANY_FILE
-    for key in rows["cell"].unique():
-        mode &= store.path(key).stat().st_mode
+    rows = store.read_all()
     table = to_table(rows)
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer)
     columns = [BY_NAME[name] for name in table.column_names]
-    schema = json.dumps(table_schema(columns), indent=1, ensure_ascii=False)
-    atomic_write(folder / "rows.parquet", buffer.getvalue(), mode)
-    atomic_write(folder / "rows.csv", flat(rows, columns).to_csv(index=False).encode(), mode)
+    nested = [column.name for column in columns if column.dtype not in FIELD_TYPES]
+    texts = {
+        name: [write_json(value) for value in table[name].to_pylist()]
+        for name in nested
+    }
+    mode = store.shared_mode(rows["cell"].unique())
+    write_parquet(table, folder / "rows.parquet", mode)
+    write_csv(rows.assign(**texts), folder / "rows.csv", mode)
+    schema = json.dumps(describe_columns(columns), indent=1, ensure_ascii=False)
     atomic_write(folder / "rows.schema.json", schema.encode())
     return rows
 
 
-def flat(rows: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
-    """Return rows with nested columns as JSON."""
-    nested = [column.name for column in columns if column.dtype not in TYPES]
-    return rows[[column.name for column in columns]].assign(
-        **{name: [as_json(value) for value in rows[name]] for name in nested}
-    )
-
-
-def as_json(value: object) -> str:
-    """Write a nested value as JSON; empty where there is none.
+def write_json(value: object) -> str:
+    """Write a nested value as JSON; None is empty.
 
     Examples
     --------
-    >>> as_json([{"name": "alpha", "number": 0.8}])
+    >>> write_json([{"name": "alpha", "number": 0.8}])
     '[{"name": "alpha", "number": 0.8}]'
-    >>> as_json(None)
-    ''
     """
-    if not isinstance(value, list | tuple) and not hasattr(value, "tolist"):
-        return ""
-    return json.dumps(value, default=lambda item: item.tolist())
+    return "" if value is None else json.dumps(value)
 
 
-def table_schema(columns: Sequence[Column]) -> dict:
-    """Describe columns as a Table Schema.
+def describe_columns(columns: Sequence[Column]) -> dict:
+    """Describe columns as a Table Schema of Frictionless Data.
 
     Examples
     --------
-    >>> described = table_schema([BY_NAME["n"]])["fields"][0]
-    >>> described["name"], described["type"], described["title"]
+    >>> field = describe_columns([BY_NAME["n"]])["fields"][0]
+    >>> field["name"], field["type"], field["title"]
     ('n', 'integer', 'points')
     """
-    fields = [
-        {
+    fields = []
+    for column in columns:
+        field = {
             "name": column.name,
-            "type": TYPES.get(column.dtype, "array"),
+            "type": FIELD_TYPES.get(column.dtype, "array"),
             "title": column.label,
             "description": f"{column.kind}; {column.dtype}",
-            **({"unit": column.unit} if column.unit else {}),
-            **({"better": column.better} if column.better else {}),
+            "unit": column.unit,
+            "better": column.better,
         }
-        for column in columns
-    ]
+        fields.append({key: value for key, value in field.items() if value})
     return {"fields": fields, "missingValues": [""], "primaryKey": ["cell", "seed"]}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; see the module's text.
+def extract_centers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the released centers of rows that keep them, in the units of the data.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        As stored, such as by `load_rows`.
 
     Returns
     -------
-    int
-        Exit code: 0, or 2 if the request was refused.
+    DataFrame
+        One line per center: cell, method, dataset, k, epsilon, seed, center (0, 1,
+        ...), and its coordinates x0, x1, ...; NaN beyond the dimensions of a cell's
+        data set.
     """
-    words, given = parsed_words("export", __doc__, "KEY=VALUE", "results=, output=", argv)
-
-    def run() -> None:
-        require(not words, "word", " ".join(words), "key=value, of results and output")
-        for name in given:
-            require(name in OPTIONS, "option", name, " or ".join(OPTIONS))
-        folder = Path(given.get("output", "export"))
-        rows = export_rows(Store(given.get("results", "results")), folder)
-        counted = f"{len(rows)} rows of {rows['cell'].nunique()} cells"
-        consoles()[0].print(f"{counted} in {folder}", soft_wrap=True)
-
-    return exit_code(run)
+    kept = rows.reindex(columns=[*FIT_COLUMNS, "centers"]).dropna(subset=["centers"])
+    lines = kept.explode("centers")
+    lines["center"] = lines.groupby(level=0).cumcount()
+    coordinates = pd.DataFrame([list(point) for point in lines.pop("centers")])
+    return lines.reset_index(drop=True).join(coordinates.add_prefix("x"))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def write_centers(store: Store, keys: Sequence[str], path: Path) -> int:
+    """Write the centers of some cells as a file; return how many there are.
+
+    Raises
+    ------
+    ValueError
+        If the file's ending is not known, or a cell keeps no centers.
+    """
+    is_known = path.suffix in (".csv", ".parquet")
+    require(is_known, "output", str(path), "a file that ends in .csv or .parquet")
+    centers = extract_centers(store.read(keys))
+    without = [key[:12] for key in keys if key not in set(centers["cell"])]
+    if without:
+        raise ValueError(
+            f"cell {', '.join(without)} keeps no centers: run it with keep_centers=true"
+        )
+    mode = store.shared_mode(keys)
+    if path.suffix == ".csv":
+        write_csv(centers, path, mode)
+    else:
+        table = pa.Table.from_pandas(centers, preserve_index=False)
+        write_parquet(table, path, mode)
+    return len(centers)
+
+
+def write_parquet(table: pa.Table, path: Path, mode: int) -> None:
+    """Write a table as Parquet."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    atomic_write(path, sink.getvalue(), mode)
+
+
+def write_csv(frame: pd.DataFrame, path: Path, mode: int) -> None:
+    """Write a frame as CSV."""
+    atomic_write(path, frame.to_csv(index=False).encode(), mode)

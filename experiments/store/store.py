@@ -37,7 +37,11 @@ READERS = 2
 COPY_NAME = "consolidated"
 FEW = 200
 #: Columns that every stored row has.
-STORED = [column.name for column in COLUMNS if column.missing is None and column.name != "sweep"]
+STORED = [
+    column.name
+    for column in COLUMNS
+    if column.missing is None and column.name != "sweep"
+]
 
 
 class ResultsNotWritable(PermissionError):
@@ -267,7 +271,9 @@ class Store:
         """Drop the failure record of a cell, which makes it absent again."""
         self.failure_path(key).unlink(missing_ok=True)
 
-    def read(self, keys: Iterable[str], columns: list[str] | None = None) -> pd.DataFrame:
+    def read(
+        self, keys: Iterable[str], columns: list[str] | None = None
+    ) -> pd.DataFrame:
         """Read the rows of many cells.
 
         Every page is checked against its checksum, and every column against `pkm.schema`; a file
@@ -289,7 +295,31 @@ class Store:
         table = self.rows(keys, columns)
         return pd.DataFrame() if table is None else to_frame([table], columns)
 
-    def rows(self, keys: Iterable[str], columns: list[str] | None = None) -> pa.Table | None:
+    def read_all(self, columns: list[str] | None = None) -> pd.DataFrame:
+        """Read the rows of all cells, newest first; see `read`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If no cell is stored.
+        """
+        rows = self.read(self.keys(), columns)
+        if rows.empty:
+            raise FileNotFoundError(
+                f"results={str(self.root)!r} holds no cells: give the folder that pkm run wrote to"
+            )
+        return rows
+
+    def shared_mode(self, keys: Iterable[str]) -> int:
+        """Return permissions for a file of some cells: who may read all may read it."""
+        mode = ANY_FILE
+        for key in keys:
+            mode &= self.path(key).stat().st_mode
+        return mode
+
+    def rows(
+        self, keys: Iterable[str], columns: list[str] | None = None
+    ) -> pa.Table | None:
         """Read the rows of many cells as they are stored; see `read`.
 
         Returns
@@ -311,7 +341,11 @@ class Store:
         sizes = {key: len(copy.rows[key]) for key in copied}
         sizes |= {key: each.num_rows for key, each in tables.items()}
         stops = dict(zip(sizes, np.cumsum(list(sizes.values())), strict=True))
-        numbers = [np.arange(stops[key] - sizes[key], stops[key]) for key in keys if key in sizes]
+        numbers = [
+            np.arange(stops[key] - sizes[key], stops[key])
+            for key in keys
+            if key in sizes
+        ]
         return rows.combine_chunks().take(np.concatenate(numbers))
 
     def _opened(
@@ -345,8 +379,14 @@ class Store:
         others = list(stamps)
         is_outdated = len(others) > FEW
         with ThreadPoolExecutor(READERS) as pool:
-            read = pool.map(lambda key: self.table(key, None if is_outdated else columns), others)
-            tables = {key: rows for key, rows in zip(others, read, strict=True) if rows is not None}
+            read = pool.map(
+                lambda key: self.table(key, None if is_outdated else columns), others
+            )
+            tables = {
+                key: rows
+                for key, rows in zip(others, read, strict=True)
+                if rows is not None
+            }
         if is_outdated and tables:
             # Rows in a folder that cannot be written are read from the cells every time.
             with contextlib.suppress(OSError):
@@ -375,10 +415,15 @@ class Store:
     def keys(self) -> list[str]:
         """List the keys of all stored cells, newest first."""
         files = [
-            path for path in self.root.glob("cells/??/*.parquet") if not path.name.startswith(".")
+            path
+            for path in self.root.glob("cells/??/*.parquet")
+            if not path.name.startswith(".")
         ]
         return [
-            path.stem for path in sorted(files, key=lambda path: (-path.stat().st_mtime, path.name))
+            path.stem
+            for path in sorted(
+                files, key=lambda path: (-path.stat().st_mtime, path.name)
+            )
         ]
 
     def _create(self) -> None:
@@ -406,11 +451,13 @@ class Store:
         except FileNotFoundError:
             return None
         try:
-            table = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read(
-                columns=columns, use_threads=False
-            )
+            table = pq.ParquetFile(
+                pa.BufferReader(content), page_checksum_verification=True
+            ).read(columns=columns, use_threads=False)
             check(table, STORED if columns is None else ())
-            if table.num_rows == 0 or (columns is None and table["cell"][0].as_py() != key):
+            if table.num_rows == 0 or (
+                columns is None and table["cell"][0].as_py() != key
+            ):
                 raise ValueError("the file holds the rows of no cell or of another one")
         except (pa.ArrowException, OSError, ValueError, KeyError):
             quarantine(path)

@@ -8,8 +8,7 @@ import pytest
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.plan.plan import make_plan
-from pkm.experiments.reports.crate import METADATA, write_crate
-from pkm.experiments.reports.provenance import write_origins
+from pkm.experiments.reports.crate import METADATA, write_crate, write_origins
 from pkm.experiments.store.store import Store
 
 pytestmark = pytest.mark.integration

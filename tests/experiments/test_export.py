@@ -10,10 +10,10 @@ from fabricated.rows import make_rows
 
 from pkm import datasets
 from pkm.experiments.cell.cell import Cell
+from pkm.experiments.commands import centers as export
 from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
-from pkm.experiments.store import centers as export
-from pkm.experiments.store.centers import centers_of, load_rows
+from pkm.experiments.store.export import extract_centers, load_rows
 from pkm.experiments.store.store import Store
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
 
@@ -62,7 +62,7 @@ def test_rows_have_a_column_for_every_parameter(store):
 
 def test_kept_centers_are_those_of_the_method(store):
     stored(store, CELL, dataclasses.replace(CELL, keep_centers=False))
-    centers = centers_of(load_rows(store.root))
+    centers = extract_centers(load_rows(store.root))
     assert set(centers["cell"]) == {CELL.key}
     assert centers[["seed", "center"]].to_numpy().tolist() == [
         [seed, center] for seed in (4, 7) for center in range(3)
@@ -92,7 +92,7 @@ def test_centers_are_exported(store, tmp_path, capsys, name):
     assert "6 centers in" in capsys.readouterr().out
     read = pd.read_csv if name.endswith("csv") else pd.read_parquet
     written = read(output)
-    assert written[["x0", "x3"]].equals(centers_of(load_rows(store.root))[["x0", "x3"]])
+    assert written[["x0", "x3"]].equals(extract_centers(load_rows(store.root))[["x0", "x3"]])
     assert export.main(words[:1]) == 0
     assert CELL.key[:12] in capsys.readouterr().out
 

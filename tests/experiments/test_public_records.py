@@ -89,7 +89,7 @@ def test_other_kinds_are_refused(kind):
 
 
 def test_a_file_has_no_public_records():
-    with pytest.raises(ValueError, match="null for a file, whose records stay private"):
+    with pytest.raises(ValueError, match="null for a file, which is private"):
         cell("same", "file", path="own.csv", bounds=(0, 1))
 
 

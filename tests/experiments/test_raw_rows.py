@@ -11,9 +11,10 @@ import pytest
 
 from pkm.arrow import read_parameters
 from pkm.experiments.backends.backends import run_cells
+from pkm.experiments.commands.export import main
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.plan.plan import make_plan
-from pkm.experiments.store.export import TYPES, main
+from pkm.experiments.store.export import FIELD_TYPES
 from pkm.experiments.store.store import Store
 from pkm.schema import BY_NAME
 
@@ -62,7 +63,7 @@ def test_the_schema_describes_every_column(exported):
     fields = {field["name"]: field for field in schema["fields"]}
     assert list(fields) == list(pd.read_csv(folder / "export" / "rows.csv", nrows=0))
     for name, described in fields.items():
-        assert described["type"] == TYPES.get(BY_NAME[name].dtype, "array")
+        assert described["type"] == FIELD_TYPES.get(BY_NAME[name].dtype, "array")
         assert described["title"] == BY_NAME[name].label
     rows = pd.read_parquet(folder / "export" / "rows.parquet")
     assert not rows.duplicated(schema["primaryKey"]).any()

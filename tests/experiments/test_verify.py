@@ -1,13 +1,17 @@
 """Claims and figures run again."""
 
+import itertools
+
 import pandas as pd
 import pytest
 
+from pkm.experiments.commands import verify
 from pkm.experiments.commands.composition import load
 from pkm.experiments.plan.plan import make_plan
-from pkm.experiments.reports import verify
-from pkm.experiments.reports.verify import differing_columns, find, words_in
+from pkm.experiments.reports import verify as reports_verify
+from pkm.experiments.reports.verify import select_needed
 from pkm.experiments.store.store import Store
+from pkm.methods import KaplanStemmer
 
 pytestmark = pytest.mark.integration
 WORDS = ("paper=kaplan-stemmer", "profile=smoke")
@@ -62,18 +66,30 @@ def test_refusals(results, capsys):
     assert "one claim or figure" in capsys.readouterr().err
 
 
-def test_words_of_a_claim_include_its_sets():
-    words = find("fastlloyd/real-fast-best-private").words
-    assert {"real", "fastlloyd_published", "iris", "birch2"} <= words
-    assert "synth" not in words
-    assert set(words_in(("a b", {"c": ["d"]}, 3))) == {"a", "b", "c", "d"}
+def test_rows_that_change_nothing_are_not_needed(monkeypatch):
+    """A target that reads method a of sweep one, and says on which data sets."""
+
+    def evaluate(target, rows, missing):
+        read = rows.query("sweep == 'one' and method == 'a'")
+        return "", read[["dataset", "nicv"]].drop_duplicates(ignore_index=True)
+
+    monkeypatch.setattr(reports_verify, "evaluate", evaluate)
+    names = itertools.product(("one", "two"), ("a", "b"), ("iris", "wine"))
+    rows = pd.DataFrame(names, columns=["sweep", "method", "dataset"]).assign(nicv=1.0)
+    needed = select_needed(None, rows, None)
+    assert needed[["sweep", "method"]].drop_duplicates().to_numpy().tolist() == [["one", "a"]]
+    assert needed["dataset"].tolist() == ["iris", "wine"]
+    assert select_needed(None, rows[rows["sweep"] == "two"], None).empty
 
 
-def test_times_are_left_out_and_bits_count():
-    rows = pd.DataFrame(
-        {"cell": ["a", "a", "b"], "seed": [0, 1, 0], "nicv": [0.0, float("nan"), 1.0]}
-    ).assign(fit_seconds=1.0, iteration_ms=1.0)
-    assert differing_columns(rows, rows.assign(fit_seconds=2.0, iteration_ms=2.0)) == {}
-    other = rows.assign(nicv=[-0.0, float("nan"), 1.0])
-    assert differing_columns(rows, other) == {"a": ["nicv"]}
-    assert differing_columns(rows, rows[:2]) == {"b": []}
+def test_cell_that_fails_again_is_named(results, capsys, monkeypatch):
+    store, words = results
+
+    def fail(self, curator):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(KaplanStemmer, "cluster", fail)
+    assert verify.main(["kaplan-stemmer/selection", *words]) == 1
+    out = capsys.readouterr().out
+    assert f"in 0 of {len(store.keys())} cells" in out
+    assert "RuntimeError: no luck" in out

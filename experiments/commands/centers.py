@@ -1,0 +1,39 @@
+"""List or write the released centers that are kept: ``pkm centers``.
+
+    pkm centers
+    pkm centers CELL ... output=centers.csv
+
+Without a cell the command lists those that keep their centers (``pkm run
+keep_centers=true``). A cell is named by its key or the beginning of it. The output is
+CSV, or Parquet by its ending. Centers of restricted data are for their owner alone, as
+stored cells are. Both forms take results=FOLDER.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import run_words
+from pkm.experiments.store.export import FIT_COLUMNS, extract_centers, write_centers
+from pkm.experiments.store.store import Store
+
+
+def run(words: Sequence[str], options: Mapping[str, str]) -> None:
+    """Write the centers of some cells, or list the cells that keep theirs."""
+    store = Store(options.get("results", "results"))
+    stored = store.keys()
+    if not words:
+        centers = extract_centers(store.read(stored, [*FIT_COLUMNS, "centers"]))
+        cells = centers.groupby(FIT_COLUMNS[:-1], sort=False, dropna=False)["seed"].nunique()
+        print(cells.reset_index(name="seeds").to_string(index=False))
+        return
+    keys = [key for word in words for key in stored if key.startswith(word)]
+    rule = "the key of one stored cell, or its beginning (pkm centers lists them)"
+    require(len(keys) == len(words), "cell", " ".join(words), rule)
+    output = Path(options.get("output", "centers.csv"))
+    print(f"{write_centers(store, keys, output)} centers in {output}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; see the module's text."""
+    return run_words("centers", __doc__, "CELL", ("results", "output"), run, argv)

@@ -1,0 +1,30 @@
+"""Write all stored rows for other programs: ``pkm export``.
+
+    pkm export
+    pkm export results=results output=export
+
+The folder gets ``rows.parquet``, ``rows.csv`` with nested columns as JSON, and
+``rows.schema.json``, which says what each column is (a Table Schema of Frictionless
+Data). Rows of restricted data are for their owner alone, as stored cells are.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import run_words
+from pkm.experiments.store.export import write_rows
+from pkm.experiments.store.store import Store
+
+
+def run(words: Sequence[str], options: Mapping[str, str]) -> None:
+    """Write the rows and say how many there are."""
+    require(not words, "word", " ".join(words), "key=value, of results and output")
+    folder = Path(options.get("output", "export"))
+    rows = write_rows(Store(options.get("results", "results")), folder)
+    print(f"{len(rows)} rows of {rows['cell'].nunique()} cells in {folder}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; see the module's text."""
+    return run_words("export", __doc__, "WORD", ("results", "output"), run, argv)

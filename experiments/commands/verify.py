@@ -1,0 +1,88 @@
+"""Run the cells behind a claim or figure again, and compare: ``pkm verify NAME``.
+
+    pkm verify fastlloyd/real-best-private
+    pkm verify dpm/table1 profile=smoke results=results jobs=2
+
+NAME is the id of a claim, or a paper and a figure's name. The stored cells that it
+rests on are run again, into a temporary folder. Further words are keys of `pkm
+reproduce` (profile, results, data, jobs; the profile is quick by default).
+
+The exit code is 0 if stored and fresh rows agree bit for bit (running times left out),
+1 if they do not, and 2 if the request was refused.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+
+from pkm.experiments.backends.backends import checked_backend, run_cells
+from pkm.experiments.commands.composition import load
+from pkm.experiments.config.backend import Backend
+from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import consoles, run_words
+from pkm.experiments.plan.plan import make_plan
+from pkm.experiments.reports.diff import SAME, compare_values
+from pkm.experiments.reports.verify import evaluate, find_target, select_needed
+from pkm.experiments.store.cell_tables import read_values
+from pkm.experiments.store.store import Store
+
+#: How many cells that differ are named.
+LINES = 20
+
+
+def run(words: Sequence[str], options: Mapping[str, str]) -> int:
+    """Run the cells again and print what differs; return 1 if something does, else 0."""
+    require(len(words) == 1, "name", " ".join(words), "one claim or figure")
+    name = words[0]
+    target = find_target(name)
+    overrides = [f"{key}={value}" for key, value in options.items()]
+    # Nothing is projected to MLflow.
+    config = load([*overrides, f"paper={name.partition('/')[0]}", "tracking=none"])
+    plan = make_plan(config.paper, config.profile, mirror=config.data)
+    store = Store(config.results)
+    rows = plan.rows(store)
+    missing = plan.missing(store)
+    stored = rows if rows.empty else select_needed(target, rows, missing)
+    profile = config.profile.name
+    if stored.empty:
+        raise FileNotFoundError(
+            f"results={config.results!r} lacks the cells of {name} ({profile}): "
+            f"run pkm reproduce paper={plan.paper} profile={profile} first"
+        )
+
+    needed = set(stored["cell"])
+    cells = [cell for cell in plan.cells if cell.key in needed]
+    keys = [cell.key for cell in cells]
+    print(f"{name} ({profile}): {len(cells)} cells are run again")
+    backend = checked_backend(Backend(**config.backend))
+    with tempfile.TemporaryDirectory() as folder:
+        again = Store(folder)
+        outcomes = run_cells(cells, again, backend, mirror=config.data, console=consoles()[0])
+        compared = compare_values(read_values(store, keys), read_values(again, keys))
+        fresh = plan.rows(again)
+    errors = {outcome.key: outcome.error for outcome in outcomes}
+    differing = compared[compared["state"] != SAME]
+    lines = [
+        f"stored and fresh rows agree bit for bit in {len(cells) - len(differing)} of "
+        f"{len(cells)} cells (running times left out)"
+    ]
+    for line in differing.head(LINES).itertuples():
+        cell = cells[line.Index]
+        lines.append(f"  {cell.label}: {errors[cell.key] or line.metric} ({line.state})")
+    if len(fresh):
+        # Several sweeps may request a cell, of which the target needs some.
+        fresh = stored[["sweep", "cell"]].drop_duplicates().merge(fresh)
+        verdict, table = evaluate(target, stored, missing)
+        fresh_verdict, fresh_table = evaluate(target, fresh, missing)
+        if verdict:
+            lines.append(f"verdict on stored rows: {verdict}")
+            lines.append(f"verdict on fresh rows: {fresh_verdict}")
+        else:
+            equal = "equal" if table.equals(fresh_table) else "not equal"
+            lines.append(f"numbers of the figure: {equal}")
+    print(*lines, sep="\n")
+    return int(len(differing) > 0)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; see the module's text."""
+    return run_words("verify", __doc__, "NAME", (), run, argv)
