@@ -70,9 +70,7 @@ def write_origins(rows: pd.DataFrame, paper: str, profile: str, folder: Path) ->
         old.unlink()
     for spec in read_figures(paper):
         if (folder / f"{spec.name}.png").is_file():
-            write_json(
-                folder / f"{spec.name}.json", describe_origin(spec, rows, profile)
-            )
+            write_json(folder / f"{spec.name}.json", describe_origin(spec, rows, profile))
 
 
 def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
@@ -93,17 +91,11 @@ def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
         "figure": name,
         "title": spec.title,
         "command": f"pkm verify {name} profile={profile}",
-        "methods": used[METHOD]
-        .drop_duplicates()
-        .sort_values(METHOD)
-        .to_dict("records"),
+        "methods": used[METHOD].drop_duplicates().sort_values(METHOD).to_dict("records"),
         "data": dict(sorted(zip(used["dataset"], used["data"], strict=True))),
         "cells": len(keys),
         "cells_sha256": hashlib.sha256("\n".join(keys).encode()).hexdigest(),
-        **{
-            key: sorted(used[column].dropna().unique())
-            for key, column in LISTED.items()
-        },
+        **{key: sorted(used[column].dropna().unique()) for key, column in LISTED.items()},
     }
 
 
@@ -159,9 +151,7 @@ def write_crate(
         "inputs": refer(["#profile-value", *data]),
     }
     # A value of JSON is one of YAML.
-    values = {
-        key: json.dumps(value, ensure_ascii=False) for key, value in facts.items()
-    }
+    values = {key: json.dumps(value, ensure_ascii=False) for key, value in facts.items()}
     shared = Path(__file__).with_name("crate.yaml").read_text(encoding="utf-8")
     crate = yaml.safe_load(Template(shared).substitute(values))
     entities = {entity["@id"]: entity for entity in crate["@graph"]}
@@ -172,9 +162,7 @@ def write_crate(
 
 def describe_files(folder: Path) -> dict[str, dict]:
     """Return an entity for each file of a folder; a JSON file is about the picture beside it."""
-    paths = [
-        path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp"
-    ]
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp"]
     entities = {}
     for path in sorted(paths):
         name = path.relative_to(folder).as_posix()

@@ -70,9 +70,7 @@ def missing_names(plans: Iterable[Plan]) -> list[str]:
     >>> missing_names([Plan("paper", (), tuple(gaps))])
     ['s1']
     """
-    missing = [
-        gap.dataset for plan in plans for gap in (*plan.substitutions, *plan.gaps)
-    ]
+    missing = [gap.dataset for plan in plans for gap in (*plan.substitutions, *plan.gaps)]
     published = [name for name in dict.fromkeys(missing) if is_choice("dataset", name)]
     entries = {name: resolve(name).entry for name in published}
     return [name for name, entry in entries.items() if entry and not entry.trained]

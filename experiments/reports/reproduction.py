@@ -48,9 +48,7 @@ class Request:
     part: Plan
 
 
-def plans_of(
-    papers: Sequence[Mapping], config: DictConfig, console: Console
-) -> list[Request]:
+def plans_of(papers: Sequence[Mapping], config: DictConfig, console: Console) -> list[Request]:
     """Make the plans of papers; where cells are to be run, data that they lack are downloaded.
 
     Parameters
@@ -130,9 +128,7 @@ def cheapest_first(
     """
 
     def seconds(request: Request) -> float:
-        return wall_seconds(
-            costs, [cell for cell in request.part.cells if cell.key in costs], jobs
-        )
+        return wall_seconds(costs, [cell for cell in request.part.cells if cell.key in costs], jobs)
 
     return sorted(requests, key=seconds)
 
@@ -164,9 +160,7 @@ def run_cheapest(
     chosen = cheapest([cell for key, cell in cells.items() if key in waiting], costs)
     if chosen:
         console.print(f"the {len(chosen)} cheapest cells of all papers come first")
-        run_cells(
-            chosen, store, backend, mirror=config.data, costs=costs, console=console
-        )
+        run_cells(chosen, store, backend, mirror=config.data, costs=costs, console=console)
 
 
 def check_reports(requests: Sequence[Request]) -> None:
@@ -216,19 +210,13 @@ def reproduce(request: Request, config: DictConfig, console: Console) -> int:
         return 0
     if verb in (None, "run", "retry"):
         run_missing(requested, store, config, console, again=verb == "retry")
-    folder = (
-        report(request, store, config, console) if verb in (None, "report") else None
-    )
+    folder = report(request, store, config, console) if verb in (None, "report") else None
     if config.tracking.name == "mlflow":
         # Imported here: MLflow takes seconds.
         from pkm.experiments.mlflow.tracking import project
 
-        project(
-            plan, store, config, console, profile=config.profile.name, report=folder
-        )
-    return (
-        1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
-    )
+        project(plan, store, config, console, profile=config.profile.name, report=folder)
+    return 1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
 
 
 def requested_part(plan: Plan, paper: Mapping, config: DictConfig) -> Plan:
@@ -294,23 +282,17 @@ def run_missing(
         f"{len(waiting)} to run, about {duration(seconds)} with jobs={backend.jobs}"
     )
     started = time.perf_counter()
-    outcomes = run_cells(
-        waiting, store, backend, mirror=config.data, costs=costs, console=console
-    )
+    outcomes = run_cells(waiting, store, backend, mirror=config.data, costs=costs, console=console)
     counts = Counter(outcome.status for outcome in outcomes)
     elapsed = duration(time.perf_counter() - started)
     console.print(f"{counts['done']} done, {counts['failed']} failed in {elapsed}")
     labels = {cell.key: cell.label for cell in waiting}
     for outcome in outcomes:
         if outcome.status == "failed":
-            console.print(
-                f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False
-            )
+            console.print(f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False)
 
 
-def report(
-    request: Request, store: Store, config: DictConfig, console: Console
-) -> Path | None:
+def report(request: Request, store: Store, config: DictConfig, console: Console) -> Path | None:
     """Write the report from the stored rows and say where it lies; without rows there is none."""
     from pkm.analysis.claims.claim import read_claims
     from pkm.analysis.pages import audits, index_page
@@ -344,9 +326,7 @@ def report(
     write_crate(
         out,
         rows,
-        OmegaConf.to_yaml(
-            OmegaConf.create(sized_sweeps(request.paper, config.profile))
-        ),
+        OmegaConf.to_yaml(OmegaConf.create(sized_sweeps(request.paper, config.profile))),
         title=read_claims(plan.paper)["title"],
         paper=plan.paper,
         profile=config.profile.name,

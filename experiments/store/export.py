@@ -85,10 +85,7 @@ def write_rows(store: Store, folder: Path) -> pd.DataFrame:
     table = to_table(rows)
     columns = [BY_NAME[name] for name in table.column_names]
     nested = [column.name for column in columns if column.dtype not in FIELD_TYPES]
-    texts = {
-        name: [write_json(value) for value in table[name].to_pylist()]
-        for name in nested
-    }
+    texts = {name: [write_json(value) for value in table[name].to_pylist()] for name in nested}
     mode = store.shared_mode(rows["cell"].unique())
     write_parquet(table, folder / "rows.parquet", mode)
     write_csv(rows.assign(**texts), folder / "rows.csv", mode)

@@ -52,9 +52,7 @@ class Copy:
     rows: Mapping[str, range]
     columns: Mapping[str, str]
 
-    def read(
-        self, keys: Sequence[str], columns: Sequence[str] | None = None
-    ) -> pa.Table:
+    def read(self, keys: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
         """Read the rows of some cells.
 
         Parameters
@@ -141,15 +139,11 @@ def write_copy(
     """
     parts = [with_source(table, stamps[key]) for key, table in tables.items()]
     if copy.rows:
-        known = dict.fromkeys(
-            name for names in copy.columns.values() for name in names.split()
-        )
+        known = dict.fromkeys(name for names in copy.columns.values() for name in names.split())
         parts.append(copy.read(list(copy.rows), [*known, *SOURCE]))
     sink = pa.BufferOutputStream()
     rows = pa.concat_tables(parts, promote_options="permissive")
-    pq.write_table(
-        rows, sink, compression="zstd", write_statistics=False, store_schema=False
-    )
+    pq.write_table(rows, sink, compression="zstd", write_statistics=False, store_schema=False)
     write_sealed(path, sink.getvalue().to_pybytes())
 
 

@@ -37,11 +37,7 @@ READERS = 2
 COPY_NAME = "consolidated"
 FEW = 200
 #: Columns that every stored row has.
-STORED = [
-    column.name
-    for column in COLUMNS
-    if column.missing is None and column.name != "sweep"
-]
+STORED = [column.name for column in COLUMNS if column.missing is None and column.name != "sweep"]
 
 
 class ResultsNotWritable(PermissionError):
@@ -271,9 +267,7 @@ class Store:
         """Drop the failure record of a cell, which makes it absent again."""
         self.failure_path(key).unlink(missing_ok=True)
 
-    def read(
-        self, keys: Iterable[str], columns: list[str] | None = None
-    ) -> pd.DataFrame:
+    def read(self, keys: Iterable[str], columns: list[str] | None = None) -> pd.DataFrame:
         """Read the rows of many cells.
 
         Every page is checked against its checksum, and every column against `pkm.schema`; a file
@@ -317,9 +311,7 @@ class Store:
             mode &= self.path(key).stat().st_mode
         return mode
 
-    def rows(
-        self, keys: Iterable[str], columns: list[str] | None = None
-    ) -> pa.Table | None:
+    def rows(self, keys: Iterable[str], columns: list[str] | None = None) -> pa.Table | None:
         """Read the rows of many cells as they are stored; see `read`.
 
         Returns
@@ -341,11 +333,7 @@ class Store:
         sizes = {key: len(copy.rows[key]) for key in copied}
         sizes |= {key: each.num_rows for key, each in tables.items()}
         stops = dict(zip(sizes, np.cumsum(list(sizes.values())), strict=True))
-        numbers = [
-            np.arange(stops[key] - sizes[key], stops[key])
-            for key in keys
-            if key in sizes
-        ]
+        numbers = [np.arange(stops[key] - sizes[key], stops[key]) for key in keys if key in sizes]
         return rows.combine_chunks().take(np.concatenate(numbers))
 
     def _opened(
@@ -379,14 +367,8 @@ class Store:
         others = list(stamps)
         is_outdated = len(others) > FEW
         with ThreadPoolExecutor(READERS) as pool:
-            read = pool.map(
-                lambda key: self.table(key, None if is_outdated else columns), others
-            )
-            tables = {
-                key: rows
-                for key, rows in zip(others, read, strict=True)
-                if rows is not None
-            }
+            read = pool.map(lambda key: self.table(key, None if is_outdated else columns), others)
+            tables = {key: rows for key, rows in zip(others, read, strict=True) if rows is not None}
         if is_outdated and tables:
             # Rows in a folder that cannot be written are read from the cells every time.
             with contextlib.suppress(OSError):
@@ -415,15 +397,10 @@ class Store:
     def keys(self) -> list[str]:
         """List the keys of all stored cells, newest first."""
         files = [
-            path
-            for path in self.root.glob("cells/??/*.parquet")
-            if not path.name.startswith(".")
+            path for path in self.root.glob("cells/??/*.parquet") if not path.name.startswith(".")
         ]
         return [
-            path.stem
-            for path in sorted(
-                files, key=lambda path: (-path.stat().st_mtime, path.name)
-            )
+            path.stem for path in sorted(files, key=lambda path: (-path.stat().st_mtime, path.name))
         ]
 
     def _create(self) -> None:
@@ -451,13 +428,11 @@ class Store:
         except FileNotFoundError:
             return None
         try:
-            table = pq.ParquetFile(
-                pa.BufferReader(content), page_checksum_verification=True
-            ).read(columns=columns, use_threads=False)
+            table = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read(
+                columns=columns, use_threads=False
+            )
             check(table, STORED if columns is None else ())
-            if table.num_rows == 0 or (
-                columns is None and table["cell"][0].as_py() != key
-            ):
+            if table.num_rows == 0 or (columns is None and table["cell"][0].as_py() != key):
                 raise ValueError("the file holds the rows of no cell or of another one")
         except (pa.ArrowException, OSError, ValueError, KeyError):
             quarantine(path)
