@@ -52,7 +52,7 @@ METHODS = {
 #: Federated clustering with exact removals, which has a contract of its own.
 FEDERATED = {"Unlearning": "unlearning.unlearning", "KFed": "unlearning.k_fed"}
 #: Base class and result of every method, for authors of new methods.
-CONTRACT = {"PrivateKMeans": "base", "Run": "base"}
+CONTRACT = {"PrivateKMeans": "base", "Run": "fitting"}
 
 __all__ = ["METHODS", "import_path", "load_method", *CONTRACT, *METHODS, *FEDERATED]
 

@@ -1,6 +1,7 @@
 """Private coresets: weighted points that represent the data, and counts that sum to a total."""
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,6 +10,8 @@ from scipy.spatial.distance import cdist
 from pkm.compute import middle_and_half_width
 from pkm.compute.storage.grid_file import unchanged
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.inputs import read_points
+from pkm.methods.zoomed import Zoomed
 from pkm.privacy import SCALE, Curator, Ledger, shards_of
 from pkm.privacy.base import PointsLike
 from pkm.row_blocks import RowsLike
@@ -117,8 +120,9 @@ class CoresetMethod(PrivateKMeans):
             [seed], n_points, n_features, domain=domain, secure=secure, purpose="coreset"
         )
         ledger = Ledger(budget, repeatable=not streams.secure)
-        method, curator, zoom = self.with_zoom(self.curator(shards, ledger, streams, domain))
-        assert isinstance(method, CoresetMethod), "a copy is of the same class"
+        zoomed = Zoomed(self, n_points, n_features)
+        curator, zoom = zoomed.enter(self.curator(shards, ledger, streams, domain))
+        method = cast("CoresetMethod", zoomed.rest)
         candidates, weights = method.weighted_candidates(curator)
         positions = candidates / SCALE if zoom is None else zoom.outward(candidates)
         return Coreset(positions, weights, ledger)
@@ -144,10 +148,12 @@ class CoresetMethod(PrivateKMeans):
         >>> round(coreset.weights.sum()), round(coreset.cost_estimate([[0.0, 0.375]]), -1)
         (10000, 2660.0)
         """
+        self.check_parameters()
         with unchanged(X) as source:
-            points, (lower, upper), seed = self._prepared(source)
+            points, (lower, upper) = read_points(self, source)
+            seed, secure = self._draw_seed()
             domain = np.array([lower, upper])
-            coreset = self.coreset_of(points, seed, domain=domain, secure=self._draws_securely())
+            coreset = self.coreset_of(points, seed, domain=domain, secure=secure)
         middle, half_width = middle_and_half_width(lower, upper)
         candidates = coreset.points * half_width + middle
         return Coreset(candidates, coreset.weights, coreset.ledger)

@@ -77,9 +77,7 @@ def charge(path: str, cells: Sequence[Cell], stored: Collection[str], mirror: st
         if purpose in paid and (cell.key in stored or not method.secure):
             continue
         prepared = prepare(cell, mirror)
-        run = method.planned_run(
-            *prepared.points.shape, cell.seeds, prepared.domain, purpose=purpose
-        )
+        run = method.planned_run(*prepared.points.shape, cell.seeds, purpose=purpose)
         runs.append(run)
     try:
         account.charge(*runs)

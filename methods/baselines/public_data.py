@@ -7,6 +7,7 @@ import numpy as np
 from pkm.compute import middle_and_half_width
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer
+from pkm.methods.inputs import declare_bounds
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, snap_centers
 
@@ -52,7 +53,7 @@ class PublicDataMethod(PrivateKMeans):
             )
         if self.clip or self.bounds is None:
             return
-        lower, upper = self._declared_bounds(n_features) or (-np.inf, np.inf)
+        lower, upper = declare_bounds(self, n_features) or (-np.inf, np.inf)
         n_outside = int(((public_data < lower) | (public_data > upper)).any(axis=1).sum())
         if n_outside:
             raise ValueError(

@@ -7,9 +7,10 @@ from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
-from pkm.methods.base import SOUND_DELTA, PrivateKMeans
+from pkm.methods.base import PrivateKMeans
 from pkm.methods.baselines.kmedian import weighted_kmedian
 from pkm.methods.constraints import Integer, OneOf, Real
+from pkm.methods.contract import SOUND_DELTA
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Budget, gaussian_mu, snap_centers
 from pkm.privacy.budget import Adjacency

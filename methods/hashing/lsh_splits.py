@@ -13,8 +13,9 @@ from typing import Literal
 import numpy as np
 
 from pkm.compute import DIRECTION_SCALE
-from pkm.methods.base import PrivateKMeans, inverse_n_root_n
+from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer, OneOf, Real
+from pkm.methods.contract import inverse_n_root_n
 from pkm.methods.schedule import Schedule, count_noise, plan_release
 from pkm.methods.trees.dpm import Node, origin_of, root_count
 from pkm.methods.weighted_kmeans import weighted_kmeans

@@ -11,8 +11,8 @@ Units: the domain is [-1, 1]^d.
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Literal, Self
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, FLAG, Integer, OneOf, Real
 from pkm.methods.initialization import starting_centers
 from pkm.methods.schedule import Schedule, plan_release
+from pkm.methods.zoom import ZoomPlan
 from pkm.privacy import (
     NO_CLAIM,
     SCALE,
@@ -417,6 +418,13 @@ class FastLloyd(_GaussianLloyd):
         eta = self.alpha * half / self.n_clusters ** (1 / n_features)
         return min(eta, 2 * half)
 
+    def fix_schedule(self, plan: ZoomPlan) -> Self:
+        """Fix the number of rounds: in a ball, whether or not one is found."""
+        if not plan.ball:
+            return self
+        rounds = self.schedule(plan.n_points, plan.n_features, ball=1.0).rounds
+        return replace(self, n_iterations=len(rounds))
+
     def _schedule_for(self, curator: Curator) -> LloydSchedule:
         """All rounds for the points of a curator, in a box or in a ball."""
         if curator.radius == math.sqrt(curator.n_features):
@@ -436,10 +444,7 @@ class FastLloyd(_GaussianLloyd):
         eta = self.radius(d, ball)
         half = math.sqrt(d) if ball is None else ball
         diagonal = 2 * half
-        # After a zoom into a ball the rounds are those in a ball, whether or not one was found:
-        # that it was is known from releases alone, and a schedule is public before the first.
-        in_ball = 1.0 if self._is_after_ball_zoom else ball
-        n_rounds = self._n_rounds(self._round_bound(n_points, d, in_ball))
+        n_rounds = self._n_rounds(self._round_bound(n_points, d, ball))
 
         # The first radius lets centers cross half of the domain, the later ones move by eta.
         first = half if self.radius_schedule == "step" else eta

@@ -20,6 +20,7 @@ from pkm.compute.kernels.hashing import clip_norms, orthonormal
 from pkm.compute.kernels.packing import ball_packing
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, NONE, Integer, OneOf, Real
+from pkm.methods.contract import inverse_power
 from pkm.methods.hashing.balcan import noisy_lloyd_step
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -153,6 +154,7 @@ class PEMeans(PrivateKMeans):
     }
     batched = False  # the sizes of populations follow from what was released
     supports_chunks = True
+    published_delta = staticmethod(inverse_power)
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -164,16 +166,6 @@ class PEMeans(PrivateKMeans):
     dimensions: int | None = None
     finish: float | Literal["auto"] = "auto"
     n_init: int | Literal["auto"] = "auto"
-
-    @staticmethod
-    def published_delta(n_points: int) -> float:
-        """Delta of the paper, from the exact n."""
-        if n_points < 2:
-            raise ValueError(
-                f"delta='auto' of the published variant is n^-1.1, which needs n >= 2, "
-                f"got {n_points}"
-            )
-        return n_points**-1.1
 
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""

@@ -19,7 +19,7 @@ from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer, LloydFinish
 from pkm.methods.schedule import Schedule
 from pkm.methods.trees.nonnegative_quadtree import nonnegative_leaves, trimmed_means
 from pkm.methods.trees.quadtree import BALANCED, QuadtreeKMeans, TreeKind, TreeSchedule
-from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
+from pkm.methods.zoom import ZoomPlan, insufficient_budget
 from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
 
 # These constants were chosen on generated sets and five real ones: celltype, letters, shuttle, s1
@@ -200,13 +200,13 @@ class SynopsisKMeans(PrivateKMeans):
         largest = max(self.zoom, most)
         shares = [*np.arange(self.zoom, largest, ZOOM_STEP).round(4).tolist(), largest]
         for share in shares:
-            plan = self._zoom_plan_of(share, n_features, n_points, self.epsilon)
+            plan = self.plan_share(share, n_features, n_points, self.epsilon)
             if plan.is_affordable or not (is_gridded or _is_too_noisy(plan)):
                 is_needed = self.require_zoom or not is_gridded
                 return plan if is_needed or self._keeps_clusters(plan) else None
         if self.require_zoom:
-            plan_of = partial(self._zoom_plan_of, largest, n_features)
-            raise ValueError(insufficient_budget(plan_of, n_points, self.epsilon))
+            plan_for = partial(self.plan_share, largest, n_features)
+            raise ValueError(insufficient_budget(plan_for, n_points, self.epsilon))
         return None
 
     def choose_tree(self, n_points: int, n_features: int) -> TreeKind:
@@ -227,13 +227,6 @@ class SynopsisKMeans(PrivateKMeans):
         if self.choose_tree(plan.n_points, plan.n_features) is BALANCED:
             return True
         return plan.count_stddev <= MAX_COUNT_ERROR_OF_TREE * plan.n_points / self.n_clusters
-
-    def _zoom_plan_of(
-        self, share: float, n_features: int, n_points: int, epsilon: float
-    ) -> ZoomPlan:
-        """The releases of a zoom for a share of a budget."""
-        delta = self.resolved_delta(n_points)
-        return plan_zoom(share, n_points, n_features, epsilon, delta, supports_ball=True)
 
     def schedule(self, n_points: int, n_features: int) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""

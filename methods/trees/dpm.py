@@ -14,8 +14,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from pkm.compute import middle_and_half_width
-from pkm.methods.base import PrivateKMeans, inverse_n_root_n
+from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, FLAG, Integer, OneOf, Real
+from pkm.methods.contract import inverse_n_root_n
 from pkm.methods.schedule import Schedule, count_noise, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (

@@ -12,6 +12,7 @@ from pkm.compute.storage import grid_file as module
 from pkm.compute.storage.grid_file import open_grid, pack
 from pkm.experiments.commands.pack import main
 from pkm.methods import DPM, FastLloyd, KaplanStemmer, KMeansPlusPlus, Lloyd
+from pkm.methods.zoomed import Zoomed
 from pkm.row_blocks import ChangedRows, RowBlocks, row_blocks
 
 BOUNDS = np.array([-1.0, -2.0, 0.5]), np.array([1.0, 3.0, 9.0])
@@ -163,7 +164,7 @@ def test_a_file_that_changes_while_it_is_mapped_is_noticed(packed, monkeypatch):
         patch.setattr(module, "squared_norms_of", touched(module.squared_norms_of))
         with pytest.raises(ChangedRows, match="has changed since it was opened"):
             packed.mapped()
-    monkeypatch.setattr(KaplanStemmer, "with_zoom", touched(KaplanStemmer.with_zoom))
+    monkeypatch.setattr(Zoomed, "enter", touched(Zoomed.enter))
     model = KaplanStemmer(2, epsilon=8.0, random_state=1)
     for release in (model.fit, model.coreset):
         os.utime(packed.path, ns=(9, 9))

@@ -1,0 +1,245 @@
+"""The contract of a clustering method: what it declares, and the two methods it writes."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache, partial
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from pkm.methods.constraints import (
+    AUTO,
+    FLAG,
+    NONE,
+    Constraint,
+    Integer,
+    Real,
+    check_constraints,
+)
+from pkm.methods.schedule import Schedule
+from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
+from pkm.privacy import Adjacency, Budget, Curator, PrivacyClaim
+
+SOUND_DELTA = 1e-6  # fixed and public, whatever the data
+
+
+def inverse_n_log_n(n_points: int) -> float:
+    """Delta of the FastLloyd paper, from the exact n."""
+    _require_points(n_points, 3, "1/(n ln n)")
+    return 1 / (n_points * math.log(n_points))
+
+
+def inverse_n_root_n(n_points: int) -> float:
+    """Delta of the DPM paper, from the exact n."""
+    _require_points(n_points, 2, "1/(n sqrt n)")
+    return n_points**-1.5
+
+
+def inverse_power(n_points: int) -> float:
+    """Delta of the PE-means paper, from the exact n."""
+    _require_points(n_points, 2, "n^-1.1")
+    return n_points**-1.1
+
+
+def _require_points(n_points: int, least: int, formula: str) -> None:
+    if n_points < least:
+        raise ValueError(
+            f"delta='auto' of the published variant is {formula}, which needs "
+            f"n >= {least}, got {n_points}"
+        )
+
+
+class _OptionalParameters:
+    """Parameters that a method may declare, with their values where it does not.
+
+    No dataclass: fields of a base would come first in the constructors of all methods.
+    """
+
+    epsilon: float = math.inf
+    delta: float | Literal["auto"] = "auto"
+    variant: str = "sound"
+
+
+@dataclass(eq=False, repr=False)
+class ClusteringMethod(_OptionalParameters, BaseEstimator):
+    """What a method declares, and what follows from that; see :class:`PrivateKMeans`.
+
+    A method declares ``claims`` and its parameters, as dataclass fields or with an
+    ``__init__`` of its own. It writes ``cluster``, which queries a curator and has no
+    access to points, and ``schedule``, which says what ``cluster`` releases.
+    """
+
+    # How figures draw the method: name in legends, color, marker (empty: none).
+    label: ClassVar[str] = ""
+    color: ClassVar[str] = ""
+    marker: ClassVar[str] = ""
+    #: Privacy claim of each variant.
+    claims: ClassVar[dict[str, PrivacyClaim]]
+    #: Rule on the value of each parameter. `check_parameters` has rules on several.
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_clusters": Integer(1),
+        "random_state": NONE | Integer(0, note="a key, not drawn from a generator"),
+        "clip": FLAG,
+        "secure": FLAG,
+        "zoom": NONE | Real(0, 1, "[)", noun="a share of the budget"),
+        "require_zoom": FLAG,
+        "epsilon": Real(0),
+        "delta": AUTO | Real(0, 1),
+    }
+    #: What delta="auto" is where a paper takes it from n.
+    published_delta: ClassVar[Callable[[int], float]] = staticmethod(inverse_n_log_n)
+    #: Class of the curator that serves the claim's adjacency.
+    curator: ClassVar[type] = Curator
+    #: Whether ``cluster`` serves all replicates at once; otherwise it is called for each.
+    batched: ClassVar[bool] = True
+    #: Whether noise is smaller in a ball that holds all points than in a box.
+    supports_ball: ClassVar[bool] = False
+    #: Whether all queries are sums over points: ``fit`` then reads points in chunks.
+    supports_chunks: ClassVar[bool] = False
+    #: Defaults of parameters that are newer than the method. At its default such a
+    #: parameter is in no key of noise, which stays what it was.
+    noise_key_defaults: ClassVar[dict[str, object]] = {}
+
+    n_clusters: int = 8
+    _: KW_ONLY
+    bounds: ArrayLike | None = None
+    clip: bool = True
+    random_state: int | None = None
+    zoom: float | None = None
+    require_zoom: bool = False
+    secure: bool = False
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Say why the method cannot run here, and what to do; None if it can."""
+        return None
+
+    @property
+    def claim(self) -> PrivacyClaim:
+        """The claim of the chosen variant."""
+        return self.claims[self.variant]
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray | Sequence[np.ndarray], int]:
+        """Run the curator's replicates.
+
+        Returns
+        -------
+        centers : ndarray of shape (R, k, d), int64, or R of shape (k_r, d)
+            On the grid.
+        n_iter : int
+            Number of iterations.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define cluster(curator)")
+
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """Plan all releases of ``cluster`` for one replicate, from public quantities.
+
+        An account and a zoom need the schedule of a private method.
+        """
+        if not self.claim.private:
+            return Schedule()
+        raise NotImplementedError(
+            f"{type(self).__name__} must define schedule(n_points, n_features): a zoom "
+            "and an account need it"
+        )
+
+    def fix_schedule(self, plan: ZoomPlan) -> Self:
+        """Return a method whose schedule is the same in any domain that a zoom may find."""
+        return self
+
+    def budget(self, n_points: int, n_features: int) -> Budget | None:
+        """Budget of one run on points of that shape; None where no privacy is claimed."""
+        claim = self.claim
+        if not claim.private:
+            return None
+        return _budget(self.epsilon, self.resolved_delta(n_points), claim.adjacency)
+
+    def resolved_delta(self, n_points: int) -> float:
+        """Delta of one run: 0 if pure, the parameter, or the variant's for ``"auto"``."""
+        if self.claim.notion == "pure":
+            return 0.0
+        if self.delta != "auto":
+            return self.delta
+        if self.variant == "sound":
+            return SOUND_DELTA
+        return self.published_delta(n_points)
+
+    @property
+    def needs_remainders(self) -> bool:
+        """Whether a query reads what rounding to the grid took away."""
+        return bool(self.zoom)
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters before any work.
+
+        Raises
+        ------
+        ValueError
+            With the parameter's name, its value and the rule.
+        """
+        values = {name: getattr(self, name) for name in parameter_names(type(self))}
+        check_constraints(self.constraints, values)
+        if n_points is not None and self.n_clusters > n_points:
+            raise ValueError(
+                f"n_clusters={self.n_clusters} must be at most the number of points n={n_points}"
+            )
+        is_private = self.claim.private
+        if is_private and 1.0 + self.epsilon == 1.0:
+            raise ValueError(f"epsilon={self.epsilon!r} is too small: in float64 exp(epsilon) is 1")
+        if self.secure and not is_private:
+            raise ValueError(
+                f"secure=True has no effect: {type(self).__name__} claims no privacy and "
+                "draws no noise; leave it out"
+            )
+        if self.require_zoom and not self.zoom:
+            raise ValueError(
+                f"require_zoom=True has no effect with zoom={self.zoom!r}: give zoom a "
+                "share of the budget, such as 0.1"
+            )
+        is_zero_out = self.claim.adjacency == Adjacency.ZERO_OUT
+        can_zoom = is_private and is_zero_out and issubclass(self.curator, Curator)
+        if self.zoom and not can_zoom:
+            raise ValueError(
+                f"zoom={self.zoom!r} is for private methods under zero-out adjacency, "
+                f"and {type(self).__name__} is none: leave zoom out"
+            )
+
+    def zoom_plan(self, n_points: int, n_features: int) -> ZoomPlan | None:
+        """Plan the releases that find a domain; None without a zoom or budget for it.
+
+        Raises
+        ------
+        ValueError
+            If the budget is too little and ``require_zoom`` is set.
+        """
+        if not self.zoom:
+            return None
+        plan = self.plan_share(self.zoom, n_features, n_points, self.epsilon)
+        if plan.is_affordable:
+            return plan
+        if self.require_zoom:
+            plan_for = partial(self.plan_share, self.zoom, n_features)
+            raise ValueError(insufficient_budget(plan_for, n_points, self.epsilon))
+        return None
+
+    def plan_share(self, share: float, n_features: int, n_points: int, epsilon: float) -> ZoomPlan:
+        """Plan a zoom for a share of a budget."""
+        delta = self.resolved_delta(n_points)
+        ball = self.supports_ball
+        return plan_zoom(share, n_points, n_features, epsilon, delta, supports_ball=ball)
+
+
+# Typed: budgets of 1 and 1.0 are equal, but are written differently in keys of streams.
+@lru_cache(maxsize=1024, typed=True)
+def _budget(epsilon: float, delta: float, adjacency: Adjacency | str) -> Budget:
+    """One object for all runs with the same budget."""
+    return Budget(epsilon, delta, adjacency)
+
+
+@lru_cache(maxsize=256)
+def parameter_names(method_class: type[ClusteringMethod]) -> list[str]:
+    """List the names of the constructor's parameters, in alphabetical order."""
+    return method_class._get_param_names()

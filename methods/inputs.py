@@ -1,0 +1,256 @@
+"""Points given in their own units, checked and entered on the grid of public bounds."""
+
+import math
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse
+
+from pkm.compute import Points
+from pkm.compute.storage.blocks import Blocks, array_blocks
+from pkm.compute.storage.dask_points import DaskPoints
+from pkm.compute.storage.grid_file import GridFile, is_grid_file, open_grid
+from pkm.methods.contract import ClusteringMethod
+from pkm.privacy.query import PRESENCE
+from pkm.row_blocks import (
+    RowBlocks,
+    RowsLike,
+    is_dask_array,
+    is_pandas_frame,
+    row_blocks,
+    stacked,
+    without_mask,
+)
+
+FLOAT64_BYTES = 8
+
+GridPoints = Points | Blocks | DaskPoints
+Bounds = tuple[np.ndarray, np.ndarray]
+"""Lower and upper bound of every feature, each of shape (d,), float64."""
+
+
+def read_points(method: ClusteringMethod, X: ArrayLike | RowsLike) -> tuple[GridPoints, Bounds]:
+    """Check points in their own units; return them on the grid, and its bounds."""
+    if is_grid_file(X):
+        return _read_grid(method, open_grid(cast("str | GridFile", X)))
+    rows = row_blocks(X)
+    if rows is None:
+        return _quantize(method, as_matrix(X))
+    if not method.supports_chunks:
+        return _quantize(method, as_matrix(_materialize(method, X, rows)))
+    bounds = _check_rows(method, rows)
+    kept = method.needs_remainders
+    if is_dask_array(X):
+        return DaskPoints.from_box(X, *bounds, keep_remainders=kept), bounds
+    return Blocks.from_box(rows, *bounds, keep_remainders=kept), bounds
+
+
+def declare_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
+    """Bounds of every feature as a method has them; None where it has none.
+
+    Raises
+    ------
+    ValueError
+        If a private method has none, or they are no intervals of d features.
+    """
+    if method.bounds is None:
+        if method.claim.private:
+            raise ValueError(
+                "bounds=None: a private fit needs the public domain of the data, bounds="
+                f"(lower, upper) for all features or an array of shape (2, {d}); take it "
+                "from what is known without the data, not from their extremes"
+            )
+        return None
+    declared = np.asarray(method.bounds, dtype=np.float64)
+    if declared.shape != (2,) and declared.shape != (2, d):
+        raise ValueError(
+            f"bounds must be (lower, upper) or of shape (2, {d}), got shape {declared.shape}"
+        )
+    bounds = np.empty((2, d))
+    bounds.T[:] = declared.T
+    lower, upper = bounds
+    # NaN is not below anything.
+    pairs = zip(*bounds.tolist(), strict=True)
+    if not all([-math.inf < low < high < math.inf for low, high in pairs]):
+        raise ValueError(
+            f"bounds={method.bounds} must be finite with lower < upper in every feature"
+        )
+    return lower, upper
+
+
+def _quantize(method: ClusteringMethod, X: np.ndarray) -> tuple[Points | Blocks, Bounds]:
+    """Points (n, d) in memory on the grid, and its bounds."""
+    claim = method.claim
+    bounds = declare_bounds(method, X.shape[1])
+    if bounds is None:
+        _refuse_null(len(X) - np.isfinite(X).all(axis=1).sum())
+        bounds = _widen(X.min(axis=0), X.max(axis=0))
+    if claim.private and claim.adjacency not in PRESENCE:
+        X = _replace_null(X, *bounds)
+    if claim.private and method.clip and method.zoom_plan(*X.shape) is not None:
+        # Those of the domain that the zoom finds are kept. Until then every pass enters them.
+        return replace(Blocks.from_box(array_blocks(X), *bounds), in_memory=True), bounds
+    points, outside = Points.from_box(X, *bounds, keep_remainders=method.needs_remainders)
+    if not claim.private:
+        _refuse_null(points.n_null)
+    _refuse_outside(method, outside)
+    return points, bounds
+
+
+def _check_rows(method: ClusteringMethod, rows: RowBlocks) -> Bounds:
+    """Bounds of rows that are read in blocks, and refused where they must be.
+
+    A private fit that clips makes no pass of its own; others check the rows in one.
+    """
+    is_private = method.claim.private
+    bounds = declare_bounds(method, rows.n_columns)
+    if not is_private or not method.clip:
+        n_null, lowest, highest = _find_extremes(rows)
+        if not is_private:
+            _refuse_null(n_null)
+        bounds = bounds or _widen(lowest, highest)
+        if n_null < rows.n_rows:
+            _, outside = Points.from_box(np.array([lowest, highest]), *bounds)
+            _refuse_outside(method, outside)
+    assert bounds is not None, "a private fit has declared bounds"
+    return bounds
+
+
+def _read_grid(method: ClusteringMethod, file: GridFile) -> tuple[Points | Blocks, Bounds]:
+    """Points of a grid file: in blocks, or mapped for methods that need all of them."""
+    lower, upper = bounds = file.bounds
+    declared = None
+    if method.bounds is not None:
+        declared = declare_bounds(method, file.n_columns)
+    if declared is not None and not np.array_equal(declared, bounds):
+        raise ValueError(
+            f"bounds={method.bounds} differ from those that {file.path} was packed with, "
+            f"{lower.tolist()} to {upper.tolist()}: leave them out, or pack it again"
+        )
+    if not method.claim.private:
+        _refuse_null(file.header.n_null)
+    if file.header.outside and not method.clip:
+        raise ValueError(
+            f"points lie outside the bounds that {file.path} was packed with, "
+            f"{lower.tolist()} to {upper.tolist()}: pack it again with wider bounds or set "
+            "clip=True"
+        )
+    return file.by_blocks() if method.supports_chunks else file.mapped(), bounds
+
+
+def _materialize(method: ClusteringMethod, X: ArrayLike | RowsLike, rows: RowBlocks) -> np.ndarray:
+    """Array (n, d) of rows that are in memory, or mapped to it, though they have blocks."""
+    if isinstance(X, np.ndarray):
+        return X
+    if hasattr(X, "__arrow_c_stream__"):
+        return stacked(rows)
+    raise ValueError(
+        f"X={X!r}: {type(method).__name__} needs all points at once, and cannot read them "
+        "in blocks: give it an array, write a grid file with pkm pack and give it that, or "
+        "take a method that can (supports_chunks), such as FastLloyd"
+    )
+
+
+def _refuse_outside(method: ClusteringMethod, outside: bool) -> None:
+    if outside and not method.clip:
+        raise ValueError(
+            f"points lie outside bounds={method.bounds}; widen bounds or set clip=True"
+        )
+
+
+def _refuse_null(n_null: int) -> None:
+    """Refuse rows that are null records, of methods that claim no privacy."""
+    if n_null:
+        raise ValueError(f"X has {n_null} rows with NaN or infinite values; remove or impute them")
+
+
+def _find_extremes(rows: RowBlocks) -> tuple[int, np.ndarray, np.ndarray]:
+    """Count the rows that are not finite; find the extremes (d,) of the others."""
+    n_null = 0
+    lowest = np.full(rows.n_columns, np.inf)
+    highest = np.full(rows.n_columns, -np.inf)
+    for block in rows.blocks():
+        finite = np.isfinite(block).all(axis=1)
+        n_null += len(block) - int(finite.sum())
+        kept = block if finite.all() else block[finite]
+        if len(kept):
+            lowest = np.minimum(lowest, kept.min(axis=0))
+            highest = np.maximum(highest, kept.max(axis=0))
+    return n_null, lowest, highest
+
+
+def _widen(lower: np.ndarray, upper: np.ndarray) -> Bounds:
+    """Extremes of every feature as bounds; a constant feature is given some width."""
+    lower = lower.astype(np.float64)
+    upper = upper.astype(np.float64)
+    margin = np.where(lower == upper, np.maximum(np.abs(lower), 1.0), 0.0)
+    return lower - margin, upper + margin
+
+
+def _replace_null(X: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Replace NaN by the middle of the bounds, and infinite values by the bounds."""
+    if np.isfinite(X).all():
+        return X
+    X = np.where(np.isnan(X), upper / 2 + lower / 2, X)
+    return np.clip(X, lower, upper)
+
+
+def feature_names(X: object) -> list[str]:
+    """Names of the columns of a frame; none where not all are texts, or X has none."""
+    names: list = list(getattr(X, "columns", ()))
+    return names if all([isinstance(name, str) for name in names]) else []
+
+
+def as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
+    """Convert rows in memory to an array (n, d) of numbers, or refuse them."""
+    if issparse(X):
+        raise ValueError("X is sparse, and the methods take dense points: give X.toarray()")
+    matrix = _as_numbers(X)
+    if matrix.ndim == 2 and 0 in matrix.shape:
+        n, d = matrix.shape
+        count = f"{n} sample(s)" if n == 0 else f"{d} feature(s)"
+        raise ValueError(f"X has {count} (shape={matrix.shape}) while a minimum of 1 is required.")
+    if matrix.ndim != 2:
+        raise ValueError(
+            f"X must have shape (n, d) with n, d >= 1, got {matrix.shape}. Reshape your "
+            "data: X.reshape(-1, 1) is one feature, X.reshape(1, -1) one sample"
+        )
+    return matrix
+
+
+def _as_numbers(X: ArrayLike | RowsLike) -> np.ndarray:
+    if isinstance(X, np.ndarray):
+        X = without_mask(X)
+        if X.dtype.kind in "iuf" and X.itemsize <= FLOAT64_BYTES:
+            # It is converted block by block when it is entered, without a copy.
+            return np.asarray(X)
+    if np.iscomplexobj(np.asarray(X)):
+        raise ValueError("Complex data not supported: X must hold real numbers")
+    try:
+        with np.errstate(over="ignore"):
+            return _in_float64(X)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"X must be numeric: {error}") from error
+
+
+def _in_float64(X: ArrayLike | RowsLike) -> np.ndarray:
+    try:
+        if is_pandas_frame(X):
+            return cast("Any", X).to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.asarray(X, dtype=np.float64)
+    except (OverflowError, TypeError):
+        # An integer beyond the floats is as good as infinite, and pandas.NA as NaN.
+        convert = np.vectorize(_as_float, otypes=[np.float64])
+        return convert(np.asarray(X, dtype=object))
+
+
+def _as_float(value: Any) -> float:
+    # pandas.NA has no float.
+    if value is None or type(value).__name__ == "NAType":
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -1,0 +1,118 @@
+"""A method in a smaller domain, which a share of its budget finds first."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+from sklearn.base import clone
+
+from pkm.methods.contract import ClusteringMethod
+from pkm.methods.schedule import Schedule
+from pkm.methods.zoom import Zoom, ZoomPlan, find_domain
+from pkm.privacy import Curator, remaining_epsilon
+
+EPSILON_TOLERANCE = 1e-4  # relative, of the epsilon that is left where it is searched
+
+
+@dataclass(frozen=True)
+class Zoomed:
+    """A method as it runs on points of a shape: after its zoom, if it has one.
+
+    Parameters
+    ----------
+    method : ClusteringMethod
+    n_points, n_features : int
+    """
+
+    method: ClusteringMethod
+    n_points: int
+    n_features: int
+
+    @cached_property
+    def plan(self) -> ZoomPlan | None:
+        """The releases that find a domain; None without a zoom."""
+        return self.method.zoom_plan(self.n_points, self.n_features)
+
+    @cached_property
+    def rest(self) -> ClusteringMethod:
+        """The method with what the zoom leaves of the budget; itself without a zoom."""
+        if self.plan is None:
+            return self.method
+        return self._with_epsilon(self._remaining_epsilon(self.plan)).fix_schedule(self.plan)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """All releases of a replicate: of the zoom, and of what runs after it."""
+        return self._schedule_with(self.rest)
+
+    def enter(self, curator: Curator) -> tuple[Curator, Zoom | None]:
+        """Find the domain of a curator's points, where there is a zoom.
+
+        Parameters
+        ----------
+        curator : Curator
+            Of one replicate, where there is a zoom.
+
+        Returns
+        -------
+        curator : Curator
+            In the domain that was found; the same one where none was.
+        zoom : Zoom or None
+            None where the domain is still the public one.
+        """
+        method = self.method
+        if self.plan is None:
+            if method.zoom and curator._ledger is not None:
+                curator._ledger.note(
+                    f"zoom={method.zoom:g}: the public guard left it out, because epsilon="
+                    f"{method.epsilon:g} is too little for n={self.n_points} records"
+                )
+            return curator, None
+        if not isinstance(curator, Curator):
+            raise ValueError(
+                f"zoom={method.zoom:g} needs a curator that holds all points, and "
+                f"{type(curator).__name__} does not: leave zoom out"
+            )
+        zoom = find_domain(curator, self.plan)
+        if zoom is None:
+            curator.keep_points()
+            return curator, None
+        return curator.within(zoom.center, zoom.half_width, zoom.radius), zoom
+
+    def _with_epsilon(self, epsilon: float) -> ClusteringMethod:
+        """Copy the method with another epsilon, and without its zoom."""
+        copied = cast("ClusteringMethod", clone(self.method))
+        return copied.set_params(zoom=None, require_zoom=False, epsilon=epsilon)
+
+    def _schedule_with(self, rest: ClusteringMethod) -> Schedule:
+        schedule = rest.schedule(self.n_points, self.n_features)
+        if self.plan is None:
+            return schedule
+        return Schedule(*self.plan.releases, *schedule.releases)
+
+    def _remaining_epsilon(self, plan: ZoomPlan) -> float:
+        """Epsilon of the method with which it costs what the zoom leaves."""
+        method = self.method
+        if plan.pure:
+            return (1 - plan.share) * method.epsilon
+        budget = method.budget(self.n_points, self.n_features)
+        assert budget is not None, "a zoom is of private methods"
+        charges = method.schedule(self.n_points, self.n_features).charges
+        epsilon = remaining_epsilon(plan.mu, charges, budget.epsilon, budget.delta)
+
+        def fits(epsilon: float) -> bool:
+            return self._schedule_with(self._with_epsilon(epsilon)).fits(budget)
+
+        if fits(epsilon):
+            return epsilon
+
+        # A schedule whose costs do not grow evenly with epsilon needs a little less: bisect.
+        low = 0.0
+        high = epsilon
+        while high - low > EPSILON_TOLERANCE * high:
+            middle = (low + high) / 2
+            if fits(middle):
+                low = middle
+            else:
+                high = middle
+        return low
