@@ -48,8 +48,8 @@ VERBS = {
     ),
     "check": ("pkm.audit.conformance", "test whether a method keeps its contract"),
     "audit": ("pkm.audit.__main__", "attack a method: replay, residuals, black box"),
-    "sync": ("pkm.experiments.mlflow.tracking", "project stored results to MLflow"),
-    "dashboard": ("pkm.experiments.mlflow.dashboard", "open the MLflow dashboard"),
+    "sync": ("pkm.experiments.commands.sync", "project stored results to MLflow"),
+    "dashboard": ("pkm.experiments.commands.dashboard", "open the MLflow dashboard"),
     "bench": ("pkm.benchmarks.__main__", "measure speed, as ratios inside one run"),
 }
 

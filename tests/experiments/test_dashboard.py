@@ -1,19 +1,16 @@
-"""The dashboard: what it refuses, what its page links to, and that MLflow's server answers."""
+"""The dashboard: what it refuses, and that MLflow's server answers."""
 
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from pathlib import Path
 
 import pytest
 
-from pkm.experiments.mlflow.dashboard import PaperLinks, main, write_page
-from pkm.experiments.mlflow.tracking import VIEWS
+from pkm.experiments.commands.dashboard import main
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +22,7 @@ def free_port():
 
 
 def refusal(capsys, *words):
-    assert main([*words, "--no-browser"]) == 2
+    assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     return line
 
@@ -54,7 +51,7 @@ def test_a_folder_that_cannot_be_written_is_refused(capsys, tmp_path):
 def test_a_damaged_database_is_refused(capsys, tmp_path):
     (tmp_path / "mlflow.db").write_text("no database")
     line = refusal(capsys, "--port", str(free_port()), f"results={tmp_path}")
-    assert "delete it" in line
+    assert "delete the file" in line
 
 
 @pytest.mark.parametrize("word", ["verb=run", "jobs=2"])
@@ -64,39 +61,17 @@ def test_keys_without_effect_are_refused(word, capsys, tmp_path):
     )
 
 
-def test_the_page_links_to_views_reports_and_documents(tmp_path):
-    for name in (".", "dpm-quick"):
-        (tmp_path / "reports" / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "reports" / name / "index.html").write_text("<p>report</p>")
-    links = {kind: f"http://127.0.0.1:5000/#/experiments/1/runs?x={kind}" for kind in VIEWS}
-    page = write_page(tmp_path, [PaperLinks("dpm", links, "charts")], "http://127.0.0.1:5000")
-    found = re.findall('href="([^"]*)"', page.read_text())
-    assert set(links.values()) <= set(found)
-    reports = [address for address in found if address.startswith("reports/")]
-    assert reports == ["reports/index.html", "reports/dpm-quick/index.html"]
-    assert all((tmp_path / address).is_file() for address in reports)
-    documents = [address for address in found if address.startswith("file://")]
-    assert documents
-    assert all(Path(address.removeprefix("file://")).is_file() for address in documents)
-
-
-def test_the_page_says_what_to_do_where_nothing_is_stored(tmp_path):
-    text = write_page(tmp_path, [], "http://127.0.0.1:5000").read_text()
-    assert "make reproduce" in text
-    assert "pkm sync" in text
-
-
 @pytest.mark.slow
 def test_the_server_answers_and_ends_at_an_interrupt(tmp_path):
     port = free_port()
-    command = [sys.executable, "-m", "pkm", "dashboard", "--no-browser", "--port", str(port)]
+    command = [sys.executable, "-m", "pkm", "dashboard", "--port", str(port)]
     process = subprocess.Popen(
         [*command, f"results={tmp_path}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
         # Said once the server answers.
         line = process.stdout.readline().decode()
-        assert line.startswith(f"dashboard: {(tmp_path / 'dashboard.html').as_uri()}")
+        assert line.startswith(f"MLflow: http://127.0.0.1:{port}")
         end = time.monotonic() + 60
         while time.monotonic() < end:
             try:

@@ -21,7 +21,6 @@ from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.federation import SPLITS, Federation
 from pkm.experiments.fit.inputs import resolve
-from pkm.experiments.mlflow.run_records import Part, cell_record
 from pkm.experiments.plan.estimate import estimator, fixed_seconds, rough_seconds
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
@@ -364,25 +363,6 @@ def test_estimate_depends_on_latency_and_processes(tmp_path):
     assert estimate(local) == (pytest.approx(20, abs=0.1), True)
     assert estimate(CENTRAL_CELL) == (pytest.approx(4, abs=0.1), True)
     assert estimate(remote) == (rough_seconds(remote), False)
-
-
-def test_tracking_shows_parties_and_times():
-    cell = protocol(latency_ms=0.25)
-    rows = execute(cell).assign(git="", finished=0.0)
-    record = cell_record(Part("paper", "quick", "sweep"), cell, rows)
-    setting = {
-        "clients": "2",
-        "latency_ms": "0.25",
-        "word_bytes": "8",
-        "split": "balanced",
-        "transport": "threads",
-    }
-    assert record.params.items() >= setting.items()
-    assert record.metrics["iteration_ms"] == pytest.approx(rows["iteration_ms"].mean())
-    assert record.name == "fastlloyd · iris · ε=1 · 2 clients, 0.25 ms"
-    central_rows = execute(CENTRAL_CELL).assign(git="", finished=0.0)
-    central = cell_record(Part("paper", "quick", "sweep"), CENTRAL_CELL, central_rows)
-    assert not {*setting, "iteration_ms"} & {*central.params, *central.metrics}
 
 
 def test_protocol_from_the_command_line(tmp_path, capsys):

@@ -21,10 +21,8 @@ from pkm.experiments.fit.unlearning_requests import (
     optimum_of,
     random,
 )
-from pkm.experiments.mlflow.run_records import Part, cell_record, measured_in
 from pkm.experiments.plan.plan import make_plan
 from pkm.methods.unlearning.unlearning import mufc
-from pkm.schema import names
 
 pytestmark = pytest.mark.integration
 
@@ -60,19 +58,9 @@ def paper(**sweep):
     return {"name": "test", "sweeps": {"only": base | sweep}}
 
 
-def test_tracking_records_losses_and_removal_times():
-    without_removals = cell()
-    with_removals = cell(removals=2, timing=True)
-    rows = execute(with_removals).assign(git="g", finished=0.0)
-    record = cell_record(Part("paper", "quick", "sweep"), with_removals, rows)
-    assert record.params["removals"] == "2"
-    assert record.params["split"] == "noniid"
-    of_fit = names("metric", scope="unlearning")
-    of_removals = names("metric", scope="removals")
-    shown = {"loss_ratio", "loss_ratio_nearest", "removal_p99_ms", "retrain_ms"}
-    assert shown <= set(record.metrics)
-    assert measured_in(without_removals) == of_fit
-    assert measured_in(with_removals) == of_fit + of_removals
+def test_scopes_of_columns_follow_the_removals():
+    assert cell().kind.scopes == ("unlearning",)
+    assert cell(removals=2, timing=True).kind.scopes == ("unlearning", "removals")
 
 
 def plan(**sweep):

@@ -1,13 +1,13 @@
-"""MLflow as a projection of the store: complete, idempotent, rebuilt from the store alone."""
+"""MLflow as a view of the store: complete, idempotent, made anew from the store alone."""
 
 import io
-import json
 import resource
 import shutil
 import socket
 import sqlite3
 import threading
 import time
+from collections import Counter
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -22,10 +22,11 @@ from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.pages.report import build
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.commands.reproduce import main as reproduce
+from pkm.experiments.commands.sync import main
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.groups import choices
-from pkm.experiments.mlflow.run_records import Part, cell_record
-from pkm.experiments.mlflow.tracking import main, open_client, project, sync, view_tag
+from pkm.experiments.mlflow.run_records import CELL, CURVE, SWEEP
+from pkm.experiments.mlflow.tracking import DIGEST, PARENT, RunWriter, open_client, project, sync
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
 from pkm.schema import COLUMNS
@@ -41,7 +42,7 @@ PAPER = {
         "first": {
             "datasets": ["iris"],
             "methods": ["mean", "fastlloyd"],
-            "metrics": ["nicv", "davies_bouldin"],
+            "metrics": ["nicv", "silhouette", "davies_bouldin"],
         },
         "second": {
             "datasets": ["wine"],
@@ -53,6 +54,11 @@ PAPER = {
 }
 
 
+def location_in(folder):
+    values = {"uri": f"sqlite:///{folder}/mlflow.db", "artifacts": str(folder / "artifacts")}
+    return OmegaConf.create(values)
+
+
 @pytest.fixture(scope="module")
 def synced(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tracking")
@@ -60,136 +66,19 @@ def synced(tmp_path_factory):
     store = Store(folder / "results")
     run_cells(plan.cells, store, Backend())
     location = location_in(folder)
-    first = sync(plan, store, profile="tiny", **location)
+    first = sync(plan, store, location, profile="tiny")
     return plan, store, location, first, folder
 
 
-def location_in(folder):
-    return {"uri": f"sqlite:///{folder}/mlflow.db", "artifacts": str(folder / "artifacts")}
+def runs(location, paper="mini", **tags):
+    with open_client(location.uri) as client:
+        experiment = client.get_experiment_by_name(paper)
+        return list(RunWriter(client, experiment.experiment_id).search(tags))
 
 
-def runs(location, condition, paper="mini"):
-    client = open_client(location["uri"])
-    experiment = client.get_experiment_by_name(paper)
-    return client.search_runs([experiment.experiment_id], condition, max_results=1000)
-
-
-def of_kind(location, kind, paper="mini"):
-    return runs(location, f"tags.kind = '{kind}'", paper)
-
-
-@pytest.mark.slow
-def test_sweeps_are_parents_and_cells_children(synced):
-    plan, _, location, first, _ = synced
-    assert (first.added, first.kept, first.removed) == (4, 0, 0)
-    parents = {run.info.run_name: run.info.run_id for run in of_kind(location, "sweep")}
-    assert set(parents) == {"first (tiny)", "second (tiny)"}
-    children = runs(location, f"tags.`mlflow.parentRunId` = '{parents['first (tiny)']}'")
-    assert {run.info.run_name for run in children} == {
-        "mean · iris",
-        "fastlloyd · iris · ε=0.1",
-        "fastlloyd · iris · ε=1",
-        "mean · iris · over ε",
-        "fastlloyd · iris · over ε",
-    }
-    keys = {cell.key for sweep, cell in plan.entries if sweep == "first"}
-    of_cells = [run for run in children if run.data.tags["kind"] == "cell"]
-    assert {run.data.tags["cell_key"] for run in of_cells} == keys
-
-
-@pytest.mark.slow
-def test_tags_are_flat(synced):
-    plan, store, location, _, _ = synced
-    cell = next(cell for cell in plan.cells if cell.epsilon == 1.0)
-    (run,) = runs(location, f"tags.cell_key = '{cell.key}'")
-    row = store.read([cell.key]).iloc[0]
-    expected = {
-        "kind": "cell",
-        "paper": "mini",
-        "profile": "tiny",
-        "sweep": "first",
-        "method": "fastlloyd",
-        "dataset": "iris",
-        "adjacency": "zero_out",
-        "code_hash": row["code"],
-        "data_sha256": row["data"],
-    }
-    assert expected.items() <= run.data.tags.items()
-    assert float(run.data.tags["epsilon_spent"]) == pytest.approx(row["epsilon_spent"])
-    assert {"nan", "[]", "None"}.isdisjoint(run.data.tags.values())
-
-
-@pytest.mark.slow
-def test_child_holds_the_stored_values(synced):
-    plan, store, location, _, _ = synced
-    cell = next(cell for cell in plan.cells if cell.epsilon == 1.0)
-    (run,) = runs(location, f"tags.cell_key = '{cell.key}'")
-    rows = store.read([cell.key])
-    metrics = run.data.metrics
-    assert metrics["nicv"] == pytest.approx(rows["nicv"].mean())
-    assert metrics["nicv_sd"] == pytest.approx(rows["nicv"].std())
-    assert metrics["nicv_lo"] < metrics["nicv"] < metrics["nicv_hi"]
-    assert metrics["n_seeds"] == 3
-    expected = {
-        "method": "fastlloyd",
-        "dataset": "iris",
-        "epsilon": "1",
-        "k": "3",
-        "alpha": "0.8",
-    }
-    assert expected.items() <= run.data.params.items()
-    assert run.info.status == "FINISHED"
-
-
-@pytest.mark.slow
-def test_every_cell_has_one_data_set_with_the_digest_of_its_points(synced):
-    _, store, location, _, _ = synced
-    for run in of_kind(location, "cell"):
-        (given,) = run.inputs.dataset_inputs
-        assert given.dataset.name == run.data.params["dataset"]
-        assert run.data.tags["data_sha256"].startswith(given.dataset.digest)
-        row = store.read([run.data.tags["cell_key"]]).iloc[0]
-        assert json.loads(given.dataset.profile) == {"num_rows": row["n"], "num_columns": row["d"]}
-
-
-@pytest.mark.slow
-def test_infinite_metrics_are_omitted(synced):
-    # The Davies-Bouldin index of a single center is infinite; MLflow stores finite numbers only.
-    _, _, location, _, _ = synced
-    (run,) = runs(location, "params.method = 'mean' and tags.kind = 'cell'")
-    assert not [name for name in run.data.metrics if name.startswith("davies_bouldin")]
-
-
-@pytest.mark.slow
-def test_number_of_centers_and_times_are_shown_where_they_say_something(synced):
-    _, _, location, _, _ = synced
-    (mean,) = runs(location, "params.method = 'mean' and tags.kind = 'cell'")
-    (packing,) = runs(location, "params.method = 'packing'")
-    assert mean.data.metrics["n_centers"] == 1
-    assert not [name for name in packing.data.metrics if name.startswith("n_centers")]
-    assert 0 < packing.data.metrics["accuracy"] <= 1
-    assert "fit_seconds" not in mean.data.metrics
-    assert packing.data.metrics["fit_seconds"] > 0
-
-
-@pytest.mark.slow
-def test_areas_over_epsilon_are_those_of_the_rows(synced):
-    plan, store, location, _, _ = synced
-    rows = plan.rows(store).query("sweep == 'first'")
-    means = rows.groupby(["method", "epsilon"], dropna=False)["nicv"].mean()
-    # Trapezoids over 0.1 and 1; what has no epsilon is constant.
-    areas = {
-        "fastlloyd": 0.9 * (means["fastlloyd", 0.1] + means["fastlloyd", 1.0]) / 2,
-        "mean": 0.9 * means["mean"].iloc[0],
-    }
-    curves = {run.data.params["method"]: run.data for run in of_kind(location, "curve")}
-    assert set(curves) == set(areas)
-    (parent,) = runs(location, "tags.kind = 'sweep' and tags.sweep = 'first'")
-    for method, area in areas.items():
-        assert curves[method].metrics["nicv_auc"] == pytest.approx(area)
-        assert curves[method].params["epsilon"] == "0.1, 1"
-        assert parent.data.metrics[f"nicv_auc/{method}"] == pytest.approx(area)
-    assert curves["fastlloyd"].metrics["nicv_auc_lo"] < areas["fastlloyd"]
+def history(location, run, metric):
+    with open_client(location.uri) as client:
+        return {m.step: m.value for m in client.get_metric_history(run.info.run_id, metric)}
 
 
 def files_under(folder):
@@ -200,15 +89,81 @@ def files_under(folder):
     }
 
 
-@pytest.mark.slow
+def test_a_sweep_is_a_run_above_its_curves(synced):
+    _, _, location, first, _ = synced
+    # A curve for each of three methods; fastlloyd's has two cells.
+    assert first == Counter(written=3)
+    parents = {run.data.tags["sweep"]: run.info.run_id for run in runs(location, kind=SWEEP)}
+    assert set(parents) == {"first", "second"}
+    curves = runs(location, kind=CURVE)
+    assert len(curves) == 3
+    for run in curves:
+        assert run.data.tags[PARENT] == parents[run.data.tags["sweep"]]
+        assert run.info.status == "FINISHED"
+    names = {run.info.run_name for run in curves}
+    assert names == {"mean · iris", "fastlloyd · iris", "packing · wine"}
+
+
+def test_steps_of_a_curve_are_a_thousand_epsilon(synced):
+    plan, store, location, _, _ = synced
+    (curve,) = [run for run in runs(location, kind=CURVE) if "fastlloyd" in run.info.run_name]
+    rows = plan.rows(store).query("method == 'fastlloyd'")
+    for metric in ("nicv", "silhouette"):
+        by_epsilon = rows.groupby("epsilon")[metric]
+        means = by_epsilon.mean()
+        assert history(location, curve, metric) == {
+            100: pytest.approx(means[0.1]),
+            1000: pytest.approx(means[1.0]),
+        }
+        # Student's t with two degrees of freedom.
+        half_widths = 4.302653 * by_epsilon.sem()
+        for end, sign in (("lo", -1), ("hi", 1)):
+            ends = history(location, curve, f"{metric}_{end}")
+            assert ends[100] == pytest.approx(means[0.1] + sign * half_widths[0.1], rel=1e-6)
+    area = rows.pivot(index="seed", columns="epsilon", values="nicv").mean(axis=1) * 0.9
+    assert curve.data.metrics["nicv_auc"] == pytest.approx(area.mean())
+
+
+def test_infinite_values_are_left_out(synced):
+    """With one cluster there is no Davies-Bouldin index; MLflow keeps no infinity."""
+    _, _, location, _, _ = synced
+    (curve,) = [run for run in runs(location, kind=CURVE) if "mean" in run.info.run_name]
+    assert "davies_bouldin" not in curve.data.metrics
+
+
+def test_a_method_without_epsilon_is_a_level_line(synced):
+    _, _, location, _, _ = synced
+    (curve,) = [run for run in runs(location, kind=CURVE) if "mean" in run.info.run_name]
+    values = history(location, curve, "nicv")
+    assert set(values) == {100, 1000}
+    assert values[100] == values[1000]
+
+
+def test_parameters_and_tags_are_flat(synced):
+    plan, _, location, _, _ = synced
+    (curve,) = [run for run in runs(location, kind=CURVE) if "fastlloyd" in run.info.run_name]
+    cell = next(cell for cell in plan.cells if cell.method == "fastlloyd")
+    expected = {"method": "fastlloyd", "dataset": "iris", "k": "3", "seeds": "3", "alpha": "0.8"}
+    assert curve.data.params.items() >= expected.items()
+    assert curve.data.tags["code"] == cell.code
+    assert curve.data.tags["data"] == cell.data
+    assert curve.data.tags["trust"] == "central"
+
+
+def test_times_are_those_of_cells_that_measure_them(synced):
+    _, _, location, _, _ = synced
+    timed = {
+        run.info.run_name for run in runs(location, kind=CURVE) if "fit_seconds" in run.data.metrics
+    }
+    assert timed == {"packing · wine"}
+
+
 def test_second_sync_writes_nothing(synced):
     plan, store, location, _, folder = synced
-    assert sync(plan, store, profile="tiny", **location).kept == 4
     database = sqlite3.connect(folder / "mlflow.db")
     version = database.execute("PRAGMA data_version").fetchone()
     before = files_under(folder / "artifacts")
-    second = sync(plan, store, profile="tiny", **location)
-    assert (second.added, second.kept, second.removed) == (0, 4, 0)
+    assert sync(plan, store, location, profile="tiny") == {"unchanged": 2}
     # SQLite counts the changes that other connections have committed.
     assert database.execute("PRAGMA data_version").fetchone() == version
     assert files_under(folder / "artifacts") == before
@@ -216,11 +171,22 @@ def test_second_sync_writes_nothing(synced):
 
 
 @pytest.mark.slow
+def test_cells_have_runs_where_asked_for(synced, tmp_path):
+    plan, store, _, _, _ = synced
+    location = location_in(tmp_path)
+    sync(plan, store, location, cells=True)
+    assert len(runs(location, kind=CELL)) == len(plan.cells) == 4
+    assert sync(plan, store, location, cells=True) == {"unchanged": 2}
+    assert sync(plan, store, location)["removed"] >= 4
+    assert not runs(location, kind=CELL)
+
+
+@pytest.mark.slow
 def test_parent_has_the_rows_as_an_artifact(synced):
     plan, store, location, _, folder = synced
-    (parent,) = runs(location, "tags.kind = 'sweep' and tags.sweep = 'first'")
-    client = open_client(location["uri"])
-    table = client.download_artifacts(parent.info.run_id, "rows/first.parquet", str(folder))
+    (parent,) = runs(location, kind=SWEEP, sweep="first")
+    with open_client(location.uri) as client:
+        table = client.download_artifacts(parent.info.run_id, "rows/first.parquet", str(folder))
     # Columns of other sweeps' cells are in the table, and empty.
     expected = plan.rows(store).query("sweep == 'first'").reset_index(drop=True)
     stored = pd.read_parquet(table)
@@ -249,139 +215,108 @@ def reported(tmp_path_factory):
     missing = plan.missing(store)
     build(plan.rows(store), paper="fastlloyd", missing=missing, out=report, environment={})
     location = location_in(folder)
-    sync(plan, store, profile="tiny", report=report, **location)
+    sync(plan, store, location, profile="tiny", report=report)
     return plan, store, location, report, folder
 
 
 @pytest.mark.slow
-def test_claims_are_runs_and_their_verdicts_are_counted(reported):
+def test_verdicts_are_tags_of_the_sweep_and_counted(reported):
     _, _, location, report, _ = reported
-    table = pd.read_csv(report / "tables" / "claims.csv").set_index("id")
-    claims = {run.data.tags["claim"]: run.data for run in of_kind(location, "claim", "fastlloyd")}
-    assert {name: data.tags["verdict"] for name, data in claims.items()} == dict(table["verdict"])
-    (run,) = of_kind(location, "report", "fastlloyd")
-    counted = table["verdict"].value_counts()
-    for verdict in VERDICTS:
-        name = f"claims_{verdict.replace(' ', '_')}"
-        assert run.data.metrics[name] == counted.get(verdict, 0)
-    (sweep,) = of_kind(location, "sweep", "fastlloyd")
-    named = sweep.data.tags["claim"].split()
-    assert "fastlloyd/real-fast-le-glloyd" in named
-    assert len(named) == sum(
-        value for name, value in sweep.data.metrics.items() if name.startswith("claims_")
-    )
+    (parent,) = runs(location, "fastlloyd", kind=SWEEP)
+    verdicts = pd.read_csv(report / "tables" / "claims.csv").set_index("id")["verdict"]
+    tags = {
+        name.removeprefix("verdict/"): text
+        for name, text in parent.data.tags.items()
+        if name.startswith("verdict/")
+    }
+    assert tags
+    assert tags == verdicts[list(tags)].to_dict()
+    counts = {verdict: list(tags.values()).count(verdict) for verdict in VERDICTS}
+    for verdict, count in counts.items():
+        assert parent.data.metrics[f"claims_{verdict.replace(' ', '_')}"] == count
+    methods = {
+        name.partition("/")[2] for name in parent.data.metrics if name.startswith("nicv_auc/")
+    }
+    assert methods == {"lloyd_published", "fastlloyd_published"}
 
 
 @pytest.mark.slow
-def test_the_report_and_each_figure_are_stored_once(reported):
-    *_, report, folder = reported
-    stored = [path.name for path in (folder / "artifacts").rglob("*") if path.is_file()]
-    assert len(set(stored)) == len(stored)
-    pictures = {path.name for path in (report / "figures").glob("*.png")}
-    assert {"index.html", "real.parquet", "figure2.png"} <= set(stored)
-    drawn_of_sweeps = {f"{spec.name}.png" for spec in read_figures("fastlloyd")} & pictures
-    assert drawn_of_sweeps <= set(stored)
+def test_figures_are_artifacts_of_their_sweep(reported):
+    _, _, location, report, _ = reported
+    (parent,) = runs(location, "fastlloyd", kind=SWEEP)
+    with open_client(location.uri) as client:
+        listed = client.list_artifacts(parent.info.run_id, "figures")
+    stored = {item.path.rpartition("/")[2] for item in listed}
+    drawn = {path.name for path in (report / "figures").glob("*.png")}
+    of_sweep = {
+        f"{spec.name}.png" for spec in read_figures("fastlloyd") if spec.sweep[:1] == ("real",)
+    }
+    assert stored == drawn & of_sweep
+    assert stored
 
 
 @pytest.mark.slow
-def test_the_note_leads_to_the_report(reported):
-    _, _, location, _, _ = reported
-    client = open_client(location["uri"])
-    note = client.get_experiment_by_name("fastlloyd").tags["mlflow.note.content"]
-    run_id = note.partition("/runs/")[2].partition("/")[0]
-    assert [file.path for file in client.list_artifacts(run_id, "report")] == ["report/index.html"]
+def test_another_verdict_replaces_the_sweep_alone(reported, tmp_path):
+    plan, store, _, report, _ = reported
+    location = location_in(tmp_path)
+    sync(plan, store, location, profile="tiny", report=report)
+    again = tmp_path / "report"
+    shutil.copytree(report, again)
+    table = pd.read_csv(again / "tables" / "claims.csv", keep_default_na=False)
+    (parent,) = runs(location, "fastlloyd", kind=SWEEP)
+    claim = next(name for name in parent.data.tags if name.startswith("verdict/")).partition("/")[2]
+    table.loc[table["id"] == claim, "verdict"] = "not reproduced"
+    table.to_csv(again / "tables" / "claims.csv", index=False)
+    counts = sync(plan, store, location, profile="tiny", report=again)
+    assert counts == Counter(removed=1)
+    (parent,) = runs(location, "fastlloyd", kind=SWEEP)
+    assert parent.data.tags[f"verdict/{claim}"] == "not reproduced"
+    curves = runs(location, "fastlloyd", kind=CURVE)
+    assert {run.data.tags[PARENT] for run in curves} == {parent.info.run_id}
 
 
 @pytest.mark.slow
-def test_another_verdict_replaces_the_run_of_its_claim(reported, tmp_path):
-    plan, store, location, report, _ = reported
-    changed = tmp_path / "report"
-    shutil.copytree(report, changed)
-    table = pd.read_csv(changed / "tables" / "claims.csv")
-    name = "fastlloyd/real-fast-le-glloyd"
-    table.loc[table["id"] == name, "verdict"] = "fails"
-    table.to_csv(changed / "tables" / "claims.csv", index=False)
-    sync(plan, store, profile="tiny", report=changed, **location)
-    (run,) = runs(location, f"tags.kind = 'claim' and tags.claim = '{name}'", "fastlloyd")
-    assert run.data.tags["verdict"] == "fails"
-    (sweep,) = of_kind(location, "sweep", "fastlloyd")
-    assert sweep.data.metrics["claims_fails"] >= 1
-    # As it was, for the tests that follow.
-    sync(plan, store, profile="tiny", report=report, **location)
-
-
-@pytest.mark.slow
-def test_prepared_views_show_the_main_columns(synced):
-    _, _, location, _, _ = synced
-    tags = open_client(location["uri"]).get_experiment_by_name("mini").tags
-    assert tags["mlflow.experimentKind"] == "custom_model_development"
-    for kind, ending in {"cell": "", "curve": "_auc"}.items():
-        state = json.loads(json.loads(tags[view_tag(kind)])["state"])
-        shown = state["selectedColumns"]
-        for name in ("method", "dataset", "epsilon"):
-            assert f"params.`{name}`" in shown
-        for name in ("nicv", "accuracy"):
-            assert f"metrics.`{name}{ending}`" in shown
-        assert "metrics.`inertia`" not in shown
-        assert state["searchFilter"] == f"tags.kind = '{kind}'"
-
-
-@pytest.mark.slow
-def test_run_of_changed_code_replaces_the_older_run(synced, tmp_path):
+def test_runs_of_changed_code_replace_the_older_ones(synced, tmp_path):
     plan, store, _, _, _ = synced
     location = location_in(tmp_path)
     newer = Store(tmp_path / "results")
-    sync(plan, store, **location)
+    sync(plan, store, location, profile="tiny")
     changed = make_plan(PAPER, {"name": "tiny", "seeds": 3})
     for cell in changed.cells:
-        # The same cell with another key, as changed source files would give it.
+        # The same cell with another key and code, as changed source files would give it.
         old_key = cell.key
         cell.__dict__["key"] = old_key[::-1]
-        rows = store.read([old_key]).assign(cell=cell.key)
-        newer.write(cell, rows)
+        newer.write(cell, store.read([old_key]).assign(cell=cell.key, code="changed"))
     for _, cell in changed.entries:
         cell.__dict__["key"] = next(same.key for same in changed.cells if same == cell)
-    result = sync(changed, newer, **location)
-    assert (result.added, result.removed) == (4, 4)
-    synced_keys = {run.data.tags["cell_key"] for run in of_kind(location, "cell")}
-    assert synced_keys == {cell.key for cell in changed.cells}
+    counts = sync(changed, newer, location, profile="tiny")
+    assert counts == {"written": 3, "removed": 5}
+    assert {run.data.tags["code"] for run in runs(location, kind=CURVE)} == {"changed"}
 
 
 @pytest.mark.slow
-def test_runs_equal_their_records(synced):
-    plan, store, location, _, _ = synced
-    rows = plan.rows(store)
-    for cell in dict.fromkeys(cell for sweep, cell in plan.entries if sweep == "first"):
-        record = cell_record(Part("mini", "tiny", "first"), cell, rows[rows["cell"] == cell.key])
-        (run,) = runs(location, f"tags.cell_key = '{cell.key}'")
-        assert run.data.metrics == record.metrics
-        assert run.data.params == record.params
-        assert run.info.run_name == record.name
-        assert run.info.status == "FINISHED"
-        assert run.info.start_time == record.start
-        assert run.info.end_time == record.end
-        assert record.tags.items() <= (run.data.tags | {"variant": cell.variant}).items()
-
-
-@pytest.mark.slow
-def test_runs_of_an_interrupted_sync_are_rewritten(synced, tmp_path, monkeypatch):
+def test_runs_of_an_interrupted_sync_are_written_again(synced, tmp_path, monkeypatch):
     plan, store, _, _, _ = synced
     location = location_in(tmp_path)
-    log_batch = MlflowClient.log_batch
+    set_terminated = MlflowClient.set_terminated
+    ended = []
 
     def interrupted(client, run_id, *args, **kwargs):
-        if kwargs["params"]:
+        if ended:
             raise KeyboardInterrupt
-        log_batch(client, run_id, *args, **kwargs)
+        ended.append(run_id)
+        set_terminated(client, run_id, *args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MlflowClient, "log_batch", interrupted)
+        patch.setattr(MlflowClient, "set_terminated", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            sync(plan, store, **location)
-    assert sync(plan, store, **location).added == 4
-    cells = of_kind(location, "cell")
-    assert len(cells) == 4
-    assert all(run.data.params for run in cells)
+            sync(plan, store, location)
+    sync(plan, store, location)
+    curves = runs(location, kind=CURVE)
+    assert len(curves) == 3
+    assert len(runs(location, kind=SWEEP)) == 2
+    assert all(run.info.status == "FINISHED" and run.data.params for run in curves)
+    assert all(DIGEST in run.data.tags for run in curves)
 
 
 @pytest.fixture
@@ -431,7 +366,7 @@ def test_mlflow_out_of_order_is_told_in_one_line(synced, unusable, tmp_path, wha
 def test_a_full_disk_is_told_in_one_line(synced, tmp_path, capfd):
     # No file of this process may grow beyond what a new database takes.
     plan, store, *_ = synced
-    uri = location_in(tmp_path)["uri"]
+    uri = location_in(tmp_path).uri
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
     try:
@@ -446,7 +381,7 @@ def test_a_full_disk_is_told_in_one_line(synced, tmp_path, capfd):
 def test_artifacts_that_cannot_be_written_are_told_in_one_line(synced, tmp_path):
     plan, store, *_ = synced
     (tmp_path / "file").write_text("")
-    uri = location_in(tmp_path)["uri"]
+    uri = location_in(tmp_path).uri
     assert_one_line(told(plan, store, uri, tmp_path / "file" / "artifacts"), uri)
 
 
@@ -467,7 +402,7 @@ def test_a_database_damaged_later_is_told_in_one_line(synced, tmp_path, damage, 
         content = path.read_bytes()
         path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
     capfd.readouterr()
-    assert_one_line(told(plan, store, location["uri"], location["artifacts"]), location["uri"])
+    assert_one_line(told(plan, store, location.uri, location.artifacts), location.uri)
     assert capfd.readouterr().err == ""
 
 

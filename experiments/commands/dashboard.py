@@ -1,0 +1,50 @@
+"""Serve MLflow's interface on the stored results: ``pkm dashboard``.
+
+    pkm dashboard
+    pkm dashboard --port 5001 results=results
+
+What the server prints is in ``mlflow.log`` in the results folder. Ctrl-C ends it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pkm.experiments.commands.sync import load_configuration
+from pkm.experiments.console.console import consoles, exit_code, parser_of
+from pkm.experiments.mlflow.dashboard import serve
+from pkm.experiments.store.store import Store
+
+LOG = "mlflow.log"
+
+
+def run(overrides: Sequence[str], port: int) -> None:
+    """Serve the results of a configuration, and print where."""
+    config = load_configuration("dashboard", overrides)
+    Store(config.results).check_writable()
+    console, _ = consoles()
+
+    def announce(address: str) -> None:
+        console.print(f"MLflow: {address} (Ctrl-C ends it)", soft_wrap=True)
+
+    log = Path(config.results) / LOG
+    try:
+        serve(config.tracking.uri, config.tracking.artifacts, port, log, announce)
+    except KeyboardInterrupt:
+        return
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; see the module's text.
+
+    Returns
+    -------
+    int
+        Exit code: 0, or 2 if the request was refused.
+    """
+    parser = parser_of("dashboard", __doc__)
+    port = "where MLflow is served (default: 5000)"
+    keys = "keys of `pkm reproduce`"
+    parser.add_argument("--port", type=int, default=5000, help=port)
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help=keys)
+    words = parser.parse_intermixed_args(argv)
+    return exit_code(lambda: run(words.overrides, words.port))
