@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
+from pkm.experiments.cell.cell import STYLE
 from pkm.experiments.config.errors import ConfigurationError, unknown
 from pkm.experiments.config.groups import entry_of, with_defaults
 from pkm.experiments.config.settings import as_list, require
@@ -132,6 +133,8 @@ def is_column(value: object) -> bool:
 def method_entries(specs: Sequence) -> list[dict]:
     """Expand the methods of a sweep: names, grids over them, or whole entries.
 
+    A grid over a method may give it another ``name``, and another style.
+
     Raises
     ------
     ConfigurationError
@@ -161,6 +164,7 @@ def method_entries(specs: Sequence) -> list[dict]:
                 name: as_list(values) for name, values in spec.get("grid", {}).items()
             }
             entry = entry_of("method", spec["method"])
+            entry |= {key: spec[key] for key in ("name", *STYLE) if key in spec}
             for values in itertools.product(*grid.values()):
                 entries.append(entry | dict(zip(grid, values, strict=True)))
     return entries

@@ -233,7 +233,7 @@ def test_every_backend_file_runs(call_run, name):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["method=loyd"], "Did you mean lloyd? Known: aim, aim_zoomed, balcan, "),
+        (["method=loyd"], "Did you mean lloyd? Known: aim, balcan, "),
         (["dataset=irises"], "dataset='irises' is unknown. Did you mean iris? Known: iris, lsun"),
         (
             ["metrics=[nicvv]"],

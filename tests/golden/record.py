@@ -60,6 +60,28 @@ UNLEARNING = (
 )
 
 
+#: These run after a zoom with a tenth of the budget as well.
+ZOOMED = (
+    "aim",
+    "balcan",
+    "dpm_merged",
+    "em_mc",
+    "eugkm",
+    "eugkm_balanced",
+    "fastlloyd",
+    "glloyd",
+    "hst",
+    "hybrid",
+    "kaplan_stemmer",
+    "lsh_splits",
+    "mst",
+    "noisy_mean_packing",
+    "pe_means",
+    "quadtree",
+    "sulloyd",
+)
+
+
 #: Their public points are records of the data set that a cell takes out.
 PUBLIC_DATA = ("feddp_same", "feddp_shifted", "public_kmeans_same", "public_kmeans_shifted")
 
@@ -125,7 +147,7 @@ def configured(name: str, **parameters):
     entry = entry_of("method", name)
     excluded = ("name", "_target_", *STYLE)
     options = {key: value for key, value in entry.items() if key not in excluded}
-    return load_method(entry["_target_"])(**options, **parameters)
+    return load_method(entry["_target_"])(**options | parameters)
 
 
 def method_records() -> dict:
@@ -133,13 +155,15 @@ def method_records() -> dict:
     records = {}
     excluded = (*UNLEARNING, *PUBLIC_DATA, "diffprivlib")
     names = [name for name in choices("method") if name not in excluded]
+    methods = {name: (name, {}) for name in names}
+    methods |= {f"{name}_zoomed": (name, {"zoom": 0.1}) for name in ZOOMED}
     for dataset in DATASETS:
         points, domain = points_of(dataset)
-        for name in names:
-            private = configured(name).claim.private
+        for name, (base, changes) in methods.items():
+            private = configured(base).claim.private
             for epsilon in EPSILONS if private else (None,):
                 budget = {"epsilon": epsilon} if private else {}
-                method = configured(name, n_clusters=N_CLUSTERS, **budget)
+                method = configured(base, n_clusters=N_CLUSTERS, **changes, **budget)
                 try:
                     record = run_record(method.fit_batch(points, SEEDS, domain))
                 except ValueError as error:  # a refusal is a result too
