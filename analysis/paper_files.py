@@ -85,7 +85,7 @@ class KnownNames:
 
     def __init__(self, paper: str, derived: Iterable[str] = ()) -> None:
         sweeps = catalogue.current().read("paper", paper)
-        methods = catalogue.current().choices("method")
+        methods = {*catalogue.current().choices("method"), *_names_of_entries(sweeps)}
         self._known = {
             "sweep": {*sweeps["sweeps"], *derived},
             "metric": {*schema.BY_NAME, *derived},
@@ -97,6 +97,13 @@ class KnownNames:
         for key, kind in NAMES.items():
             names = list(_names_in(entry.get(key, ())))
             refuse_unknown(names, self._known[kind], f"{where}: {key}")
+
+
+def _names_of_entries(paper: Mapping[str, Any]) -> set[str]:
+    """Return the names that the sweeps of a paper give to their own entries of methods."""
+    specs = filter(None, paper["sweeps"].values())
+    entries = [entry for spec in specs for entry in spec.get("methods", ())]
+    return {entry["name"] for entry in entries if isinstance(entry, Mapping) and "name" in entry}
 
 
 def _names_in(value: Any) -> Iterator[str]:
