@@ -19,7 +19,6 @@ NAMES = {
     "left": "method",
     "right": "method",
     "relative_to": "method",
-    "optimum": "method",
 }
 
 

@@ -1,21 +1,25 @@
 """Statistics as expressions: what a claim says of all compared means together.
 
-Names are columns of the cases and `value`, a number of every case as an array of shape (lines,
-cases). Functions reduce a number of every case to one, over the cases `where` a condition holds, or
-over all:
+Names are columns of the cases and `value`, a number of every case as an array of shape
+(lines, cases). Functions reduce a number of every case to one, over the cases `where` a
+condition holds, or over all:
 
-* ``largest(value)``, `smallest`, `median`, `mean`; without a condition of two cases or more;
-* ``slope(log(n), log(value))``: of the least-squares line, through three cases or more, or as many
-  as ``least=2`` says; ``misfit`` is the root mean square about it;
-* ``correlation(k, value)``: Spearman's, of three cases or more; 0 where all values are equal;
+* ``largest(value)``, `smallest`, `median`, `mean`; without a condition of two cases or
+  more;
+* ``slope(log(n), log(value))``: of the least-squares line, through three cases or more,
+  or as many as ``least=2`` says; ``misfit`` is the root mean square about it;
+* ``correlation(k, value)``: Spearman's, of three cases or more; 0 where all values are
+  equal;
 * ``first(epsilon, value < 2)``: the smallest epsilon at which something holds;
-  ``onward(n, value < 2)``: that from which on it holds at all; both infinite if there is none;
+  ``onward(n, value < 2)``: that from which on it holds at all; both infinite if there is
+  none;
 * ``eventually(n, value < 2)``: whether it holds at the last n, and at all after the first;
-* ``lowest(value, 0.2)``: which cases are the fifth with the smallest values, one at least; `mean`
-  takes it as a condition, and ``rank(value)`` is the share of the cases with smaller ones;
-* ``lead_inside(value, level, group)``: by how much the smallest mean at an inner level is below
-  that at the first and the last one, as a share of the largest; over the levels that all groups
-  have (``n_levels(level, group)``), with the same weight for each group.
+* ``lowest(value, 0.2)``: which cases are the fifth with the smallest values, one at least;
+  `mean` takes it as a condition, and ``rank(value)`` is the share of the cases with
+  smaller ones;
+* ``lead_inside(value, level, group)``: by how much the smallest mean at an inner level is
+  below that at the first and the last one, as a share of the largest; over the levels that
+  all groups have (``n_levels(level, group)``), with the same weight for each group.
 
 Columns of lists are read by ``item(shares, 0)``.
 """
@@ -35,7 +39,13 @@ LEAST = 3
 
 
 def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
-    """Evaluate an expression, as `where` and `rule` the project's own, in values by their names.
+    """Evaluate an expression, as `where` and `rule` the project's own.
+
+    Parameters
+    ----------
+    statistic : str
+    values : mapping
+        What its names stand for, besides `FUNCTIONS`.
 
     Raises
     ------
@@ -52,82 +62,63 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
     >>> evaluated("mean(k, lowest(value, 0.5)) - mean(k, lowest(-value, 0.5))", values)
     array([-1.])
     """
-    functions = {
-        "largest": _reduced(np.max, statistic),
-        "smallest": _reduced(np.min, statistic),
-        "median": _reduced(np.median, statistic),
-        "mean": _mean(statistic),
-        "abs": np.abs,
-        "exp": np.exp,
-        "sqrt": np.sqrt,
-        "log": lambda values: np.log(np.where(values > 0, values, np.nan)),
-        "inf": np.inf,
-        "round": np.round,
-        "ends_with": np.char.endswith,
-        "item": item,
-        "rank": _rank,
-        "lowest": _lowest,
-        "lead_inside": _lead_inside,
-        "n_levels": lambda level, group: len(_levels(level, group)),
-        "first": _first,
-        "onward": _onward,
-        "eventually": _eventually,
-        "correlation": _correlation,
-        "slope": lambda *arguments, **least: _line(*arguments, **least)[0],
-        "misfit": lambda *arguments, **least: _line(*arguments, **least)[1],
-    }
-    known = functions | dict(values)
+    known = FUNCTIONS | dict(values)
     try:
         return eval(statistic, {"__builtins__": {}}, known)
     except NameError as error:
         advice = suggestion(str(error.name), known)
-        raise ValueError(f"expression {statistic!r}: {error.name!r} is unknown{advice}") from None
+        raise ValueError(
+            f"expression {statistic!r}: {error.name!r} is unknown{advice}"
+        ) from None
 
 
 def _first(column: np.ndarray, holds: np.ndarray, where: Where = None) -> np.ndarray:
-    """Smallest value of a column among the cases at which something holds, infinite if nowhere."""
-    chosen = _chosen(holds, where)
-    return np.where(holds & chosen, column.astype(float), np.inf).min(axis=1)
+    """Smallest value of a column at which something holds, infinite if nowhere."""
+    holds = holds & _select(holds, where)
+    return np.where(holds, column.astype(float), np.inf).min(axis=1)
 
 
 def _onward(column: np.ndarray, holds: np.ndarray, where: Where = None) -> np.ndarray:
-    """Smallest value of a column from which on something holds, infinite if not at the last."""
-    chosen = _chosen(holds, where)
-    last_without = np.where(~holds & chosen, column.astype(float), -np.inf).max(axis=1)
-    return _first(column, column > last_without[:, None], chosen)
+    """Smallest value of a column from which on it holds, infinite if not at the last."""
+    selected = _select(holds, where)
+    without = np.where(~holds & selected, column.astype(float), -np.inf)
+    return _first(column, column > without.max(axis=1, keepdims=True), selected)
 
 
 def _eventually(column: np.ndarray, holds: np.ndarray) -> np.ndarray:
-    """Whether something holds at the last value, and at all after the first at which it does."""
+    """Whether something holds at the last value, and at all after the first."""
     onward = _onward(column, holds)
     return (onward < np.inf) & (onward == _first(column, holds))
 
 
-def _chosen(holds: np.ndarray, where: Where) -> np.ndarray:
+def _select(holds: np.ndarray, where: Where) -> np.ndarray:
     """Mask of the cases; there must be one."""
-    chosen = np.ones(holds.shape[1], dtype=bool) if where is None else where
-    if not chosen.any():
+    selected = np.ones(holds.shape[1], dtype=bool) if where is None else where
+    if not selected.any():
         raise MissingRows("none of the cases is stored in which something is first")
-    return chosen
+    return selected
 
 
 def _correlation(x: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Spearman's correlation with x, 0 where all values are equal."""
-    if len(x) < LEAST:
-        raise MissingRows(f"only {len(x)} of {LEAST} values are stored that a trend needs")
+    _require(len(x), LEAST, "values", "that a trend needs")
     return np.nan_to_num(rank_correlation(x.astype(float), values))
+
+
+def _require(count: int, least: int, what: str, why: str) -> None:
+    if count < least:
+        raise MissingRows(f"only {count} of {least} {what} are stored {why}")
 
 
 def _line(
     x: np.ndarray, values: np.ndarray, where: Where = None, least: int = LEAST
 ) -> tuple[np.ndarray, np.ndarray]:
     """Slope of the least-squares line through the cases, and root mean square about it."""
-    chosen = _chosen(values, where)
-    n_different = len(np.unique(x[chosen]))
-    if n_different < least:
-        raise MissingRows(f"only {n_different} of {least} values are stored that a slope needs")
-    x = x[chosen] - x[chosen].mean()
-    values = np.where(np.isfinite(values), values, np.nan)[:, chosen]
+    selected = _select(values, where)
+    x = x[selected]
+    _require(len(np.unique(x)), least, "values", "that a slope needs")
+    x = x - x.mean()
+    values = np.where(np.isfinite(values), values, np.nan)[:, selected]
     values = values - values.mean(axis=1, keepdims=True)
     slope = values @ x / (x @ x)
     return slope, np.sqrt(((values - np.outer(slope, x)) ** 2).mean(axis=1))
@@ -136,7 +127,7 @@ def _line(
 def item(column: np.ndarray, place: int) -> np.ndarray:
     """Item of lists of numbers, written as text; NaN for anything else."""
     lists = [json.loads(text) if str(text).startswith("[") else [] for text in column]
-    return np.array([items[place] if place < len(items) else np.nan for items in lists])
+    return np.array([dict(enumerate(items)).get(place, np.nan) for items in lists])
 
 
 def _rank(values: np.ndarray) -> np.ndarray:
@@ -148,48 +139,79 @@ def _rank(values: np.ndarray) -> np.ndarray:
 def _lowest(values: np.ndarray, share: float) -> np.ndarray:
     """Mask of the share of cases with the smallest values, of one at least."""
     n_cases = values.shape[1]
-    n_chosen = max(round(share * n_cases), 1)
-    return _rank(values) * n_cases < n_chosen - 0.5
+    n_lowest = max(round(share * n_cases), 1)
+    return _rank(values) * n_cases < n_lowest - 0.5
 
 
 def _levels(level: np.ndarray, group: np.ndarray) -> list[float]:
     """Levels that every group has, in their order."""
-    return sorted(set.intersection(*(set(level[group == name]) for name in np.unique(group))))
+    levels_of_groups = [set(level[group == name]) for name in np.unique(group)]
+    return sorted(set.intersection(*levels_of_groups))
 
 
-def _lead_inside(values: np.ndarray, level: np.ndarray, group: np.ndarray) -> np.ndarray:
+def _lead_inside(
+    values: np.ndarray, level: np.ndarray, group: np.ndarray
+) -> np.ndarray:
     """How far the best inner level is ahead of the outer ones; see the module."""
     levels = _levels(level, group)
-    if len(levels) < LEAST:
-        raise MissingRows(f"only {len(levels)} of {LEAST} levels are stored in every group")
-    of_groups = [
-        [values[:, (level == each) & (group == name)].mean(axis=1) for each in levels]
-        for name in np.unique(group)
-    ]
-    first, *inner, last = np.mean(of_groups, axis=0)
+    _require(len(levels), LEAST, "levels", "in every group")
+    first, *inner, last = means = np.array(
+        [
+            np.mean(
+                [
+                    values[:, (level == value) & (group == name)].mean(axis=1)
+                    for name in np.unique(group)
+                ],
+                axis=0,
+            )
+            for value in levels
+        ]
+    )
     lead = np.minimum(first, last) - np.min(inner, axis=0)
-    return lead / np.abs([first, *inner, last]).max(axis=0)
+    return lead / np.abs(means).max(axis=0)
 
 
-def _mean(statistic: str) -> Callable:
-    mean = _reduced(np.mean, statistic)
+def _mean(numbers: np.ndarray, where: Where = None) -> np.ndarray:
+    # Which cases are meant may differ between lines.
+    if np.ndim(where) > 1:
+        return np.where(where, numbers, 0.0).sum(axis=1) / where.sum(axis=1)
+    return _reduced(np.mean)(numbers, where)
 
+
+def _reduced(reduce: Callable) -> Callable:
     def function(numbers: np.ndarray, where: Where = None) -> np.ndarray:
-        # Which cases are meant may differ between lines.
-        if np.ndim(where) > 1:
-            return np.where(where, numbers, 0.0).sum(axis=1) / where.sum(axis=1)
-        return mean(numbers, where)
-
-    return function
-
-
-def _reduced(reduce: Callable, statistic: str) -> Callable:
-    def function(numbers: np.ndarray, where: np.ndarray | None = None) -> np.ndarray:
         if where is None and numbers.shape[1] < 2:
             raise MissingRows("only one case is stored")
-        chosen = numbers if where is None else numbers[:, where]
-        if not chosen.shape[1]:
-            raise MissingRows(f"a case is not stored that {statistic} needs")
-        return reduce(chosen, axis=1)
+        selected = numbers if where is None else numbers[:, where]
+        if not selected.shape[1]:
+            raise MissingRows("a case is not stored that the statistic needs")
+        return reduce(selected, axis=1)
 
     return function
+
+
+#: What expressions may call.
+FUNCTIONS = {
+    "largest": _reduced(np.max),
+    "smallest": _reduced(np.min),
+    "median": _reduced(np.median),
+    "mean": _mean,
+    "abs": np.abs,
+    "exp": np.exp,
+    "sqrt": np.sqrt,
+    "log": lambda values: np.log(np.where(values > 0, values, np.nan)),
+    "inf": np.inf,
+    "round": np.round,
+    "ends_with": np.char.endswith,
+    "item": item,
+    "rank": _rank,
+    "lowest": _lowest,
+    "lead_inside": _lead_inside,
+    "n_levels": lambda level, group: len(_levels(level, group)),
+    "first": _first,
+    "onward": _onward,
+    "eventually": _eventually,
+    "correlation": _correlation,
+    "slope": lambda *arguments, **least: _line(*arguments, **least)[0],
+    "misfit": lambda *arguments, **least: _line(*arguments, **least)[1],
+}

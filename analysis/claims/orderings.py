@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.comparisons import SELECTION, Pairs, average_sides, find_pairs, weights
+from pkm.analysis.claims.comparisons import AVERAGES, SELECTION, Pairs, find_pairs
 from pkm.analysis.claims.findings import (
     FAILS,
     HOLDS,
@@ -35,41 +35,44 @@ ORDER = ("strict", "ties_suffice", "higher_is_better", "within", "tolerated")
 
 @check_type(*SELECTION, *ORDER)
 def ordering(study: Study, check: Mapping, context: Context) -> Finding:
-    """Left at most right (at least, with `higher_is_better`), by paired one-sided t tests.
+    """Left at most right (at least, with `higher_is_better`), by paired one-sided tests.
 
-    Options: `strict`; `ties_suffice` (the claim is that there is no difference in favor of the
-    right side); `tolerated` with `within`: so many values of one key may be violated.
+    Options: `strict`; `ties_suffice` (the claim is that there is no difference in favor
+    of the right side); `tolerated` with `within`: so many values of one key may be
+    violated.
     """
     return compare(find_pairs(study, check, context), check)
 
 
 @check_type(*SELECTION, *ORDER, "along", "steps")
 def improving(study: Study, check: Mapping, context: Context) -> Finding:
-    """Every value of `along` is at least as good as the one before, as `ordering` judges it."""
+    """Every value of `along` is at least as good as the one before, as in `ordering`."""
     pairs = find_pairs(study, check, context)
+    datasets = pairs.matrix.cells["dataset"].to_numpy()
+    lines = pairs.lines.assign(dataset=datasets[pairs.lines["left"]])
+    sides = dict(tuple(lines.groupby("comparison")))
     along = check["along"]
     groups = [name for name in pairs.keys.columns if name not in (along, "right")]
-    lines = []
+    keys = []
     steps = []
     for group, members in pairs.keys.groupby(groups, sort=False):
-        facts = dict(zip(groups, group, strict=True))
-        left_label = facts.pop("left")
+        facts = dict(zip(groups, group, strict=True)) | {"right": "the value before"}
         for before, after in pairwise(members[along].astype(float).sort_values().index):
-            facts[along] = f"{members[along][before]} to {members[along][after]}"
-            lines.append(facts | {"left": left_label, "right": "the value before"})
-            steps.append((before, after))
-    if not lines:
+            step = f"{members[along][before]} to {members[along][after]}"
+            earlier = sides[before].set_index("dataset")["left"]
+            later = sides[after].assign(right=sides[after]["dataset"].map(earlier))
+            later = later.dropna(subset="right")
+            if len(later):
+                keys.append(facts | {along: step})
+                steps.append(later.assign(comparison=len(steps)))
+    if not steps:
         raise MissingRows(f"only one value of {along} is stored")
-    missing = ""
-    if len(lines) < check["steps"]:
-        missing = f"{len(lines)} of {check['steps']} steps available"
+    missing = f"{len(steps)} of {check['steps']} steps available"
     compared = replace(
         pairs,
-        keys=pd.DataFrame(lines),
-        left=[pairs.left[after] for _, after in steps],
-        right=[pairs.left[before] for before, _ in steps],
-        scale=[pairs.scale[after] for _, after in steps],
-        missing=missing,
+        keys=pd.DataFrame(keys),
+        lines=pd.concat(steps, ignore_index=True).drop(columns="dataset").astype(int),
+        missing=missing if len(steps) < check["steps"] else "",
         complete=np.ones(len(steps), dtype=bool),
     )
     return compare(compared, check)
@@ -78,18 +81,16 @@ def improving(study: Study, check: Mapping, context: Context) -> Finding:
 def compare(pairs: Pairs, check: Mapping) -> Finding:
     """Judge pairs of columns by paired tests, Holm-corrected in each direction."""
     values = pairs.matrix.values
-    sign = -1.0 if check.get("higher_is_better") else 1.0
-    average = check.get("average", "ratio_of_means")
     means = column_statistics(values).mean[None]
+    left = pairs.lines["left"]
+    right = pairs.lines["right"]
+    sign = -1.0 if check.get("higher_is_better") else 1.0
+    how = check.get("average", AVERAGES[0])
 
-    # Test the differences per seed, averaged over data sets. The denominators are the same on both
-    # sides: their means are factors.
-    sides = zip(pairs.left, pairs.right, pairs.scale, strict=True)
-    differences = [
-        ((values[:, left] - values[:, right]) * weights(means[0, scale], average)).mean(axis=1)
-        for left, right, scale in sides
-    ]
-    tests = paired_tests(sign * np.column_stack(differences))
+    # Test the differences per seed, averaged over data sets. The denominators are the same
+    # on both sides: their means are factors.
+    differences = pairs.relative(values[:, left] - values[:, right], means, how)
+    tests = paired_tests(sign * differences)
     violation = holm(tests["p_greater"])
     support = holm(tests["p_less"])
     outcome = np.select(
@@ -98,8 +99,8 @@ def compare(pairs: Pairs, check: Mapping) -> Finding:
         "tied",
     )
     evidence = pairs.keys.assign(
-        left_mean=average_sides(means, pairs.left, pairs.scale, average)[0],
-        right_mean=average_sides(means, pairs.right, pairs.scale, average)[0],
+        left_mean=pairs.relative(means[:, left], means, how)[0],
+        right_mean=pairs.relative(means[:, right], means, how)[0],
         difference=sign * tests["difference"],
         half_width=tests["half_width"],
         seeds=tests["seeds"],
@@ -107,73 +108,71 @@ def compare(pairs: Pairs, check: Mapping) -> Finding:
         p_kept=support,
         outcome=outcome,
     )
-    return _judge(evidence, tests["difference"].to_numpy(), check, pairs)
+    return _judge(evidence, tests["difference"], check, pairs)
 
 
 def _judge(
-    evidence: pd.DataFrame, toward_violation: np.ndarray, check: Mapping, pairs: Pairs
+    evidence: pd.DataFrame, toward_violation: pd.Series, check: Mapping, pairs: Pairs
 ) -> Finding:
     """Decide an ordering by the outcomes of its comparisons; see the rules of verdicts."""
-    outcome = evidence["outcome"].to_numpy()
+    outcome = evidence["outcome"]
     enough = outcome != "few seeds"
-    seeds = evidence.loc[enough, "seeds"].min() if enough.any() else evidence["seeds"].max()
-    n_kept = np.count_nonzero(outcome == "kept")
-    leaning = (outcome == "tied") & (toward_violation > 0)
     violated = outcome == "violated"
+    leaning = (outcome == "tied") & (toward_violation > 0)
+    n_kept = (outcome == "kept").sum()
 
-    # So many values of the key `within` may be violated for each combination of the other keys.
-    broken = violated.any()
-    if "within" in check and broken:
+    # So many values of the key `within` may be violated for each combination of the other
+    # keys.
+    is_broken = violated.any()
+    if "within" in check and is_broken:
         others = [name for name in check["over"] if name != check["within"]]
         n_violated = evidence[violated].groupby(others)[check["within"]].nunique()
-        broken = n_violated.max() > check["tolerated"]
+        is_broken = n_violated.max() > check["tolerated"]
 
-    shown = check.get("ties_suffice") or 0 < n_kept >= leaning.sum()
+    is_kept = check.get("ties_suffice") or 0 < n_kept >= leaning.sum()
     if check.get("strict"):
-        shown = n_kept == enough.sum()
-    verdict = FAILS if broken else HOLDS if shown else INCONCLUSIVE
+        is_kept = n_kept == enough.sum()
+    verdict = FAILS if is_broken else HOLDS if is_kept else INCONCLUSIVE
+    seeds = int(evidence["seeds"].max())
     missing = pairs.missing
-    if not enough.all() and enough.any():
-        n_few = np.count_nonzero(~enough)
+    if enough.any():
+        seeds = int(evidence.loc[enough, "seeds"].min())
+        n_few = (~enough).sum()
         few = f"{n_few} comparisons have fewer than {MIN_SEEDS} paired seeds"
-        missing = join_texts(missing, few)
+        missing = join_texts(missing, few if n_few else "")
     verdict = weaken(verdict, missing, refuted=(violated & pairs.complete).any())
     if not enough.any():
         verdict = INCONCLUSIVE
-    numbers = _describe_outcomes(evidence, toward_violation, leaning, check)
-    numbers = join_words(numbers, too_few(int(seeds)))
-    return Finding(verdict, numbers, len(evidence), int(seeds), missing, evidence)
+    relative = toward_violation / evidence["right_mean"].abs()
+    numbers = _describe_outcomes(evidence, relative, leaning, list(check["over"]))
+    numbers = join_words(numbers, too_few(seeds))
+    return Finding(verdict, numbers, len(evidence), seeds, missing, evidence)
 
 
 def _describe_outcomes(
-    evidence: pd.DataFrame, toward_violation: np.ndarray, leaning: np.ndarray, check: Mapping
+    evidence: pd.DataFrame, relative: pd.Series, leaning: pd.Series, over: list[str]
 ) -> str:
-    """Describe the outcomes: counts, the largest violation, the widest interval of a tie."""
-    outcome = evidence["outcome"].to_numpy()
-    names = ("kept", "tied", "violated")
-    counts = [f"{np.count_nonzero(outcome == name)} {name}" for name in names]
+    """Describe the outcomes: counts, the largest violation, the widest interval."""
+    outcome = evidence["outcome"]
+    counts = [f"{(outcome == name).sum()} {name}" for name in ("kept", "tied", "violated")]
     text = f"{', '.join(counts)} of {len(evidence)} comparisons."
-    right = np.abs(evidence["right_mean"].to_numpy())
-    relative = toward_violation / right
     violated = outcome == "violated"
     if violated.any() or leaning.any():
-        worst = np.where(violated if violated.any() else leaning, relative, -np.inf).argmax()
+        worst = relative.where(violated if violated.any() else leaning, -np.inf).argmax()
         line = evidence.iloc[worst]
-        key = describe_case(line[[*check["over"]]]) if check["over"] else ""
+        key = describe_case(line[over]) if over else ""
         name = f"{key} ({line['left']} against {line['right']})".strip()
-        size = percent(relative[worst])
-        if violated.any():
-            text += f" Violated most: {name} by {size}"
-            if check["over"]:
-                first = evidence.loc[violated, next(iter(check["over"]))]
-                n_by_value = first.value_counts(sort=False).items()
-                places = ", ".join(f"{value} ({count})" for value, count in n_by_value)
-                text += f"; violated in: {places}"
-            text += "."
+        name += f" by {percent(relative[worst])}"
+        if not violated.any():
+            text += f" {leaning.sum()} ties lean the other way, most {name}."
+        elif over:
+            counts = evidence.loc[violated, over[0]].value_counts(sort=False)
+            places = [f"{value} ({count})" for value, count in counts.items()]
+            text += f" Violated most: {name}; violated in: {', '.join(places)}."
         else:
-            text += f" {leaning.sum()} ties lean the other way, most {name} by {size}."
-    tied = outcome == "tied"
-    if tied.any():
-        widest = (evidence["half_width"].to_numpy()[tied] / right[tied]).max()
-        text += f" Widest interval of a tied difference: ±{percent(widest)} of the right-hand mean."
+            text += f" Violated most: {name}."
+    if (outcome == "tied").any():
+        widths = evidence["half_width"] / evidence["right_mean"].abs()
+        widest = percent(widths[outcome == "tied"].max())
+        text += f" Widest interval of a tied difference: ±{widest} of the right-hand mean."
     return text

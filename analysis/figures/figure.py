@@ -1,36 +1,32 @@
 """Figures as data: what is drawn, read from ``conf/paper/<paper>/figures.yaml``.
 
-The keys of a figure are the fields of `FigureSpec`; `docs/extending.md` lists them. A figure passes
-through three functions: `frames.frame` selects rows and summarizes them in one tidy
-table, `pkm.analysis.render.draw.render` draws that table, and the same table is printed and stored.
+The keys of a figure are the fields of `FigureSpec`; `docs/extending.md` lists them. A
+figure passes through three functions: `frames.make_frame` selects rows and summarizes them
+in one tidy table, `pkm.analysis.render.draw.render` draws that table, and the same table is
+printed and stored.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pandas as pd
 
 from pkm import schema
 from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
 
-#: Legal values of the keys that have a few.
-CHOICES = {
-    "kind": ("lines", "heatmap", "forest", "table"),
-    "value": ("mean", "median", "cost", "excess", "ratio", "raw"),
-    "interval": ("t95", "se3", "deviation", "bootstrap95", "none"),
-    "bands": ("area", "bars"),
-    "cut": ("", "point", "panel"),
-    "x_scale": ("linear", "log", "log2"),
-    "y_scale": ("auto", "linear", "log", "symlog"),
-    "colors": ("linear", "better", "log", "diverging"),
-    "legend": ("above", "right", "none"),
-}
-#: Lines by the words that figures have for them: lengths of dashes and of gaps in line widths.
+#: Lines by the words that figures have for them: lengths of dashes and of gaps in line
+#: widths.
 LINESTYLES: dict[str, tuple[float, ...]] = {"-": (), "--": (3.7, 1.6), ":": (1, 1.65)}
 NO_LINE = ""
+Entries = Mapping[str, Any]
+Texts = tuple[str, ...]
+
+
+def _empty() -> Any:
+    return field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,18 +44,19 @@ class FigureResult:
     gaps : tuple of str
         What the paper's figure has and this one lacks, in words.
     substitutes : str
-        Which generated data sets replace files that were not available, in words; empty if none do.
+        Which generated data sets replace files that were not available, in words; empty
+        if none do.
     chart : mapping or None
-        The figure as a Vega-Lite specification, see `pkm.analysis.render.chart`; None for a table
-        of the paper, and where nothing is stored.
+        The figure as a Vega-Lite specification, see `pkm.analysis.render.chart`; None for
+        a table of the paper, and where nothing is stored.
     """
 
     table: pd.DataFrame
     formatted: pd.DataFrame
     caption: str
-    gaps: tuple[str, ...] = field(default=())
-    substitutes: str = ""
-    chart: Mapping[str, Any] | None = None
+    gaps: Texts
+    substitutes: str
+    chart: Entries | None
 
 
 @dataclass(frozen=True)
@@ -76,27 +73,25 @@ class FigureSpec:
     paper: str
     name: str
     title: str
-    kind: str = "lines"
+    kind: Literal["lines", "heatmap", "forest", "table"] = "lines"
     in_paper: bool = False
     front_page: bool = False
-    caption: tuple[str, ...] = ()
+    caption: Texts = ()
 
     # Rows
-    sweep: tuple[str, ...] = ()
-    metric: tuple[str, ...] = ("nicv",)
-    where: Mapping[str, Any] = field(default_factory=dict)
-    methods: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    curves: Mapping[str, Any] = field(default_factory=dict)
-    compare: Mapping[str, Any] = field(default_factory=dict)
+    sweep: Texts = ()
+    metric: Texts = ("nicv",)
+    where: Entries = _empty()
+    methods: Texts = ()
+    curves: Entries = _empty()
+    compare: Entries = _empty()
     frame: str = ""
     transform: str = ""
-    expected: Mapping[str, Any] = field(default_factory=dict)
+    expected: Entries = _empty()
 
     # Statistic
-    value: str = "mean"
-    interval: str = "t95"
-    optimum: str = "kmeans"
+    value: Literal["mean", "median", "cost", "excess", "ratio", "raw"] = "mean"
+    interval: Literal["t95", "se3", "deviation", "bootstrap95", "none"] = "t95"
 
     # What goes where
     x: str = "epsilon"
@@ -104,62 +99,53 @@ class FigureSpec:
     group: str = ""
     hue: str = "method"
     style: str = ""
-    panel: tuple[str, ...] = ()
-    panels: Mapping[str, Any] = field(default_factory=dict)
+    panel: Texts = ()
+    panels: Entries = _empty()
     order: tuple[Any, ...] = ()
-    titles: Mapping[str, str] = field(default_factory=dict)
-    facts: tuple[str, ...] = ()
+    titles: Entries = _empty()
+    facts: Texts = ()
 
     # Layout
     columns: int = 4
     width: float = 3.1
     height: float = 2.6
-    legend: str = "above"
+    legend: Literal["above", "right", "none"] = "above"
     x_label: str = ""
     y_label: str = ""
     share_labels: bool = False
     share_y: bool = False
 
     # Look
-    styles: Any = field(default_factory=dict)
-    variants: Mapping[str, Any] = field(default_factory=dict)
-    hue_label: str = ""
-    bands: str = "area"
-    cut: str = ""
+    styles: Any = _empty()
+    variants: Entries = _empty()
+    bands: Literal["area", "bars"] = "area"
+    cut: Literal["", "point", "panel"] = ""
     level_bands: bool = False
     dodge: bool = False
-    x_scale: str = "linear"
+    x_scale: Literal["linear", "log", "log2"] = "linear"
     x_reversed: bool = False
-    y_scale: str = "auto"
-    linear_below: float = 0.01
+    y_scale: Literal["auto", "linear", "log", "symlog"] = "auto"
     y_zero: bool = False
     y_reversed: bool = False
     references: tuple[Any, ...] = ()
     exponents: bool = False
-    stacked: tuple[str, ...] = ()
-    span: tuple[str, ...] = ()
+    stacked: Texts = ()
+    span: Texts = ()
     row_label: str = "{}"
     sort_rows: bool = False
     label: str = ""
-    colors: str = "linear"
+    colors: Literal["linear", "better", "log", "diverging"] = "linear"
     color_map: str = "YlGnBu"
     color_limits: tuple[float, ...] = ()
     color_group: str = ""
-    color_bar: bool = False
     color_label: str = ""
 
     # Printed table
-    print_rows: Mapping[str, str] = field(default_factory=dict)
+    print_rows: Entries = _empty()
     print_columns: str = "hue"
     print_ends: bool = False
-    print_lines: Mapping[str, str] = field(default_factory=dict)
+    print_lines: Entries = _empty()
     text: str = "{interval}"
-
-    def __post_init__(self) -> None:
-        for key, legal in CHOICES.items():
-            given = getattr(self, key)
-            if given not in legal:
-                raise ValueError(f"{self}: {key}={given!r} must be one of {legal}")
 
     def __str__(self) -> str:
         return f"figure {self.name} of {self.paper}"
@@ -170,10 +156,11 @@ class FigureSpec:
         Keys of `compare` that the panel does not name stay.
         """
         entry = self.panels.get(panel, {})
-        changes = checked(str(self), entry if isinstance(entry, Mapping) else {"title": entry})
-        compare = {**self.compare, **changes.get("compare", {})}
-        title = self.titles.get(panel, panel)
-        return replace(self, **({"title": title, "panels": {}} | changes | {"compare": compare}))
+        if not isinstance(entry, Mapping):
+            entry = {"title": entry}
+        changes = {"title": self.titles.get(panel, panel)} | checked(str(self), entry)
+        changes["compare"] = {**self.compare, **changes.get("compare", {})}
+        return replace(self, **({"panels": {}} | changes))
 
     def function(self, name: str) -> Callable:
         """Return a function of ``analysis/papers/<paper>.py`` by its name."""
@@ -193,22 +180,23 @@ class FigureSpec:
         return column.label if column else str(value)
 
 
-def in_order(names: Iterable[str], order: Sequence[str] | Mapping[str, object]) -> list[str]:
-    """Return names without duplicates: those of `order` in that order, the rest sorted after them.
+def in_order(names: Iterable[str], order: Iterable[str]) -> list[str]:
+    """Return names without duplicates: those of `order` in that order, then the others.
 
     Examples
     --------
     >>> in_order(["b", "z", "a", "b"], ("c", "b", "a"))
     ['b', 'a', 'z']
     """
-    present = set(names)
-    return [name for name in dict.fromkeys(order) if name in present] + sorted(present - set(order))
+    places = {name: place for place, name in enumerate(dict.fromkeys(order))}
+    return sorted(set(names), key=lambda name: (places.get(name, len(places)), name))
 
 
-_HINTS = {name: hint for name, hint in get_type_hints(FigureSpec).items() if name != "paper"}
+_HINTS = get_type_hints(FigureSpec)
+del _HINTS["paper"]
 
 
-def checked(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+def checked(where: str, entry: Entries) -> dict[str, Any]:
     """Return the keys of a figure with the types of their fields.
 
     Raises
@@ -222,29 +210,36 @@ def checked(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     {'sweep': ('real',), 'columns': 5}
     """
     refuse_unknown(entry, _HINTS, f"{where}: key")
-    return {key: _converted(f"{where}: {key}", of, _HINTS[key]) for key, of in entry.items()}
+    return {
+        key: _convert(f"{where}: {key}", value, _HINTS[key])
+        for key, value in entry.items()
+    }
 
 
-def _converted(where: str, value: Any, hint: Any) -> Any:
-    origin = get_origin(hint)
-    if hint is Any:
+def _convert(where: str, value: Any, hint: Any) -> Any:
+    """Check a value by the type of its field; one name stands for a tuple of it."""
+    kind = get_origin(hint) or hint
+    if kind is Literal and value not in get_args(hint):
+        raise ValueError(f"{where}={value!r} must be one of {get_args(hint)}")
+    if kind in (Any, Literal):
         return value
-    if origin is tuple:
-        items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-        return tuple(_converted(where, item, get_args(hint)[0]) for item in items)
-    expected = {float: (int, float), Mapping: Mapping}.get(origin or hint, hint)
-    if not isinstance(value, expected) or (isinstance(value, bool) and hint is not bool):
-        raise ValueError(f"{where}={value!r} must be of type {getattr(hint, '__name__', hint)}")
-    return dict(value) if origin is Mapping else value
+    if kind is tuple:
+        is_one = isinstance(value, str) or not isinstance(value, Sequence)
+        items = [value] if is_one else value
+        return tuple(_convert(where, item, get_args(hint)[0]) for item in items)
+    expected = (int, float) if kind is float else kind
+    is_flag = isinstance(value, bool) and kind is not bool
+    if is_flag or not isinstance(value, expected):
+        raise ValueError(f"{where}={value!r} must be of type {kind.__name__}")
+    return value
 
 
-def _linestyles(value: Any) -> Iterable[str]:
+def _linestyles(value: Any) -> Iterator[str]:
     """Words for line styles at any depth of a figure's keys."""
-    items = value.items() if isinstance(value, Mapping) else ()
-    for key, item in items:
-        if key == "linestyle" and isinstance(item, str):
-            yield item
-        yield from _linestyles(item)
+    if isinstance(value, Mapping):
+        if isinstance(value.get("linestyle"), str):
+            yield value["linestyle"]
+        value = list(value.values())
     for item in value if isinstance(value, list) else ():
         yield from _linestyles(item)
 
@@ -256,9 +251,9 @@ _OPTIONAL = ("titles", "defaults", "derived", "shared")
 def read_figures(paper: str) -> tuple[FigureSpec, ...]:
     """Read the figures of a paper.
 
-    The file has `figures` (name to keys); for all of them `titles` (of data sets, in the order of
-    panels) and `defaults` (keys); `derived`, the sweeps, methods and metrics that functions make;
-    and `shared`, where parts that several figures use have anchors.
+    The file has `figures` (name to keys); for all of them `titles` (of data sets, in the
+    order of panels) and `defaults` (keys); `derived`, the sweeps, methods and metrics that
+    functions make; and `shared`, where parts that several figures use have anchors.
 
     Raises
     ------
@@ -271,8 +266,8 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
     specs = []
     for name, entry in content["figures"].items():
         where = f"conf/paper/{paper}/figures.yaml: figure {name}"
-        values = checked(where, common | {"title": name} | entry)
         refuse_unknown(_linestyles(entry), [*LINESTYLES, NO_LINE], f"{where}: linestyle")
+        values = checked(where, common | {"title": name} | entry)
         spec = FigureSpec(paper=paper, name=name, **values)
         for part in (spec, *map(spec.part, spec.panels)):
             known.check(vars(part) | {"curves": list(part.curves.values())}, where)

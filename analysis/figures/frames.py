@@ -1,13 +1,14 @@
-"""From rows to what a figure shows: one tidy table, the texts of its caption, and its print.
+"""From rows to what a figure shows: one tidy table, the texts of its caption, its print.
 
-The table has one line per value: `panel`, `hue` (curve or color), `style`, `row` and `group` (of
-heat maps and forests), `x`, `value` with its interval `low` to `high`, `half_width`, `median`,
-`deviation`, `seeds` and `left_out` (values that are not finite), and facts of the cell.
+The table has one line per value: `panel`, `hue` (curve or color), `style`, `row` and
+`group` (of heat maps and forests), `x`, `value` with its interval `low` to `high`,
+`half_width`, `median`, `deviation`, `seeds` and `left_out` (values that are not finite),
+and facts of the cell.
 """
 
 import re
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -35,8 +36,12 @@ from pkm.analysis.tables.study import SeedMatrix, Study, matches, raw_units
 from pkm.names import suggestion
 
 PLACES = ("panel", "group", "row", "hue", "style", "x")
-STATISTICS = ("value", "low", "high", "half_width", "median", "deviation", "seeds", "left_out")
-FACTS = ("sweep", "metric", "dataset", "n", "d", "k", "method", "variant", "epsilon", "delta")
+STATISTICS = (
+    "value", "low", "high", "half_width", "median", "deviation", "seeds", "left_out",
+)  # fmt: skip
+FACTS = (
+    "sweep", "metric", "dataset", "n", "d", "k", "method", "variant", "epsilon", "delta",
+)  # fmt: skip
 #: What styles and the label of an epsilon axis are made of; not written to files.
 HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust")
 #: What a chart says of a mark besides; not written to files unless a figure names it.
@@ -54,8 +59,8 @@ class Frame:
     table : DataFrame
         See the module.
     cells : DataFrame, optional
-        The cells behind it, from which styles, the label of an epsilon axis and the list of
-        generated data sets come; by default `table`.
+        The cells behind it, from which styles, the label of an epsilon axis and the list
+        of generated data sets come; by default `table`.
     gaps : tuple of str, optional
         What is not shown, and why; by default the panels and curves without rows.
     fields : mapping
@@ -83,118 +88,109 @@ class Frame:
         return self.table[np.isfinite(self.table["value"].astype(float))]
 
 
-def frame(study: Study, spec: FigureSpec) -> Frame:
+def make_frame(study: Study, spec: FigureSpec) -> Frame:
     """Return what a figure shows of a study."""
-    if spec.frame:
-        made = spec.function(spec.frame)(study, spec)
-        shown = made if isinstance(made, Frame) else Frame(made)
-    else:
-        shown = selected(study, spec)
-    if spec.transform and len(shown.table):
-        shown = replace(shown, table=spec.function(spec.transform)(shown.table))
-    if shown.gaps is None:
-        shown = replace(shown, gaps=absent(shown, spec))
-    return shown
+    frame = _call(study, spec) if spec.frame else select(study, spec)
+    if spec.transform and len(frame.table):
+        frame = replace(frame, table=spec.function(spec.transform)(frame.table))
+    return frame if frame.gaps is not None else replace(frame, gaps=absent(frame, spec))
 
 
-# --- selection ----------------------------------------------------------------------------------
+def _call(study: Study, spec: FigureSpec) -> Frame:
+    """Return what the function of a figure or a panel makes."""
+    result = spec.function(spec.frame)(study, spec)
+    return result if isinstance(result, Frame) else Frame(result, gaps=None)
 
 
-def selected(study: Study, spec: FigureSpec) -> Frame:
-    """Select the rows of all panels: one selection cut by `panel`, or one for each panel."""
+# --- selection --------------------------------------------------------------------------
+
+
+def select(study: Study, spec: FigureSpec) -> Frame:
+    """Select the rows of all panels: cut by `panel`, or one selection for each panel."""
     if spec.panel or not spec.panels:
-        parts = [_rows(study, spec)]
+        frames = [_select_rows(study, spec)]
     else:
-        parts = [_rows_of_panel(study, spec, name) for name in spec.panels]
-    table = _concat([part.table for part in parts])
-    cells = [part.cells for part in parts if part.cells is not None]
-    shown = Frame(table, pd.concat(cells, ignore_index=True) if cells else None)
-    gaps = dict.fromkeys(gap for part in parts for gap in part.gaps or ())
-    return replace(shown, gaps=(*absent(shown, spec), *gaps))
+        frames = [_select_panel(study, spec, name) for name in spec.panels]
+    table = _concat([frame.table for frame in frames])
+    frame = Frame(table, _concat([frame.source for frame in frames]))
+    gaps = [gap for part in frames for gap in part.gaps or ()]
+    return replace(frame, gaps=(*absent(frame, spec), *dict.fromkeys(gaps)))
 
 
-def _rows(study: Study, spec: FigureSpec) -> Frame:
-    """Select the rows of a figure or a panel; the gaps are those that rows do not show."""
-    if spec.compare:
-        return compared(study, spec)
-    table, incomparable = summarized(study, spec)
-    return Frame(table, gaps=incomparable_texts(incomparable))
-
-
-def _rows_of_panel(study: Study, spec: FigureSpec, name: str) -> Frame:
+def _select_panel(study: Study, spec: FigureSpec, name: str) -> Frame:
     part = spec.part(name)
-    shown = Frame(part.function(part.frame)(study, part)) if part.frame else _rows(study, part)
-    return replace(shown, table=shown.table.assign(panel=name))
+    frame = _call(study, part) if part.frame else _select_rows(study, part)
+    return replace(frame, table=frame.table.assign(panel=name))
 
 
-def compared(study: Study, spec: FigureSpec) -> Frame:
-    """Compare cells as a claim does: `compare` has keys of a check (`comparisons.SELECTION`).
+def _select_rows(study: Study, spec: FigureSpec) -> Frame:
+    """Select rows of a figure or a panel; the gaps are those that rows do not show."""
+    return compare(study, spec) if spec.compare else summarize(study, spec)
 
-    A comparison has the facts that all cells of its left side share, `datasets` (behind each side)
-    and `grid`, the epsilons of an area. Right sides are not joined (`best_of`, `mean_of_right`).
+
+def compare(study: Study, spec: FigureSpec) -> Frame:
+    """Compare cells as a claim does: `compare` has keys of a check.
+
+    A comparison has the facts that all cells of its left side share, `datasets` (behind
+    each side) and `grid`, the epsilons of an area.
     """
     check = {"sweep": list(spec.sweep), "metric": spec.metric[0], **spec.compare}
     try:
         pairs = find_pairs(study, check, Context())
     except MissingRows:
-        none = study.cells.iloc[:0]
-        return Frame(placed(none.assign(value=[], low=[], high=[]), spec), none)
+        cells = study.cells.iloc[:0]
+        return Frame(place(cells.assign(value=[], low=[], high=[]), spec), cells)
     draws = divide_pairs(pairs, check)
     low, high = percentile_interval(draws.values)
     cells = pairs.matrix.cells
-    sides = [cells.iloc[columns] for columns in pairs.left]
-    facts = [name for name in FACTS if name in cells]
-    varying = [name for name in facts if any(side[name].nunique() > 1 for side in sides)]
-    first_cells = cells.iloc[[columns[0] for columns in pairs.left]]
-    table = first_cells.drop(columns=varying).assign(
+    left = pairs.lines["left"]
+    facts = cells.iloc[left][[name for name in FACTS if name in cells]]
+    sides = facts.groupby(pairs.lines["comparison"].to_numpy())
+    varying = facts.columns[sides.nunique().max() > 1]
+    table = pairs.first_cells.drop(columns=varying).assign(
         value=draws.values[0],
         low=low,
         high=high,
         half_width=(high - low) / 2,
         seeds=pairs.shared_seeds,
-        datasets=[len(columns) for columns in pairs.left],
+        datasets=sides.size(),
         grid=values_text(study.matrix(spec.sweep, spec.metric[0]).cells["epsilon"]),
     )
-    used = sorted({column for side in (*pairs.left, *pairs.right) for column in side})
-    return Frame(placed(table, spec), cells.iloc[used], (pairs.missing,) if pairs.missing else ())
+    used = sorted({*left, *pairs.lines["right"]})
+    gaps = (pairs.missing,) if pairs.missing else ()
+    return Frame(place(table, spec), cells.iloc[used], gaps)
 
 
-def summarized(study: Study, spec: FigureSpec) -> tuple[pd.DataFrame, list[str]]:
+def summarize(study: Study, spec: FigureSpec) -> Frame:
     """Summarize the cells that a specification selects.
 
-    Returns
-    -------
-    table : DataFrame
-    incomparable : list of str
-        Labels of the methods that were left out as they may not share an axis with the others.
+    The gaps are the methods that may not share an axis with the others.
     """
     tables = []
-    incomparable: list[str] = []
+    incomparable: dict[str, str] = {}
     for metric in spec.metric:
-        panel = study.matrix(spec.sweep, metric)
-        panel = raw_units(panel) if spec.value == "raw" else panel
-        panel = replace(panel, cells=parse_planted_names(panel.cells))
-        table = panel.cells.assign(metric=metric, **statistics(panel, spec))
-        table = table[matches(table, _resolved(spec.where, table))]
+        matrix = study.matrix(spec.sweep, metric)
+        matrix = raw_units(matrix) if spec.value == "raw" else matrix
+        matrix = replace(matrix, cells=parse_planted_names(matrix.cells))
+        table = matrix.cells.assign(metric=metric, **statistics(matrix, spec))
+        where = {
+            name: table[name].mode().tolist() if value == MOST_COMMON else value
+            for name, value in spec.where.items()
+        }
+        table = table[matches(table, where)]
         if spec.methods:
             table = table[table["method"].isin(spec.methods)]
-        elif not spec.curves and len(table):
-            comparable, others = comparable_methods(table)
-            incomparable = [MethodStyles(table).label(name) for name in others]
-            table = table[table["method"].isin(comparable)]
-        tables.append(table[~table["method"].isin(spec.without)])
-    return placed(_concat(tables), spec), incomparable
+        elif not spec.curves:
+            styles = MethodStyles(table)
+            others = incomparable_methods(table)
+            incomparable = {name: styles[name].label for name in others}
+            table = table[~table["method"].isin(others)]
+        tables.append(table)
+    gaps = incomparable_texts(incomparable.values())
+    return Frame(place(_concat(tables), spec), gaps=gaps)
 
 
-def _resolved(where: Mapping[str, Any], table: pd.DataFrame) -> dict[str, Any]:
-    """Replace `most_common` in conditions by the value that most cells have."""
-    return {
-        name: table[name].mode().iloc[0] if value == MOST_COMMON and len(table) else value
-        for name, value in where.items()
-    }
-
-
-def placed(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+def place(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     """Add the columns that say where each line goes.
 
     Raises
@@ -202,9 +198,10 @@ def placed(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     ValueError
         If the specification names a column that its rows do not have.
     """
-    places = (spec.x, spec.row, spec.group, spec.hue, spec.style, *spec.panel)
+    columns = {"x": spec.x, "row": spec.row, "group": spec.group, "style": spec.style}
+    used = [*filter(None, columns.values()), spec.hue, *spec.panel]
     if len(table):
-        refuse_unknown(filter(None, places), table, f"{spec}: column")
+        refuse_unknown(used, table, f"{spec}: column")
     if spec.curves:
         parts = [
             table[matches(table, selector)].assign(hue=name)
@@ -213,79 +210,68 @@ def placed(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
         table = _concat(parts)
     else:
         table = table.assign(hue=table.get(spec.hue))
-    if spec.kind == "lines":
-        x = pd.to_numeric(table.get(spec.x), errors="coerce")
-        table = table.assign(x=np.nan if x is None else x)
-    elif spec.x in table:
-        table = table.assign(x=table[spec.x].infer_objects())
-    for place in ("row", "group", "style"):
-        column = getattr(spec, place)
+    for name, column in columns.items():
         if column:
-            values = table.get(column)
-            table = table.assign(**{place: None if values is None else values.infer_objects()})
-    used = [spec.x, spec.row, spec.group, spec.hue, spec.style, *spec.panel, *spec.facts]
+            values = table.get(column, pd.Series(np.nan, table.index))
+            table = table.assign(**{name: values.infer_objects()})
+    if spec.kind == "lines":
+        table = table.assign(x=pd.to_numeric(table["x"], errors="coerce"))
     if spec.panel:
-        table = table.assign(panel=_joined(table, spec))
-    names = [*PLACES, *FACTS, *used, *HIDDEN, *STATISTICS, *(() if spec.frame else TOOLTIP)]
+        table = table.assign(panel=_join_panels(table, spec))
+    tooltip = () if spec.frame else TOOLTIP
+    names = [*PLACES, *FACTS, *used, *spec.facts, *HIDDEN, *STATISTICS, *tooltip]
     kept = [name for name in dict.fromkeys(names) if name in table]
     return table[kept].reset_index(drop=True)
 
 
-def _joined(table: pd.DataFrame, spec: FigureSpec) -> pd.Series | None:
-    """Name the panel of each line: a column's value, or the names of several in their order."""
+def _join_panels(table: pd.DataFrame, spec: FigureSpec) -> pd.Series | None:
+    """Name the panel of each line: a column's value, or those of several in order."""
     if len(spec.panel) == 1:
         return table.get(spec.panel[0])
     names = [table[column].map(spec.format_name) for column in spec.panel]
     joined = names[0].str.cat(names[1:], sep=": ")
-    orders = [in_order(names[i], spec.titles.values()) for i in range(len(names))]
-    return joined.astype(pd.CategoricalDtype([": ".join(pair) for pair in product(*orders)]))
+    orders = [in_order(column, spec.titles.values()) for column in names]
+    return joined.astype(pd.CategoricalDtype(map(": ".join, product(*orders))))
 
 
-def _concat(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    stored = [part for part in parts if len(part)]
-    return pd.concat(stored, ignore_index=True) if stored else parts[0].iloc[:0]
+def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    stored = [table for table in tables if len(table)]
+    return pd.concat(stored, ignore_index=True) if stored else tables[0].iloc[:0]
 
 
-def comparable_methods(cells: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Split methods by whether they may share an epsilon axis.
+def incomparable_methods(cells: pd.DataFrame) -> list[str]:
+    """Return the methods that may not share an epsilon axis with the others.
 
-    Returns
-    -------
-    comparable : list of str
-        Those under the most common adjacency and trust model, with the non-private ones.
-    incomparable : list of str
-        All others.
+    The others are those under the most common adjacency and trust model, with the
+    non-private ones.
     """
     private = cells[cells["notion"] != "none"]
-    if not len(private):
-        return list(cells["method"].unique()), []
     models = private["adjacency"].str.cat(private["trust"], sep="/")
-    incomparable = set(private.loc[models != models.mode().iloc[0], "method"])
-    comparable = [name for name in cells["method"].unique() if name not in incomparable]
-    return comparable, sorted(incomparable)
+    return sorted(set(private.loc[~models.isin(models.mode().iloc[:1]), "method"]))
 
 
-# --- statistics ---------------------------------------------------------------------------------
+# --- statistics -------------------------------------------------------------------------
 
 
-def statistics(panel: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
-    """Summarize every cell of a panel over its seeds.
+def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
+    """Summarize every cell of a matrix over its seeds.
 
     Returns
     -------
     dict
         The columns `STATISTICS`.
     """
-    mean, half_width, median, deviation, seeds = column_statistics(panel.values)
-    resampled = spec.value in ("excess", "ratio") or spec.interval == "bootstrap95"
-    if resampled and panel.seeds.size:
-        means, seeds, _ = relative_means(panel, spec.value, spec.optimum)
+    mean, half_width, median, deviation, seeds = column_statistics(matrix.values)
+    is_relative = spec.value in ("excess", "ratio")
+    if (is_relative or spec.interval == "bootstrap95") and matrix.seeds.size:
+        means, seeds = relative_means(matrix, spec.value)
         mean = means[0]
         low, high = percentile_interval(means)
         if spec.interval == "none":
-            low, high = np.full((2, mean.size), np.nan)
+            low = high = np.full(mean.size, np.nan)
         # With one or two seeds an interval may miss its own value.
-        low, high = np.fmin(low, mean), np.fmax(high, mean)
+        low = np.fmin(low, mean)
+        high = np.fmax(high, mean)
         half_width = (high - low) / 2
     else:
         errors = np.nan_to_num(deviation / np.sqrt(np.maximum(seeds, 1)))
@@ -293,22 +279,21 @@ def statistics(panel: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
         half_width = half_widths.get(spec.interval, np.full(mean.shape, np.nan))
         low = mean - half_width
         high = mean + half_width
-    scale = 1.0
-    if spec.value in ("cost", "excess"):
-        scale = panel.cells["n"].to_numpy(dtype=float)
-    return {
-        "value": (median if spec.value == "median" else mean) * scale,
-        "low": low * scale,
-        "high": high * scale,
-        "half_width": half_width * scale,
-        "median": median * scale,
-        "deviation": deviation * scale,
-        "seeds": seeds,
-        "left_out": panel.left_out,
+    summary = {
+        "value": median if spec.value == "median" else mean,
+        "low": low,
+        "high": high,
+        "half_width": half_width,
+        "median": median,
+        "deviation": deviation,
     }
+    if spec.value in ("cost", "excess"):
+        n = matrix.cells["n"].to_numpy(dtype=float)
+        summary = {name: values * n for name, values in summary.items()}
+    return summary | {"seeds": seeds, "left_out": matrix.left_out}
 
 
-# --- what is not shown --------------------------------------------------------------------------
+# --- what is not shown ------------------------------------------------------------------
 
 
 def panel_names(table: pd.DataFrame, spec: FigureSpec) -> list[str]:
@@ -318,9 +303,9 @@ def panel_names(table: pd.DataFrame, spec: FigureSpec) -> list[str]:
     """
     if "panel" not in table:
         return [""]
-    of_sets = spec.titles if spec.panel == ("dataset",) else ()
+    of_datasets = spec.titles if spec.panel == ("dataset",) else ()
     categories = getattr(table["panel"].dtype, "categories", ())
-    return in_order(table["panel"], [*of_sets, *expected_panels(spec), *categories])
+    return in_order(table["panel"], [*of_datasets, *expected_panels(spec), *categories])
 
 
 def expected_panels(spec: FigureSpec) -> list[str]:
@@ -330,96 +315,110 @@ def expected_panels(spec: FigureSpec) -> list[str]:
     return list(spec.panels)
 
 
-def absent(shown: Frame, spec: FigureSpec) -> tuple[str, ...]:
+def absent(frame: Frame, spec: FigureSpec) -> tuple[str, ...]:
     """Say which panels have no rows, and which curves lack some of the others."""
-    drawn = shown.drawn
+    drawn = frame.drawn
     if not len(drawn):
         return gap_texts([spec.title])
     if spec.expected:
-        return gap_texts(_missing_values(drawn, spec, MethodStyles(shown.source)))
+        return gap_texts(_missing_values(frame, spec))
     panels = panel_names(drawn, spec)
-    names = [spec.part(name).title for name in expected_panels(spec) if name not in panels]
+    expected = expected_panels(spec)
+    names = [spec.part(name).title for name in expected if name not in panels]
     by_method = spec.hue == "method" and "method" not in spec.panel
-    expected_hues = spec.curves or (spec.methods if by_method else ())
-    styles = MethodStyles(shown.source)
-    for hue in expected_hues:
-        present = drawn[drawn["hue"] == hue]
-        without = []
-        if spec.panel:
-            without = [name for name in panels if name not in set(present["panel"])]
-        if not len(present) or without:
-            label = _given_label(hue, spec) or (hue if spec.curves else styles.label(hue))
+    for hue in spec.curves or (spec.methods if by_method else ()):
+        lines = drawn[drawn["hue"] == hue]
+        without = in_order(panels, panels) if spec.panel else []
+        without = [name for name in without if name not in set(lines["panel"])]
+        if not len(lines) or without:
+            label = _hue_label(hue, frame, spec)
             places = ", ".join(spec.part(name).title for name in without)
-            names.append(f"{label} on {places}" if len(present) else label)
+            names.append(f"{label} on {places}" if len(lines) else label)
     return gap_texts(names)
 
 
-def _missing_values(drawn: pd.DataFrame, spec: FigureSpec, styles: MethodStyles) -> list[str]:
-    """Name expected values without rows: of a first column, and of others for each of it."""
-    (first, wanted), *others = spec.expected.items()
+def _hue_label(hue: Any, frame: Frame, spec: FigureSpec) -> str:
+    """Return the label of a curve or a method that may have no rows."""
+    changes = spec.styles.get(hue) if isinstance(spec.styles, Mapping) else None
+    label = (changes or {}).get("label")
+    return label or (hue if spec.curves else MethodStyles(frame.source)[hue].label)
 
-    def named(column: str, value: Any) -> str:
-        return styles.label(value) if column == "method" else spec.format_name(value)
 
-    present = [value for value in wanted if value in set(drawn[first])]
-    names = [named(first, value) for value in wanted if value not in present]
+def _missing_values(frame: Frame, spec: FigureSpec) -> list[str]:
+    """Name expected values without rows: of a first column, and of others for each."""
+    drawn = frame.drawn
+    styles = MethodStyles(frame.source)
+
+    def label(column: str, value: Any) -> str:
+        is_method = column == "method"
+        return styles[value].label if is_method else spec.format_name(value)
+
+    (first, expected), *others = spec.expected.items()
+    present = [value for value in expected if value in set(drawn[first])]
+    names = [label(first, value) for value in expected if value not in present]
     for column, values in others:
-        stored = set(zip(drawn[first], drawn[column], strict=True))
+        stored = set(drawn[[first, column]].itertuples(index=False, name=None))
         for value in values:
-            places = [named(first, place) for place in present if (place, value) not in stored]
+            places = [
+                label(first, name) for name in present if (name, value) not in stored
+            ]
             if places:
-                names.append(f"{named(column, value)} on {', '.join(places)}")
+                names.append(f"{label(column, value)} on {', '.join(places)}")
     return names
 
 
-def _given_label(hue: Any, spec: FigureSpec) -> str:
-    given = spec.styles.get(hue) if isinstance(spec.styles, Mapping) else None
-    return (given or {}).get("label", "")
+# --- texts ------------------------------------------------------------------------------
 
 
-# --- texts --------------------------------------------------------------------------------------
-
-
-def caption_fields(shown: Frame, spec: FigureSpec) -> "Fields":
+def caption_fields(frame: Frame, spec: FigureSpec) -> "Fields":
     """Return the fields that captions and axis labels may name."""
-    drawn = shown.drawn
-    panels = len(panel_names(drawn, spec)) if len(drawn) else 0
-    n_expected = len(in_order(expected_panels(spec), panel_names(drawn, spec)))
-    count = f"{panels}" if panels == n_expected else f"{panels} of {n_expected}"
-    known: dict[str, Any] = {"sets": f"{count} data set{'' if n_expected == 1 else 's'}"}
+    drawn = frame.drawn
+    panels = panel_names(drawn, spec) if len(drawn) else []
+    n_expected = len({*panels, *expected_panels(spec)})
+    n_sets = len(panels)
+    count = f"{n_sets}" if n_sets == n_expected else f"{n_sets} of {n_expected}"
+    fields: dict[str, Any] = {
+        "sets": f"{count} data set{'' if n_expected == 1 else 's'}"
+    }
     if "left_out" in drawn:
         n_cells = (drawn["left_out"] > 0).sum()
-        count = drawn["left_out"].sum()
-        known["left_out"] = f"{count} values in {n_cells} of {len(drawn)} cells" if count else ""
+        text = f"{drawn['left_out'].sum()} values in {n_cells} of {len(drawn)} cells"
+        fields["left_out"] = text if n_cells else ""
     if "seeds" in drawn:
-        known["seeds"] = count_text(drawn["seeds"].dropna())
-        known["runs"] = count_text(drawn["seeds"].dropna(), "runs")
-    return Fields(known | dict(shown.fields), drawn, shown.source, str(spec))
+        for unit in ("seeds", "runs"):
+            fields[unit] = count_text(drawn["seeds"].dropna(), unit)
+    return Fields(fields | dict(frame.fields), drawn, frame.source, str(spec))
 
 
 class Fields(dict):
-    """Fields of a caption: given ones, ``{epsilon_axis}``, and the values of any column.
+    """Fields of a caption: known ones, ``{epsilon_axis}``, and the values of any column.
 
     ``{privacy}`` is what the label of the axis has in parentheses.
     """
 
     def __init__(
-        self, known: Mapping[str, Any], table: pd.DataFrame, cells: pd.DataFrame, where: str
+        self,
+        known: Mapping[str, Any],
+        table: pd.DataFrame,
+        cells: pd.DataFrame,
+        where: str,
     ) -> None:
         super().__init__(known)
         self._where = where
-        self._table = table
-        self._cells = cells
+        self._tables = (table, cells)
 
     def __missing__(self, name: str) -> str:
+        table, cells = self._tables
         if name in ("epsilon_axis", "privacy"):
-            label = epsilon_label(self._cells) if len(self._cells) else ""
-            return label if name == "epsilon_axis" else label.removeprefix("ε (").removesuffix(")")
-        for table in (self._table, self._cells):
-            if name in table:
-                return values_text(table[name])
-        known = [*self, "epsilon_axis", "privacy", *self._table, *self._cells]
-        raise ValueError(f"{self._where}: field {{{name}}} is unknown{suggestion(name, known)}")
+            label = epsilon_label(cells) if len(cells) else ""
+            inner = label.removeprefix("ε (").removesuffix(")")
+            return label if name == "epsilon_axis" else inner
+        for columns in self._tables:
+            if name in columns:
+                return values_text(columns[name])
+        known = [*self, "epsilon_axis", "privacy", *table, *cells]
+        advice = suggestion(name, known)
+        raise ValueError(f"{self._where}: field {{{name}}} is unknown{advice}")
 
 
 def values_text(values: pd.Series) -> str:
@@ -430,9 +429,9 @@ def values_text(values: pd.Series) -> str:
     >>> values_text(pd.Series([0.5, 1.0, 0.5])), values_text(pd.Series(range(10)))
     ('0.5, 1', '0 to 9')
     """
-    found = sorted(values.dropna().unique())
     texts = [
-        f"{value:g}" if isinstance(value, float | np.integer) else str(value) for value in found
+        f"{value:g}" if isinstance(value, float | np.integer) else str(value)
+        for value in sorted(values.dropna().unique())
     ]
     return ", ".join(texts) if len(texts) <= MAX_VALUES else f"{texts[0]} to {texts[-1]}"
 
@@ -442,19 +441,20 @@ def sentences(templates: Iterable[str], fields: Mapping[str, Any]) -> list[str]:
 
     Examples
     --------
-    >>> sentences(["Over {seeds}.", "Outside: {outside}."], {"seeds": "3 seeds", "outside": ""})
+    >>> templates = ["Over {seeds}.", "Outside: {outside}."]
+    >>> sentences(templates, {"seeds": "3 seeds", "outside": ""})
     ['Over 3 seeds.']
     """
     filled = []
     for template in templates:
         names = [name for _, name, _, _ in string.Formatter().parse(template) if name]
         values = {name: fields[name] for name in names}
-        if all(value != "" for value in values.values()):
+        if "" not in values.values():
             filled.append(template.format(**values).strip())
     return filled
 
 
-# --- print --------------------------------------------------------------------------------------
+# --- print ------------------------------------------------------------------------------
 
 
 class _Numbers(string.Formatter):
@@ -473,26 +473,30 @@ def number_text(template: str, line: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> number_text("{value:.3g} [{low:.2g}, {high:.2g}]", {"value": 0.5, "low": np.nan, "high": 1})
+    >>> line = {"value": 0.5, "low": np.nan, "high": 1}
+    >>> number_text("{value:.3g} [{low:.2g}, {high:.2g}]", line)
     '0.5'
     >>> number_text("{interval}", {"value": 0.5123, "half_width": 0.01})
     '0.512 ± 0.010'
     """
     interval = interval_text(line.get("value", np.nan), line.get("half_width", np.nan))
-    text = short_exponents(_Numbers().format(template, **(dict(line) | {"interval": interval})))
-    return re.sub(rf" ± {DASH}| \[({DASH}, .*|.*, {DASH})\]", "", text)
+    text = _Numbers().format(template, **{**line, "interval": interval})
+    unknown_interval = rf" ± {DASH}| \[({DASH}, .*|.*, {DASH})\]"
+    return re.sub(unknown_interval, "", short_exponents(text))
 
 
-def printed(shown: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.DataFrame:
+def print_table(
+    frame: Frame, spec: FigureSpec, labels: Mapping[Any, str]
+) -> pd.DataFrame:
     """Lay a table out for print: one column per hue, one line per panel and place.
 
     `labels` are those of hues in the legend.
     """
-    if shown.printed is not None:
-        return shown.printed
-    table = shown.table
+    if frame.printed is not None:
+        return frame.printed
+    table = frame.table
     if spec.print_lines:
-        return templated(table, spec)
+        return print_lines(table, spec)
     headings = dict(spec.print_rows) or {
         name: _heading(name, spec)
         for name in PLACES
@@ -502,48 +506,61 @@ def printed(shown: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.Dat
         return pd.DataFrame(columns=list(headings.values()))
 
     if spec.print_ends:
-        curves = table.groupby([name for name in PLACES[:-1] if name in table], dropna=False)
-        ends = [curves["x"].transform(end) for end in ("min", "max")]
-        table = table[(table["x"] == ends[0]) | (table["x"] == ends[1])]
+        curves = [name for name in PLACES[:-1] if name in table]
+        places = table.groupby(curves, dropna=False)["x"]
+        is_end = [table["x"] == places.transform(end) for end in ("min", "max")]
+        table = table[is_end[0] | is_end[1]]
 
-    def named(column: str) -> list[str]:
-        if column != "hue" and getattr(spec, column, column) == "method":
-            return [MethodStyles(shown.source).label(value) for value in table[column]]
-        return [_name(spec, column, value, labels) for value in table[column]]
+    styles = MethodStyles(frame.source) if "method" in frame.source else {}
 
-    texts = pd.DataFrame({heading: named(name) for name, heading in headings.items()})
-    texts["value"] = [number_text(spec.text, line) for line in table.to_dict("records")]
-    if spec.print_columns not in table:
-        return texts
-    wide = texts.assign(column=named(spec.print_columns)).pivot_table(
-        index=list(headings.values()), columns="column", values="value", aggfunc="first", sort=False
+    def label(column: str, value: Any) -> str:
+        if column == "panel":
+            return spec.part(value).title
+        if column == "hue":
+            return labels.get(value) or spec.format_name(value)
+        if getattr(spec, column, column) == "method":
+            return styles[value].label
+        return DASH if pd.isna(value) else spec.format_name(value)
+
+    lines = pd.DataFrame(
+        {
+            heading: [label(column, value) for value in table[column]]
+            for column, heading in headings.items()
+        }
+    )
+    lines["value"] = [number_text(spec.text, line) for line in table.to_dict("records")]
+    across = spec.print_columns
+    if across not in table:
+        return lines
+    wide = lines.assign(across=[label(across, value) for value in table[across]])
+    wide = wide.pivot_table(
+        index=list(headings.values()),
+        columns="across",
+        values="value",
+        aggfunc="first",
+        sort=False,
     )
     return wide.fillna(DASH).reset_index().rename_axis(columns=None)
 
 
-def templated(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
-    """Print one line for each of the table: columns are templates of its numbers and names."""
+def print_lines(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+    """Print one line for each of the table: templates of its numbers and names."""
     lines = []
     for line in table.to_dict("records"):
-        named = {
-            key: spec.format_name(value) if isinstance(value, str) else value
-            for key, value in line.items()
+        texts = {
+            name: spec.format_name(value) if isinstance(value, str) else value
+            for name, value in line.items()
         }
         lines.append(
-            {heading: number_text(text, named) for heading, text in spec.print_lines.items()}
+            {
+                heading: number_text(template, texts)
+                for heading, template in spec.print_lines.items()
+            }
         )
     return pd.DataFrame(lines, columns=list(spec.print_lines))
 
 
-def _heading(place: str, spec: FigureSpec) -> str:
-    if place == "panel":
+def _heading(place_name: str, spec: FigureSpec) -> str:
+    if place_name == "panel":
         return "data set" if spec.panel == ("dataset",) else "panel"
-    return getattr(spec, place) or place
-
-
-def _name(spec: FigureSpec, place: str, value: Any, labels: Mapping[Any, str]) -> str:
-    if place == "panel":
-        return spec.part(value).title
-    if place == "hue":
-        return labels.get(value) or spec.format_name(value)
-    return DASH if pd.isna(value) else spec.format_name(value)
+    return getattr(spec, place_name) or place_name

@@ -14,7 +14,7 @@ import pandas as pd
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import Frame
 from pkm.analysis.tables.charges import read_charges
-from pkm.analysis.tables.study import Study, given_parameters
+from pkm.analysis.tables.study import Study, parse_parameters
 
 ANY = "dist_dp_any"
 DP_METHODS = ("lsh_splits_published", "lsh_splits")
@@ -57,7 +57,7 @@ INTERPRETATIONS: dict[str, dict[Any, str]] = {
 
 def interpretations(table: pd.DataFrame) -> pd.DataFrame:
     """Name the interpretations, which are the rows; DP k-means has none and is a level line."""
-    pairs = zip(given_parameters(table), table["method"], strict=True)
+    pairs = zip(parse_parameters(table), table["method"], strict=True)
     rows = [
         None if method in DP_METHODS else _interpretation(given, method) for given, method in pairs
     ]

@@ -15,7 +15,7 @@ from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.expressions import item
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import Frame, absent, number_text, selected
+from pkm.analysis.figures.frames import Frame, absent, number_text, select
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import count_text, gap_texts
 from pkm.analysis.tables.charges import read_charges
@@ -99,7 +99,7 @@ def fit_times(study: Study, spec: FigureSpec) -> Frame:
     rows = rows[rows["sweep"].isin(spec.sweep)]
     ratios = rows["fit_seconds"] / rows["fit_cpu_seconds"]
     fields = {"largest_ratio": f"{ratios.max():.3g}" if len(ratios) else ""}
-    return replace(selected(study, spec), fields=fields)
+    return replace(select(study, spec), fields=fields)
 
 
 # --- budget splits ------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ BEST_SHARE = 0.2
 
 def budget_splits(study: Study, spec: FigureSpec) -> Frame:
     """Budget splits ranked by each metric: best and worst fifth, means, the paper's choice."""
-    shown = selected(study, spec).table
+    shown = select(study, spec).table
     if "shares" not in shown:
         return Frame(shown.iloc[:0])
     shares = {name: item(shown["shares"], place) for place, name in enumerate(STEPS)}

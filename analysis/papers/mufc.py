@@ -12,7 +12,7 @@ import pandas as pd
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import Frame, compared, number_text, summarized
+from pkm.analysis.figures.frames import Frame, compare, number_text, summarize
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import DASH, gap_texts, times_text
 from pkm.analysis.tables.removals import RemovalStudy
@@ -25,7 +25,7 @@ SETTING = ["n", "d", "k", "clients"]
 
 def unlearning(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """Select rows of the sweeps as `RemovalStudy` puts them together; no settings without an x."""
-    table, _ = summarized(RemovalStudy(study), spec)
+    table = summarize(RemovalStudy(study), spec).table
     # The start of a run is no request.
     return table[table["x"] >= 0].sort_values("x") if spec.kind == "lines" else table
 
@@ -51,7 +51,7 @@ def reported_losses(study: Study, spec: FigureSpec) -> Frame:
     for method in spec.methods:
         printed[styles.label(method)] = texts.loc[list(spec.titles), method].to_numpy()
     if spec.name == "table1":
-        best = compared(RemovalStudy(study), spec).table.set_index("dataset")["value"]
+        best = compare(RemovalStudy(study), spec).table.set_index("dataset")["value"]
         printed["speed-up of MUFC, no seed touched"] = [
             f"{f'{times_text(best[name])}x' if name in best else DASH} | {value}x"
             for name, value in REPORTED["speedups"].items()
@@ -93,7 +93,7 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
     """Speed-ups by every definition, after the reported one."""
     view = RemovalStudy(study)
     parts = [
-        compared(view, replace(spec.part(name), hue="method")).table.assign(definition=name)
+        compare(view, replace(spec.part(name), hue="method")).table.assign(definition=name)
         for name in spec.panels
     ]
     columns = ["dataset", "definition", "value", "low", "high", "seeds"]
@@ -130,7 +130,7 @@ def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
 
 def _costs(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """Means of all metrics of a cell in one line."""
-    table, _ = summarized(RemovalStudy(study), replace(spec, facts=(*CASE, *SETTING)))
+    table = summarize(RemovalStudy(study), replace(spec, facts=(*CASE, *SETTING))).table
     order = pd.CategoricalDtype(list(dict.fromkeys([*spec.titles, *table["dataset"]])))
     keys = [*CASE, "method", "label", *SETTING]
     table = table.astype({"dataset": order})
@@ -156,7 +156,7 @@ def exact_and_lazy(study: Study, spec: FigureSpec) -> Frame:
     table = exact.drop(columns="method").merge(lazy, on=CASE, suffixes=("", "_lazy"))
     # The times of both over each other, in every case.
     times = replace(spec, metric=("removal_mean_ms",), facts=tuple(CASE))
-    ratios = compared(RemovalStudy(study), times).table.rename(columns={"value": "ratio"})
+    ratios = compare(RemovalStudy(study), times).table.rename(columns={"value": "ratio"})
     table = table.merge(ratios[[*CASE, "ratio", "low", "high"]], on=CASE)
     return Frame(table, study.cells, _gaps(table["dataset"], spec))
 

@@ -13,9 +13,9 @@ from pkm.analysis.figures.frames import (
     TOOLTIP,
     Frame,
     caption_fields,
-    frame,
+    make_frame,
     panel_names,
-    printed,
+    print_table,
     sentences,
 )
 from pkm.analysis.render import forest, heatmap, lines
@@ -38,7 +38,7 @@ NOTHING = "No stored rows."
 
 def draw(study: Study, spec: FigureSpec) -> FigureResult:
     """Draw a declared figure from the rows of a study."""
-    return render(frame(study, spec), spec)
+    return render(make_frame(study, spec), spec)
 
 
 def render(shown: Frame, spec: FigureSpec) -> FigureResult:
@@ -60,7 +60,7 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
     hidden = HIDDEN if spec.frame else {*HIDDEN, *TOOLTIP}.difference(spec.facts)
     return FigureResult(
         shown.table.drop(columns=[name for name in hidden if name in shown.table]),
-        printed(shown, spec, labels),
+        print_table(shown, spec, labels),
         " ".join(caption),
         shown.gaps or (),
         substitutes(shown.source),

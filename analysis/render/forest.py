@@ -31,6 +31,7 @@ LETTER = 6.5  # pixels of a letter of a number beside a mark
 BESIDE = 14  # pixels from a mark to the end of its number, without its letters
 PIXELS = 70  # of the value axis, for an inch of the panel
 SPAN = 1.4 * POINT
+LINEAR_BELOW = 0.01  # of a scale that is logarithmic above
 OF_METHOD = "method"  # the color of marks that have that of the method of their row
 Styles = Mapping[Any, HueStyle]
 
@@ -200,8 +201,9 @@ def _value_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
         low = min([float(lows[lows > 0].min()), *references])
         return value_axis(low / 1.15, top * 1.15, "log")
     if spec.y_scale == "symlog":
-        least = spec.linear_below
-        return value_axis(-least / 5, 1.3 * max(high, least), "symlog", least)
+        return value_axis(
+            -LINEAR_BELOW / 5, 1.3 * max(high, LINEAR_BELOW), "symlog", LINEAR_BELOW
+        )
     if spec.stacked or spec.y_zero:
         return value_axis(0.0, 1.1 * top if top > 0 else 1.0)
     low = min([float(lows.min()), *references])

@@ -139,6 +139,6 @@ def colored(
                 record | ({"ink": colors.ink(record["value"])} if "value" in record else {})
                 for record in panels[index].records
             ]
-            bar = part.color_label if part.color_bar and index == indices[-1] else None
+            bar = part.color_label if index == indices[-1] else None
             found[index] = replace(panels[index], records=records, colors=colors.encoding(bar))
     return found

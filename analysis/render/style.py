@@ -86,8 +86,6 @@ def hue_styles(table: pd.DataFrame, spec: FigureSpec, cells: pd.DataFrame) -> di
             base = MethodStyle(spec.format_name(hue), *next(cycle))
         else:
             base = MethodStyle(spec.format_name(hue), next(colors), "o")
-        if spec.hue_label:
-            change.setdefault("label", spec.hue_label.format(hue))
         own = {key: change.pop(key) for key in ("label", "color", "marker") if key in change}
         base = replace(base, **own)
         line = base.line()

@@ -10,31 +10,37 @@ import pandas as pd
 
 from pkm import schema
 from pkm.arrow import read_parameters
-from pkm.schema import COLUMNS
 
-#: Columns that are the same in all rows of a cell: those that every row has, and those that rows
-#: may lack, with their value there.
+#: Columns that are the same in all rows of a cell: those that every row has, and those
+#: that rows may lack, with their value there.
 DESCRIPTION = [
     column
-    for column in COLUMNS
-    if column.kind in ("key", "identity", "privacy", "setting", "style") and column.name != "seed"
+    for column in schema.COLUMNS
+    if column.kind in ("key", "identity", "privacy", "setting", "style")
+    and column.name != "seed"
 ]
 REQUIRED = [column.name for column in DESCRIPTION if column.missing is None]
-DEFAULTS = {column.name: column.missing for column in DESCRIPTION if column.missing is not None}
-#: Column of `Study.cells` for the half-width of the domain: a summary has another `half_width`.
+DEFAULTS = {
+    column.name: column.missing
+    for column in DESCRIPTION
+    if column.missing is not None
+}
+#: Column of `Study.cells` for the half-width of the domain: a summary has another
+#: `half_width`.
 DOMAIN_HALF_WIDTH = "domain_half_width"
 
 
 @dataclass(frozen=True)
 class SeedMatrix:
-    """The values of one metric in one sweep.
+    """The values of one metric.
 
     Attributes
     ----------
     metric : str
         Name of the metric, or ``"<metric>_area"``.
     cells : DataFrame
-        One line per column of `values`: what the cell is (method, data set, epsilon, parameters).
+        One line per column of `values`: what the cell is (method, data set, epsilon,
+        parameters).
     seeds : ndarray of shape (n_seeds,)
         The seed of every line of `values`.
     values : ndarray of shape (n_seeds, n_cells)
@@ -52,18 +58,14 @@ class SeedMatrix:
     def take(self, columns: np.ndarray | Sequence[int]) -> "SeedMatrix":
         """Return the matrix of some columns (mask or positions)."""
         columns = np.asarray(columns)
-        positions = np.flatnonzero(columns) if columns.dtype == bool else columns.astype(int)
+        if columns.dtype == bool:
+            columns = np.flatnonzero(columns)
         return replace(
             self,
-            cells=self.cells.iloc[positions].reset_index(drop=True),
-            values=self.values[:, positions],
-            left_out=self.left_out[positions],
+            cells=self.cells.iloc[columns].reset_index(drop=True),
+            values=self.values[:, columns],
+            left_out=self.left_out[columns],
         )
-
-    @property
-    def min_seeds(self) -> int:
-        """Fewest seeds with a finite value behind a cell."""
-        return int(np.isfinite(self.values).sum(axis=0).min())
 
     @property
     def epsilons(self) -> np.ndarray:
@@ -71,16 +73,15 @@ class SeedMatrix:
         return np.unique(self.cells["epsilon"].dropna().to_numpy(dtype=float))
 
     def broadcast(self) -> "SeedMatrix":
-        """Return the matrix with cells without epsilon repeated at each epsilon of the grid."""
+        """Return the matrix with cells without epsilon repeated at each epsilon."""
         grid = self.epsilons
         constant = self.cells["epsilon"].isna().to_numpy()
         if not grid.size or not constant.any():
             return self
-        private = np.flatnonzero(~constant)
         repeated = np.repeat(np.flatnonzero(constant), grid.size)
-        matrix = self.take(np.concatenate([private, repeated]))
+        matrix = self.take(np.append(np.flatnonzero(~constant), repeated))
         epsilon = matrix.cells["epsilon"].to_numpy(dtype=float).copy()
-        epsilon[private.size :] = np.tile(grid, constant.sum())
+        epsilon[-repeated.size :] = np.tile(grid, constant.sum())
         return replace(matrix, cells=matrix.cells.assign(epsilon=epsilon))
 
 
@@ -95,7 +96,8 @@ class Study:
     Attributes
     ----------
     cells : DataFrame
-        One line per sweep and cell, parameters of the method expanded into columns of their own.
+        One line per sweep and cell, parameters of the method expanded into columns of
+        their own.
 
     Raises
     ------
@@ -107,18 +109,19 @@ class Study:
         absent = [name for name in (*REQUIRED, "seed") if name not in rows.columns]
         if absent:
             raise ValueError(
-                f"rows lack the columns {absent}; they must come from the cell store with a sweep "
-                "column"
+                f"rows lack the columns {absent}; they must come from the cell store "
+                "with a sweep column"
             )
         # A repeated seed would count double.
-        identity = ["sweep", "cell", "seed"]
-        is_repeated = rows.duplicated(identity).to_numpy()
-        if is_repeated.any():
-            sweep_name, cell_key, seed = rows.loc[is_repeated, identity].iloc[0]
-            raise ValueError(f"seed {seed} is repeated in cell {cell_key} of sweep {sweep_name!r}")
+        identity = rows[["sweep", "cell", "seed"]]
+        repeated = identity[identity.duplicated()]
+        if len(repeated):
+            sweep_name, cell_key, seed = repeated.iloc[0]
+            raise ValueError(
+                f"seed {seed} is repeated in cell {cell_key} of sweep {sweep_name!r}"
+            )
 
-        first_rows = rows.drop_duplicates(["sweep", "cell"])
-        self.cells = _expand_parameters(_described_cells(first_rows))
+        self.cells = _describe_cells(rows.drop_duplicates(["sweep", "cell"]))
         # Text of the parameters, to group by.
         texts = self.cells.drop_duplicates("cell").set_index("cell")["params"]
         self._rows = rows.assign(params=rows["cell"].map(texts))
@@ -136,19 +139,21 @@ class Study:
         return [name for name in schema.names("metric") if name in self._rows.columns]
 
     def matrix(self, sweeps: str | Sequence[str], metric: str) -> SeedMatrix:
-        """Return the values of a metric in some sweeps; no columns if none is stored."""
-        names = [sweeps] if isinstance(sweeps, str) else list(sweeps)
+        """Return the values of a metric in some sweeps; no columns if none is stored.
+
+        The cells are in the order of the sweeps; seeds are matched.
+        """
+        names = [sweeps] if isinstance(sweeps, str) else sweeps
         matrices = [self._sweep_matrix(name, metric) for name in names]
         stored = [matrix for matrix in matrices if len(matrix.cells)]
         return concatenate(stored) if stored else matrices[0]
 
     def rows_with(self, metrics: Sequence[str]) -> pd.DataFrame:
-        """Rows that have all of the named metrics (infinite values included), each cell once."""
-        rows = self._rows
-        if any(name not in rows.columns for name in metrics):
-            return rows.iloc[:0]
-        has_all = rows[list(metrics)].notna().all(axis=1)
-        return rows[has_all].drop_duplicates(["cell", "seed"])
+        """Rows that have all of the metrics (infinite values included), each once."""
+        if not set(metrics) <= set(self._rows):
+            return self._rows.iloc[:0]
+        rows = self._rows.dropna(subset=list(metrics))
+        return rows.drop_duplicates(["cell", "seed"])
 
     def _build(self, sweep: str, metric: str) -> SeedMatrix:
         cells = self.cells[self.cells["sweep"] == sweep].reset_index(drop=True)
@@ -162,36 +167,33 @@ class Study:
         finite = np.isfinite(measured)
         used = finite.any(axis=1)
         left_out = np.isinf(measured).sum(axis=0)
+        seeds = wide.index.to_numpy()[used]
         values = np.where(finite, measured, np.nan)[used]
-        matrix = SeedMatrix(metric, cells, wide.index.to_numpy()[used], values, left_out)
+        matrix = SeedMatrix(metric, cells, seeds, values, left_out)
         return matrix.take(finite.any(axis=0) | (left_out > 0))
 
 
-def _described_cells(rows: pd.DataFrame) -> pd.DataFrame:
-    """Describe cells by one row of each; columns of `DEFAULTS` that rows lack are filled in."""
-    stored = [name for name in DEFAULTS if name in rows.columns]
-    cells = rows[[*REQUIRED, *stored]].reset_index(drop=True)
-    cells = cells.assign(**{name: DEFAULTS[name] for name in DEFAULTS if name not in stored})
-    # Rows with and without such a column may be mixed; NaN, which cannot be filled in, stays.
-    cells = cells.fillna({name: value for name, value in DEFAULTS.items() if value == value})
-    return cells.rename(columns={"half_width": DOMAIN_HALF_WIDTH})
+def _describe_cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Describe cells by one row of each, with a column for every parameter.
 
+    Columns of `DEFAULTS` that rows lack are filled in; `params` becomes text, to group
+    by.
+    """
+    absent = {name: value for name, value in DEFAULTS.items() if name not in rows}
+    # Rows with and without such a column may be mixed; NaN, which cannot be filled in,
+    # stays.
+    known = {name: value for name, value in DEFAULTS.items() if value == value}
+    cells = rows.assign(**absent)[[*REQUIRED, *DEFAULTS]].reset_index(drop=True)
+    cells = cells.fillna(known).rename(columns={"half_width": DOMAIN_HALF_WIDTH})
 
-def _expand_parameters(cells: pd.DataFrame) -> pd.DataFrame:
-    """Add one column per constructor parameter; `params` becomes text, to group by."""
     parameters = read_parameters(cells)
-    names = {name for given in parameters for name in given}
-    columns: dict[str, object] = {
-        name: pd.Series([_plain(given.get(name)) for given in parameters], dtype=object)
-        for name in sorted(names - set(cells.columns))
+    names = {name for entry in parameters for name in entry}
+    columns = {
+        name: pd.Series([_plain(entry.get(name)) for entry in parameters], dtype=object)
+        for name in sorted(names.difference(cells))
     }
-    columns["params"] = [json.dumps(given, sort_keys=True) for given in parameters]
-    return cells.assign(**columns)
-
-
-def given_parameters(cells: pd.DataFrame) -> list[dict]:
-    """Return the parameters of each cell, as they were given; its `params` are their text."""
-    return [json.loads(text or "{}") for text in cells["params"]]
+    texts = [json.dumps(entry, sort_keys=True) for entry in parameters]
+    return cells.assign(**columns, params=texts)
 
 
 def _plain(value: object) -> object:
@@ -201,8 +203,13 @@ def _plain(value: object) -> object:
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
+def parse_parameters(cells: pd.DataFrame) -> list[dict]:
+    """Return the parameters of each cell; its `params` are their text."""
+    return [json.loads(text or "{}") for text in cells["params"]]
+
+
 def matches(cells: pd.DataFrame, selector: str | Mapping) -> np.ndarray:
-    """Mask of the cells that a selector matches; none if a column that it names does not exist.
+    """Mask of the cells that a selector matches; none if a column does not exist.
 
     Parameters
     ----------
@@ -220,9 +227,10 @@ def matches(cells: pd.DataFrame, selector: str | Mapping) -> np.ndarray:
 
 
 def raw_units(matrix: SeedMatrix) -> SeedMatrix:
-    """Return the matrix in the raw units of the data; NaN where its columns share no range.
+    """Return the matrix in the raw units of the data.
 
-    Metrics that have no unit, such as scores and counts, stay as they are.
+    Values are NaN where the columns of the data share no range. Metrics that have no
+    unit, such as scores and counts, stay as they are.
     """
     power = schema.raw_power(matrix.metric)
     if not power:
@@ -232,15 +240,13 @@ def raw_units(matrix: SeedMatrix) -> SeedMatrix:
 
 
 def concatenate(matrices: Sequence[SeedMatrix]) -> SeedMatrix:
-    """Concatenate the cells of matrices of one metric; seeds are matched, absent values are NaN."""
-    seeds = np.unique(np.concatenate([matrix.seeds for matrix in matrices]))
-    n_cells = sum(matrix.values.shape[1] for matrix in matrices)
-    values = np.full((seeds.size, n_cells), np.nan)
-    start = 0
-    for matrix in matrices:
-        stop = start + matrix.values.shape[1]
-        values[np.searchsorted(seeds, matrix.seeds), start:stop] = matrix.values
-        start = stop
-    cells = pd.concat([matrix.cells for matrix in matrices], ignore_index=True)
-    left_out = np.concatenate([matrix.left_out for matrix in matrices])
-    return SeedMatrix(matrices[0].metric, cells, seeds, values, left_out)
+    """Concatenate the cells of matrices of one metric; absent values are NaN."""
+    tables = [pd.DataFrame(matrix.values, matrix.seeds) for matrix in matrices]
+    table = pd.concat(tables, axis=1).sort_index()
+    return SeedMatrix(
+        matrices[0].metric,
+        pd.concat([matrix.cells for matrix in matrices], ignore_index=True),
+        table.index.to_numpy(),
+        np.ascontiguousarray(table),
+        np.concatenate([matrix.left_out for matrix in matrices]),
+    )
