@@ -1,27 +1,29 @@
 """Claims of the papers as data: ``conf/paper/<paper>/claims.yaml``.
 
-The file has `title`, `reference`, `sets` (named lists), `reported` (numbers that the paper prints),
-`derived` (sweeps, methods and metrics that functions make), `deviations` and `claims`. Checks with
-formulas of a paper's own are registered by ``analysis/papers/<paper>_checks.py``, hyphens of the
-name as underscores.
+The file has `title`, `reference`, `sets` (named lists), `reported` (numbers that the paper
+prints), `derived` (sweeps, methods and metrics that functions make), `deviations` and
+`claims`. Checks with formulas of a paper's own are registered by
+``analysis/papers/<paper>_checks.py``, hyphens of the name as underscores.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
+
+import pandas as pd
 
 from pkm import catalogue
 from pkm.analysis.claims import exact, orderings, predicates  # noqa: F401, types of checks
 from pkm.analysis.claims.findings import CHECK_TYPES, COMMON_KEYS
 from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
+from pkm.analysis.tables.study import Study
 
 KINDS = ("ordering", "threshold", "trend", "magnitude", "count")
-BASES = ("explicit", "implied", "cited", "theorem", "printed", "derived", "surrogate")
-#: Keys of a check that joins others.
-_ALL_OF = frozenset((*COMMON_KEYS, "parts"))
+BASES = (
+    "explicit", "implied", "cited", "theorem", "printed", "derived", "surrogate",
+)  # fmt: skip
 _REQUIRED = {"title": str, "reference": str, "claims": list}
 #: What a file leaves out if it has none of it.
 _NOTHING = {"derived": [], "sets": {}, "reported": {}, "deviations": []}
@@ -60,6 +62,9 @@ class Claim:
     doubt: str = ""
 
 
+_FIELDS = {field.name: field.default is MISSING for field in fields(Claim)}
+
+
 def papers_with_claims() -> list[str]:
     """Names of the papers that have claims."""
     papers = catalogue.current()
@@ -74,71 +79,78 @@ def read_claims(paper: str) -> dict:
     Raises
     ------
     ValueError
-        If the paper has no such file, two claims share an id, one is not of this paper by its id,
-        or a key is unknown or absent.
+        If the paper has no such file, two claims share an id, one is not of this paper by
+        its id, or a key is unknown or absent.
     """
     content = _NOTHING | read(paper, "claims.yaml", _REQUIRED, _NOTHING)
-    import_checks(paper)
+    _import_checks(paper)
     where = f"conf/paper/{paper}/claims.yaml"
     known = KnownNames(paper, content["derived"])
-    claims = []
+    claims: dict[str, Claim] = {}
     for entry in content["claims"]:
-        claim_where = f"{where}: {entry.get('id', entry)}"
-        claims.append(make_claim(entry, claim_where))
-        check_names(entry["check"], known, claim_where)
-    ids = [claim.id for claim in claims]
-    strange = [name for name in ids if not name.startswith(f"{paper}/")]
-    if strange:
-        raise ValueError(f"{where}: the id {strange[0]!r} must begin with '{paper}/'")
-    repeated = sorted({name for name in ids if ids.count(name) > 1})
-    if repeated:
-        raise ValueError(f"{where}: several claims have the ids {repeated}")
-    return content | {"claims": claims}
+        claim = make_claim(entry, f"{where}: {entry.get('id', entry)}", known)
+        if not claim.id.startswith(f"{paper}/"):
+            raise ValueError(f"{where}: the id {claim.id!r} must begin with '{paper}/'")
+        if claim.id in claims:
+            raise ValueError(f"{where}: several claims have the id {claim.id!r}")
+        claims[claim.id] = claim
+    return content | {"claims": list(claims.values())}
 
 
-def import_checks(paper: str) -> ModuleType | None:
-    """Module of the checks that only this paper needs, which registers them; None without one."""
+def _import_checks(paper: str) -> object:
+    """Import the checks that only this paper needs, which registers them."""
     name = f"pkm.analysis.papers.{paper.replace('-', '_')}_checks"
     return import_module(name) if find_spec(name) else None
 
 
-def make_claim(entry: Mapping, where: str) -> Claim:
-    """Make a claim of its entry, with all keys checked."""
-    refuse_unknown(entry, [field.name for field in fields(Claim)], where)
-    required = [field.name for field in fields(Claim) if field.default is MISSING]
-    absent = [name for name in required if name not in entry]
+def view(
+    study: Study, gaps: pd.DataFrame, paper: str
+) -> tuple[Study, pd.DataFrame]:
+    """Return stored rows and planned ones without rows as claims of a paper name them."""
+    special = _import_checks(paper)
+    return special.view(study, gaps) if hasattr(special, "view") else (study, gaps)
+
+
+def make_claim(entry: Mapping, where: str, known: KnownNames | None = None) -> Claim:
+    """Make a claim of its entry, with all keys and, if known, names checked."""
+    refuse_unknown(entry, _FIELDS, where)
+    absent = [name for name, is_required in _FIELDS.items() if is_required]
+    absent = [name for name in absent if name not in entry]
     if absent:
         raise ValueError(f"{where}: the keys {absent} are required")
     refuse_unknown([entry["kind"]], KINDS, f"{where}: kind")
     refuse_unknown([entry["basis"]], BASES, f"{where}: basis")
     check_keys(entry["check"], where)
+    for check in _list_checks(entry["check"]) if known else ():
+        known.check(check, where)
     return Claim(**entry)
 
 
 def check_keys(check: Mapping, where: str) -> None:
     """Refuse a check, its parts or its variants with an unknown type or key."""
-    kind = check.get("type")
-    known = {name: each.keys for name, each in CHECK_TYPES.items()} | {"all_of": _ALL_OF}
-    refuse_unknown([kind], known, f"{where}: type of check")
-    refuse_unknown(check, known[kind], f"{where}: check {kind}")
-    for part in check["parts"] if kind == "all_of" else ():
-        check_keys(part, where)
-    for variant in variants(check):
-        changes = {name: value for name, value in variant.items() if name != "text"}
-        check_keys({name: check[name] for name in check if name != "variants"} | changes, where)
+    known = {name: kind.keys for name, kind in CHECK_TYPES.items()}
+    known["all_of"] = {*COMMON_KEYS, "parts"}
+    for part in _list_checks(check):
+        kind = part.get("type")
+        refuse_unknown([kind], known, f"{where}: type of check")
+        keys = [name for name in part if name != "text"]
+        refuse_unknown(keys, known[kind], f"{where}: check {kind}")
 
 
-def check_names(check: Mapping, known: KnownNames, where: str) -> None:
-    """Refuse a check, its parts or its variants with an unknown sweep, metric or method."""
-    known.check(check, where)
-    for other in [*check.get("parts", ()), *variants(check)]:
-        check_names(other, known, where)
+def _list_checks(check: Mapping) -> Iterator[Mapping]:
+    """A check, its parts, and with their options its variants."""
+    yield check
+    for part in check.get("parts", ()):
+        yield from _list_checks(part)
+    for variant in list_variants(check):
+        main = {name: value for name, value in check.items() if name != "variants"}
+        yield from _list_checks(main | variant)
 
 
-def variants(check: Mapping) -> list[Mapping]:
+def list_variants(check: Mapping) -> list[Mapping]:
     """Further interpretations of a check: `variants` lists them, or is a single one.
 
     Each is a `text`, and options that replace those of the check.
     """
-    listed = check.get("variants", [])
-    return listed if isinstance(listed, list) else [listed]
+    variants = check.get("variants", [])
+    return variants if isinstance(variants, list) else [variants]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.claims.findings import (
-    BOUND_SIGNS,
+    BOUNDS,
     FAILS,
     HOLDS,
     INCONCLUSIVE,
@@ -39,25 +39,28 @@ def decide(draws: Draws, check: Mapping) -> Finding:
     ----------
     draws : Draws
     check : mapping
-        Bounds (`BOUND_SIGNS`) and `quantifier`: whether the claim is about all cases (default),
-        some or most.
+        `BOUNDS` and `quantifier`: whether the claim is about all cases (default), some or
+        most.
 
     Returns
     -------
     Finding
-        Its evidence has, of each case, `true_on_sample`, `true_in_resamples` (a share) and
-        `outcome`: kept, violated or open.
+        Its evidence has, of each case, `true_on_sample`, `true_in_resamples` (a share)
+        and `outcome`: kept, violated or open.
     """
     quantifier = check.get("quantifier", "all")
-    if draws.values.dtype != bool and not bounds_text(check):
-        raise ValueError(f"check {check['type']} needs one of the bounds {list(BOUND_SIGNS)}")
-    truth = draws.values if draws.values.dtype == bool else within(draws.values, check)
+    is_truth = draws.values.dtype == bool
+    if not is_truth and not bounds_text(check):
+        raise ValueError(
+            f"check {check['type']} needs one of the bounds {list(BOUNDS)}"
+        )
+    truth = draws.values if is_truth else within(draws.values, check)
     on_sample = truth[0]
     resampled = truth[1:]
+    n_cases = on_sample.size
 
     # Decide every case: kept, violated or neither.
     share = resampled.mean(axis=0)
-    n_cases = truth.shape[1]
     decidable = draws.decidable
     if decidable is None:
         decidable = np.full(n_cases, not draws.undecided)
@@ -67,32 +70,36 @@ def decide(draws: Draws, check: Mapping) -> Finding:
     outcome = np.select([violated, kept], ["violated", "kept"], "open")
 
     # Decide the claim, from its cases or from the joint predicate.
+    verdict = INCONCLUSIVE
     if quantifier == "all":
-        verdict = FAILS if violated.any() else HOLDS if kept.all() else INCONCLUSIVE
+        is_kept = kept.all()
+        is_broken = violated.any()
         text = f"true in {percent(share[0])} of resamples."
         if n_cases > 1:
-            n_open = np.count_nonzero(outcome == "open")
-            text = f"{kept.sum()} kept, {n_open} open, {violated.sum()} violated of {n_cases}."
+            n_open = (outcome == "open").sum()
+            text = f"{kept.sum()} kept, {n_open} open, {violated.sum()} violated of "
+            text += f"{n_cases}."
     else:
-        joint = truth.any(axis=1) if quantifier == "some" else truth.mean(axis=1) > 0.5
+        is_some = quantifier == "some"
+        joint = truth.any(axis=1) if is_some else truth.mean(axis=1) > 0.5
         joint_share = joint[1:].mean()
-        verdict = INCONCLUSIVE
-        if joint[0] and joint_share >= 1 - LEVEL:
-            verdict = HOLDS
-        elif not joint[0] and joint_share <= LEVEL:
-            verdict = FAILS
-        text = f"true for {on_sample.sum()} of {n_cases}; "
-        text += f"“{quantifier}” true in {percent(joint_share)} of resamples."
+        is_kept = joint[0] and joint_share >= 1 - LEVEL
+        is_broken = not joint[0] and joint_share <= LEVEL
+        text = f"true for {on_sample.sum()} of {n_cases}; “{quantifier}” true in "
+        text += f"{percent(joint_share)} of resamples."
+    verdict = FAILS if is_broken else HOLDS if is_kept else INCONCLUSIVE
 
     # A part of the cases shows less than all of them.
-    complete = np.ones(n_cases, dtype=bool) if draws.complete is None else draws.complete
-    refuted = quantifier == "all" and bool((violated & complete).any())
-    verdict = weaken(verdict, draws.missing, exists=quantifier == "some", refuted=refuted)
+    complete = True if draws.complete is None else draws.complete
+    refuted = quantifier == "all" and (violated & complete).any()
+    exists = quantifier == "some"
+    verdict = weaken(verdict, draws.missing, exists=exists, refuted=refuted)
     if draws.seeds < MIN_SEEDS or not decidable.any():
         verdict = INCONCLUSIVE
 
-    numbers = join_words(_describe(draws, check), text, draws.undecided, too_few(draws.seeds))
-    evidence = _evidence(draws)
+    seeds = too_few(draws.seeds)
+    numbers = join_words(_describe(draws, check), text, draws.undecided, seeds)
+    evidence = _list_evidence(draws)
     if len(evidence) == n_cases:
         evidence = evidence.assign(
             true_on_sample=on_sample, true_in_resamples=share, outcome=outcome
@@ -101,43 +108,42 @@ def decide(draws: Draws, check: Mapping) -> Finding:
 
 
 def _describe(draws: Draws, check: Mapping) -> str:
-    """Write the smallest and the largest value, the required bounds and the further sentence."""
+    """Write the smallest and the largest value, the bounds and the further sentence."""
     if draws.values.dtype == bool:
         return f"{draws.text};"
     on_sample = draws.values[0]
-    labels = [describe_case(case) for _, case in draws.cases.iterrows()]
+    texts = [
+        f"{value:.4g} ({describe_case(case)})"
+        for value, (_, case) in zip(on_sample, draws.cases.iterrows(), strict=True)
+    ]
     if len(on_sample) == 1:
         (low,), (high,) = percentile_interval(draws.values)
         text = f"{draws.name} {on_sample[0]:.4g} [{low:.4g}, {high:.4g}]"
     elif len(on_sample) <= CASES_LISTED:
-        pairs = zip(on_sample, labels, strict=True)
-        values = [f"{value:.4g} ({label})" for value, label in pairs]
-        text = f"{draws.name} {', '.join(values)}"
+        text = f"{draws.name} {', '.join(texts)}"
     else:
-        known = np.isfinite(on_sample)
-        ends = (
-            np.where(known, on_sample, np.inf).argmin(),
-            np.where(known, on_sample, -np.inf).argmax(),
-        )
-        values = [f"{on_sample[end]:.4g} ({labels[end]})" for end in ends]
-        text = f"{draws.name} between {' and '.join(values)}"
-    return f"{text} (required: {bounds_text(check)}){f', {draws.text}' if draws.text else ''};"
+        known = np.where(np.isfinite(on_sample), on_sample, np.nan)
+        ends = (np.nanargmin(known), np.nanargmax(known))
+        text = f"{draws.name} between {' and '.join(texts[end] for end in ends)}"
+    more = f", {draws.text}" if draws.text else ""
+    return f"{text} (required: {bounds_text(check)}){more};"
 
 
-def _evidence(draws: Draws) -> pd.DataFrame:
+def _list_evidence(draws: Draws) -> pd.DataFrame:
     if draws.evidence is not None:
         return draws.evidence
-    if draws.values.dtype == bool:
-        return draws.cases.assign(**draws.facts)
-    low, high = percentile_interval(draws.values)
-    value = {re.sub(r"\W+", "_", draws.name.lower()).strip("_"): draws.values[0]}
-    return draws.cases.assign(**value, low=low, high=high, **draws.facts)
+    facts = dict(draws.facts)
+    if draws.values.dtype != bool:
+        name = re.sub(r"\W+", "_", draws.name.lower()).strip("_")
+        low, high = percentile_interval(draws.values)
+        facts = {name: draws.values[0], "low": low, "high": high, **facts}
+    return draws.cases.assign(**facts)
 
 
 def agree(agreement: Agreement, check: Mapping) -> Finding:
-    """Turn a table of agreements into a finding: one line that does not agree refutes the claim.
+    """Turn a table of agreements into a finding: one that does not agree refutes it.
 
-    With the quantifier ``some`` one line that agrees shows it.
+    With the quantifier ``some`` one line that agrees shows the claim.
 
     Raises
     ------
@@ -151,10 +157,11 @@ def agree(agreement: Agreement, check: Mapping) -> Finding:
     wrong = table[~table["agrees"].astype(bool)]
     text = f"{n_lines - len(wrong)} of {n_lines} agree. {agreement.text}"
     exists = check.get("quantifier") == "some"
-    refuted = len(wrong) == n_lines if exists else len(wrong) > 0
-    verdict = weaken(FAILS if refuted else HOLDS, agreement.missing, exists=exists)
+    is_refuted = len(wrong) == n_lines if exists else len(wrong) > 0
+    verdict = FAILS if is_refuted else HOLDS
+    verdict = weaken(verdict, agreement.missing, exists=exists)
     if len(wrong) and not exists:
-        first = wrong.iloc[0].drop("agrees").to_dict()
+        first = wrong.iloc[0].drop("agrees")
         values = ", ".join(f"{name} {value}" for name, value in first.items())
         text += f" First that does not: {values}."
     return Finding(verdict, text.strip(), n_lines, None, agreement.missing, table)

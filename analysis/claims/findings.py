@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.tables.study import matches
-
 HOLDS = "holds"
 NOT_CONTRADICTED = "not contradicted so far"
 FAILS = "fails"
@@ -29,10 +27,19 @@ MIN_SEEDS = 10
 SWEEPS_NAMED = 4
 #: How many data sets without rows a text names.
 DATASETS_NAMED = 8
-BOUND_SIGNS = {"at_least": "≥", "above": ">", "at_most": "≤", "below": "<"}
+#: Bounds that values may have up to rounding, with their signs.
+BOUNDS = {
+    "at_least": ("≥", lambda values, bound: values >= bound - 1e-9),
+    "above": (">", np.greater),
+    "at_most": ("≤", lambda values, bound: values <= bound + 1e-9),
+    "below": ("<", np.less),
+}
 #: Keys of every check.
-COMMON_KEYS = ("type", "variants", "caveat", "quantifier", *BOUND_SIGNS)
-_ROUNDING = 1e-9
+COMMON_KEYS = ("type", "variants", "caveat", "quantifier", *BOUNDS)
+#: Planned runs without rows, where there are none.
+NO_GAPS = pd.DataFrame(
+    columns=["sweep", "method", "dataset", "epsilon", "reason"], dtype=object
+)
 
 
 @dataclass(frozen=True)
@@ -126,11 +133,6 @@ class Agreement:
     missing: str = ""
 
 
-def no_gaps() -> pd.DataFrame:
-    """Table of planned runs without rows, where there are none."""
-    return pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"], dtype=object)
-
-
 @dataclass(frozen=True)
 class Context:
     """Input of a check besides the rows.
@@ -146,7 +148,7 @@ class Context:
     """
 
     sets: Mapping = field(default_factory=dict)
-    missing: pd.DataFrame = field(default_factory=no_gaps)
+    missing: pd.DataFrame = field(default_factory=NO_GAPS.copy)
     reported: Mapping = field(default_factory=dict)
 
     def resolve(self, values: str | Iterable) -> list:
@@ -156,9 +158,7 @@ class Context:
     def why(self, sweeps: str | Sequence[str]) -> str:
         """Say why sweeps have no rows, with the commonest recorded reason."""
         sweeps = as_list(sweeps)
-        names = sweeps[:SWEEPS_NAMED]
-        if len(sweeps) > SWEEPS_NAMED:
-            names.append("others")
+        names = sweeps[:SWEEPS_NAMED] + ["others"] * (len(sweeps) > SWEEPS_NAMED)
         text = f"no stored rows of sweep {' or '.join(names)} that this claim needs"
         reasons = self.missing.loc[self.missing["sweep"].isin(sweeps), "reason"]
         return f"{text} ({reasons.mode().iloc[0]})" if len(reasons) else text
@@ -171,9 +171,10 @@ class Context:
         A rule that holds on every stored row says nothing about these, even where it is
         deterministic.
         """
-        named = {"method": methods, "sweep": sweeps}
-        selector = {name: as_list(values) for name, values in named.items() if values is not None}
-        absent = self.missing[matches(self.missing, selector)]
+        absent = self.missing
+        for column, values in {"method": methods, "sweep": sweeps}.items():
+            if values is not None:
+                absent = absent[absent[column].isin(as_list(values))]
         if not len(absent):
             return ""
         datasets = absent["dataset"].astype(str).unique()
@@ -258,17 +259,11 @@ def describe_case(case: pd.Series) -> str:
 
 
 def within(values: np.ndarray, check: Mapping) -> np.ndarray:
-    """Tell which values meet the bounds of a check (`BOUND_SIGNS`), up to rounding."""
-    bounds = {name: check[name] for name in BOUND_SIGNS if check.get(name) is not None}
+    """Tell which values meet the bounds of a check (`BOUNDS`), up to rounding."""
     truth = np.isfinite(values)
-    if "at_most" in bounds:
-        truth &= values <= bounds["at_most"] + _ROUNDING
-    if "at_least" in bounds:
-        truth &= values >= bounds["at_least"] - _ROUNDING
-    if "below" in bounds:
-        truth &= values < bounds["below"]
-    if "above" in bounds:
-        truth &= values > bounds["above"]
+    for name, (_, holds) in BOUNDS.items():
+        if check.get(name) is not None:
+            truth &= holds(values, check[name])
     return truth
 
 
@@ -280,9 +275,11 @@ def bounds_text(check: Mapping) -> str:
     >>> bounds_text({"at_least": 1, "at_most": 2.5})
     '≥ 1 and ≤ 2.5'
     """
-    signs = BOUND_SIGNS.items()
-    bounds = [f"{sign} {check[name]:g}" for name, sign in signs if check.get(name) is not None]
-    return " and ".join(bounds)
+    return " and ".join(
+        f"{sign} {check[name]:g}"
+        for name, (sign, _) in BOUNDS.items()
+        if check.get(name) is not None
+    )
 
 
 def as_list(values: str | Iterable) -> list:
@@ -301,11 +298,13 @@ def join_words(*texts: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def describe_absent(expected: Iterable[str], stored: Iterable[str]) -> str:
-    """Say which of the expected names are not among the stored ones; empty if all are."""
+def describe_absent(
+    expected: Iterable[object], stored: Iterable[object], what: str = ""
+) -> str:
+    """Say which of the expected values are not among the stored ones; empty if all are."""
     known = set(stored)
-    absent = [str(name) for name in expected if name not in known]
-    return f"no stored rows of {', '.join(absent)}" if absent else ""
+    absent = [str(value) for value in expected if value not in known]
+    return f"no stored rows of {what}{', '.join(absent)}" if absent else ""
 
 
 def percent(value: float) -> str:

@@ -1,17 +1,16 @@
-"""Reported numbers of a paper against stored ones: which differ by more than sampling error.
+"""Reported numbers of a paper against stored ones: which differ by more than chance.
 
-A claims file lists, under ``reported: <name>:``, the `sweeps` of the measured runs, the number of
-`runs` of a reported mean, the `epsilon` of the private ones, `cells` (table, data set, method, and
-for each metric ``"mean ± standard deviation"`` as reported), `not_comparable` and `notes` (which
-cells they concern, and a `reason`). Where `metric` is named, each cell has a number for each
-method; with `area` it is that of the area over epsilon. A number without a deviation is taken to
-have that of the stored runs.
+A claims file lists, under ``reported: <name>:``, the `sweeps` of the measured runs, the
+number of `runs` of a reported mean, the `epsilon` of the private ones, `cells` (table,
+data set, method, and for each metric ``"mean ± standard deviation"`` as reported),
+`not_comparable` and `notes` (which cells they concern, and a `reason`). Where `metric` is
+named, each cell has a number for each method; with `area` it is that of the area over
+epsilon. A number without a deviation is taken to have that of the stored runs.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -31,18 +30,19 @@ NOT_STORED = "not run"
 JUDGED = (WITHIN, BETTER, WORSE)
 #: Columns of the evidence of a claim that reported numbers are reproduced.
 EVIDENCE = [
-    "dataset", "method", "metric", "mean", "deviation", "seeds", "reported", "margin", "ratio",
-    "verdict", "note",
+    "dataset", "method", "metric", "mean", "deviation", "seeds", "reported", "margin",
+    "ratio", "verdict", "note",
 ]  # fmt: skip
 #: Keys of a reported cell that are no metrics.
 PLACE = ("table", "dataset", "method")
-#: A difference of more standard errors is no sampling error, unless `standard_errors` says so.
+#: A difference of more standard errors is no sampling error, unless `standard_errors`
+#: says so.
 STANDARD_ERRORS = 2
 #: Share of the reported mean that a measured one may differ by to be near it.
 NEAR_SHARE = 0.1
 # Silhouettes are means over one fixed sample, whose error is the same for all seeds: the
-# standard deviation of a mean of 10,000 silhouettes that scatter by about 0.2 (other samples of the
-# same labels of k-means on Gas agree).
+# standard deviation of a mean of 10,000 silhouettes that scatter by about 0.2 (other
+# samples of the same labels of k-means on Gas agree).
 SAMPLE_ERRORS = {"silhouette": 0.2 / np.sqrt(10_000)}
 
 
@@ -69,8 +69,12 @@ class ReportedNumber:
         return self.deviation + self.deviation_unit / 2
 
 
-def parse(text: str) -> ReportedNumber | None:
-    """Parse ``"0.61 ± 0.02"`` or ``"0.61"``; None where the paper says that there is no number.
+#: Where the paper says that there is no number.
+NO_NUMBER = ReportedNumber(np.nan, np.nan, np.nan, np.nan)
+
+
+def parse(text: str) -> ReportedNumber:
+    """Parse ``"0.61 ± 0.02"``, ``"0.61"`` or ``"N/A"``, which is no number.
 
     Raises
     ------
@@ -81,18 +85,17 @@ def parse(text: str) -> ReportedNumber | None:
     --------
     >>> parse("1.4e06 ± 1.3e05")
     ReportedNumber(mean=1400000.0, deviation=130000.0, unit=100000.0, deviation_unit=10000.0)
-    >>> parse("N/A") is None
-    True
     """
     if text == "N/A":
-        return None
+        return NO_NUMBER
     try:
         mean_text, sign, deviation_text = text.partition("±")
         mean, unit = number(mean_text)
         deviation, deviation_unit = number(deviation_text) if sign else (np.nan, np.nan)
     except (InvalidOperation, ValueError):
         raise ValueError(
-            f"reported number {text!r} should be 'mean ± standard deviation', a mean or 'N/A'"
+            f"reported number {text!r} should be 'mean ± standard deviation', a mean or "
+            "'N/A'"
         ) from None
     return ReportedNumber(mean, deviation, unit, deviation_unit)
 
@@ -127,122 +130,112 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
 
     Parameters
     ----------
-    study : analysis.tables.study.Study
+    study : Study
     reported : mapping
         One entry of a claims file's `reported`; see the module.
 
     Returns
     -------
     DataFrame
-        One line per reported number: `table`, `dataset`, `method`, `metric`, `mean`, `deviation`
-        (n - 1), `seeds`, `reported`, `reported_mean`, `reported_deviation`, `margin` (some standard
-        errors of both and half a reported digit, where the reported deviation is taken half a digit
-        larger and the error of a fixed sample is counted in), `ratio` (measured over reported),
-        `verdict`, `reason` (why it cannot be compared), `note`, `epsilon`, `epsilon_spent`,
-        `adjacency`.
+        One line per reported number: `table`, `dataset`, `method`, `metric`, `mean`,
+        `deviation` (n - 1), `seeds`, `reported`, `reported_mean`, `reported_deviation`,
+        `margin` (some standard errors of both and half a reported digit, where the
+        reported deviation is taken half a digit larger and the error of a fixed sample is
+        counted in), `ratio` (measured over reported), `verdict`, `reason` (why it cannot
+        be compared), `note`, `epsilon`, `epsilon_spent`, `adjacency`.
     """
-    cells = list_cells(reported)
-    names = dict.fromkeys(key for cell in cells for key in cell)
-    metrics = [name for name in names if name not in PLACE]
-    stored = {metric: _stored(study, reported, metric) for metric in metrics}
-    known = {pair for cells in stored.values() for pair in cells}
-    lines = []
-    for cell, metric in product(cells, metrics):
-        if metric in cell:
-            pair = (cell["dataset"], cell["method"])
-            key = {name: cell[name] for name in PLACE if name in cell} | {"metric": metric}
-            measured = stored[metric].get(pair)
-            lines.append(key | _compared(cell[metric], measured, pair in known, key, reported))
-    return pd.DataFrame(lines)
+    lines = [
+        {name: cell[name] for name in PLACE if name in cell}
+        | {"metric": metric, "reported": text}
+        for cell in list_cells(reported)
+        for metric, text in cell.items()
+        if metric not in PLACE
+    ]
+    lines = pd.DataFrame(lines)
+    metrics = lines["metric"].unique()
+    stored = pd.concat([_measure(study, reported, metric) for metric in metrics])
+    lines = lines.merge(stored, on=["dataset", "method", "metric"], how="left")
+    known = set(zip(stored["dataset"], stored["method"], strict=True))
+    judgments = [
+        _judge(line, (line["dataset"], line["method"]) in known, reported)
+        for line in lines.fillna({"seeds": 0}).to_dict("records")
+    ]
+    return pd.DataFrame(judgments).astype({"seeds": int})
 
 
-Measured = tuple[float, float, int, dict]
-
-
-def _stored(study: Study, reported: Mapping, metric: str) -> dict[tuple[str, str], Measured]:
-    """Mean, deviation, seeds and cell of each data set and method, in raw units."""
+def _measure(study: Study, reported: Mapping, metric: str) -> pd.DataFrame:
+    """Mean, deviation and seeds of each data set and method, in raw units."""
     matrix = study.matrix(reported["sweeps"], metric)
-    if not len(matrix.cells):
-        return {}
     matrix = area(matrix) if reported.get("area") else raw_units(matrix)
-    epsilon = matrix.cells["epsilon"]
-    near = np.isclose(epsilon, reported.get("epsilon", np.nan))
-    matrix = matrix.take((epsilon.isna() | near).to_numpy())
-    mean, _, _, deviation, count = column_statistics(matrix.values)
-    cells = matrix.cells.to_dict("records")
-    return {
-        (cell["dataset"], cell["method"]): (mean[i], deviation[i], int(count[i]), cell)
-        for i, cell in enumerate(cells)
-    }
+    epsilon = matrix.cells["epsilon"].astype(float)
+    is_near = np.isclose(epsilon, reported.get("epsilon", np.nan))
+    matrix = matrix.take(epsilon.isna() | is_near)
+    summary = column_statistics(matrix.values)
+    facts = ["dataset", "method", "epsilon", "epsilon_spent", "adjacency"]
+    cells = matrix.cells.reindex(columns=facts).assign(
+        metric=metric,
+        mean=summary.mean,
+        deviation=summary.deviation,
+        seeds=summary.count,
+    )
+    return cells.drop_duplicates(["dataset", "method"], keep="last")
 
 
-def _compared(
-    text: str, measured: Measured | None, has_rows: bool, key: Mapping, reported: Mapping
-) -> dict:
-    """Compare one reported number (None where the paper reports none) with the measured one."""
-    value = parse(text)
-    mean, deviation, seeds, cell = measured or (np.nan, np.nan, 0, {})
-    facts = {name: cell.get(name, np.nan) for name in ("epsilon", "epsilon_spent", "adjacency")}
-    line = {
-        "mean": mean,
-        "deviation": deviation,
-        "seeds": seeds,
-        "reported": text,
-        "reported_mean": np.nan if value is None else value.mean,
-        "reported_deviation": np.nan if value is None else value.deviation,
-        "margin": np.nan,
-        "ratio": np.nan,
-        "note": _reason(reported.get("notes", ()), key),
-        **facts,
+def _judge(line: Mapping, has_rows: bool, reported: Mapping) -> dict:
+    """Compare one reported number with the measured one."""
+    value = parse(line["reported"])
+    mean = line["mean"]
+    deviation = line["deviation"]
+    # Standard errors of the reported mean, of the measured one and of a fixed sample.
+    errors = [
+        np.nan_to_num(value.largest_deviation, nan=deviation) / np.sqrt(reported["runs"]),
+        np.nan_to_num(deviation) / np.sqrt(max(line["seeds"], 1)),
+        SAMPLE_ERRORS.get(line["metric"], 0.0),
+    ]
+    allowed = reported.get("standard_errors", STANDARD_ERRORS)
+    margin = allowed * np.linalg.norm(errors) + value.unit / 2
+    is_measured = np.isfinite(mean)
+    line = line | {
+        "reported_mean": value.mean,
+        "reported_deviation": value.deviation,
+        "margin": margin if is_measured else np.nan,
+        "ratio": mean / value.mean if value.mean else np.nan,
+        "note": _find_reason(reported.get("notes", ()), line),
     }
-    if value is not None and np.isfinite(mean):
-        # Standard errors of the reported mean, of the measured one and of a fixed sample.
-        errors = [
-            np.nan_to_num(value.largest_deviation, nan=deviation) / np.sqrt(reported["runs"]),
-            np.nan_to_num(deviation) / np.sqrt(seeds),
-            SAMPLE_ERRORS.get(key["metric"], 0.0),
-        ]
-        allowed = reported.get("standard_errors", STANDARD_ERRORS)
-        line["margin"] = allowed * np.linalg.norm(errors) + value.unit / 2
-        line["ratio"] = mean / value.mean if value.mean else np.nan
 
     # Give the reason where the two cannot be compared.
-    if not has_rows or (value is not None and not np.isfinite(mean)):
+    reason = _find_reason(reported.get("not_comparable", ()), line)
+    if not has_rows or (value is not NO_NUMBER and not is_measured):
         return line | {"verdict": NOT_STORED, "reason": "no stored rows"}
-    if value is None:
-        return line | {"verdict": NOT_COMPARABLE, "reason": "the paper reports no number"}
-    reason = _reason(reported.get("not_comparable", ()), key)
+    if value is NO_NUMBER:
+        reason = "the paper reports no number"
     if reason:
         return line | {"verdict": NOT_COMPARABLE, "reason": reason}
-    if seeds < MIN_SEEDS:
-        return line | {"verdict": FEW_SEEDS, "reason": f"{seeds} seeds"}
-    sign = 1 if higher_is_better(key["metric"]) else -1
-    gain = sign * (mean - value.mean)
-    outside = BETTER if gain > 0 else WORSE
-    verdict = WITHIN if abs(gain) <= line["margin"] else outside
+    if line["seeds"] < MIN_SEEDS:
+        return line | {"verdict": FEW_SEEDS, "reason": f"{line['seeds']:.0f} seeds"}
+    sign = 1 if higher_is_better(line["metric"]) else -1
+    outside = BETTER if sign * (mean - value.mean) > 0 else WORSE
+    verdict = WITHIN if abs(mean - value.mean) <= margin else outside
     return line | {"verdict": verdict, "reason": ""}
 
 
-def _reason(rules: Sequence[Mapping], key: Mapping) -> str:
-    """Text of the first rule that concerns a cell; a rule without a key concerns all its values."""
+def _find_reason(rules: Sequence[Mapping], line: Mapping) -> str:
+    """Text of the first rule that concerns a cell; a rule without a key concerns all."""
     for rule in rules:
-        concerned = [
-            f"{name}s" not in rule or key[name] in rule[f"{name}s"]
-            for name in ("dataset", "method", "metric")
-        ]
-        if all(concerned):
+        names = ("dataset", "method", "metric")
+        if all(line[name] in rule.get(f"{name}s", [line[name]]) for name in names):
             return rule["reason"]
     return ""
 
 
 def counts_text(verdicts: pd.Series, separator: str = "; ") -> str:
     """Say how many numbers have each verdict."""
-    return separator.join(f"{count} {name}" for name, count in verdicts.value_counts().items())
+    counts = verdicts.value_counts()
+    return separator.join(f"{count} {name}" for name, count in counts.items())
 
 
 def near(line: Mapping) -> bool:
-    """Tell whether a measured mean is within a tenth of the reported one, or rounds to a zero."""
-    value = parse(line["reported"])
-    assert value is not None, "only reported numbers are judged"
-    allowed = NEAR_SHARE * abs(line["reported_mean"]) or value.unit / 2
-    return abs(line["mean"] - line["reported_mean"]) <= allowed
+    """Tell whether a measured mean is near the reported one, or rounds to a zero."""
+    reported_mean = line["reported_mean"]
+    allowed = NEAR_SHARE * abs(reported_mean) or parse(line["reported"]).unit / 2
+    return abs(line["mean"] - reported_mean) <= allowed

@@ -1,6 +1,7 @@
 """Claims of a paper against the stored rows.
 
-A claim *holds*, is *not contradicted so far*, *fails*, is *inconclusive* or was *not run*.
+A claim *holds*, is *not contradicted so far*, *fails*, is *inconclusive* or was *not
+run*.
 
 The rules are the same for every claim. They are written once, in
 ``templates/verdict_rules.html.jinja``, which every report shows.
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from pkm.analysis.claims.claim import Claim, import_checks, read_claims, variants
+from pkm.analysis.claims.claim import Claim, list_variants, read_claims, view
 from pkm.analysis.claims.decisions import agree, decide
 from pkm.analysis.claims.federation_costs import time_conditions
 from pkm.analysis.claims.findings import (
@@ -19,6 +20,7 @@ from pkm.analysis.claims.findings import (
     FAILS,
     HOLDS,
     INCONCLUSIVE,
+    NO_GAPS,
     NOT_CONTRADICTED,
     NOT_RUN,
     Agreement,
@@ -27,15 +29,13 @@ from pkm.analysis.claims.findings import (
     Finding,
     MissingRows,
     join_texts,
-    no_gaps,
 )
-from pkm.analysis.tables.removals import RemovalStudy
 from pkm.analysis.tables.study import Study
 
 #: Columns of `overview`.
 OVERVIEW = [
-    "id", "section", "statement", "kind", "basis", "verdict", "partial", "comparisons", "seeds",
-    "numbers", "missing", "reported",
+    "id", "section", "statement", "kind", "basis", "verdict", "partial", "comparisons",
+    "seeds", "numbers", "missing", "reported",
 ]  # fmt: skip
 
 
@@ -52,12 +52,14 @@ class Verdict:
         return bool(self.finding.missing) and self.finding.verdict != NOT_RUN
 
 
-def evaluate(study: Study, paper: str, missing: pd.DataFrame | None = None) -> list[Verdict]:
+def evaluate(
+    study: Study, paper: str, missing: pd.DataFrame | None = None
+) -> list[Verdict]:
     """Evaluate every claim of a paper.
 
     Parameters
     ----------
-    study : analysis.tables.study.Study
+    study : Study
     paper : str
         Name of a paper with claims.
     missing : DataFrame, optional
@@ -77,49 +79,48 @@ def evaluate(study: Study, paper: str, missing: pd.DataFrame | None = None) -> l
 
 def prepare(
     study: Study, paper: str, missing: pd.DataFrame | None = None
-) -> tuple[Study | RemovalStudy, Context]:
+) -> tuple[Study, Context]:
     """Return what the checks of a paper see of the rows, and besides them."""
     content = read_claims(paper)
-    gaps = no_gaps() if missing is None else missing
-    context = Context(content["sets"], gaps, content["reported"])
-    special = import_checks(paper)
-    return special.prepare(study, context) if hasattr(special, "prepare") else (study, context)
+    gaps = NO_GAPS if missing is None else missing
+    study, gaps = view(study, gaps, paper)
+    return study, Context(content["sets"], gaps, content["reported"])
 
 
-def evaluate_check(study: Study | RemovalStudy, check: Mapping, context: Context) -> Finding:
-    """Evaluate one check, and state the verdicts of its variants; see `variants`."""
+def evaluate_check(study: Study, check: Mapping, context: Context) -> Finding:
+    """Evaluate one check, and state the verdicts of its variants."""
     main = {name: value for name, value in check.items() if name != "variants"}
     finding = _evaluate_one(study, main, context)
-    if finding.verdict == NOT_RUN:
-        return finding
     numbers = finding.numbers
-    for variant in variants(check):
-        options = {name: value for name, value in variant.items() if name != "text"}
-        of_variant = _evaluate_one(study, main | options, context)
-        numbers += f" {variant['text']}: {of_variant.verdict} "
-        same = of_variant.verdict == finding.verdict
-        numbers += "as well." if same else f"instead. {of_variant.numbers}"
+    for variant in list_variants(check) if finding.verdict != NOT_RUN else ():
+        other = _evaluate_one(study, main | variant, context)
+        is_same = other.verdict == finding.verdict
+        comparison = "as well." if is_same else f"instead. {other.numbers}"
+        numbers += f" {variant['text']}: {other.verdict} {comparison}"
     return replace(finding, numbers=numbers)
 
 
-def _evaluate_one(study: Study | RemovalStudy, check: Mapping, context: Context) -> Finding:
+def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
     if check["type"] == "all_of":
-        return _join_findings([evaluate_check(study, part, context) for part in check["parts"]])
+        parts = check["parts"]
+        return _join_findings([evaluate_check(study, part, context) for part in parts])
     try:
-        measured = CHECK_TYPES[check["type"]].measure(study, check, context)
-        if isinstance(measured, Agreement):
-            measured = agree(measured, check)
+        finding = CHECK_TYPES[check["type"]].measure(study, check, context)
+        if isinstance(finding, Agreement):
+            finding = agree(finding, check)
     except MissingRows as missing:
         return Finding(NOT_RUN, str(missing))
-    finding = decide(measured, check) if isinstance(measured, Draws) else measured
-    if finding.verdict == FAILS and "caveat" in check:
+    if isinstance(finding, Draws):
+        finding = decide(finding, check)
+    verdict = finding.verdict
+    texts = [finding.numbers]
+    if verdict == FAILS and "caveat" in check:
         # A condition that is sufficient only: without it nothing is decided.
-        text = f"{finding.numbers} {check['caveat']}"
-        finding = replace(finding, verdict=INCONCLUSIVE, numbers=text)
+        verdict = INCONCLUSIVE
+        texts.append(check["caveat"])
     if check.get("metric") == "iteration_ms":
-        text = f"{finding.numbers} {time_conditions(study, check['sweep'])}"
-        finding = replace(finding, numbers=text)
-    return finding
+        texts.append(time_conditions(study, check["sweep"]))
+    return replace(finding, verdict=verdict, numbers=" ".join(texts))
 
 
 def _join_findings(findings: Sequence[Finding]) -> Finding:
@@ -131,31 +132,29 @@ def _join_findings(findings: Sequence[Finding]) -> Finding:
     if len(ran) < len(findings):
         verdicts.add(NOT_CONTRADICTED)
     weakest_first = (FAILS, INCONCLUSIVE, NOT_CONTRADICTED, HOLDS)
-    verdict = next(name for name in weakest_first if name in verdicts)
-    numbers = [f"({i}) {part.verdict}: {part.numbers}" for i, part in enumerate(findings, 1)]
-    evidence = [
-        part.evidence.assign(part=i) for i, part in enumerate(findings, 1) if len(part.evidence)
-    ]
+    numbers = []
     missing = [text for finding in ran for text in finding.missing.split("; ")]
-    missing += [finding.numbers for finding in findings if finding.verdict == NOT_RUN]
+    evidence = [pd.DataFrame()]
+    for number, finding in enumerate(findings, 1):
+        numbers.append(f"({number}) {finding.verdict}: {finding.numbers}")
+        missing += [finding.numbers] if finding.verdict == NOT_RUN else []
+        if len(finding.evidence):
+            evidence.append(finding.evidence.assign(part=number))
+    seeds = [finding.seeds for finding in ran if finding.seeds is not None]
     return Finding(
-        verdict,
+        next(name for name in weakest_first if name in verdicts),
         numbers=" ".join(numbers),
         comparisons=sum(finding.comparisons for finding in ran),
-        seeds=min((finding.seeds for finding in ran if finding.seeds is not None), default=None),
+        seeds=min(seeds, default=None),
         missing=join_texts(*dict.fromkeys(missing)),
-        evidence=pd.concat(evidence, ignore_index=True) if evidence else pd.DataFrame(),
+        evidence=pd.concat(evidence, ignore_index=True),
     )
 
 
 def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """One line per claim, for the verdict table and as CSV.
-
-    Returns
-    -------
-    DataFrame
-        `id`, `section`, `statement`, `kind`, `basis`, `verdict`, `partial`, `comparisons`, `seeds`,
-        `numbers`, `missing`, `reported`.
-    """
-    lines = [vars(each.claim) | vars(each.finding) | {"partial": each.partial} for each in verdicts]
-    return pd.DataFrame(lines, columns=None if lines else OVERVIEW)[OVERVIEW]
+    """One line per claim, for the verdict table and as CSV, with the columns `OVERVIEW`."""
+    lines = [
+        vars(verdict.claim) | vars(verdict.finding) | {"partial": verdict.partial}
+        for verdict in verdicts
+    ]
+    return pd.DataFrame(lines).reindex(columns=OVERVIEW)

@@ -1,13 +1,11 @@
-"""All claims of the MUFC paper are checked on `pkm.analysis.tables.removals.RemovalStudy`."""
+"""All claims and figures of the MUFC paper are about its `RemovalStudy`."""
 
-from dataclasses import replace
+import pandas as pd
 
-from pkm.analysis.claims.findings import Context
 from pkm.analysis.tables.removals import RemovalStudy, whole_sweep
 from pkm.analysis.tables.study import Study
 
 
-def prepare(study: Study, context: Context) -> tuple[RemovalStudy, Context]:
-    """Return what all checks of the paper see: a view, and the gaps of all parts of a sweep."""
-    gaps = context.missing.assign(sweep=context.missing["sweep"].map(whole_sweep))
-    return RemovalStudy(study), replace(context, missing=gaps)
+def view(study: Study, gaps: pd.DataFrame) -> tuple[RemovalStudy, pd.DataFrame]:
+    """Return the study, and the gaps of all parts of a sweep under its name."""
+    return RemovalStudy(study), gaps.assign(sweep=gaps["sweep"].map(whole_sweep))
