@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pkm.analysis.claims.claim import view
 from pkm.analysis.claims.comparisons import divide_pairs, find_pairs
-from pkm.analysis.claims.findings import Context, MissingRows
+from pkm.analysis.claims.findings import NO_GAPS, Context, MissingRows
 from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import (
@@ -90,6 +91,7 @@ class Frame:
 
 def make_frame(study: Study, spec: FigureSpec) -> Frame:
     """Return what a figure shows of a study."""
+    study, _ = view(study, NO_GAPS, spec.paper)
     frame = _call(study, spec) if spec.frame else select(study, spec)
     if spec.transform and len(frame.table):
         frame = replace(frame, table=spec.function(spec.transform)(frame.table))

@@ -25,7 +25,7 @@ from pkm.schema import BY_NAME, higher_is_better
 
 REPORTED = read_claims("dpm")["reported"]
 
-# --- tables -------------------------------------------------------------------------------------
+# --- tables -----------------------------------------------------------------------------
 
 #: Not in the paper, which has a part of them.
 ALL_LETTERS = {"dataset": "letters"}
@@ -33,8 +33,11 @@ ALL_LETTERS = {"dataset": "letters"}
 
 def sizes(study: Study, spec: FigureSpec) -> Frame:
     """Sizes of the data sets as the paper reports them and as stored."""
-    cells = study.cells[study.cells["sweep"] == "table"] if "table" in study.sweeps else study.cells
-    stored = cells.drop_duplicates("dataset")[["dataset", "n", "d", "k", "domain_half_width"]]
+    cells = study.cells
+    if "table" in study.sweeps:
+        cells = cells[cells["sweep"] == "table"]
+    stored = cells.drop_duplicates("dataset")
+    stored = stored[["dataset", "n", "d", "k", "domain_half_width"]]
     table = pd.DataFrame([*REPORTED["sizes"], ALL_LETTERS])
     table = table.merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
     absent_sets = table.loc[table["n"].isna(), "dataset"]
@@ -43,16 +46,18 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
 
 def quality(study: Study, spec: FigureSpec) -> Frame:
     """Every number of Table 2 or 3 next to the measured one, with the verdict."""
-    styles = MethodStyles(study.cells)
     table = reported.compare(study, REPORTED["quality"])
     table = table[table["table"] == spec.where["table"]].reset_index(drop=True)
     texts = dict.fromkeys([*table["reason"], *table["note"]])
     # Verdicts say by themselves that rows or seeds are missing.
-    reasons = [text for text in texts if text and not text.endswith(("seeds", "stored rows"))]
+    reasons = [
+        text for text in texts if text and not text.endswith(("seeds", "stored rows"))
+    ]
     letters = dict(zip(reasons, string.ascii_lowercase, strict=False))
+    styles = MethodStyles(study.cells)
     lines = []
     for (dataset, method), group in table.groupby(["dataset", "method"], sort=False):
-        line = {"data set": spec.format_name(dataset), "method": styles.label(method)}
+        line = {"data set": spec.format_name(dataset), "method": styles[method].label}
         for row in group.to_dict("records"):
             arrow = "↑" if higher_is_better(row["metric"]) else "↓"
             label = BY_NAME[row["metric"]].label
@@ -61,102 +66,107 @@ def quality(study: Study, spec: FigureSpec) -> Frame:
         lines.append(line | {"ε spent": number_text("{value:.3g}", spent)})
     fields = {
         "verdicts": reported.counts_text(table["verdict"]),
-        "reasons": " ".join(f"({letter}) {text}." for text, letter in letters.items()),
+        "reasons": " ".join(f"({letters[text]}) {text}." for text in letters),
     }
-    stored = table[(table["verdict"] != reported.NOT_STORED) & (table["seeds"] > 0)]
+    is_stored = (table["verdict"] != reported.NOT_STORED) & (table["seeds"] > 0)
+    stored = table[is_stored]
     cells = study.cells[study.cells["dataset"].isin(stored["dataset"])]
-    return Frame(
-        table, cells, absent(Frame(stored, study.cells), spec), fields, pd.DataFrame(lines)
-    )
+    gaps = absent(Frame(stored, study.cells), spec)
+    return Frame(table, cells, gaps, fields, pd.DataFrame(lines))
 
 
 def _quality_text(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
     short = {reported.WITHIN: "within", reported.NOT_COMPARABLE: "n. c."}
     verdict = short.get(row["verdict"], row["verdict"])
-    marks = "".join(
-        f" ({letters[text]})" for text in (row["reason"], row["note"]) if text in letters
-    )
-    measured = number_text("{value:.3g} ± {deviation:.2g}", row | {"value": row["mean"]})
+    texts = (row["reason"], row["note"])
+    marks = "".join(f" ({letters[text]})" for text in texts if text in letters)
+    measured = number_text("{mean:.3g} ± {deviation:.2g}", row)
     return f"{measured} | {row['reported']}: {verdict}{marks}"
 
 
 def with_reported(table: pd.DataFrame) -> pd.DataFrame:
     """Add the KMeans distances that the paper reports."""
     means = {
-        (cell["dataset"], cell["method"]): reported.parse(cell["norm_kmeans_distance"]).mean
+        (cell["dataset"], cell["method"]): reported.parse(
+            cell["norm_kmeans_distance"]
+        ).mean
         for cell in REPORTED["quality"]["cells"]
     }
     keys = zip(table["dataset"], table["method"], strict=True)
     return table.assign(reported=[means.get(key, np.nan) for key in keys])
 
 
-# --- times --------------------------------------------------------------------------------------
+# --- times ------------------------------------------------------------------------------
 
 
 def fit_times(study: Study, spec: FigureSpec) -> Frame:
     """CPU times, and by how much wall-clock time exceeds them."""
     rows = study.rows_with(["fit_seconds", "fit_cpu_seconds"])
     rows = rows[rows["sweep"].isin(spec.sweep)]
-    ratios = rows["fit_seconds"] / rows["fit_cpu_seconds"]
-    fields = {"largest_ratio": f"{ratios.max():.3g}" if len(ratios) else ""}
+    largest = (rows["fit_seconds"] / rows["fit_cpu_seconds"]).max()
+    fields = {"largest_ratio": f"{largest:.3g}" if len(rows) else ""}
     return replace(select(study, spec), fields=fields)
 
 
-# --- budget splits ------------------------------------------------------------------------------
+# --- budget splits ----------------------------------------------------------------------
 
-STEPS = ("interval", "counts", "splits", "averages")
+STEPS = ["interval", "counts", "splits", "averages"]
 PAPER_SHARES = (0.04, 0.18, 0.18, 0.6)
 BEST_SHARE = 0.2
 
 
 def budget_splits(study: Study, spec: FigureSpec) -> Frame:
-    """Budget splits ranked by each metric: best and worst fifth, means, the paper's choice."""
-    shown = select(study, spec).table
-    if "shares" not in shown:
-        return Frame(shown.iloc[:0])
-    shares = {name: item(shown["shares"], place) for place, name in enumerate(STEPS)}
-    splits = shown.assign(**shares).dropna(subset=[*STEPS, "value"])
-    sign = np.where(splits["metric"].map(higher_is_better), -1, 1)
-    by_panel = (sign * splits["value"]).groupby(splits["panel"], observed=True)
-    rank, size = by_panel.rank(method="first"), by_panel.transform("size")
+    """Budget splits ranked by each metric: best and worst fifth, means, the paper's."""
+    table = select(study, spec).table
+    if "shares" not in table:
+        return Frame(table.iloc[:0])
+    shares = {name: item(table["shares"], place) for place, name in enumerate(STEPS)}
+    splits = table.assign(**shares).dropna(subset=[*STEPS, "value"])
+    losses = splits["value"].where(
+        ~splits["metric"].map(higher_is_better), -splits["value"]
+    )
+    by_panel = losses.groupby(splits["panel"], observed=True)
+    rank = by_panel.rank(method="first")
+    size = by_panel.transform("size")
     count = (BEST_SHARE * size).round().clip(lower=1)
-    splits["hue"] = np.select([rank <= count, rank > size - count], ["best", "worst"], "between")
-    splits = splits.assign(rank=rank).rename(columns={"value": "mean"}).drop(columns="x")
+    part = np.select([rank <= count, rank > size - count], ["best", "worst"], "between")
+    splits = splits.assign(rank=rank, hue=part, mean=splits["value"])
+    splits = splits.drop(columns=["x", "value"])
 
     # The means of both fifths, and the paper's choice in each panel.
-    by = splits[splits["hue"] != "between"].groupby(
-        ["panel", "dataset", "metric", "hue"], observed=True
-    )
-    means = by[list(STEPS)].mean().reset_index()
+    fifths = splits[splits["hue"] != "between"]
+    keys = ["panel", "dataset", "metric", "hue"]
+    means = fifths.groupby(keys, observed=True)[STEPS].mean().reset_index()
     choice = dict(zip(STEPS, PAPER_SHARES, strict=True))
-    table = pd.concat(
-        [
-            splits,
-            means.assign(hue=means["hue"] + "_mean"),
-            means[means["hue"] == "best"].assign(hue="paper", **choice),
-        ]
-    )
-    table = table.assign(curve=np.arange(len(table)))
-    table = table.melt([name for name in table if name not in STEPS], list(STEPS), "x", "value")
-    table["x"] = pd.Categorical(table["x"], STEPS)
+    chosen = means[means["hue"] == "best"].assign(hue="paper", **choice)
+    of_parts = means.assign(hue=means["hue"] + "_mean")
+    lines = pd.concat([splits, of_parts, chosen], ignore_index=True)
+    lines = lines.assign(curve=lines.index)
+    facts = [name for name in lines if name not in STEPS]
+    lines = lines.melt(facts, STEPS, "x", "value")
+    lines["x"] = pd.Categorical(lines["x"], STEPS)
     fields = {
         "splits": splits.groupby("dataset")["shares"].nunique().max(),
         "seeds": count_text(splits["seeds"]),
     }
-    names = {"panel": "panel", "hue": "part"} | {name: f"share of {name}" for name in STEPS}
-    printed = means.round(dict.fromkeys(STEPS, 3))[list(names)].rename(columns=names)
-    return Frame(table, splits, fields=fields, printed=printed)
+    headings = {"panel": "panel", "hue": "part"}
+    headings |= {name: f"share of {name}" for name in STEPS}
+    printed = means[list(headings)].round(dict.fromkeys(STEPS, 3))
+    return Frame(lines, splits, fields=fields, printed=printed.rename(columns=headings))
 
 
-# --- matched budgets ----------------------------------------------------------------------------
+# --- matched budgets --------------------------------------------------------------------
 
-MATCHES = (
-    ("dpm_published", "dpm"),
-    ("dpm_published", "dpm_merged"),
-    ("lsh_splits_published", "lsh_splits"),
-    ("dp_lloyd_published", "dp_lloyd"),
+MATCHES = pd.DataFrame(
+    [
+        ("dpm_published", "dpm"),
+        ("dpm_published", "dpm_merged"),
+        ("lsh_splits_published", "lsh_splits"),
+        ("dp_lloyd_published", "dp_lloyd"),
+    ],
+    columns=["published", "sound"],
 )
-BUDGET = {"epsilon": "epsilon", "spent": "epsilon_spent", "delta": "delta"}
+BUDGET = {"epsilon": "epsilon", "epsilon_spent": "spent", "delta": "delta"}
 SWEEPS = ("table", "em_mc", "em_mc_large", "sound")
 NO_PAIR = "no pair of stored runs at matched budgets"
 
@@ -164,73 +174,73 @@ NO_PAIR = "no pair of stored runs at matched budgets"
 def matched(study: Study, spec: FigureSpec) -> Frame:
     """Inertia of the sound variants over the published ones, one panel per pair."""
     ratios = matched_ratios(study)
+    sound = ratios["sound"]
     table = ratios.rename(columns={"ratio": "value"}).assign(
-        method=ratios["sound"], hue=ratios["sound"], panel=ratios["sound"], row=ratios["dataset"]
+        method=sound, hue=sound, panel=sound, row=ratios["dataset"]
     )
-    stored = set(zip(ratios["published"], ratios["sound"], ratios["dataset"], strict=True))
-    without: dict[str, list[str]] = {}
-    for published, sound in MATCHES:
-        for name in spec.expected["dataset"]:
-            if (published, sound, name) not in stored:
-                without.setdefault(spec.part(sound).title, []).append(spec.format_name(name))
-    gaps = tuple(f"{title} on {', '.join(names)}: {NO_PAIR}" for title, names in without.items())
-    cells = study.cells[study.cells["method"].isin(ratios["sound"])]
-    return Frame(table, cells, gaps)
+    stored = set(zip(sound, ratios["dataset"], strict=True))
+    gaps = []
+    for method in MATCHES["sound"]:
+        names = [
+            spec.format_name(name)
+            for name in spec.expected["dataset"]
+            if (method, name) not in stored
+        ]
+        if names:
+            title = spec.part(method).title
+            gaps.append(f"{title} on {', '.join(names)}: {NO_PAIR}")
+    cells = study.cells[study.cells["method"].isin(sound)]
+    return Frame(table, cells, tuple(gaps))
 
 
 def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
     """Sound over published, at matched budgets.
 
-    The sound variant has the largest stored budget that is within what the published one spent.
-
-    A pair counts where data set, scaling and adjacency agree, and neither epsilon spent nor delta
-    of the sound variant is larger than the published one's.
+    The sound variant has the largest stored budget that is within what the published one
+    spent. A pair counts where data set, scaling and adjacency agree, and neither epsilon
+    spent nor delta of the sound variant is larger than the published one's.
 
     Returns
     -------
     DataFrame
-        One line per pair and data set: both budgets (declared, spent, delta), `ratio` of means with
-        a 95 % paired bootstrap interval over seeds, `seeds`, and `unproven`: flaws of charges of
-        the published variant.
+        One line per pair and data set: both budgets (declared, spent, delta), `ratio` of
+        means with a 95 % paired bootstrap interval over seeds, `seeds`, and `unproven`:
+        flaws of charges of the published variant.
     """
-    columns = ["published", "sound", "dataset", "ratio", "low", "high", "seeds", "unproven"]
-    columns += [f"{name}_{side}" for side in ("published", "sound") for name in BUDGET]
-    panel = study.matrix(SWEEPS, metric)
-    cells = panel.cells
-    if not len(cells):
-        return pd.DataFrame(columns=columns)
-    means = resampled_means(panel)
-    charges = read_charges(cells)
-    lines = []
-    for published, sound in MATCHES:
-        declared = (cells["method"] == published) & np.isclose(cells["epsilon"], 1.0)
-        for index, published_cell in cells[declared].iterrows():
-            affordable = _matching(cells[cells["method"] == sound], published_cell)
-            if not len(affordable):
-                continue
-            sound_cell = affordable.iloc[-1]
-            ratio = means[:, sound_cell.name] / means[:, index]
-            (low,), (high,) = percentile_interval(ratio[:, None])
-            both = np.isfinite(panel.values[:, [sound_cell.name, index]]).all(axis=1)
-            line = {"published": published, "sound": sound, "dataset": published_cell["dataset"]}
-            line |= {"ratio": ratio[0], "low": low, "high": high, "seeds": int(both.sum())}
-            # Flaws of charges whose cost is what a paper claims and is known not to hold.
-            flaws = set(charges.loc[charges.index == index, "flaw"]) - {""}
-            line["unproven"] = " ".join(sorted(flaws))
-            for side, cell in (("published", published_cell), ("sound", sound_cell)):
-                line |= {f"{name}_{side}": cell[column] for name, column in BUDGET.items()}
-            lines.append(line)
-    return pd.DataFrame(lines, columns=columns)
-
-
-def _matching(cells: pd.DataFrame, reference: pd.Series) -> pd.DataFrame:
-    """Return the cells that spend no more than `reference`, by epsilon.
-
-    Under the same adjacency and scaling, on the same data set.
-    """
-    same = np.logical_and.reduce(
-        [cells[name] == reference[name] for name in ("dataset", "adjacency", "preprocessing")]
+    matrix = study.matrix(SWEEPS, metric)
+    same = ["dataset", "adjacency", "preprocessing"]
+    cells = matrix.cells[["method", *same, *BUDGET]].rename(columns=BUDGET)
+    cells = cells.assign(column=cells.index)
+    published = cells[np.isclose(cells["epsilon"].astype(float), 1.0)]
+    pairs = MATCHES.merge(published, left_on="published", right_on="method")
+    pairs = pairs.merge(
+        cells,
+        left_on=["sound", *same],
+        right_on=["method", *same],
+        suffixes=("_published", "_sound"),
     )
-    within_epsilon = cells["epsilon_spent"] <= reference["epsilon_spent"] * (1 + 1e-9)
-    within_delta = cells["delta"] <= reference["delta"]
-    return cells[same & within_epsilon & within_delta].sort_values("epsilon")
+    is_affordable = pairs["spent_sound"] <= pairs["spent_published"] * (1 + 1e-9)
+    is_affordable &= pairs["delta_sound"] <= pairs["delta_published"]
+    pairs = pairs[is_affordable].sort_values("epsilon_sound", kind="stable")
+    pairs = pairs.drop_duplicates(["sound", "column_published"], keep="last")
+    order = pairs["sound"].map(list(MATCHES["sound"]).index)
+    pairs = pairs.assign(order=order).sort_values(["order", "column_published"])
+
+    sides = [pairs[f"column_{side}"].to_numpy() for side in ("published", "sound")]
+    finite = np.isfinite(matrix.values)
+    charges = read_charges(matrix.cells)
+    flaws = charges[charges["flaw"] != ""].groupby(level=0)["flaw"].unique()
+    flaws = [" ".join(sorted(flaws.get(column, ()))) for column in sides[0]]
+    ratios = np.empty((2, 0))
+    if len(pairs):
+        means = resampled_means(matrix)
+        ratios = means[:, sides[1]] / means[:, sides[0]]
+    low, high = percentile_interval(ratios)
+    columns = [f"{name}_{side}" for side in ("published", "sound") for name in BUDGET.values()]
+    return pairs[["published", "sound", "dataset", *columns]].assign(
+        ratio=ratios[0],
+        low=low,
+        high=high,
+        seeds=(finite[:, sides[0]] & finite[:, sides[1]]).sum(axis=0),
+        unproven=flaws,
+    )
