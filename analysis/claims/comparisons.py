@@ -213,8 +213,9 @@ def _find_sides(
             selected = selected.assign(dataset="")
         repeated = selected[selected.duplicated()]
         if len(repeated):
+            what = "several data sets" if is_across else "two cells"
             place = dict(repeated.iloc[0])
-            raise ValueError(f"selector {selector!r} matches two cells at {place}")
+            raise ValueError(f"selector {selector!r} matches {what} at {place}")
         parts.append(selected.assign(**facts, **{f"{side}_order": order}))
     return pd.concat(parts, ignore_index=True)
 

@@ -187,10 +187,8 @@ def _count_cases(check: Mapping, context: Context, names: Sequence[str]) -> int 
 
 def _evaluate(statistic: str, values: np.ndarray, cases: pd.DataFrame) -> np.ndarray:
     """Evaluate the expression of a `statistic` on lines of values (lines, cases)."""
-    columns = {
-        name: column.astype(str) if name in _TEXTS else column
-        for name, column in cases.items()
-    }
+    columns = {name: column.to_numpy() for name, column in cases.items()}
+    columns |= {name: columns[name].astype(str) for name in _TEXTS if name in columns}
     metrics = cases.get("metric", pd.Series("", cases.index))
     loss = values * np.where(metrics.map(higher_is_better), -1, 1)
 
@@ -208,8 +206,7 @@ def _evaluate(statistic: str, values: np.ndarray, cases: pd.DataFrame) -> np.nda
         "correlation_between": correlation_between,
         "n_best": n_best,
     }
-    known = {name: column.to_numpy() for name, column in columns.items()} | functions
-    return evaluated(statistic, known | {"value": values, "loss": loss})
+    return evaluated(statistic, columns | functions | {"value": values, "loss": loss})
 
 
 def _match(

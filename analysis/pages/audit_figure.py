@@ -52,28 +52,31 @@ def _marks(audits: Sequence[Audit]) -> pd.DataFrame:
     """One line for each query, and one for each bound, with its number in full precision."""
     lines = []
     for audit in audits:
-        title = ", ".join([audit.name, *audit.found_flaws])
-        facts = {"method": audit.method, "variant": audit.variant, "group": title}
+        facts = {
+            "method": audit.method,
+            "variant": audit.variant,
+            "group": ", ".join([audit.name, *audit.found_flaws]),
+        }
         for query, ratio in audit.tightness.items():
-            place = {"panel": "replay", "row": query.replace("_", " ")}
             verdict = audit.query_verdicts.get(query, NO_POWER)
-            lines.append(facts | place | {"hue": verdict, "number": ratio})
+            line = {"row": query.replace("_", " "), "hue": verdict, "number": ratio}
+            lines.append(facts | line | {"panel": "replay"})
         bounds = {
             audit.verdicts.get("blackbox", NO_POWER): audit.lower_bound,
             ALL_RELEASES: audit.transcript_bound,
             LEDGER: None if audit.lower_bound is None else audit.epsilon,
         }
-        place = {"panel": "blackbox", "row": ""}
-        known = {hue: bound for hue, bound in bounds.items() if bound is not None}
-        lines += [facts | place | {"hue": hue, "number": bound} for hue, bound in known.items()]
-    columns = ["method", "variant", "panel", "group", "row", "hue", "number"]
-    marks = pd.DataFrame(lines, columns=columns)
-    outside = (marks["panel"] == "replay") & (marks["number"] > MAX_RATIO)
+        for hue, bound in bounds.items():
+            if bound is not None:
+                line = {"row": "", "hue": hue, "number": bound}
+                lines.append(facts | line | {"panel": "blackbox"})
+    marks = pd.DataFrame(lines)
+    is_outside = (marks["panel"] == "replay") & (marks["number"] > MAX_RATIO)
     return marks.assign(
-        value=marks["number"].mask(outside, MAX_RATIO),
+        value=marks["number"].mask(is_outside, MAX_RATIO),
         low=np.nan,
         high=np.nan,
-        text=marks["number"].map(_ratio_text).where(outside, ""),
+        text=marks["number"].map(_ratio_text).where(is_outside, ""),
         group=pd.Categorical(marks["group"], marks["group"].unique()),
         row=pd.Categorical(marks["row"], marks["row"].unique()),
     )
@@ -96,8 +99,8 @@ def _formatted(numbers: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
 def _gaps(audits: Sequence[Audit]) -> tuple[str, ...]:
     """Say what was found and no registered flaw explains."""
     return tuple(
-        f"{audit.name}: {found['view']}, {found['label']}: {found['message']}"
+        f"{audit.name}: {finding['view']}, {finding['label']}: {finding['message']}"
         for audit in audits
-        for found in audit.findings
-        if not found["flaw"]
+        for finding in audit.findings
+        if not finding["flaw"]
     )

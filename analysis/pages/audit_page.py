@@ -85,10 +85,10 @@ def _counts(audits: Sequence[Audit]) -> str:
 def _findings(audits: Sequence[Audit]) -> str:
     """One item for each finding."""
     items = [
-        f"- **{audit.name}**, {found['view']}, {found['label'].replace('_', ' ')} "
-        f"({found['flaw'] or 'not registered'}): {found['message'].replace('_', ' ')}"
+        f"- **{audit.name}**, {finding['view']}, {finding['label'].replace('_', ' ')} "
+        f"({finding['flaw'] or 'not registered'}): {finding['message'].replace('_', ' ')}"
         for audit in audits
-        for found in audit.findings
+        for finding in audit.findings
     ]
     if not items:
         return f"No finding in {count_text([len(audits)], 'variants')}."

@@ -65,30 +65,31 @@ class Audit:
     verdicts: Mapping[str, str]
     label: str = ""
     adjacency: str = ""
-    flaws: tuple[str, ...] = ()
+    flaws: Sequence[str] = ()
     tightness: Mapping[str, float] = field(default_factory=dict)
     query_verdicts: Mapping[str, str] = field(default_factory=dict)
-    findings: tuple[Mapping[str, str], ...] = ()
+    findings: Sequence[Mapping[str, str]] = ()
     n_pairs: int = 0
     n_runs: int = 0
     lower_bound: float | None = None
     transcript_bound: float | None = None
     epsilon: float | None = None
-    subpackages: tuple[str, ...] = ()
+    subpackages: Sequence[str] = ()
     code: str = ""
 
     @property
     def verdict(self) -> str:
         """Worst verdict of the views that had power; "no power here" if none had."""
-        found = set(self.verdicts.values())
-        return next((word for word in (VIOLATED, CONSISTENT, NO_POWER) if word in found), NOT_TRIED)
+        known = set(self.verdicts.values())
+        words = (VIOLATED, CONSISTENT, NO_POWER)
+        return next((word for word in words if word in known), NOT_TRIED)
 
     @property
-    def found_flaws(self) -> tuple[str, ...]:
+    def found_flaws(self) -> list[str]:
         """Ids of the registered flaws behind the findings, or `UNREGISTERED`."""
-        ids = {flaw for found in self.findings for flaw in found["flaw"].split(",") if flaw}
-        unregistered = any(not found["flaw"] for found in self.findings)
-        return (*sorted(ids), *([UNREGISTERED] if unregistered else []))
+        ids = {name for finding in self.findings for name in finding["flaw"].split(",")}
+        unregistered = [UNREGISTERED] if "" in ids else []
+        return sorted(ids - {""}) + unregistered
 
     @property
     def stale(self) -> bool:
@@ -107,17 +108,18 @@ class Audit:
         --------
         >>> record = {"target": "a.B", "default": True, "method": "B", "variant": "sound"}
         >>> findings = [{"view": "replay", "flaw": "F-26"}]
-        >>> parse(record | {"verdicts": {"replay": "violated"}, "findings": findings}).summary()
+        >>> record |= {"verdicts": {"replay": "violated"}, "findings": findings}
+        >>> parse(record).summary()
         'violated (F-26)'
         """
-        if not self.found_flaws:
-            return self.verdict
-        return f"{self.verdict} ({', '.join(self.found_flaws)})"
+        flaws = ", ".join(self.found_flaws)
+        return f"{self.verdict} ({flaws})" if flaws else self.verdict
 
     def by_view(self) -> str:
         """Verdict of every view, those that were not tried included."""
-        words = {name: self.verdicts.get(view, NOT_TRIED) for view, name in VIEWS.items()}
-        return "; ".join(f"{name}: {word}" for name, word in words.items())
+        return "; ".join(
+            f"{name}: {self.verdicts.get(view, NOT_TRIED)}" for view, name in VIEWS.items()
+        )
 
 
 Audits = Mapping[tuple[str, str], Audit]
@@ -146,18 +148,22 @@ def read(path: str | Path) -> dict[tuple[str, str], Audit]:
     if not path.exists():
         return {}
     try:
-        audits = [parse(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = path.read_text(encoding="utf-8").splitlines()
+        audits = [parse(json.loads(line)) for line in lines]
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged, remove it or run the audit again: {error}") from error
+        raise ValueError(
+            f"{path} is damaged, remove it or run the audit again: {error}"
+        ) from error
     return {(audit.target, audit.variant): audit for audit in audits}
 
 
 def parse(record: Mapping[str, Any]) -> Audit:
-    """Return one stored record as an audit; numbers that JSON lacks are stored as their names."""
-    known = {each.name for each in fields(Audit)}
-    values = {name: value for name, value in record.items() if name in known}
-    bounds = {name: values.get(name) for name in ("lower_bound", "transcript_bound", "epsilon")}
-    values |= {name: None if bound is None else float(bound) for name, bound in bounds.items()}
+    """Return one stored record as an audit; JSON has names for some numbers."""
+    names = {column.name for column in fields(Audit)}
+    values = {name: value for name, value in record.items() if name in names}
+    for name in ("lower_bound", "transcript_bound", "epsilon"):
+        if values.get(name) is not None:
+            values[name] = float(values[name])
     ratios = values.get("tightness", {}).items()
     values["tightness"] = {query: float(ratio) for query, ratio in ratios}
     for name in ("flaws", "findings", "subpackages"):
@@ -175,30 +181,25 @@ def find(audits: Audits, target: str, variant: str) -> Audit | None:
 
 def of_cells(audits: Audits, cells: pd.DataFrame) -> list[Audit]:
     """Audits of the methods of some cells, in the order of the audits."""
-    methods = set(zip(cells["target"], cells["variant"], strict=True))
-    found = [find(audits, target, variant) for target, variant in methods]
-    return [audit for audit in audits.values() if audit in found]
+    methods = cells[["target", "variant"]].drop_duplicates()
+    known = [find(audits, *method) for method in methods.itertuples(index=False)]
+    return [audit for audit in audits.values() if audit in known]
 
 
 def table(audits: Sequence[Audit]) -> pd.DataFrame:
     """One line for each method and variant: worst ratio, black-box bound, verdicts."""
-    lines = []
-    for audit in audits:
-        lines.append(
-            {
-                "method": audit.method,
-                "variant": audit.variant,
-                "adjacency": audit.adjacency,
-                "n_pairs": audit.n_pairs,
-                "largest_ratio": max(audit.tightness.values(), default=float("nan")),
-                "n_runs": audit.n_runs,
-                "lower_bound": audit.lower_bound,
-                "transcript_bound": audit.transcript_bound,
-                "epsilon": audit.epsilon,
-                **{view: audit.verdicts.get(view, NOT_TRIED) for view in VIEWS},
-                "verdict": audit.verdict,
-                "found_flaws": " ".join(audit.found_flaws),
-                "flaws": " ".join(audit.flaws),
-            }
-        )
+    columns = (
+        "method", "variant", "adjacency", "n_pairs", "n_runs", "lower_bound",
+        "transcript_bound", "epsilon", "verdict",
+    )  # fmt: skip
+    lines = [
+        {name: getattr(audit, name) for name in columns}
+        | {view: audit.verdicts.get(view, NOT_TRIED) for view in VIEWS}
+        | {
+            "largest_ratio": max(audit.tightness.values(), default=float("nan")),
+            "found_flaws": " ".join(audit.found_flaws),
+            "flaws": " ".join(audit.flaws),
+        }
+        for audit in audits
+    ]
     return pd.DataFrame(lines)

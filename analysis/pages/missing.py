@@ -1,11 +1,13 @@
 """Planned cells without rows: why, and which command supplies them."""
 
 import re
+from collections.abc import Sequence
 
 import pandas as pd
 
 #: How many data sets one line names.
 NAMED = 12
+COLUMNS = ["datasets", "cells", "reason", "brief", "command"]
 #: A command in the text of a reason.
 COMMAND = re.compile(r"'((?:pkm|make) [^']+)'")
 
@@ -37,21 +39,26 @@ def missing_table(missing: pd.DataFrame, paper: str, profile: str) -> pd.DataFra
     """
     # The last line of a traceback says what went wrong.
     reasons = missing["reason"].astype(str).str.strip().str.split("\n").str[-1]
-    lines = []
-    for reason, datasets in missing["dataset"].groupby(reasons, sort=False):
-        names = datasets.unique()
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        lines.append(
-            {
-                "datasets": ", ".join(names[:NAMED]) + more,
-                "cells": len(datasets),
-                "reason": reason,
-                "brief": re.split(r", | \(or ", reason, maxsplit=1)[0],
-                "command": command(reason, paper, profile),
-            }
-        )
-    table = pd.DataFrame(lines, columns=["datasets", "cells", "reason", "brief", "command"])
-    return table.sort_values("cells", ascending=False, kind="stable", ignore_index=True)
+    lines = [
+        {
+            "datasets": list_names(list(datasets.unique()), NAMED, ", "),
+            "cells": len(datasets),
+            "reason": reason,
+            "brief": re.split(r", | \(or ", reason, maxsplit=1)[0],
+            "command": command(reason, paper, profile),
+        }
+        for reason, datasets in missing["dataset"].groupby(reasons, sort=False)
+    ]
+    table = pd.DataFrame(lines, columns=COLUMNS)
+    return table.sort_values(
+        "cells", ascending=False, kind="stable", ignore_index=True
+    )
+
+
+def list_names(names: Sequence[str], most: int, separator: str) -> str:
+    """List names, and say how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
 
 
 def command(reason: str, paper: str, profile: str) -> str:

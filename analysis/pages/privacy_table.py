@@ -35,35 +35,38 @@ def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
     lines = []
     for key, cells in study.cells.groupby(list(FACTS), sort=True):
         facts = dict(zip(FACTS, key, strict=True))
-        private = facts["notion"] != "none"
         flaws = set(facts["flaws"].split())
-        if private and facts["private_bounds"]:
-            flaws.add("F-10")
-        epsilons = sorted(cells["epsilon"].dropna().unique())
-        share = (cells["epsilon_spent"] / cells["epsilon"]).max()
-        unspent = max(cells["epsilon_unspent"].max(), 0)
         facts |= {
-            "adjacency": _with_rho(facts["adjacency"], cells),
-            "flaws": sorted(flaws),
-            "private": private,
-            "declared": ", ".join(f"{value:g}" for value in epsilons) or DASH,
-            "delta": _delta_range(cells["delta"]) if private else DASH,
-            "spent": f"{share:.4%}" if private else DASH,
-            "unspent": f"{unspent:.2g}" if private else DASH,
+            "private": facts["notion"] != "none",
+            "declared": DASH,
+            "delta": DASH,
+            "spent": DASH,
+            "unspent": DASH,
+            "audit": DASH,
+            "views": "",
             "cells": cells["cell"].nunique(),
         }
-        facts |= _audit_facts(cells, audited or {}) if private else {"audit": DASH, "views": ""}
-        lines.append(facts)
+        if facts["private"]:
+            if facts["private_bounds"]:
+                flaws.add("F-10")
+            epsilons = sorted(cells["epsilon"].dropna().unique())
+            share = (cells["epsilon_spent"] / cells["epsilon"]).max()
+            unspent = max(cells["epsilon_unspent"].max(), 0)
+            first = cells.iloc[0]
+            audit = audits.find(audited or {}, first["target"], first["variant"])
+            facts |= {
+                "adjacency": _with_rho(facts["adjacency"], cells),
+                "declared": ", ".join(f"{value:g}" for value in epsilons) or DASH,
+                "delta": _delta_range(cells["delta"]),
+                "spent": f"{share:.4%}",
+                "unspent": f"{unspent:.2g}",
+                "audit": audit.summary() if audit else audits.NOT_TRIED,
+                "views": audit.by_view() if audit else "",
+            }
+        lines.append(facts | {"flaws": sorted(flaws)})
     table = pd.DataFrame(lines)
-    return table.sort_values(["private", "method"], ascending=[False, True], ignore_index=True)
-
-
-def _audit_facts(cells: pd.DataFrame, audited: Audits) -> dict[str, str]:
-    """Return the verdict of the audit of some cells of one method, and those of its views."""
-    audit = audits.find(audited, cells["target"].iloc[0], cells["variant"].iloc[0])
-    if audit is None:
-        return {"audit": audits.NOT_TRIED, "views": ""}
-    return {"audit": audit.summary(), "views": audit.by_view()}
+    order = ["private", "method"]
+    return table.sort_values(order, ascending=[False, True], ignore_index=True)
 
 
 def _with_rho(adjacency: str, cells: pd.DataFrame) -> str:
@@ -79,8 +82,6 @@ def _with_rho(adjacency: str, cells: pd.DataFrame) -> str:
 def _delta_range(delta: pd.Series) -> str:
     low = delta.min()
     high = delta.max()
-    if high == 0:
-        return "0"
     return f"{low:.2g}" if low == high else f"{low:.1e} to {high:.1e}"
 
 
@@ -88,4 +89,5 @@ def flaws_in(table: pd.DataFrame) -> dict[str, str]:
     """Return the meaning of every flaw id in a privacy table; an id without an entry says so."""
     register = yaml.safe_load(FLAWS.read_text(encoding="utf-8"))
     ids = sorted({flaw for flaws in table["flaws"] for flaw in flaws})
-    return {flaw: register.get(flaw, "not in the register (analysis/flaws.yaml)") for flaw in ids}
+    unknown = "not in the register (analysis/flaws.yaml)"
+    return {flaw: register.get(flaw, unknown) for flaw in ids}

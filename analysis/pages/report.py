@@ -6,20 +6,19 @@ figures come from ``conf/paper/<paper>/figures.yaml``, claims and deviations fro
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import vl_convert
 
 from pkm.analysis.claims import verdicts
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.findings import LEVEL, MIN_SEEDS, VERDICTS
-from pkm.analysis.figures.figure import FigureResult, FigureSpec, read_figures
+from pkm.analysis.figures.figure import FigureResult, read_figures
 from pkm.analysis.figures.texts import DASH, missing_text
 from pkm.analysis.pages import audits
 from pkm.analysis.pages.audit_figure import draw_audit
@@ -38,6 +37,8 @@ from pkm.files import atomic_write
 SUMMARY = "report.json"
 #: What the charts of a page are filtered by, and how it is called.
 CHOICES = {"dataset": "data set", "adjacency": "adjacency"}
+#: Outcomes of comparisons: what speaks against a claim comes first.
+OUTCOMES = {"violated": 0, "open": 1, "tied": 2, "kept": 3}
 _MAX_EVIDENCE_LINES = 12
 _MAX_TEXT = 300
 _WRITTEN_SUFFIXES = (".csv", ".tex", ".png", ".pdf")
@@ -70,23 +71,25 @@ def build(
     Parameters
     ----------
     rows : DataFrame
-        Per-seed rows with a `sweep` column, as `experiments` hands them over. May be empty of a
-        sweep, not of columns.
+        Per-seed rows with a `sweep` column, as `experiments` hands them over. May be empty
+        of a sweep, not of columns.
     paper : str
         Name of a paper with figures and claims.
     missing : DataFrame
-        Columns `sweep`, `method`, `dataset`, `epsilon`, `reason`: planned cells that have no rows.
+        Columns `sweep`, `method`, `dataset`, `epsilon`, `reason`: planned cells that have
+        no rows.
     out : path
-        Folder of the report; created. ``index.html``, ``report.json``, ``figures/`` and ``tables/``
-        are written into it; figures and tables of an earlier report there are removed first, the
-        page is replaced in one step at the end.
+        Folder of the report; created. ``index.html``, ``report.json``, ``figures/`` and
+        ``tables/`` are written into it; figures and tables of an earlier report there are
+        removed first, the page is replaced in one step at the end.
     environment : mapping
-        What to print under "environment", such as versions; nested mappings become groups, long
-        texts and lists fold.
+        What to print under "environment", such as versions; nested mappings become groups,
+        long texts and lists fold.
     profile : str, default="quick"
         Profile of the rows, for the commands on the page.
     audited : mapping of (str, str) to Audit, optional
-        Stored audits, by import path and variant; those of methods without rows are left out.
+        Stored audits, by import path and variant; those of methods without rows are left
+        out.
 
     Returns
     -------
@@ -96,8 +99,8 @@ def build(
     Raises
     ------
     ValueError
-        If the paper is unknown, columns are missing, or there are no rows at all; nothing is
-        written then.
+        If the paper is unknown, columns are missing, or there are no rows at all; nothing
+        is written then.
     """
     specs = read_figures(paper)
     content = read_claims(paper)
@@ -106,27 +109,46 @@ def build(
             f"rows is empty: run the sweeps of paper={paper!r} before asking for its report"
         )
     study = Study(rows)
-    out = Path(out)
-    folders = {name: out / name for name in ("figures", "tables")}
-    for folder in folders.values():
-        folder.mkdir(parents=True, exist_ok=True)
-        _clear(folder)
-    source = Source(study, paper, profile, folders)
-    findings = verdicts.evaluate(study, paper, missing)
-    figures = [_figure(spec, source) for spec in specs]
+    report = Report(Path(out), f"{paper}/{{}} profile={profile}")
+    report.clear()
     audited = audited or {}
+    shown_audits = audits.of_cells(audited, study.cells)
+    figures = [
+        report.write_figure(spec.name, draw(study, spec))
+        | {"title": spec.title, "in_paper": spec.in_paper}
+        for spec in specs
+    ]
+    audit = None
+    if shown_audits:
+        audit = report.write_figure("audit", draw_audit(shown_audits))
+        audit |= {"title": "What the audit found", "command": "make audit"}
+    findings = verdicts.evaluate(study, paper, missing)
+    overview = verdicts.overview(findings)
+    if findings:
+        formatted = overview[["id", "verdict", "comparisons", "seeds"]].astype(str)
+        caption = f"Claims of {content['title']}"
+        write(overview, report.tables, "claims", formatted, caption)
+    report.write_summary(study)
+    counts = [
+        (verdict, len(lines), int(lines["partial"].sum()))
+        for verdict in VERDICTS
+        for lines in [overview[overview["verdict"] == verdict]]
+    ]
     privacy = privacy_table(study, audited)
     lacking = missing_table(missing, paper, profile)
     extent = _extent(rows, study)
-    _write_summary(study, folders["tables"])
-    audit = _audit_figure(source, audited)
-    charts = [figure["chart"] for figure in (*figures, audit) if figure and figure["chart"]]
-    judged = _claims_context(findings, content["title"], source)
+    has_charts = any(figure["chart"] for figure in [*figures, audit or {"chart": None}])
     html = render(
         "report.html.jinja",
         title=content["title"],
         reference=content["reference"],
-        **judged,
+        claims=[report.write_claim(verdict) for verdict in findings],
+        counts=counts,
+        order={verdict: order for order, verdict in enumerate(VERDICTS)},
+        partial=int(overview["partial"].sum()),
+        level=LEVEL,
+        min_seeds=MIN_SEEDS,
+        repeats=BOOTSTRAP_REPEATS,
         paper_figures=[figure for figure in figures if figure["in_paper"]],
         further_figures=[figure for figure in figures if not figure["in_paper"]],
         choices=_choices(figures),
@@ -137,51 +159,128 @@ def build(
         audit=audit,
         flaws=flaws_in(privacy),
         environment=_environment(environment),
-        chart_script=chart_script() if charts else "",
+        chart_script=chart_script() if has_charts else "",
     )
+    fronts = {spec.name for spec in specs if spec.front_page}
     summary = {
         "paper": paper,
         "profile": profile,
         "title": content["title"],
-        "counts": {verdict: count for verdict, count, _ in judged["counts"]},
+        "counts": {verdict: count for verdict, count, _ in counts},
         "oldest": min(line["oldest"] for line in extent),
         "newest": max(line["newest"] for line in extent),
         "missing": lacking[["datasets", "cells", "command"]].to_dict("records"),
         "pictures": [
             {key: figure[key] for key in ("name", "title", "caption", "width")}
-            for figure, spec in zip(figures, specs, strict=True)
-            if spec.front_page and figure["image"]
+            for figure in figures
+            if figure["name"] in fronts and figure["image"]
         ],
     }
-    atomic_write(out / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False).encode())
-    page = out / "index.html"
+    text = json.dumps(summary, indent=1, ensure_ascii=False)
+    atomic_write(report.out / SUMMARY, text.encode())
+    page = report.out / "index.html"
     atomic_write(page, html.encode())
     return page
 
 
 @dataclass(frozen=True)
-class Source:
-    """What a report is made of, and where its files go."""
+class Report:
+    """Where the files of a report go, and what its commands verify."""
 
-    study: Study
-    paper: str
-    profile: str
-    folders: Mapping[str, Path]
+    out: Path
+    target: str
+
+    @property
+    def tables(self) -> Path:
+        """Folder of the tables."""
+        return self.out / "tables"
 
     def command(self, name: str) -> str:
         """Return the command that runs the cells behind a figure or a claim again."""
-        return f"pkm verify {self.paper}/{name} profile={self.profile}"
+        return f"pkm verify {self.target.format(name)}"
+
+    def clear(self) -> None:
+        """Remove what an earlier report wrote: a table of a claim that is gone is old."""
+        for folder in (self.out / "figures", self.tables):
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in folder.iterdir():
+                if path.is_file() and path.suffix in _WRITTEN_SUFFIXES:
+                    path.unlink()
+
+    def write_figure(self, name: str, result: FigureResult) -> dict[str, Any]:
+        """Write image and table of a figure; return what the template needs of them."""
+        missing = missing_text(result.gaps)
+        caption = f"{result.caption} {missing}".strip()
+        write(result.table, self.tables, name, result.formatted, caption)
+        context = {
+            "name": name,
+            "caption": result.caption,
+            "command": self.command(name),
+            "missing": missing,
+            "n_missing": len(result.gaps),
+            "substitutes": result.substitutes,
+            "image": None,
+            "width": 0,
+            "chart": result.chart,
+            "packed": None,
+            "table": None,
+        }
+        if result.chart is None:
+            has_lines = len(result.formatted) > 0
+            table = result.formatted.to_dict("split") if has_lines else None
+            return context | {"table": table}
+        png, pdf = pictures(result.chart)
+        path = self.out / "figures" / name
+        path.with_suffix(".png").write_bytes(png)
+        path.with_suffix(".pdf").write_bytes(pdf)
+        image = {"image": embedded(png), "width": web_width(png)}
+        return context | image | {"packed": packed(result.chart)}
+
+    def write_summary(self, study: Study) -> None:
+        """Write every mean of every sweep and metric as one CSV."""
+        names = [(sweep, metric) for sweep in study.sweeps for metric in study.metrics]
+        matrices = [study.matrix(*name) for name in names]
+        parts = [summarize(matrix) for matrix in matrices if len(matrix.cells)]
+        if parts:
+            table = pd.concat(parts, ignore_index=True).drop(columns=["charges"])
+            table.to_csv(self.tables / "summary.csv", index=False)
+
+    def write_claim(self, verdict: verdicts.Verdict) -> dict[str, Any]:
+        """Write the evidence of a claim; return what the template says of it."""
+        finding = verdict.finding
+        name = verdict.claim.id.split("/")[-1]
+        context = vars(verdict.claim) | vars(finding)
+        context |= {
+            "short": name,
+            "command": self.command(name),
+            "partial": verdict.partial,
+            "evidence": [],
+            "evidence_lines": len(finding.evidence),
+            "evidence_file": None,
+        }
+        if len(finding.evidence):
+            file = f"tables/claim_{name}.csv"
+            finding.evidence.to_csv(self.out / file, index=False)
+            decisive = _decisive(finding.evidence)
+            context |= {"evidence": decisive, "evidence_file": file}
+        return context
 
 
 def _choices(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, list[str]]]:
-    """Return field, label and values of what charts can be filtered by: two values or more."""
-    panels = [panel for figure in figures if figure["chart"] for panel in figure["chart"]["concat"]]
-    records = [record for panel in panels for record in panel["data"]["values"]]
-    found = [
-        (field, label, sorted({record[field] for record in records if field in record}))
-        for field, label in CHOICES.items()
+    """Return field, label and values of what charts can be filtered by: two or more."""
+    records = [
+        record
+        for figure in figures
+        if figure["chart"]
+        for panel in figure["chart"]["concat"]
+        for record in panel["data"]["values"]
     ]
-    return [choice for choice in found if len(choice[2]) > 1]
+    choices = []
+    for field, label in CHOICES.items():
+        values = sorted({record[field] for record in records if field in record})
+        if len(values) > 1:
+            choices.append((field, label, values))
+    return choices
 
 
 @cache
@@ -190,128 +289,15 @@ def chart_script() -> str:
     return vl_convert.javascript_bundle()
 
 
-def _claims_context(
-    findings: Sequence[verdicts.Verdict], title: str, source: Source
-) -> dict[str, Any]:
-    """Write the table of verdicts, and return what the template says of claims."""
-    overview = verdicts.overview(findings)
-    if findings:
-        formatted = overview[["id", "verdict", "comparisons", "seeds"]].astype(str)
-        folder = source.folders["tables"]
-        write(overview, folder, "claims", formatted=formatted, caption=f"Claims of {title}")
-    counts = []
-    for verdict in VERDICTS:
-        judged = overview[overview["verdict"] == verdict]
-        counts.append((verdict, len(judged), int(judged["partial"].sum())))
-    return {
-        "claims": [_claim(finding, source) for finding in findings],
-        "counts": counts,
-        "order": {verdict: order for order, verdict in enumerate(VERDICTS)},
-        "partial": int(overview["partial"].sum()),
-        "level": LEVEL,
-        "min_seeds": MIN_SEEDS,
-        "repeats": BOOTSTRAP_REPEATS,
-    }
-
-
-def _clear(folder: Path) -> None:
-    """Remove what an earlier report wrote: a table of a claim that is gone is not current."""
-    for path in folder.iterdir():
-        if path.is_file() and path.suffix in _WRITTEN_SUFFIXES:
-            path.unlink()
-
-
-def _figure(spec: FigureSpec, source: Source) -> dict[str, Any]:
-    """Draw one figure, write its files, and return what the template needs."""
-    written = _written(lambda: draw(source.study, spec), spec.name, source)
-    return written | {"title": spec.title, "in_paper": spec.in_paper}
-
-
-def _written(drawing: Callable[[], FigureResult], name: str, source: Source) -> dict[str, Any]:
-    """Draw, write image and table, and return what the template needs of them."""
-    result = drawing()
-    image = _write_images(result, source.folders["figures"] / name)
-    missing = missing_text(result.gaps)
-    write(
-        result.table,
-        source.folders["tables"],
-        name,
-        formatted=result.formatted,
-        caption=f"{result.caption} {missing}".strip(),
-    )
-    return {
-        "name": name,
-        "caption": result.caption,
-        "command": source.command(name),
-        "missing": missing,
-        "n_missing": len(result.gaps),
-        "substitutes": result.substitutes,
-        "image": embedded(image) if image else None,
-        "width": web_width(image) if image else 0,
-        "chart": result.chart,
-        "packed": packed(result.chart) if result.chart else None,
-        "table": None if image or not len(result.formatted) else result.formatted.to_dict("split"),
-    }
-
-
-def _audit_figure(source: Source, audited: Audits) -> dict[str, Any] | None:
-    """Draw the audits of the methods that have rows; None without any."""
-    shown = audits.of_cells(audited, source.study.cells)
-    if not shown:
-        return None
-    written = _written(lambda: draw_audit(shown), "audit", source)
-    return written | {"title": "What the audit found", "in_paper": False, "command": "make audit"}
-
-
-def _write_images(result: FigureResult, path: Path) -> bytes:
-    """Write a figure as PNG and PDF; return the PNG, empty for a table."""
-    if result.chart is None:
-        return b""
-    png, pdf = pictures(result.chart)
-    path.with_suffix(".png").write_bytes(png)
-    path.with_suffix(".pdf").write_bytes(pdf)
-    return png
-
-
-def _write_summary(study: Study, folder: Path) -> None:
-    """Write every mean of every sweep and metric as one CSV."""
-    panels = [study.matrix(sweep, metric) for sweep in study.sweeps for metric in study.metrics]
-    parts = [summarize(panel) for panel in panels if len(panel.cells)]
-    if parts:
-        table = pd.concat(parts, ignore_index=True).drop(columns=["charges"])
-        table.to_csv(folder / "summary.csv", index=False)
-
-
-def _claim(verdict: verdicts.Verdict, source: Source) -> dict[str, Any]:
-    """Write the evidence of a claim, and return what the template says of it."""
-    finding = verdict.finding
-    claim = verdict.claim
-    short = claim.id.split("/")[-1]
-    folder = source.folders["tables"]
-    context = vars(claim) | vars(finding)
-    context |= {"short": short, "command": source.command(short), "partial": verdict.partial}
-    context |= {"evidence": [], "evidence_lines": len(finding.evidence), "evidence_file": None}
-    if len(finding.evidence):
-        finding.evidence.to_csv(folder / f"claim_{short}.csv", index=False)
-        context["evidence"] = _decisive(finding.evidence)
-        context["evidence_file"] = f"tables/claim_{short}.csv"
-    return context
-
-
 def _decisive(evidence: pd.DataFrame) -> dict[str, list]:
     """Pick the lines of evidence that decide: what speaks against the claim first."""
-    order = {"violated": 0, "open": 1, "tied": 2, "kept": 3}
     if "outcome" in evidence:
-        rank = evidence["outcome"].map(order).to_numpy()
-        evidence = evidence.iloc[np.argsort(rank, kind="stable")]
+        order = evidence["outcome"].map(OUTCOMES)
+        evidence = evidence.iloc[order.argsort(kind="stable")]
     elif "agrees" in evidence:
         evidence = evidence.sort_values("agrees", kind="stable")
-    top = evidence.head(_MAX_EVIDENCE_LINES)
-    lines = top.to_numpy(dtype=object)
-    return {
-        "columns": list(top.columns),
-        "data": [[_short(value) for value in line] for line in lines],
-    }
+    top = evidence.head(_MAX_EVIDENCE_LINES).astype(object).map(_short)
+    return top.to_dict("split")
 
 
 def _short(value: object) -> str:
@@ -321,10 +307,11 @@ def _short(value: object) -> str:
 
 
 def _extent(rows: pd.DataFrame, study: Study) -> list[dict[str, Any]]:
-    """Return what the report rests on, sweep by sweep, with the days of its oldest, newest rows."""
-    finished = rows.get("finished", pd.Series(np.nan, rows.index))
-    days = pd.to_datetime(finished, unit="s").dt.strftime("%Y-%m-%d").fillna("")
-    by_sweep = rows.assign(day=days).groupby("sweep")
+    """Return what the report rests on, sweep by sweep, with its first and last day."""
+    days = pd.Series("", rows.index)
+    if "finished" in rows:
+        days = pd.to_datetime(rows["finished"], unit="s").dt.strftime("%Y-%m-%d")
+    by_sweep = rows.assign(day=days.fillna("")).groupby("sweep")
     counted = by_sweep.agg(
         rows=("seed", "size"),
         cells=("cell", "nunique"),
@@ -332,8 +319,8 @@ def _extent(rows: pd.DataFrame, study: Study) -> list[dict[str, Any]]:
         oldest=("day", "min"),
         newest=("day", "max"),
     )
-    sets = study.cells.groupby("sweep")["dataset"].nunique().rename("datasets")
-    return counted.join(sets).reset_index().to_dict("records")
+    datasets = study.cells.groupby("sweep")["dataset"].nunique()
+    return counted.assign(datasets=datasets).reset_index().to_dict("records")
 
 
 def _environment(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -342,8 +329,8 @@ def _environment(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        `name`; `text`, the value in one line; `lines`, the items of a value too long for that,
-        otherwise empty.
+        `name`; `text`, the value in one line; `lines`, the items of a value too long for
+        that, otherwise empty.
     """
     entries = []
     for name, value in environment.items():
@@ -351,19 +338,17 @@ def _environment(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
             for entry in _environment(value):
                 entries.append(entry | {"name": f"{name} · {entry['name']}"})
             continue
-        several = isinstance(value, list | tuple | set | frozenset)
-        items = [str(item) for item in value] if several else str(value).strip().splitlines()
-        text = (", " if several else " ").join(items) or DASH
+        is_list = isinstance(value, list | tuple | set | frozenset)
+        items = [*map(str, value)] if is_list else str(value).strip().splitlines()
+        text = (", " if is_list else " ").join(items) or DASH
         lines = _split(items) if len(text) > _MAX_TEXT else []
         entries.append({"name": str(name), "text": text, "lines": lines})
     return entries
 
 
 def _split(items: list[str]) -> list[str]:
-    """Return one line per item; a single long text is cut at its semicolons or commas."""
+    """Return one line per item; a single long text is cut at its marks."""
     if len(items) > 1:
         return items
-    for mark in ("; ", ", "):
-        if mark in items[0]:
-            return items[0].split(mark)
-    return items
+    marks = [mark for mark in ("; ", ", ") if mark in items[0]]
+    return items[0].split(marks[0]) if marks else items

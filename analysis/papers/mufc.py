@@ -105,7 +105,7 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
     columns = ["dataset", "definition", "value", "low", "high", "seeds"]
     measured = pd.concat(parts, ignore_index=True).reindex(columns=columns)
     stored = in_order(measured["dataset"], spec.titles)
-    printed = pd.Series(REPORTED["speedups"], name="value").loc[stored]
+    printed = pd.Series(REPORTED["speedups"], name="value").reindex(stored).dropna()
     printed = printed.rename_axis("dataset").reset_index().assign(definition="reported")
     table = pd.concat([printed, measured], ignore_index=True)
     table = table.assign(

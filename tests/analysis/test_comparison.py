@@ -31,11 +31,12 @@ from pkm.analysis.papers.comparison import INSUFFICIENT
 from pkm.analysis.render.draw import draw
 from pkm.analysis.tables.ranking import (
     best_methods,
-    complete,
+    complete_methods,
     critical_difference,
     insufficient_data,
     median_interval,
     median_matrix,
+    missing_results,
     private,
     profile,
     rank,
@@ -170,10 +171,11 @@ def test_median_matrix_of_private_methods_with_k_centers(table):
 
 
 def test_complete_reports_missing_data_sets(table):
-    methods, missing = complete(table, list(SIZES))
-    assert methods == ["glloyd", "kaplan_stemmer", "lsh_splits"]
-    assert missing == {"eugkm": ["wide"]}
-    assert complete(table, ["a", "b", "c"]) == (["eugkm", *methods], {})
+    methods = ["glloyd", "kaplan_stemmer", "lsh_splits"]
+    assert complete_methods(table, list(SIZES)) == methods
+    missing = dict.fromkeys(methods, [])
+    assert missing_results(table, list(SIZES)) == missing | {"eugkm": ["wide"]}
+    assert complete_methods(table, ["a", "b", "c"]) == ["eugkm", *methods]
 
 
 def test_shared_datasets():
@@ -189,7 +191,7 @@ def test_shared_datasets():
 def test_complete_excludes_methods_with_missing_epsilon():
     rows = all_rows()
     removed = reports.row_mask(rows, method="glloyd", dataset="b", epsilon=0.5)
-    _, missing = complete(ratios(Study(rows[~removed])), list(SIZES))
+    missing = missing_results(ratios(Study(rows[~removed])), list(SIZES))
     assert missing["glloyd"] == ["b"]
 
 

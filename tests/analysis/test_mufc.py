@@ -15,7 +15,7 @@ from fabricated.studies import study_of
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.figures.figure import read_figures
-from pkm.analysis.tables.removals import RemovalStudy, series
+from pkm.analysis.tables.removals import RemovalStudy, read_checkpoints
 from pkm.analysis.tables.study import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED, Study, matches
 from pkm.arrow import nested
 
@@ -60,7 +60,7 @@ def test_rows_have_the_schema(study):
 def test_older_rows_have_no_removals():
     old = Study(small_rows())
     assert (old.cells["removals"] == 0).all()
-    assert not len(series(old))
+    assert not len(read_checkpoints(old))
     assert not len(RemovalStudy(old).matrix("removals", "request_ms").cells)
     # Both kinds together, as a store that has grown gives them.
     both = pd.concat([small_rows(), all_rows()], ignore_index=True)
@@ -123,7 +123,7 @@ def test_view_drops_cells_with_equal_settings():
 
 
 def test_series_has_one_line_per_checkpoint(study):
-    lines = series(study)
+    lines = read_checkpoints(study)
     assert len(lines) == 12 * (3 * 5 * 2 * 25 + 2 * 4 * 2 * 25)
     single = lines.query("batch == 1")
     subset = single.query("dataset == 'celltype' and method == 'mufc'")

@@ -94,7 +94,7 @@ def test_names_that_functions_make_are_declared(write):
         ({"claims": claims_with(basis="explicid")}, "did you mean 'explicit'"),
         ({"figures": figures_with(sweep="mian")}, "figure a: sweep: 'mian' is unknown"),
         ({"figures": figures_with(metric="nicvv")}, "did you mean 'nicv'"),
-        ({"figures": figures_with(without=["meen"])}, "did you mean 'mean'"),
+        ({"figures": figures_with(methods=["meen"])}, "did you mean 'mean'"),
         ({"figures": figures_with(curves={"A": {"method": "meen"}})}, "did you mean 'mean'"),
         ({"figures": figures_with(panels={"p": {"sweep": "mian"}})}, "did you mean 'main'"),
         ({"figures": figures_with(frame="nothing")}, "no function 'nothing'"),

@@ -1,5 +1,7 @@
 """Summaries, areas and intervals against direct computation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +17,6 @@ from pkm.analysis.tables.statistics import (
     area,
     column_statistics,
     resampled_means,
-    resampling_weights,
     summarize,
 )
 from pkm.analysis.tables.study import SeedMatrix, Study, concatenate
@@ -102,15 +103,17 @@ def test_area_needs_two_epsilons():
 def test_resampling_is_paired_and_deterministic():
     # One matrix of counts serves all columns: a column that is twice another stays twice in every
     # resample.
-    weights = resampling_weights(12, 200)
-    assert np.array_equal(weights, resampling_weights(12, 200))
-    assert (weights.sum(axis=1) == 12).all()
-    assert (weights[0] == 1).all()
     column = np.random.default_rng(0).normal(size=(12, 1))
     values = np.hstack([column, 2 * column])
     cells = pd.DataFrame({"method": ["a", "b"]})
     matrix = SeedMatrix("nicv", cells, np.arange(12), values, np.zeros(2))
-    means = resampled_means(matrix, weights)
+    means = resampled_means(matrix)
+    assert np.array_equal(means, resampled_means(matrix))
+    # Each mean is one of twelve draws of seeds: a multiple of a twelfth of the values.
+    ones = replace(matrix, values=np.eye(12), cells=pd.concat([cells] * 6))
+    counts = 12 * resampled_means(ones)
+    np.testing.assert_allclose(counts, counts.round(), atol=1e-9)
+    np.testing.assert_allclose(counts.sum(axis=1), 12)
     np.testing.assert_allclose(means[:, 1], 2 * means[:, 0])
     np.testing.assert_allclose(means[0, 0], column.mean())
 
@@ -121,7 +124,7 @@ def test_bootstrap_interval_agrees_with_theory():
     values = np.random.default_rng(1).normal(5, 2, size=(400, 1))
     cells = pd.DataFrame({"method": ["a"]})
     matrix = SeedMatrix("nicv", cells, np.arange(400), values, np.zeros(1))
-    means = resampled_means(matrix, resampling_weights(400))
+    means = resampled_means(matrix)
     low, high = np.quantile(means[1:, 0], [0.025, 0.975])
     mean = values.mean()
     error = values.std(ddof=1) / 20
@@ -160,7 +163,7 @@ def test_concatenate_matches_seeds():
 
 def test_written_tables_round_trip(tmp_path):
     table = pd.DataFrame({"data_set": ["iris & co"], "value": [0.1234567890123]})
-    csv, tex = write(table, tmp_path, "one", caption="50 % of ε")
+    csv, tex = write(table, tmp_path, "one", table, "50 % of ε")
     assert pd.read_csv(csv)["value"][0] == 0.1234567890123
     text = tex.read_text()
     assert r"\toprule" in text

@@ -241,7 +241,7 @@ def test_missing_values_of_the_best_are_reported():
     context = verdicts.Context(sets, NO_GAPS)
     rows = small_rows()
     finding = verdicts.evaluate_check(Study(rows), check, context)
-    assert "n_iterations 4, 6 not stored" in finding.missing
+    assert "absent: n_iterations 4, 6" in finding.missing
     three = pd.Series([given == {"n_iterations": 3} for given in read_parameters(rows)])
     mask = reports.row_mask(rows, sweep="iterations") & three
     parts = [rows]
