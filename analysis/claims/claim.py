@@ -103,9 +103,7 @@ def _import_checks(paper: str) -> object:
     return import_module(name) if find_spec(name) else None
 
 
-def view(
-    study: Study, gaps: pd.DataFrame, paper: str
-) -> tuple[Study, pd.DataFrame]:
+def view(study: Study, gaps: pd.DataFrame, paper: str) -> tuple[Study, pd.DataFrame]:
     """Return stored rows and planned ones without rows as claims of a paper name them."""
     special = _import_checks(paper)
     return special.view(study, gaps) if hasattr(special, "view") else (study, gaps)

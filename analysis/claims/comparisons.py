@@ -182,9 +182,7 @@ def _select(
         return matrix
     selected = matrix.take(numeric(matrix.cells, check["where"]).eval(check["where"]))
     if not len(selected.cells):
-        raise MissingRows(
-            f"none of {len(matrix.cells)} stored cells has {check['where']}"
-        )
+        raise MissingRows(f"none of {len(matrix.cells)} stored cells has {check['where']}")
     return selected
 
 

@@ -84,9 +84,7 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     cases = pd.concat([table, pd.DataFrame(printed)])
     cases = cases.assign(agrees=cases.eval(check["rule"]))
     groups = cases.groupby(["sweep", "method", "dataset"], sort=not printed)
-    agrees = groups["agrees"].agg(
-        "any" if check.get("quantifier") == "some" else "all"
-    )
+    agrees = groups["agrees"].agg("any" if check.get("quantifier") == "some" else "all")
     extremes = groups[metric].agg(smallest="min", largest="max", rows="size")
     text = f"required: {check['rule']}."
     if len(table):
@@ -168,9 +166,7 @@ def _read_charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFr
     return cells.loc[charged.index.unique()], charged[is_meant]
 
 
-def _judge(
-    table: pd.DataFrame, facts: list[str], check: Mapping, context: Context
-) -> Agreement:
+def _judge(table: pd.DataFrame, facts: list[str], check: Mapping, context: Context) -> Agreement:
     """Judge every line of a table by the rule of a check."""
     rule = check["rule"]
     table = _restrict(numeric(table), check)

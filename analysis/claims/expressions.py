@@ -67,9 +67,7 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
         return eval(statistic, {"__builtins__": {}}, known)
     except NameError as error:
         advice = suggestion(str(error.name), known)
-        raise ValueError(
-            f"expression {statistic!r}: {error.name!r} is unknown{advice}"
-        ) from None
+        raise ValueError(f"expression {statistic!r}: {error.name!r} is unknown{advice}") from None
 
 
 def _first(column: np.ndarray, holds: np.ndarray, where: Where = None) -> np.ndarray:
@@ -149,9 +147,7 @@ def _levels(level: np.ndarray, group: np.ndarray) -> list[float]:
     return sorted(set.intersection(*levels_of_groups))
 
 
-def _lead_inside(
-    values: np.ndarray, level: np.ndarray, group: np.ndarray
-) -> np.ndarray:
+def _lead_inside(values: np.ndarray, level: np.ndarray, group: np.ndarray) -> np.ndarray:
     """How far the best inner level is ahead of the outer ones; see the module."""
     levels = _levels(level, group)
     _require(len(levels), LEAST, "levels", "in every group")

@@ -143,9 +143,7 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     return table.assign(ratio=table["mean"] / table["reported_mean"])
 
 
-def _judge(
-    quantity: str, cell: Mapping, measured: Mapping | None, reported: Mapping
-) -> dict:
+def _judge(quantity: str, cell: Mapping, measured: Mapping | None, reported: Mapping) -> dict:
     """Compare a reported number with the measured cost that it rests on."""
     cost, cited = QUANTITIES[quantity]
     value = parse(cell[quantity])

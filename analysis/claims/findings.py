@@ -37,9 +37,7 @@ BOUNDS = {
 #: Keys of every check.
 COMMON_KEYS = ("type", "variants", "caveat", "quantifier", *BOUNDS)
 #: Planned runs without rows, where there are none.
-NO_GAPS = pd.DataFrame(
-    columns=["sweep", "method", "dataset", "epsilon", "reason"], dtype=object
-)
+NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"], dtype=object)
 
 
 @dataclass(frozen=True)
@@ -298,9 +296,7 @@ def join_words(*texts: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def describe_absent(
-    expected: Iterable[object], stored: Iterable[object], what: str = ""
-) -> str:
+def describe_absent(expected: Iterable[object], stored: Iterable[object], what: str = "") -> str:
     """Say which of the expected values are not among the stored ones; empty if all are."""
     known = set(stored)
     absent = [str(value) for value in expected if value not in known]

@@ -94,8 +94,7 @@ def parse(text: str) -> ReportedNumber:
         deviation, deviation_unit = number(deviation_text) if sign else (np.nan, np.nan)
     except (InvalidOperation, ValueError):
         raise ValueError(
-            f"reported number {text!r} should be 'mean ± standard deviation', a mean or "
-            "'N/A'"
+            f"reported number {text!r} should be 'mean ± standard deviation', a mean or 'N/A'"
         ) from None
     return ReportedNumber(mean, deviation, unit, deviation_unit)
 
@@ -145,8 +144,7 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
         be compared), `note`, `epsilon`, `epsilon_spent`, `adjacency`.
     """
     lines = [
-        {name: cell[name] for name in PLACE if name in cell}
-        | {"metric": metric, "reported": text}
+        {name: cell[name] for name in PLACE if name in cell} | {"metric": metric, "reported": text}
         for cell in list_cells(reported)
         for metric, text in cell.items()
         if metric not in PLACE

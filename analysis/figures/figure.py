@@ -210,10 +210,7 @@ def checked(where: str, entry: Entries) -> dict[str, Any]:
     {'sweep': ('real',), 'columns': 5}
     """
     refuse_unknown(entry, _HINTS, f"{where}: key")
-    return {
-        key: _convert(f"{where}: {key}", value, _HINTS[key])
-        for key, value in entry.items()
-    }
+    return {key: _convert(f"{where}: {key}", value, _HINTS[key]) for key, value in entry.items()}
 
 
 def _convert(where: str, value: Any, hint: Any) -> Any:

@@ -361,9 +361,7 @@ def _missing_values(frame: Frame, spec: FigureSpec) -> list[str]:
     for column, values in others:
         stored = set(drawn[[first, column]].itertuples(index=False, name=None))
         for value in values:
-            places = [
-                label(first, name) for name in present if (name, value) not in stored
-            ]
+            places = [label(first, name) for name in present if (name, value) not in stored]
             if places:
                 names.append(f"{label(column, value)} on {', '.join(places)}")
     return names
@@ -379,9 +377,7 @@ def caption_fields(frame: Frame, spec: FigureSpec) -> "Fields":
     n_expected = len({*panels, *expected_panels(spec)})
     n_sets = len(panels)
     count = f"{n_sets}" if n_sets == n_expected else f"{n_sets} of {n_expected}"
-    fields: dict[str, Any] = {
-        "sets": f"{count} data set{'' if n_expected == 1 else 's'}"
-    }
+    fields: dict[str, Any] = {"sets": f"{count} data set{'' if n_expected == 1 else 's'}"}
     if "left_out" in drawn:
         n_cells = (drawn["left_out"] > 0).sum()
         text = f"{drawn['left_out'].sum()} values in {n_cells} of {len(drawn)} cells"
@@ -487,9 +483,7 @@ def number_text(template: str, line: Mapping[str, Any]) -> str:
     return re.sub(unknown_interval, "", short_exponents(text))
 
 
-def print_table(
-    frame: Frame, spec: FigureSpec, labels: Mapping[Any, str]
-) -> pd.DataFrame:
+def print_table(frame: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.DataFrame:
     """Lay a table out for print: one column per hue, one line per panel and place.
 
     `labels` are those of hues in the legend.

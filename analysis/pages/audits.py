@@ -151,9 +151,7 @@ def read(path: str | Path) -> dict[tuple[str, str], Audit]:
         lines = path.read_text(encoding="utf-8").splitlines()
         audits = [parse(json.loads(line)) for line in lines]
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} is damaged, remove it or run the audit again: {error}"
-        ) from error
+        raise ValueError(f"{path} is damaged, remove it or run the audit again: {error}") from error
     return {(audit.target, audit.variant): audit for audit in audits}
 
 

@@ -50,9 +50,7 @@ def missing_table(missing: pd.DataFrame, paper: str, profile: str) -> pd.DataFra
         for reason, datasets in missing["dataset"].groupby(reasons, sort=False)
     ]
     table = pd.DataFrame(lines, columns=COLUMNS)
-    return table.sort_values(
-        "cells", ascending=False, kind="stable", ignore_index=True
-    )
+    return table.sort_values("cells", ascending=False, kind="stable", ignore_index=True)
 
 
 def list_names(names: Sequence[str], most: int, separator: str) -> str:

@@ -100,9 +100,7 @@ def _with_looks(study: Study, spec: FigureSpec, table: pd.DataFrame) -> pd.DataF
     styles = MethodStyles(study.cells)
     methods = in_order(table["method"], spec.order)
     table = table.assign(place=table["method"].map(methods.index))
-    table = table.sort_values(
-        ["d", "n", "dataset", "place", "epsilon"], ignore_index=True
-    )
+    table = table.sort_values(["d", "n", "dataset", "place", "epsilon"], ignore_index=True)
     return table.drop(columns="place").assign(
         label=[_label(styles, name) for name in table["method"]],
         color=[styles[name].color for name in table["method"]],

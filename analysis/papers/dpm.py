@@ -50,9 +50,7 @@ def quality(study: Study, spec: FigureSpec) -> Frame:
     table = table[table["table"] == spec.where["table"]].reset_index(drop=True)
     texts = dict.fromkeys([*table["reason"], *table["note"]])
     # Verdicts say by themselves that rows or seeds are missing.
-    reasons = [
-        text for text in texts if text and not text.endswith(("seeds", "stored rows"))
-    ]
+    reasons = [text for text in texts if text and not text.endswith(("seeds", "stored rows"))]
     letters = dict(zip(reasons, string.ascii_lowercase, strict=False))
     styles = MethodStyles(study.cells)
     lines = []
@@ -87,9 +85,7 @@ def _quality_text(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
 def with_reported(table: pd.DataFrame) -> pd.DataFrame:
     """Add the KMeans distances that the paper reports."""
     means = {
-        (cell["dataset"], cell["method"]): reported.parse(
-            cell["norm_kmeans_distance"]
-        ).mean
+        (cell["dataset"], cell["method"]): reported.parse(cell["norm_kmeans_distance"]).mean
         for cell in REPORTED["quality"]["cells"]
     }
     keys = zip(table["dataset"], table["method"], strict=True)
@@ -122,9 +118,7 @@ def budget_splits(study: Study, spec: FigureSpec) -> Frame:
         return Frame(table.iloc[:0])
     shares = {name: item(table["shares"], place) for place, name in enumerate(STEPS)}
     splits = table.assign(**shares).dropna(subset=[*STEPS, "value"])
-    losses = splits["value"].where(
-        ~splits["metric"].map(higher_is_better), -splits["value"]
-    )
+    losses = splits["value"].where(~splits["metric"].map(higher_is_better), -splits["value"])
     by_panel = losses.groupby(splits["panel"], observed=True)
     rank = by_panel.rank(method="first")
     size = by_panel.transform("size")

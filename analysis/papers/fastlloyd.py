@@ -86,8 +86,7 @@ def table3(study: Study, spec: FigureSpec) -> Frame:
     table = compare(study, TABLE3)
     stored = table[table["verdict"] != NOT_STORED]
     verdicts = {
-        name: counts_text(lines["verdict"], ", ")
-        for name, lines in stored.groupby("quantity")
+        name: counts_text(lines["verdict"], ", ") for name, lines in stored.groupby("quantity")
     }
     reasons = stored.loc[stored["verdict"] == NOT_COMPARABLE, "reason"].unique()
     fields = {
@@ -165,9 +164,7 @@ def _setting(latency: float, clients: float) -> str:
     return f"{network(latency)}, {int(clients)} clients"
 
 
-def _lacking(
-    table: pd.DataFrame, wanted: Iterable[tuple[float, int]]
-) -> tuple[str, ...]:
+def _lacking(table: pd.DataFrame, wanted: Iterable[tuple[float, int]]) -> tuple[str, ...]:
     """Say which of the paper's data sets lack which network and number of clients."""
     gaps = []
     for latency, clients in wanted:

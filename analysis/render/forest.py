@@ -201,9 +201,7 @@ def _value_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
         low = min([float(lows[lows > 0].min()), *references])
         return value_axis(low / 1.15, top * 1.15, "log")
     if spec.y_scale == "symlog":
-        return value_axis(
-            -LINEAR_BELOW / 5, 1.3 * max(high, LINEAR_BELOW), "symlog", LINEAR_BELOW
-        )
+        return value_axis(-LINEAR_BELOW / 5, 1.3 * max(high, LINEAR_BELOW), "symlog", LINEAR_BELOW)
     if spec.stacked or spec.y_zero:
         return value_axis(0.0, 1.1 * top if top > 0 else 1.0)
     low = min([float(lows.min()), *references])

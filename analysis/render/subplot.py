@@ -58,7 +58,8 @@ def make_record(line: Mapping[str, Any], hue: str, text: str, spec: FigureSpec) 
         "place": text,
         "value": rounded(line["value"]),
         "style": line.get("style"),
-        "cell": line.get("cell"),
+        # Lines that a function of a paper makes are of no single cell.
+        "cell": line.get("cell") if isinstance(line.get("cell"), str) else None,
         "dataset": spec.format_name(line["dataset"]) if line.get("dataset") else None,
     }
     if np.isfinite(low) and np.isfinite(high):

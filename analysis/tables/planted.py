@@ -8,9 +8,7 @@ import pandas as pd
 from pkm.analysis.tables.statistics import resampled_means
 from pkm.analysis.tables.study import SeedMatrix
 
-_NAME = re.compile(
-    r"planted-(?:small-)?\d+-\d+-\d+-(?P<ball>0(?:\.\d+)?)(?:-(?P<small>\d+))?"
-)
+_NAME = re.compile(r"planted-(?:small-)?\d+-\d+-\d+-(?P<ball>0(?:\.\d+)?)(?:-(?P<small>\d+))?")
 #: The method whose cost stands for the optimum.
 OPTIMUM = "kmeans"
 

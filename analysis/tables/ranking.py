@@ -192,9 +192,7 @@ def private(table: pd.DataFrame) -> pd.DataFrame:
     return table[(table["notion"] != "none") & ~table["method"].isin(UNRANKED)]
 
 
-def median_matrix(
-    table: pd.DataFrame, epsilon: float, datasets: Sequence[str]
-) -> pd.DataFrame:
+def median_matrix(table: pd.DataFrame, epsilon: float, datasets: Sequence[str]) -> pd.DataFrame:
     """Medians at one epsilon: data sets down, private methods across; NaN without any."""
     table = private(table)
     medians = table[table["epsilon"] == epsilon].pivot_table(
@@ -203,9 +201,7 @@ def median_matrix(
     return medians.reindex(datasets)
 
 
-def missing_results(
-    table: pd.DataFrame, datasets: Sequence[str]
-) -> dict[str, list[str]]:
+def missing_results(table: pd.DataFrame, datasets: Sequence[str]) -> dict[str, list[str]]:
     """Return for each private method the data sets without a result at every epsilon."""
     n_epsilons = table["epsilon"].nunique()
     table = private(table)
@@ -299,9 +295,7 @@ def rank(
     return lines.sort_values(["mean_rank", "method"], ignore_index=True)
 
 
-def profile(
-    table: pd.DataFrame, datasets: Sequence[str], factors: np.ndarray
-) -> pd.DataFrame:
+def profile(table: pd.DataFrame, datasets: Sequence[str], factors: np.ndarray) -> pd.DataFrame:
     """Share of data sets and epsilons on which a method is within a factor of the best.
 
     Dolan and Moré (2002): performance profiles, of costs in place of times.

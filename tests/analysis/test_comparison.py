@@ -173,7 +173,7 @@ def test_median_matrix_of_private_methods_with_k_centers(table):
 def test_complete_reports_missing_data_sets(table):
     methods = ["glloyd", "kaplan_stemmer", "lsh_splits"]
     assert complete_methods(table, list(SIZES)) == methods
-    missing = dict.fromkeys(methods, [])
+    missing = {method: [] for method in methods}
     assert missing_results(table, list(SIZES)) == missing | {"eugkm": ["wide"]}
     assert complete_methods(table, ["a", "b", "c"]) == ["eugkm", *methods]
 
