@@ -15,10 +15,8 @@ from scipy.special import log_ndtr, logsumexp
 
 from pkm.compute.kernels.ldp import random_signs
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms import BoundedLaplace, BoundedValues, Cost, Gaussian, Laplace
-from pkm.privacy.projection import CoverProblem, MaximumCover
-from pkm.privacy.query import Sensitivity
-from pkm.privacy.randomizers import (
+from pkm.privacy.mechanisms.additive import BoundedLaplace, BoundedValues, Cost, Gaussian, Laplace
+from pkm.privacy.mechanisms.randomizers import (
     FrequencyOracle,
     LocalDomain,
     SignedSums,
@@ -26,15 +24,21 @@ from pkm.privacy.randomizers import (
     UserVectors,
     VectorRandomizer,
 )
-from pkm.privacy.rho_bounded_queries import SortedGaussian, SortedRows
-from pkm.privacy.selection import (
+from pkm.privacy.mechanisms.selection import (
     Exponential,
     OrderStatistics,
     Percentile,
     ScoreRange,
     selection_mu,
 )
-from pkm.privacy.stability_histogram import OccupiedCells, ReleasedCells, StabilityHistogram
+from pkm.privacy.mechanisms.stability_histogram import (
+    OccupiedCells,
+    ReleasedCells,
+    StabilityHistogram,
+)
+from pkm.privacy.queries.moved_records import SortedGaussian, SortedRows
+from pkm.privacy.queries.projection import CoverProblem, MaximumCover
+from pkm.privacy.query import Sensitivity
 
 
 @singledispatch

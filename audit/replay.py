@@ -21,8 +21,8 @@ from pkm.audit.losses import loss, realized
 from pkm.audit.pairs import Pair
 from pkm.compute import Points
 from pkm.privacy import Ledger, NoiseStreams
-from pkm.privacy.mechanisms import BoundedValues, Cost
-from pkm.privacy.rho_bounded_queries import SortedGaussian
+from pkm.privacy.mechanisms.additive import BoundedValues, Cost
+from pkm.privacy.queries.moved_records import SortedGaussian
 
 TOLERANCE = 1e-9  # relative: of sums of floats
 REPLICATES = 8  # of a method that runs in batches: as many noises for nearly the time of one

@@ -20,19 +20,23 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from pkm.audit.losses import log_probabilities, signed_vectors
 from pkm.audit.replay import Draw
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms import BoundedLaplace, BoundedValues, Gaussian, Laplace
-from pkm.privacy.projection import MaximumCover
-from pkm.privacy.query import Sensitivity
-from pkm.privacy.randomizers import (
+from pkm.privacy.mechanisms.additive import BoundedLaplace, BoundedValues, Gaussian, Laplace
+from pkm.privacy.mechanisms.randomizers import (
     FrequencyOracle,
     LocalDomain,
     UserCells,
     UserVectors,
     VectorRandomizer,
 )
-from pkm.privacy.rho_bounded_queries import SortedGaussian, SortedRows
-from pkm.privacy.selection import Exponential, OrderStatistics, Percentile, ScoreRange
-from pkm.privacy.stability_histogram import OccupiedCells, ReleasedCells, StabilityHistogram
+from pkm.privacy.mechanisms.selection import Exponential, OrderStatistics, Percentile, ScoreRange
+from pkm.privacy.mechanisms.stability_histogram import (
+    OccupiedCells,
+    ReleasedCells,
+    StabilityHistogram,
+)
+from pkm.privacy.queries.moved_records import SortedGaussian, SortedRows
+from pkm.privacy.queries.projection import MaximumCover
+from pkm.privacy.query import Sensitivity
 
 ALARM = 1e-9  # largest p-value that is an alarm: far below one in a million audits of a few tests
 # Noise vectors of so many words, of so large a scale in grid steps, repeat by chance with

@@ -14,7 +14,7 @@ from pkm.benchmarks.measurement import (
 from pkm.compute import Points
 from pkm.methods import KaplanStemmerLocal, LocalLloyd, NoisedReports
 from pkm.privacy import NoiseStreams, snap
-from pkm.privacy.randomizers import HadamardResponse, LocalHashing, UserCells
+from pkm.privacy.mechanisms.randomizers import HadamardResponse, LocalHashing, UserCells
 
 N_USERS = 1_000_000
 N_CLUSTERS = 10

@@ -16,9 +16,8 @@ from pkm.compute.kernels.grid_codes import (
 )
 from pkm.compute.kernels.lloyd import converged_lloyd, weighted_lloyd
 from pkm.compute.kernels.nearest import inertia, labels, subtract_centers, sums_and_counts
-from pkm.compute.kernels.packing import largest_packing
 from pkm.compute.kernels.rounding import add_rounded
-from pkm.compute.kernels.seeding import exponential_race, nearest_row
+from pkm.compute.kernels.seeding import exponential_race, largest_packing, nearest_row
 from pkm.compute.kernels.silhouette import (
     cluster_means,
     distance_tiles,

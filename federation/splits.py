@@ -8,7 +8,7 @@ shuffle.
 import numpy as np
 
 from pkm.compute import Points
-from pkm.privacy.noise import SPLIT, child
+from pkm.privacy.mechanisms.noise import SPLIT, child
 
 SPLITS = ("balanced", "unbalanced", "sorted")
 MAX_ATTEMPTS = 2000

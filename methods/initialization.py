@@ -7,7 +7,7 @@ import numpy as np
 
 from pkm.compute import largest_packing
 from pkm.privacy.grid import snap
-from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
 
 @lru_cache(maxsize=20_000)

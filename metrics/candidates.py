@@ -3,7 +3,7 @@
 import numpy as np
 
 from pkm.compute import Points, labels
-from pkm.compute.kernels.hashing import swap_costs
+from pkm.compute.kernels.nearest import swap_costs
 
 
 def choose_best(

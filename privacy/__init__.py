@@ -6,17 +6,6 @@ from pkm.privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
 from pkm.privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
 from pkm.privacy.curator import Curator
 from pkm.privacy.grid import MAX_CELLS, SCALE, snap, snap_centers, to_unit
-from pkm.privacy.hashed_points import (
-    BucketCounts,
-    BucketSums,
-    CandidateSets,
-    HashedPoints,
-    NearestCounts,
-    NearestShells,
-    NearestSumsAndCounts,
-    SecondMoments,
-    Swaps,
-)
 from pkm.privacy.ledger import (
     BudgetExceeded,
     Charge,
@@ -26,28 +15,39 @@ from pkm.privacy.ledger import (
     largest_multiple,
     remaining_epsilon,
 )
-from pkm.privacy.marginals import DependentColumns, Marginals, WorstApproximated
-from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
-from pkm.privacy.noise import NoiseStreams
-from pkm.privacy.projection import (
+from pkm.privacy.mechanisms.additive import BoundedLaplace, Gaussian, Laplace
+from pkm.privacy.mechanisms.noise import NoiseStreams
+from pkm.privacy.mechanisms.selection import Exponential, Percentile, SplitScore, selection_epsilon
+from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
+from pkm.privacy.queries.hashed_points import HashedPoints
+from pkm.privacy.queries.hashed_queries import (
+    BucketCounts,
+    BucketSums,
+    CandidateSets,
+    NearestCounts,
+    NearestShells,
+    NearestSumsAndCounts,
+    SecondMoments,
+    Swaps,
+)
+from pkm.privacy.queries.marginals import DependentColumns, Marginals, WorstApproximated
+from pkm.privacy.queries.projection import (
     CoverPicks,
     MaximumCover,
     ProjectedCounts,
     ProjectedPoints,
     ProjectedSumsAndCounts,
 )
-from pkm.privacy.queries import (
+from pkm.privacy.queries.shells import ClippedSum, ShellCounts, SideCounts
+from pkm.privacy.queries.sums import (
     CountsAndBoundedSums,
     GapPercentile,
     GridCounts,
     SumsAndCounts,
     mirrored,
 )
+from pkm.privacy.queries.tree import BoxGrid, CellCounts, CellSums, PartitionTree, Splits
 from pkm.privacy.query import Query, Sensitivity
-from pkm.privacy.selection import Exponential, Percentile, SplitScore, selection_epsilon
-from pkm.privacy.shells import ClippedSum, ShellCounts, SideCounts
-from pkm.privacy.stability_histogram import StabilityHistogram
-from pkm.privacy.tree import BoxGrid, CellCounts, CellSums, PartitionTree, Splits
 
 __all__ = [
     "MAX_CELLS",

@@ -22,7 +22,7 @@ from pkm.files import OWNER_FILE, atomic_write, locked
 from pkm.privacy.budget import Adjacency, Budget
 from pkm.privacy.calibration import gdp_delta, gdp_epsilon
 from pkm.privacy.ledger import SLACK, BudgetExceeded, Charge, Ledger
-from pkm.privacy.selection import selection_mu
+from pkm.privacy.mechanisms.selection import selection_mu
 
 FORMAT = "account of private runs, version 1"
 COMPOSITIONS = ("basic", "gaussian")

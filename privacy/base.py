@@ -2,9 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,9 +12,10 @@ from pkm.compute import Points
 from pkm.compute.storage.blocks import Blocks, Shards
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.ledger import Charge, Ledger, StreamKey
-from pkm.privacy.noise import INITIALIZATION, NoiseStreams, child
-from pkm.privacy.query import PRESENCE, Query, View
+from pkm.privacy.charging import charge_release
+from pkm.privacy.ledger import Ledger, StreamKey
+from pkm.privacy.mechanisms.noise import INITIALIZATION, NoiseStreams, child
+from pkm.privacy.query import PRESENCE, Query
 
 PointsLike = np.ndarray | Points | Blocks | DaskPoints | Sequence[np.ndarray | Points]
 """Private points on the grid, whole, in shards, or in blocks that are read in every pass."""
@@ -95,8 +95,8 @@ class BaseCurator:
         Parameters
         ----------
         purpose : int, default=INITIALIZATION
-            ``INITIALIZATION`` or ``SPLIT`` of :mod:`pkm.privacy.noise`. Generators of two purposes
-            are independent.
+            ``INITIALIZATION`` or ``SPLIT`` of :mod:`pkm.privacy.mechanisms.noise`. Generators of
+            two purposes are independent.
 
         Returns
         -------
@@ -158,11 +158,11 @@ class BaseCurator:
         adjacency = self.adjacency
         assert adjacency is not None, "there is a ledger"
         key = (query.label, self._rounds[query.label])
-        price = price_of(key, query, view, adjacency, noise)
-        for charge in price.charges:
+        sensitivities, charges = charge_release(key, query, view, adjacency, noise)
+        for charge in charges:
             self._ledger.charge(charge)
             self._rounds[query.label] = charge.round + 1
-        outcomes = self._draw(query, query.exact(view), price.sensitivities, noise, key)
+        outcomes = self._draw(query, query.exact(view), sensitivities, noise, key)
         return query.finish(view, outcomes)
 
     def _draw(
@@ -231,6 +231,34 @@ class BaseCurator:
             )
 
 
+class View:
+    """Private points as some queries see them: in a tree of cells, in a ball, projected.
+
+    Parameters
+    ----------
+    curator : BaseCurator
+        Of one replicate. It charges and draws all releases of the view.
+
+    Attributes
+    ----------
+    group : int or None
+        Of the users whose points these are, where users are partitioned into disjoint groups.
+    """
+
+    group: int | None = None
+
+    def __init__(self, curator: BaseCurator) -> None:
+        self._curator = curator
+
+    def release(self, query: Query, **noise: Any) -> dict[str, Any]:
+        """Release a query on this view; see :meth:`pkm.privacy.BaseCurator.release`.
+
+        Answers have no axis of replicates.
+        """
+        answer = self._curator.release_from(self, query, noise)
+        return {part: released[0] for part, released in answer.items()}
+
+
 def checked_mechanisms(query: Query, noise: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mechanism of each part, in the order in which parts are drawn.
 
@@ -256,110 +284,6 @@ def checked_mechanisms(query: Query, noise: Mapping[str, Any]) -> dict[str, Any]
 def stream_key(query: Query, key: StreamKey, part: str) -> tuple[object, ...]:
     """Key of the noise stream of one part: that of the release, and the part if there are more."""
     return key if len(query.mechanisms) == 1 else (*key, part)
-
-
-class Price(NamedTuple):
-    """What neighbors change in the parts of a release, and what it is charged for that."""
-
-    sensitivities: Mapping[str, Any]
-    charges: Sequence[Charge]
-
-
-#: Prices of releases that a few public values fix, because schedules are run for many seeds.
-_prices: dict[tuple[Hashable, ...], Price] = {}
-MAX_PRICES = 4096
-
-
-def price_of(
-    key: StreamKey, query: Query, view: Any, adjacency: Adjacency, noise: Mapping[str, Any]
-) -> Price:
-    """Price of a release, from public values.
-
-    Raises
-    ------
-    ValueError
-        If a mechanism's scale is out of range.
-    """
-    fixed_by = query.fixed_by(view)
-    if fixed_by is None:
-        return _new_price(key, query, view, adjacency, noise)
-    values = (key, type(query), fixed_by, adjacency, view.group, *noise.values())
-    price = _prices.get(values)
-    if price is None:
-        if len(_prices) >= MAX_PRICES:
-            _prices.clear()
-        price = _prices[values] = _new_price(key, query, view, adjacency, noise)
-    return price
-
-
-def _new_price(
-    key: StreamKey, query: Query, view: Any, adjacency: Adjacency, noise: Mapping[str, Any]
-) -> Price:
-    sensitivities = query.sensitivity(view, adjacency)
-    for part, mechanism in noise.items():
-        mechanism.check(sensitivities[part])
-    return Price(sensitivities, charges_of(key, query, view, sensitivities, noise))
-
-
-def charges_of(
-    key: StreamKey,
-    query: Query,
-    view: Any,
-    sensitivities: Mapping[str, Any],
-    noise: Mapping[str, Any],
-) -> list[Charge]:
-    """What a release costs: that of its parts together, each from its noise and sensitivity.
-
-    One charge, or one for each record that neighbors differ in: :meth:`Query.n_changed_records`.
-    """
-    # The L1 norm is shared by the records. Gaussian noise is charged once, by the L2 norm of both.
-    n_changed = query.n_changed_records(view)
-    if n_changed > 1:
-        sensitivities = {
-            part: sensitivity._replace(l1=sensitivity.l1 / n_changed)
-            for part, sensitivity in sensitivities.items()
-        }
-    cost = cost_of([(part, noise[part], sensitivities[part]) for part in noise])
-    charge = Charge(
-        *key,
-        cost.mechanism,
-        mu=cost.mu,
-        epsilon=cost.epsilon,
-        delta=cost.delta,
-        details={**cost.details, **query.details()},
-        flaw=query.flaw(view),
-        group=view.group,
-    )
-    if n_changed == 1 or charge.epsilon == 0:
-        return [charge]
-    return [charge, replace(charge, label=f"{query.label}_second_record")]
-
-
-class _ReleaseCost(NamedTuple):
-    """What the parts of a release cost together, and what the ledger notes of them."""
-
-    mechanism: str
-    mu: float
-    epsilon: float
-    delta: float
-    details: dict[str, float]
-
-
-def cost_of(parts: Sequence[tuple[str, Any, Any]]) -> _ReleaseCost:
-    """Cost of parts, each with its mechanism and sensitivity."""
-    costs = [mechanism.cost(sensitivity) for _, mechanism, sensitivity in parts]
-    details = {
-        f"{part.removesuffix('s')}_{name}": value
-        for part, mechanism, sensitivity in parts
-        for name, value in mechanism.details(sensitivity).items()
-    }
-    return _ReleaseCost(
-        "+".join(dict.fromkeys(mechanism.name for _, mechanism, _ in parts)),
-        math.hypot(*(cost.mu for cost in costs)),
-        math.fsum(cost.epsilon for cost in costs),
-        math.fsum(cost.delta for cost in costs),
-        details,
-    )
 
 
 def full_domain(domain: ArrayLike | None, n_features: int) -> np.ndarray:

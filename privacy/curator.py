@@ -15,30 +15,30 @@ from pkm.compute import Points, middle_and_half_width
 from pkm.compute.storage.blocks import Shards
 from pkm.privacy.base import BaseCurator, DisclosureError, PointsLike
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.hashed_points import (
+from pkm.privacy.ledger import Ledger
+from pkm.privacy.mechanisms.noise import NoiseStreams
+from pkm.privacy.queries.hashed_points import HashedPoints
+from pkm.privacy.queries.hashed_queries import (
     BucketCounts,
     BucketSums,
     CandidateSets,
-    HashedPoints,
     NearestCounts,
     NearestShells,
     NearestSumsAndCounts,
     SecondMoments,
     Swaps,
 )
-from pkm.privacy.ledger import Ledger
-from pkm.privacy.marginals import DependentColumns, Marginals, WorstApproximated
-from pkm.privacy.noise import NoiseStreams
-from pkm.privacy.projection import (
+from pkm.privacy.queries.marginals import DependentColumns, Marginals, WorstApproximated
+from pkm.privacy.queries.projection import (
     CoverPicks,
     ProjectedCounts,
     ProjectedPoints,
     ProjectedSumsAndCounts,
 )
-from pkm.privacy.queries import CountsAndBoundedSums, GapPercentile, GridCounts, SumsAndCounts
+from pkm.privacy.queries.shells import ClippedSum, ShellCounts, SideCounts
+from pkm.privacy.queries.sums import CountsAndBoundedSums, GapPercentile, GridCounts, SumsAndCounts
+from pkm.privacy.queries.tree import BoxGrid, CellCounts, CellSums, PartitionTree, Splits
 from pkm.privacy.query import Query
-from pkm.privacy.shells import ClippedSum, ShellCounts, SideCounts
-from pkm.privacy.tree import BoxGrid, CellCounts, CellSums, PartitionTree, Splits
 
 
 class Curator(BaseCurator):
@@ -159,7 +159,7 @@ class Curator(BaseCurator):
     def partition(self, grid: BoxGrid) -> PartitionTree:
         """Return a tree over the points of the only replicate, to be split on a public grid.
 
-        See :class:`pkm.privacy.tree.PartitionTree` for the queries on its cells.
+        See :class:`pkm.privacy.queries.tree.PartitionTree` for the queries on its cells.
         """
         return PartitionTree.by_features(self, grid)
 

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.compute import DIRECTION_SCALE, Points, labels
-from pkm.privacy.base import BaseCurator, PointsLike
+from pkm.privacy.base import BaseCurator, PointsLike, View
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.ledger import Ledger, StreamKey
-from pkm.privacy.noise import SPLIT, NoiseStreams
-from pkm.privacy.query import Mechanisms, Query, View
-from pkm.privacy.randomizers import (
+from pkm.privacy.mechanisms.noise import SPLIT, NoiseStreams
+from pkm.privacy.mechanisms.randomizers import (
     DirectResponse,
     FrequencyOracle,
     HadamardResponse,
@@ -33,6 +32,7 @@ from pkm.privacy.randomizers import (
     VectorRandomizer,
     check_epsilon,
 )
+from pkm.privacy.query import Mechanisms, Query
 
 # Number of users whose reports are drawn together: public, so that streams do not depend on shards.
 CHUNK = 1 << 15

@@ -6,15 +6,11 @@ on what neighbors under an adjacency change in each part of the answer. It is re
 """
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pkm.privacy.budget import Adjacency
-
-if TYPE_CHECKING:
-    from pkm.privacy.base import BaseCurator
-
 
 Mechanisms = Mapping[str, tuple[type, ...]]
 """Parts of an answer, with the types of mechanisms that may release them."""
@@ -142,31 +138,3 @@ def check_type(name: str, value: object, expected: type) -> None:
     """
     if type(value) is not expected:
         raise TypeError(f"{name}={value!r} must be a {expected.__name__}, and no subclass")
-
-
-class View:
-    """Private points as some queries see them: in a tree of cells, in a ball, projected.
-
-    Parameters
-    ----------
-    curator : BaseCurator
-        Of one replicate. It charges and draws all releases of the view.
-
-    Attributes
-    ----------
-    group : int or None
-        Of the users whose points these are, where users are partitioned into disjoint groups.
-    """
-
-    group: int | None = None
-
-    def __init__(self, curator: "BaseCurator") -> None:
-        self._curator = curator
-
-    def release(self, query: Query, **noise: Any) -> dict[str, Any]:
-        """Release a query on this view; see :meth:`pkm.privacy.BaseCurator.release`.
-
-        Answers have no axis of replicates.
-        """
-        answer = self._curator.release_from(self, query, noise)
-        return {part: released[0] for part, released in answer.items()}

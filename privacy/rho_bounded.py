@@ -1,39 +1,28 @@
 """The curator under rho-bounded adjacency: neighbors differ in one record, moved by at most rho.
 
-The effect of a move is derived query by query, in :mod:`pkm.privacy.rho_bounded_queries` and
-:mod:`pkm.privacy.clipped_regions`. A sum of the records changes by at most rho. A count of the
-records in a cell changes as if one record were removed and another added, however short the move,
-because it may cross the border of the cell. Where records are grouped by released data, a move does
-not change the group of the record.
-
-Records have no public order: they are released in the order of their noised values, and later
-queries name them by their position in it. Noise is drawn independently for each record, so the
-release is that of a mechanism on numbered records, without the numbers.
+The effect of a move is derived query by query, in :mod:`pkm.privacy.queries.moved_records` and
+:mod:`pkm.privacy.queries.clipped_regions`. A sum of the records changes by at most rho. A count of
+the records in a cell changes as if one record were removed and another added, however short the
+move, because it may cross the border of the cell. Where records are grouped by released data, a
+move does not change the group of the record.
 """
 
 import math
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from pkm.compute.kernels.hashing import clip_norms
-from pkm.compute.kernels.nearest_of_many import nearest_of_many
-from pkm.compute.kernels.quadtree import Digits, lexicographic_order, span_of
-from pkm.privacy.base import BaseCurator, PointsLike
-from pkm.privacy.budget import Adjacency
-from pkm.privacy.clipped_regions import (
+from pkm.compute.kernels.clipping import clip_norms
+from pkm.compute.kernels.nearest import nearest_of_many
+from pkm.privacy.grid import SCALE
+from pkm.privacy.queries.clipped_regions import (
     ClippedRegions,
     LargeRegions,
     RegionCounts,
     RegionSizes,
     RegionSums,
 )
-from pkm.privacy.grid import SCALE
-from pkm.privacy.ledger import Ledger
-from pkm.privacy.noise import NoiseStreams
-from pkm.privacy.query import Query
-from pkm.privacy.rho_bounded_queries import (
+from pkm.privacy.queries.moved_records import (
     BLOCK_ROWS,
     AllPoints,
     GroupSums,
@@ -41,46 +30,21 @@ from pkm.privacy.rho_bounded_queries import (
     SoftCounts,
     Total,
 )
+from pkm.privacy.queries.numbered_records import NumberedRecords
+from pkm.privacy.query import Query
 
 MAX_CENTER = 1 << 40  # grid steps: differences from it are exact
 
 
-class RhoBoundedCurator(BaseCurator):
+class RhoBoundedCurator(NumberedRecords):
     """Curator of one replicate for neighbors that differ by the move of one record.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d), int64, or Points, or a sequence of either
-        Private points on the grid, whole or in shards; answers depend neither on their order nor on
-        the shards.
-    ledger : Ledger
-        Its budget must be one under ``rho_bounded``; rho is in half-widths of the domain.
-    streams : NoiseStreams
-        Of one replicate.
-    domain : array-like of shape (2, d), optional
-        Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
-
-    Attributes
-    ----------
-    n_points, n_features, n_replicates : int
-        Public: neighbors have the same number of points.
-    public_seeds : tuple of int
-    domain : ndarray of shape (2, d), float64
-    max_shift : float
-        Largest move between grid points, in half-widths: a point that moves by rho before it is
-        rounded to the grid moves by at most rho + sqrt(d) grid steps after, and nothing moves
-        farther than the domain is wide.
-
-    Raises
-    ------
-    ValueError
-        If the ledger has another adjacency, rho exceeds the domain's diagonal 2 sqrt(d), a point
-        lies off the domain, or there is more than one replicate.
+    Its parameters are those of :class:`NumberedRecords`.
 
     Examples
     --------
-    >>> from pkm.privacy import Budget
-    >>> from pkm.privacy.rho_bounded_queries import SortedGaussian
+    >>> from pkm.privacy import Budget, Ledger, NoiseStreams
+    >>> from pkm.privacy.queries.moved_records import SortedGaussian
     >>> ledger = Ledger(Budget(1.0, 1e-6, "rho_bounded", rho=0.25))
     >>> curator = RhoBoundedCurator(np.zeros((3, 2), np.int64), ledger, NoiseStreams([0]))
     >>> answer = curator.release(AllPoints(), points=SortedGaussian(2.0 * SCALE))
@@ -99,35 +63,6 @@ class RhoBoundedCurator(BaseCurator):
         RegionCounts,
         RegionSums,
     )
-
-    def __init__(
-        self,
-        points: PointsLike,
-        ledger: Ledger | None,
-        streams: NoiseStreams,
-        domain: ArrayLike | None = None,
-    ) -> None:
-        adjacency = None if ledger is None else ledger.budget.adjacency
-        if ledger is None or adjacency is not Adjacency.RHO_BOUNDED:
-            raise ValueError(
-                f"adjacency={adjacency} is not supported by this curator: it charges what "
-                "rho_bounded costs"
-            )
-        super().__init__(points, ledger, streams, domain)
-        self.check_single("a curator")
-
-        rho = ledger.budget.rho
-        assert rho is not None  # a budget under rho_bounded has it
-        self.max_shift = largest_shift(rho, self.n_features)
-
-        # A canonical order, so that seeded noise falls on the same point in whatever order the
-        # points were given.
-        rows = np.empty((sum(len(shard.rows) for shard in self._shards), self.n_features), np.int32)
-        np.concatenate([shard.rows for shard in self._shards], out=rows, casting="unsafe")
-        digits = Digits(rows, span_of(rows), np.zeros(self.n_features, np.int64))
-        order, _ = lexicographic_order(digits, np.arange(len(rows)))
-        self._rows = rows.take(order, axis=0)
-        self._released = False
 
     def regions(
         self,
@@ -178,7 +113,7 @@ class RhoBoundedCurator(BaseCurator):
             region = groups[groups >= 0]
         else:
             if members is not None:
-                self._check_members(members)
+                self.check_members(members)
                 rows = rows[members]
             region = nearest_of_many(rows, centers)[0] if len(rows) else np.empty(0, np.int64)
 
@@ -191,76 +126,3 @@ class RhoBoundedCurator(BaseCurator):
             return clipped
 
         return ClippedRegions(self, clip, region, len(centers), radius, charge_both=charge_both)
-
-    def number_records(self, order: np.ndarray) -> None:
-        """Put records in the order in which they were released, by which queries name them."""
-        self._rows = self._rows.take(order, axis=0)
-        self._released = True
-
-    def check_unreleased(self) -> None:
-        """Refuse to release the points again."""
-        if self._released:
-            raise ValueError(
-                "noised_points can be released once: its order is what later queries refer to"
-            )
-
-    def check_groups(self, groups: np.ndarray, n_groups: int) -> None:
-        """Refuse groups that are not one of 0 .. n_groups - 1, or -1, for each released record."""
-        self._check_released("groups")
-        if groups.shape != (self.n_points,) or not np.issubdtype(groups.dtype, np.integer):
-            raise ValueError(
-                f"groups must be {self.n_points} integers, got {groups.dtype} of shape "
-                f"{groups.shape}"
-            )
-        if groups.min(initial=-1) < -1 or groups.max(initial=-1) >= n_groups:
-            raise ValueError(
-                f"groups must be from -1 to {n_groups - 1}, got {groups.min()} to {groups.max()}"
-            )
-
-    def _check_members(self, members: np.ndarray) -> None:
-        self._check_released("members")
-        if members.shape != (self.n_points,) or members.dtype != bool:
-            raise ValueError(
-                f"members must be {self.n_points} bools, got {members.dtype} of shape "
-                f"{members.shape}"
-            )
-
-    def _check_released(self, parameter: str) -> None:
-        # Before that, records have a private order alone, by which no query may name them.
-        if not self._released:
-            raise ValueError(f"{parameter} name released records; query noised_points first")
-
-
-def largest_shift(rho: float, n_features: int) -> float:
-    """Largest move between grid points, in half-widths, of a record that moves by at most rho.
-
-    Raises
-    ------
-    ValueError
-        If rho is above the diagonal of the domain.
-
-    Examples
-    --------
-    >>> largest_shift(0.25, 4) * SCALE
-    16386.0
-    """
-    largest = diagonal(n_features)
-    if rho > largest:
-        raise ValueError(
-            f"rho={rho} must be at most the diagonal {largest:.6g} of the domain, in half-widths: "
-            "no point can move farther, that would be replace_one"
-        )
-    return min(rho + math.sqrt(n_features) / SCALE, largest)
-
-
-def diagonal(n_features: int) -> float:
-    """Diagonal of the domain [-1, 1]^d, in half-widths.
-
-    No point moves farther, so that moves up to it are replacements of a record.
-
-    Examples
-    --------
-    >>> diagonal(4)
-    4.0
-    """
-    return 2 * math.sqrt(n_features)

@@ -75,17 +75,7 @@ LATE = {
     },
 }
 #: Modules that import each other: these are to go, too.
-CIRCLES = [
-    {
-        "pkm.privacy.base",
-        "pkm.privacy.query",
-    },
-    {
-        "pkm.privacy.clipped_regions",
-        "pkm.privacy.rho_bounded",
-        "pkm.privacy.rho_bounded_queries",
-    },
-]
+CIRCLES = []
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Euclidean hashing, clipped sums of buckets, costs of swaps: all in integers.
+"""Euclidean hashing, counts and clipped sums of buckets: all in integers.
 
 A bucket is a cell of a shifted grid on a few random projections. Directions are rounded to
 integers, shifts and widths are integers, so that every product and every division below is exact
@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from pkm.compute.kernels.nearest import squared_distances
+from pkm.compute.kernels.clipping import clipped_sums
+from pkm.compute.kernels.farthest import Farthest
+from pkm.compute.kernels.radix_sort import differs_from_previous
+from pkm.compute.storage.blocks import Sums
 from pkm.compute.storage.points import DIRECTION_SCALE, EXACT_BITS, SCALE, Points
 
 BLOCK = 1 << 15  # points whose temporary arrays exist at once
-SWAP_BLOCK = 256  # points per matrix of distances in swap_costs
 MAX_CODES = 1 << 62
-SHRINKAGE = 1 - 2.0**-48  # outweighs the rounding of the root and the quotient of a clipping
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,212 +189,58 @@ def orthonormal(generator: np.random.Generator, m: int, d: int) -> np.ndarray:
     return np.rint(np.array(directions) * DIRECTION_SCALE).astype(np.int64)
 
 
-def clipped_sums(
+def bucket_counts(points: Points, hashing: Hash, restricted: Farthest | None) -> Sums:
+    """Codes that occur, increasing, and how often, but for copies."""
+    codes = np.sort(_bucket_codes(points, hashing, restricted))
+    firsts = np.flatnonzero(differs_from_previous(codes))
+    return codes[firsts], np.diff(firsts, append=len(codes))
+
+
+def merge_counts(counted: Sums, more: Sums) -> Sums:
+    """Codes of two parts, increasing, and the sums of their counts."""
+    codes, counts = (np.concatenate(pair) for pair in zip(counted, more, strict=True))
+    # Stable: two increasing runs are merged.
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    firsts = np.flatnonzero(differs_from_previous(codes))
+    return codes[firsts], np.add.reduceat(counts[order], firsts)
+
+
+def bucket_sums(
     points: Points,
-    labels: np.ndarray,
+    hashing: Hash,
+    restricted: Farthest | None,
+    released: np.ndarray,
     origins: np.ndarray,
     radius: float,
-) -> np.ndarray:
-    """Sum of the differences of each bucket's points from its origin, each clipped in norm.
-
-    Parameters
-    ----------
-    points : Points
-    labels : ndarray of shape (n,), int32
-        Bucket of each point; points with -1 are left out.
-    origins : ndarray of shape (b, d), int64
-        In grid steps.
-    radius : float
-        In grid steps.
-
-    Returns
-    -------
-    ndarray of shape (b, d), int64
-        No point adds more than the radius in length.
-    """
-    sums = np.zeros(origins.shape, np.int64)
-    _clipped_sums(points.rows, labels, origins, float(radius), sums)
-    return sums
+) -> Sums:
+    """Sums of the points of released buckets, but for copies."""
+    positions = _positions(_bucket_codes(points, hashing, restricted), released)
+    if restricted is None:
+        buckets = positions
+    else:
+        buckets = np.full(points.shape[0], -1, np.int32)
+        buckets[restricted.mask(points)] = positions
+    return (clipped_sums(points, buckets, origins, radius),)
 
 
-@njit(cache=True, nogil=True)
-def _clipped_sums(
-    rows: np.ndarray,
-    labels: np.ndarray,
-    origins: np.ndarray,
-    radius: float,
-    sums: np.ndarray,
-) -> None:
-    d = rows.shape[1]
-    squared_radius = radius * radius
-    for i in range(rows.shape[0]):
-        label = labels[i]
-        if label < 0:
-            continue
-        square = 0.0
-        for h in range(d):
-            step = np.float64(rows[i, h]) - origins[label, h]
-            square += step * step
-        if square <= squared_radius:
-            for h in range(d):
-                sums[label, h] += np.int64(rows[i, h]) - origins[label, h]
-        else:
-            factor = radius / math.sqrt(square) * SHRINKAGE
-            for h in range(d):
-                # Toward zero: no longer than the radius.
-                step = np.float64(rows[i, h]) - origins[label, h]
-                sums[label, h] += np.int64(step * factor)
+def _bucket_codes(points: Points, hashing: Hash, restricted: Farthest | None) -> np.ndarray:
+    """Codes of the points of the restricted set, but for its copies; those of one hash are kept."""
+
+    def compute() -> np.ndarray:
+        # Those of another hash give their memory back first.
+        points.forget("codes")
+        return hashing.codes(points, None if restricted is None else restricted.mask(points))
+
+    return points.remembered("codes", (hashing, restricted), compute)
 
 
-def nearest_shells(points: Points, centers: np.ndarray, radii: np.ndarray) -> np.ndarray:
-    """Count the points by their distance to the nearest center.
-
-    Parameters
-    ----------
-    points : Points
-    centers : ndarray of shape (k, d), int64
-        In grid steps.
-    radii : ndarray of shape (m,), float64
-        Decreasing, in grid steps. Shell 0 is all that is farther than ``radii[1]``, shell j the
-        points with ``radii[j + 1] < distance <= radii[j]``, the last one all that is nearer.
-
-    Returns
-    -------
-    ndarray of shape (m,), int64
-    """
-    # A point's shell is the number of inner radii that it is within.
-    inner_squares = (radii[1:] * radii[1:])[::-1]
-    squares = squared_distances(points, centers)
-    counts = np.zeros(len(radii), np.int64)
-    for start in range(0, len(squares), BLOCK):
-        inside = np.searchsorted(inner_squares, squares[start : start + BLOCK])
-        counts += np.bincount(len(inner_squares) - inside, minlength=len(radii))
-    return counts
-
-
-def clip_norms(rows: np.ndarray, radius: float) -> np.ndarray:
-    """Grid vectors (n, d), int64: those longer than a radius shortened to it, toward zero."""
-    rows = np.asarray(rows, np.float64)
-    squared_norms = (rows * rows).sum(axis=1)
-    clipped = np.empty(rows.shape, np.int64)
-    _clip_norms(rows, squared_norms, float(radius), clipped)
-    return clipped
-
-
-@njit(cache=True, nogil=True)
-def _clip_norms(
-    rows: np.ndarray,
-    squared_norms: np.ndarray,
-    radius: float,
-    clipped: np.ndarray,
-) -> None:
-    squared_radius = radius * radius
-    for i in range(rows.shape[0]):
-        factor = 1.0
-        if squared_norms[i] > squared_radius:
-            factor = radius / math.sqrt(squared_norms[i]) * SHRINKAGE
-        for h in range(rows.shape[1]):
-            clipped[i, h] = np.int64(rows[i, h] * factor)
-
-
-def swap_costs(
-    points: Points,
-    candidates: np.ndarray,
-    current: np.ndarray,
-    slots: np.ndarray,
-) -> np.ndarray:
-    """Cost of a set of candidates after each possible swap.
-
-    Parameters
-    ----------
-    points : Points
-    candidates : ndarray of shape (m, d), int64
-        In the domain.
-    current : ndarray of shape (k,), int64
-        Indices of the candidates that are the current centers.
-    slots : ndarray of int64
-        Positions in ``current`` that may be replaced.
-
-    Returns
-    -------
-    ndarray of shape (len(slots), m), object
-        Exact sums of squared distances to the nearest center, as Python integers, in squared grid
-        steps.
-
-    Notes
-    -----
-    Removing a center changes only the points that are nearest to it, to the distance of their
-    second nearest center: all swaps together take one pass over the n m distances.
-    """
-    squared_norms = (candidates * candidates).sum(axis=1).astype(np.float64)
-    doubled = np.ascontiguousarray(-2.0 * candidates.T)
-    # Partial sums of a block stay below 2**53: sums of integers are then exact in any order.
-    max_square = points.shape[1] * 4.0 * SCALE**2
-    block_size = int(min(SWAP_BLOCK, 2.0**EXACT_BITS // max_square))
-    costs = np.zeros((len(slots), len(candidates)), object)
-    for start in range(0, points.shape[0], block_size):
-        block = slice(start, start + block_size)
-        rows = points.rows[block]
-        squares = np.zeros((len(rows), len(candidates)))
-        _add_products(rows, doubled, squares)
-        squares += squared_norms
-        squares += points.squared_norms[block, None]
-        costs += _swap_costs(squares, current, slots).astype(np.int64)
-    return costs
-
-
-@njit(cache=True, nogil=True)
-def _add_products(rows: np.ndarray, columns: np.ndarray, products: np.ndarray) -> None:
-    """Add the matrix product of rows (n, d) and columns (d, m) to products (n, m)."""
-    for i in range(rows.shape[0]):
-        products_of_row = products[i]
-        for h in range(rows.shape[1]):
-            x = np.float64(rows[i, h])
-            for j in range(columns.shape[1]):
-                products_of_row[j] += x * columns[h, j]
-
-
-@njit(cache=True, nogil=True)
-def _swap_costs(squares: np.ndarray, current: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """Costs (slots, m) of a block of points after each swap, from squared distances (n, m)."""
-    n, m = squares.shape
-    slot_of_center = np.full(len(current), -1)
-    for s in range(len(slots)):
-        slot_of_center[slots[s]] = s
-
-    # Cost of adding each candidate without removing a center, and the increase from removing the
-    # center of each slot.
-    added_costs = np.zeros(m)
-    removal_costs = np.zeros((len(slots), m))
-    for i in range(n):
-        row = squares[i]
-        center, first, second = _two_nearest(row, current)
-        slot = slot_of_center[center]
-        if slot < 0:
-            for j in range(m):
-                added_costs[j] += row[j] if row[j] < first else first
-        else:
-            removal_cost = removal_costs[slot]
-            for j in range(m):
-                with_center = row[j] if row[j] < first else first
-                without_center = row[j] if row[j] < second else second
-                added_costs[j] += with_center
-                removal_cost[j] += without_center - with_center
-    return removal_costs + added_costs
-
-
-@njit(cache=True, nogil=True)
-def _two_nearest(squares: np.ndarray, current: np.ndarray) -> tuple[int, float, float]:
-    """Position of the nearest current center; squared distances to it and to the second nearest."""
-    nearest = 0
-    first = np.inf
-    second = np.inf
-    for c in range(len(current)):
-        square = float(squares[current[c]])
-        if square < first:
-            second = first
-            first = square
-            nearest = c
-        elif square < second:
-            second = square
-    return nearest, first, second
+def _positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:
+    """Position (n,), int32, of each bucket among the released ones, -1 if it is none."""
+    found = np.empty(len(codes), np.int32)
+    for start in range(0, len(codes), BLOCK):
+        block = codes[start : start + BLOCK].astype(np.int64)
+        positions = np.minimum(np.searchsorted(released, block), len(released) - 1)
+        is_released = released[positions] == block
+        found[start : start + BLOCK] = np.where(is_released, positions, -1)
+    return found

@@ -6,15 +6,34 @@ proof that rounding does not change them, are in :mod:`pkm.compute.kernels.scan`
 Units: coordinates in grid steps, squared norms and distances in squared grid steps.
 """
 
+import math
+
 import numpy as np
 from numba import njit
+from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist
 
+from pkm.compute.kernels.radix_sort import differs_from_previous, radix_argsort
 from pkm.compute.kernels.scan import scan_and_sum, scan_labels
 from pkm.compute.simd.threads import by_threads
-from pkm.compute.storage.points import REORDERED, Points, exact_limit
+from pkm.compute.storage.points import (
+    EXACT_BITS,
+    REORDERED,
+    SCALE,
+    Points,
+    exact_limit,
+    squared_norms_of,
+)
 
 NO_LIMIT = np.array([[np.inf]])
 LOW_BITS = 24  # of numbers whose high bits are summed separately
+SWAP_BLOCK = 256  # points per matrix of distances in swap_costs
+TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a scan does
+#: Centers per leaf of that tree: which of several equally near ones it finds depends on it.
+LEAF_SIZE = 16
+BLOCK_ROWS = 1 << 16  # points whose nearest centers are found at a time
+MAX_EXPONENT = 63  # of a squared distance that is exact, or above
+MAX_SHARE = 0.25  # of the centers: a part of the points is compared with so many, or with all
 
 
 def sums_and_counts(
@@ -195,3 +214,192 @@ def _inexact(centers: np.ndarray, limit: int) -> ValueError:
         f"centers must be finite, at most {limit} in size, "
         f"got {centers.min()} to {centers.max()}; release them through privacy.snap_centers"
     )
+
+
+def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nearest of many centers for each point: a function of the point and the centers alone.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d), int32 or int64
+        Below 2**24 in size.
+    centers : ndarray of shape (m, d), int64
+        In grid steps, like the points small enough that squared distances are exact in float64.
+
+    Returns
+    -------
+    index : ndarray of shape (n,), int64
+    distance : ndarray of shape (n,), float64
+        In grid steps.
+
+    Examples
+    --------
+    >>> nearest_of_many(np.array([[0, 0], [7, 4]]), np.array([[4, 0], [1, 0]]))
+    (array([1, 0]), array([1., 5.]))
+    """
+    index = np.empty(len(points), np.int64)
+    distance = np.empty(len(points))
+    blocks = [slice(row, row + BLOCK_ROWS) for row in range(0, len(points), BLOCK_ROWS)]
+
+    if points.shape[1] <= TREE_DIMENSIONS:
+        tree = KDTree(centers, LEAF_SIZE)
+        for block in blocks:
+            distance[block], index[block] = tree.query(points[block])
+        return index, distance
+
+    # Pivots: some of the centers, with their distances to all.
+    pivots = np.linspace(0, len(centers) - 1, math.isqrt(len(centers)), dtype=int)
+    between = cdist(centers[pivots], centers, "sqeuclidean")
+    for block in blocks:
+        index[block], squares = _nearest_by_pivots(points[block], centers, pivots, between)
+        distance[block] = np.sqrt(squares)
+    return index, distance
+
+
+def _nearest_by_pivots(
+    points: np.ndarray, centers: np.ndarray, pivots: np.ndarray, between: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Index and squared distance of each point's nearest center, both (b,).
+
+    A center that is as near as a pivot lies, by the triangle inequality, at most twice as far from
+    the pivot as the point does. So points near one pivot, at like distances from it, are compared
+    with such centers alone. All squares are whole numbers: no rounding leaves out a center.
+
+    Parameters
+    ----------
+    points : ndarray of shape (b, d), int32 or int64
+    centers : ndarray of shape (m, d), int64
+    pivots : ndarray of shape (p,), int64
+        Some of the centers.
+    between : ndarray of shape (p, m), float64
+        Squared distances of these to all centers.
+    """
+    rows = points.astype(np.float32)
+    norms = squared_norms_of(rows)
+    pivot, squares = nearest_with_squares(Points(rows, norms), centers[pivots])
+    index = np.empty(len(points), np.int64)
+
+    # Part the points by their pivots and the exponents of their squared distances.
+    exponent_bits = MAX_EXPONENT.bit_length()
+    parts = pivot.astype(np.int64) << exponent_bits | np.frexp(squares)[1]
+    order, parts = radix_argsort(parts, len(pivots).bit_length() + exponent_bits)
+    starts = np.flatnonzero(differs_from_previous(parts))
+
+    # Compare each part with the centers near its pivot, or with all where these are not few.
+    with_all = [order[:0]]
+    for part in np.split(order, starts[1:]):
+        near = np.flatnonzero(between[pivot[part[0]]] <= 4 * squares[part].max())
+        if len(near) > MAX_SHARE * len(centers):
+            with_all.append(part)
+            continue
+        selected = Points(rows[part], norms[part])
+        nearest, squares[part] = nearest_with_squares(selected, centers[near])
+        index[part] = near[nearest]
+    rest = np.concatenate(with_all)
+    if len(rest):
+        selected = Points(rows[rest], norms[rest])
+        index[rest], squares[rest] = nearest_with_squares(selected, centers)
+    return index, squares
+
+
+def swap_costs(
+    points: Points,
+    candidates: np.ndarray,
+    current: np.ndarray,
+    slots: np.ndarray,
+) -> np.ndarray:
+    """Cost of a set of candidates after each possible swap.
+
+    Parameters
+    ----------
+    points : Points
+    candidates : ndarray of shape (m, d), int64
+        In the domain.
+    current : ndarray of shape (k,), int64
+        Indices of the candidates that are the current centers.
+    slots : ndarray of int64
+        Positions in ``current`` that may be replaced.
+
+    Returns
+    -------
+    ndarray of shape (len(slots), m), object
+        Exact sums of squared distances to the nearest center, as Python integers, in squared grid
+        steps.
+
+    Notes
+    -----
+    Removing a center changes only the points that are nearest to it, to the distance of their
+    second nearest center: all swaps together take one pass over the n m distances.
+    """
+    squared_norms = (candidates * candidates).sum(axis=1).astype(np.float64)
+    doubled = np.ascontiguousarray(-2.0 * candidates.T)
+    # Partial sums of a block stay below 2**53: sums of integers are then exact in any order.
+    max_square = points.shape[1] * 4.0 * SCALE**2
+    block_size = int(min(SWAP_BLOCK, 2.0**EXACT_BITS // max_square))
+    costs = np.zeros((len(slots), len(candidates)), object)
+    for start in range(0, points.shape[0], block_size):
+        block = slice(start, start + block_size)
+        rows = points.rows[block]
+        squares = np.zeros((len(rows), len(candidates)))
+        _add_products(rows, doubled, squares)
+        squares += squared_norms
+        squares += points.squared_norms[block, None]
+        costs += _swap_costs(squares, current, slots).astype(np.int64)
+    return costs
+
+
+@njit(cache=True, nogil=True)
+def _add_products(rows: np.ndarray, columns: np.ndarray, products: np.ndarray) -> None:
+    """Add the matrix product of rows (n, d) and columns (d, m) to products (n, m)."""
+    for i in range(rows.shape[0]):
+        products_of_row = products[i]
+        for h in range(rows.shape[1]):
+            x = np.float64(rows[i, h])
+            for j in range(columns.shape[1]):
+                products_of_row[j] += x * columns[h, j]
+
+
+@njit(cache=True, nogil=True)
+def _swap_costs(squares: np.ndarray, current: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """Costs (slots, m) of a block of points after each swap, from squared distances (n, m)."""
+    n, m = squares.shape
+    slot_of_center = np.full(len(current), -1)
+    for s in range(len(slots)):
+        slot_of_center[slots[s]] = s
+
+    # Cost of adding each candidate without removing a center, and the increase from removing the
+    # center of each slot.
+    added_costs = np.zeros(m)
+    removal_costs = np.zeros((len(slots), m))
+    for i in range(n):
+        row = squares[i]
+        center, first, second = _two_nearest(row, current)
+        slot = slot_of_center[center]
+        if slot < 0:
+            for j in range(m):
+                added_costs[j] += row[j] if row[j] < first else first
+        else:
+            removal_cost = removal_costs[slot]
+            for j in range(m):
+                with_center = row[j] if row[j] < first else first
+                without_center = row[j] if row[j] < second else second
+                added_costs[j] += with_center
+                removal_cost[j] += without_center - with_center
+    return removal_costs + added_costs
+
+
+@njit(cache=True, nogil=True)
+def _two_nearest(squares: np.ndarray, current: np.ndarray) -> tuple[int, float, float]:
+    """Position of the nearest current center; squared distances to it and to the second nearest."""
+    nearest = 0
+    first = np.inf
+    second = np.inf
+    for c in range(len(current)):
+        square = float(squares[current[c]])
+        if square < first:
+            second = first
+            first = square
+            nearest = c
+        elif square < second:
+            second = square
+    return nearest, first, second

@@ -1,14 +1,245 @@
-"""k-means++ seeding as an exponential race.
+"""Starting centers: packed spheres, and k-means++ as an exponential race.
 
-Every point has an arrival time for every step; the point that arrives first is the seed. A standard
-exponential time divided by a rate is exponential with that rate, and the first of several arrives
-with a probability in proportion to its rate. With the squared distance to the nearest seed as the
-rate, seeds have the distribution of k-means++. Arrival times belong to points: removing a point
-that is not a seed changes no winner, and removing a seed does not change the steps before it.
+Packed spheres lie far from each other and from the border of the box. They do not depend on data,
+hence cost no privacy (FastLloyd, Sec. 5.3.1; Su et al.). A radius a is tried by rejection: points
+uniform in [-1 + a, 1 - a]^d are accepted if they are at least 2a from all accepted ones.
+
+In the race every point has an arrival time for every step; the point that arrives first is the
+seed. A standard exponential time divided by a rate is exponential with that rate, and the first of
+several arrives with a probability in proportion to its rate. With the squared distance to the
+nearest seed as the rate, seeds have the distribution of k-means++. Arrival times belong to points:
+removing a point that is not a seed changes no winner, and removing a seed does not change the steps
+before it.
 """
+
+from typing import Protocol
 
 import numpy as np
 from numba import njit
+
+MAX_REJECTIONS = 100  # consecutive ones, after which a radius counts as too large
+BISECTION_STEPS = 20  # the radius is found to one part in a million
+MIN_DRAWS = 1024  # uniforms drawn at a time
+
+_PLACED = 0
+_REJECTED = 1
+_EXHAUSTED = 2
+
+
+class UniformGenerator(Protocol):
+    """Source of uniforms in [0, 1), such as ``numpy.random.RandomState``."""
+
+    def random_sample(self, size: int) -> np.ndarray:
+        """Draw ``size`` uniforms."""
+        ...
+
+
+class _Uniforms:
+    """A stream of uniforms that grows on demand, so that compiled code can read it as an array."""
+
+    def __init__(self, generator: UniformGenerator):
+        self._generator = generator
+        self.values = np.empty(0)
+
+    def grow(self, n: int) -> None:
+        """Append at least ``n`` uniforms."""
+        n_draws = max(n, len(self.values), MIN_DRAWS)
+        draws = self._generator.random_sample(n_draws)
+        self.values = np.concatenate([self.values, draws])
+
+
+def largest_packing(generator: UniformGenerator, k: int, d: int, search: str) -> np.ndarray:
+    """Find starting centers in [-1, 1]^d with the largest packing radius that the search finds.
+
+    Parameters
+    ----------
+    generator : object with ``random_sample(size)``
+        Source of uniforms; ``numpy.random.RandomState(seed)`` with ``halving`` gives the starting
+        centers of the paper.
+    k, d : int
+        Number of centers and of features.
+    search : {"halving", "bisection"}
+        ``halving`` takes the first radius of 1, 1/2, 1/4, ... that can be placed (the published
+        code); ``bisection`` approximates the largest one (the published text).
+
+    Returns
+    -------
+    ndarray of shape (k, d), float64
+
+    Examples
+    --------
+    >>> largest_packing(np.random.RandomState(0), 3, 2, "halving").round(6).tolist()
+    [[0.554233, -0.068756], [-0.259949, -0.400884], [0.171697, -0.700388]]
+    """
+    uniforms = _Uniforms(generator)
+    if search == "halving":
+        return _search_by_halving(uniforms, k, d)
+    if search == "bisection":
+        return _search_by_bisection(uniforms, k, d)
+    raise ValueError(f"radius_search={search!r} is unknown, choose 'halving' or 'bisection'")
+
+
+def ball_packing(generator: np.random.Generator, n_centers: int, d: int) -> np.ndarray:
+    """Place points in the unit ball, far from each other and from its surface.
+
+    The largest radius of 1/2, 1/4, ... is taken for which spheres can be placed by rejection.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+    n_centers, d : int
+
+    Returns
+    -------
+    ndarray of shape (n_centers, d), float64
+
+    Examples
+    --------
+    >>> centers = ball_packing(np.random.default_rng(0), 5, 3)
+    >>> centers.shape, bool((np.linalg.norm(centers, axis=1) < 1).all())
+    ((5, 3), True)
+    """
+    radius = 0.5
+    while True:
+        centers = np.empty((n_centers, d))
+        n_placed = n_rejected = 0
+        while n_placed < n_centers and n_rejected < MAX_REJECTIONS:
+            # Uniform in the ball of the radius that is left for centers.
+            candidates = generator.standard_normal((max(n_centers, MIN_DRAWS), d))
+            lengths = (1 - radius) * generator.random(len(candidates)) ** (1 / d)
+            candidates *= (lengths / np.linalg.norm(candidates, axis=1))[:, None]
+            n_placed, n_rejected = _place_candidates(
+                candidates, 2 * radius, centers, n_placed, n_rejected
+            )
+        if n_placed == n_centers:
+            return centers
+        radius /= 2
+
+
+def _search_by_halving(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
+    radius = 1.0
+    position = 0
+    while True:
+        centers, position = place_spheres(uniforms, position, k, d, radius)
+        if centers is not None:
+            return centers
+        radius /= 2
+
+
+def _search_by_bisection(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
+    # Radius 0 accepts every candidate, so there is always an answer.
+    low = 0.0
+    high = 1.0
+    best, position = place_spheres(uniforms, 0, k, d, low)
+    assert best is not None
+
+    # Spheres were placed at radius low, with centers best, and could not be placed at radius high.
+    for _ in range(BISECTION_STEPS):
+        radius = (low + high) / 2
+        centers, position = place_spheres(uniforms, position, k, d, radius)
+        if centers is None:
+            high = radius
+        else:
+            low = radius
+            best = centers
+    return best
+
+
+def place_spheres(
+    uniforms: _Uniforms,
+    start: int,
+    k: int,
+    d: int,
+    radius: float,
+) -> tuple[np.ndarray | None, int]:
+    """Try to place k centers for a radius.
+
+    Parameters
+    ----------
+    uniforms : _Uniforms
+        Stream of uniforms; reading begins at ``start``.
+    start, k, d : int
+    radius : float
+        In half-widths, from 0 to 1.
+
+    Returns
+    -------
+    centers : ndarray of shape (k, d) or None
+        None where a center was rejected :data:`MAX_REJECTIONS` times in a row.
+    end : int
+        Position in the stream at which reading stopped.
+    """
+    centers = np.empty((k, d))
+    status, end = _place(uniforms.values, start, radius, centers)
+    while status == _EXHAUSTED:
+        uniforms.grow(d)
+        status, end = _place(uniforms.values, start, radius, centers)
+    return (centers if status == _PLACED else None), end
+
+
+@njit(cache=True)
+def _place(uniforms: np.ndarray, start: int, radius: float, centers: np.ndarray) -> tuple[int, int]:
+    """Fill centers (k, d) by rejection; return a status and the end of reading."""
+    k, d = centers.shape
+    lowest = radius - 1.0
+    width = 2.0 - 2.0 * radius
+    min_square = 4.0 * radius * radius
+    n_placed = 0
+    n_rejected = 0
+    position = start
+    # Centers 0 .. n_placed - 1 are accepted; n_rejected counts rejections since the last of them.
+    while n_placed < k:
+        if n_rejected == MAX_REJECTIONS:
+            return _REJECTED, position
+        if position + d > uniforms.shape[0]:
+            return _EXHAUSTED, position
+        for h in range(d):
+            centers[n_placed, h] = lowest + width * uniforms[position + h]
+        position += d
+        if _is_clear(centers, n_placed, min_square):
+            n_placed += 1
+            n_rejected = 0
+        else:
+            n_rejected += 1
+    return _PLACED, position
+
+
+@njit(cache=True)
+def _place_candidates(
+    candidates: np.ndarray,
+    min_distance: float,
+    centers: np.ndarray,
+    n_placed: int,
+    n_rejected: int,
+) -> tuple[int, int]:
+    """Place candidates (m, d) one after the other; return how many are placed, and rejections.
+
+    Rejections are those in a row; the search ends at :data:`MAX_REJECTIONS`.
+    """
+    # Centers 0 .. n_placed - 1 are accepted; n_rejected counts rejections since the last of them.
+    for candidate in candidates:
+        if n_placed == centers.shape[0] or n_rejected == MAX_REJECTIONS:
+            break
+        centers[n_placed] = candidate
+        if _is_clear(centers, n_placed, min_distance * min_distance):
+            n_placed += 1
+            n_rejected = 0
+        else:
+            n_rejected += 1
+    return n_placed, n_rejected
+
+
+@njit(cache=True)
+def _is_clear(centers: np.ndarray, candidate: int, min_square: float) -> bool:
+    """Whether the candidate is far enough from all centers before it."""
+    for j in range(candidate):
+        square = 0.0
+        for h in range(centers.shape[1]):
+            step = centers[candidate, h] - centers[j, h]
+            square += step * step
+        if square < min_square:
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True)

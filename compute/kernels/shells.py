@@ -10,8 +10,10 @@ import math
 import numpy as np
 from numba import njit
 
+from pkm.compute.kernels.nearest import squared_distances
 from pkm.compute.storage.points import SCALE, Points, coordinate, remainders_of
 
+BLOCK = 1 << 15  # points whose temporary arrays exist at once
 #: Clipped differences are shortened by this much more, so that rounding cannot make one too long.
 SHORTENING = 1 - 2.0**-40
 
@@ -135,3 +137,29 @@ def _clipped_sum(
         for h in range(d):
             total[h] += int((coordinate(rows, remainders, i, h) - center[h]) * factor)
     return total
+
+
+def nearest_shells(points: Points, centers: np.ndarray, radii: np.ndarray) -> np.ndarray:
+    """Count the points by their distance to the nearest center.
+
+    Parameters
+    ----------
+    points : Points
+    centers : ndarray of shape (k, d), int64
+        In grid steps.
+    radii : ndarray of shape (m,), float64
+        Decreasing, in grid steps. Shell 0 is all that is farther than ``radii[1]``, shell j the
+        points with ``radii[j + 1] < distance <= radii[j]``, the last one all that is nearer.
+
+    Returns
+    -------
+    ndarray of shape (m,), int64
+    """
+    # A point's shell is the number of inner radii that it is within.
+    inner_squares = (radii[1:] * radii[1:])[::-1]
+    squares = squared_distances(points, centers)
+    counts = np.zeros(len(radii), np.int64)
+    for start in range(0, len(squares), BLOCK):
+        inside = np.searchsorted(inner_squares, squares[start : start + BLOCK])
+        counts += np.bincount(len(inner_squares) - inside, minlength=len(radii))
+    return counts

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from pkm.compute.kernels.packing import ball_packing
+from pkm.compute.kernels.seeding import ball_packing
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import OneOf, Real
 from pkm.methods.initialization import starting_centers

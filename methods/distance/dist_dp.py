@@ -23,8 +23,8 @@ from pkm.methods.distance.sound import SoundSchedule, sound_coreset, sound_sched
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import SCALE, PrivacyClaim
 from pkm.privacy.budget import Adjacency
+from pkm.privacy.queries.moved_records import AllPoints, SortedGaussian
 from pkm.privacy.rho_bounded import RhoBoundedCurator
-from pkm.privacy.rho_bounded_queries import AllPoints, SortedGaussian
 
 
 @dataclass(eq=False, repr=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pkm.compute.kernels.nearest_of_many import nearest_of_many
+from pkm.compute.kernels.nearest import nearest_of_many
 from pkm.compute.kernels.quadtree import fullest_occupied_cells
 from pkm.methods.distance.parameters import DistDPParameters
 from pkm.methods.distance.rho_bounded import (
@@ -40,7 +40,7 @@ from pkm.privacy import (
     gaussian_mu,
     largest_multiple,
 )
-from pkm.privacy.clipped_regions import (
+from pkm.privacy.queries.clipped_regions import (
     ClippedRegions,
     LargeRegions,
     RegionCounts,
@@ -48,8 +48,8 @@ from pkm.privacy.clipped_regions import (
     RegionSums,
     two_sums_sensitivity,
 )
+from pkm.privacy.queries.moved_records import AllPoints, QuadtreeCounts, SortedGaussian
 from pkm.privacy.rho_bounded import RhoBoundedCurator
-from pkm.privacy.rho_bounded_queries import AllPoints, QuadtreeCounts, SortedGaussian
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from pkm.methods.contract import SOUND_DELTA
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Budget, gaussian_mu, snap_centers
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.rho_bounded import RhoBoundedCurator, diagonal, largest_shift
+from pkm.privacy.queries.numbered_records import diagonal, largest_shift
+from pkm.privacy.rho_bounded import RhoBoundedCurator
 
 MAX_NOISED = 2 * SCALE  # noised points are moved into [-2, 2]^d
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pkm.compute.kernels.nearest_of_many import nearest_of_many
+from pkm.compute.kernels.nearest import nearest_of_many
 from pkm.compute.kernels.quadtree import fullest_occupied_cells
 from pkm.methods.distance.parameters import DistDPParameters
 from pkm.methods.distance.rho_bounded import (
@@ -27,9 +27,8 @@ from pkm.methods.distance.tree import (
 )
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import SCALE, Charge, Gaussian, StabilityHistogram, gaussian_mu
-from pkm.privacy.clipped_regions import RegionCounts, RegionSums
-from pkm.privacy.rho_bounded import RhoBoundedCurator
-from pkm.privacy.rho_bounded_queries import (
+from pkm.privacy.queries.clipped_regions import RegionCounts, RegionSums
+from pkm.privacy.queries.moved_records import (
     MAX_FEATURES,
     MAX_NODES,
     AllPoints,
@@ -40,6 +39,7 @@ from pkm.privacy.rho_bounded_queries import (
     Total,
     soft_sensitivity,
 )
+from pkm.privacy.rho_bounded import RhoBoundedCurator
 
 #: Share of mu^2 for the tree's mean: small, because n is public and a move changes it little.
 CENTERING_SHARE = 0.01

@@ -15,8 +15,8 @@ from pkm.compute.kernels.quadtree import cell_centers
 from pkm.methods.distance.rho_bounded import MAX_NOISED
 from pkm.methods.hashing.lsh_splits import BRANCH, clip_to_ball
 from pkm.privacy import SCALE, Gaussian, Laplace
-from pkm.privacy.clipped_regions import ClippedRegions, RegionCounts, RegionSums
-from pkm.privacy.stability_histogram import ReleasedCells
+from pkm.privacy.mechanisms.stability_histogram import ReleasedCells
+from pkm.privacy.queries.clipped_regions import ClippedRegions, RegionCounts, RegionSums
 
 MAX_QUADTREE_SHIFT = 4 * SCALE
 

@@ -40,7 +40,7 @@ from pkm.privacy import (
     Swaps,
     gaussian_mu,
 )
-from pkm.privacy.hashed_points import histogram_noise
+from pkm.privacy.queries.hashed_points import histogram_noise
 from pkm.scalars import is_positive
 
 # These constants were chosen on generated mixtures like those of the planted sets, not on real

@@ -15,7 +15,7 @@ import numpy as np
 
 from pkm.methods.schedule import plan_release
 from pkm.privacy import CandidateSets, Charge, Exponential, HashedPoints, Swaps
-from pkm.privacy.selection import selection_epsilon
+from pkm.privacy.mechanisms.selection import selection_epsilon
 
 MOVES = ("all", "round_robin")
 

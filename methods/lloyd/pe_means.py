@@ -16,8 +16,9 @@ import numpy as np
 from scipy.special import gamma
 
 from pkm.compute import DIRECTION_SCALE, largest_packing
-from pkm.compute.kernels.hashing import clip_norms, orthonormal
-from pkm.compute.kernels.packing import ball_packing
+from pkm.compute.kernels.clipping import clip_norms
+from pkm.compute.kernels.hashing import orthonormal
+from pkm.compute.kernels.seeding import ball_packing
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, NONE, Integer, OneOf, Real
 from pkm.methods.contract import inverse_power

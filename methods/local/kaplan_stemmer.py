@@ -49,7 +49,7 @@ from pkm.privacy.local_aggregator import (
     Rule,
     cohort_sizes,
 )
-from pkm.privacy.randomizers import SignedSums, frequency_oracle
+from pkm.privacy.mechanisms.randomizers import SignedSums, frequency_oracle
 from pkm.scalars import is_positive
 
 # Shares of the users.

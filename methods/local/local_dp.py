@@ -29,7 +29,7 @@ from pkm.privacy.local_aggregator import (
     NearestCenter,
     SingleCell,
 )
-from pkm.privacy.randomizers import (
+from pkm.privacy.mechanisms.randomizers import (
     MAX_EPSILON,
     REPORT_SCALE,
     LocalHashing,

@@ -38,7 +38,7 @@ from pkm.privacy import (
     largest_multiple,
     snap_centers,
 )
-from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 from pkm.scalars import is_number
 
 # Shares of epsilon for interval size, counts, splits, averages (Sec. 6.1), or without the first.

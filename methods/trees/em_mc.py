@@ -45,8 +45,8 @@ from pkm.privacy import (
     snap_centers,
 )
 from pkm.privacy.ledger import largest_multiple
-from pkm.privacy.noise import INITIALIZATION, child
-from pkm.privacy.projection import cover_epsilon, cover_weight
+from pkm.privacy.mechanisms.noise import INITIALIZATION, child
+from pkm.privacy.queries.projection import cover_epsilon, cover_weight
 
 # Shares of epsilon.
 COUNT_SHARE = 0.2

@@ -15,7 +15,7 @@ from pkm.compute import SCALE, Points
 from pkm.methods.constraints import NONE, Integer, check_constraints
 from pkm.methods.unlearning.client_lloyd import local_lloyd
 from pkm.privacy import NO_CLAIM
-from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
 CORE_RATIO = 3.0  # a point is in the core of a seed that is this many times nearer than any other
 

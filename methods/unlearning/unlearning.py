@@ -30,7 +30,7 @@ from pkm.methods.unlearning.clients import Client, LloydClient, SeedingClient
 from pkm.methods.unlearning.server import RepairedServer
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM
-from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
 SERVER_STARTS = 10
 MAX_ID_FACTOR = 1000  # ids are below this many times the number of points

@@ -45,7 +45,7 @@ from pkm.analysis.tables.ranking import (
 )
 from pkm.analysis.tables.study import Study
 from pkm.arrow import nested
-from pkm.privacy.stability_histogram import StabilityHistogram
+from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
 
 
 @pytest.fixture(scope="module")

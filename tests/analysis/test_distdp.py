@@ -46,7 +46,7 @@ from pkm.analysis.tables.statistics import resampled_means
 from pkm.analysis.tables.study import REQUIRED
 from pkm.methods.distance.dist_dp import DistDP
 from pkm.privacy import SCALE
-from pkm.privacy.rho_bounded_queries import soft_sensitivity
+from pkm.privacy.queries.moved_records import soft_sensitivity
 
 CONTENT = read_claims("distdp")
 SPECS = {spec.name: spec for spec in read_figures("distdp")}

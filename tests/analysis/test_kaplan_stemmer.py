@@ -29,7 +29,7 @@ from pkm.analysis.tables.accounting import gaussian_epsilon, replacement_cost, r
 from pkm.analysis.tables.study import REQUIRED
 from pkm.arrow import nested, read_parameters
 from pkm.privacy import gaussian_mu, gdp_epsilon
-from pkm.privacy.selection import selection_epsilon, selection_mu
+from pkm.privacy.mechanisms.selection import selection_epsilon, selection_mu
 
 CONTENT = read_claims("kaplan-stemmer")
 SPECS = {spec.name: spec for spec in read_figures("kaplan-stemmer")}

@@ -14,10 +14,8 @@ from scipy.integrate import quad
 from pkm.audit.losses import loss, realized
 from pkm.compute import SCALE
 from pkm.privacy import Gaussian, Laplace, NoiseStreams
-from pkm.privacy.mechanisms import BoundedLaplace, BoundedValues
-from pkm.privacy.projection import CoverProblem, MaximumCover
-from pkm.privacy.query import Sensitivity
-from pkm.privacy.randomizers import (
+from pkm.privacy.mechanisms.additive import BoundedLaplace, BoundedValues
+from pkm.privacy.mechanisms.randomizers import (
     DirectResponse,
     FrequencyOracle,
     HadamardResponse,
@@ -28,9 +26,11 @@ from pkm.privacy.randomizers import (
     UserVectors,
     VectorRandomizer,
 )
-from pkm.privacy.rho_bounded_queries import SortedGaussian
-from pkm.privacy.selection import Exponential, OrderStatistics, Percentile, ScoreRange
-from pkm.privacy.stability_histogram import OccupiedCells, StabilityHistogram
+from pkm.privacy.mechanisms.selection import Exponential, OrderStatistics, Percentile, ScoreRange
+from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
+from pkm.privacy.queries.moved_records import SortedGaussian
+from pkm.privacy.queries.projection import CoverProblem, MaximumCover
+from pkm.privacy.query import Sensitivity
 
 N_DRAWS = 4000
 TESTED = {

@@ -43,9 +43,9 @@ from pkm.federation.parties import aggregate, check_schedule, encoded_noise, run
 from pkm.methods.lloyd.lloyd import FastLloyd, GLloyd, Lloyd, Round, SuLloyd
 from pkm.methods.trees.dpm import DPM
 from pkm.privacy import SCALE, Gaussian, Laplace, NoiseStreams
-from pkm.privacy.mechanisms import BoundedLaplace
-from pkm.privacy.queries import CountsAndBoundedSums, GapPercentile, GridCounts
-from pkm.privacy.tree import CellCounts, PartitionTree
+from pkm.privacy.mechanisms.additive import BoundedLaplace
+from pkm.privacy.queries.sums import CountsAndBoundedSums, GapPercentile, GridCounts
+from pkm.privacy.queries.tree import CellCounts, PartitionTree
 
 RINGS = [Ring(4), Ring(8)]
 SEEDS = st.integers(0, 10**6)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtri
 
-from pkm.compute import Points, inertia, labels
-from pkm.compute.kernels.hashing import DIRECTION_SCALE, Hash, orthonormal
+from pkm.compute import DIRECTION_SCALE, Points, inertia, labels
+from pkm.compute.kernels.hashing import Hash, orthonormal
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.hashing.balcan import Balcan
 from pkm.privacy import SCALE, BucketCounts, Curator, NoiseStreams, gaussian_mu, gdp_delta, snap

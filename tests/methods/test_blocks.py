@@ -37,9 +37,10 @@ from pkm.methods import (
     SuLloyd,
     SynopsisKMeans,
 )
-from pkm.privacy import SCALE, Account, BoxGrid, Budget, Curator, Ledger, NoiseStreams, tree
-from pkm.privacy.selection import SplitScore
-from pkm.privacy.tree import Splits
+from pkm.privacy import SCALE, Account, BoxGrid, Budget, Curator, Ledger, NoiseStreams
+from pkm.privacy.mechanisms.selection import SplitScore
+from pkm.privacy.queries import tree
+from pkm.privacy.queries.tree import Splits
 from pkm.row_blocks import ChangedRows, RowBlocks
 
 BY_BLOCKS = (

@@ -17,8 +17,8 @@ from scipy import optimize, stats
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
-from pkm.compute.kernels import nearest_of_many as many
-from pkm.compute.kernels.nearest_of_many import nearest_of_many
+from pkm.compute.kernels import nearest as nearest_kernels
+from pkm.compute.kernels.nearest import nearest_of_many
 from pkm.compute.kernels.quadtree import (
     Digits,
     add_soft_counts,
@@ -48,15 +48,14 @@ from pkm.privacy import (
     snap,
     to_unit,
 )
-from pkm.privacy.clipped_regions import (
+from pkm.privacy.queries.clipped_regions import (
     ClippedRegions,
     LargeRegions,
     RegionCounts,
     RegionSizes,
     RegionSums,
 )
-from pkm.privacy.rho_bounded import RhoBoundedCurator
-from pkm.privacy.rho_bounded_queries import (
+from pkm.privacy.queries.moved_records import (
     AllPoints,
     GroupSums,
     QuadtreeCounts,
@@ -66,6 +65,7 @@ from pkm.privacy.rho_bounded_queries import (
     _sorted_order,
     soft_sensitivity,
 )
+from pkm.privacy.rho_bounded import RhoBoundedCurator
 
 NEGLIGIBLE = 1e-3  # grid steps: noise that is always rounded to zero
 
@@ -278,7 +278,7 @@ def test_leaving_out_far_centers_changes_no_nearest_one(d, n, m, n_clusters, spr
     centers[rng.random(m) < 0.1] = points[0]
     squares = ((points[:, None] - centers) ** 2).sum(axis=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(many, "BLOCK_ROWS", 128)
+        patch.setattr(nearest_kernels, "BLOCK_ROWS", 128)
         index, distance = nearest_of_many(points, centers)
     assert index.tolist() == squares.argmin(axis=1).tolist()
     assert (distance == np.sqrt(squares.min(axis=1))).all()
@@ -291,14 +291,14 @@ def test_points_are_compared_with_the_centers_of_their_cluster_alone(monkeypatch
     points = np.repeat(middles, 200, axis=0) + rng.integers(-99, 100, (2000, 12))
     centers = np.repeat(middles, 40, axis=0) + rng.integers(-99, 100, (400, 12))
     n_pairs = 0
-    scan = many.nearest_with_squares
+    scan = nearest_kernels.nearest_with_squares
 
     def counted(points, centers):
         nonlocal n_pairs
         n_pairs += points.shape[0] * len(centers)
         return scan(points, centers)
 
-    monkeypatch.setattr(many, "nearest_with_squares", counted)
+    monkeypatch.setattr(nearest_kernels, "nearest_with_squares", counted)
     index, _ = nearest_of_many(points, centers)
     assert (index // 40 == np.arange(2000) // 200).all()
     assert n_pairs < len(points) * len(centers) / 5

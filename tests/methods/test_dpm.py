@@ -35,7 +35,7 @@ from pkm.privacy import (
     gdp_epsilon,
     snap,
 )
-from pkm.privacy.noise import public_seed
+from pkm.privacy.mechanisms.noise import public_seed
 
 LARGE_EPSILON = 1e4  # the noise is negligible
 

@@ -33,8 +33,8 @@ from pkm.privacy import (
     gaussian_mu,
     snap,
 )
-from pkm.privacy.projection import cover_epsilon, cover_weight, draw_cover
-from pkm.privacy.selection import ScoreRange
+from pkm.privacy.mechanisms.selection import ScoreRange
+from pkm.privacy.queries.projection import cover_epsilon, cover_weight, draw_cover
 
 
 def ball_points(n, m, seed, spread=0.35):

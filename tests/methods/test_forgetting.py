@@ -8,7 +8,7 @@ import pytest
 from pkm.compute import SCALE, Points
 from pkm.methods.unlearning import unlearning
 from pkm.methods.unlearning.unlearning import Unlearning, dc_kmeans, mufc
-from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
 REMOVED = [3, 17, 39]
 

@@ -19,18 +19,12 @@ from scipy.special import expit, logit, ndtri
 from pkm import datasets
 from pkm.audit.pairs import pairs
 from pkm.audit.replay import replay
-from pkm.compute import Points, cluster_means, inertia, labels
+from pkm.compute import DIRECTION_SCALE, Points, cluster_means, inertia, labels
 from pkm.compute.kernels import farthest as ranking
+from pkm.compute.kernels.clipping import clip_norms, clipped_sums
 from pkm.compute.kernels.farthest import MAX_GATHERED, farthest
-from pkm.compute.kernels.hashing import (
-    DIRECTION_SCALE,
-    Hash,
-    clip_norms,
-    clipped_sums,
-    euclidean_hash,
-    orthonormal,
-    swap_costs,
-)
+from pkm.compute.kernels.hashing import Hash, euclidean_hash, orthonormal
+from pkm.compute.kernels.nearest import swap_costs
 from pkm.compute.storage.blocks import Shards
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.coreset import Coreset, consistent
@@ -58,10 +52,10 @@ from pkm.privacy import (
     gdp_delta,
     snap,
 )
-from pkm.privacy.hashed_points import scores_of_costs
-from pkm.privacy.noise import INITIALIZATION, child, public_seed
-from pkm.privacy.selection import ScoreRange, selection_epsilon, selection_mu
-from pkm.privacy.stability_histogram import quantile
+from pkm.privacy.mechanisms.noise import INITIALIZATION, child, public_seed
+from pkm.privacy.mechanisms.selection import ScoreRange, selection_epsilon, selection_mu
+from pkm.privacy.mechanisms.stability_histogram import quantile
+from pkm.privacy.queries.hashed_queries import scores_of_costs
 
 KINDS = ("spread", "tied", "extreme")
 

@@ -44,7 +44,7 @@ from pkm.privacy.local_aggregator import (
     SingleCell,
     cohort_sizes,
 )
-from pkm.privacy.randomizers import (
+from pkm.privacy.mechanisms.randomizers import (
     REPORT_SCALE,
     DirectResponse,
     SignedSums,

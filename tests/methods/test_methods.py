@@ -47,7 +47,7 @@ from pkm.privacy import (
     gaussian_mu,
     snap,
 )
-from pkm.privacy.noise import public_seed
+from pkm.privacy.mechanisms.noise import public_seed
 
 #: Names of the methods that can run here: a library's own environment may be missing.
 AVAILABLE = [name for name in METHODS if load_method(name).unavailable() is None]

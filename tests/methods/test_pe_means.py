@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from pkm import datasets
 from pkm.audit.conformance import conformance
-from pkm.compute import Points, inertia, labels
-from pkm.compute.kernels.hashing import DIRECTION_SCALE, orthonormal
-from pkm.compute.kernels.packing import ball_packing
+from pkm.compute import DIRECTION_SCALE, Points, inertia, labels
+from pkm.compute.kernels.hashing import orthonormal
+from pkm.compute.kernels.seeding import ball_packing
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.lloyd.pe_means import PEMeans, PublicBall, evolve, largest_counts, levy_steps
 from pkm.privacy import SCALE, Curator, Gaussian, Ledger, NoiseStreams, gaussian_mu, snap

@@ -15,7 +15,7 @@ from pkm.methods import (
 )
 from pkm.methods.base import RepeatableNoiseWarning
 from pkm.privacy import SCALE, Curator, NoiseStreams, SumsAndCounts
-from pkm.privacy.noise import public_seed
+from pkm.privacy.mechanisms.noise import public_seed
 
 PRIVATE = [
     method

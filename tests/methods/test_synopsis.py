@@ -27,7 +27,7 @@ from pkm.methods.synthetic.synopsis import (
 from pkm.methods.trees.quadtree import BALANCED
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, Budget, Curator, Gaussian, Ledger, gaussian_mu, snap
-from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.mechanisms.noise import NoiseStreams
 
 
 def add_nothing(self, values, streams, key, sensitivity=None):
@@ -86,7 +86,7 @@ def test_more_points_never_lead_back_to_the_quadtree(n, d, k, epsilon):
 @pytest.mark.parametrize("synopsis", SHAPES)
 def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
     monkeypatch.setattr(Gaussian, "draw", add_nothing)
-    monkeypatch.setattr("pkm.privacy.mechanisms.Laplace.draw", add_nothing)
+    monkeypatch.setattr("pkm.privacy.mechanisms.additive.Laplace.draw", add_nothing)
     n, d, k, epsilon = SHAPES[synopsis]
     points = draw(n, d)
     part = {

@@ -21,7 +21,7 @@ from pkm.compute import SCALE, Points, exponential_race
 from pkm.methods.unlearning.k_fed import KFed, client_centers
 from pkm.methods.unlearning.server import RepairedServer
 from pkm.methods.unlearning.unlearning import Unlearning, dc_kmeans, mufc
-from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
 MODELS = [
     mufc(3),

@@ -15,7 +15,7 @@ from pkm.audit.conformance import (
 from pkm.audit.pairs import pairs
 from pkm.audit.replay import replay
 from pkm.compute import SCALE, Points
-from pkm.compute.kernels.hashing import clip_norms
+from pkm.compute.kernels.clipping import clip_norms
 from pkm.compute.kernels.shells import clipped_sum, shell_counts, side_counts
 from pkm.methods import (
     DPM,

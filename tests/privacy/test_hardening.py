@@ -28,7 +28,7 @@ from pkm.privacy import (
     SplitScore,
     StabilityHistogram,
 )
-from pkm.privacy.hashed_points import BucketCounts
+from pkm.privacy.queries.hashed_queries import BucketCounts
 
 KEY = ("sums_and_counts", 0, "counts")
 

@@ -32,11 +32,11 @@ from pkm.privacy import (
     gaussian_mu,
     gdp_delta,
     gdp_epsilon,
-    noise,
     snap,
     snap_centers,
 )
-from pkm.privacy.mechanisms import MAX_SCALE
+from pkm.privacy.mechanisms import noise
+from pkm.privacy.mechanisms.additive import MAX_SCALE
 
 EPSILONS = (0.05, 0.1, 0.5, 1.0, 4.0, 10.0)
 DELTAS = (1e-3, 1e-5, 1e-9)

@@ -57,7 +57,6 @@ from pkm.privacy import (
     WorstApproximated,
     snap,
 )
-from pkm.privacy.clipped_regions import LargeRegions, RegionCounts, RegionSizes, RegionSums
 from pkm.privacy.local_aggregator import (
     Boxes,
     LocalAggregator,
@@ -68,10 +67,8 @@ from pkm.privacy.local_aggregator import (
     ReportReuseError,
     SingleCell,
 )
-from pkm.privacy.mechanisms import MAX_SCALE, Cost
-from pkm.privacy.projection import CoverProblem
-from pkm.privacy.query import Query
-from pkm.privacy.randomizers import (
+from pkm.privacy.mechanisms.additive import MAX_SCALE, Cost
+from pkm.privacy.mechanisms.randomizers import (
     DirectResponse,
     HadamardResponse,
     LocalDomain,
@@ -80,8 +77,10 @@ from pkm.privacy.randomizers import (
     UserCells,
     VectorRandomizer,
 )
-from pkm.privacy.rho_bounded import RhoBoundedCurator
-from pkm.privacy.rho_bounded_queries import (
+from pkm.privacy.mechanisms.selection import OrderStatistics, ScoreRange
+from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StreamedCells
+from pkm.privacy.queries.clipped_regions import LargeRegions, RegionCounts, RegionSizes, RegionSums
+from pkm.privacy.queries.moved_records import (
     AllPoints,
     GroupSums,
     QuadtreeCounts,
@@ -89,8 +88,9 @@ from pkm.privacy.rho_bounded_queries import (
     SortedGaussian,
     Total,
 )
-from pkm.privacy.selection import OrderStatistics, ScoreRange
-from pkm.privacy.stability_histogram import OccupiedCells, StreamedCells
+from pkm.privacy.queries.projection import CoverProblem
+from pkm.privacy.query import Query
+from pkm.privacy.rho_bounded import RhoBoundedCurator
 
 CURATORS = (Curator, RhoBoundedCurator, LocalAggregator)
 SERVED = [kind for curator in CURATORS for kind in curator.serves]

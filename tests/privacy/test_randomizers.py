@@ -15,7 +15,7 @@ from scipy import integrate, stats
 
 from pkm.compute.kernels.ldp import add_signed_reports, hash_values, random_signs
 from pkm.privacy import NoiseStreams
-from pkm.privacy.randomizers import (
+from pkm.privacy.mechanisms.randomizers import (
     REPORT_SCALE,
     DirectResponse,
     HadamardResponse,

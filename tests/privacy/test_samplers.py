@@ -35,15 +35,14 @@ from pkm.privacy import (
     SumsAndCounts,
     gaussian_mu,
     gdp_delta,
-    samplers,
-    selection,
 )
-from pkm.privacy.mechanisms import MAX_SCALE, BoundedValues
-from pkm.privacy.queries import CountsAndBoundedSums
+from pkm.privacy.mechanisms import samplers, selection
+from pkm.privacy.mechanisms.additive import MAX_SCALE, BoundedValues
+from pkm.privacy.mechanisms.selection import OrderStatistics, ScoreRange
+from pkm.privacy.mechanisms.stability_histogram import OccupiedCells
+from pkm.privacy.queries.moved_records import AllPoints, SoftCounts, SortedGaussian, Total
+from pkm.privacy.queries.sums import CountsAndBoundedSums
 from pkm.privacy.rho_bounded import RhoBoundedCurator
-from pkm.privacy.rho_bounded_queries import AllPoints, SoftCounts, SortedGaussian, Total
-from pkm.privacy.selection import OrderStatistics, ScoreRange
-from pkm.privacy.stability_histogram import OccupiedCells
 
 LAWS = {"laplace": samplers.discrete_laplace, "gaussian": samplers.discrete_gaussian}
 SECURE = NoiseStreams([0], secure=True)

@@ -51,9 +51,9 @@ from pkm.privacy import (
     mirrored,
 )
 from pkm.privacy import ledger as ledger_module
-from pkm.privacy.mechanisms import BoundedValues
-from pkm.privacy.selection import ScoreRange
-from pkm.privacy.tree import PartitionTree
+from pkm.privacy.mechanisms.additive import BoundedValues
+from pkm.privacy.mechanisms.selection import ScoreRange
+from pkm.privacy.queries.tree import PartitionTree
 
 CLASSES = [load_method(name) for name in METHODS]
 PRIVATE_CLASSES = [

@@ -21,15 +21,15 @@ from pkm.privacy import (
     SumsAndCounts,
     gaussian_mu,
 )
-from pkm.privacy.clipped_regions import RegionCounts
-from pkm.privacy.hashed_points import BucketCounts, BucketSums, CandidateSets, Swaps
 from pkm.privacy.local_aggregator import Cohort, LocalAggregator
-from pkm.privacy.queries import ONE_COUNT, nearest_sums_and_counts
+from pkm.privacy.mechanisms.randomizers import SignedSums
+from pkm.privacy.mechanisms.selection import Exponential
+from pkm.privacy.mechanisms.stability_histogram import ReleasedCells, StabilityHistogram
+from pkm.privacy.queries.clipped_regions import RegionCounts
+from pkm.privacy.queries.hashed_queries import BucketCounts, BucketSums, CandidateSets, Swaps
+from pkm.privacy.queries.sums import ONE_COUNT, nearest_sums_and_counts
+from pkm.privacy.queries.tree import Splits
 from pkm.privacy.query import Query, Sensitivity
-from pkm.privacy.randomizers import SignedSums
-from pkm.privacy.selection import Exponential
-from pkm.privacy.stability_histogram import ReleasedCells, StabilityHistogram
-from pkm.privacy.tree import Splits
 
 
 def broken(method, *, queries=(), mechanisms=(), curator=None):

@@ -11,7 +11,7 @@ from fabricated.fastlloyd import SIZES as FASTLLOYD_SIZES
 from fabricated.fastlloyd import cell_rows
 from fabricated.rows import former_name, make_rows
 from pkm.privacy import gaussian_mu
-from pkm.privacy.selection import selection_epsilon
+from pkm.privacy.mechanisms.selection import selection_epsilon
 
 NS = (10000, 30000, 100000, 300000, 1000000)
 RIVALS = ("sulloyd", "lsh_splits", "balcan", "dpm", "dpm_merged")

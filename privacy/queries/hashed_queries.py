@@ -1,9 +1,4 @@
-"""Private points in a public ball, with the queries of Kaplan-Stemmer and of local search.
-
-There are two sets: all points, and the restricted set of those that were farthest from released
-centers. A record that is present or not (zero-out adjacency) changes the restricted set by one
-replacement, because without it the next farthest is in the set; so the sensitivities of queries on
-the restricted set are those of a replacement.
+"""Queries on points in a public ball.
 
 What a record changes, in records and half-widths of the domain:
 
@@ -25,36 +20,27 @@ query                          all points                restricted set
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from pkm.compute import SCALE, Points, inertia, labels, sums_and_counts
-from pkm.compute.kernels.farthest import Farthest, copies_of, farthest
-from pkm.compute.kernels.hashing import (
-    BLOCK,
-    Hash,
-    clip_norms,
-    clipped_sums,
-    nearest_shells,
-    swap_costs,
-)
-from pkm.compute.kernels.radix_sort import differs_from_previous
-from pkm.compute.storage.blocks import Blocks, Shards, Sums
-from pkm.compute.storage.dask_points import DaskPoints
-from pkm.compute.storage.points import squared_norms_of
+from pkm.compute import SCALE, Points, inertia, sums_and_counts
+from pkm.compute.kernels.clipping import nearest_clipped_sums
+from pkm.compute.kernels.farthest import copies_of
+from pkm.compute.kernels.hashing import Hash, bucket_counts, bucket_sums, merge_counts
+from pkm.compute.kernels.nearest import swap_costs
+from pkm.compute.kernels.shells import nearest_shells
+from pkm.compute.storage.blocks import Sums
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.mechanisms import Gaussian
-from pkm.privacy.queries import ONE_COUNT
-from pkm.privacy.query import Mechanisms, Query, Sensitivity, View, check_type
-from pkm.privacy.selection import Exponential, ScoreRange
-from pkm.privacy.shells import check_radii
-from pkm.privacy.stability_histogram import OccupiedCells, StabilityHistogram
-
-if TYPE_CHECKING:
-    from pkm.privacy.base import BaseCurator
+from pkm.privacy.mechanisms.additive import Gaussian
+from pkm.privacy.mechanisms.selection import Exponential, ScoreRange
+from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
+from pkm.privacy.queries.hashed_points import HashedPoints
+from pkm.privacy.queries.shells import check_radii
+from pkm.privacy.queries.sums import ONE_COUNT
+from pkm.privacy.query import Mechanisms, Query, Sensitivity
 
 MOMENT_STEPS = 1 << 12
 """Steps of a half-width that coordinates are cut to before they are multiplied."""
@@ -64,131 +50,6 @@ MOMENT_ROWS = 1 << 12
 
 ONE_REPLACEMENT = Sensitivity(l1=2 * SCALE, l2=math.sqrt(2) * SCALE, linf=SCALE, l0=2)
 """One record replaced in counts, which are in units of 2**-16 records."""
-
-
-class HashedPoints(View):
-    """One replicate's points, pulled into a public ball around the midpoint of the domain.
-
-    Made by :meth:`pkm.privacy.Curator.hashed_points`. Its queries are :class:`BucketCounts` and
-    :class:`BucketSums` on the restricted set, which is all points at first, and
-    :class:`NearestCounts`, :class:`NearestShells`, :class:`NearestSumsAndCounts`,
-    :class:`SecondMoments`, :class:`Swaps` and :class:`CandidateSets` on all points.
-
-    Parameters
-    ----------
-    curator : BaseCurator
-        Of one replicate. Answers depend neither on its shards nor on the order of the points.
-    radius : float
-        Of the ball, in half-widths of the domain. Points outside are moved to its surface (to the
-        grid point next to it inside); at sqrt(d) no point is outside.
-
-    Attributes
-    ----------
-    radius : float
-        At most sqrt(d).
-    n_points, n_restricted, n_features : int
-        Public: number of records, those that contribute nothing included, largest number of records
-        of the restricted set, number of features.
-    is_restricted : bool
-        Whether the restricted set is not all points: then a record changes it by a replacement.
-    """
-
-    def __init__(self, curator: "BaseCurator", radius: float) -> None:
-        curator.check_single(type(self).__name__)
-        if not 0 < radius < math.inf:
-            raise ValueError(
-                f"radius={radius} of the public ball must be positive and finite, in half-widths"
-            )
-        super().__init__(curator)
-        self.n_points = curator.n_points
-        self.n_restricted = curator.n_points
-        self.n_features = curator.n_features
-        self.radius = min(radius, math.sqrt(self.n_features))
-        # What a zoom has entered is in its ball but for rounding, and in memory for this run alone.
-        in_place = curator.is_inner and self.radius == curator.radius
-        into_ball = partial(_into_ball, radius=self.radius, in_place=in_place)
-        self._all: Shards | Blocks | DaskPoints = curator._shards.map(into_ball)
-        if in_place:
-            curator._shards = self._all
-        self.is_restricted = False
-        self._restricted: Farthest | None = None
-
-    def filter_farthest(self, centers: np.ndarray, fraction: float) -> None:
-        """Restrict the set to the records that are farthest from their nearest center.
-
-        Parameters
-        ----------
-        centers : ndarray of shape (k, d), int64
-            Released, in the domain.
-        fraction : float
-            Of the restricted set's public number of records to keep, in (0, 1); the number is
-            rounded down.
-
-        Notes
-        -----
-        Ties go to the points first in lexicographic order, so that the set is a function of the
-        points as a multiset. Nothing is released. If two sets differ by one record, or by one
-        replacement, their restrictions differ by at most one replacement: but for the record
-        itself, both hold the farthest ones that the smaller takes.
-        """
-        self.check_positions(centers)
-        if not 0 < fraction < 1:
-            raise ValueError(f"fraction={fraction} of the records to keep must be in (0, 1)")
-        self.n_restricted = math.floor(fraction * self.n_restricted)
-        # A copy: later passes find the distances anew.
-        centers = centers.copy()
-        self._restricted = farthest(self._all, self._restricted, centers, self.n_restricted)
-        self.is_restricted = True
-
-    def histogram_noise(self, mu: float, delta: float) -> StabilityHistogram:
-        """Noise and threshold of bucket counts of the restricted set that cost (mu, delta)."""
-        return histogram_noise(mu, delta, self.is_restricted)
-
-    def sum_sensitivity(self, radius: float) -> float:
-        """L2 sensitivity of bucket sums of the restricted set, in grid steps: public.
-
-        Parameters
-        ----------
-        radius : float
-            Of the query, in half-widths.
-        """
-        return (2 if self.is_restricted else 1) * radius * SCALE
-
-    def cost_range(self, candidates: np.ndarray) -> float:
-        """Bound on what a record adds to the cost of a set of candidates, in squared half-widths.
-
-        Public. No point is farther from a candidate than the ball's far side, or than the far
-        corner of the domain.
-        """
-        y = np.abs(candidates) / SCALE
-        norms = np.sqrt((y * y).sum(axis=1))
-        to_far_side = (self.radius + norms) ** 2
-        to_far_corner = ((1 + y) ** 2).sum(axis=1)
-        return float(np.minimum(to_far_side, to_far_corner).max())
-
-    def into_ball(self, positions: np.ndarray) -> np.ndarray:
-        """Round positions (m, d), in grid steps, to int64 grid points of ball and domain."""
-        return np.clip(clip_norms(positions, self.radius * SCALE), -SCALE, SCALE)
-
-    def check_positions(self, positions: np.ndarray) -> None:
-        """Refuse positions (m, d) that are no grid points of the domain."""
-        is_integer = np.issubdtype(positions.dtype, np.integer)
-        if not is_integer or positions.ndim != 2 or positions.shape[1] != self.n_features:
-            raise ValueError(
-                f"positions must be grid integers of shape (m, {self.n_features}), got "
-                f"{positions.dtype} of shape {positions.shape}; release them through into_ball"
-            )
-        if positions.min(initial=0) < -SCALE or positions.max(initial=0) > SCALE:
-            raise ValueError("positions must lie in the domain; release them through into_ball")
-
-    def check_hash(self, hashing: Hash) -> None:
-        """Refuse a hash of points of another number of features, and code that is not ours."""
-        check_type("hashing", hashing, Hash)
-        n_features = hashing.directions.shape[1]
-        if n_features != self.n_features:
-            raise ValueError(
-                f"hashing of {n_features} features does not fit points of {self.n_features}"
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,11 +65,11 @@ class BucketCounts(Query):
 
     Notes
     -----
-    Its part is ``counts``, a :class:`pkm.privacy.stability_histogram.ReleasedCells`: buckets by
-    their numbers under the hash (b,), int64, in increasing order, and their counts (b,), int64, in
-    units of 2**-16 records. A record lies in one bucket; a replacement takes one out of a bucket
-    and puts one into another. The number of records of the restricted set is public under zero-out
-    adjacency alone.
+    Its part is ``counts``, a :class:`pkm.privacy.mechanisms.stability_histogram.ReleasedCells`:
+    buckets by their numbers under the hash (b,), int64, in increasing order, and their counts (b,),
+    int64, in units of 2**-16 records. A record lies in one bucket; a replacement takes one out of a
+    bucket and puts one into another. The number of records of the restricted set is public under
+    zero-out adjacency alone.
     """
 
     label: ClassVar[str] = "bucket_counts"
@@ -229,11 +90,11 @@ class BucketCounts(Query):
 
     def exact(self, view: HashedPoints) -> Mapping[str, OccupiedCells]:
         """Buckets that occur, and their exact counts."""
-        count = partial(_bucket_counts, hashing=self.hashing, restricted=view._restricted)
-        found = view._all.total(count, _united_counts)
+        count = partial(bucket_counts, hashing=self.hashing, restricted=view._restricted)
+        found = view._all.total(count, merge_counts)
         copies, n_copies = copies_of(view._restricted, view.n_features)
         codes = self.hashing.codes(Points.prepare(copies))
-        buckets, counts = _united_counts(found, (codes, n_copies))
+        buckets, counts = merge_counts(found, (codes, n_copies))
         return {"counts": OccupiedCells(buckets.astype(np.int64), counts, self.min_count)}
 
 
@@ -289,7 +150,7 @@ class BucketSums(Query):
         if not len(self.codes):
             return {"sums": np.zeros((1, *self.origins.shape), np.int64)}
         add_up = partial(
-            _bucket_sums,
+            bucket_sums,
             hashing=self.hashing,
             released=self.codes,
             origins=self.origins,
@@ -421,7 +282,7 @@ class NearestSumsAndCounts(Query):
 
     def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
         """Exact sums and counts."""
-        add_up = partial(_nearest_sums, centers=self.centers, radius=self.radius * SCALE)
+        add_up = partial(nearest_clipped_sums, centers=self.centers, radius=self.radius * SCALE)
         sums, counts = view._all.total(add_up)
         return {"sums": sums[None], "counts": counts[None] * SCALE}
 
@@ -587,13 +448,6 @@ def scores_of_costs(costs: Sequence[int]) -> np.ndarray:
     return np.array([-float(cost - smallest) for cost in costs])
 
 
-def histogram_noise(mu: float, delta: float, restricted: bool) -> StabilityHistogram:
-    """Noise and threshold of bucket counts that cost (mu, delta)."""
-    if restricted:
-        return StabilityHistogram(math.sqrt(2) / mu, delta, 2)
-    return StabilityHistogram(1 / mu, delta)
-
-
 def check_radius(radius: float) -> None:
     """Refuse a radius that is not positive and finite."""
     if not 0 < radius < math.inf:
@@ -607,94 +461,8 @@ def check_indices(name: str, indices: Any, size: int) -> None:
         raise ValueError(f"{name} must be one or more indices from 0 to {size - 1}, got {indices}")
 
 
-# Functions of the points of one shard, block or chunk, whose results are added over all of them.
-
-
-def _into_ball(points: Points, radius: float, in_place: bool) -> Points:
-    """Pull points outside a ball to its surface, in place or as a copy; radius in half-widths."""
-    # At sqrt(d) no point of the domain is outside, though the root's square may be rounded to less
-    # than d.
-    limit = radius * SCALE
-    holds_domain = radius >= math.sqrt(points.shape[1])
-    all_outside = () if holds_domain else np.flatnonzero(points.squared_norms > limit * limit)
-    if not len(all_outside):
-        # What is computed of them is kept for the view alone.
-        return replace(points)
-    rows = points.rows if in_place else points.rows.copy()
-    squared_norms = points.squared_norms if in_place else points.squared_norms.copy()
-    for start in range(0, len(all_outside), BLOCK):
-        outside = all_outside[start : start + BLOCK]
-        rows[outside] = clip_norms(rows[outside], limit)
-        squared_norms[outside] = squared_norms_of(rows[outside])
-    return Points(rows, squared_norms, n_null=points.n_null)
-
-
-def _codes(points: Points, hashing: Hash, restricted: Farthest | None) -> np.ndarray:
-    """Codes of the points of the restricted set, but for its copies; those of one hash are kept."""
-
-    def compute() -> np.ndarray:
-        # Those of another hash give their memory back first.
-        points.forget("codes")
-        return hashing.codes(points, None if restricted is None else restricted.mask(points))
-
-    return points.remembered("codes", (hashing, restricted), compute)
-
-
-def _bucket_counts(points: Points, hashing: Hash, restricted: Farthest | None) -> Sums:
-    """Codes that occur, increasing, and how often, but for copies."""
-    codes = np.sort(_codes(points, hashing, restricted))
-    firsts = np.flatnonzero(differs_from_previous(codes))
-    return codes[firsts], np.diff(firsts, append=len(codes))
-
-
-def _united_counts(counted: Sums, more: Sums) -> Sums:
-    """Codes of two parts, increasing, and the sums of their counts."""
-    codes, counts = (np.concatenate(pair) for pair in zip(counted, more, strict=True))
-    # Stable: two increasing runs are merged.
-    order = np.argsort(codes, kind="stable")
-    codes = codes[order]
-    firsts = np.flatnonzero(differs_from_previous(codes))
-    return codes[firsts], np.add.reduceat(counts[order], firsts)
-
-
-def _bucket_sums(
-    points: Points,
-    hashing: Hash,
-    restricted: Farthest | None,
-    released: np.ndarray,
-    origins: np.ndarray,
-    radius: float,
-) -> Sums:
-    """Sums of the points of released buckets, but for copies."""
-    positions = _positions(_codes(points, hashing, restricted), released)
-    if restricted is None:
-        buckets = positions
-    else:
-        buckets = np.full(points.shape[0], -1, np.int32)
-        buckets[restricted.mask(points)] = positions
-    return (clipped_sums(points, buckets, origins, radius),)
-
-
-def _positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:
-    """Position (n,), int32, of each bucket among the released ones, -1 if it is none."""
-    found = np.empty(len(codes), np.int32)
-    for start in range(0, len(codes), BLOCK):
-        block = codes[start : start + BLOCK].astype(np.int64)
-        positions = np.minimum(np.searchsorted(released, block), len(released) - 1)
-        is_released = released[positions] == block
-        found[start : start + BLOCK] = np.where(is_released, positions, -1)
-    return found
-
-
 def _shell_counts(points: Points, centers: np.ndarray, radii: np.ndarray) -> Sums:
     return (nearest_shells(points, centers, radii),)
-
-
-def _nearest_sums(points: Points, centers: np.ndarray, radius: float) -> Sums:
-    """Clipped sums about each center of the points nearest to it, and their numbers."""
-    nearest = labels(points, centers[None])[0]
-    sums = clipped_sums(points, nearest, centers, radius)
-    return sums, np.bincount(nearest, minlength=len(centers))
 
 
 def _moments(points: Points) -> Sums:

@@ -17,9 +17,9 @@ from pkm.compute import Points
 from pkm.compute.storage.blocks import Sums
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
-from pkm.privacy.mechanisms import Gaussian, Laplace
+from pkm.privacy.mechanisms.additive import Gaussian, Laplace
+from pkm.privacy.mechanisms.selection import Exponential, ScoreRange
 from pkm.privacy.query import Mechanisms, Query, Sensitivity
-from pkm.privacy.selection import Exponential, ScoreRange
 from pkm.scalars import is_integer
 
 MAX_EXPECTED = 2.0**40  # records of a table: in units of 2**-16 they fit int64

@@ -14,9 +14,9 @@ import numpy as np
 from numba import njit, vectorize
 from scipy.special import log_expit, log_ndtr, ndtri_exp
 
-from pkm.privacy import samplers
-from pkm.privacy.mechanisms import Cost
-from pkm.privacy.noise import Key, NoiseStreams
+from pkm.privacy.mechanisms import samplers
+from pkm.privacy.mechanisms.additive import Cost
+from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 
 GAP_BLOCK = 1 << 13  # gaps that are scored together
 NEGLIGIBLE = 40.0  # exp(-40) is below the resolution of a seeded uniform variate

@@ -27,9 +27,9 @@ from pkm.compute import Points, averaged_gaps, cell_counts, subtract_centers, su
 from pkm.compute.storage.blocks import Sums
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
-from pkm.privacy.mechanisms import BoundedLaplace, BoundedValues, Gaussian, Laplace
+from pkm.privacy.mechanisms.additive import BoundedLaplace, BoundedValues, Gaussian, Laplace
+from pkm.privacy.mechanisms.selection import OrderStatistics, Percentile, ScoreRange
 from pkm.privacy.query import Mechanisms, Query, Sensitivity
-from pkm.privacy.selection import OrderStatistics, Percentile, ScoreRange
 
 ONE_COUNT = Sensitivity(l1=SCALE, l2=SCALE, linf=SCALE, l0=1)
 """One record more or less in one count, which is in units of 2**-16 records."""

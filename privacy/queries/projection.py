@@ -23,7 +23,7 @@ ratio of the two weights. All computations are in log space.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,15 +31,13 @@ from pkm.compute import SCALE
 from pkm.compute.kernels.cover import BLOCK_SIDE, Cover, log_expm1
 from pkm.compute.kernels.lattice import uniform_index
 from pkm.compute.kernels.unit_ball import Projection, label_sums, nearest_labels, slices_of
+from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.mechanisms import Cost, Gaussian, Laplace
-from pkm.privacy.noise import Key, NoiseStreams
-from pkm.privacy.queries import ONE_COUNT
-from pkm.privacy.query import Mechanisms, Query, Sensitivity, View
-from pkm.privacy.selection import ScoreRange
-
-if TYPE_CHECKING:
-    from pkm.privacy.base import BaseCurator
+from pkm.privacy.mechanisms.additive import Cost, Gaussian, Laplace
+from pkm.privacy.mechanisms.noise import Key, NoiseStreams
+from pkm.privacy.mechanisms.selection import ScoreRange
+from pkm.privacy.queries.sums import ONE_COUNT
+from pkm.privacy.query import Mechanisms, Query, Sensitivity
 
 
 def cover_epsilon(weight: float, delta: float) -> float:
@@ -186,7 +184,7 @@ class ProjectedPoints(View):
         If the matrix does not fit.
     """
 
-    def __init__(self, curator: "BaseCurator", matrix: np.ndarray, length: float) -> None:
+    def __init__(self, curator: BaseCurator, matrix: np.ndarray, length: float) -> None:
         curator.check_single(type(self).__name__)
         super().__init__(curator)
         self._projection = Projection(curator._shards, matrix, length)

@@ -15,8 +15,8 @@ from scipy.special import ndtri_exp
 
 from pkm.compute.kernels.quadtree import CellsAt
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms import Cost, Gaussian
-from pkm.privacy.noise import Key, NoiseStreams
+from pkm.privacy.mechanisms.additive import Cost, Gaussian
+from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 from pkm.privacy.query import Sensitivity
 
 BLOCK_CELLS = 1 << 16  # whose noise is drawn at a time

@@ -4,21 +4,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from pkm.privacy.base import View
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms import Gaussian, Laplace
-from pkm.privacy.queries import ONE_COUNT
-from pkm.privacy.query import Mechanisms, Query, Sensitivity, View
-from pkm.privacy.stability_histogram import OccupiedCells, StabilityHistogram
+from pkm.privacy.mechanisms.additive import Gaussian, Laplace
+from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
+from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
+from pkm.privacy.queries.sums import ONE_COUNT
+from pkm.privacy.query import Mechanisms, Query, Sensitivity
 
-if TYPE_CHECKING:
-    from pkm.privacy.rho_bounded import RhoBoundedCurator
-
-RHO_BOUNDED = (Adjacency.RHO_BOUNDED,)
 #: L2 norm of the change if one count decreases and another increases by 1.
 TWO_RECORDS = math.sqrt(2)
 TWO_COUNTS = Sensitivity(l1=2 * SCALE, l2=TWO_RECORDS * SCALE, linf=SCALE, l0=2)
@@ -68,7 +66,7 @@ class ClippedRegions(View):
 
     def __init__(
         self,
-        curator: "RhoBoundedCurator",
+        curator: NumberedRecords,
         clip: Callable[[], np.ndarray],
         cell: np.ndarray,
         n_cells: int,

@@ -30,8 +30,8 @@ from pkm.compute.kernels.ldp import (
     random_signs,
     support_counts,
 )
-from pkm.privacy.mechanisms import Cost
-from pkm.privacy.noise import Key, NoiseStreams
+from pkm.privacy.mechanisms.additive import Cost
+from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 
 # Uniforms have 53 bits or more: from here on, that changes no ratio of two reports' probabilities
 # by more than a part in 2**30 of epsilon.

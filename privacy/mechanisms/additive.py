@@ -1,8 +1,8 @@
 """Additive noise mechanisms on the grid: integers in, integers out.
 
 With ``secure=True`` noise is drawn from discrete laws by exact integer samplers
-(:mod:`pkm.privacy.samplers`), at integer scales that are rounded up: rounding up never costs
-privacy.
+(:mod:`pkm.privacy.mechanisms.samplers`), at integer scales that are rounded up: rounding up never
+costs privacy.
 
 Seeded noise is continuous noise, rounded in this module only, by
 :func:`pkm.compute.add_rounded`. It is rounded *to nearest* before it is added to an integer, which
@@ -18,9 +18,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pkm.compute import add_rounded
-from pkm.privacy import samplers
 from pkm.privacy.grid import SCALE
-from pkm.privacy.noise import MAX_VARIATE, Key, NoiseStreams
+from pkm.privacy.mechanisms import samplers
+from pkm.privacy.mechanisms.noise import MAX_VARIATE, Key, NoiseStreams
 from pkm.privacy.query import Sensitivity
 
 # Largest scale of additive noise, in grid steps: the samplers' arithmetic has that range, and the

@@ -3,8 +3,8 @@
 Seeded streams (the default here; a method's ``fit`` has it only with a ``random_state``) make
 experiments repeatable and are therefore not private: whoever knows the seed can subtract the noise.
 ``secure=True`` draws from the operating system's entropy: additive noise and choices from exact
-integer samplers (:mod:`pkm.privacy.samplers`), everything else as float variates that are as fine
-near 0 as float64 is and end at 2**-65.
+integer samplers (:mod:`pkm.privacy.mechanisms.samplers`), everything else as float variates that
+are as fine near 0 as float64 is and end at 2**-65.
 """
 
 import hashlib

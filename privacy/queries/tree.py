@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,14 +25,12 @@ from pkm.compute import (
     stable_partition,
 )
 from pkm.compute.storage.blocks import Shards, Sums, total_of
+from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.mechanisms import Gaussian, Laplace
-from pkm.privacy.queries import ONE_COUNT
-from pkm.privacy.query import Mechanisms, Query, Sensitivity, View, check_type
-from pkm.privacy.selection import Exponential, ScoreRange, SplitScore
-
-if TYPE_CHECKING:
-    from pkm.privacy.base import BaseCurator
+from pkm.privacy.mechanisms.additive import Gaussian, Laplace
+from pkm.privacy.mechanisms.selection import Exponential, ScoreRange, SplitScore
+from pkm.privacy.queries.sums import ONE_COUNT
+from pkm.privacy.query import Mechanisms, Query, Sensitivity, check_type
 
 MAX_INTERVALS = 4096  # a finer grid would not fit the memory of large trees
 MAX_SUM = 2.0**60  # grid steps
@@ -158,7 +156,7 @@ class PartitionTree(View):
     """
 
     def __init__(
-        self, curator: "BaseCurator", code: Code, n_codes: int, grid: BoxGrid | None
+        self, curator: BaseCurator, code: Code, n_codes: int, grid: BoxGrid | None
     ) -> None:
         curator.check_single(type(self).__name__)
         super().__init__(curator)
@@ -183,12 +181,12 @@ class PartitionTree(View):
         self._unrestricted = (np.full(self.n_features, -1), np.full(self.n_features, n_bins))
 
     @classmethod
-    def whole(cls, curator: "BaseCurator") -> "PartitionTree":
+    def whole(cls, curator: BaseCurator) -> "PartitionTree":
         """Start a tree of one cell that cannot be split."""
         return cls(curator, _no_codes, 0, None)
 
     @classmethod
-    def by_features(cls, curator: "BaseCurator", grid: BoxGrid) -> "PartitionTree":
+    def by_features(cls, curator: BaseCurator, grid: BoxGrid) -> "PartitionTree":
         """Start a tree whose cells are split at grid boundaries of a feature."""
         check_type("grid", grid, BoxGrid)
         code = partial(digitize, thresholds=grid.thresholds)
@@ -196,7 +194,7 @@ class PartitionTree(View):
 
     @classmethod
     def by_hyperplanes(
-        cls, curator: "BaseCurator", normals: np.ndarray, origin: np.ndarray
+        cls, curator: BaseCurator, normals: np.ndarray, origin: np.ndarray
     ) -> "PartitionTree":
         """Start a tree whose cells are split by hyperplanes.
 

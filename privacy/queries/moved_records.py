@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -32,15 +32,13 @@ from pkm.compute.kernels.quadtree import (
     span_of,
 )
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.clipped_regions import RHO_BOUNDED, TWO_RECORDS, group_sums
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms import Cost, Gaussian
-from pkm.privacy.noise import Key, NoiseStreams
+from pkm.privacy.mechanisms.additive import Cost, Gaussian
+from pkm.privacy.mechanisms.noise import Key, NoiseStreams
+from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram, StreamedCells
+from pkm.privacy.queries.clipped_regions import TWO_RECORDS, group_sums
+from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
 from pkm.privacy.query import Mechanisms, Query, Sensitivity
-from pkm.privacy.stability_histogram import StabilityHistogram, StreamedCells
-
-if TYPE_CHECKING:
-    from pkm.privacy.rho_bounded import RhoBoundedCurator
 
 LEVELS = 19  # of a quadtree: cells of the last are single grid points
 MAX_NODES = 1 << 18  # of a grid of soft counts
@@ -148,21 +146,19 @@ class AllPoints(Query):
     mechanisms: ClassVar[Mechanisms] = {"points": (SortedGaussian,)}
     adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
 
-    def check(self, view: "RhoBoundedCurator") -> None:
+    def check(self, view: NumberedRecords) -> None:
         """Refuse a second release: its order would be another one."""
         view.check_unreleased()
 
-    def sensitivity(
-        self, view: "RhoBoundedCurator", adjacency: Adjacency
-    ) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: NumberedRecords, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
         """One row moves."""
         return {"points": one_move(view)}
 
-    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, np.ndarray]:
+    def exact(self, view: NumberedRecords) -> Mapping[str, np.ndarray]:
         """Exact points, in an order that does not depend on that of the data."""
         return {"points": view._rows[None]}
 
-    def finish(self, view: "RhoBoundedCurator", outcomes: dict[str, Any]) -> dict[str, Any]:
+    def finish(self, view: NumberedRecords, outcomes: dict[str, Any]) -> dict[str, Any]:
         """Keep the order in the curator, and release the rows."""
         (released,) = outcomes["points"]
         view.number_records(released.order)
@@ -182,13 +178,11 @@ class Total(Query):
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
     adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
 
-    def sensitivity(
-        self, view: "RhoBoundedCurator", adjacency: Adjacency
-    ) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: NumberedRecords, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
         """The sum moves with the record."""
         return {"sums": one_move(view)}
 
-    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, np.ndarray]:
+    def exact(self, view: NumberedRecords) -> Mapping[str, np.ndarray]:
         """Exact sum."""
         return {"sums": view._rows.sum(axis=0)[None]}
 
@@ -217,17 +211,15 @@ class GroupSums(Query):
     groups: np.ndarray
     n_groups: int
 
-    def check(self, view: "RhoBoundedCurator") -> None:
+    def check(self, view: NumberedRecords) -> None:
         """Refuse groups that do not name released records."""
         view.check_groups(self.groups, self.n_groups)
 
-    def sensitivity(
-        self, view: "RhoBoundedCurator", adjacency: Adjacency
-    ) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: NumberedRecords, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
         """One sum moves with the record."""
         return {"sums": one_move(view)}
 
-    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, np.ndarray]:
+    def exact(self, view: NumberedRecords) -> Mapping[str, np.ndarray]:
         """Exact sums."""
         return {"sums": group_sums(view._rows, self.groups, self.n_groups)[None]}
 
@@ -261,7 +253,7 @@ class QuadtreeCounts(Query):
     shifts: np.ndarray
     levels: range
 
-    def check(self, view: "RhoBoundedCurator") -> None:
+    def check(self, view: NumberedRecords) -> None:
         """Refuse shifts off the grid or of another width, and levels that are not consecutive."""
         shape = (len(self.shifts), view.n_features)
         if not np.issubdtype(self.shifts.dtype, np.integer) or self.shifts.shape != shape:
@@ -275,15 +267,13 @@ class QuadtreeCounts(Query):
         if self.levels.step != 1 or not is_known:
             raise ValueError(f"levels={self.levels} must be consecutive and below {LEVELS}")
 
-    def sensitivity(
-        self, view: "RhoBoundedCurator", adjacency: Adjacency
-    ) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: NumberedRecords, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
         """Two counts of each histogram."""
         n_changes = 2 * len(self.shifts) * len(self.levels)
         l2 = math.sqrt(n_changes) * SCALE
         return {"counts": Sensitivity(n_changes * SCALE, l2, SCALE, n_changes)}
 
-    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, StreamedCells]:
+    def exact(self, view: NumberedRecords) -> Mapping[str, StreamedCells]:
         """The occupied cells, one histogram after the other."""
 
         def parts() -> Iterator[tuple[CellsAt, np.ndarray]]:
@@ -333,7 +323,7 @@ class SoftCounts(Query):
 
     intervals: int
 
-    def check(self, view: "RhoBoundedCurator") -> None:
+    def check(self, view: NumberedRecords) -> None:
         """Refuse too many features or nodes."""
         d = view.n_features
         n_nodes = (self.intervals + 1) ** d
@@ -343,16 +333,14 @@ class SoftCounts(Query):
                 f"{MAX_FEATURES} features, and make at most {MAX_NODES} nodes"
             )
 
-    def sensitivity(
-        self, view: "RhoBoundedCurator", adjacency: Adjacency
-    ) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: NumberedRecords, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
         """The weights of one record, around two cells."""
         d = view.n_features
         l2 = soft_sensitivity(d, 2 / self.intervals, view.max_shift) * SCALE
         n_weights = 2 ** (d + 1)
         return {"counts": Sensitivity(math.sqrt(n_weights) * l2, l2, l2, n_weights)}
 
-    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, np.ndarray]:
+    def exact(self, view: NumberedRecords) -> Mapping[str, np.ndarray]:
         """Exact sums of the weights, each rounded to 2**-16."""
         shape = (self.intervals + 1,) * view.n_features
         counts = np.zeros(math.prod(shape), np.int64)
@@ -364,7 +352,7 @@ class SoftCounts(Query):
         return {"intervals": self.intervals}
 
 
-def one_move(view: "RhoBoundedCurator") -> Sensitivity:
+def one_move(view: NumberedRecords) -> Sensitivity:
     """What a move changes in the one row or sum that it changes: ``max_shift`` in L2."""
     l2 = view.max_shift * SCALE
     return Sensitivity(math.sqrt(view.n_features) * l2, l2, l2, view.n_features)

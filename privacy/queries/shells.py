@@ -28,8 +28,8 @@ from pkm.compute.kernels.shells import clipped_sum, shell_counts, side_counts
 from pkm.compute.storage.blocks import Sums
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms import Gaussian, Laplace
-from pkm.privacy.queries import ONE_COUNT
+from pkm.privacy.mechanisms.additive import Gaussian, Laplace
+from pkm.privacy.queries.sums import ONE_COUNT
 from pkm.privacy.query import Mechanisms, Query, Sensitivity
 
 

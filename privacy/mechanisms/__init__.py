@@ -1,0 +1,1 @@
+"""Mechanisms, and the noise that they draw."""

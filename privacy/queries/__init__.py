@@ -1,0 +1,1 @@
+"""Queries, and the views of private points that some are put to."""

@@ -1,0 +1,157 @@
+"""Numbered records of a curator under rho-bounded adjacency.
+
+Records have no public order: they are released in the order of their noised values, and later
+queries name them by their position in it. Noise is drawn independently for each record, so the
+release is that of a mechanism on numbered records, without the numbers.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pkm.compute.kernels.quadtree import Digits, lexicographic_order, span_of
+from pkm.privacy.base import BaseCurator, PointsLike
+from pkm.privacy.budget import Adjacency
+from pkm.privacy.grid import SCALE
+from pkm.privacy.ledger import Ledger
+from pkm.privacy.mechanisms.noise import NoiseStreams
+
+RHO_BOUNDED = (Adjacency.RHO_BOUNDED,)
+
+
+class NumberedRecords(BaseCurator):
+    """Base of the curator of neighbors that differ by the move of one record.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d), int64, or Points, or a sequence of either
+        Private points on the grid, whole or in shards; answers depend neither on their order nor on
+        the shards.
+    ledger : Ledger
+        Its budget must be one under ``rho_bounded``; rho is in half-widths of the domain.
+    streams : NoiseStreams
+        Of one replicate.
+    domain : array-like of shape (2, d), optional
+        Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
+
+    Attributes
+    ----------
+    n_points, n_features, n_replicates : int
+        Public: neighbors have the same number of points.
+    public_seeds : tuple of int
+    domain : ndarray of shape (2, d), float64
+    max_shift : float
+        Largest move between grid points, in half-widths: a point that moves by rho before it is
+        rounded to the grid moves by at most rho + sqrt(d) grid steps after, and nothing moves
+        farther than the domain is wide.
+
+    Raises
+    ------
+    ValueError
+        If the ledger has another adjacency, rho exceeds the domain's diagonal 2 sqrt(d), a point
+        lies off the domain, or there is more than one replicate.
+    """
+
+    def __init__(
+        self,
+        points: PointsLike,
+        ledger: Ledger | None,
+        streams: NoiseStreams,
+        domain: ArrayLike | None = None,
+    ) -> None:
+        adjacency = None if ledger is None else ledger.budget.adjacency
+        if ledger is None or adjacency is not Adjacency.RHO_BOUNDED:
+            raise ValueError(
+                f"adjacency={adjacency} is not supported by this curator: it charges what "
+                "rho_bounded costs"
+            )
+        super().__init__(points, ledger, streams, domain)
+        self.check_single("a curator")
+
+        rho = ledger.budget.rho
+        assert rho is not None  # a budget under rho_bounded has it
+        self.max_shift = largest_shift(rho, self.n_features)
+
+        # A canonical order, so that seeded noise falls on the same point in whatever order the
+        # points were given.
+        rows = np.empty((sum(len(shard.rows) for shard in self._shards), self.n_features), np.int32)
+        np.concatenate([shard.rows for shard in self._shards], out=rows, casting="unsafe")
+        digits = Digits(rows, span_of(rows), np.zeros(self.n_features, np.int64))
+        order, _ = lexicographic_order(digits, np.arange(len(rows)))
+        self._rows = rows.take(order, axis=0)
+        self._released = False
+
+    def number_records(self, order: np.ndarray) -> None:
+        """Put records in the order in which they were released, by which queries name them."""
+        self._rows = self._rows.take(order, axis=0)
+        self._released = True
+
+    def check_unreleased(self) -> None:
+        """Refuse to release the points again."""
+        if self._released:
+            raise ValueError(
+                "noised_points can be released once: its order is what later queries refer to"
+            )
+
+    def check_groups(self, groups: np.ndarray, n_groups: int) -> None:
+        """Refuse groups that are not one of 0 .. n_groups - 1, or -1, for each released record."""
+        self._check_released("groups")
+        if groups.shape != (self.n_points,) or not np.issubdtype(groups.dtype, np.integer):
+            raise ValueError(
+                f"groups must be {self.n_points} integers, got {groups.dtype} of shape "
+                f"{groups.shape}"
+            )
+        if groups.min(initial=-1) < -1 or groups.max(initial=-1) >= n_groups:
+            raise ValueError(
+                f"groups must be from -1 to {n_groups - 1}, got {groups.min()} to {groups.max()}"
+            )
+
+    def check_members(self, members: np.ndarray) -> None:
+        """Refuse members that are not one bool for each released record."""
+        self._check_released("members")
+        if members.shape != (self.n_points,) or members.dtype != bool:
+            raise ValueError(
+                f"members must be {self.n_points} bools, got {members.dtype} of shape "
+                f"{members.shape}"
+            )
+
+    def _check_released(self, parameter: str) -> None:
+        # Before that, records have a private order alone, by which no query may name them.
+        if not self._released:
+            raise ValueError(f"{parameter} name released records; query noised_points first")
+
+
+def largest_shift(rho: float, n_features: int) -> float:
+    """Largest move between grid points, in half-widths, of a record that moves by at most rho.
+
+    Raises
+    ------
+    ValueError
+        If rho is above the diagonal of the domain.
+
+    Examples
+    --------
+    >>> largest_shift(0.25, 4) * SCALE
+    16386.0
+    """
+    largest = diagonal(n_features)
+    if rho > largest:
+        raise ValueError(
+            f"rho={rho} must be at most the diagonal {largest:.6g} of the domain, in half-widths: "
+            "no point can move farther, that would be replace_one"
+        )
+    return min(rho + math.sqrt(n_features) / SCALE, largest)
+
+
+def diagonal(n_features: int) -> float:
+    """Diagonal of the domain [-1, 1]^d, in half-widths.
+
+    No point moves farther, so that moves up to it are replacements of a record.
+
+    Examples
+    --------
+    >>> diagonal(4)
+    4.0
+    """
+    return 2 * math.sqrt(n_features)
