@@ -1,4 +1,4 @@
-"""Attacks on methods: every release replayed on neighbors, noise tested, released centers attacked.
+"""Attacks on methods: releases replayed on neighbors, noise tested, centers attacked.
 
 Examples
 --------
@@ -10,4 +10,8 @@ Examples
 
 from pkm.audit.report import AuditReport, Finding, audit
 
-__all__ = ["AuditReport", "Finding", "audit"]
+__all__ = [
+    "AuditReport",
+    "Finding",
+    "audit",
+]

@@ -1,22 +1,22 @@
 """Conformance suite for methods: ``pkm check package.Class``.
 
 The suite runs a method on small generated data and checks the contract of
-:class:`pkm.methods.PrivateKMeans`: the methods and attributes of an estimator, refusal of bad
-input, the ledger, determinism, batches that equal runs of one seed at a time, and that its releases
-cost no more than was charged for them on neighbors. All methods of this package pass it.
+:class:`pkm.methods.PrivateKMeans`. It checks the methods and attributes of an
+estimator, the refusal of bad input, the ledger, and determinism. Batches must equal
+runs of one seed at a time. On neighbors, releases must cost no more than was charged
+for them. All methods of this package pass it.
 """
 
 import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from pkm.arguments import Parser
-from pkm.audit.report import replay_view
+from pkm.audit.report import configure, replay_pairs
 from pkm.compute import exact_limit
 from pkm.compute.storage.blocks import Blocks
 from pkm.methods import load_method
@@ -38,15 +38,22 @@ RUNNERS = ("fit", "fit_batch", "fit_with", "fit_predict", "planned_run")
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one check; ``error`` is None where it passed."""
+    """Result of one check.
+
+    Attributes
+    ----------
+    check, variant : str
+    error : str or None
+        None where it passed.
+    """
 
     check: str
     variant: str
     error: str | None
 
 
-def _points() -> np.ndarray:
-    """Three Gaussian blobs inside [-1, 1]^3, shape (600, 3), float64."""
+def _draw_points() -> np.ndarray:
+    """Draw three Gaussian blobs inside [-1, 1]^3, shape (600, 3), float64."""
     rng = np.random.default_rng(0)
     centers = np.array([[-0.5, -0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, -0.5]])
     labels = np.arange(N_POINTS) % 3
@@ -60,12 +67,7 @@ def _run(
     points: PointsLike | None = None,
 ) -> Run:
     """Run a method, by default on three blobs."""
-    return method.fit_batch(snap(_points()) if points is None else points, seeds)
-
-
-def _clone(method: PrivateKMeans, **parameters: object) -> PrivateKMeans:
-    """Copy a method without its fitted attributes, with parameters changed."""
-    return cast(PrivateKMeans, clone(method)).set_params(**parameters)
+    return method.fit_batch(snap(_draw_points()) if points is None else points, seeds)
 
 
 def _assert_equal(actual: np.ndarray, expected: np.ndarray, case: str) -> None:
@@ -73,39 +75,48 @@ def _assert_equal(actual: np.ndarray, expected: np.ndarray, case: str) -> None:
     assert actual.shape == expected.shape, (
         f"{case}: shapes {actual.shape} and {expected.shape} differ"
     )
-    assert (actual == expected).all(), (
-        f"{case}: centers differ in {(actual != expected).sum()} of {actual.size} coordinates"
+    n_different = (actual != expected).sum()
+    assert not n_different, (
+        f"{case}: centers differ in {n_different} of {actual.size} coordinates"
     )
 
 
 def check_estimator(method: PrivateKMeans) -> None:
-    """Clone, fit and predict work; attributes are the documented ones, without exact labels."""
-    points = _points()
-    fitted = _clone(method, random_state=5).fit(points)
+    """Clone, fit and predict work, and no exact labels are stored."""
+    points = _draw_points()
+    fitted = configure(method, random_state=5).fit(points)
     centers = fitted.cluster_centers_
     assert centers.ndim == 2 and centers.shape[1] == N_FEATURES, (
         f"cluster_centers_ must have shape (k, {N_FEATURES}), got {centers.shape}"
     )
     assert np.isfinite(centers).all(), "cluster_centers_ must be finite"
-    assert fitted.predict(points).shape == (N_POINTS,), "predict must give one label per row"
+    assert fitted.predict(points).shape == (N_POINTS,), (
+        "predict must give one label per row"
+    )
     assert not hasattr(fitted, "labels_"), "labels_ are exact and must not be stored"
-    assert _clone(fitted).get_params() == fitted.get_params(), "clone must keep all parameters"
+    assert configure(fitted).get_params() == fitted.get_params(), (
+        "clone must keep all parameters"
+    )
 
 
 def check_shapes(method: PrivateKMeans) -> None:
-    """A batch gives k grid centers per seed, copies of the first where a run has fewer."""
+    """A batch has k grid centers per seed: copies of the first where there are fewer."""
     run = _run(method)
     assert run.centers.dtype == np.int64, (
         f"centers must be int64 on the grid, got {run.centers.dtype}"
     )
     assert run.centers.shape[0] == len(SEEDS) and run.centers.shape[2] == N_FEATURES, (
-        f"centers must have shape ({len(SEEDS)}, k, {N_FEATURES}), got {run.centers.shape}"
+        f"centers must have shape ({len(SEEDS)}, k, {N_FEATURES}), got "
+        f"{run.centers.shape}"
     )
-    assert run.seeds == SEEDS, f"seeds must be those of the call, {SEEDS}, got {run.seeds}"
+    assert run.seeds == SEEDS, (
+        f"seeds must be those of the call, {SEEDS}, got {run.seeds}"
+    )
     assert run.n_iter >= 0, f"n_iter={run.n_iter} must not be negative"
     for centers, n in zip(run.centers, run.n_centers, strict=True):
         assert 1 <= n <= len(centers) and (centers[n:] == centers[0]).all(), (
-            f"n_centers={n} must be from 1 to {len(centers)}, then copies of the first center"
+            f"n_centers={n} must be from 1 to {len(centers)}, then copies of the first "
+            "center"
         )
 
 
@@ -121,34 +132,62 @@ def check_batch_is_loop(method: PrivateKMeans) -> None:
         released = batch.centers[i, : batch.n_centers[i]]
         single = _run(method, (seed,)).centers[0]
         _assert_equal(released, single, f"seed {seed} alone and in a batch")
-    _assert_equal(batch.centers[::-1], _run(method, SEEDS[::-1]).centers, "seeds in reverse")
+    _assert_equal(
+        batch.centers[::-1], _run(method, SEEDS[::-1]).centers, "seeds in reverse"
+    )
 
 
 def check_order_and_shards(method: PrivateKMeans) -> None:
     """Private results depend neither on how points are split nor on their order.
 
-    In the local model every user has a source of randomness: results may depend on the order.
+    In the local model every user has a source of randomness: results may depend on the
+    order.
     """
     if not method.claim.private:
         return
-    points = snap(_points())
-    whole = _run(method).centers
+    points = snap(_draw_points())
+    cases: dict[str, Any] = {
+        "three shards": [points[:100], points[100:101], points[101:]],
+    }
     if method.claim.trust != "local":
-        shuffled = np.random.default_rng(1).permutation(points)
-        _assert_equal(whole, _run(method, points=shuffled).centers, "shuffled points")
-    shards = [points[:100], points[100:101], points[101:]]
-    _assert_equal(whole, _run(method, points=shards).centers, "three shards")
+        rng = np.random.default_rng(1)
+        cases["shuffled points"] = rng.permutation(points)
     if method.supports_chunks:
-        rows = RowBlocks(
-            len(points), points.shape[1], lambda: iter(np.array_split(points / SCALE, 7))
+        d = points.shape[1]
+        blocks = np.array_split(points / SCALE, 7)
+        rows = RowBlocks(len(points), d, lambda: iter(blocks))
+        read_anew = Blocks.from_box(rows, -np.ones(d), np.ones(d))
+        cases["blocks that are read anew"] = read_anew
+    whole = _run(method).centers
+    for case, other in cases.items():
+        _assert_equal(whole, _run(method, points=other).centers, case)
+
+
+def check_schedule(method: PrivateKMeans) -> None:
+    """Releases are those of the schedule, which an account is charged for."""
+    if not method.claim.private:
+        return
+    try:
+        planned = method.planned_run(N_POINTS, N_FEATURES, SEEDS[:1])
+    except NotImplementedError:
+        return  # it can be run without an account
+    ledger = _run(method, SEEDS[:1]).ledger
+    assert ledger is not None, "a private method must have a ledger"
+    labels = [charge.label for charge in ledger.charges]
+    assert labels == [charge.label for charge in planned.schedule], (
+        "releases must be those of the schedule"
+    )
+    for planned_charge, charge in zip(planned.schedule, ledger.charges, strict=True):
+        assert planned_charge.costs_like(charge), (
+            f"{charge.cost} must cost what the schedule says, {planned_charge.cost}"
         )
-        box = np.ones((1, points.shape[1])) * [[-1.0], [1.0]]
-        blocks = Blocks.from_box(rows, box[0], box[1])
-        _assert_equal(whole, _run(method, points=blocks).centers, "blocks that are read anew")
 
 
 def check_ledger(method: PrivateKMeans) -> None:
-    """A private method charges its releases, within its budget; other methods have no ledger."""
+    """A private method charges its releases, within its budget.
+
+    Other methods have no ledger.
+    """
     ledger = _run(method).ledger
     if not method.claim.private:
         assert ledger is None, "a method without a claim must not have a ledger"
@@ -158,7 +197,8 @@ def check_ledger(method: PrivateKMeans) -> None:
 
     # The releases are within the budget, and the budget within epsilon.
     assert ledger.spent() <= ledger.budget.epsilon * (1 + 1e-9), (
-        f"spent epsilon={ledger.spent()} must be at most the budget's {ledger.budget.epsilon}"
+        f"spent epsilon={ledger.spent()} must be at most the budget's "
+        f"{ledger.budget.epsilon}"
     )
     declared = method.epsilon * (1 + 1e-9)
     assert ledger.budget.epsilon <= declared or method.claim.flaws, (
@@ -173,25 +213,6 @@ def check_ledger(method: PrivateKMeans) -> None:
     assert (method.claim.notion == "pure") == (ledger.budget.delta == 0), (
         f"delta={ledger.budget.delta} must be 0 for a pure claim, and only for one"
     )
-
-
-def check_schedule(method: PrivateKMeans) -> None:
-    """Releases are those of the schedule, which an account is charged for."""
-    if not method.claim.private:
-        return
-    try:
-        planned = method.planned_run(N_POINTS, N_FEATURES, SEEDS[:1])
-    except NotImplementedError:
-        return  # it can be run without an account
-    ledger = _run(method, SEEDS[:1]).ledger
-    assert ledger is not None, "a private method must have a ledger"
-    assert [charge.label for charge in ledger.charges] == [
-        charge.label for charge in planned.schedule
-    ], "releases must be those of the schedule"
-    for planned_charge, charge in zip(planned.schedule, ledger.charges, strict=True):
-        assert planned_charge.costs_like(charge), (
-            f"{charge.cost} must cost what the schedule says, {planned_charge.cost}"
-        )
 
 
 def check_overspend_is_refused(method: PrivateKMeans) -> None:
@@ -221,31 +242,38 @@ def check_bad_input(method: PrivateKMeans) -> None:
         bad_values["delta"] = [0.0, 1.0]
     for name, values in bad_values.items():
         for value in values:
-            invalid = _clone(method, **{name: value})
-            _assert_refused(lambda invalid=invalid: _run(invalid), f"{name}={value}")
+            invalid = configure(method, **{name: value})
+            _assert_refused(f"{name}={value}", _run, invalid)
 
-    # Points that are not numbers, where no privacy is claimed; points outside the bounds.
-    for points in [] if method.claim.private else _not_finite():
-        _assert_refused(lambda points=points: _clone(method).fit(points), "a point with NaN or inf")
-    _assert_refused(
-        lambda: _clone(method, clip=False).fit(2 * _points() + 1),
-        "points outside the bounds, clip=False",
-    )
-    _assert_refused(lambda: _run(method, points=snap(_points()) * 3), "grid points off the domain")
+    # Points outside the bounds.
+    points = _draw_points()
+    unclipped = configure(method, clip=False)
+    case = "points outside the bounds, clip=False"
+    _assert_refused(case, unclipped.fit, 2 * points + 1)
+    off_domain = snap(points) * 3
+    _assert_refused("grid points off the domain", _run, method, SEEDS, off_domain)
 
-    # Bounds that would have to be read off the points.
+    # Bounds that would have to be read off private points. Without a claim, points
+    # that are not numbers.
     if method.claim.private:
-        _assert_refused(lambda: _clone(method, bounds=None).fit(_points()), "a fit without bounds")
+        unbounded = configure(method, bounds=None)
+        _assert_refused("a fit without bounds", unbounded.fit, points)
+    else:
+        for spoiled in _spoil_points():
+            fit = configure(method).fit
+            _assert_refused("a point with NaN or inf", fit, spoiled)
 
     # Equal seeds, which would repeat a replicate.
-    _assert_refused(lambda: _run(method, seeds=(1, 1)), "equal seeds")
+    _assert_refused("equal seeds", _run, method, (1, 1))
 
 
 def check_no_value_raises(method: PrivateKMeans) -> None:
-    """No value of one record makes a private fit raise: an exception would release something."""
+    """No value of a record makes a private fit raise, which would release something."""
     if not method.claim.private:
         return
-    outcomes = [_clone(method, random_state=5).fit(points) for points in _not_finite()]
+    outcomes = [
+        configure(method, random_state=5).fit(points) for points in _spoil_points()
+    ]
     if method.claim.adjacency in PRESENCE:
         # Each of them is the null record.
         first = outcomes[0].cluster_centers_
@@ -253,18 +281,24 @@ def check_no_value_raises(method: PrivateKMeans) -> None:
             _assert_equal(fitted.cluster_centers_, first, "NaN and infinite values")
 
 
-def _not_finite() -> list[np.ndarray]:
-    """The blobs with a value of one record that is NaN or infinite."""
-    variants = [_points() for _ in range(3)]
-    for points, value in zip(variants, (math.nan, math.inf, -math.inf), strict=True):
+def _spoil_points() -> list[np.ndarray]:
+    """Draw the blobs with a value of one record that is NaN or infinite."""
+    spoiled = []
+    for value in (math.nan, math.inf, -math.inf):
+        points = _draw_points()
         points[7, 1] = value
-    return variants
+        spoiled.append(points)
+    return spoiled
 
 
-def _assert_refused(call: Callable[[], object], case: str) -> None:
+def _assert_refused(
+    case: str,
+    function: Callable[..., object],
+    *arguments: object,
+) -> None:
     """Check that a call raises ValueError, with a message."""
     try:
-        call()
+        function(*arguments)
     except ValueError as error:
         assert str(error), f"{case} must be refused with a message"
         return
@@ -272,14 +306,20 @@ def _assert_refused(call: Callable[[], object], case: str) -> None:
 
 
 def check_degenerate_data(method: PrivateKMeans) -> None:
-    """Identical points, as many clusters as points, and one feature give centers on the grid.
+    """Degenerate points give centers on the grid.
 
-    The local model needs many users: there are a hundred copies of each point.
+    They are identical, as many as there are clusters, or have one feature. The local
+    model needs many users: there are a hundred copies of each point.
     """
     k = method.n_clusters
     copies = 100 if method.claim.trust == "local" else 1
     corner = np.full((5 * copies, 2), SCALE, np.int64)
-    for points in (corner, corner[: k * copies], np.zeros((4 * copies, 1), np.int64), -corner):
+    for points in (
+        corner,
+        corner[: k * copies],
+        np.zeros((4 * copies, 1), np.int64),
+        -corner,
+    ):
         centers = _run(method, points=points).centers
         limit = exact_limit(points.shape[1])
         assert np.abs(centers).max() <= limit, (
@@ -288,7 +328,7 @@ def check_degenerate_data(method: PrivateKMeans) -> None:
 
 
 def check_runs_as_declared(method: PrivateKMeans) -> None:
-    """A private method does not replace what runs it, and its budget is at most its claim."""
+    """A private method does not replace what runs it, nor spend more than its claim."""
     if not method.claim.private:
         return
     for name in RUNNERS:
@@ -303,21 +343,24 @@ def check_runs_as_declared(method: PrivateKMeans) -> None:
         )
         delta = PrivateKMeans.resolved_delta(method, n_points)
         assert budget.delta <= delta * (1 + 1e-9), (
-            f"delta={budget.delta} of the budget must be at most {delta}, what is claimed"
+            f"delta={budget.delta} of the budget must be at most {delta}, what is "
+            "claimed"
         )
 
 
 def check_replay(method: PrivateKMeans) -> None:
-    """Neighbors change nothing but exact answers, and those by no more than was charged."""
+    """Neighbors change exact answers alone, and by no more than was charged."""
     if not method.claim.private:
         return
-    _, findings = replay_view(method, N_PAIRS, seed=0)
+    _, findings = replay_pairs(method, N_PAIRS, seed=0)
     for finding in findings:
         assert finding.flaw, f"{finding.label}: {finding.message}"
 
 
 CHECKS = tuple(
-    function for name, function in sorted(globals().items()) if name.startswith("check_")
+    function
+    for name, function in sorted(globals().items())
+    if name.startswith("check_")
 )
 
 
@@ -340,28 +383,36 @@ def conformance(
     outcomes = []
     for variant in method_class.claims:
         method = method_class(n_clusters=N_CLUSTERS, bounds=BOUNDS)
-        if "variant" in method.get_params():
-            method.set_params(variant=variant)
+        method = configure(method, variant=variant)
         for check in checks:
-            outcomes.append(Outcome(check.__name__, variant, _error(check, method)))
+            outcomes.append(Outcome(check.__name__, variant, _run_check(check, method)))
     return outcomes
 
 
-def _error(check: Callable[[PrivateKMeans], None], method: PrivateKMeans) -> str | None:
+def _run_check(
+    check: Callable[[PrivateKMeans], None], method: PrivateKMeans
+) -> str | None:
     try:
         with warnings.catch_warnings():
             # Checks repeat noise on purpose.
             warnings.simplefilter("ignore", RepeatableNoiseWarning)
-            check(_clone(method))
+            check(configure(method))
     except Exception as error:  # any exception of the method is the result of the check
         return f"{type(error).__name__}: {error}"
     return None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line per check; the exit status is 1 if one failed, 2 if the method is not found."""
-    description = "Run the conformance suite on a method."
-    parser = Parser(prog="pkm check", description=description)
+    """Print a line per check.
+
+    Returns
+    -------
+    int
+        0 if all passed, 1 if one failed, 2 if there is no such method.
+    """
+    parser = Parser(
+        prog="pkm check", description="Run the conformance suite on a method."
+    )
     parser.add_argument(
         "method",
         help="class name, import path or entry point, such as pkm.methods.FastLloyd",

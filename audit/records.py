@@ -1,4 +1,4 @@
-"""Audits on disk: one JSON line for each method and variant, which the report of a paper reads."""
+"""Audits on disk: one JSON line for each method and variant, which reports read."""
 
 import json
 import math
@@ -16,35 +16,43 @@ FILE = "audit.jsonl"  # in a folder of results
 SUBPACKAGES = ("audit", "privacy", "compute", "methods")  # what an audit depends on
 
 
-def record_of(report: AuditReport, method: Any) -> dict[str, Any]:
-    """Return a report as values of JSON, with the import path and the code of its method.
+def make_record(
+    report: AuditReport,
+    method: Any,
+) -> dict[str, Any]:
+    """Turn a report into values of JSON, with the path and the code of its method.
 
-    Numbers that JSON lacks are written as text (``"inf"``), those that are unknown as null. Rows
-    name a variant only where their configuration does, so a record says whether it is the default.
+    Numbers that JSON lacks become text (``"inf"``), those that are unknown null. Rows
+    name a variant only where their configuration does, so a record says whether it is
+    the default.
     """
     by_default = type(method)(n_clusters=method.n_clusters).variant
     return {
         "target": import_path(type(method)),
         "default": method.variant == by_default,
         "label": getattr(method, "label", ""),
-        **_plain(asdict(report)),
+        **_simplify(asdict(report)),
         "subpackages": list(SUBPACKAGES),
         "code": subpackages_digest(*SUBPACKAGES),
     }
 
 
-def _plain(value: Any) -> Any:
+def _simplify(value: Any) -> Any:
+    """Replace what JSON lacks, inside nested values."""
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _simplify(content) for name, content in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_simplify(content) for content in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
 
 
-def write(records: Iterable[Mapping[str, Any]], folder: str | Path) -> Path:
-    """Write records to the file of a folder, in place of older ones of the same variants.
+def write(
+    records: Iterable[Mapping[str, Any]],
+    folder: str | Path,
+) -> Path:
+    """Write records to the file of a folder, in place of older ones of the variants.
 
     Parameters
     ----------
@@ -60,22 +68,24 @@ def write(records: Iterable[Mapping[str, Any]], folder: str | Path) -> Path:
     Raises
     ------
     ValueError
-        If the folder cannot be written, or the file that is there is damaged.
+        If the folder cannot be written, or the file in it is damaged.
     """
     path = Path(folder) / FILE
+    lines: dict[tuple[str, str], str] = {}
     try:
-        stored = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        by_method = {_key(record): record for record in map(json.loads, stored)}
-        by_method |= {_key(record): record for record in records}
+        stored = []
+        if path.exists():
+            stored = path.read_text(encoding="utf-8").splitlines()
+        for record in [*map(json.loads, stored), *records]:
+            line = json.dumps(record, allow_nan=False)
+            lines[record["target"], record["variant"]] = f"{line}\n"
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps(record, allow_nan=False) + "\n" for record in by_method.values()]
-        atomic_write(path, "".join(lines).encode())
+        atomic_write(path, "".join(lines.values()).encode())
     except OSError as error:
-        raise ValueError(f"results={str(folder)!r} cannot be written: {error.strerror}") from error
+        folder = str(folder)
+        raise ValueError(
+            f"results={folder!r} cannot be written: {error.strerror}"
+        ) from error
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged, remove it: {error}") from error
     return path
-
-
-def _key(record: Mapping[str, Any]) -> tuple[str, str]:
-    return record["target"], record["variant"]

@@ -1,8 +1,9 @@
 """The audit of a method: its views, its verdicts, and the report of both.
 
-An audit can refute a claim, and it never proves one. It says *violated* where a run has shown that
-a release costs more than was charged, *consistent* where it had the power to see a fault and saw
-none, and *no power here* where nothing could have been seen.
+An audit can refute a claim, and it never proves one. It says *violated* where a run has
+shown that a release costs more than was charged. It says *consistent* where it had the
+power to see a fault and saw none. It says *no power here* where it could have seen
+nothing.
 """
 
 import math
@@ -14,32 +15,33 @@ import numpy as np
 from scipy import stats
 from sklearn.base import clone
 
-from pkm.audit.pairs import KINDS, Pair, blobs, mutated, pairs
-from pkm.audit.replay import RecordingStreams, Replay, replay, traced
-from pkm.audit.residuals import ALARM, LawTest, law_tests
+from pkm.audit.pairs import KINDS, Pair, draw_blobs, draw_pair, draw_pairs, mutate
+from pkm.audit.replay import Replay, replay, trace_run
+from pkm.audit.residuals import ALARM, LawTest, run_law_tests
 from pkm.methods import PrivateKMeans
 from pkm.privacy import Adjacency, BudgetExceeded
 
-VIOLATED = "violated"
-CONSISTENT = "consistent"
-NO_POWER = "no power here"
-
 VIEWS = ("replay", "residuals", "blackbox")
+MIN_RUNS = 100  # of the black-box view: fewer have no power
 TOLERANCE = 1e-9  # relative: of sums of floats
+DECLARED_TOLERANCE = 1e-6  # relative: of what a method spends
 # A query whose realized cost never comes near its charge was not put to the test.
 MIN_TIGHTNESS = 0.5
-# Budgets that are tried in turn: small ones make schedules short, large ones trees deep.
+# Budgets that are tried in turn: small ones make schedules short, large ones trees
+# deep.
 EPSILONS = (1.0, 0.5, 4.0, 100.0)
 RHOS = (None, 0.5, 1e-3)  # half-widths; None is the method's
-# Smallest and largest number of records: small where a single one shows most, larger where cohorts
-# need users or regions that are released must pass a threshold.
+# Smallest and largest number of records. A single record shows most where there are
+# few. Cohorts need users, and regions that are released must pass a threshold.
 SIZES = {
     Adjacency.LOCAL: (200, 400),
     Adjacency.RHO_BOUNDED: (20, 3000),
 }
 SMALL_SIZES = (4, 60)
 CLIMBS = 40  # steps of the search for worse pairs, from the worst that were found
-OVERSPENDING = "F-26"  # the registered flaw of a method that spends more than it declares
+OVERSPENDING = (
+    "F-26"  # the registered flaw of a method that spends more than it declares
+)
 RESIDUAL_RUNS = 60
 RESIDUAL_POINTS = 400
 
@@ -83,10 +85,11 @@ class AuditReport:
         That were replayed.
     tests : tuple of LawTest
     lower_bound : float or None
-        Epsilon that the black-box view has refuted everything below of, at the ledger's delta, with
+        The black-box view has refuted every epsilon below, at the ledger's delta, with
         95 % confidence, from released centers; None where it was not tried.
     transcript_bound : float or None
-        The same from all releases of a run; None where it was not tried or has no formula.
+        The same from all releases of a run; None where it was not tried or has no
+        formula.
     epsilon : float
         That the black-box runs spent, by the ledger.
     query_verdicts : mapping of str to str
@@ -113,7 +116,7 @@ class AuditReport:
     @property
     def unregistered(self) -> tuple[Finding, ...]:
         """Findings that no declared flaw explains."""
-        return tuple(found for found in self.findings if not found.flaw)
+        return tuple(finding for finding in self.findings if not finding.flaw)
 
 
 def audit(
@@ -145,7 +148,8 @@ def audit(
     Raises
     ------
     ValueError
-        If the method claims no privacy, or an argument is out of range; nothing was run then.
+        If the method claims no privacy, or an argument is out of range; nothing was run
+        then.
 
     Examples
     --------
@@ -156,81 +160,81 @@ def audit(
     """
     unknown = [view for view in views if view not in VIEWS]
     if unknown or not views:
-        raise ValueError(f"view={','.join(unknown)!r} is unknown, choose of {', '.join(VIEWS)}")
+        raise ValueError(
+            f"view={','.join(unknown)!r} is unknown, choose of {', '.join(VIEWS)}"
+        )
     if n_pairs < 1:
         raise ValueError(f"pairs={n_pairs} must be at least 1")
-    if n_runs < 100:
-        raise ValueError(f"runs={n_runs} must be at least 100: fewer have no power")
+    if n_runs < MIN_RUNS:
+        raise ValueError(
+            f"runs={n_runs} must be at least {MIN_RUNS}: fewer have no power"
+        )
     claim = method.claim
     name = type(method).__name__
     if not claim.private:
-        raise ValueError(f"{name} ({method.variant}) claims no privacy: there is nothing to audit")
+        raise ValueError(
+            f"{name} ({method.variant}) claims no privacy: there is nothing to audit"
+        )
 
-    verdicts: dict[str, str] = {}
-    findings: list[Finding] = []
+    findings: dict[str, list[Finding]] = {}
+    has_power: dict[str, bool] = {}
     tightness: dict[str, float] = {}
-    tests: list[LawTest] = []
-    lower_bound = None
-    transcript_bound = None
-    epsilon = math.nan
+    details: dict[str, Any] = {}
     if "replay" in views:
-        tightness, found = replay_view(method, n_pairs, seed)
-        findings += found
-        verdicts["replay"] = _verdict(found, any(t >= MIN_TIGHTNESS for t in tightness.values()))
+        tightness, findings["replay"] = replay_pairs(method, n_pairs, seed)
+        has_power["replay"] = max(tightness.values(), default=0.0) >= MIN_TIGHTNESS
+        details["n_pairs"] = n_pairs
+        violated = {finding.label for finding in findings["replay"]}
+        details["query_verdicts"] = {
+            label: _judge(label in violated, ratio >= MIN_TIGHTNESS)
+            for label, ratio in tightness.items()
+        }
     if "residuals" in views:
-        tests = residual_view(method, seed)
-        found = [
+        tests = check_residuals(method, seed)
+        findings["residuals"] = [
             Finding("residuals", test.label, "", f"{test.what}: p = {test.p_value:.2g}")
             for test in tests
             if test.alarm
         ]
-        findings += found
-        verdicts["residuals"] = _verdict(found, any(not test.powerless for test in tests))
+        has_power["residuals"] = any(not test.powerless for test in tests)
+        details["tests"] = tuple(tests)
     if "blackbox" in views:
-        from pkm.audit.blackbox import blackbox_view
+        from pkm.audit.blackbox import bound_epsilon
 
-        bound = blackbox_view(method, n_runs, seed)
-        lower_bound = bound.epsilon
-        transcript_bound = bound.transcript
-        epsilon = bound.claimed
-        found = []
+        bound = bound_epsilon(method, n_runs, seed)
+        findings["blackbox"] = []
         if bound.violated:
-            message = f"epsilon is at least {bound.largest:.3g}, the ledger says {epsilon:.3g}"
-            found = [Finding("blackbox", "run", ",".join(claim.flaws), message)]
-        findings += found
-        verdicts["blackbox"] = _verdict(found, bound.largest > 0)
+            message = (
+                f"epsilon is at least {bound.largest:.3g}, the ledger says "
+                f"{bound.claimed:.3g}"
+            )
+            finding = Finding("blackbox", "run", ",".join(claim.flaws), message)
+            findings["blackbox"].append(finding)
+        has_power["blackbox"] = bound.largest > 0
+        details["lower_bound"] = bound.epsilon
+        details["transcript_bound"] = bound.transcript
+        details["epsilon"] = bound.claimed
+        details["n_runs"] = n_runs
     return AuditReport(
         name,
         method.variant,
         str(claim.adjacency),
         tuple(claim.flaws),
-        verdicts,
+        {view: _judge(bool(findings[view]), has_power[view]) for view in findings},
         tightness,
-        tuple(findings),
-        n_pairs if "replay" in views else 0,
-        tuple(tests),
-        lower_bound,
-        transcript_bound,
-        epsilon,
-        {label: _query_verdict(label, t, findings) for label, t in tightness.items()},
-        n_runs if "blackbox" in views else 0,
+        tuple(finding for view in findings.values() for finding in view),
+        **details,
     )
 
 
-def _verdict(findings: Sequence[Finding], has_power: bool) -> str:
-    if findings:
-        return VIOLATED
-    return CONSISTENT if has_power else NO_POWER
+def _judge(is_violated: bool, has_power: bool) -> str:
+    if is_violated:
+        return "violated"
+    return "consistent" if has_power else "no power here"
 
 
-def _query_verdict(label: str, ratio: float, findings: Sequence[Finding]) -> str:
-    """Verdict of the replay on the releases of one label."""
-    found = [each for each in findings if (each.view, each.label) == ("replay", label)]
-    return _verdict(found, ratio >= MIN_TIGHTNESS)
-
-
-def configured(method: Any, **parameters: object) -> Any:
-    """Copy a method with the parameters that it has of those given."""
+def configure(method: Any, **parameters: object) -> Any:
+    """Copy a method, and change those of some parameters that it has."""
     known = method.get_params()
     chosen = {name: value for name, value in parameters.items() if name in known}
     return cast(Any, clone(method)).set_params(**chosen)
@@ -239,7 +243,11 @@ def configured(method: Any, **parameters: object) -> Any:
 # Replay
 
 
-def replay_view(method: Any, n_pairs: int, seed: int) -> tuple[dict[str, float], list[Finding]]:
+def replay_pairs(
+    method: Any,
+    n_pairs: int,
+    seed: int,
+) -> tuple[dict[str, float], list[Finding]]:
     """Replay pairs of neighbors; then climb from the worst pairs to worse ones.
 
     Returns
@@ -255,152 +263,164 @@ def replay_view(method: Any, n_pairs: int, seed: int) -> tuple[dict[str, float],
     outcomes: list[Replay] = []
     worst: dict[str, tuple[float, Any, Pair, int]] = {}  # by kind of the data
 
-    def tried(variation: Any, pair: Pair, number: int) -> float:
+    def try_pair(variation: Any, pair: Pair, number: int) -> None:
         outcome = replay(variation, pair, number)
         outcomes.append(outcome)
-        _note(outcome, pair, tightness, findings)
+        _note_costs(outcome, pair, tightness, findings)
         _note_overspending(outcome, variation, pair, findings)
-        ratios = [each.ratio for each in outcome.realized if math.isfinite(each.ratio)]
-        return max(ratios, default=0.0)
-
-    sizes = SIZES.get(adjacency, SMALL_SIZES)
-    for number, variation in enumerate(variations(method, n_pairs)):
-        rho = rho_of(variation)
-        (pair,) = pairs(adjacency, 1, (seed, number), n_points=sizes, rho=rho, first=number)
-        ratio = tried(variation, pair, number)
+        ratios = [release.ratio for release in outcome.realized]
+        ratio = max(filter(math.isfinite, ratios), default=0.0)
         if pair.name not in worst or ratio > worst[pair.name][0]:
             worst[pair.name] = (ratio, variation, pair, number)
+
+    sizes = SIZES.get(adjacency, SMALL_SIZES)
+    for number, variation in enumerate(vary(method, n_pairs)):
+        rho = get_rho(variation)
+        (pair,) = draw_pairs(
+            adjacency,
+            1,
+            (seed, number),
+            n_points=sizes,
+            rho=rho,
+            first=number,
+        )
+        try_pair(variation, pair, number)
     _note_impossible(outcomes, findings)
 
-    # Search for worse ones from the worst of each kind: the pair or the noise is changed.
+    # Search for worse ones from the worst of each kind: change the pair or the noise.
     rng = np.random.default_rng((seed, n_pairs))
     kinds = list(worst)
     for step in range(min(CLIMBS, n_pairs)):
-        kind = kinds[step % len(kinds)]
-        ratio, variation, pair, number = worst[kind]
+        _, variation, pair, number = worst[kinds[step % len(kinds)]]
         if rng.random() < 0.5:
-            pair = mutated(pair, rng, rho_of(variation))
+            pair = mutate(pair, rng, get_rho(variation))
         else:
             number = n_pairs + step
-        found = tried(variation, pair, number)
-        if found > ratio:
-            worst[kind] = (found, variation, pair, number)
+        try_pair(variation, pair, number)
 
     refusals = [outcome.refusal for outcome in outcomes]
     if all(refusals) and not findings:
-        raise ValueError(f"{type(method).__name__} fails on every pair: {refusals[0]!r}")
+        raise ValueError(
+            f"{type(method).__name__} fails on every pair: {refusals[0]!r}"
+        )
     return tightness, list(findings.values())
 
 
-def variations(method: Any, number: int) -> list[Any]:
-    """The method with budgets, distances and numbers of clusters in turn."""
-    changed = []
+def vary(method: Any, number: int) -> list[Any]:
+    """Copy a method with budgets, distances and numbers of clusters in turn."""
+    variations = []
     for i in range(number):
         parameters: dict[str, object] = {
-            "epsilon": EPSILONS[(i + i // len(KINDS)) % len(EPSILONS)],  # all, for every kind
+            "epsilon": EPSILONS[
+                (i + i // len(KINDS)) % len(EPSILONS)
+            ],  # for every kind
             "n_clusters": 2 + i % 3,
         }
         rho = RHOS[i // len(EPSILONS) % len(RHOS)]
         if rho is not None:
             parameters["rho"] = rho
-        changed.append(configured(method, **parameters))
-    return changed
+        variations.append(configure(method, **parameters))
+    return variations
 
 
-def rho_of(method: Any) -> float | None:
-    """Distance of rho-bounded adjacency, in half-widths of one feature."""
-    if Adjacency(method.claim.adjacency) is not Adjacency.RHO_BOUNDED:
-        return None
+def get_rho(method: Any) -> float | None:
+    """Get the distance of rho-bounded adjacency, in half-widths of one feature."""
     return method.budget(SMALL_SIZES[1], 1).rho
 
 
-def _note(
-    outcome: Replay, pair: Pair, tightness: dict[str, float], findings: dict[str, Finding]
+def _note_costs(
+    outcome: Replay,
+    pair: Pair,
+    tightness: dict[str, float],
+    findings: dict[str, Finding],
 ) -> None:
     """Write down what a pair has shown."""
-    if outcome.divergence:
-        message = f"{pair.name}: {outcome.divergence}"
-        findings.setdefault("run", Finding("replay", "run", "", message))
-    for each in outcome.realized:
-        tightness[each.label] = max(tightness.get(each.label, 0.0), each.ratio)
-        if each.ratio > 1 + TOLERANCE:
-            message = (
-                f"{pair.name}: realized {_spelled(each.cost)}, charged {_spelled(each.charged)}"
-            )
-            # The worst pair is reported, and one that no registered flaw explains before others.
-            known = findings.get(each.label)
-            is_worst = each.ratio >= tightness[each.label]
-            is_new = known is None or (known.flaw and not each.flaw)
-            if is_new or (is_worst and known is not None and known.flaw == each.flaw):
-                findings[each.label] = Finding("replay", each.label, each.flaw, message)
 
-    if len(outcome.groups) > 1:
-        message = f"{pair.name}: one record is in {len(outcome.groups)} groups charged as disjoint"
-        findings.setdefault("groups", Finding("replay", "groups", "", message))
+    def note(label: str, message: str, flaw: str = "") -> Finding:
+        return Finding("replay", label, flaw, f"{pair.name}: {message}")
+
+    if outcome.divergence:
+        findings.setdefault("run", note("run", outcome.divergence))
+    for release in outcome.realized:
+        label = release.label
+        tightness[label] = max(tightness.get(label, 0.0), release.ratio)
+        if release.ratio <= 1 + TOLERANCE:
+            continue
+        # The worst pair is reported, and one that no registered flaw explains before
+        # others.
+        known = findings.get(label)
+        is_new = known is None or (known.flaw and not release.flaw)
+        is_worst = release.ratio >= tightness[label]
+        if is_new or (is_worst and known is not None and known.flaw == release.flaw):
+            realized = _format_cost(release.cost)
+            message = f"realized {realized}, charged {_format_cost(release.charged)}"
+            findings[label] = note(label, message, release.flaw)
+
+    n_groups = len(outcome.groups)
+    if n_groups > 1:
+        message = f"one record is in {n_groups} groups charged as disjoint"
+        findings.setdefault("groups", note("groups", message))
 
 
 def _note_impossible(outcomes: Sequence[Replay], findings: dict[str, Finding]) -> None:
-    """Write down transcripts that neighbors cannot have: more of them than delta allows."""
+    """Write down transcripts that neighbors cannot have: more than delta allows."""
     n_impossible = sum(math.isinf(outcome.loss) for outcome in outcomes)
     expected = math.fsum(outcome.delta for outcome in outcomes)
     if n_impossible and stats.poisson.sf(n_impossible - 1, expected) < ALARM:
         message = (
-            f"{n_impossible} of {len(outcomes)} transcripts are impossible on the neighbor; the "
-            f"deltas charged allow {expected:.2g}"
+            f"{n_impossible} of {len(outcomes)} transcripts are impossible on the "
+            f"neighbor; the deltas charged allow {expected:.2g}"
         )
         findings["delta"] = Finding("replay", "delta", "", message)
 
 
 def _note_overspending(
-    outcome: Replay, method: Any, pair: Pair, findings: dict[str, Finding]
+    outcome: Replay,
+    method: Any,
+    pair: Pair,
+    findings: dict[str, Finding],
 ) -> None:
-    """Write down a run that spends more than its method claims, whatever its own budget says."""
+    """Write down a run that spends more than its method claims."""
     if isinstance(outcome.refusal, BudgetExceeded):
         message = f"is stopped by its ledger: {outcome.refusal}"
         findings.setdefault("budget", Finding("replay", "budget", "", message))
     n, d = pair.rows.shape
-    budget = method.budget(n, d)
-    claimed = PrivateKMeans.resolved_delta(method, n)
-    messages = []
-    if outcome.spent > method.epsilon * (1 + 1e-6):
-        messages.append(f"spends epsilon={outcome.spent:.4g}, claims {method.epsilon:.4g}")
-    if budget.delta > claimed * (1 + 1e-6):
-        messages.append(f"spends delta={budget.delta:.4g}, claims {claimed:.4g}")
-    for message in messages:
-        flaw = OVERSPENDING if OVERSPENDING in method.claim.flaws else ""
-        findings.setdefault("budget", Finding("replay", "budget", flaw, message))
+    for name, spent, claimed in (
+        ("epsilon", outcome.spent, method.epsilon),
+        ("delta", method.budget(n, d).delta, PrivateKMeans.resolved_delta(method, n)),
+    ):
+        if spent > claimed * (1 + DECLARED_TOLERANCE):
+            message = f"spends {name}={spent:.4g}, claims {claimed:.4g}"
+            flaw = OVERSPENDING if OVERSPENDING in method.claim.flaws else ""
+            findings.setdefault("budget", Finding("replay", "budget", flaw, message))
 
 
-def _spelled(cost: Any) -> str:
-    parts = [f"{name}={value:.4g}" for name, value in cost._asdict().items() if value]
-    return " ".join(parts) or "nothing"
+def _format_cost(cost: Any) -> str:
+    terms = [f"{name}={value:.4g}" for name, value in cost._asdict().items() if value]
+    return " ".join(terms) or "nothing"
 
 
 # Residuals
 
 
-def residual_view(method: Any, seed: int) -> list[LawTest]:
+def check_residuals(method: Any, seed: int) -> list[LawTest]:
     """Test the noise of many runs against its declared law."""
     adjacency = Adjacency(method.claim.adjacency)
     n = RESIDUAL_POINTS * (5 if adjacency is Adjacency.LOCAL else 1)
-    d = 3
     rng = np.random.default_rng((seed, 1))
-    rows, _ = blobs(rng, n, d)
-    pair = Pair("blobs", rows, 0, None, np.array([[-1.0] * d, [1.0] * d]))
+    pair = draw_pair(draw_blobs, Adjacency.ZERO_OUT, rng, n, 3)
+    seeds = [1_000_000 * (seed + 1) + i for i in range(RESIDUAL_RUNS)]
+    # Two batches, where a method runs in batches.
+    size = RESIDUAL_RUNS // 2 if method.batched else 1
     try:
         runs = [
-            traced(method, pair.points, batch, pair.domain, RecordingStreams).draws
-            for batch in _batches(method, seed)
+            trace_run(method, pair.points, seeds[i : i + size], pair.domain).draws
+            for i in range(0, RESIDUAL_RUNS, size)
         ]
     except BudgetExceeded:  # which the replay reports
         return []
     except Exception as error:  # a method of somebody else may fail in any way
-        raise ValueError(f"{type(method).__name__} fails on {n} points: {error!r}") from error
-    return law_tests(runs, seed)
-
-
-def _batches(method: Any, seed: int) -> list[list[int]]:
-    """Seeds of the runs: in two batches where a method runs in batches."""
-    seeds = [1_000_000 * (seed + 1) + i for i in range(RESIDUAL_RUNS)]
-    size = RESIDUAL_RUNS // 2 if method.batched else 1
-    return [seeds[start : start + size] for start in range(0, RESIDUAL_RUNS, size)]
+        raise ValueError(
+            f"{type(method).__name__} fails on {n} points: {error!r}"
+        ) from error
+    return run_law_tests(runs, seed)

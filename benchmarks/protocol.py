@@ -7,7 +7,7 @@ from pkm.compute import Points
 from pkm.federation import FederatedCurator, Masks, Ring
 from pkm.federation.curator import ClientSession
 from pkm.federation.masks import SECRET_BYTES, KeyStream
-from pkm.federation.parties import aggregate, encoded_noise
+from pkm.federation.parties import aggregate, draw_noise
 from pkm.methods import FastLloyd
 from pkm.privacy import NoiseStreams, snap
 
@@ -94,7 +94,7 @@ def time_server(n: int) -> float:
 
     def serve() -> None:
         for number, iteration in enumerate(iterations):
-            noise = encoded_noise(RING, shape, iteration, streams, number)
+            noise = draw_noise(RING, shape, iteration, streams, number)
             aggregate(RING, messages, noise)
 
     return min_seconds(serve) / len(iterations)

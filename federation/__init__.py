@@ -1,4 +1,4 @@
-"""Masked secure aggregation: clients keep their points, the server receives masked sums only."""
+"""Masked secure aggregation: clients keep their points, the server gets masked sums."""
 
 from pkm.federation.curator import FederatedCurator
 from pkm.federation.keys import Identity

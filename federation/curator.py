@@ -1,4 +1,4 @@
-"""The curator of one client: queries about all points, answered by masked secure aggregation."""
+"""The curator of one client, which answers queries about the points of all clients."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,17 @@ from pkm.privacy.ledger import StreamKey
 
 @dataclass
 class ClientTimings:
-    """Seconds that a client spent, over a run: masking (and unmasking), and exchanging messages."""
+    """Seconds that a client spent, over a run.
+
+    Attributes
+    ----------
+    masking : float
+        For masking and unmasking.
+    exchange : float
+        For exchanging messages.
+    exchanges : int
+        Number of exchanges.
+    """
 
     masking: float = 0.0
     exchange: float = 0.0
@@ -54,16 +64,17 @@ class ClientSession:
 
 
 class FederatedCurator(BaseCurator):
-    """Curator of one client, whose points are a part of all points.
+    """Curator of one client, which holds some of the points.
 
-    It serves the query of the Lloyd family, whose parts are sums over records. The client's exact
-    part is sent masked, and the noisy sum over all clients comes back. The ledger is charged as by
-    the central curator. The noise is the server's, so no stream of noise is held here.
+    It serves the query of the Lloyd family, whose answers are sums over records. The
+    client sends its exact answer masked, and receives the noisy sum over all clients.
+    The ledger is charged as by the central curator. The noise is the server's, so the
+    client holds no stream of noise.
 
     Parameters
     ----------
     points : Points
-        This client's; may be none at all.
+        This client's; there may be none.
     ledger : Ledger or None
     public_seeds : tuple of int
         One per replicate.
@@ -81,7 +92,7 @@ class FederatedCurator(BaseCurator):
         domain: npt.ArrayLike | None,
         session: ClientSession,
     ):
-        super().__init__([points], ledger, PublicSeeds(tuple(public_seeds)), domain)
+        super().__init__([points], ledger, PublicSeeds(public_seeds), domain)
         self.n_points = session.n_points
         self._session = session
 
@@ -93,35 +104,40 @@ class FederatedCurator(BaseCurator):
         noise: Mapping[str, Any],
         key: StreamKey,
     ) -> dict[str, np.ndarray]:
-        """Have the server add up the clients' parts and its noise, which was charged."""
+        """Have the server add up the clients' sums and its noise, which was charged."""
         expected = self._session.rounds[key[1]]
-        assert isinstance(query, SumsAndCounts), "the only query that is served"
         if isinstance(query.radius, np.ndarray):
             raise ValueError(
-                f"radius of round {key[1]} has one number for each center: the server draws noise "
-                "by one radius; release with one"
+                f"radius of round {key[1]} has one number for each center: the server "
+                "draws noise by one radius; release with one"
             )
         released = (query.radius, noise["sums"], noise["counts"])
-        if released != (expected.radius, expected.sum_noise, expected.count_noise):
+        scheduled = (expected.radius, expected.sum_noise, expected.count_noise)
+        if released != scheduled:
             raise ValueError(
-                f"round {key[1]} releases {released}, but the server draws noise by the schedule: "
-                f"{expected}"
+                f"round {key[1]} releases {released}, but the server draws noise by "
+                f"the schedule: {expected}"
             )
         return self._exchange(exact)
 
-    def _collect(self, query: Query, exact: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Have the server add up the clients' parts, without noise."""
+    def _collect(
+        self, query: Query, exact: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Have the server add up the clients' sums, without noise."""
         return self._exchange(exact)
 
     def _exchange(self, exact: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Send the exact sums and counts masked; return the noisy ones of all clients."""
+        """Send the exact sums and counts masked; return the noisy ones of all clients.
+
+        Sums and counts of a client have shape (R, k, d + 1).
+        """
         masks = self._session.masks
         link = self._session.link
         timings = self._session.timings
 
-        # Mask the sums and counts of this client, (R, k, d + 1).
         started = time.perf_counter()
-        message = masks.mask(np.concatenate([exact["sums"], exact["counts"][:, :, None]], axis=2))
+        counts = exact["counts"][:, :, None]
+        message = masks.mask(np.concatenate([exact["sums"], counts], axis=2))
         masked = time.perf_counter()
 
         # Send them, and wait for the noisy sum over all clients.

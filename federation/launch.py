@@ -12,9 +12,9 @@ from pathlib import Path
 from pkm.federation.links import ProtocolError
 
 #: Waiting processes yield their core: parties often outnumber cores.
-# MPI's end is a barrier of all processes: with one that was killed it may wait forever.
-WITHOUT_BARRIER = {"MPI4PY_RC_FINALIZE": "0"}
 ENVIRONMENT = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,sm"}
+#: MPI ends with a barrier of all processes. It may wait forever for a killed one.
+WITHOUT_BARRIER = {"MPI4PY_RC_FINALIZE": "0"}
 MAX_OUTPUT = 2000  # characters of a failed job's output that the error repeats
 #: Last line of a traceback; what another process printed may come before it.
 ERROR_LINE = re.compile(r"[\w.]+(?:Error|Exception): .*")
@@ -22,19 +22,21 @@ TERMINATION_LIMIT = 20.0  # seconds that a job may take to end after SIGTERM
 
 
 def find_mpirun() -> str | None:
-    """Path of mpirun: next to this Python first, where its wheel puts it."""
-    return shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
+    """Find mpirun: next to this Python first, where its wheel puts it."""
+    folder = Path(sys.executable).parent
+    return shutil.which("mpirun", path=str(folder)) or shutil.which("mpirun")
 
 
 def mpi_available() -> bool:
     """Tell whether mpi4py and an mpirun can be found."""
-    return importlib.util.find_spec("mpi4py") is not None and find_mpirun() is not None
+    has_library = importlib.util.find_spec("mpi4py") is not None
+    return has_library and find_mpirun() is not None
 
 
 def mpirun(
     n_ranks: int, arguments: Sequence[str], time_limit: float, *, recover: bool = False
 ) -> None:
-    """Run ``python <arguments>`` as several processes on this machine, and wait for their end.
+    """Run ``python <arguments>`` as processes on this machine, and wait for their end.
 
     Parameters
     ----------
@@ -48,12 +50,11 @@ def mpirun(
     Raises
     ------
     ProtocolError
-        With the output of the processes, if the job fails or exceeds the time limit; none of them
-        is left running then.
+        With the output of the processes, if the job fails or exceeds the time limit.
+        None of them is left running then.
     """
-    program = find_mpirun()
-    assert program is not None, "mpirun is not installed"
-    command = [program, "-n", str(n_ranks), "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
+    command = [find_mpirun() or "mpirun", "-n", str(n_ranks)]
+    command += ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
     environment = os.environ | ENVIRONMENT
     if recover:
         command.append("--enable-recovery")
@@ -70,33 +71,34 @@ def mpirun(
     try:
         output, _ = job.communicate(timeout=time_limit)
     except subprocess.TimeoutExpired:
-        output = _terminate(job)
+        end = _terminate(job)[-MAX_OUTPUT:]
         raise ProtocolError(
-            f"the job did not end within {time_limit:g} s (time_limit): {output[-MAX_OUTPUT:]}"
+            f"the job did not end within {time_limit:g} s (time_limit): {end}"
         ) from None
     except BaseException:
         _terminate(job)
         raise
     if job.returncode != 0:
+        errors = _summarize_errors(output)
         raise ProtocolError(
-            f"the job failed with exit status {job.returncode}: {_errors_and_end(output)}"
+            f"the job failed with exit status {job.returncode}: {errors}"
         )
 
 
-def _errors_and_end(output: str) -> str:
-    """Errors that processes of a job have printed, and the end of its output.
+def _summarize_errors(output: str) -> str:
+    """Join the errors that processes of a job have printed, and the output's end.
 
     All print at the same time: an error's line may be far from the end, or in it.
     """
     end = output[-MAX_OUTPUT:].strip()
-    errors = [line for line in dict.fromkeys(ERROR_LINE.findall(output)) if line not in end]
-    return "\n".join([*errors, end])
+    lines = dict.fromkeys(ERROR_LINE.findall(output))
+    return "\n".join([*(line for line in lines if line not in end), end])
 
 
 def _terminate(job: subprocess.Popen[str]) -> str:
     """End a job and return its output.
 
-    SIGTERM: mpirun then ends its processes; killed, it would leave them running.
+    After SIGTERM mpirun ends its processes; killed, it would leave them running.
     """
     job.terminate()
     try:

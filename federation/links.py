@@ -1,107 +1,277 @@
-"""Links between the clients and the server: buffers of stated sizes, counted, with time limits.
+"""Links between the clients and the server: buffers of stated sizes, with time limits.
 
-With each message a client's link sends the number of messages that it has received, so that a
-duplicate is not taken for the message of the next round.
+A link knows the protocol's rules, and a transport moves its bytes. The transport here
+serves parties that are threads of one process; :mod:`pkm.federation.mpi` has the one
+for processes. A link carries bytes and nothing else. Their meaning follows from the
+protocol's public schedule.
 
-This module has the interface and its implementation for parties that are threads of one process;
-:mod:`pkm.federation.mpi` has the one for processes. Clients count from 1. A link carries bytes and
-nothing else: their meaning follows from the protocol's public schedule.
+With each message a client sends the number of messages that it has received. The server
+therefore does not take a duplicate for the message of the next round.
 """
 
 import queue
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-#: Clients wait this many times longer than the server, so that it is the server that names the late
-#: client.
+SERVER = 0  # the server's number among the parties; clients count from 1
+#: Tag of a reason for ending the run. The tag of a client's message is one more than
+#: the number of messages that the client has received.
+ABORT = 0
+MESSAGE = 1  # tag of the server's messages
+Message = bytes | np.ndarray
+#: Clients wait this many times longer than the server, so that the server names the
+#: late client.
 CLIENT_WAIT_FACTOR = 2.0
 _SPIN_SECONDS = 2e-4  # before a deadline, in which sleeping is too coarse
 
 
 class ProtocolError(RuntimeError):
-    """A party died, stalled, misbehaved or is an impostor: it is named, and no result follows."""
+    """A party died, stalled, misbehaved or is an impostor; no result follows."""
 
 
-class ClientLink(Protocol):
-    """A client's end: to and from the server."""
+class Packet(NamedTuple):
+    """What a transport delivers.
 
-    client: int
-    n_clients: int
-
-    def send(self, message: np.ndarray) -> None:
-        """Send a buffer."""
-
-    def receive(self, n_bytes: int) -> np.ndarray:
-        """Wait for a buffer of that size, uint8; raise ProtocolError if there is none in time."""
-        ...
-
-    def abort(self, reason: str) -> None:
-        """End the run: send the server the reason why this client cannot go on."""
-
-
-class ServerLink(Protocol):
-    """The server's end; it counts the bytes that pass.
-
-    ``lost`` has the clients that stopped or sent nothing in time, and the reasons. They are sent
-    that the run goes on without them, and what they send later is ignored.
+    Attributes
+    ----------
+    sender : int
+    arrival : float
+        Seconds, by ``time.perf_counter``.
+    tag : int
+    message : ndarray of uint8
     """
 
+    sender: int
+    arrival: float
+    tag: int
+    message: np.ndarray
+
+
+class Transport(Protocol):
+    """Moves the bytes of one party to and from the others."""
+
+    def put(
+        self,
+        party: int,
+        tag: int,
+        message: Message,
+    ) -> None:
+        """Send a contiguous buffer without waiting for its arrival."""
+
+    def take(self, time_limit: float) -> Packet | None:
+        """Wait for the next packet; return None if none arrives in time."""
+        ...
+
+
+@dataclass(eq=False)
+class ClientLink:
+    """A client's end of a link to the server.
+
+    Parameters
+    ----------
+    transport : Transport
+    client : int
+    n_clients : int
+    latency : float
+        Seconds that every send takes.
+    time_limit : float
+        Seconds that the server waits; the client waits longer.
+    """
+
+    transport: Transport
+    client: int
     n_clients: int
-    lost: dict[int, str]
+    latency: float
+    time_limit: float
+    _n_received: int = 0
 
-    @property
-    def bytes_received(self) -> int:
-        """Bytes that the clients have sent."""
-        ...
+    def send(self, message: Message) -> None:
+        """Send a buffer."""
+        wait(self.latency)
+        self.transport.put(SERVER, 1 + self._n_received, message)
 
-    @property
-    def bytes_sent(self) -> int:
-        """Bytes sent to the clients."""
-        ...
+    def receive(self, n_bytes: int) -> np.ndarray:
+        """Wait for a buffer of that size, uint8.
 
-    def gather(
-        self, n_bytes: int, clients: Sequence[int] | None = None, recover: bool = False
-    ) -> tuple[list[np.ndarray], list[float]]:
-        """Wait for a buffer of that size from each client; return them and their arrival times.
-
-        With ``recover`` a client that stops or sends nothing in time is lost, and has no buffer;
-        without, it ends the run.
+        Raises
+        ------
+        ProtocolError
+            If none arrives in time, or the server has ended the run.
         """
-        ...
-
-    def deliver(self, messages: Sequence[np.ndarray], clients: Sequence[int] | None = None) -> None:
-        """Send a buffer to each client."""
+        time_limit = CLIENT_WAIT_FACTOR * self.time_limit
+        packet = self.transport.take(time_limit)
+        if packet is None:
+            raise ProtocolError(f"the server sent nothing for {time_limit:g} s")
+        if packet.tag == ABORT:
+            reason = packet.message.tobytes().decode()
+            raise ProtocolError(f"the server ended the run: {reason}")
+        check_size(packet, n_bytes)
+        self._n_received += 1
+        return packet.message
 
     def abort(self, reason: str) -> None:
-        """End the run: send the clients the reason."""
+        """Send the server the reason why this client cannot go on."""
+        self.transport.put(SERVER, ABORT, reason.encode())
 
 
-def flat_bytes(message: np.ndarray) -> np.ndarray:
-    """A buffer's bytes, uint8."""
-    return np.ascontiguousarray(message).reshape(-1).view(np.uint8)
+@dataclass(eq=False)
+class ServerLink:
+    """The server's end of its links to all clients; it counts the bytes that pass.
+
+    Parameters
+    ----------
+    transport : Transport
+    n_clients : int
+    latency : float
+        Seconds that every send takes.
+    time_limit : float
+        Seconds to wait for the clients.
+
+    Attributes
+    ----------
+    lost : dict of int to str
+        Clients that stopped or sent nothing in time, and the reasons. The server has
+        told them that the run goes on without them, and ignores what they send later.
+    bytes_received, bytes_sent : int
+    """
+
+    transport: Transport
+    n_clients: int
+    latency: float
+    time_limit: float
+    lost: dict[int, str] = field(default_factory=dict)
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    _n_delivered: int = 0
+    _stopped: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def remaining(self) -> list[int]:
+        """Clients that are not lost."""
+        clients = range(1, self.n_clients + 1)
+        return [client for client in clients if client not in self.lost]
+
+    def gather(
+        self, n_bytes: int, recover: bool = False
+    ) -> tuple[list[np.ndarray], list[float]]:
+        """Wait for a buffer of that size from each remaining client.
+
+        Parameters
+        ----------
+        n_bytes : int
+        recover : bool, default=False
+            Lose a client that stops or sends nothing in time, instead of ending the
+            run.
+
+        Returns
+        -------
+        messages : list of ndarray of uint8
+            Of the clients that remain.
+        arrivals : list of float
+            When the messages arrived.
+        """
+        deadline = time.perf_counter() + self.time_limit
+        received: dict[int, Packet] = {}
+        for client, reason in self._stopped.items():
+            self._lose(client, reason, recover)
+        self._stopped.clear()
+
+        while late := [client for client in self.remaining if client not in received]:
+            packet = self.transport.take(max(deadline - time.perf_counter(), 0.0))
+            if packet is None:
+                names = " and ".join(map(name_party, late))
+                reason = f"{names} sent nothing for {self.time_limit:g} s (time_limit)"
+                for client in late:
+                    self._lose(client, reason, recover)
+                break
+
+            client = packet.sender
+            name = name_party(client)
+            if client in self.lost:
+                continue
+            if packet.tag == ABORT:
+                reason = f"{name} stopped: {packet.message.tobytes().decode()}"
+                if recover and client in received:
+                    # Its message has arrived: the next gathering is without it.
+                    self._stopped[client] = reason
+                else:
+                    self._lose(client, reason, recover)
+                continue
+            if client in received or packet.tag != 1 + self._n_delivered:
+                raise ProtocolError(f"{name} sent a message where none was due")
+            check_size(packet, n_bytes)
+            received[client] = packet
+
+        packets = [received[client] for client in self.remaining]
+        self.bytes_received += n_bytes * len(packets)
+        messages = [packet.message for packet in packets]
+        return messages, [packet.arrival for packet in packets]
+
+    def _lose(
+        self,
+        client: int,
+        reason: str,
+        recover: bool,
+    ) -> None:
+        """Go on without a client, or end the run."""
+        if not recover:
+            raise ProtocolError(reason)
+        self.lost[client] = reason
+        self.transport.put(client, ABORT, reason.encode())
+
+    def deliver(self, messages: Sequence[Message]) -> None:
+        """Send a buffer to each remaining client."""
+        wait(self.latency)
+        self._n_delivered += 1
+        for client, message in zip(self.remaining, messages, strict=True):
+            self.bytes_sent += view_bytes(message).size
+            self.transport.put(client, MESSAGE, message)
+
+    def abort(self, reason: str) -> None:
+        """Send the remaining clients the reason why the run ends."""
+        for client in self.remaining:
+            self.transport.put(client, ABORT, reason.encode())
 
 
-def check_size(party: str, size: int, n_bytes: int) -> None:
+def announce_remaining(link: ServerLink) -> None:
+    """Tell the remaining clients who of them remain."""
+    flags = [client not in link.lost for client in range(1, link.n_clients + 1)]
+    link.deliver([bytes(flags)] * sum(flags))
+
+
+def receive_remaining(link: ClientLink) -> list[int]:
+    """Receive which clients remain."""
+    flags = link.receive(link.n_clients)
+    return (np.flatnonzero(flags) + 1).tolist()
+
+
+def name_party(party: int) -> str:
+    """Name a party in a message."""
+    return "the server" if party == SERVER else f"client {party}"
+
+
+def view_bytes(message: Message) -> np.ndarray:
+    """View a contiguous buffer as bytes, uint8."""
+    return np.frombuffer(message, np.uint8)
+
+
+def cut(sequence: Any, size: int) -> list[Any]:
+    """Cut bytes or a list into pieces of a size."""
+    return [sequence[i : i + size] for i in range(0, len(sequence), size)]
+
+
+def check_size(packet: Packet, n_bytes: int) -> None:
     """Refuse a message that is not of the size that the schedule states."""
+    size = len(packet.message)
     if size != n_bytes:
         raise ProtocolError(
-            f"{party} sent a malformed message: {size} bytes where {n_bytes} were due"
+            f"{name_party(packet.sender)} sent a malformed message: {size} bytes where "
+            f"{n_bytes} were due"
         )
-
-
-def check_turn(client: int, n_received: int, n_sent: int) -> None:
-    """Refuse a message that answers any but the last message sent to the client."""
-    if n_received != n_sent:
-        raise ProtocolError(f"client {client} sent a message where none was due")
-
-
-def timeout_reason(clients: Sequence[int], time_limit: float) -> str:
-    """What a server says of clients that stall."""
-    names = " and ".join(f"client {client}" for client in clients)
-    return f"{names} sent nothing for {time_limit:g} s (time_limit)"
 
 
 def wait(seconds: float) -> None:
@@ -113,142 +283,62 @@ def wait(seconds: float) -> None:
         pass
 
 
-class _Abort(str):
-    """A party's reason for ending the run, in place of a message."""
-
-
-class ThreadServerLink:
-    """The server's end of the links between threads.
+@dataclass
+class ThreadTransport:
+    """Moves bytes between threads; see :class:`Transport`.
 
     Parameters
     ----------
-    n_clients : int
-    latency : float
-        Seconds that every send takes.
-    time_limit : float
-        Seconds to wait for the clients.
+    party : int
+        Whose transport it is.
+    mailboxes : sequence of SimpleQueue
+        Of all parties.
     """
 
-    def __init__(self, n_clients: int, latency: float, time_limit: float):
-        self.n_clients = n_clients
-        self.lost: dict[int, str] = {}
-        self.bytes_received = 0
-        self.bytes_sent = 0
-        self._latency = latency
-        self._time_limit = time_limit
-        self._uplink: queue.SimpleQueue = queue.SimpleQueue()
-        self._downlinks: list[queue.SimpleQueue] = [queue.SimpleQueue() for _ in range(n_clients)]
-        self._n_sent = [0] * n_clients
+    party: int
+    mailboxes: Sequence[queue.SimpleQueue]
 
-    def client(self, client: int) -> "ThreadClientLink":
-        """The other end."""
-        return ThreadClientLink(
-            client,
-            self.n_clients,
-            self._uplink,
-            self._downlinks[client - 1],
-            self._latency,
-            self._time_limit,
-        )
+    def put(
+        self,
+        party: int,
+        tag: int,
+        message: Message,
+    ) -> None:
+        """See :class:`Transport`."""
+        arrival = time.perf_counter()
+        packet = Packet(self.party, arrival, tag, view_bytes(message).copy())
+        self.mailboxes[party].put(packet)
 
-    def gather(
-        self, n_bytes: int, clients: Sequence[int] | None = None, recover: bool = False
-    ) -> tuple[list[np.ndarray], list[float]]:
-        """See :class:`ServerLink`."""
-        clients = list(clients or range(1, self.n_clients + 1))
-        received: dict[int, tuple[np.ndarray, float]] = {}
-        deferred = []
-        deadline = time.perf_counter() + self._time_limit
-        while late := [c for c in clients if c not in received and c not in self.lost]:
-            try:
-                item = self._uplink.get(timeout=max(deadline - time.perf_counter(), 1e-3))
-            except queue.Empty:
-                self._lose(late, timeout_reason(late, self._time_limit), recover)
-                break
-            client, arrival, n_received, message = item
-            if client in self.lost:
-                continue
-            if isinstance(message, _Abort) and recover and client in received:
-                # It stopped after its message had arrived: that is for the next gathering.
-                deferred.append(item)
-                continue
-            if isinstance(message, _Abort):
-                self._lose([client], f"client {client} stopped: {message}", recover)
-                continue
-            check_turn(client, n_received if client in late else -1, self._n_sent[client - 1])
-            check_size(f"client {client}", len(message), n_bytes)
-            received[client] = message, arrival
-        for item in deferred:
-            self._uplink.put(item)
-        arrived = [client for client in clients if client in received]
-        self.bytes_received += n_bytes * len(arrived)
-        messages = [received[client][0] for client in arrived]
-        arrivals = [received[client][1] for client in arrived]
-        return messages, arrivals
-
-    def _lose(self, clients: Sequence[int], reason: str, recover: bool) -> None:
-        """Go on without some clients, or end the run."""
-        if not recover:
-            raise ProtocolError(reason)
-        for client in clients:
-            self.lost[client] = reason
-            self._downlinks[client - 1].put(_Abort(reason))
-
-    def deliver(self, messages: Sequence[np.ndarray], clients: Sequence[int] | None = None) -> None:
-        """See :class:`ServerLink`."""
-        wait(self._latency)
-        for client, message in zip(clients or range(1, self.n_clients + 1), messages, strict=True):
-            buffer = flat_bytes(message).copy()
-            self.bytes_sent += buffer.size
-            self._n_sent[client - 1] += 1
-            self._downlinks[client - 1].put(buffer)
-
-    def abort(self, reason: str) -> None:
-        """See :class:`ServerLink`."""
-        for downlink in self._downlinks:
-            downlink.put(_Abort(reason))
+    def take(self, time_limit: float) -> Packet | None:
+        """See :class:`Transport`."""
+        try:
+            return self.mailboxes[self.party].get(timeout=time_limit)
+        except queue.Empty:
+            return None
 
 
-class ThreadClientLink:
-    """A client's end of the links between threads; made by :meth:`ThreadServerLink.client`."""
+class ThreadServerLink(ServerLink):
+    """The server's end of its links to clients that are threads.
+
+    Parameters
+    ----------
+    n_clients, latency, time_limit
+        See :class:`ServerLink`.
+    """
 
     def __init__(
         self,
-        client: int,
         n_clients: int,
-        uplink: queue.SimpleQueue,
-        downlink: queue.SimpleQueue,
         latency: float,
         time_limit: float,
     ):
-        self.client = client
-        self.n_clients = n_clients
-        self._uplink = uplink
-        self._downlink = downlink
-        self._latency = latency
-        self._time_limit = CLIENT_WAIT_FACTOR * time_limit
-        self._n_received = 0
+        mailboxes = [queue.SimpleQueue() for _ in range(n_clients + 1)]
+        transport = ThreadTransport(SERVER, mailboxes)
+        super().__init__(transport, n_clients, latency, time_limit)
 
-    def send(self, message: np.ndarray) -> None:
-        """See :class:`ClientLink`."""
-        wait(self._latency)
-        self._put(flat_bytes(message).copy())
-
-    def receive(self, n_bytes: int) -> np.ndarray:
-        """See :class:`ClientLink`."""
-        try:
-            message = self._downlink.get(timeout=self._time_limit)
-        except queue.Empty:
-            raise ProtocolError(f"the server sent nothing for {self._time_limit:g} s") from None
-        if isinstance(message, _Abort):
-            raise ProtocolError(f"the server ended the run: {message}")
-        check_size("the server", len(message), n_bytes)
-        self._n_received += 1
-        return message
-
-    def abort(self, reason: str) -> None:
-        """See :class:`ClientLink`."""
-        self._put(_Abort(reason))
-
-    def _put(self, message: np.ndarray | _Abort) -> None:
-        self._uplink.put((self.client, time.perf_counter(), self._n_received, message))
+    def client(self, client: int) -> ClientLink:
+        """Open a client's end."""
+        transport = replace(self.transport, party=client)
+        return ClientLink(
+            transport, client, self.n_clients, self.latency, self.time_limit
+        )

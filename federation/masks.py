@@ -1,17 +1,20 @@
-"""Masks from stream ciphers: those of a pair of clients cancel, that of the group is the clients'.
+"""Masks from stream ciphers: pairs of clients cancel, the group's hides the sum.
 
-Of each pair of clients the first adds a stream that only the two of them know, and the second
-subtracts it, so that one message alone tells nothing and only the sum over all clients comes out. A
-further stream, known to all clients and not to the server, hides that sum from the server, which
-knows the noise that it adds. All pairs have a stream: a client expands as many as there are
-clients. A sparse graph of pairs would be cheaper for hundreds of them, and would fall to fewer
-parties that collude.
+Of each pair of clients the first adds a stream that only the two of them know, and the
+second subtracts it. One message alone therefore tells nothing: only the sum over all
+clients comes out. The server knows the noise that it adds. A further stream, which all
+clients know and the server does not, hides the sum from it.
+
+All pairs have a stream: a client expands as many as there are clients. A sparse graph
+of pairs would be cheaper for hundreds of clients, and fewer parties that collude could
+break it.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -19,23 +22,20 @@ from pkm.federation.links import ClientLink
 from pkm.federation.ring import Ring
 
 SECRET_BYTES = 32
-FIRST_CLIENT = 1
 
 
-def derive_key(secret: bytes, purpose: str, salt: bytes | None = None) -> bytes:
+def derive_key(
+    secret: bytes,
+    purpose: str,
+    salt: bytes | None = None,
+) -> bytes:
     """Derive a key for one purpose from a secret (HKDF with SHA-256)."""
-    return HKDF(SHA256(), SECRET_BYTES, salt, b"private k-means bench: " + purpose.encode()).derive(
-        secret
-    )
-
-
-def keystream(key: bytes) -> CipherContext:
-    """Encryptor of AES-256 in counter mode: zeros become uniform bytes. A key serves one stream."""
-    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    context = b"private k-means bench: " + purpose.encode()
+    return HKDF(SHA256(), SECRET_BYTES, salt, context).derive(secret)
 
 
 class KeyStream:
-    """Uniform words, none of them returned twice: AES-256 in counter mode.
+    """Uniform words from AES-256 in counter mode; none of them is returned twice.
 
     Parameters
     ----------
@@ -44,16 +44,24 @@ class KeyStream:
     """
 
     def __init__(self, key: bytes):
-        self._cipher = keystream(key)
+        # In counter mode the cipher turns zeros into uniform bytes.
+        self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
-    def next(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """The stream's next words."""
-        zeros = bytes(int(np.prod(shape)) * dtype.itemsize)
+    def next(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+    ) -> np.ndarray:
+        """Return the stream's next words."""
+        zeros = bytes(math.prod(shape) * dtype.itemsize)
         return np.frombuffer(self._cipher.update(zeros), dtype).reshape(shape)
 
 
 def add_pairwise(
-    total: np.ndarray, client: int, words: Iterable[tuple[int, np.ndarray]], modulus: int = 0
+    total: np.ndarray,
+    client: int,
+    words: Iterable[tuple[int, np.ndarray]],
+    modulus: int = 0,
 ) -> None:
     """Add a client's pairwise mask to words, in place.
 
@@ -63,23 +71,19 @@ def add_pairwise(
         Of unsigned words, or of field elements.
     client : int
     words : iterable of (int, ndarray)
-        The other client of each pair, and the pair's words: the first of the two adds them, the
-        second subtracts them.
+        The other client of each pair, and the pair's words. The first of the two adds
+        them, the second subtracts them.
     modulus : int, default=0
         Of the field; 0 for the ring of the words themselves.
     """
     for peer, pair_words in words:
+        total += pair_words if client < peer else modulus - pair_words
         if modulus:
-            total += pair_words if client < peer else modulus - pair_words
             total %= modulus
-        elif client < peer:
-            total += pair_words
-        else:
-            total -= pair_words
 
 
 class Masks:
-    """The masks of one client, synchronized with those of the others: a new one for every message.
+    """The masks of one client: a new one for every message, in step with the others.
 
     Parameters
     ----------
@@ -100,24 +104,29 @@ class Masks:
     [10, -14]
     """
 
-    def __init__(self, client: int, pair_keys: Mapping[int, bytes], group_key: bytes, ring: Ring):
+    def __init__(
+        self, client: int, pair_keys: Mapping[int, bytes], group_key: bytes, ring: Ring
+    ):
         self._client = client
         self._ring = ring
         self._pairs = {peer: KeyStream(key) for peer, key in pair_keys.items()}
-        # The streams of the group, by the client that adds them.
-        self._group = {FIRST_CLIENT: KeyStream(group_key)}
+        # The streams of the group, by the client that adds them: the first client.
+        self._group = {1: KeyStream(group_key)}
         self._group_words: dict[int, np.ndarray] | None = None
 
     def mask(self, values: np.ndarray) -> np.ndarray:
-        """Mask int64 values; the result is uniform over the ring whatever the values."""
+        """Mask int64 values; the result is uniform over the ring whatever they are."""
         if self._group_words is not None:
             raise RuntimeError(
-                "the sum of the last masks was not revealed yet: masks must stay synchronized"
+                "the sum of the last masks was not revealed yet: masks must stay "
+                "synchronized"
             )
         words = self._ring.encode(values)
         shape = words.shape
         dtype = words.dtype
-        pair_words = ((peer, pair.next(shape, dtype)) for peer, pair in self._pairs.items())
+        pair_words = (
+            (peer, stream.next(shape, dtype)) for peer, stream in self._pairs.items()
+        )
         add_pairwise(words, self._client, pair_words)
 
         self._group_words = {
@@ -128,15 +137,14 @@ class Masks:
         return words
 
     def reveal(self, link: ClientLink) -> None:
-        """Send what the server needs to add up the messages: nothing, as these masks cancel."""
+        """Send nothing: these masks cancel in the sum without help."""
 
     def unmask(self, total: np.ndarray) -> np.ndarray:
         """Take the group's mask off the sum of all clients' messages; int64."""
         if self._group_words is None:
             raise RuntimeError("there is no masked message whose sum could be revealed")
-        first, *others = self._group_words.values()
-        elements = total - first
-        for words in others:
+        elements = total.copy()
+        for words in self._group_words.values():
             elements -= words
         self._group_words = None
         return self._ring.decode(elements)

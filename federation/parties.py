@@ -1,18 +1,17 @@
-"""The parties of a run: clients, which hold the points, and a server, which adds sums and noise.
+"""The parties of a run: clients, which hold the points, and a server, which adds.
 
-The method's schedule is public, so every party knows how many messages there will be, of what size,
-and with what noise; nothing but sums and counts is sent. The server holds the schedule, its noise
-and masked ring elements.
+The method's schedule is public. Every party therefore knows how many messages there
+will be, of what size, and with what noise. The parties send nothing but sums and
+counts. The server holds the schedule, its noise and masked ring elements.
 """
 
 import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,52 +20,16 @@ from pkm.compute import Points
 from pkm.federation.agreement import agree_as_client, agree_as_server
 from pkm.federation.curator import ClientSession, FederatedCurator
 from pkm.federation.keys import Identity
-from pkm.federation.links import ClientLink, ProtocolError, ServerLink, ThreadServerLink
+from pkm.federation.links import (
+    SERVER,
+    ClientLink,
+    ProtocolError,
+    ServerLink,
+    ThreadServerLink,
+)
 from pkm.federation.recovery import MIN_CLIENTS
 from pkm.federation.ring import Ring
-from pkm.privacy import BaseCurator, Gaussian, Laplace, Ledger, NoiseStreams, SumsAndCounts
-
-
-class PublicRound(Protocol):
-    """One round of a method's schedule: the radius (None: no limit) and the two noises."""
-
-    radius: float | None
-    sum_noise: Gaussian | Laplace | None
-    count_noise: Gaussian | Laplace | None
-
-
-class ScheduledMethod(Protocol):
-    """The part of a method that a protocol uses: its public schedule of sums and counts."""
-
-    n_clusters: int
-    relative: bool
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters."""
-
-    def schedule(self, n_points: int, n_features: int) -> Any:
-        """All releases, with the ``rounds`` of a protocol where the method has them."""
-        ...
-
-    def noise_streams(
-        self,
-        seeds: Sequence[int],
-        n_points: int,
-        n_features: int,
-        *,
-        domain: npt.ArrayLike | None = None,
-    ) -> NoiseStreams:
-        """Streams of a run's noise, for the server."""
-        ...
-
-    def fit_with(
-        self,
-        make_curator: Callable[[Ledger | None, NoiseStreams], BaseCurator],
-        n_points: int,
-        n_features: int,
-        seeds: Sequence[int],
-    ) -> Any:
-        """Cluster through a curator; return a ``methods.Run``."""
+from pkm.privacy import Ledger, NoiseStreams, SumsAndCounts
 
 
 @dataclass(frozen=True)
@@ -83,10 +46,12 @@ class Network:
     time_limit : float, default=60
         Seconds that the server waits for the clients' messages.
     recover : bool, default=False
-        Finish with the other clients when one disappears, as long as more than half of them remain;
-        an exchange more per round. Needs three clients. Without it, the run ends.
+        Finish with the other clients when one disappears, as long as more than half of
+        them remain. This takes three clients, and an exchange more per round. Without
+        it, the run ends.
     fingerprints : tuple of str, optional
-        Of the identities of the server and of each client, as given to all parties beforehand.
+        Of the identities of the server and of each client; all parties have them
+        beforehand.
 
     Raises
     ------
@@ -102,30 +67,34 @@ class Network:
     fingerprints: tuple[str, ...] | None = None
 
     def __post_init__(self):
-        if (
-            isinstance(self.n_clients, bool)
-            or not isinstance(self.n_clients, int)
-            or self.n_clients < 1
-        ):
-            raise ValueError(f"n_clients={self.n_clients!r} must be an integer of at least 1")
-        if not 0 <= self.latency < 60:
-            raise ValueError(f"latency={self.latency!r} must be a number of seconds from 0 to 60")
-        if not 0 < self.time_limit < math.inf:
-            raise ValueError(f"time_limit={self.time_limit!r} must be a positive number of seconds")
-        if self.recover and self.n_clients < MIN_CLIENTS:
+        n_clients = self.n_clients
+        if type(n_clients) is not int or n_clients < 1:
             raise ValueError(
-                f"n_clients={self.n_clients} must be at least {MIN_CLIENTS} with recover=True"
+                f"n_clients={n_clients!r} must be an integer of at least 1"
             )
-        if self.fingerprints is not None and len(self.fingerprints) != self.n_clients + 1:
+        if not 0 <= self.latency < 60:
             raise ValueError(
-                f"fingerprints={self.fingerprints!r} must be n_clients + 1 = "
-                f"{self.n_clients + 1}: of the server and of each client"
+                f"latency={self.latency!r} must be a number of seconds from 0 to 60"
+            )
+        if not 0 < self.time_limit < math.inf:
+            raise ValueError(
+                f"time_limit={self.time_limit!r} must be a positive number of seconds"
+            )
+        if self.recover and n_clients < MIN_CLIENTS:
+            raise ValueError(
+                f"n_clients={n_clients} must be at least {MIN_CLIENTS} with "
+                "recover=True"
+            )
+        fingerprints = self.fingerprints
+        if fingerprints is not None and len(fingerprints) != n_clients + 1:
+            raise ValueError(
+                f"fingerprints={fingerprints!r} must be n_clients + 1 = "
+                f"{n_clients + 1}: of the server and of each client"
             )
         Ring(self.word_bytes)
 
 
-@dataclass(frozen=True)
-class ServerReport:
+class ServerReport(NamedTuple):
     """Measurements of the server.
 
     Attributes
@@ -135,20 +104,30 @@ class ServerReport:
     drawing : float
         CPU seconds of drawing noise, while the clients work.
     waiting : float
-        Mean seconds that clients waited for the last one.
-    bytes, exchanges : int
+        Mean seconds that clients waited for the last one, summed over the rounds.
+    bytes, exchanges : float
+        Totals of the run without the agreement on keys.
     """
 
     work: float
     drawing: float
     waiting: float
-    bytes: int
-    exchanges: int
+    bytes: float
+    exchanges: float
 
 
-@dataclass(frozen=True)
-class ClientReport:
-    """Measurements of a client: seconds for the keys, the run, and in it for masks and messages."""
+class ClientReport(NamedTuple):
+    """Measurements of a client, in seconds.
+
+    Attributes
+    ----------
+    setup : float
+        Of the agreement on keys.
+    total : float
+        Of the run after it.
+    masking, exchange : float
+        Of the run: for masks, and for exchanging messages.
+    """
 
     setup: float
     total: float
@@ -160,11 +139,27 @@ class ClientReport:
 class FederationCosts:
     """Costs of one run; milliseconds are per iteration and means over the clients.
 
-    ``iteration_ms`` is the sum of ``client_ms`` (sums, counts, new centers, and the initialization
-    in equal parts), ``masking_ms``, ``server_ms``, ``waiting_ms`` (for the slowest client) and
-    ``wire_ms`` (the rest: transport with its encryption, and latency). ``noise_ms`` is what the
-    server draws ahead, outside of that sum. ``setup_ms`` is the agreement on keys, once.
-    ``bytes_per_iteration`` counts all clients in both directions.
+    Attributes
+    ----------
+    iterations : float
+    iteration_ms : float
+        Sum of ``client_ms``, ``masking_ms``, ``server_ms``, ``waiting_ms`` and
+        ``wire_ms``.
+    setup_ms : float
+        Agreement on keys, once.
+    bytes_per_iteration : float
+        Of all clients in both directions.
+    rounds_per_iteration : float
+    client_ms : float
+        Sums, counts, new centers, and the initialization in equal parts.
+    masking_ms : float
+    server_ms : float
+    wire_ms : float
+        The rest: transport with its encryption, and latency.
+    waiting_ms : float
+        For the slowest client.
+    noise_ms : float
+        What the server draws ahead, outside of ``iteration_ms``.
     """
 
     iterations: float
@@ -180,67 +175,72 @@ class FederationCosts:
     noise_ms: float
 
     @classmethod
-    def of(
-        cls, iterations: int, server: ServerReport, clients: Sequence[ClientReport]
+    def combine(
+        cls, iterations: int, server: ServerReport, clients: npt.ArrayLike
     ) -> "FederationCosts":
-        """Combine the reports of the server and of all clients."""
-        total = 1e3 * float(np.mean([client.total for client in clients]))
-        masking = 1e3 * float(np.mean([client.masking for client in clients]))
-        exchange = 1e3 * float(np.mean([client.exchange for client in clients]))
-        setup = 1e3 * float(np.mean([client.setup for client in clients]))
-        work = 1e3 * server.work
-        waiting = 1e3 * server.waiting
+        """Combine the server's report and the clients', one in a row."""
+        setup, total, masking, exchange = np.mean(clients, axis=0).tolist()
+        scale = 1e3 / iterations
         return cls(
             iterations=float(iterations),
-            iteration_ms=total / iterations,
-            setup_ms=setup,
+            iteration_ms=scale * total,
+            setup_ms=1e3 * setup,
             bytes_per_iteration=server.bytes / iterations,
             rounds_per_iteration=server.exchanges / iterations,
-            client_ms=(total - masking - exchange) / iterations,
-            masking_ms=masking / iterations,
-            server_ms=work / iterations,
-            wire_ms=(exchange - work - waiting) / iterations,
-            waiting_ms=waiting / iterations,
-            noise_ms=1e3 * server.drawing / iterations,
+            client_ms=scale * (total - masking - exchange),
+            masking_ms=scale * masking,
+            server_ms=scale * server.work,
+            wire_ms=scale * (exchange - server.work - server.waiting),
+            waiting_ms=scale * server.waiting,
+            noise_ms=scale * server.drawing,
         )
 
 
 def check_schedule(
-    method: ScheduledMethod, n_points: int, n_features: int, network: Network
-) -> list[PublicRound]:
-    """Refuse a method that cannot run as a protocol, or whose answers might not fit the ring.
+    method: Any, n_points: int, n_features: int, network: Network
+) -> list[Any]:
+    """Refuse a method that cannot run as a protocol, or might overflow the ring.
 
-    Every party does this before anything is sent. Returns the rounds of the method's schedule.
+    Every party checks this before it sends anything.
+
+    Returns
+    -------
+    list
+        Rounds of the method's schedule. A round has a radius, None for no limit, and a
+        noise for sums and for counts.
     """
     method.check_parameters(n_points)
     rounds = list(getattr(method.schedule(n_points, n_features), "rounds", ()))
     if not rounds:
         raise ValueError(
-            f"{type(method).__name__} cannot run as a protocol: it needs a public schedule of sums "
-            "and counts, as the Lloyd family has"
+            f"{type(method).__name__} cannot run as a protocol: it needs a public "
+            "schedule of sums and counts, as the Lloyd family has"
         )
     ring = Ring(network.word_bytes)
     for public_round in rounds:
         radius = public_round.radius if method.relative else None
-        ring.check_capacity(n_points, radius, public_round.sum_noise, public_round.count_noise)
+        ring.check_capacity(
+            n_points, radius, public_round.sum_noise, public_round.count_noise
+        )
     return rounds
 
 
-def check_secure(method: ScheduledMethod, simulated: bool) -> None:
+def check_secure(method: Any, simulated: bool) -> None:
     """Refuse a run whose noise everybody can compute, unless it is a simulation."""
     if not (simulated or getattr(method, "secure", False)):
         raise ValueError(
-            f"secure=False of {type(method).__name__}: whoever knows the public seeds can subtract "
-            "the noise; set secure=True, or simulated=True for an experiment without private data"
+            f"secure=False of {type(method).__name__}: whoever knows the public seeds "
+            "can subtract the noise; set secure=True, or simulated=True for an "
+            "experiment without private data"
         )
 
 
 def check_fingerprints(network: Network) -> tuple[str, ...]:
-    """Fingerprints of all parties; refuse a network without."""
+    """Return the fingerprints of all parties; refuse a network without."""
     if network.fingerprints is None:
         raise ValueError(
-            "fingerprints=None of the network must be those of the server and of each client: "
-            "without them a server in the middle goes unnoticed"
+            "fingerprints=None of the network must be those of the server and of each "
+            "client: without them a server in the middle goes unnoticed"
         )
     return network.fingerprints
 
@@ -250,7 +250,7 @@ def check_fingerprints(network: Network) -> tuple[str, ...]:
 
 def run_client(
     link: ClientLink,
-    method: ScheduledMethod,
+    method: Any,
     points: Points,
     n_points: int,
     seeds: Sequence[int],
@@ -294,13 +294,14 @@ def run_client(
     ValueError
         If the method cannot run as a protocol.
     """
-    rounds = check_schedule(method, n_points, points.shape[1], network)
+    n_features = points.shape[1]
+    rounds = check_schedule(method, n_points, n_features, network)
     check_secure(method, simulated)
     fingerprints = check_fingerprints(network)
     if points.n_records > n_points:
         raise ValueError(
-            f"n_points={n_points} must be at least this client's {points.n_records}: it bounds "
-            "the sums"
+            f"n_points={n_points} must be at least this client's {points.n_records}: "
+            "it bounds the sums"
         )
 
     # Agree on the keys of the link to the server and of the masks.
@@ -311,24 +312,19 @@ def run_client(
     session = ClientSession(sealed, masks, n_points, rounds)
     agreed = time.perf_counter()
 
-    # Run the method; its queries are answered by the server.
-    run = method.fit_with(
-        lambda ledger, streams: FederatedCurator(
-            points, ledger, streams.public_seeds, domain, session
-        ),
-        n_points,
-        points.shape[1],
-        seeds,
-    )
-    finished = time.perf_counter()
+    # Run the method. The server answers its queries.
+    def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> FederatedCurator:
+        return FederatedCurator(points, ledger, streams.public_seeds, domain, session)
 
+    run = method.fit_with(make_curator, n_points, n_features, seeds)
+    total = time.perf_counter() - agreed
     timings = session.timings
-    report = ClientReport(agreed - started, finished - agreed, timings.masking, timings.exchange)
+    report = ClientReport(agreed - started, total, timings.masking, timings.exchange)
     return run, report
 
 
-def digest(run: Any) -> bytes:
-    """Hash of released centers, by which clients can be compared."""
+def hash_centers(run: Any) -> bytes:
+    """Hash the released centers, by which clients compare their runs."""
     return hashlib.blake2b(run.centers.tobytes(), digest_size=16).digest()
 
 
@@ -344,7 +340,7 @@ def check_agreement(digests: Sequence[bytes]) -> None:
 
 def run_server(
     link: ServerLink,
-    method: ScheduledMethod,
+    method: Any,
     n_points: int,
     n_features: int,
     noise: NoiseStreams,
@@ -353,7 +349,7 @@ def run_server(
     identity: Identity,
     simulated: bool = False,
 ) -> ServerReport:
-    """Run a method as the server: in every round, send the sum of the clients' messages and noise.
+    """Run a method as the server: send the clients the noisy sum of every round.
 
     Parameters
     ----------
@@ -363,7 +359,8 @@ def run_server(
     n_points, n_features : int
         Of all clients together.
     noise : NoiseStreams
-        The server's; one stream family per replicate. Secret unless results are to be repeatable.
+        The server's; one stream family per replicate. Secret unless results are to be
+        repeatable.
     network : Network
         With the fingerprints of all parties.
     identity : Identity
@@ -378,7 +375,8 @@ def run_server(
     Raises
     ------
     ProtocolError
-        Naming the client that died, stalled, sent a malformed message or is not who it should be.
+        Naming the client that died, stalled, sent a malformed message or is not who it
+        should be.
     """
     rounds = check_schedule(method, n_points, n_features, network)
     check_secure(method, simulated)
@@ -387,31 +385,29 @@ def run_server(
     fingerprints = check_fingerprints(network)
     ring = Ring(network.word_bytes)
     shape = (len(noise.seeds), method.n_clusters, n_features + 1)
-    n_bytes = int(np.prod(shape)) * ring.word_bytes
+    n_bytes = math.prod(shape) * ring.word_bytes
 
     # Agree with the clients on keys, and relay those that they have among them.
     n_recovered = len(rounds) if network.recover else 0
     sealed, survivors = agree_as_server(link, identity, fingerprints, n_recovered)
     setup_bytes = link.bytes_received + link.bytes_sent
 
-    # Draw the noise of all rounds while the clients work on their first message: it depends on
-    # nothing that is sent.
+    # Draw the noise of all rounds while the clients work on their first message: it
+    # depends on nothing that is sent.
     started = time.thread_time()
     noises = [
-        encoded_noise(ring, shape, public_round, noise, number)
+        draw_noise(ring, shape, public_round, noise, number)
         for number, public_round in enumerate(rounds)
     ]
     drawing = time.thread_time() - started
 
-    # Add the clients' messages and the noise of each round, and send the sum to all clients.
+    # In each round, add the clients' messages and the noise, and send the sum to all.
     work = 0.0
     waiting = 0.0
-    clients = list(range(1, link.n_clients + 1))
     for round_noise in noises:
-        messages, arrivals = sealed.gather(n_bytes, clients, network.recover)
+        messages, arrivals = sealed.gather(n_bytes, network.recover)
         if survivors is not None:
             survivors.collect_shares(sealed)
-            clients = [client for client in clients if client not in link.lost]
         started = time.perf_counter()
         elements = [message.view(ring.dtype).reshape(shape) for message in messages]
         total = aggregate(ring, elements, round_noise)
@@ -419,21 +415,20 @@ def run_server(
             survivors.unmask(total)
         work += time.perf_counter() - started
         waiting += max(arrivals) - sum(arrivals) / len(arrivals)
-        sealed.deliver([total] * len(clients), clients)
+        sealed.deliver([total] * len(link.remaining))
 
-    round_bytes = link.bytes_received + link.bytes_sent - setup_bytes
-    n_exchanges = len(rounds) + n_recovered
-    return ServerReport(work, drawing, waiting, round_bytes, n_exchanges)
+    n_bytes = link.bytes_received + link.bytes_sent - setup_bytes
+    return ServerReport(work, drawing, waiting, n_bytes, len(rounds) + n_recovered)
 
 
-def encoded_noise(
+def draw_noise(
     ring: Ring,
     shape: tuple[int, ...],
-    public_round: PublicRound,
+    public_round: Any,
     noise: NoiseStreams,
     number: int,
 ) -> np.ndarray | None:
-    """Noise of one round as ring elements of shape (R, k, d + 1); None for a round without."""
+    """Draw the noise of one round as ring elements of shape (R, k, d + 1), or None."""
     if public_round.sum_noise is None or public_round.count_noise is None:
         return None
     zeros = np.zeros(shape, np.int64)
@@ -443,8 +438,10 @@ def encoded_noise(
     return ring.encode(np.concatenate([sums, counts[:, :, None]], axis=2))
 
 
-def aggregate(ring: Ring, messages: Sequence[np.ndarray], noise: np.ndarray | None) -> np.ndarray:
-    """Sum of masked messages of shape (R, k, d + 1) and of the noise of one round, in the ring."""
+def aggregate(
+    ring: Ring, messages: Sequence[np.ndarray], noise: np.ndarray | None
+) -> np.ndarray:
+    """Add masked messages of shape (R, k, d + 1) and the noise of one round."""
     total = np.sum(messages, axis=0, dtype=ring.dtype)
     return total if noise is None else total + noise
 
@@ -453,7 +450,7 @@ def aggregate(ring: Ring, messages: Sequence[np.ndarray], noise: np.ndarray | No
 
 
 def run_in_threads(
-    method: ScheduledMethod,
+    method: Any,
     parts: Sequence[Points],
     seeds: Sequence[int],
     domain: npt.ArrayLike | None = None,
@@ -468,9 +465,9 @@ def run_in_threads(
     Parameters
     ----------
     method : methods.PrivateKMeans
-        One of the Lloyd family. With ``secure=True`` the server's noise comes from the operating
-        system; else from the seeds, as in a central run, to which the result is then equal bit for
-        bit.
+        One of the Lloyd family. With ``secure=True`` the server's noise comes from the
+        operating system. Else it comes from the seeds, and the result is equal to that
+        of a central run bit for bit.
     parts : sequence of Points
         One per client.
     seeds : sequence of int
@@ -494,33 +491,50 @@ def run_in_threads(
     """
     if len(parts) != network.n_clients:
         raise ValueError(
-            f"n_clients={network.n_clients} must be the number of parts, which is {len(parts)}"
+            f"n_clients={network.n_clients} must be the number of parts, which is "
+            f"{len(parts)}"
         )
-    n_points = sum(part.n_records for part in parts)
+    n_points = sum(points.n_records for points in parts)
     n_features = parts[0].shape[1]
     check_schedule(method, n_points, n_features, network)
     check_secure(method, simulated)
-    server_identity, *identities = [Identity.generate() for _ in range(network.n_clients + 1)]
-    fingerprints = [identity.fingerprint for identity in (server_identity, *identities)]
-    network = replace(network, fingerprints=tuple(fingerprints))
+    identities = [Identity.generate() for _ in range(network.n_clients + 1)]
+    fingerprints = tuple(identity.fingerprint for identity in identities)
+    network = replace(network, fingerprints=fingerprints)
     noise = method.noise_streams(seeds, n_points, n_features, domain=domain)
     link = ThreadServerLink(network.n_clients, network.latency, network.time_limit)
 
-    run = partial(
-        run_client,
-        method=method,
-        n_points=n_points,
-        seeds=seeds,
-        domain=domain,
-        network=network,
-        simulated=simulated,
-    )
-    threads = []
-    for client, (points, identity) in enumerate(zip(parts, identities, strict=True), 1):
-        client_run = partial(run, points=points, identity=identity)
-        threads.append(_ClientThread(link.client(client), client_run))
-    for thread in threads:
+    # Start the clients.
+    outcomes: dict[int, tuple[Any, ClientReport]] = {}
+
+    def run_party(client: int) -> None:
+        """Run a client; report any failure to the server, which ends the run."""
+        client_link = link.client(client)
+        try:
+            outcomes[client] = run_client(
+                client_link,
+                method,
+                parts[client - 1],
+                n_points,
+                seeds,
+                domain,
+                network,
+                identity=identities[client],
+                simulated=simulated,
+            )
+        except Exception as error:
+            client_link.abort(f"{type(error).__name__}: {error}")
+
+    threads = {
+        client: threading.Thread(
+            target=run_party, args=(client,), name=f"client {client}", daemon=True
+        )
+        for client in link.remaining
+    }
+    for thread in threads.values():
         thread.start()
+
+    # Run the server, and wait for the clients.
     try:
         server_report = run_server(
             link,
@@ -529,51 +543,17 @@ def run_in_threads(
             n_features,
             noise,
             network,
-            identity=server_identity,
+            identity=identities[SERVER],
             simulated=simulated,
         )
     except Exception as error:
         link.abort(str(error))
         raise
-    remaining = [thread for thread in threads if thread.client not in link.lost]
-    runs, client_reports = _collect(remaining, network)
-    check_agreement([digest(run) for run in runs])
-    return runs[0], FederationCosts.of(runs[0].n_iter, server_report, client_reports)
-
-
-class _ClientThread(threading.Thread):
-    """A client as a thread of this process; ``outcome`` is None until its run has succeeded."""
-
-    def __init__(self, link: ClientLink, run: Callable[[ClientLink], tuple[Any, ClientReport]]):
-        super().__init__(name=f"client {link.client}", daemon=True)
-        self.client = link.client
-        self.outcome: tuple[Any, ClientReport] | None = None
-        self._link = link
-        self._run_client = run
-
-    def run(self) -> None:
-        """Run the client; report any failure to the server, which ends the run."""
-        try:
-            self.outcome = self._run_client(self._link)
-        except Exception as error:
-            self._link.abort(f"{type(error).__name__}: {error}")
-
-
-def _collect(
-    threads: Sequence[_ClientThread], network: Network
-) -> tuple[list[Any], list[ClientReport]]:
-    """Wait for the clients; return their runs and reports, or name one that did not finish."""
-    for thread in threads:
-        thread.join(network.time_limit)
-    finished = [thread for thread in threads if thread.outcome is not None]
-    for thread in threads:
-        if thread not in finished and not (network.recover and finished):
-            raise ProtocolError(f"client {thread.client} did not finish")
-    runs = []
-    reports = []
-    for thread in finished:
-        assert thread.outcome is not None
-        run, report = thread.outcome
-        runs.append(run)
-        reports.append(report)
-    return runs, reports
+    for client in link.remaining:
+        threads[client].join(network.time_limit)
+    missing = [client for client in link.remaining if client not in outcomes]
+    if missing and not (network.recover and outcomes):
+        raise ProtocolError(f"client {missing[0]} did not finish")
+    runs, reports = zip(*(outcomes[client] for client in sorted(outcomes)), strict=True)
+    check_agreement([hash_centers(run) for run in runs])
+    return runs[0], FederationCosts.combine(runs[0].n_iter, server_report, reports)

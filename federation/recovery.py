@@ -1,41 +1,65 @@
 """Sums that survive clients which disappear: secret-shared masks of every round.
 
-Source: Bonawitz et al., "Practical secure aggregation for privacy-preserving machine learning" (CCS
-2017), Sec. 4 and 5. In a round every client adds a mask of its own to its pairwise masks. The seed
-of the own mask and the key of the pairwise masks are shared among all clients (Shamir), afresh for
-every round. When the messages have arrived, the server says whose, and the clients reply with one
-share for every client: of the seed, if its message has arrived, else of the key. More than half of
-them must, so that the server never gets both of one client. The stream of the group, as in
-:mod:`pkm.federation.masks`, hides the sum; here every client adds one, for nobody knows beforehand
-who will be there.
+In a round every client adds a mask of its own to its pairwise masks. The clients share
+the seed of the own mask and the key of the pairwise masks (Shamir), afresh for every
+round. When the messages have arrived, the server says whose. Each client then replies
+with one share for every client: of the seed, if its message has arrived, else of the
+key. More than half of the clients must reply, so that the server never gets both of
+one client.
+
+The stream of the group, as in :mod:`pkm.federation.masks`, hides the sum. Here every
+client adds one, because nobody knows beforehand who will be there.
+
+Source: Bonawitz et al., "Practical secure aggregation for privacy-preserving machine
+learning" (CCS 2017), Sec. 4 and 5.
 """
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
 
-from pkm.federation.keys import pair_secrets
-from pkm.federation.links import ClientLink, ProtocolError, ServerLink
+from pkm.federation.keys import exchange_secrets
+from pkm.federation.links import (
+    ClientLink,
+    ProtocolError,
+    ServerLink,
+    announce_remaining,
+    cut,
+    receive_remaining,
+)
 from pkm.federation.masks import KeyStream, Masks, add_pairwise, derive_key
 from pkm.federation.ring import Ring
 
 PRIME = 2**255 - 19  # of the field of the secrets and their shares
 SHARE_BYTES = 32
 MIN_CLIENTS = 3  # of a run that recovers: one disappears, and more than half remain
+RoundKeys = Mapping[int, Sequence[X25519PublicKey]]
 
 
-def threshold_of(n_clients: int) -> int:
-    """Clients that must remain: more than half, so that two sets of them have one in common."""
+def compute_threshold(n_clients: int) -> int:
+    """Compute how many clients must remain: more than half.
+
+    Two sets of so many clients have one in common.
+    """
     return n_clients // 2 + 1
 
 
-def split_secret(secret: int, n_shares: int, threshold: int) -> list[int]:
-    """Shares 1, 2, ... of a secret below PRIME: any ``threshold`` of them determine it.
+def split_secret(
+    secret: int,
+    n_shares: int,
+    threshold: int,
+) -> list[int]:
+    """Split a secret below PRIME into shares 1, 2, ...
 
-    Fewer of them tell nothing: they are uniform whatever the secret.
+    Any ``threshold`` of the shares determine the secret. Fewer of them tell nothing:
+    they are uniform whatever the secret.
 
     Examples
     --------
@@ -43,27 +67,21 @@ def split_secret(secret: int, n_shares: int, threshold: int) -> list[int]:
     >>> combine_shares({1: shares[0], 3: shares[2]})
     42
     """
-    coefficients = [secrets.randbelow(PRIME) for _ in range(threshold - 1)]
-    shares = []
-    for x in range(1, n_shares + 1):
-        value = 0
-        for coefficient in reversed([secret, *coefficients]):
-            value = (value * x + coefficient) % PRIME
-        shares.append(value)
-    return shares
+    polynomial = [secret]
+    polynomial += [secrets.randbelow(PRIME) for _ in range(threshold - 1)]
+    return [
+        sum(coefficient * x**i for i, coefficient in enumerate(polynomial)) % PRIME
+        for x in range(1, n_shares + 1)
+    ]
 
 
 def combine_shares(shares: Mapping[int, int]) -> int:
-    """The secret of shares, given by their numbers: interpolation at 0."""
+    """Combine shares, by their numbers, to the secret: interpolate at 0."""
     secret = 0
     for x, share in shares.items():
-        numerator = 1
-        denominator = 1
-        for other in shares:
-            if other != x:
-                numerator = numerator * other % PRIME
-                denominator = denominator * (other - x) % PRIME
-        secret += share * numerator * pow(denominator, -1, PRIME)
+        others = [other for other in shares if other != x]
+        denominator = math.prod(other - x for other in others)
+        secret += share * math.prod(others) * pow(denominator, -1, PRIME)
     return secret % PRIME
 
 
@@ -72,58 +90,68 @@ def _encode(numbers: Sequence[int]) -> bytes:
 
 
 def _decode(message: bytes) -> list[int]:
-    starts = range(0, len(message), SHARE_BYTES)
-    return [int.from_bytes(message[i : i + SHARE_BYTES], "little") for i in starts]
+    return [int.from_bytes(word, "little") for word in cut(message, SHARE_BYTES)]
 
 
-def _own_stream(seed: int) -> KeyStream:
-    """Stream of a client's own mask of a round."""
+def _derive_own_stream(seed: int) -> KeyStream:
+    """Derive the stream of a client's own mask of a round."""
     return KeyStream(derive_key(_encode([seed]), "own mask"))
 
 
-def _private_key(seed: int) -> X25519PrivateKey:
-    """Private key of a client's pairwise masks of a round."""
-    return X25519PrivateKey.from_private_bytes(derive_key(_encode([seed]), "pairwise masks"))
+def _derive_private_key(seed: int) -> X25519PrivateKey:
+    """Derive the private key of a client's pairwise masks of a round."""
+    key = derive_key(_encode([seed]), "pairwise masks")
+    return X25519PrivateKey.from_private_bytes(key)
 
 
-def _pair_streams(
+def _derive_pair_streams(
     seed: int, public: Mapping[int, X25519PublicKey], salt: bytes
 ) -> dict[int, KeyStream]:
-    """Streams that a client shares with some others in a round, by their number."""
-    common = pair_secrets(_private_key(seed), public)
+    """Derive the streams that a client shares with some others in a round."""
+    common = exchange_secrets(_derive_private_key(seed), public)
     return {
-        peer: KeyStream(derive_key(secret, "mask stream", salt)) for peer, secret in common.items()
+        peer: KeyStream(derive_key(secret, "mask stream", salt))
+        for peer, secret in common.items()
     }
 
 
 @dataclass(frozen=True)
 class RoundSecrets:
-    """A client's secrets of all rounds: seeds of its own masks and of its keys, below PRIME."""
+    """A client's secrets of all rounds, numbers below PRIME.
+
+    Attributes
+    ----------
+    mask_seeds : list of int
+        Seed of the own mask of each round.
+    key_seeds : list of int
+        Seed of the key of the pairwise masks of each round.
+    """
 
     mask_seeds: list[int]
     key_seeds: list[int]
 
     @classmethod
     def draw(cls, n_rounds: int) -> "RoundSecrets":
-        """Fresh secrets."""
-        mask_seeds = [secrets.randbelow(PRIME) for _ in range(n_rounds)]
-        key_seeds = [secrets.randbelow(PRIME) for _ in range(n_rounds)]
-        return cls(mask_seeds, key_seeds)
+        """Draw fresh secrets."""
+        seeds = [secrets.randbelow(PRIME) for _ in range(2 * n_rounds)]
+        return cls(seeds[:n_rounds], seeds[n_rounds:])
 
-    def private_keys(self) -> list[X25519PrivateKey]:
-        """The key of each round."""
-        return [_private_key(seed) for seed in self.key_seeds]
+    def derive_keys(self) -> list[X25519PrivateKey]:
+        """Derive the key of each round."""
+        return [_derive_private_key(seed) for seed in self.key_seeds]
 
-    def shares(self, n_clients: int) -> dict[int, bytes]:
-        """For each client its shares of the seeds of all masks, then of all keys."""
-        threshold = threshold_of(n_clients)
+    def share(self, n_clients: int) -> dict[int, bytes]:
+        """Share the seeds of all masks, then of all keys, among all clients."""
+        threshold = compute_threshold(n_clients)
         seeds = [*self.mask_seeds, *self.key_seeds]
         split = [split_secret(seed, n_clients, threshold) for seed in seeds]
-        return {i + 1: _encode([shares[i] for shares in split]) for i in range(n_clients)}
+        return {
+            i + 1: _encode([shares[i] for shares in split]) for i in range(n_clients)
+        }
 
 
 class RecoverableMasks(Masks):
-    """The masks of one client, whose sum can be had although clients disappear.
+    """The masks of one client, whose sum comes out although clients disappear.
 
     Parameters
     ----------
@@ -144,7 +172,7 @@ class RecoverableMasks(Masks):
         self,
         client: int,
         own: RoundSecrets,
-        round_keys: Mapping[int, Sequence[X25519PublicKey]],
+        round_keys: RoundKeys,
         held: Mapping[int, bytes],
         group_key: bytes,
         salt: bytes,
@@ -158,39 +186,45 @@ class RecoverableMasks(Masks):
         self._round = 0
         self._revealed = True
         self._group = {
-            member: KeyStream(derive_key(group_key, f"group stream {member}")) for member in held
+            member: KeyStream(derive_key(group_key, f"group stream {member}"))
+            for member in held
         }
 
     def mask(self, values: np.ndarray) -> np.ndarray:
         """See :meth:`Masks.mask`."""
         peers = [member for member in self._group if member != self._client]
         public = {peer: self._round_keys[peer][self._round] for peer in peers}
-        self._pairs = _pair_streams(self._own.key_seeds[self._round], public, self._salt)
+        key_seed = self._own.key_seeds[self._round]
+        self._pairs = _derive_pair_streams(key_seed, public, self._salt)
         words = super().mask(values)
-        words += _own_stream(self._own.mask_seeds[self._round]).next(words.shape, words.dtype)
+        own = _derive_own_stream(self._own.mask_seeds[self._round])
+        words += own.next(words.shape, words.dtype)
         self._revealed = False
         return words
 
     def reveal(self, link: ClientLink) -> None:
-        """Receive whose messages have arrived; send a share of the seed or of the key of each.
+        """Receive whose messages have arrived; send a share of a secret of each client.
 
         Raises
         ------
         ProtocolError
-            If the server names too few, or clients that were not there before.
+            If the server names too few clients, or some that were not there before.
         """
         if self._revealed or self._group_words is None:
-            raise RuntimeError("there is no masked message whose shares were not revealed")
+            raise RuntimeError(
+                "there is no masked message whose shares were not revealed"
+            )
         self._revealed = True
-        present = link.receive(link.n_clients).astype(bool)
-        arrived = (np.flatnonzero(present) + 1).tolist()
+        arrived = receive_remaining(link)
         members = sorted(self._group)
         if (
-            len(arrived) < threshold_of(link.n_clients)
+            len(arrived) < compute_threshold(link.n_clients)
             or self._client not in arrived
             or not set(arrived) <= set(members)
         ):
-            raise ProtocolError(f"the server sent a malformed message: clients {arrived} of a sum")
+            raise ProtocolError(
+                f"the server sent a malformed message: clients {arrived} of a sum"
+            )
 
         # Shares of the seeds of the masks come first, then those of the keys.
         n_rounds = len(self._own.mask_seeds)
@@ -198,7 +232,7 @@ class RecoverableMasks(Masks):
             self._held[member][self._round + (0 if member in arrived else n_rounds)]
             for member in members
         ]
-        link.send(np.frombuffer(_encode(shares), np.uint8))
+        link.send(_encode(shares))
 
         # Those who did not send take no part any longer.
         for member in set(members) - set(arrived):
@@ -208,7 +242,7 @@ class RecoverableMasks(Masks):
 
 
 class SurvivorSums:
-    """The server's part: sums of the messages that arrive, round after round.
+    """The server's sums of the messages that arrive, round after round.
 
     Parameters
     ----------
@@ -218,7 +252,11 @@ class SurvivorSums:
         Of the run.
     """
 
-    def __init__(self, round_keys: Mapping[int, Sequence[X25519PublicKey]], salt: bytes):
+    def __init__(
+        self,
+        round_keys: RoundKeys,
+        salt: bytes,
+    ):
         self._round_keys = round_keys
         self._salt = salt
         self._round = 0
@@ -227,56 +265,57 @@ class SurvivorSums:
         self._seeds: dict[int, int] = {}
 
     def collect_shares(self, link: ServerLink) -> None:
-        """Tell the clients whose messages have arrived, and combine the shares that they reply.
+        """Tell the clients whose messages have arrived, and combine their shares.
 
         Parameters
         ----------
         link : ServerLink
-            Its lost clients are those whose messages have not arrived.
+            The messages of its lost clients have not arrived.
 
         Raises
         ------
         ProtocolError
             If too few clients remain.
         """
-        self._arrived = remaining_clients(link, self._members)
-        present = np.zeros(link.n_clients, np.uint8)
-        present[np.array(self._arrived) - 1] = 1
-        link.deliver([present] * len(self._arrived), self._arrived)
+        self._arrived = check_majority(link)
+        announce_remaining(link)
 
         # Each of them sends one share for each member.
         n_bytes = len(self._members) * SHARE_BYTES
-        replies, _ = link.gather(n_bytes, self._arrived, recover=True)
-        senders = remaining_clients(link, self._arrived)
+        replies, _ = link.gather(n_bytes, recover=True)
+        senders = check_majority(link)
         rows = [_decode(reply.tobytes()) for reply in replies]
         for i, member in enumerate(self._members):
-            shares = {sender: row[i] for sender, row in zip(senders, rows, strict=True)}
-            self._seeds[member] = combine_shares(shares)
+            pairs = zip(senders, rows, strict=True)
+            self._seeds[member] = combine_shares({x: row[i] for x, row in pairs})
 
     def unmask(self, total: np.ndarray) -> None:
-        """Take the masks, but that of the group, off the sum of the messages, in place."""
+        """Take the masks, but that of the group, off the sum of the messages."""
         for member in self._members:
             seed = self._seeds[member]
             if member in self._arrived:
-                total -= _own_stream(seed).next(total.shape, total.dtype)
+                total -= _derive_own_stream(seed).next(total.shape, total.dtype)
                 continue
-            # What the others' masks have in common with this client's is not cancelled: add it.
-            public = {peer: self._round_keys[peer][self._round] for peer in self._arrived}
-            streams = _pair_streams(seed, public, self._salt)
-            words = ((peer, pair.next(total.shape, total.dtype)) for peer, pair in streams.items())
+            # The masks that the others have in common with this client do not cancel.
+            keys = {peer: self._round_keys[peer][self._round] for peer in self._arrived}
+            streams = _derive_pair_streams(seed, keys, self._salt)
+            words = (
+                (peer, stream.next(total.shape, total.dtype))
+                for peer, stream in streams.items()
+            )
             add_pairwise(total, member, words)
         self._members = self._arrived
         self._round += 1
 
 
-def remaining_clients(link: ServerLink, clients: Sequence[int]) -> list[int]:
-    """Those of the clients that are not lost; raise ProtocolError if they are too few."""
-    remaining = [client for client in clients if client not in link.lost]
-    threshold = threshold_of(link.n_clients)
+def check_majority(link: ServerLink) -> list[int]:
+    """Return the remaining clients; raise ProtocolError if they are too few."""
+    remaining = link.remaining
+    threshold = compute_threshold(link.n_clients)
     if len(remaining) < threshold:
         reasons = "; ".join(link.lost.values())
         raise ProtocolError(
-            f"{reasons}: {len(remaining)} of n_clients={link.n_clients} remain, and {threshold} "
-            "must"
+            f"{reasons}: {len(remaining)} of n_clients={link.n_clients} remain, and "
+            f"{threshold} must"
         )
     return remaining

@@ -1,4 +1,4 @@
-"""Integers modulo 2^32 or 2^64: the ring of the masked messages, and the sums that it can hold."""
+"""Integers modulo 2^32 or 2^64: the ring of the masked messages."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,8 @@ class Ring:
     Examples
     --------
     >>> ring = Ring(4)
-    >>> ring.decode(ring.encode(np.array([-3])) + ring.encode(np.array([1]))).tolist()
+    >>> total = ring.encode(np.array([-3])) + ring.encode(np.array([1]))
+    >>> ring.decode(total).tolist()
     [-2]
     """
 
@@ -35,11 +36,11 @@ class Ring:
         return np.dtype(f"<u{self.word_bytes}")
 
     def encode(self, values: np.ndarray) -> np.ndarray:
-        """Ring elements of int64 values: a new array of unsigned words."""
+        """Encode int64 values as ring elements: a new array of unsigned words."""
         return values.astype(self.dtype)
 
     def decode(self, elements: np.ndarray) -> np.ndarray:
-        """The int64 value of least size of each ring element."""
+        """Decode each ring element to its int64 value of least size."""
         return elements.view(f"<i{self.word_bytes}").astype(np.int64)
 
     def check_capacity(
@@ -56,8 +57,8 @@ class Ring:
         n_points : int
             Of all clients together.
         radius : float or None
-            Bound on the coordinates of a record in a relative sum, in half-widths; None for
-            absolute sums.
+            Bound on the coordinates of a record in a relative sum, in half-widths; None
+            for absolute sums.
         sum_noise, count_noise : Gaussian, Laplace or None
 
         Raises
@@ -67,17 +68,18 @@ class Ring:
         """
         # In grid steps: the largest contribution of a record to a coordinate of a sum.
         max_coordinate = SCALE if radius is None else int(radius * SCALE) + 1
-        self._check_total("sum", n_points, max_coordinate, sum_noise)
-        self._check_total("count", n_points, SCALE, count_noise)
-
-    def _check_total(
-        self, name: str, n_points: int, max_term: int, noise: Gaussian | Laplace | None
-    ) -> None:
-        largest = n_points * max_term + (0 if noise is None else noise.max_noise)
-        if largest >= 1 << (8 * self.word_bytes - 1):
-            raise ValueError(
-                f"word_bytes={self.word_bytes} is too few: a {name} over n={n_points} points may "
-                f"reach {largest:.3g} grid steps, noise included, and must stay below "
-                f"2**{8 * self.word_bytes - 1}"
-                + ("; set word_bytes=8" if self.word_bytes == 4 else "")
-            )
+        bits = 8 * self.word_bytes - 1
+        remedy = "; set word_bytes=8" if self.word_bytes == 4 else ""
+        for name, max_term, noise in (
+            ("sum", max_coordinate, sum_noise),
+            ("count", SCALE, count_noise),
+        ):
+            largest = n_points * max_term
+            if noise is not None:
+                largest += noise.max_noise
+            if largest >= 1 << bits:
+                raise ValueError(
+                    f"word_bytes={self.word_bytes} is too few: a {name} over "
+                    f"n={n_points} points may reach {largest:.3g} grid steps, noise "
+                    f"included, and must stay below 2**{bits}{remedy}"
+                )

@@ -1,15 +1,17 @@
-"""Sparse compressed secure aggregation (SCMA): sums of the clients' sparse count vectors.
+"""Sparse compressed secure aggregation (SCMA): sums of clients' sparse count vectors.
 
-A client's vector has an entry for every bin of a fine grid, all but a few of them zero. It sends
-power sums of its bins' locators, masked so that only the sum over all clients comes out; the server
-recovers the sum's non-zero bins and counts as one decodes a Reed-Solomon code: Berlekamp and
-Massey's algorithm, roots, a Vandermonde system. Locators are salted hashes of the bins, so that the
-field stays small however many bins there are; the coordinates are sent in further sums, and the
-hashes of the decoded bins verify the result.
+A client's vector has an entry for every bin of a fine grid, and most are zero. The
+client sends power sums of its bins' locators. Masks let only the sum over all clients
+come out. The server recovers the sum's non-zero bins and counts as one decodes a
+Reed-Solomon code: by Berlekamp and Massey's algorithm, roots, and a Vandermonde system.
 
-Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Sec. 4.1 and Alg. 2,
-but for the locators; with ``locators="literal"`` these are the paper's as well: the numbers of the
-bins, in a field larger than the number of bins.
+Locators are salted hashes of the bins, so that the field stays small however many bins
+there are. Further sums carry the coordinates, and the hashes of the decoded bins verify
+the result.
+
+Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Sec. 4.1 and
+Alg. 2, but for the locators. With ``locators="literal"`` these are the paper's as well:
+the numbers of the bins, in a field larger than the number of bins.
 """
 
 import hashlib
@@ -22,11 +24,15 @@ from functools import cached_property
 
 import flint
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
 from numba import njit
 
-from pkm.federation.keys import pair_secrets
-from pkm.federation.masks import add_pairwise, derive_key, keystream
+from pkm.federation.keys import exchange_secrets
+from pkm.federation.links import cut
+from pkm.federation.masks import KeyStream, add_pairwise, derive_key
 
 PRIME = (1 << 61) - 1
 N_CHECK_SUMS = 2  # power sums beyond those that decoding needs
@@ -40,8 +46,11 @@ class DecodeFailure(RuntimeError):
 
 
 @njit(cache=True)
-def _multiply(a: np.uint64, b: np.uint64) -> np.uint64:
-    """Product modulo 2^61 - 1 of two reduced numbers."""
+def _multiply(
+    a: np.uint64,
+    b: np.uint64,
+) -> np.uint64:
+    """Multiply two reduced numbers modulo 2^61 - 1."""
     prime = np.uint64(PRIME)
     half = np.uint64(0xFFFFFFFF)
     low29 = np.uint64((1 << 29) - 1)
@@ -51,22 +60,27 @@ def _multiply(a: np.uint64, b: np.uint64) -> np.uint64:
     a_low = a & half
     b_high = b >> np.uint64(32)
     b_low = b & half
-    middle = a_high * b_low + a_low * b_high
     low = a_low * b_low
+    middle = a_high * b_low + a_low * b_high
 
-    # Modulo the prime 2^64 is 8 and 2^61 is 1.
+    # Modulo the prime 2^64 is 8 and 2^61 is 1; the sum is below 2^63.
     product = (
         ((a_high * b_high) << np.uint64(3))
         + (middle >> np.uint64(29))
         + ((middle & low29) << np.uint64(32))
+        + (low & prime)
+        + (low >> np.uint64(61))
     )
-    product += (low & prime) + (low >> np.uint64(61))
     product = (product & prime) + (product >> np.uint64(61))
     return product - prime if product >= prime else product
 
 
 @njit(cache=True)
-def _power_sums(values: np.ndarray, locators: np.ndarray, sums: np.ndarray) -> None:
+def _add_powers(
+    values: np.ndarray,
+    locators: np.ndarray,
+    sums: np.ndarray,
+) -> None:
     """Add every value's geometric series to ``sums``, modulo 2^61 - 1."""
     prime = np.uint64(PRIME)
     for j in range(len(locators)):
@@ -78,26 +92,52 @@ def _power_sums(values: np.ndarray, locators: np.ndarray, sums: np.ndarray) -> N
             term = _multiply(term, locators[j])
 
 
-def power_sums(
+def sum_powers(
     values: Sequence[int], locators: Sequence[int], length: int, prime: int = PRIME
 ) -> np.ndarray:
-    """Sums over j of ``values[j] * locators[j]**i`` modulo a prime, for i from 0 to ``length - 1``.
+    """Sum ``values[j] * locators[j]**i`` over j modulo a prime, for i below a length.
 
     Examples
     --------
-    >>> power_sums([2, 3], [5, 7], 3).tolist()
+    >>> sum_powers([2, 3], [5, 7], 3).tolist()
     [5, 31, 197]
     """
     terms = [value % prime for value in values]
     if prime == PRIME:
         sums = np.zeros(length, np.uint64)
-        _power_sums(np.array(terms, np.uint64), np.array(locators, np.uint64), sums)
+        _add_powers(np.array(terms, np.uint64), np.array(locators, np.uint64), sums)
         return sums
     sums = np.zeros(length, object)
+    series = np.array(terms, object)
+    factors = np.array(locators, object)
     for i in range(length):
-        sums[i] = sum(terms) % prime
-        terms = [term * locator % prime for term, locator in zip(terms, locators, strict=True)]
+        sums[i] = series.sum() % prime
+        series = series * factors % prime
     return sums
+
+
+def _join_digits(
+    digits: Sequence[int],
+    base: int,
+) -> int:
+    """Join digits to a number; the last digit is the lowest."""
+    number = 0
+    for digit in digits:
+        number = number * base + digit
+    return number
+
+
+def _split_digits(
+    number: int,
+    base: int,
+    n_digits: int,
+) -> list[int]:
+    """Split a number into its last digits; inverse of :func:`_join_digits`."""
+    digits = []
+    for _ in range(n_digits):
+        number, digit = divmod(number, base)
+        digits.append(digit)
+    return digits[::-1]
 
 
 @dataclass(frozen=True)
@@ -113,8 +153,8 @@ class SparseCode:
     max_bins : int
         Bound on the distinct non-empty bins of all clients together.
     locators : {"salted", "literal"}, default="salted"
-        ``literal`` is the paper's: the number of the bin, counted from 1, in a field of a prime
-        above all of them.
+        ``literal`` is the paper's: the number of the bin, counted from 1, in a field of
+        a prime above all of them.
 
     Raises
     ------
@@ -129,10 +169,13 @@ class SparseCode:
 
     def __post_init__(self):
         for name in ("n_features", "n_bins", "max_bins"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+            value = getattr(self, name)
+            if value < 1:
+                raise ValueError(f"{name}={value} must be at least 1")
         if self.locators not in ("salted", "literal"):
-            raise ValueError(f"locators={self.locators!r} is unknown, choose 'salted' or 'literal'")
+            raise ValueError(
+                f"locators={self.locators!r} is unknown, choose 'salted' or 'literal'"
+            )
         if self.bits > PACKED_BITS:
             raise ValueError(
                 f"n_bins={self.n_bins} must be at most 2**{PACKED_BITS} per coordinate"
@@ -150,7 +193,7 @@ class SparseCode:
 
     @property
     def dtype(self) -> type:
-        """Of arrays of field elements: the sum of two of them must not wrap."""
+        """Of arrays of field elements: the sum of three must not wrap."""
         return np.uint64 if self.prime == PRIME else object
 
     @property
@@ -160,7 +203,7 @@ class SparseCode:
 
     @property
     def elements_per_bin(self) -> int:
-        """Field elements that hold a bin's coordinates; none where the locator implies them."""
+        """Field elements of a bin's coordinates; none where the locator has them."""
         if self.locators == "literal":
             return 0
         return math.ceil(self.n_features / self._per_element)
@@ -185,60 +228,61 @@ class SparseCode:
         """Bytes of a message, elements packed to whole bits."""
         return math.ceil(self.n_elements * self.prime.bit_length() / 8)
 
-    def locate(self, bins: np.ndarray, salt: bytes) -> list[int]:
-        """Locators, non-zero field elements, of bins (r, d)."""
-        if self.locators == "salted":
-            return [_salted_hash(row, salt) for row in np.ascontiguousarray(bins, "<i8")]
-        return [self._number(row) + 1 for row in bins.tolist()]
-
-    def _number(self, coordinates: Sequence[int]) -> int:
-        """Number of a bin, its coordinates read as digits."""
-        number = 0
-        for coordinate in coordinates:
-            number = number * self.n_bins + coordinate
-        return number
+    def locate(
+        self,
+        bins: np.ndarray,
+        salt: bytes,
+    ) -> list[int]:
+        """Locate bins (r, d): turn them into non-zero field elements."""
+        if self.locators == "literal":
+            return [_join_digits(row, self.n_bins) + 1 for row in bins.tolist()]
+        return [_hash_bin(row, salt) for row in np.ascontiguousarray(bins, "<i8")]
 
     def pack(self, bins: np.ndarray) -> list[list[int]]:
-        """Coordinates as :attr:`elements_per_bin` numbers per bin."""
-        starts = range(0, self.n_features, self._per_element)
+        """Pack the coordinates of each bin into :attr:`elements_per_bin` numbers.
+
+        The first of the coordinates that share a number is in its lowest bits.
+        """
+        base = 1 << self.bits
         return [
-            [self._packed(row[start : start + self._per_element]) for start in starts]
+            [_join_digits(group[::-1], base) for group in cut(row, self._per_element)]
             for row in bins.tolist()
         ]
 
-    def _packed(self, coordinates: Sequence[int]) -> int:
-        """One number from a few coordinates, the first in the lowest bits."""
-        return sum(
-            coordinate << (self.bits * position) for position, coordinate in enumerate(coordinates)
-        )
-
     def unpack(self, numbers: Sequence[int]) -> list[int]:
-        """Coordinates of a bin from its numbers."""
-        mask = (1 << self.bits) - 1
-        coordinates = [
-            (number >> (self.bits * position)) & mask
-            for number in numbers
-            for position in range(self._per_element)
-        ]
+        """Unpack the coordinates of a bin from its numbers."""
+        coordinates = []
+        for number in numbers:
+            digits = _split_digits(number, 1 << self.bits, self._per_element)
+            coordinates += reversed(digits)
         return coordinates[: self.n_features]
 
 
-def _salted_hash(row: np.ndarray, salt: bytes) -> int:
-    """Non-zero field element from a salted hash of a bin's coordinates."""
-    hashed = hashlib.blake2b(row.tobytes(), digest_size=16, key=salt).digest()
-    return 1 + int.from_bytes(hashed) % (PRIME - 1)
+def _hash_bin(
+    row: np.ndarray,
+    salt: bytes,
+) -> int:
+    """Hash a bin's coordinates, with a salt, to a non-zero field element."""
+    digest = hashlib.blake2b(row.tobytes(), digest_size=16, key=salt).digest()
+    return 1 + int.from_bytes(digest) % (PRIME - 1)
 
 
-def sum_by_bin(bins: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct bins in order, with their counts added; bins whose counts cancel are left out."""
-    distinct, index = np.unique(np.asarray(bins, np.int64), axis=0, return_inverse=True)
+def sum_by_bin(
+    bins: np.ndarray,
+    counts: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Add up counts by bin; bins are in order, and those that cancel are left out."""
+    distinct, index = np.unique(bins, axis=0, return_inverse=True)
     totals = np.zeros(len(distinct), np.int64)
-    np.add.at(totals, index.ravel(), np.asarray(counts, np.int64))
-    return distinct[totals != 0], totals[totals != 0]
+    np.add.at(totals, index.ravel(), counts)
+    is_left = totals != 0
+    return distinct[is_left], totals[is_left]
 
 
-def encode(code: SparseCode, salt: bytes, bins: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """A client's message before masking.
+def encode(
+    code: SparseCode, salt: bytes, bins: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    """Encode a client's vector: its message before masking.
 
     Parameters
     ----------
@@ -270,22 +314,26 @@ def encode(code: SparseCode, salt: bytes, bins: np.ndarray, counts: np.ndarray) 
     values = counts.tolist()
 
     # Power sums of the counts.
-    parts = [power_sums(values, locators, code.n_sums, code.prime)]
+    sums = [sum_powers(values, locators, code.n_sums, code.prime)]
 
     # Power sums of the counts times each packed number of the coordinates.
     packed = code.pack(bins)
     for position in range(code.elements_per_bin):
-        weighted = [
-            value * numbers[position] for value, numbers in zip(values, packed, strict=True)
-        ]
-        parts.append(power_sums(weighted, locators, code.max_bins, code.prime))
-    return np.concatenate(parts)
+        pairs = zip(values, packed, strict=True)
+        weighted = [value * numbers[position] for value, numbers in pairs]
+        sums.append(sum_powers(weighted, locators, code.max_bins, code.prime))
+    return np.concatenate(sums)
 
 
 def decode(
-    code: SparseCode, salt: bytes, message: np.ndarray, total: int, *, signed: bool = False
+    code: SparseCode,
+    salt: bytes,
+    message: np.ndarray,
+    total: int,
+    *,
+    signed: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bins and counts of the sum of all clients' vectors.
+    """Decode the bins and counts of the sum of all clients' vectors.
 
     Parameters
     ----------
@@ -307,48 +355,57 @@ def decode(
     Raises
     ------
     DecodeFailure
-        If the sums do not belong to at most ``code.max_bins`` bins of the grid with counts that add
-        up to ``total``: too many bins, a collision of hashes, or a damaged message.
+        If the sums do not belong to at most ``code.max_bins`` bins of the grid with
+        counts that add up to ``total``. Then there are too many bins, hashes collide,
+        or the message is damaged.
     """
     elements = message.tolist()
     sums = elements[: code.n_sums]
 
-    # The locators are the roots of the shortest recurrence of the sums (Berlekamp and Massey).
+    # The locators are the roots of the shortest recurrence of the sums (Berlekamp and
+    # Massey).
     system = _VandermondeSystem(code, sums)
     locators = system.locators
 
     # The counts solve a Vandermonde system, which the check sums must satisfy as well.
     counts = system.solve(sums)
-    if power_sums(counts, locators, code.n_sums, code.prime).tolist() != sums:
-        raise DecodeFailure("the check sums do not fit: too many bins or a damaged message")
+    if sum_powers(counts, locators, code.n_sums, code.prime).tolist() != sums:
+        raise DecodeFailure(
+            "the check sums do not fit: too many bins or a damaged message"
+        )
 
     # The coordinates follow from the further sums, or from the locators themselves.
     if code.elements_per_bin:
-        rows = _rows_from_sums(code, elements, counts, system)
+        rows = _solve_rows(code, elements, counts, system)
     else:
-        rows = [_digits(locator - 1, code) for locator in locators]
+        rows = [
+            _split_digits(locator - 1, code.n_bins, code.n_features)
+            for locator in locators
+        ]
     bins = np.array(rows, np.int64).reshape(-1, code.n_features)
 
     # The bins must hash to the locators that they were decoded from.
-    if len(bins) and (
-        bins.min() < 0 or bins.max() >= code.n_bins or code.locate(bins, salt) != locators
-    ):
+    if bins.max(initial=0) >= code.n_bins or code.locate(bins, salt) != locators:
         raise DecodeFailure(
-            "the hashes of the bins are not their locators: a collision or a damaged message"
+            "the hashes of the bins are not their locators: a collision or a damaged "
+            "message"
         )
 
     # The counts must be possible, and add up to the announced total.
     if signed:
-        counts = [count - code.prime if count > code.prime // 2 else count for count in counts]
-    if sum(counts) != total or not (signed or all(count <= total for count in counts)):
-        raise DecodeFailure(f"counts must add up to total={total}, each of them possible")
+        largest = code.prime // 2
+        counts = [count - code.prime * (count > largest) for count in counts]
+    if sum(counts) != total or not (signed or max(counts, default=0) <= total):
+        raise DecodeFailure(
+            f"counts must add up to total={total}, each of them possible"
+        )
 
     order = np.lexsort(bins.T[::-1])
     return bins[order], np.array(counts, np.int64)[order]
 
 
 class _VandermondeSystem:
-    """Systems ``values[i] = sum over j of w_j x_j**i`` whose locators x follow from power sums.
+    """Systems ``values[i] = sum over j of w_j x_j**i``; power sums yield locators x.
 
     Attributes
     ----------
@@ -361,61 +418,66 @@ class _VandermondeSystem:
         If there are more than ``code.max_bins`` locators, or not all lie in the field.
     """
 
-    def __init__(self, code: SparseCode, sums: Sequence[int]):
+    def __init__(
+        self,
+        code: SparseCode,
+        sums: Sequence[int],
+    ):
         self._ring = flint.fmpz_mod_poly_ctx(flint.fmpz_mod_ctx(code.prime))
-        self._connection = self._ring.minpoly(sums)
-        self._degree = self._connection.degree()
-        if self._degree > code.max_bins:
-            raise DecodeFailure(f"more than max_bins={code.max_bins} bins are not empty")
-        if self._connection[0] == 0 and self._degree > 0:
-            raise DecodeFailure("a locator is zero, which is that of no bin")
-        roots = self._connection.roots(multiplicities=False)
-        self.locators = sorted(int(root) for root in roots)
-        if len(self.locators) < self._degree:
+        connection = self._ring.minpoly(sums)
+        degree = connection.degree()
+        if degree > code.max_bins:
             raise DecodeFailure(
-                f"only {len(self.locators)} of {self._degree} locators are in the field: too many "
-                "bins or a damaged message"
+                f"more than max_bins={code.max_bins} bins are not empty"
             )
-        self._slopes = self._connection.derivative().multipoint_evaluate(self.locators)
+        if connection[0] == 0 and degree > 0:
+            raise DecodeFailure("a locator is zero, which is that of no bin")
+        self.locators = sorted(map(int, connection.roots(multiplicities=False)))
+        if len(self.locators) < degree:
+            raise DecodeFailure(
+                f"only {len(self.locators)} of {degree} locators are in the field: too "
+                "many bins or a damaged message"
+            )
+        derivative = connection.derivative()
+        self._connection = connection
+        self._slopes = derivative.multipoint_evaluate(self.locators)
 
     def solve(self, values: Sequence[int]) -> list[int]:
-        """Weights w, one per locator, by Forney's formula."""
-        reverse = self._ring(list(reversed(values[: self._degree])))
-        numerator = (self._connection * reverse).right_shift(self._degree)
+        """Solve for the weights w, one per locator, by Forney's formula."""
+        degree = len(self.locators)
+        reverse = self._ring(values[:degree][::-1])
+        numerator = (self._connection * reverse).right_shift(degree)
         numerators = numerator.multipoint_evaluate(self.locators)
-        return [int(n / slope) for n, slope in zip(numerators, self._slopes, strict=True)]
+        pairs = zip(numerators, self._slopes, strict=True)
+        return [int(value / slope) for value, slope in pairs]
 
 
-def _rows_from_sums(
-    code: SparseCode, elements: Sequence[int], counts: Sequence[int], system: _VandermondeSystem
+def _solve_rows(
+    code: SparseCode,
+    elements: Sequence[int],
+    counts: Sequence[int],
+    system: _VandermondeSystem,
 ) -> list[list[int]]:
-    """Coordinates of the bins: weights of the further sums, divided by the counts."""
-    starts = range(code.n_sums, code.n_elements, code.max_bins)
-    weighted = [system.solve(elements[start : start + code.max_bins]) for start in starts]
+    """Solve for the coordinates: weights of the further sums, divided by the counts."""
+    groups = cut(elements[code.n_sums :], code.max_bins)
+    weighted = [system.solve(sums) for sums in groups]
     rows = []
-    for j, count in enumerate(counts):
+    for count, *weights in zip(counts, *weighted, strict=True):
         inverse = pow(count, -1, code.prime)
-        rows.append(code.unpack([weights[j] * inverse % code.prime for weights in weighted]))
+        rows.append(code.unpack([weight * inverse % code.prime for weight in weights]))
     return rows
 
 
-def _digits(number: int, code: SparseCode) -> list[int]:
-    """Coordinates of the bin of that number; -1 in all of them if there is no such bin."""
-    digits = []
-    for _ in range(code.n_features):
-        number, digit = divmod(number, code.n_bins)
-        digits.append(digit)
-    return digits[::-1] if number == 0 else [-1] * code.n_features
-
-
-def zero_sum_masks(
+def derive_mask(
     private: X25519PrivateKey,
     client: int,
     public: Sequence[X25519PublicKey],
     round_name: str,
     code: SparseCode,
 ) -> np.ndarray:
-    """Mask of one client, from its secrets with the others; the masks of a round add up to zero.
+    """Derive the mask of one client from its secrets with the others.
+
+    The masks of a round add up to zero.
 
     Parameters
     ----------
@@ -435,35 +497,39 @@ def zero_sum_masks(
         Field elements, uniform as long as one other client is honest.
     """
     peers = {peer: key for peer, key in enumerate(public) if peer != client}
-    secrets = pair_secrets(private, peers)
+    purpose = f"sparse {round_name}"
     elements = (
-        (peer, _uniform_elements(derive_key(secret, f"sparse {round_name}"), code))
-        for peer, secret in secrets.items()
+        (peer, _draw_elements(derive_key(secret, purpose), code))
+        for peer, secret in exchange_secrets(private, peers).items()
     )
     mask = np.zeros(code.n_elements, code.dtype)
     add_pairwise(mask, client, elements, code.prime)
     return mask
 
 
-def _uniform_elements(key: bytes, code: SparseCode) -> np.ndarray:
-    """Uniform field elements by rejection, from AES-256 in counter mode."""
-    cipher = keystream(key)
+def _draw_elements(
+    key: bytes,
+    code: SparseCode,
+) -> np.ndarray:
+    """Draw uniform field elements by rejection, from AES-256 in counter mode."""
+    stream = KeyStream(key)
     n_bits = code.prime.bit_length()
     n_bytes = (n_bits + 7) // 8
     bit_mask = (1 << n_bits) - 1
     elements = np.empty(0, code.dtype)
     while len(elements) < code.n_elements:
-        block = cipher.update(bytes(n_bytes * (code.n_elements - len(elements))))
+        shape = (code.n_elements - len(elements), n_bytes)
+        words = stream.next(shape, np.dtype(np.uint8))
         if code.dtype is np.uint64:
-            numbers = np.frombuffer(block, "<u8") & np.uint64(bit_mask)
+            numbers = words.view("<u8").ravel() & np.uint64(bit_mask)
         else:
-            pieces = [block[i : i + n_bytes] for i in range(0, len(block), n_bytes)]
-            numbers = np.array([int.from_bytes(piece) & bit_mask for piece in pieces], object)
+            integers = [int.from_bytes(word) & bit_mask for word in words.tolist()]
+            numbers = np.array(integers, object)
         elements = np.concatenate([elements, numbers[numbers < code.prime]])
     return elements
 
 
-@dataclass(frozen=True)
+@dataclass
 class SparseReport:
     """Cost of one aggregation: bytes and seconds.
 
@@ -478,29 +544,29 @@ class SparseReport:
     """
 
     bytes_per_client: int
-    encode_seconds: float
-    mask_seconds: float
-    decode_seconds: float
-    attempts: int
+    encode_seconds: float = 0.0
+    mask_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    attempts: int = 0
 
 
 def aggregate_sparse(
     code: SparseCode,
     vectors: Sequence[tuple[np.ndarray, np.ndarray]],
     *,
-    masked: bool = True,
     signed: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, SparseReport]:
-    """Aggregate the vectors of all clients in this process; repeat with a fresh salt on failure.
+    """Aggregate the vectors of all clients in this process.
+
+    On failure it tries again with a fresh salt.
 
     Parameters
     ----------
     code : SparseCode
     vectors : sequence of (bins, counts)
         One per client.
-    masked : bool, default=True
-        Without masks the result is the same, and the cost of the masks is left out.
     signed : bool, default=False
+        Whether counts may be negative (differences).
 
     Returns
     -------
@@ -514,15 +580,12 @@ def aggregate_sparse(
         If no salt helps: there are more bins than ``code.max_bins``.
     """
     total = int(sum(np.sum(counts) for _, counts in vectors))
-    n_clients = max(len(vectors), 1)
-    private = [X25519PrivateKey.generate() for _ in vectors] if masked else []
+    private = [X25519PrivateKey.generate() for _ in vectors]
     public = [key.public_key() for key in private]
-    encode_seconds = 0.0
-    mask_seconds = 0.0
-    decode_seconds = 0.0
-    attempt = 0
+    n_clients = len(vectors)
+    report = SparseReport(code.n_bytes)
     while True:
-        attempt += 1
+        report.attempts += 1
         salt = os.urandom(SALT_BYTES)
 
         # Every client encodes and masks its vector; the messages are added.
@@ -531,28 +594,32 @@ def aggregate_sparse(
             started = time.perf_counter()
             message = encode(code, salt, bins, counts)
             encoded = time.perf_counter()
-            if masked:
-                mask = zero_sum_masks(private[client], client, public, f"attempt {attempt}", code)
-                message = (message + mask) % code.prime
-            encode_seconds += encoded - started
-            mask_seconds += time.perf_counter() - encoded
-            sums = (sums + message) % code.prime
+            name = f"attempt {report.attempts}"
+            mask = derive_mask(
+                private[client],
+                client,
+                public,
+                name,
+                code,
+            )
+            sums = (sums + message + mask) % code.prime
+            masked = time.perf_counter()
+            report.encode_seconds += (encoded - started) / n_clients
+            report.mask_seconds += (masked - encoded) / n_clients
 
         # The server decodes the sum.
         started = time.perf_counter()
         try:
-            bins, counts = decode(code, salt, sums, total, signed=signed)
+            bins, counts = decode(
+                code,
+                salt,
+                sums,
+                total,
+                signed=signed,
+            )
+            return bins, counts, report
         except DecodeFailure:
-            decode_seconds += time.perf_counter() - started
-            if attempt == MAX_ATTEMPTS:
+            if report.attempts == MAX_ATTEMPTS:
                 raise
-            continue
-        decode_seconds += time.perf_counter() - started
-        report = SparseReport(
-            code.n_bytes,
-            encode_seconds / n_clients,
-            mask_seconds / n_clients,
-            decode_seconds,
-            attempt,
-        )
-        return bins, counts, report
+        finally:
+            report.decode_seconds += time.perf_counter() - started

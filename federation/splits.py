@@ -1,8 +1,9 @@
-"""Partitions of points into clients: at random, or by the number of clusters per client.
+"""Partitions of points into clients: at random, or by the clusters of a client.
 
-Source of `iid` and `noniid`: the preparation published with Pan et al., "Machine unlearning of
-federated clusters" (ICLR 2023), App. M. Both take the points of a cluster in their order, without a
-shuffle.
+Both splits by clusters take the points of a cluster in their order, without a shuffle.
+
+Source of `split_iid` and `split_noniid`: the preparation published with Pan et al.,
+"Machine unlearning of federated clusters" (ICLR 2023), App. M.
 """
 
 import numpy as np
@@ -26,8 +27,9 @@ def split_points(
     seed : int
         Of the replicate: partitioning has a separate random stream.
     split : {"balanced", "unbalanced", "sorted"}
-        Random parts of equal sizes, or of sizes 1 : 2 : 3 ...; or of equal sizes along the first
-        feature, which is far from identically distributed.
+        Balanced: at random, in equal sizes. Unbalanced: at random, in sizes 1 : 2 :
+        3 ... Sorted: along the first feature, in equal sizes; clients are then far from
+        identically distributed.
 
     Returns
     -------
@@ -46,19 +48,20 @@ def split_points(
         order = np.random.default_rng(child(seed, SPLIT)).permutation(n)
 
     # Cut that order where the sizes say.
-    weights = np.arange(1, n_clients + 1) if split == "unbalanced" else np.ones(n_clients)
+    weights = np.ones(n_clients)
+    if split == "unbalanced":
+        weights = np.arange(1, n_clients + 1)
     fractions = np.cumsum(weights)[:-1] / weights.sum()
     ends = np.rint(fractions * n).astype(int)
-    parts = np.split(order, ends)
     # Null records have no row to order by: the first client has them.
     n_null = [points.n_null] + [0] * (n_clients - 1)
     return [
-        Points.prepare(points.rows[part].astype(np.int64), null)
-        for part, null in zip(parts, n_null, strict=True)
+        Points.prepare(points.rows[rows].astype(np.int64), null)
+        for rows, null in zip(np.split(order, ends), n_null, strict=True)
     ]
 
 
-def iid(labels: np.ndarray, n_clients: int) -> np.ndarray:
+def split_iid(labels: np.ndarray, n_clients: int) -> np.ndarray:
     """Split every cluster evenly; the last client also gets the remainders.
 
     Parameters
@@ -79,31 +82,35 @@ def iid(labels: np.ndarray, n_clients: int) -> np.ndarray:
 
     Examples
     --------
-    >>> iid(np.array([0, 0, 0, 1, 1, 1, 1]), 3).tolist()
+    >>> split_iid(np.array([0, 0, 0, 1, 1, 1, 1]), 3).tolist()
     [0, 1, 2, 0, 1, 2, 2]
     """
-    clusters = _rows_of_clusters(labels)
+    clusters = _group_rows(labels)
     largest = max(len(rows) for rows in clusters)
     if not 1 <= n_clients <= largest:
         raise ValueError(
-            f"n_clients={n_clients} must be at least 1 and at most {largest}, the size of the "
-            "largest cluster"
+            f"n_clients={n_clients} must be at least 1 and at most {largest}, the size "
+            "of the largest cluster"
         )
     clients = np.full(len(labels), n_clients - 1, np.int64)
     for rows in clusters:
-        per_cluster = len(rows) // n_clients
-        clients[rows[: per_cluster * n_clients]] = np.repeat(np.arange(n_clients), per_cluster)
+        per_client = len(rows) // n_clients
+        n_even = per_client * n_clients
+        clients[rows[:n_even]] = np.repeat(np.arange(n_clients), per_client)
     return clients
 
 
-def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np.ndarray:
+def split_noniid(
+    labels: np.ndarray, n_clients: int, per_client: int, seed: int
+) -> np.ndarray:
     """Split so that no client holds points of more than `per_client` clusters.
 
-    All clients but the last are filled in turn, up to a share of n / n_clients points each: from
-    clusters drawn at random among those not used up, each of which gives a random number of points,
-    as far as it has them and the client has room. The last client gets the remaining points,
-    usually far more than a share. Where these are of more clusters than allowed, everything is
-    drawn again, with the next of the seed's streams: the split is a function of the arguments.
+    All clients but the last are filled in turn, up to a share of n / n_clients points
+    each. A client draws clusters at random among those not used up. Each of them gives
+    a random number of points, as far as it has them and the client has room. The last
+    client gets the remaining points, usually far more than a share. Where these are of
+    more clusters than allowed, everything is drawn again, with the next of the seed's
+    streams. The split is therefore a function of the arguments.
 
     Parameters
     ----------
@@ -122,39 +129,40 @@ def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np
     Raises
     ------
     ValueError
-        If a number breaks its rule, or none of 2,000 draws leaves the last client with as few
-        clusters as allowed.
+        If a number breaks its rule, or none of 2,000 draws leaves the last client with
+        as few clusters as allowed.
 
     Examples
     --------
-    >>> noniid(np.array([0, 0, 0, 0, 1, 1, 2, 2]), 4, 2, seed=0).tolist()
+    >>> split_noniid(np.array([0, 0, 0, 0, 1, 1, 2, 2]), 4, 2, seed=0).tolist()
     [0, 2, 3, 3, 1, 2, 0, 1]
     """
-    clusters = _rows_of_clusters(labels)
-    if n_clients < 1 or 2 * n_clients > len(labels):
+    clusters = _group_rows(labels)
+    n = len(labels)
+    if n_clients < 1 or 2 * n_clients > n:
         raise ValueError(
-            f"n_clients={n_clients} must be at least 1 and at most half of n={len(labels)}"
+            f"n_clients={n_clients} must be at least 1 and at most half of n={n}"
         )
     if not 1 <= per_client <= len(clusters):
         raise ValueError(
-            f"per_client={per_client} must be at least 1 and at most {len(clusters)}, the number "
-            "of clusters"
+            f"per_client={per_client} must be at least 1 and at most {len(clusters)}, "
+            "the number of clusters"
         )
     for attempt in range(MAX_ATTEMPTS):
         generator = np.random.default_rng([seed, attempt])
-        clients = _draw_clients(clusters, len(labels), n_clients, per_client, generator)
+        clients = _draw_clients(clusters, n, n_clients, per_client, generator)
         clusters_of_last = np.unique(labels[clients == n_clients - 1])
         if len(clusters_of_last) <= per_client:
             return clients
     raise ValueError(
         f"per_client={per_client} cannot be kept: in {MAX_ATTEMPTS} draws the last of "
-        f"n_clients={n_clients} always got points of more clusters; take fewer clients, more "
-        "clusters per client or another seed"
+        f"n_clients={n_clients} always got points of more clusters; take fewer "
+        "clients, more clusters per client or another seed"
     )
 
 
-def _rows_of_clusters(labels: np.ndarray) -> list[np.ndarray]:
-    """Rows of each cluster, in order."""
+def _group_rows(labels: np.ndarray) -> list[np.ndarray]:
+    """Group the rows by their clusters, in order."""
     return [np.flatnonzero(labels == label) for label in np.unique(labels)]
 
 
@@ -165,9 +173,11 @@ def _draw_clients(
     per_client: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """One draw of the split; the last client may get points of any number of clusters."""
+    """Draw a split; the last client may get points of any number of clusters."""
     clients = np.full(n, n_clients - 1, np.int64)
     capacity = n // n_clients
+    # At least one point, so that no client is without points where parts are small.
+    least = max(capacity // per_client - 1, 1)
     sizes = np.array([len(rows) for rows in clusters])
     n_used = np.zeros(len(clusters), np.int64)
 
@@ -176,10 +186,9 @@ def _draw_clients(
         available = np.flatnonzero(n_used < sizes)
         n_missing = capacity
         for cluster in generator.permutation(available)[:per_client]:
-            # At least one point, so that no client is without points where parts are small.
-            wanted = generator.integers(max(capacity // per_client - 1, 1), capacity)
-            n_taken = min(wanted, n_missing, sizes[cluster] - n_used[cluster])
+            wanted = generator.integers(least, capacity)
             start = n_used[cluster]
+            n_taken = min(wanted, n_missing, sizes[cluster] - start)
             clients[clusters[cluster][start : start + n_taken]] = client
             n_used[cluster] += n_taken
             n_missing -= n_taken

@@ -14,7 +14,7 @@ from pkm.experiments.fit.inputs import ResolvedCell
 from pkm.experiments.fit.timing import timer
 from pkm.experiments.fit.unlearning_requests import nearest_cost, removal_columns
 from pkm.federation.sparse import SparseCode, aggregate_sparse
-from pkm.federation.splits import iid, noniid
+from pkm.federation.splits import split_iid, split_noniid
 from pkm.methods import Run
 from pkm.methods.unlearning.k_fed import KFed
 from pkm.methods.unlearning.unlearning import FederatedModel, Unlearning
@@ -205,8 +205,8 @@ def split_of(resolved: ResolvedCell, kind: Kind) -> np.ndarray:
         return data.clients
     labels = best_k_means(data.points, cell.k, OPTIMUM_STARTS).labels_
     if kind.split == "iid":
-        return iid(labels, kind.clients)
-    return noniid(labels, kind.clients, kind.clusters_per_client, kind.split_seed)
+        return split_iid(labels, kind.clients)
+    return split_noniid(labels, kind.clients, kind.clusters_per_client, kind.split_seed)
 
 
 def best_k_means(points: Points, k: int, starts: int) -> KMeans:

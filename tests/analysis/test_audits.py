@@ -98,7 +98,7 @@ def test_what_the_audit_writes_is_what_the_report_reads(tmp_path):
 
     method = SuLloyd(2)
     written = audit(method, n_pairs=2)
-    path = records.write([records.record_of(written, method)], tmp_path / "results")
+    path = records.write([records.make_record(written, method)], tmp_path / "results")
     (found,) = audits.read(path).values()
     assert (found.target, found.variant) == ("pkm.methods.SuLloyd", "sound")
     for name in ("method", "adjacency", "flaws", "verdicts", "query_verdicts", "n_pairs", "n_runs"):

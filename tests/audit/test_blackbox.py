@@ -5,14 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from pkm.audit.blackbox import epsilon_bound, transcript_losses
+from pkm.audit.blackbox import compute_bound, measure_transcripts
 from pkm.audit.pairs import Pair
-from pkm.audit.replay import (
-    RecordingStreams,
-    losses_by_replicate,
-    replayed_on_neighbor,
-    traced,
-)
+from pkm.audit.replay import measure_losses, trace_run
 from pkm.methods import DPLloyd, GLloyd, LocalMean
 from pkm.privacy import SCALE
 
@@ -24,10 +19,10 @@ PAIR = Pair("three", np.rint(ROWS).astype(np.int64), 0, None, DOMAIN)
 def losses_of(method, seeds):
     """Exact losses of runs that are made together."""
     public_seeds = [0] * len(seeds)
-    recorded = traced(method, PAIR.points, seeds, DOMAIN, RecordingStreams, public_seeds)
-    replayed = replayed_on_neighbor(method, PAIR, seeds, recorded, public_seeds)
+    recorded = trace_run(method, PAIR.points, seeds, DOMAIN, public_seeds)
+    replayed = trace_run(method, PAIR.neighbor, seeds, DOMAIN, public_seeds, recorded.draws)
     draws = list(zip(recorded.draws, replayed.draws, strict=True))
-    return losses_by_replicate(draws, len(seeds))
+    return measure_losses(draws, len(seeds))
 
 
 @pytest.mark.parametrize("method", [GLloyd(2), DPLloyd(2, variant="published")])
@@ -48,8 +43,8 @@ def test_transcript_losses_have_their_mean_and_variance():
     n_runs = 2000
     corner = Pair("corner", np.full((3, 2), SCALE, np.int64), 0, None, DOMAIN)
     method = GLloyd(1, epsilon=2.0, n_iterations=2)
-    losses = transcript_losses(method, corner, n_runs, (0,))
-    recorded = traced(method, corner.points, [0], DOMAIN, RecordingStreams)
+    losses = measure_transcripts(method, corner, n_runs, (0,))
+    recorded = trace_run(method, corner.points, [0], DOMAIN)
     mu = math.hypot(*(charge.mu for charge in recorded.ledgers[0].charges))
     assert abs(losses.mean() - mu**2 / 2) < 5 * mu / math.sqrt(n_runs)
     assert losses.std() == pytest.approx(mu, rel=5 * math.sqrt(1 / (2 * n_runs)))
@@ -60,8 +55,8 @@ def test_atoms_of_a_loss_do_not_tell_the_sides_apart():
     rows = np.tile(PAIR.rows, (60, 1))
     moved = Pair("moved", rows, 0, -rows[0], DOMAIN)
     method = LocalMean(1)
-    losses = transcript_losses(method, moved, 60, (0,))
-    other_losses = -transcript_losses(method, moved.reversed, 60, (1,))
+    losses = measure_transcripts(method, moved, 60, (0,))
+    other_losses = -measure_transcripts(method, moved.reversed, 60, (1,))
     assert set(losses) & set(other_losses)
     assert len(set(losses) | set(other_losses)) <= 3
 
@@ -74,8 +69,8 @@ def test_exchanged_pairs_exchange_their_data_sets():
 
 def test_bounds_of_epsilon():
     """Nothing seen is 0; one side alone is capped by the number of runs; never above the truth."""
-    assert epsilon_bound(500, 480, 1000, 0.0) == 0.0
-    assert epsilon_bound(1000, 0, 1000, 0.0) == pytest.approx(5.4, abs=0.1)
-    assert epsilon_bound(1000, 0, 1000, 0.0) > epsilon_bound(1000, 0, 1000, 0.5)
+    assert compute_bound(500, 480, 1000, 0.0) == 0.0
+    assert compute_bound(1000, 0, 1000, 0.0) == pytest.approx(5.4, abs=0.1)
+    assert compute_bound(1000, 0, 1000, 0.0) > compute_bound(1000, 0, 1000, 0.5)
     counts = np.array([0, 10, 500])
-    assert (epsilon_bound(counts, counts, 1000, 0.0) == 0).all()
+    assert (compute_bound(counts, counts, 1000, 0.0) == 0).all()

@@ -1,7 +1,5 @@
 """Attacks on the protocol: a client with a tap, somebody in the middle, noise of public seeds."""
 
-import os
-
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -19,8 +17,8 @@ from pkm.federation import (
     run_in_threads,
     split_points,
 )
-from pkm.federation.keys import SERVER, hello, hello_bytes
-from pkm.federation.links import ThreadServerLink
+from pkm.federation.keys import count_hello_bytes, sign_hello
+from pkm.federation.links import SERVER, ThreadServerLink
 from pkm.federation.masks import KeyStream
 from pkm.federation.parties import run_client, run_server
 from pkm.methods.lloyd.lloyd import FastLloyd, Lloyd
@@ -161,13 +159,13 @@ class MiddleLink(ThreadServerLink):
         super().__init__(2, 0.0, 5)
         self.replacement = replacement
 
-    def deliver(self, messages, clients=None):
-        size = hello_bytes(1)
+    def deliver(self, messages):
+        size = count_hello_bytes(1)
         if len(messages[0]) == 3 * size:
-            altered = messages[0].copy()
+            altered = as_words(messages[0]).copy()
             altered[2 * size :] = self.replacement(altered[2 * size :].tobytes())
             messages = [altered, messages[1]]
-        super().deliver(messages, clients)
+        super().deliver(messages)
 
 
 @pytest.fixture
@@ -185,7 +183,7 @@ def as_words(message):
 
 def test_replaced_identity_is_noticed(identities):
     impostor = Identity.generate()
-    message = hello(impostor, 2, 2, [X25519PrivateKey.generate()])
+    message = sign_hello(impostor, 2, 2, [X25519PrivateKey.generate()])
     link = MiddleLink(lambda original: as_words(message))
     errors = failing_run(link, identities, fingerprints_of(identities))
     expected = (
@@ -193,7 +191,7 @@ def test_replaced_identity_is_noticed(identities):
     )
     assert errors[1].startswith(expected)
     assert errors[SERVER] == f"client 1 stopped: {errors[1]}"
-    assert link.bytes_received <= 3 * hello_bytes(1)  # no values
+    assert link.bytes_received <= 3 * count_hello_bytes(1)  # no values
 
 
 def test_replaced_key_is_noticed(identities):
@@ -210,12 +208,12 @@ def test_replaced_key_is_noticed(identities):
 
 def test_hello_of_another_party_or_run_is_noticed(identities):
     """What a party signed for another run or as another party opens nothing."""
-    as_first = hello(identities[2], 1, 2, [X25519PrivateKey.generate()])
+    as_first = sign_hello(identities[2], 1, 2, [X25519PrivateKey.generate()])
     link = MiddleLink(lambda original: as_words(as_first))
     errors = failing_run(link, identities, fingerprints_of(identities))
     assert errors[1] == "client 2 sent keys that its identity did not sign"
 
-    old = hello(identities[2], 2, 2, [X25519PrivateKey.generate()])
+    old = sign_hello(identities[2], 2, 2, [X25519PrivateKey.generate()])
     link = MiddleLink(lambda original: as_words(old))
     errors = failing_run(link, identities, fingerprints_of(identities))
     assert "sent a malformed box: it was not sealed for this client" in errors[SERVER]
@@ -230,26 +228,7 @@ def test_impostor_is_refused(identities, party):
     errors = failing_run(link, identities, fingerprints)
     name = "the server" if party == SERVER else "client 1"
     assert any(error.startswith(f"{name} has the fingerprint") for error in errors.values())
-    assert link.bytes_received <= 2 * hello_bytes(1)
-
-
-def test_identity_is_kept_in_a_private_file(tmp_path):
-    identity = Identity.generate()
-    path = tmp_path / "key.pem"
-    identity.save(path)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert Identity.load(path).fingerprint == identity.fingerprint
-    assert Identity.generate().fingerprint != identity.fingerprint
-    with pytest.raises(FileExistsError):
-        identity.save(path)
-
-    os.chmod(path, 0o640)
-    with pytest.raises(ValueError, match="has mode 640, it must be 600"):
-        Identity.load(path)
-    path.write_text("no key")
-    os.chmod(path, 0o600)
-    with pytest.raises(ValueError, match="must hold an Ed25519 private key"):
-        Identity.load(path)
+    assert link.bytes_received <= 2 * count_hello_bytes(1)
 
 
 # Public noise

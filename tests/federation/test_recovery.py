@@ -18,17 +18,18 @@ from pkm.federation import (
     run_in_threads,
     split_points,
 )
+from pkm.federation.links import view_bytes
 from pkm.federation.masks import KeyStream, add_pairwise
 from pkm.federation.recovery import (
     PRIME,
     RecoverableMasks,
     RoundSecrets,
     SurvivorSums,
-    _own_stream,
-    _pair_streams,
+    _derive_own_stream,
+    _derive_pair_streams,
     combine_shares,
+    compute_threshold,
     split_secret,
-    threshold_of,
 )
 from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
 from pkm.privacy import SCALE, Curator, shards_of
@@ -219,7 +220,7 @@ def test_fewer_shares_tell_nothing():
 
 @pytest.mark.parametrize(("n_clients", "threshold"), [(3, 2), (4, 3), (5, 3), (8, 5)])
 def test_threshold_is_more_than_half(n_clients, threshold):
-    assert threshold_of(n_clients) == threshold
+    assert compute_threshold(n_clients) == threshold
 
 
 # What the server can do
@@ -248,13 +249,14 @@ class Shares:
     def __init__(self, n_clients, lost, sent):
         self.n_clients = n_clients
         self.lost = dict.fromkeys(lost, "lost")
+        self.remaining = sorted({*range(1, n_clients + 1)} - {*lost})
         self.sent = sent
 
-    def deliver(self, messages, clients):
-        assert set(clients) == set(self.sent)
+    def deliver(self, messages):
+        assert set(self.remaining) == set(self.sent)
 
-    def gather(self, n_bytes, clients, recover):
-        return [self.sent[client] for client in clients], [0.0] * len(clients)
+    def gather(self, n_bytes, recover):
+        return [view_bytes(self.sent[client]) for client in self.remaining], None
 
 
 def recoverable_masks(n_clients=3, n_rounds=2, word_bytes=8):
@@ -262,9 +264,9 @@ def recoverable_masks(n_clients=3, n_rounds=2, word_bytes=8):
     clients = range(1, n_clients + 1)
     secrets = {client: RoundSecrets.draw(n_rounds) for client in clients}
     keys = {
-        client: [key.public_key() for key in own.private_keys()] for client, own in secrets.items()
+        client: [key.public_key() for key in own.derive_keys()] for client, own in secrets.items()
     }
-    shares = {client: own.shares(n_clients) for client, own in secrets.items()}
+    shares = {client: own.share(n_clients) for client, own in secrets.items()}
     salt = bytes(32)
     masks = {
         client: RecoverableMasks(
@@ -302,14 +304,14 @@ def test_late_message_stays_masked():
     # The server cannot read the sum, nor the late message.
     assert not (Ring(8).decode(total) == values[1] + values[2]).any()
     late = messages[3].copy()
-    streams = _pair_streams(survivors._seeds[3], {1: keys[1][0], 2: keys[2][0]}, bytes(32))
+    streams = _derive_pair_streams(survivors._seeds[3], {1: keys[1][0], 2: keys[2][0]}, bytes(32))
     words = [(peer, 0 - stream.next(late.shape, late.dtype)) for peer, stream in streams.items()]
     add_pairwise(late, 3, words)
     assert not (Ring(8).decode(late) == values[3]).any()
     # The group's stream, which a client that colludes could tell, is not all that is left.
     group = masks[3]._group_words[3]
     assert not (Ring(8).decode(late - group) == values[3]).any()
-    own = _own_stream(masks[3]._own.mask_seeds[0]).next(late.shape, late.dtype)
+    own = _derive_own_stream(masks[3]._own.mask_seeds[0]).next(late.shape, late.dtype)
     assert (Ring(8).decode(late - group - own) == values[3]).all()
 
 
@@ -344,9 +346,9 @@ def test_masks_of_rounds_are_independent():
     """The key of one round, which the server may get, is not that of another."""
     masks, _, keys = recoverable_masks()
     first, second = (
-        _pair_streams(seed, {2: keys[2][i]}, bytes(32))[2].next((4,), np.dtype(np.uint64))
+        _derive_pair_streams(seed, {2: keys[2][i]}, bytes(32))[2].next((4,), np.dtype(np.uint64))
         for i, seed in enumerate(masks[1]._own.key_seeds)
     )
     assert not (first == second).any()
-    assert isinstance(_own_stream(1), KeyStream)
+    assert isinstance(_derive_own_stream(1), KeyStream)
     assert len(set(masks[1]._own.mask_seeds + masks[1]._own.key_seeds)) == 4

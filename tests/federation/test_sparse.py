@@ -20,10 +20,10 @@ from pkm.federation.sparse import (
     SparseCode,
     aggregate_sparse,
     decode,
+    derive_mask,
     encode,
-    power_sums,
     sum_by_bin,
-    zero_sum_masks,
+    sum_powers,
 )
 
 SALT = b"0123456789abcdef"
@@ -82,11 +82,11 @@ def test_power_sums_are_exact(pairs, length):
     values = [value for value, _ in pairs]
     locators = [locator for _, locator in pairs]
     expected = power_sums_by_integers(values, locators, length, PRIME)
-    assert power_sums(values, locators, length).tolist() == expected
+    assert sum_powers(values, locators, length).tolist() == expected
 
     larger_prime = 2**89 - 1
     expected = power_sums_by_integers(values, locators, length, larger_prime)
-    assert power_sums(values, locators, length, larger_prime).tolist() == expected
+    assert sum_powers(values, locators, length, larger_prime).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_products_at_the_limits_of_the_field(value):
             value * locator % PRIME,
             value * locator**2 % PRIME,
         ]
-        assert power_sums([value], [locator], 3).tolist() == expected
+        assert sum_powers([value], [locator], 3).tolist() == expected
 
 
 # Decoding
@@ -354,9 +354,7 @@ def test_masks_of_a_round_sum_to_zero(n_clients, locators):
     private, public = key_pairs(n_clients)
     rounds = []
     for name in "ab":
-        masks = [
-            zero_sum_masks(key, client, public, name, code) for client, key in enumerate(private)
-        ]
+        masks = [derive_mask(key, client, public, name, code) for client, key in enumerate(private)]
         rounds.append(masks)
 
     for masks in rounds:
@@ -384,7 +382,7 @@ def test_masked_messages_are_uniform():
         messages = []
         for number in range(20):
             name = f"{counts} {number}"
-            masks = zero_sum_masks(private[1], 1, public, name, code)
+            masks = derive_mask(private[1], 1, public, name, code)
             message = encode(code, SALT, bins, counts) + masks
             messages.append(message % code.prime)
         samples.append(np.concatenate(messages))
@@ -400,14 +398,14 @@ def test_masked_messages_are_uniform():
 
 
 @pytest.mark.statistical
-def test_uniform_elements_are_drawn_by_rejection():
+def test_draw_elements_are_drawn_by_rejection():
     """In a field just above a power of two nearly half of the draws are refused, and no element is
     favored.
     """
     code = SparseCode(1, 10, 20_000, "literal")
     attributes = {**code.__dict__, "prime": 5}
     object.__setattr__(code, "__dict__", attributes)
-    elements = sparse._uniform_elements(bytes(32), code)
+    elements = sparse._draw_elements(bytes(32), code)
     observed = np.bincount(elements.astype(int), minlength=5)
     assert len(observed) == 5
     assert stats.chisquare(observed).pvalue > 1e-6

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from protocol_runs import random_points
 
 from pkm import datasets
-from pkm.federation import splits
+from pkm.federation import split_points, splits
 
 
 @st.composite
@@ -27,7 +28,7 @@ def test_noniid_split_has_its_properties(labels, n_clients, data):
     per_client = data.draw(st.integers(1, n_clusters))
     try:
         with mock.patch.object(splits, "MAX_ATTEMPTS", 100):
-            clients = splits.noniid(labels, n_clients, per_client, seed=3)
+            clients = splits.split_noniid(labels, n_clients, per_client, seed=3)
     except ValueError as error:
         # The remainder for the last client is random: few clients cannot exhaust many clusters.
         assert "cannot be kept" in str(error)
@@ -43,14 +44,14 @@ def test_noniid_split_has_its_properties(labels, n_clients, data):
     for label in np.unique(labels):
         # The points of a cluster are assigned in file order, by increasing client.
         assert np.all(np.diff(clients[labels == label]) >= 0)
-    repeated = splits.noniid(labels, n_clients, per_client, seed=3)
+    repeated = splits.split_noniid(labels, n_clients, per_client, seed=3)
     np.testing.assert_array_equal(clients, repeated)
 
 
 @settings(max_examples=50, deadline=None)
 @given(clusterings(), st.integers(1, 20))
 def test_iid_split_divides_every_cluster_equally(labels, n_clients):
-    clients = splits.iid(labels, n_clients)
+    clients = splits.split_iid(labels, n_clients)
     for label in np.unique(labels):
         cluster_clients = clients[labels == label]
         sizes = np.bincount(cluster_clients, minlength=n_clients)
@@ -61,8 +62,8 @@ def test_iid_split_divides_every_cluster_equally(labels, n_clients):
 
 def test_noniid_split_is_redrawn_until_valid(monkeypatch):
     labels = datasets.load("gaussian-10").labels
-    first = splits.noniid(labels, 100, 2, seed=0)
-    second = splits.noniid(labels, 100, 2, seed=1)
+    first = splits.split_noniid(labels, 100, 2, seed=0)
+    second = splits.split_noniid(labels, 100, 2, seed=1)
     assert not np.array_equal(first, second)
     default_rng = np.random.default_rng
     streams = []
@@ -73,7 +74,7 @@ def test_noniid_split_is_redrawn_until_valid(monkeypatch):
 
     monkeypatch.setattr(np.random, "default_rng", recording_default_rng)
     for seed in range(10):
-        clients = splits.noniid(labels, 100, 2, seed)
+        clients = splits.split_noniid(labels, 100, 2, seed)
         assert len(np.unique(labels[clients == 99])) <= 2
     # Every draw has a different stream, and some seeds needed several draws.
     assert len(set(streams)) == len(streams) > 10
@@ -86,7 +87,7 @@ def test_noniid_split_reaches_the_published_heterogeneity():
     sorted_labels = np.repeat(np.arange(10), sizes)
     labels = np.random.default_rng(0).permutation(sorted_labels)
     for per_client in range(1, 11):
-        clients = splits.noniid(labels, 100, per_client, seed=0)
+        clients = splits.split_noniid(labels, 100, per_client, seed=0)
         assert np.bincount(clients).min() >= 1
         for client in range(100):
             assert len(np.unique(labels[clients == client])) <= per_client
@@ -104,10 +105,47 @@ def test_noniid_split_reaches_the_published_heterogeneity():
 )
 def test_impossible_splits_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        splits.noniid(np.repeat([0, 1], 5), *arguments, seed=0)
+        splits.split_noniid(np.repeat([0, 1], 5), *arguments, seed=0)
 
 
 @pytest.mark.parametrize("n_clients", [0, 6])
 def test_iid_split_refuses_too_many_clients(n_clients):
     with pytest.raises(ValueError, match=f"n_clients={n_clients} must be at least 1 and at most 5"):
-        splits.iid(np.repeat([0, 1], 5), n_clients)
+        splits.split_iid(np.repeat([0, 1], 5), n_clients)
+
+
+@pytest.mark.parametrize(
+    ("split", "sizes"),
+    [
+        ("balanced", [25, 25, 26, 25]),
+        ("unbalanced", [10, 20, 31, 40]),
+        ("sorted", [25, 25, 26, 25]),
+    ],
+)
+def test_split_partitions_the_points(split, sizes):
+    points = random_points(n=101)
+    parts = split_points(points, 4, 3, split)
+    rows = np.concatenate([part.rows for part in parts])
+    assert sorted(rows.tolist()) == sorted(points.rows.tolist())
+    part_sizes = [part.shape[0] for part in parts]
+    assert np.abs(np.subtract(part_sizes, sizes)).max() <= 1
+
+    repeated = split_points(points, 4, 3, split)
+    for part, repeated_part in zip(parts, repeated, strict=True):
+        assert (part.rows == repeated_part.rows).all()
+    if split == "sorted":
+        first_column = parts[0].rows[:, 0]
+        next_column = parts[1].rows[:, 0]
+        assert (first_column.max() <= next_column).all()
+
+
+def test_split_depends_on_its_seed():
+    points = random_points(n=101)
+    first_parts = [split_points(points, 4, seed)[0] for seed in (3, 4)]
+    assert not (first_parts[0].rows == first_parts[1].rows).all()
+
+    parts = split_points(random_points(n=1), 3, 0)
+    shapes = [part.shape for part in parts]
+    assert shapes.count((0, 2)) == 2
+    with pytest.raises(ValueError, match="split='even' is unknown"):
+        split_points(points, 2, 0, "even")

@@ -17,7 +17,7 @@ from scipy import integrate, stats
 from scipy.special import expit, logit, ndtri
 
 from pkm import datasets
-from pkm.audit.pairs import pairs
+from pkm.audit.pairs import draw_pairs
 from pkm.audit.replay import replay
 from pkm.compute import DIRECTION_SCALE, Points, cluster_means, inertia, labels
 from pkm.compute.kernels import farthest as ranking
@@ -1031,7 +1031,7 @@ def test_released_radius_pays_on_small_clusters():
 def test_replay_with_a_released_radius():
     """Queries, charges and centers depend on released values alone, and cost what is charged."""
     method = KaplanStemmer(2, epsilon=400.0, step_radius="released")
-    for number, pair in enumerate(pairs("zero_out", 16, 6, n_points=(40, 60))):
+    for number, pair in enumerate(draw_pairs("zero_out", 16, 6, n_points=(40, 60))):
         outcome = replay(method, pair, number)
         assert not outcome.divergence
         assert outcome.refusal is None

@@ -12,7 +12,7 @@ from pkm.audit.conformance import (
     check_ledger,
     check_order_and_shards,
 )
-from pkm.audit.pairs import pairs
+from pkm.audit.pairs import draw_pairs
 from pkm.audit.replay import replay
 from pkm.compute import SCALE, Points
 from pkm.compute.kernels.clipping import clip_norms
@@ -195,7 +195,7 @@ def test_replay_on_neighbors(method):
     """Queries, charges and centers depend on released values alone, and cost what is charged."""
     zoomed = method(n_clusters=2, epsilon=400.0, zoom=0.2)
     tried = 0
-    for number, pair in enumerate(pairs("zero_out", 24, 5, n_points=(40, 60))):
+    for number, pair in enumerate(draw_pairs("zero_out", 24, 5, n_points=(40, 60))):
         if zoomed.zoom_plan(pair.points.n_records, pair.points.shape[1]) is None:
             continue
         outcome = replay(zoomed, pair, number)

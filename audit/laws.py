@@ -1,0 +1,711 @@
+"""The laws of mechanisms: what a draw costs on a pair, and how likely its outcome was.
+
+For exact answers of two neighbors, a law says by how much it distinguishes them, in the
+unit that the mechanism is charged in. For an outcome it gives the privacy loss: the
+logarithm of the ratio of the outcome's two probabilities. For the residuals it turns an
+outcome into uniform numbers. Nothing is estimated.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import stats
+from scipy.special import log_ndtr, logsumexp, ndtr
+
+from pkm.compute.kernels.ldp import random_signs
+from pkm.privacy.grid import SCALE
+from pkm.privacy.mechanisms.additive import (
+    BoundedLaplace,
+    BoundedValues,
+    Cost,
+    Gaussian,
+    Laplace,
+)
+from pkm.privacy.mechanisms.randomizers import (
+    FrequencyOracle,
+    SignedSums,
+    UserCells,
+    UserVectors,
+    VectorRandomizer,
+)
+from pkm.privacy.mechanisms.selection import (
+    Exponential,
+    OrderStatistics,
+    Percentile,
+    selection_mu,
+)
+from pkm.privacy.mechanisms.stability_histogram import (
+    OccupiedCells,
+    ReleasedCells,
+    StabilityHistogram,
+)
+from pkm.privacy.queries.moved_records import SortedGaussian, SortedRows
+from pkm.privacy.queries.projection import CoverProblem, MaximumCover
+
+#: Values of a distribution function before and after the entries of an outcome, arrays
+#: of shape (replicates, m), or (m,) of a single replicate. They are equal where the law
+#: is continuous.
+Interval = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Law:
+    """The law that a mechanism draws by.
+
+    Parameters
+    ----------
+    mechanism
+    sensitivity
+        That the release was charged for.
+    """
+
+    mechanism: Any
+    sensitivity: Any
+
+    def measure_cost(
+        self,
+        values: Any,
+        others: Any,
+    ) -> Cost:
+        """Measure the cost of distinguishing two exact answers.
+
+        Parameters
+        ----------
+        values, others
+            Exact answers on neighbors, as the mechanism takes them.
+
+        Returns
+        -------
+        Cost
+            mu for Gaussian noise, epsilon for pure mechanisms, delta for what only one
+            of the two can release.
+        """
+        raise NotImplementedError
+
+    def weigh(
+        self,
+        outcome: Any,
+        values: Any,
+    ) -> np.ndarray | float:
+        """Compute the log density of the entries of an outcome, up to a constant."""
+        raise NotImplementedError
+
+    def bracket(
+        self,
+        outcome: Any,
+        values: Any,
+    ) -> Interval:
+        """Evaluate the distribution function before and after an outcome."""
+        raise NotImplementedError
+
+    def measure_loss(
+        self,
+        outcome: Any,
+        values: Any,
+        others: Any,
+    ) -> float:
+        """Measure the privacy loss of an outcome.
+
+        It is the log of the probability on ``values`` over that on ``others``.
+        """
+        return float(np.sum(self.weigh(outcome, values) - self.weigh(outcome, others)))
+
+    def draw_uniforms(
+        self,
+        outcome: Any,
+        values: Any,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
+        """Draw uniform numbers, if an outcome was drawn by the law.
+
+        Returns
+        -------
+        ndarray of shape (replicates, m), float64
+        """
+        lower, upper = map(np.atleast_2d, self.bracket(outcome, values))
+        return lower + (upper - lower) * rng.random(lower.shape)
+
+
+# Additive noise
+
+
+class AdditiveLaw(Law):
+    """Noise that is added to an answer and rounded to the grid.
+
+    Attributes
+    ----------
+    accumulate : callable
+        The distribution function of noise of scale 1.
+    """
+
+    accumulate: ClassVar[Callable[..., np.ndarray]]
+
+    def standardize(
+        self,
+        outcome: np.ndarray,
+        values: np.ndarray,
+    ) -> np.ndarray:
+        """Return the difference of two answers, in scales of the noise."""
+        change = np.asarray(outcome, float) - np.asarray(values, float)
+        return change / self.sensitivity.unit / self.mechanism.scale
+
+    def bracket(
+        self,
+        outcome: np.ndarray,
+        values: np.ndarray,
+    ) -> Interval:
+        """See :class:`Law`."""
+        lower = self.accumulate(self.standardize(outcome - 0.5, values))
+        upper = self.accumulate(self.standardize(outcome + 0.5, values))
+        shape = (len(outcome), -1)
+        return lower.reshape(shape), upper.reshape(shape)
+
+
+class GaussianLaw(AdditiveLaw):
+    """Law of :class:`pkm.privacy.Gaussian`."""
+
+    accumulate = staticmethod(ndtr)
+
+    def measure_cost(
+        self,
+        values: np.ndarray,
+        others: np.ndarray,
+    ) -> Cost:
+        """See :class:`Law`."""
+        change = self.standardize(values, others)
+        return Cost(mu=float(np.linalg.norm(change.ravel())))
+
+    def weigh(
+        self,
+        outcome: Any,
+        values: np.ndarray,
+    ) -> np.ndarray:
+        """See :class:`Law`."""
+        return -(self.standardize(outcome, values) ** 2) / 2
+
+
+class LaplaceLaw(AdditiveLaw):
+    """Law of :class:`pkm.privacy.Laplace`."""
+
+    accumulate = staticmethod(stats.laplace.cdf)
+
+    def measure_cost(
+        self,
+        values: np.ndarray,
+        others: np.ndarray,
+    ) -> Cost:
+        """See :class:`Law`."""
+        change = self.standardize(values, others)
+        return Cost(epsilon=float(np.abs(change).sum()))
+
+    def weigh(
+        self,
+        outcome: np.ndarray,
+        values: np.ndarray,
+    ) -> np.ndarray:
+        """See :class:`Law`."""
+        return -np.abs(self.standardize(outcome, values))
+
+
+class SortedGaussianLaw(GaussianLaw):
+    """Gaussian noise on rows that are then sorted.
+
+    A cost is that of one row: :func:`pkm.audit.replay.match_records` has matched the
+    records, so that a move changes one of them.
+    """
+
+    @staticmethod
+    def _unsort(outcome: list[SortedRows]) -> np.ndarray:
+        """Put released rows back into the order of the records."""
+        (released,) = outcome
+        rows = np.empty_like(released.rows)
+        rows[released.order] = released.rows
+        return rows[None]
+
+    def weigh(
+        self,
+        outcome: list[SortedRows],
+        values: np.ndarray,
+    ) -> np.ndarray:
+        """See :class:`Law`."""
+        return super().weigh(self._unsort(outcome), values)
+
+    def bracket(
+        self,
+        outcome: list[SortedRows],
+        values: np.ndarray,
+    ) -> Interval:
+        """See :class:`Law`."""
+        return super().bracket(self._unsort(outcome), values)
+
+
+class BoundedLaplaceLaw(Law):
+    """Laplace noise inside an interval."""
+
+    def _describe(self, values: BoundedValues) -> tuple[np.ndarray, ...]:
+        """Describe the law of every entry.
+
+        Returns
+        -------
+        center, scale : ndarray
+            Of the unbounded law.
+        below, inside : ndarray
+            Its probabilities below the interval and inside.
+        """
+        center = np.clip(values.exact, values.lower, values.upper).astype(np.float64)
+        scale = self.mechanism.scale(values.upper - values.lower)
+        below = 0.5 * np.exp((values.lower - center) / scale)
+        above = 0.5 * np.exp((center - values.upper) / scale)
+        return center, scale, below, 1 - below - above
+
+    def measure_cost(
+        self,
+        values: BoundedValues,
+        others: BoundedValues,
+    ) -> Cost:
+        """See :class:`Law`."""
+        # The ratio of two densities is monotone between the two centers and constant
+        # outside of them.
+        largest = np.zeros(np.shape(values.exact))
+        for extreme in (values.lower, values.upper, values.exact, others.exact):
+            outcome = np.clip(extreme, values.lower, values.upper)
+            losses = self.weigh(outcome, values) - self.weigh(outcome, others)
+            largest = np.maximum(largest, np.abs(losses))
+        return Cost(epsilon=float(largest.sum()))
+
+    def weigh(
+        self,
+        outcome: np.ndarray,
+        values: BoundedValues,
+    ) -> np.ndarray:
+        """See :class:`Law`."""
+        center, scale, _, inside = self._describe(values)
+        return -np.abs(outcome - center) / scale - np.log(inside)
+
+    def bracket(
+        self,
+        outcome: np.ndarray,
+        values: BoundedValues,
+    ) -> Interval:
+        """See :class:`Law`."""
+        center, scale, below, inside = self._describe(values)
+
+        def accumulate(x: np.ndarray) -> np.ndarray:
+            x = np.clip(x, values.lower, values.upper)
+            cdf = (stats.laplace.cdf((x - center) / scale) - below) / inside
+            return cdf.reshape(len(outcome), -1)
+
+        return accumulate(outcome - 0.5), accumulate(outcome + 0.5)
+
+
+# Selections
+
+
+class ExponentialLaw(Law):
+    """Choices with probabilities that grow with their scores."""
+
+    @property
+    def _scales(self) -> np.ndarray:
+        """Factors of the scores, one per selection."""
+        return self.mechanism.epsilon / np.atleast_1d(self.sensitivity.change)
+
+    def measure_cost(
+        self,
+        values: list,
+        others: list,
+    ) -> Cost:
+        """See :class:`Law`."""
+        total = 0.0
+        selections = zip(values, others, self._scales, strict=True)
+        for scores, other_scores, scale in selections:
+            is_allowed = np.isfinite(scores) | np.isfinite(other_scores)
+            if not is_allowed.any():
+                continue
+            change = np.asarray(scores)[is_allowed]
+            change = (change - np.asarray(other_scores)[is_allowed]) * scale
+            # All candidates may change alike: what counts is the range of the changes.
+            total += float(np.ptp(change))
+        if self.sensitivity.one_sided:
+            return Cost(mu=selection_mu(total))
+        return Cost(epsilon=total)
+
+    def _pair_choices(
+        self,
+        outcome: np.ndarray,
+        values: list,
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Pair each choice with the scores and log probabilities of its candidates."""
+        choices = np.ravel(outcome).tolist()
+        selections = zip(choices, values, self._scales, strict=True)
+        for choice, scores, scale in selections:
+            exponents = np.asarray(scores, float) * scale
+            if not np.isfinite(exponents).any():
+                exponents[0] = 0.0
+            yield choice, scores, exponents - logsumexp(exponents)
+
+    def weigh(
+        self,
+        outcome: np.ndarray,
+        values: list,
+    ) -> np.ndarray:
+        """See :class:`Law`."""
+        pairs = self._pair_choices(outcome, values)
+        return np.array([log_p[choice] for choice, _, log_p in pairs])
+
+    def bracket(
+        self,
+        outcome: np.ndarray,
+        values: list,
+    ) -> Interval:
+        """See :class:`Law`."""
+        lower = []
+        upper = []
+        for choice, scores, log_p in self._pair_choices(outcome, values):
+            # From the likeliest candidate down: a law that is too sharp chooses too
+            # many of the first.
+            order = np.argsort(-np.asarray(scores), kind="stable")
+            position = int(np.flatnonzero(order == choice)[0])
+            probabilities = np.exp(log_p)[order]
+            below = probabilities[:position].sum()
+            lower.append(below)
+            upper.append(below + probabilities[position])
+        return np.array(lower), np.array(upper)
+
+
+class PercentileLaw(Law):
+    """The exponential mechanism for a percentile, on the reals of a range."""
+
+    def _describe(self, values: OrderStatistics) -> tuple[np.ndarray, ...]:
+        """Describe the density, which is constant between neighboring values.
+
+        Returns
+        -------
+        edges, lengths : ndarray
+            Of the intervals between the values.
+        exponents : ndarray
+            Log densities of the intervals, up to a constant.
+        """
+        n_intervals = len(values.ordered) + 1
+        edges = values.edges(0, n_intervals)
+        utility = -np.abs(np.arange(n_intervals) - values.rank)
+        scale = self.mechanism.epsilon / float(np.max(self.sensitivity.change))
+        return edges, np.maximum(np.diff(edges), 0.0), scale * utility
+
+    @staticmethod
+    def _locate(
+        outcome: np.ndarray,
+        edges: np.ndarray,
+    ) -> np.ndarray:
+        """Find the interval of each number."""
+        intervals = np.searchsorted(edges, outcome, side="right") - 1
+        return np.clip(intervals, 0, len(edges) - 2)
+
+    def measure_cost(
+        self,
+        values: OrderStatistics,
+        others: OrderStatistics,
+    ) -> Cost:
+        """See :class:`Law`."""
+        # Both densities are constant between neighboring edges of either.
+        edges = np.union1d(self._describe(values)[0], self._describe(others)[0])
+        middles = (edges[:-1] + edges[1:]) / 2
+        losses = self.weigh(middles, values) - self.weigh(middles, others)
+        return Cost(epsilon=float(np.abs(losses).max()))
+
+    def weigh(
+        self,
+        outcome: np.ndarray,
+        values: OrderStatistics,
+    ) -> np.ndarray:
+        """See :class:`Law`."""
+        edges, lengths, exponents = self._describe(values)
+        is_wide = lengths > 0
+        normalization = logsumexp(exponents[is_wide], b=lengths[is_wide])
+        return exponents[self._locate(outcome, edges)] - np.asarray(normalization)
+
+    def bracket(
+        self,
+        outcome: np.ndarray,
+        values: OrderStatistics,
+    ) -> Interval:
+        """See :class:`Law`."""
+        edges, lengths, exponents = self._describe(values)
+        masses = lengths * np.exp(exponents - exponents.max())
+        interval = self._locate(outcome, edges)
+        below = np.cumsum(masses)[interval] - masses[interval]
+        length = np.maximum(lengths[interval], 1e-300)
+        fraction = (outcome - edges[interval]) / length
+        cdf = (below + fraction * masses[interval]) / masses.sum()
+        cdf = cdf.reshape(len(outcome), -1)
+        return cdf, cdf
+
+
+class CoverLaw(Law):
+    """Picks of a maximum cover: of their law an audit knows the cost alone."""
+
+    def measure_cost(
+        self,
+        values: CoverProblem,
+        others: CoverProblem,
+    ) -> Cost:
+        """See :class:`Law`."""
+        # The cost of a cover is derived for neighbors that differ in one point.
+        points = Counter(_name_cells(values.points[:]))
+        other_points = Counter(_name_cells(others.points[:]))
+        n_changed = max(
+            (points - other_points).total(),
+            (other_points - points).total(),
+        )
+        charged = self.mechanism.cost(self.sensitivity)
+        return Cost(
+            epsilon=n_changed * charged.epsilon,
+            delta=n_changed * charged.delta,
+        )
+
+    def weigh(
+        self,
+        outcome: np.ndarray,
+        values: CoverProblem,
+    ) -> float:
+        """Return NaN: the sum of weights over the lattice is not at hand."""
+        return math.nan
+
+    def bracket(
+        self,
+        outcome: np.ndarray,
+        values: CoverProblem,
+    ) -> Interval:
+        """Return nothing: the mechanism's tests compare picks with enumeration."""
+        nothing = np.empty(0)
+        return nothing, nothing
+
+
+# Histograms with a threshold
+
+
+def _name_cells(cells: np.ndarray) -> list[bytes]:
+    return [np.ascontiguousarray(cell).tobytes() for cell in np.asarray(cells)]
+
+
+def _count_by_name(cells: OccupiedCells | ReleasedCells) -> dict[bytes, int]:
+    counts = np.asarray(cells.counts).tolist()
+    return dict(zip(_name_cells(cells.cells), counts, strict=True))
+
+
+class HistogramLaw(Law):
+    """Gaussian counts of occupied cells, released from a threshold on."""
+
+    def _weigh_hidden(
+        self,
+        counts: np.ndarray | list[int],
+        values: OccupiedCells,
+    ) -> np.ndarray:
+        """Compute the log probabilities that cells stay below the threshold."""
+        margin = self._find_threshold(values) - np.asarray(counts, float)
+        return log_ndtr(margin / self.mechanism.stddev)
+
+    def _find_threshold(self, values: OccupiedCells) -> float:
+        """Find the threshold of noisy counts before they are rounded to the grid."""
+        return max(self.mechanism.threshold, values.min_count) - 0.5 / SCALE
+
+    def measure_cost(
+        self,
+        values: OccupiedCells,
+        others: OccupiedCells,
+    ) -> Cost:
+        """See :class:`Law`."""
+        counts = _count_by_name(values)
+        other_counts = _count_by_name(others)
+
+        # Cells that occur on both sides differ in their noisy counts.
+        both = counts.keys() & other_counts.keys()
+        change = math.sqrt(
+            sum((counts[name] - other_counts[name]) ** 2 for name in both)
+        )
+
+        # A cell that occurs on one side alone tells it if it passes the threshold.
+        log_stays = 0.0
+        for one, another in ((counts, other_counts), (other_counts, counts)):
+            lone = [one[name] for name in one.keys() - another.keys()]
+            log_stays = min(log_stays, float(self._weigh_hidden(lone, values).sum()))
+        return Cost(mu=change / self.mechanism.stddev, delta=-math.expm1(log_stays))
+
+    def weigh(
+        self,
+        outcome: list[ReleasedCells],
+        values: OccupiedCells,
+    ) -> float:
+        """See :class:`Law`."""
+        released = _count_by_name(outcome[0])
+        counts = _count_by_name(values)
+        if released.keys() - counts.keys():
+            return -math.inf
+        total = 0.0
+        for name, noisy in released.items():
+            total -= ((noisy / SCALE - counts[name]) / self.mechanism.stddev) ** 2 / 2
+        hidden = [counts[name] for name in counts.keys() - released.keys()]
+        return total + float(self._weigh_hidden(hidden, values).sum())
+
+    def bracket(
+        self,
+        outcome: list[ReleasedCells],
+        values: OccupiedCells,
+    ) -> Interval:
+        """See :class:`Law`."""
+        released = _count_by_name(outcome[0])
+        counts = _count_by_name(values)
+        exact = np.array(list(counts.values()), float)
+        noisy = np.array([released.get(name, -math.inf) for name in counts]) / SCALE
+        # The law never releases a count below the threshold.
+        is_possible = noisy >= self._find_threshold(values)
+        cdf = ndtr((noisy - exact) / self.mechanism.stddev) * is_possible
+        is_hidden = np.isinf(noisy)
+        hidden = np.exp(self._weigh_hidden(exact, values))
+        return cdf, np.where(is_hidden, hidden, cdf)
+
+
+# Reports of users
+
+
+class OracleLaw(Law):
+    """Reports of users, each true or one of the false symbols."""
+
+    def measure_cost(
+        self,
+        values: UserCells,
+        others: UserCells,
+    ) -> Cost:
+        """See :class:`Law`."""
+        oracle = self.mechanism
+        symbols = oracle.symbols_of(values.users, values.cells)
+        n_changed = int(
+            (symbols != oracle.symbols_of(others.users, others.cells)).sum()
+        )
+        return Cost(epsilon=n_changed * math.log(oracle.p_true / oracle.p_false))
+
+    def _compare(
+        self,
+        outcome: np.ndarray,
+        values: UserCells,
+    ) -> np.ndarray:
+        """Tell which reports are true."""
+        return outcome[0] == self.mechanism.symbols_of(values.users, values.cells)
+
+    def weigh(
+        self,
+        outcome: np.ndarray,
+        values: UserCells,
+    ) -> np.ndarray:
+        """See :class:`Law`."""
+        odds = math.log(self.mechanism.p_true / self.mechanism.p_false)
+        return odds * self._compare(outcome, values)
+
+    def bracket(
+        self,
+        outcome: np.ndarray,
+        values: UserCells,
+    ) -> Interval:
+        """See :class:`Law`."""
+        return _bracket_side(
+            self._compare(outcome, values),
+            1 - self.mechanism.p_true,
+        )
+
+
+class VectorLaw(Law):
+    """Directions that lie on the side of a user's vector, or are flipped."""
+
+    def _sign(self, values: UserVectors) -> np.ndarray:
+        """Apply the public signs of sums over cells to the vectors (m, d)."""
+        if not isinstance(self.mechanism, SignedSums):
+            return values.vectors
+        signs = random_signs(self.mechanism.key, values.users, values.cells)
+        return values.vectors * signs[:, None]
+
+    def measure_cost(
+        self,
+        values: UserVectors,
+        others: UserVectors,
+    ) -> Cost:
+        """See :class:`Law`."""
+        vectors = self._sign(values)
+        other_vectors = self._sign(others)
+        is_changed = (vectors != other_vectors).any(axis=1)
+        sides = self._weigh_sides(vectors[is_changed])
+        other_sides = self._weigh_sides(other_vectors[is_changed])
+        # A direction may lie on the side of both vectors, of one, or of neither.
+        losses = np.abs(sides[:, None] - other_sides[None])
+        return Cost(epsilon=float(losses.max(axis=(0, 1), initial=0.0).sum()))
+
+    def _weigh_sides(self, vectors: np.ndarray) -> np.ndarray:
+        """Compute the log probabilities of either side of each vector, (2, m)."""
+        p_flip = self.mechanism.flip_probability(np.linalg.norm(vectors, axis=1))
+        return np.log(np.stack([p_flip, 1 - p_flip]))
+
+    def weigh(
+        self,
+        outcome: np.ndarray,
+        values: UserVectors,
+    ) -> np.ndarray:
+        """See :class:`Law`."""
+        return np.log(self.mechanism.density(self._sign(values), outcome[0]))
+
+    def bracket(
+        self,
+        outcome: np.ndarray,
+        values: UserVectors,
+    ) -> Interval:
+        """See :class:`Law`."""
+        vectors = self._sign(values)
+        products = np.einsum("ij,ij->i", outcome[0].astype(float), vectors)
+        # A direction at a right angle to the vector, as any is to the vector 0, has no
+        # side.
+        has_side = products != 0
+        lengths = np.linalg.norm(vectors[has_side], axis=1)
+        p_flip = self.mechanism.flip_probability(lengths)
+        return _bracket_side(products[has_side] > 0, p_flip)
+
+
+def _bracket_side(
+    is_true: np.ndarray,
+    p_false: np.ndarray | float,
+) -> Interval:
+    """Bracket an answer of two sides, the false one first."""
+    lower = np.where(is_true, p_false, 0.0)
+    upper = np.where(is_true, 1.0, p_false)
+    return lower, upper
+
+
+LAWS: dict[type, type[Law]] = {
+    Gaussian: GaussianLaw,
+    Laplace: LaplaceLaw,
+    BoundedLaplace: BoundedLaplaceLaw,
+    Exponential: ExponentialLaw,
+    Percentile: PercentileLaw,
+    StabilityHistogram: HistogramLaw,
+    SortedGaussian: SortedGaussianLaw,
+    MaximumCover: CoverLaw,
+    FrequencyOracle: OracleLaw,
+    VectorRandomizer: VectorLaw,
+}
+
+
+def find_law(
+    mechanism: Any,
+    sensitivity: Any,
+) -> Law:
+    """Find the law of a mechanism, by its type.
+
+    Raises
+    ------
+    ValueError
+        If the mechanism is of an unknown type.
+    """
+    for kind in type(mechanism).__mro__:
+        if kind in LAWS:
+            return LAWS[kind](mechanism, sensitivity)
+    raise ValueError(f"mechanism={mechanism!r} has no loss that an audit knows")
