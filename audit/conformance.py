@@ -100,7 +100,7 @@ def check_estimator(method: PrivateKMeans) -> None:
 
 
 def check_shapes(method: PrivateKMeans) -> None:
-    """A batch has k grid centers per seed: copies of the first where there are fewer."""
+    """A batch has k grid centers per seed, filled up with copies of the first."""
     run = _run(method)
     assert run.centers.dtype == np.int64, (
         f"centers must be int64 on the grid, got {run.centers.dtype}"
