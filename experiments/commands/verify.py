@@ -61,25 +61,24 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
         fresh = plan.rows(again)
     errors = {outcome.key: outcome.error for outcome in outcomes}
     differing = compared[compared["state"] != SAME]
-    lines = [
+    print(
         f"stored and fresh rows agree bit for bit in {len(cells) - len(differing)} of "
         f"{len(cells)} cells (running times left out)"
-    ]
+    )
     for line in differing.head(LINES).itertuples():
         cell = cells[line.Index]
-        lines.append(f"  {cell.label}: {errors[cell.key] or line.metric} ({line.state})")
-    if len(fresh):
-        # Several sweeps may request a cell, of which the target needs some.
-        fresh = stored[["sweep", "cell"]].drop_duplicates().merge(fresh)
-        verdict, table = evaluate(target, stored, missing)
-        fresh_verdict, fresh_table = evaluate(target, fresh, missing)
-        if verdict:
-            lines.append(f"verdict on stored rows: {verdict}")
-            lines.append(f"verdict on fresh rows: {fresh_verdict}")
-        else:
-            equal = "equal" if table.equals(fresh_table) else "not equal"
-            lines.append(f"numbers of the figure: {equal}")
-    print(*lines, sep="\n")
+        print(f"  {cell.label}: {errors[cell.key] or line.metric} ({line.state})")
+    if fresh.empty:
+        return 1
+    # Several sweeps may request a cell, of which the target needs some.
+    fresh = stored[["sweep", "cell"]].drop_duplicates().merge(fresh)
+    verdict, table = evaluate(target, stored, missing)
+    fresh_verdict, fresh_table = evaluate(target, fresh, missing)
+    if verdict:
+        print(f"verdict on stored rows: {verdict}\nverdict on fresh rows: {fresh_verdict}")
+    else:
+        equal = "equal" if table.equals(fresh_table) else "not equal"
+        print(f"numbers of the figure: {equal}")
     return int(len(differing) > 0)
 
 

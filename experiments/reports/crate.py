@@ -38,12 +38,6 @@ Made by `$command`.
 - `sweeps.yaml`: what was run
 - `ro-crate-metadata.json`: all of this for machines (RO-Crate, profile Workflow Run)
 """
-#: Formats that Python's table of types lacks.
-FORMATS = {
-    ".md": "text/markdown",
-    ".yaml": "application/yaml",
-    ".tex": "application/x-tex",
-}
 #: What the origin of a figure lists, and in which column rows have it.
 LISTED = {
     "sweeps": "sweep",
@@ -166,13 +160,12 @@ def describe_files(folder: Path) -> dict[str, dict]:
     entities = {}
     for path in sorted(paths):
         name = path.relative_to(folder).as_posix()
-        kind = FORMATS.get(path.suffix) or mimetypes.guess_type(name)[0]
         content = path.read_bytes()
         entities[name] = {
             "@id": name,
             "@type": "File",
             "name": path.name,
-            "encodingFormat": kind or "application/octet-stream",
+            "encodingFormat": mimetypes.guess_type(name)[0],
             "contentSize": str(len(content)),
             "sha256": hashlib.sha256(content).hexdigest(),
         }

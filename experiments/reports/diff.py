@@ -48,33 +48,35 @@ def compare(stores: Sequence[Store], cells: Sequence[pd.DataFrame]) -> pd.DataFr
         If budgets, adjacency or the code of the metrics are unlike.
     """
     a, b = cells
-    shared = a.index.intersection(b.index)
-    only_a = a.drop(shared)
-    only_b = b.drop(shared)
-    budgets = only_b.reset_index()[["setting", "budget"]]
-    others = only_a.reset_index().merge(budgets, on="setting")
-    others = others[~others["setting"].isin(shared.get_level_values("setting"))]
-    refuse_unlike(others, others["budget_x"], others["budget_y"], "budget")
-    a = a.loc[shared].reset_index(drop=True)
-    b = b.loc[shared].reset_index(drop=True)
+    joined = a.merge(b, on="setting", suffixes=("", "_b"))
+    pairs = joined[joined["budget"] == joined["budget_b"]].reset_index(drop=True)
+    refuse_unlike(joined[~joined["setting"].isin(pairs["setting"])], "budget")
     for name in MEANING:
-        refuse_unlike(a, a[name], b[name], name)
+        refuse_unlike(pairs, name)
 
-    differs = a[ORIGIN] != b[ORIGIN]
-    origin = [", ".join(differs.columns[line]) for line in differs.to_numpy()]
-    values = map(read_values, stores, (a["cell"], b["cell"]))
-    pairs = a.assign(origin=origin).join(compare_values(*values))
-    return pd.concat([pairs, only_a.assign(state=ONLY_A), only_b.assign(state=ONLY_B)])
+    origin = [
+        ", ".join(name for name in ORIGIN if pair[name] != pair[f"{name}_b"])
+        for pair in pairs.to_dict("records")
+    ]
+    values = map(read_values, stores, (pairs["cell"], pairs["cell_b"]))
+    pairs = pairs.assign(origin=origin).join(compare_values(*values))
+    only_a = a[~a["cell"].isin(pairs["cell"])].assign(state=ONLY_A)
+    only_b = b[~b["cell"].isin(pairs["cell_b"])].assign(state=ONLY_B)
+    return pd.concat([pairs, only_a, only_b])
 
 
-def refuse_unlike(cells: pd.DataFrame, a: pd.Series, b: pd.Series, name: str) -> None:
-    """Refuse cells that differ in a column; rows older than the column pass."""
-    unlike = cells.index[(a != b) & (a != "") & (b != "")]
-    for line in unlike[:1]:
-        label = " ".join(cells.loc[line, ["method", "variant", "params", "dataset"]])
+def refuse_unlike(pairs: pd.DataFrame, name: str) -> None:
+    """Refuse pairs that differ in a column; rows older than the column pass."""
+    a = pairs[name]
+    b = pairs[f"{name}_b"]
+    unlike = pairs[(a != b) & (a != "") & (b != "")]
+    if len(unlike):
+        pair = unlike.iloc[0]
+        label = " ".join(pair[["method", "variant", "params", "dataset"]])
         raise ValueError(
             f"unlike {name} in {len(unlike)} cells, such as {label}, have "
-            f"{a[line]:.20} in A and {b[line]:.20} in B: run them with the same"
+            f"{pair[name]:.20} in A and {pair[f'{name}_b']:.20} in B: "
+            "run them with the same"
         )
 
 
@@ -99,15 +101,16 @@ def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     # The seeds that both have count; where there are none, all seeds do.
     shared = a.index.intersection(b.index)
     a, b = a.align(b)
-    is_shared = pd.Series(a.index.isin(shared), a.index)
-    counts = is_shared | ~is_shared.groupby("pair").transform("any")
+    pair = a.index.get_level_values("pair")
+    is_shared = a.index.isin(shared)
+    counts = is_shared | ~pair.isin(pair[is_shared])
     left = a.to_numpy()
     right = b.to_numpy()
-    differs = ~same_bits(left, right) & counts.to_numpy()[:, None]
-    differs = pd.DataFrame(differs, a.index).groupby("pair").any().to_numpy()
+    differs = pd.DataFrame(~same_bits(left, right)[counts])
+    differs = differs.groupby(pair[counts]).any().to_numpy()
 
     values = np.hstack([left, right, subtract(left, right)])
-    groups = pd.DataFrame(values, a.index).where(np.isfinite(values)).groupby("pair")
+    groups = pd.DataFrame(values).where(np.isfinite(values)).groupby(pair)
     mean, deviation, n = (
         np.split(moments.to_numpy(), 3, axis=1)
         for moments in (groups.mean(), groups.std(), groups.count())

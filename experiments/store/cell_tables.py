@@ -32,9 +32,9 @@ def read_cells(store: Store) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Stored columns, parameters as text, one line per experiment, indexed by the
-        texts `setting` and `budget`. Of several cells of one experiment it is that with
-        the most seeds, of those with equally many the newest.
+        Stored columns, parameters as text, and the texts `setting` and `budget`, which
+        name an experiment. Of several cells of one it has that with the most seeds, of
+        those with equally many the newest.
 
     Raises
     ------
@@ -51,8 +51,8 @@ def read_cells(store: Store) -> pd.DataFrame:
         setting=[write_setting(line) for line in lines],
         # Machines may round a computed delta differently.
         budget=[f"({line['epsilon']:.9g}, {line['delta']:.9g})" for line in lines],
-    ).set_index(["setting", "budget"])
-    return cells[~cells.index.duplicated()]
+    )
+    return cells.drop_duplicates(["setting", "budget"])
 
 
 def read_values(store: Store, keys: Sequence[str]) -> pd.DataFrame:
@@ -93,7 +93,8 @@ def match_keys(planned: Iterable[Cell], stored: pd.DataFrame) -> dict[str, str]:
     cells = pd.DataFrame(lines, columns=["planned", "setting", "epsilon", "declared"])
     # A delta that the method chooses is no number.
     cells["declared"] = pd.to_numeric(cells["declared"], errors="coerce")
-    pairs = cells.astype({"epsilon": float}).merge(stored.reset_index(), on=["setting", "epsilon"])
+    cells["epsilon"] = cells["epsilon"].astype(float)
+    pairs = cells.merge(stored, on=["setting", "epsilon"])
     is_declared = np.isclose(pairs["delta"], pairs["declared"], rtol=1e-8, atol=0)
     pairs = pairs[is_declared | pairs["declared"].isna()]
     return dict(zip(pairs["planned"], pairs["cell"], strict=True))

@@ -1,5 +1,6 @@
 """Stored results for other programs: rows as a frame or as files, and released centers."""
 
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,12 +84,16 @@ def write_rows(store: Store, folder: Path) -> pd.DataFrame:
     """
     rows = store.read_all()
     table = to_table(rows)
-    columns = [BY_NAME[name] for name in table.column_names]
-    nested = [column.name for column in columns if column.dtype not in FIELD_TYPES]
-    texts = {name: [write_json(value) for value in table[name].to_pylist()] for name in nested}
-    mode = store.shared_mode(rows["cell"].unique())
-    write_parquet(table, folder / "rows.parquet", mode)
-    write_csv(rows.assign(**texts), folder / "rows.csv", mode)
+    columns = [BY_NAME[name] for name in rows]
+    flat = {
+        column.name: table[column.name]
+        if column.dtype in FIELD_TYPES
+        else [write_json(value) for value in table[column.name].to_pylist()]
+        for column in columns
+    }
+    mode = store.shared_mode(set(rows["cell"]))
+    write_table(table, folder / "rows.parquet", mode)
+    write_table(pa.table(flat), folder / "rows.csv", mode)
     schema = json.dumps(describe_columns(columns), indent=1, ensure_ascii=False)
     atomic_write(folder / "rows.schema.json", schema.encode())
     return rows
@@ -114,17 +119,16 @@ def describe_columns(columns: Sequence[Column]) -> dict:
     >>> field["name"], field["type"], field["title"]
     ('n', 'integer', 'points')
     """
-    fields = []
-    for column in columns:
-        field = {
+    fields = [
+        {
             "name": column.name,
             "type": FIELD_TYPES.get(column.dtype, "array"),
             "title": column.label,
             "description": f"{column.kind}; {column.dtype}",
             "unit": column.unit,
-            "better": column.better,
         }
-        fields.append({key: value for key, value in field.items() if value})
+        for column in columns
+    ]
     return {"fields": fields, "missingValues": [""], "primaryKey": ["cell", "seed"]}
 
 
@@ -166,22 +170,16 @@ def write_centers(store: Store, keys: Sequence[str], path: Path) -> int:
         raise ValueError(
             f"cell {', '.join(without)} keeps no centers: run it with keep_centers=true"
         )
-    mode = store.shared_mode(keys)
-    if path.suffix == ".csv":
-        write_csv(centers, path, mode)
-    else:
-        table = pa.Table.from_pandas(centers, preserve_index=False)
-        write_parquet(table, path, mode)
+    table = pa.Table.from_pandas(centers, preserve_index=False)
+    write_table(table, path, store.shared_mode(keys))
     return len(centers)
 
 
-def write_parquet(table: pa.Table, path: Path, mode: int) -> None:
-    """Write a table as Parquet."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    atomic_write(path, sink.getvalue(), mode)
-
-
-def write_csv(frame: pd.DataFrame, path: Path, mode: int) -> None:
-    """Write a frame as CSV."""
-    atomic_write(path, frame.to_csv(index=False).encode(), mode)
+def write_table(table: pa.Table, path: Path, mode: int) -> None:
+    """Write a table as CSV or Parquet, by the ending of the file."""
+    buffer = io.BytesIO()
+    if path.suffix == ".csv":
+        table.to_pandas().to_csv(buffer, index=False)
+    else:
+        pq.write_table(table, buffer)
+    atomic_write(path, buffer.getvalue(), mode)
