@@ -23,7 +23,7 @@ from pkm.methods import load_method
 from pkm.methods.base import PrivateKMeans, RepeatableNoiseWarning, Run
 from pkm.privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
 from pkm.privacy.base import PointsLike
-from pkm.privacy.query import PRESENCE
+from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import RowBlocks
 
 N_POINTS = 600
@@ -156,7 +156,7 @@ def check_order_and_shards(method: PrivateKMeans) -> None:
         d = points.shape[1]
         blocks = np.array_split(points / SCALE, 7)
         rows = RowBlocks(len(points), d, lambda: iter(blocks))
-        read_anew = Blocks.from_box(rows, -np.ones(d), np.ones(d))
+        read_anew = Blocks.quantize(rows, -np.ones(d), np.ones(d))
         cases["blocks that are read anew"] = read_anew
     whole = _run(method).centers
     for case, other in cases.items():
@@ -274,7 +274,7 @@ def check_no_value_raises(method: PrivateKMeans) -> None:
     outcomes = [
         configure(method, random_state=5).fit(points) for points in _spoil_points()
     ]
-    if method.claim.adjacency in PRESENCE:
+    if method.claim.adjacency in ONE_RECORD_ADJACENCIES:
         # Each of them is the null record.
         first = outcomes[0].cluster_centers_
         for fitted in outcomes[1:]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from pkm.compute import SCALE, Points
 from pkm.privacy import Adjacency
-from pkm.privacy.query import PRESENCE
+from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 
 Rng = np.random.Generator
 #: Points, (n, d), and the index of a record among them.
@@ -288,7 +288,7 @@ def _draw_replacement(
     rho: float | None,
 ) -> np.ndarray | None:
     """Draw the value of the record in the neighbor."""
-    if adjacency in PRESENCE:
+    if adjacency in ONE_RECORD_ADJACENCIES:
         return None
     d = len(row)
     if adjacency is Adjacency.RHO_BOUNDED:

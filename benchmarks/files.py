@@ -134,7 +134,7 @@ def open_blocks(path: Path) -> Blocks:
     """Return the points of a file, as a fit reads them."""
     if path.suffix == ".grid":
         return open_grid(path).by_blocks()
-    return Blocks.from_box(row_blocks(path), *BOX, keep_remainders=False)
+    return Blocks.quantize(row_blocks(path), *BOX, keep_remainders=False)
 
 
 def measure_method(method: type, path: Path) -> Measurement:

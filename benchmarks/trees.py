@@ -32,7 +32,7 @@ def measure_trees(scale: float) -> list[Measurement]:
     for name, shape, k, bounds, dpm_seconds, lsh_seconds in SETS:
         raw, label = load_points(name, shape, scale, bounds)
         domain = np.repeat([bounds], raw.shape[1], axis=0).T
-        points, _ = Points.from_box(raw, *domain)
+        points, _ = Points.quantize(raw, *domain)
         sort = min_seconds(partial(np.sort, raw, axis=0))
         for variant in ("published", "sound"):
             what = f"{label}: DPM {variant}"
@@ -50,7 +50,7 @@ def measure_trees(scale: float) -> list[Measurement]:
                 )
             )
             # Encodings of the points count.
-            points.derived.clear()
+            points.cache.clear()
             fit = partial(method.fit_batch, points, [0], domain)
             rows.append(measure_memory(what, fit, raw.size, MAX_BYTES))
 

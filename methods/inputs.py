@@ -13,7 +13,7 @@ from pkm.compute.storage.blocks import Blocks, array_blocks
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.compute.storage.grid_file import GridFile, is_grid_file, open_grid
 from pkm.methods.contract import ClusteringMethod
-from pkm.privacy.query import PRESENCE
+from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import (
     RowBlocks,
     RowsLike,
@@ -43,8 +43,8 @@ def read_points(method: ClusteringMethod, X: ArrayLike | RowsLike) -> tuple[Grid
     bounds = _check_rows(method, rows)
     kept = method.needs_remainders
     if is_dask_array(X):
-        return DaskPoints.from_box(X, *bounds, keep_remainders=kept), bounds
-    return Blocks.from_box(rows, *bounds, keep_remainders=kept), bounds
+        return DaskPoints.quantize(X, *bounds, keep_remainders=kept), bounds
+    return Blocks.quantize(rows, *bounds, keep_remainders=kept), bounds
 
 
 def declare_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
@@ -87,12 +87,12 @@ def _quantize(method: ClusteringMethod, X: np.ndarray) -> tuple[Points | Blocks,
     if bounds is None:
         _refuse_null(len(X) - np.isfinite(X).all(axis=1).sum())
         bounds = _widen(X.min(axis=0), X.max(axis=0))
-    if claim.private and claim.adjacency not in PRESENCE:
+    if claim.private and claim.adjacency not in ONE_RECORD_ADJACENCIES:
         X = _replace_null(X, *bounds)
     if claim.private and method.clip and method.zoom_plan(*X.shape) is not None:
         # Those of the domain that the zoom finds are kept. Until then every pass enters them.
-        return replace(Blocks.from_box(array_blocks(X), *bounds), in_memory=True), bounds
-    points, outside = Points.from_box(X, *bounds, keep_remainders=method.needs_remainders)
+        return replace(Blocks.quantize(array_blocks(X), *bounds), in_memory=True), bounds
+    points, outside = Points.quantize(X, *bounds, keep_remainders=method.needs_remainders)
     if not claim.private:
         _refuse_null(points.n_null)
     _refuse_outside(method, outside)
@@ -112,7 +112,7 @@ def _check_rows(method: ClusteringMethod, rows: RowBlocks) -> Bounds:
             _refuse_null(n_null)
         bounds = bounds or _widen(lowest, highest)
         if n_null < rows.n_rows:
-            _, outside = Points.from_box(np.array([lowest, highest]), *bounds)
+            _, outside = Points.quantize(np.array([lowest, highest]), *bounds)
             _refuse_outside(method, outside)
     assert bounds is not None, "a private fit has declared bounds"
     return bounds

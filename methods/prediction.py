@@ -97,7 +97,7 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     def _label(self, rows: np.ndarray) -> np.ndarray:
         """Index (m,) of the nearest center of rows (m, d)."""
         if self.zoom_ is None:
-            points, _ = Points.from_box(rows, *self._fitted_bounds)
+            points, _ = Points.quantize(rows, *self._fitted_bounds)
             _refuse_unlabeled(points.n_null)
             return labels(points, self._centers)[0]
 

@@ -77,7 +77,7 @@ class Zoomed:
         if zoom is None:
             curator.keep_points()
             return curator, None
-        return curator.within(zoom.center, zoom.half_width, zoom.radius), zoom
+        return curator.rescale(zoom.center, zoom.half_width, zoom.radius), zoom
 
     def _with_epsilon(self, epsilon: float) -> ClusteringMethod:
         """Copy the method with another epsilon, and without its zoom."""

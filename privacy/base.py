@@ -15,7 +15,7 @@ from pkm.privacy.budget import Adjacency
 from pkm.privacy.charging import charge_release
 from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.mechanisms.noise import INITIALIZATION, NoiseStreams, child
-from pkm.privacy.query import PRESENCE, Query
+from pkm.privacy.query import ONE_RECORD_ADJACENCIES, Query
 
 PointsLike = np.ndarray | Points | Blocks | DaskPoints | Sequence[np.ndarray | Points]
 """Private points on the grid, whole, in shards, or in blocks that are read in every pass."""
@@ -55,13 +55,13 @@ class BaseCurator:
         The queries that it answers, also on its views.
     group : int or None
         Of the users that charges concern; see :class:`Charge`.
-    is_inner : bool
+    is_zoomed : bool
         Whether its points were entered anew for it, in a smaller domain, and are its own.
     """
 
     serves: ClassVar[tuple[type[Query], ...]] = ()
     group: int | None = None
-    is_inner: bool = False
+    is_zoomed: bool = False
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class BaseCurator:
         self._rounds: defaultdict[str, int] = defaultdict(int)  # releases so far, by label
         self.adjacency = None if ledger is None else cast("Adjacency", ledger.budget.adjacency)
         self.n_points = self._shards.n_records
-        if self.adjacency not in (None, *PRESENCE) and self._shards.has_null:
+        if self.adjacency not in (None, *ONE_RECORD_ADJACENCIES) and self._shards.has_null:
             raise ValueError(
                 f"points have null records, which {self.adjacency} adjacency does not know"
             )
@@ -163,7 +163,7 @@ class BaseCurator:
             self._ledger.charge(charge)
             self._rounds[query.label] = charge.round + 1
         outcomes = self._draw(query, query.exact(view), sensitivities, noise, key)
-        return query.finish(view, outcomes)
+        return query.postprocess(view, outcomes)
 
     def _draw(
         self,
@@ -176,7 +176,7 @@ class BaseCurator:
         """Draw the parts of a charged answer one after the other, each from its own stream."""
         released: dict[str, np.ndarray] = {}
         for part, mechanism in noise.items():
-            values = query.values(part, exact[part], released)
+            values = query.mechanism_input(part, exact[part], released)
             part_key = stream_key(query, key, part)
             released[part] = self._streams.release(mechanism, values, part_key, sensitivities[part])
         return released

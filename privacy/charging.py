@@ -32,10 +32,10 @@ def charge_release(
     ValueError
         If a mechanism's scale is out of range.
     """
-    fixed_by = query.fixed_by(view)
-    if fixed_by is None:
+    cache_key = query.cache_key(view)
+    if cache_key is None:
         return _compute_charges(key, query, view, adjacency, noise)
-    values = (key, type(query), fixed_by, adjacency, view.group, *noise.values())
+    values = (key, type(query), cache_key, adjacency, view.group, *noise.values())
     charged = _cache.get(values)
     if charged is None:
         if len(_cache) >= MAX_CACHED:

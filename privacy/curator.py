@@ -111,7 +111,7 @@ class Curator(BaseCurator):
             )
         super().__init__(points, ledger, streams, domain)
 
-    def within(self, center: np.ndarray, half_width: float, radius: float) -> "Curator":
+    def rescale(self, center: np.ndarray, half_width: float, radius: float) -> "Curator":
         """Return a curator of the same points in a smaller domain, with the same ledger.
 
         Nothing is released: the points are pulled into the domain and entered anew on its grid.
@@ -134,18 +134,18 @@ class Curator(BaseCurator):
         --------
         >>> from pkm.privacy import NoiseStreams
         >>> curator = Curator(np.array([[600], [700]]), None, NoiseStreams([0]))
-        >>> inner = curator.within(np.array([0.0]), 0.02, 1.0)
+        >>> inner = curator.rescale(np.array([0.0]), 0.02, 1.0)
         >>> inner.domain.ravel().tolist(), inner.disclose().ravel().tolist()
         ([-0.02, 0.02], [30000.0, 35000.0])
         """
         middle, half_widths = middle_and_half_width(*self.domain)
         domain = middle + half_widths * np.array([center - half_width, center + half_width])
-        enter = partial(Points.within, center=center, half_width=half_width, radius=radius)
+        enter = partial(Points.rescale, center=center, half_width=half_width, radius=radius)
         shards = self._shards.map(enter).kept()
         inner = type(self)(shards, self._ledger, self._streams, domain)
         inner.radius = min(radius, inner.radius)
         inner._rounds = self._rounds
-        inner.is_inner = isinstance(shards, Shards)
+        inner.is_zoomed = isinstance(shards, Shards)
         return inner
 
     def keep_points(self) -> None:

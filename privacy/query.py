@@ -16,7 +16,7 @@ Mechanisms = Mapping[str, tuple[type, ...]]
 """Parts of an answer, with the types of mechanisms that may release them."""
 
 
-PRESENCE = (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
+ONE_RECORD_ADJACENCIES = (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
 """Adjacencies under which neighbors differ in the presence of one record."""
 
 
@@ -61,7 +61,7 @@ class Query:
 
     label: ClassVar[str]
     mechanisms: ClassVar[Mechanisms]
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = PRESENCE
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = ONE_RECORD_ADJACENCIES
     view: ClassVar[type | None] = None
     exact_without_ledger: ClassVar[bool] = False
 
@@ -99,11 +99,11 @@ class Query:
         """Public arguments to record in the ledger, with scales and sensitivities."""
         return {}
 
-    def values(self, part: str, exact: Any, released: Mapping[str, np.ndarray]) -> Any:
+    def mechanism_input(self, part: str, exact: Any, released: Mapping[str, np.ndarray]) -> Any:
         """What the mechanism of a part takes: the exact part, and what parts before it released."""
         return exact
 
-    def finish(self, view: Any, outcomes: dict[str, Any]) -> dict[str, Any]:
+    def postprocess(self, view: Any, outcomes: dict[str, Any]) -> dict[str, Any]:
         """What is released of the outcomes; the view may keep the rest for later queries."""
         return outcomes
 
@@ -116,7 +116,7 @@ class Query:
         """
         return 1
 
-    def fixed_by(self, view: Any) -> Hashable:
+    def cache_key(self, view: Any) -> Hashable:
         """Public values that fix sensitivities, details and flaw; None where these are not few.
 
         What a release costs is then computed once for all releases with these values.

@@ -54,11 +54,11 @@ class Farthest:
 
     def mask(self, points: Points) -> np.ndarray:
         """Mark the points (n,), bool, that are among them, but for the copies."""
-        return points.remembered("mask", (self,), partial(self._mask, points))
+        return points.cached("mask", (self,), partial(self._mask, points))
 
     def _mask(self, points: Points) -> np.ndarray:
         marked = _is_before_last(points, self.centers, self.square, self.row)
-        points.forget("squares")
+        points.drop("squares")
         return marked if self.among is None else marked & self.among.mask(points)
 
 
@@ -253,7 +253,7 @@ def _rows_at(
 
 def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
     """Squared distance (n,) of each point to the nearest center, kept for the next pass."""
-    return points.remembered("squares", (centers,), partial(squared_distances, points, centers))
+    return points.cached("squares", (centers,), partial(squared_distances, points, centers))
 
 
 def _concatenated(rows: Sums, more: Sums) -> Sums:

@@ -15,7 +15,7 @@ from pkm.compute.storage.points import SCALE, Points
 SIGN_BLOCK = 2048  # points per matrix product
 GAP_BLOCK = 8192  # gaps per step
 MAX_NORMAL = 1 << 20  # largest entry of a normal vector
-MAX_DERIVED = 2  # derived arrays that are cached with points, for the next replicate
+MAX_CACHED = 2  # derived arrays that are cached with points, for the next replicate
 
 
 def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
@@ -38,7 +38,7 @@ def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
     [0, 1, 2]
     """
     key = ("codes", thresholds)
-    cached = points.derived.get(key)
+    cached = points.cache.get(key)
     if isinstance(cached, np.ndarray):
         return cached
     codes = np.empty(points.shape, np.min_scalar_type(len(thresholds)))
@@ -50,9 +50,9 @@ def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
 
 def _cache(points: Points, key: tuple, value: object) -> None:
     """Cache a derived value with the points, in place of the oldest ones."""
-    while len(points.derived) >= MAX_DERIVED:
-        del points.derived[next(iter(points.derived))]
-    points.derived[key] = value
+    while len(points.cache) >= MAX_CACHED:
+        del points.cache[next(iter(points.cache))]
+    points.cache[key] = value
 
 
 @njit(cache=True, nogil=True)
@@ -225,7 +225,7 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     first = shards[0]
     others = tuple(weakref.ref(shard) for shard in shards[1:])
     key = ("averaged gaps", tuple(map(id, shards)))
-    cached = first.derived.get(key)
+    cached = first.cache.get(key)
     # The id of a deleted shard may be reused: the weak references distinguish the shards.
     if isinstance(cached, tuple):
         references, gaps = cached

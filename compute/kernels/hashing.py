@@ -229,10 +229,10 @@ def _bucket_codes(points: Points, hashing: Hash, restricted: Farthest | None) ->
 
     def compute() -> np.ndarray:
         # Those of another hash give their memory back first.
-        points.forget("codes")
+        points.drop("codes")
         return hashing.codes(points, None if restricted is None else restricted.mask(points))
 
-    return points.remembered("codes", (hashing, restricted), compute)
+    return points.cached("codes", (hashing, restricted), compute)
 
 
 def _positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:

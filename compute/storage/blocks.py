@@ -154,7 +154,7 @@ class Blocks:
     in_memory: bool = False
 
     @classmethod
-    def from_box(
+    def quantize(
         cls,
         rows: RowBlocks,
         lower: np.ndarray,
@@ -163,13 +163,13 @@ class Blocks:
         keep_remainders: bool = True,
         progress: bool = False,
     ) -> "Blocks":
-        """Points of a box; see :meth:`Points.from_box`.
+        """Points of a box; see :meth:`Points.quantize`.
 
         Examples
         --------
         >>> from pkm.row_blocks import RowBlocks
         >>> rows = RowBlocks(4, 1, lambda: iter([np.array([[0.5], [1.0]]), np.array([[-1], [3]])]))
-        >>> blocks = Blocks.from_box(rows, -np.ones(1), np.ones(1))
+        >>> blocks = Blocks.quantize(rows, -np.ones(1), np.ones(1))
         >>> blocks.total(lambda block: (block.rows.sum(axis=0).astype(int),))[0] / 2**16
         array([1.5])
         """
@@ -235,7 +235,7 @@ class Blocks:
         Examples
         --------
         >>> rows = RowBlocks(2, 1, lambda: iter([np.array([[0.5]]), np.array([[1.0]])]))
-        >>> blocks = Blocks.from_box(rows, -np.ones(1), np.ones(1))
+        >>> blocks = Blocks.quantize(rows, -np.ones(1), np.ones(1))
         >>> replace(blocks, in_memory=True).kept()[0].rows.ravel().tolist()
         [32768.0, 65536.0]
         """
@@ -267,7 +267,7 @@ def enter_box(
     block: np.ndarray, lower: np.ndarray, upper: np.ndarray, keep_remainders: bool = True
 ) -> Points:
     """Points of a block of rows in a box."""
-    return Points.from_box(block, lower, upper, keep_remainders=keep_remainders)[0]
+    return Points.quantize(block, lower, upper, keep_remainders=keep_remainders)[0]
 
 
 def enter_and_map(

@@ -43,10 +43,10 @@ class DaskPoints:
     progress: bool = False
 
     @classmethod
-    def from_box(
+    def quantize(
         cls, array: Any, lower: np.ndarray, upper: np.ndarray, *, keep_remainders: bool = True
     ) -> "DaskPoints":
-        """Points of a box, from a ``dask.array`` (n, d); see :meth:`Points.from_box`."""
+        """Points of a box, from a ``dask.array`` (n, d); see :meth:`Points.quantize`."""
         n, d = array.shape
         chunks = array.rechunk({1: -1}).to_delayed().ravel().tolist()
         enter = partial(enter_box, lower=lower, upper=upper, keep_remainders=keep_remainders)

@@ -382,7 +382,7 @@ def pack(
     try:
         with os.fdopen(descriptor, "wb") as stream:
             for block in rows.blocks():
-                points, is_clipped = Points.from_box(block, lower, upper)
+                points, is_clipped = Points.quantize(block, lower, upper)
                 outside |= is_clipped
                 offset = n_written * d
                 stored = points.rows.astype(ROWS_TYPE, copy=False)

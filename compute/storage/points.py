@@ -30,7 +30,7 @@ MAX_TILED_FEATURES = 64
 #: Values that are entered at once: a megabyte in float64.
 BLOCK_VALUES = 1 << 17
 #: Products of coordinates that take as long as entering one coordinate.
-ENTERING_COST = 32
+QUANTIZE_COST = 32
 #: Largest finite float64.
 MAX_FLOAT = float(np.finfo(np.float64).max)
 #: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
@@ -135,7 +135,7 @@ class Points:
         return cls(rows, squared_norms, n_null=n_null)
 
     @classmethod
-    def from_box(
+    def quantize(
         cls,
         points: np.ndarray,
         lower: np.ndarray,
@@ -175,7 +175,7 @@ class Points:
         # Each range follows the rows of the one before, which are fewer by its null records.
         n_entered = 0
         outside = False
-        for first, n_present, is_outside in by_threads(n, ENTERING_COST * d, enter):
+        for first, n_present, is_outside in by_threads(n, QUANTIZE_COST * d, enter):
             if n_entered < first:
                 for array in arrays:
                     if array is not None:
@@ -189,7 +189,7 @@ class Points:
         remainders = None if remainders is None else remainders[:n_entered]
         return cls(rows, squared_norms, remainders, n - n_entered), outside
 
-    def within(self, center: np.ndarray, half_width: float, radius: float) -> "Points":
+    def rescale(self, center: np.ndarray, half_width: float, radius: float) -> "Points":
         """Enter the points anew on the grid of a smaller domain, pulled into it.
 
         Parameters
@@ -210,8 +210,8 @@ class Points:
 
         Examples
         --------
-        >>> points, _ = Points.from_box(np.array([[0.0501]]), -np.ones(1), np.ones(1))
-        >>> float(points.within(np.array([0.05]), 0.001, 1.0).rows[0, 0]) / SCALE
+        >>> points, _ = Points.quantize(np.array([[0.0501]]), -np.ones(1), np.ones(1))
+        >>> float(points.rescale(np.array([0.05]), 0.001, 1.0).rows[0, 0]) / SCALE
         0.100006103515625
         """
         rows = np.empty_like(self.rows)
@@ -221,14 +221,14 @@ class Points:
         return Points(rows, squared_norms, n_null=self.n_null)
 
     @cached_property
-    def derived(self) -> dict[tuple, object]:
+    def cache(self) -> dict[tuple, object]:
         """Cache of arrays computed from the points, for the next replicate.
 
         It lives as long as the points; see :func:`pkm.compute.digitize`.
         """
         return {}
 
-    def remembered(self, name: str, key: tuple[object, ...], compute: Callable[[], Any]) -> Any:
+    def cached(self, name: str, key: tuple[object, ...], compute: Callable[[], Any]) -> Any:
         """Return what is computed of the points, kept with them until another key is asked for.
 
         Parameters
@@ -240,14 +240,14 @@ class Points:
         compute : callable
             Makes the value.
         """
-        kept: Any = self.derived.get((name,))
+        kept: Any = self.cache.get((name,))
         if kept is None or any(one is not other for one, other in zip(kept[0], key, strict=True)):
-            kept = self.derived[(name,)] = (key, compute())
+            kept = self.cache[(name,)] = (key, compute())
         return kept[1]
 
-    def forget(self, name: str) -> None:
-        """Drop what :meth:`remembered` keeps."""
-        self.derived.pop((name,), None)
+    def drop(self, name: str) -> None:
+        """Drop what :meth:`cached` keeps."""
+        self.cache.pop((name,), None)
 
     @cached_property
     def digest(self) -> bytes:

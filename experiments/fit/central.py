@@ -81,7 +81,7 @@ def fit_seeds(
     batches = [(seed,) for seed in seeds] if alone else [seeds]
     for batch in batches:
         if alone:
-            data.wide.derived.clear()
+            data.wide.cache.clear()
         with timer() as elapsed:
             run = method.fit_batch(data.wide, batch, domain=data.wide_domain)
         fits.append((in_own_bounds(run, data.bounds_factor), elapsed))

@@ -213,9 +213,7 @@ def best_k_means(points: Points, k: int, starts: int) -> KMeans:
     """Fit k-means in half-widths, the best of some starts; the points keep it."""
     model = KMeans(k, n_init=starts, random_state=0)
     rows = points.rows.astype(np.float64) / SCALE
-    return points.remembered(
-        f"best {k}-means of {starts}", (), partial(model.fit, rows)
-    )
+    return points.cached(f"best {k}-means of {starts}", (), partial(model.fit, rows))
 
 
 def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:

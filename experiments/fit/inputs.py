@@ -175,10 +175,10 @@ def prepare_data(
         )
     scaled = datasets.scale(loaded, preprocessing, clip=clip)
     ones = np.ones(scaled.points.shape[1])
-    points, *_ = Points.from_box(scaled.points, -ones, ones)
+    points, *_ = Points.quantize(scaled.points, -ones, ones)
     wide = points
     if bounds_factor != 1:
-        wide, *_ = Points.from_box(
+        wide, *_ = Points.quantize(
             scaled.points, -bounds_factor * ones, bounds_factor * ones
         )
     return Prepared(

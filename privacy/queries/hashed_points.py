@@ -62,7 +62,7 @@ class HashedPoints(View):
         self.n_features = curator.n_features
         self.radius = min(radius, math.sqrt(self.n_features))
         # What a zoom has entered is in its ball but for rounding, and in memory for this run alone.
-        in_place = curator.is_inner and self.radius == curator.radius
+        in_place = curator.is_zoomed and self.radius == curator.radius
         into_ball = partial(pull_into_ball, radius=self.radius, in_place=in_place)
         self._all: Shards | Blocks | DaskPoints = curator._shards.map(into_ball)
         if in_place:

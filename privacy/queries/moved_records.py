@@ -158,7 +158,7 @@ class AllPoints(Query):
         """Exact points, in an order that does not depend on that of the data."""
         return {"points": view._rows[None]}
 
-    def finish(self, view: NumberedRecords, outcomes: dict[str, Any]) -> dict[str, Any]:
+    def postprocess(self, view: NumberedRecords, outcomes: dict[str, Any]) -> dict[str, Any]:
         """Keep the order in the curator, and release the rows."""
         (released,) = outcomes["points"]
         view.number_records(released.order)

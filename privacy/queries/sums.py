@@ -101,7 +101,7 @@ class SumsAndCounts(Query):
         """The radius; radii of centers stay out of the charge, which is that of all replicates."""
         return {} if isinstance(self.radius, np.ndarray) else {"radius": self.radius}
 
-    def fixed_by(self, view: Any) -> Hashable:
+    def cache_key(self, view: Any) -> Hashable:
         """The radius and the number of features, unless each center has a radius."""
         if isinstance(self.radius, np.ndarray):
             return None
@@ -171,7 +171,7 @@ class CountsAndBoundedSums(Query):
         sums -= counts[:, :, None] * self.origin
         return {"counts": counts * SCALE, "sums": sums}
 
-    def values(self, part: str, exact: Any, released: Mapping[str, np.ndarray]) -> Any:
+    def mechanism_input(self, part: str, exact: Any, released: Mapping[str, np.ndarray]) -> Any:
         """Bound the sums, about the origin, by the noisy count times the ends of the domain."""
         if part == "counts":
             return exact

@@ -285,7 +285,7 @@ def test_mapping_a_box_scales_clips_and_rounds(d):
     lower = rng.uniform(-5, 0, d)
     upper = rng.uniform(1, 9, d)
     points = rng.uniform(-6, 10, (300, d))
-    mapped, outside = Points.from_box(points, lower, upper)
+    mapped, outside = Points.quantize(points, lower, upper)
     assert outside
 
     midpoint = upper / 2 + lower / 2
@@ -301,7 +301,7 @@ def test_mapping_a_box_scales_clips_and_rounds(d):
     assert mapped != Points.prepare(rounded.astype(np.int64))
 
     inside = np.clip(points, lower + 1e-9, upper - 1e-9)
-    _, outside = Points.from_box(inside, lower, upper)
+    _, outside = Points.quantize(inside, lower, upper)
     assert not outside
 
 
@@ -330,14 +330,14 @@ def test_points_are_entered_alike_in_any_layout_and_precision(d, is_inside):
         points[7] = 4.0
         points[11, 0] = np.nan
     upper = np.full(d, 3.0)
-    expected, outside = Points.from_box(points.astype(np.float64), -upper, upper)
+    expected, outside = Points.quantize(points.astype(np.float64), -upper, upper)
     assert outside != is_inside
     read_only = points.copy()
     read_only.flags.writeable = False
     strided = np.repeat(points, 2, axis=0)[::2]
     for array in (points, np.asfortranarray(points), read_only, strided):
         for keep_remainders in (True, False):
-            entered, _ = Points.from_box(array, -upper, upper, keep_remainders=keep_remainders)
+            entered, _ = Points.quantize(array, -upper, upper, keep_remainders=keep_remainders)
             assert np.array_equal(entered.rows, expected.rows)
             assert np.array_equal(entered.squared_norms, expected.squared_norms)
             assert entered.n_null == expected.n_null
@@ -369,11 +369,11 @@ def test_points_are_entered_alike_by_any_number_of_threads(monkeypatch, n_thread
     points = rng.uniform(-1.1, 1.1, (5000, 10))
     points[rng.random(5000) < 0.3] = np.nan
     box = (-np.ones(10), np.ones(10))
-    expected, outside = Points.from_box(points, *box)
+    expected, outside = Points.quantize(points, *box)
     monkeypatch.setattr(points_module, "BLOCK_VALUES", 700)
     monkeypatch.setattr(threads, "THREADED_PRODUCTS", 0)
     monkeypatch.setattr(threads.numba, "get_num_threads", lambda: n_threads)
-    entered, also_outside = Points.from_box(points, *box)
+    entered, also_outside = Points.quantize(points, *box)
     assert entered == expected
     assert entered.n_null == expected.n_null > 0
     assert (entered.squared_norms == expected.squared_norms).all()
@@ -388,8 +388,8 @@ def test_rows_that_are_not_finite_are_null_records(bad):
     points[2, 1] = bad
     lower = np.full(3, -1.0)
     upper = np.full(3, 1.0)
-    with_null, _ = Points.from_box(points, lower, upper)
-    finite, _ = Points.from_box(without, lower, upper)
+    with_null, _ = Points.quantize(points, lower, upper)
+    finite, _ = Points.quantize(without, lower, upper)
     assert with_null.n_null == 1
     assert with_null.n_records == 700
     assert with_null.shape == (699, 3)
@@ -408,17 +408,17 @@ def test_blocks_of_rows_are_entered_alike(monkeypatch, d, with_null):
     if with_null:
         points[[0, 1, 77, 250, 499], rng.integers(0, d, 5)] = [np.nan, np.inf, -np.inf, 9e9, np.nan]
     box = (np.full(d, -1.0), np.ones(d))
-    whole, outside = Points.from_box(points.astype(np.float64), *box)
+    whole, outside = Points.quantize(points.astype(np.float64), *box)
     assert outside
     assert whole.n_null == (4 if with_null else 0)
     for rows in (1, 7, 100, 499):
         monkeypatch.setattr("pkm.compute.storage.points.BLOCK_VALUES", rows * d)
         for array in (points, np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2]):
-            entered, outside = Points.from_box(array, *box)
+            entered, outside = Points.quantize(array, *box)
             assert outside
             assert entered == whole
             assert np.array_equal(entered.squared_norms, whole.squared_norms)
-            without, outside = Points.from_box(array, *box, keep_remainders=False)
+            without, outside = Points.quantize(array, *box, keep_remainders=False)
             assert outside
             assert without.remainders is None
             assert without.n_null == whole.n_null
@@ -431,7 +431,7 @@ def test_any_finite_row_is_clipped(width):
     """Sums of clipped amounts overflowed for some rows and not for their neighbors."""
     largest = np.finfo(np.float64).max
     points = np.array([[1e306], [1e308], [-largest], [largest], [0.0]])
-    entered, outside = Points.from_box(points, np.array([0.0]), np.array([width]))
+    entered, outside = Points.quantize(points, np.array([0.0]), np.array([width]))
     assert outside
     assert entered.n_null == 0
     assert entered.rows[:, 0].tolist() == [SCALE, SCALE, -SCALE, SCALE, -SCALE]

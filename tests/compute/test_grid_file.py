@@ -40,7 +40,7 @@ def packed(tmp_path, monkeypatch):
 
 
 def test_mapped_points_are_those_of_the_box(packed):
-    expected, outside = Points.from_box(matrix(), *BOUNDS)
+    expected, outside = Points.quantize(matrix(), *BOUNDS)
     points = packed.mapped()
     assert points == expected
     assert (points.n_null, points.n_records) == (2, 300)
@@ -51,7 +51,7 @@ def test_mapped_points_are_those_of_the_box(packed):
 
 
 def test_blocks_are_those_of_the_box(packed):
-    expected, _ = Points.from_box(matrix(), *BOUNDS)
+    expected, _ = Points.quantize(matrix(), *BOUNDS)
     blocks = packed.by_blocks()
     assert (blocks.n_records, blocks.n_features, blocks.has_null) == (300, 3, True)
 
@@ -248,7 +248,7 @@ def test_the_command_packs_and_verifies(tmp_path, capsys):
     assert main([source, target, bounds]) == 0
     summary = "n=300 d=3, 2 null records, some clipped to the bounds"
     assert capsys.readouterr().out == f"{target}: {summary}\n"
-    assert open_grid(target).mapped() == Points.from_box(matrix(), *BOUNDS)[0]
+    assert open_grid(target).mapped() == Points.quantize(matrix(), *BOUNDS)[0]
     assert main([target]) == 0
     assert capsys.readouterr().out == f"{target}: {summary}, checksum ok\n"
     rows = row_blocks(source)

@@ -288,9 +288,9 @@ def test_null_records_of_blocks_are_refused_under_other_adjacencies():
     from pkm.privacy.rho_bounded import RhoBoundedCurator
 
     bounds = (-np.ones(3), np.ones(3))
-    blocks = Blocks.from_box(in_blocks(matrix(), [99]), *bounds)
+    blocks = Blocks.quantize(in_blocks(matrix(), [99]), *bounds)
     assert blocks.has_null
-    assert not Blocks.from_box(in_blocks(np.zeros((4, 3)), [3]), *bounds).has_null
+    assert not Blocks.quantize(in_blocks(np.zeros((4, 3)), [3]), *bounds).has_null
     ledger = Ledger(Budget(1.0, 1e-6, "rho_bounded", 0.5))
     with pytest.raises(ValueError, match="null records"):
         RhoBoundedCurator(blocks, ledger, NoiseStreams([0]))
@@ -314,7 +314,7 @@ def test_a_block_is_computed_on_by_one_thread_and_few_are_in_memory():
         alive -= 1
         return (np.array([points.shape[0]]),)
 
-    blocks = Blocks.from_box(RowBlocks(1000, 2, read), -np.ones(2), np.ones(2))
+    blocks = Blocks.quantize(RowBlocks(1000, 2, read), -np.ones(2), np.ones(2))
     (total,) = blocks.total(count)
     assert total == [1000]
     assert most <= numba.get_num_threads() + 2
@@ -324,7 +324,7 @@ def test_a_block_is_computed_on_by_one_thread_and_few_are_in_memory():
 def test_results_are_combined_in_the_order_of_the_blocks(n_blocks):
     """Each a few times, not once for every later block."""
     X = np.arange(n_blocks)[:, None] / 16
-    blocks = Blocks.from_box(in_blocks(X, [1]), -np.ones(1), np.ones(1))
+    blocks = Blocks.quantize(in_blocks(X, [1]), -np.ones(1), np.ones(1))
     sizes = []
 
     def joined(first, second):
@@ -343,7 +343,7 @@ def test_counts_of_a_tree_hold_more_records_than_32_bits(monkeypatch):
 
     def scores(factor):
         rows = in_blocks(X, [2])
-        blocks = Blocks.from_box(rows, -np.ones(1), np.ones(1))
+        blocks = Blocks.quantize(rows, -np.ones(1), np.ones(1))
         curator = Curator(blocks, Ledger(Budget(1.0, 1e-6)), NoiseStreams([0]))
         curator.n_points = factor * len(X)
         grown = curator.partition(BoxGrid.of_intervals(0.25))
@@ -367,7 +367,7 @@ def test_an_error_in_a_block_ends_the_pass():
     def fail(points):
         raise RuntimeError("in a thread")
 
-    blocks = Blocks.from_box(in_blocks(np.zeros((10, 2)), [3]), -np.ones(2), np.ones(2))
+    blocks = Blocks.quantize(in_blocks(np.zeros((10, 2)), [3]), -np.ones(2), np.ones(2))
     with pytest.raises(RuntimeError, match="in a thread"):
         blocks.total(fail)
 
@@ -375,14 +375,14 @@ def test_an_error_in_a_block_ends_the_pass():
 def test_shards_and_blocks_have_the_same_totals():
     X = matrix()
     bounds = (-np.ones(3), np.ones(3))
-    whole = Points.from_box(X, *bounds)[0]
-    shards = Shards(Points.from_box(part, *bounds)[0] for part in np.array_split(X, 3))
-    blocks = Blocks.from_box(in_blocks(X, [57]), *bounds)
+    whole = Points.quantize(X, *bounds)[0]
+    shards = Shards(Points.quantize(part, *bounds)[0] for part in np.array_split(X, 3))
+    blocks = Blocks.quantize(in_blocks(X, [57]), *bounds)
 
     def sums(points):
         return (points.rows.astype(np.int64).sum(axis=0), np.array([points.n_records]))
 
-    enter = partial(Points.within, center=np.full(3, 0.1), half_width=0.3, radius=math.sqrt(3))
+    enter = partial(Points.rescale, center=np.full(3, 0.1), half_width=0.3, radius=math.sqrt(3))
     for source in (Shards([whole]), shards, blocks):
         assert source.n_records == len(X)
         assert source.n_features == 3
@@ -422,7 +422,7 @@ def test_a_progress_bar_counts_the_rows_of_every_pass(monkeypatch):
 
 
 def test_curators_of_blocks_disclose_no_points():
-    blocks = Blocks.from_box(in_blocks(np.zeros((4, 3)), [3]), -np.ones(3), np.ones(3))
+    blocks = Blocks.quantize(in_blocks(np.zeros((4, 3)), [3]), -np.ones(3), np.ones(3))
     curator = Curator(blocks, None, NoiseStreams([0]))
     with pytest.raises(TypeError):
         curator.disclose()

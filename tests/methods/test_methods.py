@@ -110,7 +110,7 @@ def test_no_points_are_held_after_fit(name, new_objects_alone):
             estimator.set_params(variant=variant)
         X = blobs(seed=1)
         # Not the points of ``fit``: a cache that holds those would answer for equal ones.
-        points, _ = Points.from_box(blobs(seed=2), lower, upper)
+        points, _ = Points.quantize(blobs(seed=2), lower, upper)
         references = [
             weakref.ref(X),
             weakref.ref(points),
@@ -143,7 +143,7 @@ def test_remainders_are_kept_for_all_queries_that_read_them(name):
             except ValueError as error:
                 assert "zoom" in str(error)
                 continue
-            points, _ = Points.from_box(X, -np.ones(2), np.ones(2))
+            points, _ = Points.quantize(X, -np.ones(2), np.ones(2))
             run = model.fit_batch(points, [0], np.array([[-1, -1], [1, 1]]))
             np.testing.assert_array_equal(centers, run.positions[0])
 

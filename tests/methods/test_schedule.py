@@ -17,7 +17,7 @@ from pkm.privacy import (
     NearestCounts,
     PrivacyClaim,
 )
-from pkm.privacy.query import PRESENCE
+from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 
 PRIVATE = {
     name: method
@@ -76,7 +76,7 @@ def cases():
 def dry_run(method, n_points, n_features):
     """Charges of one replicate on points that are nearly all null, or all alike."""
     budget = method.budget(n_points, n_features)
-    n_rows = 1 if budget.adjacency in PRESENCE else n_points
+    n_rows = 1 if budget.adjacency in ONE_RECORD_ADJACENCIES else n_points
     rows = np.zeros((n_rows, n_features), np.int64)
     points = Points.prepare(rows, n_null=n_points - n_rows)
     ledger = Ledger(budget)

@@ -63,7 +63,7 @@ def per_point(points, centers):
 def fine_points(rng, n, d, width):
     """Points on a grid 1 / width as fine as they are, and their coordinates, exactly."""
     given = rng.uniform(-1, 1, (n, d)) / width
-    points, _ = Points.from_box(given, -np.ones(d), np.ones(d))
+    points, _ = Points.quantize(given, -np.ones(d), np.ones(d))
     steps = points.rows.astype(np.int64) * SCALE + points.remainders
     return points, steps / 2.0**32
 
@@ -118,29 +118,29 @@ def test_points_entered_anew_are_as_fine_as_the_new_grid(width):
     """
     rng = np.random.default_rng(1)
     points, x = fine_points(rng, 500, 3, width)
-    inner = points.within(np.zeros(3), 1 / width, math.sqrt(3))
+    inner = points.rescale(np.zeros(3), 1 / width, math.sqrt(3))
     np.testing.assert_array_equal(inner.rows, np.rint(x * width * SCALE))
     given = rng.uniform(-1, 1, (500, 3))
-    wide, _ = Points.from_box(given / width, -np.ones(3), np.ones(3))
-    error = np.abs(wide.within(np.zeros(3), 1 / width, math.sqrt(3)).rows - given * SCALE)
+    wide, _ = Points.quantize(given / width, -np.ones(3), np.ones(3))
+    error = np.abs(wide.rescale(np.zeros(3), 1 / width, math.sqrt(3)).rows - given * SCALE)
     assert error.max() <= 0.5 + width * 2.0**-17
 
 
 def test_points_outside_are_pulled_to_the_surface():
     points = Points.prepare(np.array([[SCALE, 0], [SCALE, SCALE], [100, 0]]), n_null=2)
-    ball = points.within(np.array([0.0, 0.0]), 0.5, 1.0)
+    ball = points.rescale(np.array([0.0, 0.0]), 0.5, 1.0)
     assert ball.rows.tolist() == [[SCALE, 0], [round(SCALE / math.sqrt(2))] * 2, [200, 0]]
-    box = points.within(np.array([0.0, 0.0]), 0.5, math.sqrt(2))
+    box = points.rescale(np.array([0.0, 0.0]), 0.5, math.sqrt(2))
     assert box.rows.tolist() == [[SCALE, 0], [SCALE, SCALE], [200, 0]]
     assert ball.n_null == box.n_null == 2
-    assert points.within(np.zeros(2), 1.0, math.sqrt(2)) == points
+    assert points.rescale(np.zeros(2), 1.0, math.sqrt(2)) == points
 
 
 def test_points_of_a_zoom_are_shortened_where_they_are():
     """The ball of the zoom takes no second copy of them; a smaller one leaves them as they are."""
     rows = np.random.default_rng(0).integers(-SCALE, SCALE, (40_000, 3))
     outer = Curator(rows, None, NoiseStreams([0]))
-    inner = outer.within(np.zeros(3), 0.4, 1.0)
+    inner = outer.rescale(np.zeros(3), 0.4, 1.0)
     entered = inner.disclose().astype(np.int64)
     assert ((entered**2).sum(axis=1) > SCALE**2).any()
     smaller = inner.hashed_points(0.5)._all[0]
@@ -214,7 +214,7 @@ def test_a_zoom_by_1000_is_the_same_bits_in_any_batch_split_and_order(method):
 
     def run(rows, seeds, *, split=()):
         parts = [
-            Points.from_box(part, -1000 * ones, 1000 * ones)[0] for part in np.split(rows, split)
+            Points.quantize(part, -1000 * ones, 1000 * ones)[0] for part in np.split(rows, split)
         ]
         return zoomed.fit_batch(parts, seeds)
 
@@ -396,7 +396,7 @@ def test_plans_are_of_public_quantities(supports_ball, delta):
 
 def test_inner_curators_share_the_ledger_and_the_rounds():
     curator = Curator(np.zeros((4, 2), np.int64), None, NoiseStreams([0]))
-    inner = curator.within(np.zeros(2), 0.5, 1.0)
+    inner = curator.rescale(np.zeros(2), 0.5, 1.0)
     assert inner.n_points == 4
     assert inner.radius == 1.0
     assert curator.radius == math.sqrt(2)

@@ -60,7 +60,7 @@ def test_domains_share_no_noise():
     # Bounds and the domain of the grid are the same thing, as is its default.
     assert (noise_of(method) == noise_of(method, domain=[[-1.0, -1.0], [1.0, 1.0]])).all()
     by_fit = GLloyd(2, random_state=5, bounds=(-1, 1)).fit(X)
-    by_batch = GLloyd(2).fit_batch(Points.from_box(X, -np.ones(2), np.ones(2))[0], [5])
+    by_batch = GLloyd(2).fit_batch(Points.quantize(X, -np.ones(2), np.ones(2))[0], [5])
     assert (by_fit._centers == by_batch.centers).all()
 
 

@@ -202,7 +202,7 @@ def test_gaps_are_finer_than_the_grid():
     2**-16 of a step.
     """
     raw = np.random.default_rng(0).uniform(0, 0.002, (5000, 3))
-    points, _ = Points.from_box(raw, np.full(3, -1.0), np.ones(3))
+    points, _ = Points.quantize(raw, np.full(3, -1.0), np.ones(3))
     expected = sorted_mean_gaps(raw) * SCALE
     assert expected[-1] < 0.3
     assert averaged_gaps((points,)) == pytest.approx(expected, abs=2 * 2.0**-16)
@@ -212,7 +212,7 @@ def test_gaps_are_finer_than_the_grid():
     assert np.unique(averaged_gaps((rounded,))).size < 10
 
     repeated = np.repeat([[0.1], [0.2]], 50, axis=0)
-    ties, _ = Points.from_box(repeated, np.array([0.0]), np.array([1.0]))
+    ties, _ = Points.quantize(repeated, np.array([0.0]), np.array([1.0]))
     assert (averaged_gaps((ties,))[:-1] == 0).all()
 
 
