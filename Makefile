@@ -102,7 +102,7 @@ docs: $(VENV)/docs ## build the site of docs/ and print its path (installs MkDoc
 bench: setup     ## measure speed, as ratios inside one run
 	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(PKM) bench
 
-dashboard: setup ## open MLflow on the stored results, with a page of links into it: PORT= RESULTS=
+dashboard: setup ## open MLflow on the stored results: PORT= RESULTS=
 	$(PKM) dashboard --port $(PORT) results=$(RESULTS)
 
 data: setup      ## list the data sets and where they would come from
