@@ -382,7 +382,7 @@ def test_celltype_has_the_published_clusters(mirror):
 
     # The sizes are those of the non-IID split: where two clusters share 120 points, the smaller
     # part has at least 59.
-    clients = splits.noniid(labels, 100, 2, seed=0)
+    clients = splits.split_noniid(labels, 100, 2, seed=0)
     client_sizes = np.bincount(clients)
     assert client_sizes.min() >= 59
     assert client_sizes[:-1].max() == 120
