@@ -38,7 +38,7 @@ METHODS = {
     "FedDPKMeans": "lloyd.feddp_kmeans",
     "KaplanStemmer": "hashing.kaplan_stemmer",
     "DistDP": "distance.dist_dp",
-    "NoisedPoints": "distance.dist_dp",
+    "NoisedPoints": "distance.rho_bounded",
     "KaplanStemmerLocal": "local.kaplan_stemmer",
     "LocalLloyd": "local.local_dp",
     "NoisedReports": "local.local_dp",

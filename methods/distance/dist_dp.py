@@ -1,34 +1,87 @@
-"""k-means and k-median under distance-based privacy (Epasto, Mirrokni, Narayanan, Zhong 2023).
+"""k-means and k-median under distance-based privacy (Epasto et al. 2023).
 
-Neighbors differ in one record, moved by at most rho. Every point is released with noise in
-proportion to rho; crude centers are cells of shifted quadtrees; points far from all of them remain
-as released, and the other points are summarized region by region, as a few weighted points. See
-docs/distance-based.md for what the paper says and what it leaves open.
+Neighbors differ in one record, moved by at most rho. Every point is released with noise
+in proportion to rho; crude centers are cells of shifted quadtrees; points far from all of
+them remain as released, and the other points are summarized region by region, as a few
+weighted points. See docs/distance-based.md for what the paper says and what it leaves open.
+
+Here are Algorithms 1 and 2 with the constants of Appendix E. Their budget has three equal
+parts: the noised points, the fine cells of quadtrees, and the regions with their summaries.
+Units: radii and the noise on points are in half-widths, released points in grid steps.
 """
 
-from dataclasses import KW_ONLY, dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
+from numpy.random import Generator
 
-from pkm.methods.constraints import NONE, Real
-from pkm.methods.distance.parameters import DistDPParameters
-from pkm.methods.distance.published import PublishedSchedule, published_coreset, published_schedule
-from pkm.methods.distance.rho_bounded import (
-    MAX_NOISED,
-    RhoBoundedMethod,
-    noise_multiplier,
-    sufficient_schedule,
+from pkm.methods.constraints import AUTO, Integer, OneOf, Real
+from pkm.methods.distance.rho_bounded import CLAIM
+from pkm.methods.distance.sound import SoundDistDP, sufficient_points
+from pkm.methods.distance.tree import (
+    Coreset,
+    append_ungrouped,
+    draw_shifts,
+    find_fullest_cells,
+    group_points,
+    grow_trees,
+    release_clipped_points,
+    release_fullest_cells,
+    set_threshold,
 )
-from pkm.methods.distance.sound import SoundSchedule, sound_coreset, sound_schedule
-from pkm.methods.schedule import Schedule, plan_release
-from pkm.privacy import SCALE, PrivacyClaim
-from pkm.privacy.budget import Adjacency
-from pkm.privacy.queries.moved_records import AllPoints, SortedGaussian
+from pkm.methods.hashing.lsh_splits import COUNTS_TO_SUM
+from pkm.methods.schedule import Schedule, count_noise, plan_release
+from pkm.privacy import (
+    SCALE,
+    Charge,
+    Gaussian,
+    Laplace,
+    PrivacyClaim,
+    Query,
+    StabilityHistogram,
+    gaussian_mu,
+    largest_multiple,
+)
+from pkm.privacy.queries.clipped_regions import (
+    ClippedRegions,
+    LargeRegions,
+    RegionCounts,
+    RegionSizes,
+    RegionSums,
+    two_sums_sensitivity,
+)
+from pkm.privacy.queries.moved_records import QuadtreeCounts
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 
 
+@dataclass(frozen=True)
+class PublishedSchedule(Schedule):
+    """Releases and public constants of a run of the published variant.
+
+    Attributes
+    ----------
+    n_sufficient : int
+        Number of points from which on noise does not hide all releases.
+    far_distance : float
+        From all crude centers, beyond which a noised point is far, in half-widths.
+    radius : float
+        Of a region's ball, in half-widths.
+    min_size : float
+        Smallest region of noised points; others have no smallest size.
+    """
+
+    _releases: Sequence[Charge]
+    n_sufficient: int
+    far_distance: float
+    radius: float
+    min_size: float
+
+
 @dataclass(eq=False, repr=False)
-class DistDP(DistDPParameters):
+class DistDP(SoundDistDP):
     """Clustering under distance-based privacy.
 
     Parameters
@@ -39,54 +92,56 @@ class DistDP(DistDPParameters):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6, the paper's.
     rho : float or "diagonal", default=0.05
-        In half-widths of the domain; at most its diagonal, 2 sqrt(d), given as ``diagonal``: then
-        any move is protected, as the replacement of a record. A matter of policy, never
-        taken from data.
+        In half-widths of the domain; at most its diagonal, 2 sqrt(d), given as
+        ``diagonal``: then any move is protected, as the replacement of a record. A
+        matter of policy, never taken from data.
     p : {2, 1}, default=2
         k-means or k-median.
     variant : {"published", "sound"}, default="sound"
-        ``published`` is Algorithms 1 and 2 with the constants of Appendix E, in three equal parts
-        of the budget. ``sound`` groups true points by their released positions, so that a move
-        changes one sum by rho and nothing else. Where the noise on points is too large for that, by
-        a public rule (:class:`pkm.methods.distance.sound.SoundSchedule`), it releases soft counts
-        of a grid, or cells of quadtrees, or a tree of hyperplanes on all points.
+        ``published`` is Algorithms 1 and 2 with the constants of Appendix E, in three
+        equal parts of the budget. ``sound`` groups true points by their released
+        positions, so that a move changes one sum by rho and nothing else. Where the
+        noise on points is too large for that, by a public rule
+        (:class:`pkm.methods.distance.sound.SoundSchedule`), it releases soft counts of
+        a grid, or cells of quadtrees, or a tree of hyperplanes on all points.
     calibration : {"classical", "analytic"}, default="classical"
-        ``published``: noise on the points by the paper's formula, or by the exact one (a quarter
-        less noise).
+        ``published``: noise on the points by the paper's formula, or by the exact one
+        (a quarter less noise).
     regions : {"true", "noised"}, default="true"
-        ``published``: a point belongs to the crude center nearest to its true position (Appendix
-        E), with sizes that need a threshold, or to the one nearest to its noised position
-        (Algorithm 1), with public sizes.
+        ``published``: a point belongs to the crude center nearest to its true position
+        (Appendix E), with sizes that need a threshold, or to the one nearest to its
+        noised position (Algorithm 1), with public sizes.
     ball : {"capped", "printed"} or float, default="capped"
-        ``published``: radius of a region's ball. ``capped``: the far distance, at most sqrt(d).
-        ``printed``: min(S, sqrt(d)) rho, to the letter. A number: half-widths.
+        ``published``: radius of a region's ball. ``capped``: the far distance, at most
+        sqrt(d). ``printed``: min(S, sqrt(d)) rho, to the letter. A number: half-widths.
     replacement : {"charged", "uncharged"}, default="charged"
-        ``published``: the summaries' noise covers both records that a move changes, or one as the
-        library that the paper plugs in (flaw F-17).
+        ``published``: the summaries' noise covers both records that a move changes, or
+        one as the library that the paper plugs in (flaw F-17).
     least_region : float or "auto", default="auto"
-        ``published`` with ``regions="noised"``: smaller regions keep their noised points. ``auto``
-        is the paper's T with constant 1: (k ln(n)^2 ln(1/delta) + k sqrt(d ln(1/delta))) / epsilon.
+        ``published`` with ``regions="noised"``: smaller regions keep their noised
+        points. ``auto`` is the paper's T with constant 1: (k ln(n)^2 ln(1/delta) + k
+        sqrt(d ln(1/delta))) / epsilon.
     sizes : {"thresholded", "noisy"}, default="thresholded"
-        ``published`` with ``regions="true"``: only sizes above a threshold are released, or those
-        of all regions, whose centers are public, with noise for the whole delta of their part;
-        regions of a size up to 0 are dropped.
+        ``published`` with ``regions="true"``: only sizes above a threshold are
+        released, or those of all regions, whose centers are public, with noise for the
+        whole delta of their part; regions of a size up to 0 are dropped.
     size_share : float, default=0.5
-        ``published`` with ``regions="true"``: share of the sizes in the third part's epsilon and
-        delta; the rest is for the summaries.
+        ``published`` with ``regions="true"``: share of the sizes in the third part's
+        epsilon and delta; the rest is for the summaries.
     fine_counts : {"joint", "split"}, default="joint"
-        ``published``: all histograms of fine cells as one release, or each at an even share of its
-        part's epsilon and delta.
+        ``published``: all histograms of fine cells as one release, or each at an even
+        share of its part's epsilon and delta.
     coreset_clusters : int or "auto", default="auto"
-        ``published``: the number of clusters that the summaries' trees are given, from which the
-        smallest size of their cells follows; ``auto`` is k.
+        ``published``: the number of clusters that the summaries' trees are given, from
+        which the smallest size of their cells follows; ``auto`` is k.
     quadtrees : int, default=5
     coarse, finest : int, default=5 and 10
-        Levels 0 .. coarse are counted on noised points, the rest, to the finest, on true ones
-        (``published``) or on noised ones as well (``sound``). Level l has cells of side 8 / 2^l
-        half-widths.
+        Levels 0 .. coarse are counted on noised points, the rest, to the finest, on
+        true ones (``published``) or on noised ones as well (``sound``). Level l has
+        cells of side 8 / 2^l half-widths.
     cells : int or "auto", default="auto"
-        Number of fullest cells of each level of each tree that become crude centers; ``auto`` is 4
-        k.
+        Number of fullest cells of each level of each tree that become crude centers;
+        ``auto`` is 4 k.
     depth : int, default=20
         Maximum number of levels of a tree of hyperplanes.
     points_share : float, default=0.9
@@ -107,84 +162,260 @@ class DistDP(DistDPParameters):
     label = "dist-DP"
     color = "#e69f00"
     marker = "o"
-
-    def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
-        """Release weighted points and cluster them; see :meth:`PrivateKMeans.cluster`."""
-        generator = curator.public_rng()
-        schedule = self.schedule(curator.n_points, curator.n_features)
-        if isinstance(schedule, PublishedSchedule):
-            points, weights = published_coreset(self, curator, schedule, generator)
-        else:
-            points, weights = sound_coreset(self, curator, schedule, generator)
-            np.clip(points, -SCALE, SCALE, out=points)
-        return self._cluster_released(points, weights, generator), 1
-
-    def schedule(self, n_points: int, n_features: int) -> PublishedSchedule | SoundSchedule:
-        """All releases; see :meth:`PrivateKMeans.schedule`.
-
-        Raises
-        ------
-        ValueError
-            If noise hides all releases.
-        """
-        is_published = self.variant == "published"
-        make_schedule = published_schedule if is_published else sound_schedule
-        return sufficient_schedule(self, n_points, n_features, make_schedule)
-
-
-@dataclass(eq=False, repr=False)
-class NoisedPoints(RhoBoundedMethod):
-    """Cluster noised points, which take the whole budget: the paper's baseline ("random points").
-
-    Parameters
-    ----------
-    n_clusters : int, default=8
-    epsilon, delta, rho, p, n_init, secure
-        As for :class:`DistDP`.
-    calibration : {"classical", "analytic"}, default="classical"
-        The paper's formula, or the exact one.
-    project : float or None, default=2.0
-        Coordinates of noised points are moved into [-project, project], in half-widths, as Appendix
-        E has it for those of the paper's main method; None does not move them. Centers are moved
-        into the domain.
-    bounds, clip, random_state
-        As for :class:`pkm.methods.PrivateKMeans`.
-    """
-
-    label = "dist-DP random points"
-    color = "#7a7a7a"
-    marker = "X"
-    claims = {"sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)}
-
+    claims = {"published": CLAIM, "sound": CLAIM}
     constraints = {
-        **RhoBoundedMethod.constraints,
-        "project": NONE | Real(0, unit="half-widths"),
+        **SoundDistDP.constraints,
+        "variant": OneOf("published", "sound"),
+        "regions": OneOf("true", "noised"),
+        "ball": Real(0) | OneOf("capped", "printed"),
+        "replacement": OneOf("charged", "uncharged"),
+        "least_region": AUTO | Real(0),
+        "sizes": OneOf("thresholded", "noisy"),
+        "size_share": Real(0, 1),
+        "fine_counts": OneOf("joint", "split"),
+        "coreset_clusters": AUTO | Integer(1),
+        "coarse": Integer(0, 17),
     }
 
     _: KW_ONLY
-    project: float | None = MAX_NOISED / SCALE
+    variant: str = "sound"
+    regions: str = "true"
+    ball: float | Literal["capped", "printed"] = "capped"
+    replacement: str = "charged"
+    least_region: float | Literal["auto"] = "auto"
+    sizes: str = "thresholded"
+    size_share: float = 0.5
+    fine_counts: str = "joint"
+    coreset_clusters: int | Literal["auto"] = "auto"
+    coarse: int = 5
+
+    @property
+    def claim(self) -> PrivacyClaim:
+        """The claim of the variant; with the flaw where a move is charged as one record."""
+        is_flawed = self.variant == "published" and not self._charges_both
+        return replace(CLAIM, flaws=("F-17",)) if is_flawed else CLAIM
+
+    @property
+    def _charges_both(self) -> bool:
+        """Whether the summaries' noise covers both records that a move changes."""
+        return self.replacement == "charged"
 
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        noise_multiplier(self.calibration, self.epsilon, self.resolved_delta(n_points or 1))
-
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
-        """All releases; see :meth:`PrivateKMeans.schedule`."""
-        delta = self.resolved_delta(n_points)
-        multiplier = noise_multiplier(self.calibration, self.epsilon, delta)
-        return Schedule(plan_release(AllPoints, SortedGaussian, mu=1 / multiplier))
+        if not self.coarse < self.finest:
+            raise ValueError(f"finest={self.finest} must be above coarse={self.coarse}")
+        if self.variant == "published":
+            # Epsilon and delta depend neither on n nor on d.
+            self._plan_points(*self._part(1))
 
     def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
-        """Noise, project, cluster; see :meth:`PrivateKMeans.cluster`."""
-        # Release all points with noise.
-        (release,) = self.schedule(curator.n_points, curator.n_features).releases
-        noise = SortedGaussian(curator.max_shift * SCALE / release.mu)
-        noised = curator.release(AllPoints(), points=noise)["points"][0].astype(np.float64)
-        if self.project is not None:
-            noised = np.clip(noised, -self.project * SCALE, self.project * SCALE)
-
-        # Cluster them, and move the centers into the domain.
+        """Release weighted points and cluster them; see :meth:`PrivateKMeans.cluster`."""
+        is_published = self.variant == "published"
+        release = self._release_coreset if is_published else self._release_sound_coreset
         generator = curator.public_rng()
-        centers = self._cluster_released(noised, np.ones(curator.n_points), generator)
-        return np.clip(centers, -SCALE, SCALE), 1
+        points, weights = release(curator, generator)
+        return self._cluster_released(points, weights, generator), 1
+
+    def _part(self, n_points: int) -> tuple[float, float]:
+        """Epsilon and delta of each of the three equal parts of the published variant."""
+        part = self.budget(n_points, 1).split([1, 1, 1])[0]
+        return part.epsilon, part.delta
+
+    def plan(self, n_points: int, n_features: int) -> Any:
+        """All releases of the variant, even where noise hides them.
+
+        Returns
+        -------
+        PublishedSchedule or SoundSchedule
+        """
+        if self.variant == "sound":
+            return super().plan(n_points, n_features)
+        n = n_points
+        d = n_features
+        shift = self.max_shift(d)
+        delta = self.resolved_delta(n)
+        part_epsilon, part_delta = self._part(n)
+
+        # The paper's S is the far distance in units of rho: a matter of utility alone.
+        log = math.log(1.25 / (delta / 6))
+        far_distance = math.sqrt(2 * log * d) / (self.epsilon / 6) * shift
+        if self.ball == "capped":
+            radius = min(far_distance, math.sqrt(d))
+        elif self.ball == "printed":
+            radius = min(far_distance, math.sqrt(d) * shift)
+        else:
+            radius = float(self.ball)
+
+        # The first two parts: noised points, and fine cells.
+        points = self._plan_points(part_epsilon, part_delta)
+        n_cells = 1
+        if self.fine_counts == "split":
+            n_cells = self.quadtrees * (self.finest - self.coarse)
+        cells = _plan_threshold(QuadtreeCounts, part_epsilon / n_cells, part_delta / n_cells)
+
+        # The third part: sizes, where they are private, and trees.
+        share = 0.0
+        sizes = []
+        min_size = 0.0
+        if self.regions == "true":
+            share = self.size_share
+            plan = _plan_threshold if self.sizes == "thresholded" else _plan_gaussian
+            sizes = [plan(RegionSizes, part_epsilon * share, part_delta * share)]
+            noise = _sizes_noise(sizes[0])
+            is_thresholded = isinstance(noise, StabilityHistogram)
+            visible_size = noise.threshold if is_thresholded else noise.scale / SCALE
+        else:
+            min_size = self._min_region_size(n, d)
+            visible_size = min_size
+        trees = self._plan_trees(radius, d, part_epsilon * (1 - share), part_delta * (1 - share))
+        return PublishedSchedule(
+            [points, *[cells] * n_cells, *sizes, *trees],
+            sufficient_points(shift / points.mu, visible_size),
+            far_distance,
+            radius,
+            min_size,
+        )
+
+    def _min_region_size(self, n: int, d: int) -> float:
+        """Smallest region of noised points: the parameter, or the paper's T with constant 1."""
+        if self.least_region != "auto":
+            return float(self.least_region)
+        k = self.n_clusters
+        log = math.log(1 / self.resolved_delta(n))
+        for_clusters = k * math.log(n) ** 2 * log
+        for_features = k * math.sqrt(d * log)
+        return (for_clusters + for_features) / self.epsilon
+
+    def _plan_trees(self, radius: float, d: int, epsilon: float, delta: float) -> list[Charge]:
+        """Counts and sums of the trees: the largest multiple of the library's shares."""
+        # Every record is in depth + 1 counts; both records of a move, unless one is charged.
+        both = self._charges_both
+        n_counts = (self.depth + 1) * (2 if both else 1)
+        sensitivity = two_sums_sensitivity(radius, self.max_shift(d), d) / radius if both else 1.0
+        shares = [1 / COUNTS_TO_SUM] * n_counts
+        multiple = largest_multiple([sensitivity], shares, epsilon, delta)
+        count = plan_release(RegionCounts, Laplace, epsilon=multiple / COUNTS_TO_SUM)
+        second = replace(count, label=f"{count.label}_second_record")
+        sums = plan_release(RegionSums, Gaussian, mu=multiple * sensitivity)
+        return [*[count, *[second] * both] * (self.depth + 1), sums]
+
+    # Algorithm 1: regions and their summaries
+
+    def _release_coreset(self, curator: RhoBoundedCurator, generator: Generator) -> Coreset:
+        """Weighted points (m, d) of Algorithm 1, in grid steps, and their weights (m,)."""
+        schedule = self.schedule(curator.n_points, curator.n_features)
+
+        # Release all points with noise.
+        noised = release_clipped_points(curator, schedule.releases[0])
+
+        # Crude centers from the fullest cells of shifted quadtrees.
+        centers = self._release_crude_centers(curator, noised, generator, schedule)
+
+        # Points far from all centers remain as released, and so do those of small groups.
+        groups = group_points(noised, centers, schedule.far_distance, schedule.min_size)
+        is_grouped = groups >= 0
+
+        # The others form regions: by the center nearest to the true point, with private sizes
+        # (Appendix E), or by the one nearest to the noised point.
+        by_true = self.regions == "true"
+        assignment = {"members": is_grouped} if by_true else {"groups": groups}
+        both = self._charges_both
+        regions = curator.regions(centers, schedule.radius, charge_both=both, **assignment)
+        if by_true:
+            roots = _release_positive_regions(regions, schedule)
+        else:
+            roots = np.unique(groups[is_grouped])
+
+        # A tree in every region, and the points without a region.
+        summary = self._summarize(regions, centers, roots, schedule, generator)
+        points, weights = append_ungrouped(*summary, noised, groups)
+        # Without any region or far point: the noised points, released in any case.
+        if not len(points):
+            return noised.astype(np.float64), np.ones(len(noised))
+        return points, weights
+
+    def _summarize(
+        self,
+        regions: ClippedRegions,
+        centers: np.ndarray,
+        roots: np.ndarray,
+        schedule: PublishedSchedule,
+        generator: Generator,
+    ) -> Coreset:
+        """Weighted points (m, d) and weights (m,) of regions, by the library's tree."""
+        noise = count_noise(schedule.find(RegionCounts)[0])
+        counts = regions.release(RegionCounts(roots), counts=noise)["counts"]
+        n_clusters = self.n_clusters
+        if self.coreset_clusters != "auto":
+            n_clusters = self.coreset_clusters
+        return grow_trees(
+            regions,
+            centers,
+            schedule.radius,
+            roots,
+            np.maximum(counts / SCALE, 1.0),
+            generator,
+            n_clusters=n_clusters,
+            depth=self.depth,
+            count_noise=noise,
+            sum_noise=Gaussian(1 / schedule.find(RegionSums)[0].mu),
+        )
+
+    # Algorithm 2: crude centers
+
+    def _release_crude_centers(
+        self,
+        curator: RhoBoundedCurator,
+        noised: np.ndarray,
+        generator: Generator,
+        schedule: PublishedSchedule,
+    ) -> np.ndarray:
+        """Crude centers (m, d), int64: the fullest cells of shifted quadtrees."""
+        # Coarse cells are counted on noised points.
+        shifts = draw_shifts(generator, self.quadtrees, curator.n_features)
+        centers = [find_fullest_cells(noised, shifts, self.coarse, self.n_fullest)]
+
+        # Fine cells are counted on true points: one release for all trees and levels, or one
+        # for each of them.
+        levels = range(self.coarse + 1, self.finest + 1)
+        queries = [QuadtreeCounts(shifts, levels)]
+        if self.fine_counts == "split":
+            queries = [
+                QuadtreeCounts(shift[None], range(level, level + 1))
+                for shift in shifts
+                for level in levels
+            ]
+        for query, release in zip(queries, schedule.find(QuadtreeCounts), strict=True):
+            cells = release_fullest_cells(curator, query, release, self.n_fullest)
+            centers.append(cells)
+        return np.unique(np.concatenate(centers), axis=0)
+
+
+def _release_positive_regions(regions: ClippedRegions, schedule: PublishedSchedule) -> np.ndarray:
+    """Regions whose sizes are released, and are above zero."""
+    (release,) = schedule.find(RegionSizes)
+    noise = _sizes_noise(release)
+    if isinstance(noise, StabilityHistogram):
+        large = regions.release(LargeRegions(), counts=noise)["counts"]
+        return large.cells[large.counts > 0]
+    counts = regions.release(RegionSizes(), counts=noise)["counts"]
+    return np.flatnonzero(counts > 0)
+
+
+def _sizes_noise(release: Charge) -> StabilityHistogram | Gaussian:
+    """Noise of the sizes of regions, of which two change, by 1 each."""
+    if release.delta:
+        return set_threshold(release, 2)
+    return Gaussian(math.sqrt(2) / release.mu * SCALE)
+
+
+def _plan_gaussian(query: type[Query], epsilon: float, delta: float) -> Charge:
+    """Release of counts with Gaussian noise."""
+    return plan_release(query, Gaussian, mu=gaussian_mu(epsilon, delta))
+
+
+def _plan_threshold(query: type[Query], epsilon: float, delta: float) -> Charge:
+    """Release of counts above a threshold, which has half of delta."""
+    mu = gaussian_mu(epsilon, delta / 2)
+    return plan_release(query, StabilityHistogram, mu=mu, delta=delta / 2)

@@ -1,29 +1,32 @@
-"""Common parts of the methods under rho-bounded adjacency: budget, noise on points, clustering."""
+"""Methods under rho-bounded adjacency: what they share, and the baseline of noised points."""
 
 import math
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Literal, Protocol, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal
 
 import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.baselines.kmedian import weighted_kmedian
-from pkm.methods.constraints import Integer, OneOf, Real
+from pkm.methods.constraints import NONE, Integer, OneOf, Real
 from pkm.methods.contract import SOUND_DELTA
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
-from pkm.privacy import SCALE, Budget, gaussian_mu, snap_centers
+from pkm.privacy import SCALE, Budget, Charge, PrivacyClaim, gaussian_mu, snap_centers
 from pkm.privacy.budget import Adjacency
+from pkm.privacy.queries.moved_records import AllPoints, SortedGaussian
 from pkm.privacy.queries.numbered_records import diagonal, largest_shift
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 
-MAX_NOISED = 2 * SCALE  # noised points are moved into [-2, 2]^d
+MAX_NOISED = 2.0  # half-widths: noised points are moved into [-2, 2]^d
+CLAIM = PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)
 
 
 @dataclass(eq=False, repr=False)
 class RhoBoundedMethod(PrivateKMeans):
     """Parameters and budget common to the rho-bounded methods, which describe them."""
 
+    claims = {"sound": CLAIM}
     curator = RhoBoundedCurator
     batched = False
     published_delta = staticmethod(lambda n_points: SOUND_DELTA)
@@ -45,119 +48,97 @@ class RhoBoundedMethod(PrivateKMeans):
 
     def budget(self, n_points: int, n_features: int) -> Budget:
         """Budget of one run: epsilon and delta for moves of at most rho."""
+        delta = self.resolved_delta(n_points)
         rho = self.resolved_rho(n_features)
-        return Budget(self.epsilon, self.resolved_delta(n_points), Adjacency.RHO_BOUNDED, rho)
+        return Budget(self.epsilon, delta, Adjacency.RHO_BOUNDED, rho)
 
     def resolved_rho(self, n_features: int) -> float:
-        """The largest move that is protected, in half-widths."""
+        """Largest move that is protected, in half-widths."""
         return diagonal(n_features) if self.rho == "diagonal" else float(self.rho)
 
     def max_shift(self, n_features: int) -> float:
-        """The largest move between grid points, in half-widths."""
+        """Largest move between grid points, in half-widths."""
         return largest_shift(self.resolved_rho(n_features), n_features)
+
+    def _plan_points(self, epsilon: float, delta: float) -> Charge:
+        """Release of all points, with noise by the chosen calibration."""
+        mu = gaussian_mu(epsilon, delta)
+        if self.calibration == "classical":
+            classical_mu = epsilon / math.sqrt(2 * math.log(1.25 / delta))
+            if classical_mu > mu:
+                raise ValueError(
+                    "calibration='classical' gives too little noise for "
+                    f"epsilon={epsilon:.4g}, for which it was not proved; take 'analytic'"
+                )
+            mu = classical_mu
+        return plan_release(AllPoints, SortedGaussian, mu=mu)
 
     def _cluster_released(
         self, points: np.ndarray, weights: np.ndarray, generator: np.random.Generator
     ) -> np.ndarray:
-        """Centers (1, k', d), on the grid, of weighted released points: post-processing."""
+        """Centers (1, k', d), on the grid, of weighted released points."""
         solve = weighted_kmeans if self.p == 2 else weighted_kmedian
         seed = int(generator.integers(2**32))
-        return snap_centers(solve(points, weights, self.n_clusters, self.n_init, seed))[None]
+        centers = solve(points, weights, self.n_clusters, self.n_init, seed)
+        return snap_centers(centers)[None]
 
 
-def noise_multiplier(calibration: str, epsilon: float, delta: float) -> float:
-    """Standard deviation of the noise on points per unit of rho."""
-    exact = 1 / gaussian_mu(epsilon, delta)
-    if calibration == "analytic":
-        return exact
-    classical = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-    if classical < exact:
-        raise ValueError(
-            f"calibration='classical' gives too little noise for epsilon={epsilon:.4g}, for which "
-            "it was not proved; take 'analytic'"
-        )
-    return classical
+def release_points(curator: RhoBoundedCurator, release: Charge) -> np.ndarray:
+    """Release all points (n, d), int64, with the planned noise."""
+    noise = SortedGaussian(curator.max_shift * SCALE / release.mu)
+    return curator.release(AllPoints(), points=noise)["points"][0]
 
 
-def hides_mean(stddev: float, n_points: int) -> bool:
-    """Whether noise of that size on points, in half-widths, hides even the mean of all of them."""
-    return stddev / math.sqrt(n_points) > MAX_NOISED / SCALE
+@dataclass(eq=False, repr=False)
+class NoisedPoints(RhoBoundedMethod):
+    """Cluster noised points, which take the whole budget.
 
-
-def sufficient_points(stddev: float) -> int:
-    """Number of points from which on their mean is not hidden; see :func:`hides_mean`."""
-    return math.ceil((stddev * SCALE / MAX_NOISED) ** 2)
-
-
-class RhoBoundedSchedule(Protocol):
-    """Releases of a run, from public values alone."""
-
-    @property
-    def n_sufficient(self) -> int:
-        """Number of points from which on the releases are not hidden by noise."""
-        ...
-
-    def insufficient_data(self, n_points: int) -> bool:
-        """Whether noise hides every release about that many points."""
-        ...
-
-
-Method = TypeVar("Method", bound=RhoBoundedMethod)
-Schedule = TypeVar("Schedule", bound=RhoBoundedSchedule)
-
-
-def sufficient_schedule(
-    method: Method,
-    n_points: int,
-    n_features: int,
-    make_schedule: Callable[[Method, int, int], Schedule],
-) -> Schedule:
-    """Schedule of a run whose releases are not all hidden by noise.
+    The paper's baseline ("random points").
 
     Parameters
     ----------
-    method : RhoBoundedMethod
-    n_points, n_features : int
-    make_schedule : callable
-        From method, n_points and n_features to a schedule.
-
-    Raises
-    ------
-    ValueError
-        If noise hides all releases; the message names a sufficient n and a sufficient epsilon.
+    n_clusters : int, default=8
+    epsilon, delta, rho, p, n_init, secure
+        As for :class:`pkm.methods.DistDP`.
+    calibration : {"classical", "analytic"}, default="classical"
+        The paper's formula, or the exact one.
+    project : float or None, default=2.0
+        Coordinates of noised points are moved into [-project, project], in half-widths,
+        as Appendix E has it for those of the paper's main method; None does not move
+        them. Centers are moved into the domain.
+    bounds, clip, random_state
+        As for :class:`pkm.methods.PrivateKMeans`.
     """
-    schedule = make_schedule(method, n_points, n_features)
-    if not schedule.insufficient_data(n_points):
-        return schedule
 
-    def is_sufficient(epsilon: float) -> bool:
-        candidate = replace(method, epsilon=epsilon)
-        return not make_schedule(candidate, n_points, n_features).insufficient_data(n_points)
+    label = "dist-DP random points"
+    color = "#7a7a7a"
+    marker = "X"
+    constraints = {
+        **RhoBoundedMethod.constraints,
+        "project": NONE | Real(0, unit="half-widths"),
+    }
 
-    epsilon = _smallest_epsilon(method.epsilon, is_sufficient)
-    raise ValueError(
-        f"epsilon={method.epsilon} with n={n_points} points and rho={method.rho} is too little for "
-        f"any release to locate points: take n >= {schedule.n_sufficient}, epsilon >= {epsilon:g}, "
-        "or a smaller rho"
-    )
+    _: KW_ONLY
+    project: float | None = MAX_NOISED
 
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        self.schedule(1, 1)
 
-def _smallest_epsilon(epsilon: float, is_sufficient: Callable[[float], bool]) -> float:
-    """Smallest sufficient epsilon above a given one, within two percent, in three digits."""
-    # Double epsilon until it is sufficient.
-    low = epsilon
-    high = 2 * epsilon
-    while not is_sufficient(high):
-        low = high
-        high = 2 * high
+    def schedule(self, n_points: int, n_features: int) -> Schedule:
+        """All releases; see :meth:`PrivateKMeans.schedule`."""
+        return Schedule(self._plan_points(self.epsilon, self.resolved_delta(n_points)))
 
-    # Bisect on the logarithmic scale.
-    while high > 1.01 * low:
-        middle = math.sqrt(low * high)
-        if is_sufficient(middle):
-            high = middle
-        else:
-            low = middle
+    def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
+        """Noise, project, cluster; see :meth:`PrivateKMeans.cluster`."""
+        # Release all points with noise.
+        (release,) = self.schedule(curator.n_points, curator.n_features).releases
+        noised = release_points(curator, release).astype(np.float64)
+        if self.project is not None:
+            noised = np.clip(noised, -self.project * SCALE, self.project * SCALE)
 
-    digits = 10.0 ** (2 - math.floor(math.log10(high)))
-    return math.ceil(high * digits) / digits
+        # Cluster them, and move the centers into the domain.
+        weights = np.ones(curator.n_points)
+        centers = self._cluster_released(noised, weights, curator.public_rng())
+        return np.clip(centers, -SCALE, SCALE), 1

@@ -1,31 +1,33 @@
 """The sound variant of DistDP: one of four strategies, chosen by public values alone.
 
 All releases are Gaussian (but for the thresholds, which cost delta) and share mu^2. See
-docs/distance-based.md. Units: radii, errors and the noise on points are in half-widths, released
-points in grid steps.
+docs/distance-based.md. Units: radii, errors and the noise on points are in half-widths,
+released points in grid steps.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
+from numpy.random import Generator
 
-from pkm.compute.kernels.nearest import nearest_of_many
-from pkm.compute.kernels.quadtree import fullest_occupied_cells
-from pkm.methods.distance.parameters import DistDPParameters
-from pkm.methods.distance.rho_bounded import (
-    hides_mean,
-    sufficient_points,
-)
+from pkm.methods.constraints import AUTO, Integer, Real
+from pkm.methods.distance.rho_bounded import MAX_NOISED, RhoBoundedMethod
 from pkm.methods.distance.tree import (
-    RegionTrees,
-    clipped_noised,
+    Coreset,
+    append_ungrouped,
     draw_shifts,
-    fullest_cells,
-    released_histograms,
+    find_fullest_cells,
+    group_points,
+    grow_trees,
+    release_clipped_points,
+    release_fullest_cells,
+    set_threshold,
 )
 from pkm.methods.schedule import Schedule, plan_release
+from pkm.methods.sufficient import smallest_epsilon
 from pkm.privacy import SCALE, Charge, Gaussian, StabilityHistogram, gaussian_mu
 from pkm.privacy.queries.clipped_regions import RegionCounts, RegionSums
 from pkm.privacy.queries.moved_records import (
@@ -41,6 +43,7 @@ from pkm.privacy.queries.moved_records import (
 )
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 
+CELLS_PER_CLUSTER = 4
 #: Share of mu^2 for the tree's mean: small, because n is public and a move changes it little.
 CENTERING_SHARE = 0.01
 #: Weight of the grid's noise against its sides: empty nodes attract centers.
@@ -52,135 +55,275 @@ THRESHOLD_DELTA_SHARE = 0.2  # for the threshold of adaptive cells
 EXTRA_LEVELS = 3  # of the tree, beyond what halving the points requires
 
 
-# The public rule
-
-
 @dataclass(frozen=True)
 class SoundSchedule(Schedule):
-    """Strategy and noise of the sound variant, from rho, epsilon, delta, n, d and k alone.
+    """Releases of the sound variant, from rho, epsilon, delta, n, d and k alone.
 
     Attributes
     ----------
-    errors : dict
-        Rough error of a point's position per feature, in half-widths, by strategy: ``groups`` of
-        true points by noised points (the noise on these), ``grid`` of soft counts (its sides, and
-        what the counts' noise adds to the center of an average cluster), ``cells`` of quadtrees on
-        true points, which adapt to the data (where half a cluster passes their threshold: a
-        constant there, and less as smaller parts of a cluster pass), ``tree`` of hyperplanes (the
-        size of its leaves).
-    mu : float
-        Of the whole run.
-    stddev : float
-        Of the noise on points, in half-widths.
+    n_sufficient : int
+        Number of points from which on noise does not hide all releases.
+    strategy : {"groups", "grid", "tree", "cells"}
+        The one with the smallest rough error of a point's position.
     intervals : int
         Of the grid.
-    points_share : float
-        Of mu squared, for the noised points; the rest is for the sums of groups.
-    cells_mu, cells_delta : float
-        Of adaptive cells; mu is as much again for the sizes of their regions.
-    tree_mu : float
-        Of the tree's sums, and as much of its counts.
-    depth : int
-        Levels of the tree.
     """
 
-    errors: dict[str, float]
-    mu: float
-    stddev: float
+    _releases: Sequence[Charge]
+    n_sufficient: int
+    strategy: str
     intervals: int
-    points_share: float
-    cells_mu: float
-    cells_delta: float
-    tree_mu: float
-    depth: int
+
+
+@dataclass(eq=False, repr=False)
+class SoundDistDP(RhoBoundedMethod):
+    """The sound variant of :class:`pkm.methods.DistDP`, which describes the parameters."""
+
+    constraints = {
+        **RhoBoundedMethod.constraints,
+        "quadtrees": Integer(1, 64),
+        "finest": Integer(1, 18),
+        "cells": AUTO | Integer(1),
+        "depth": Integer(1, 60),
+        "points_share": Real(0, 1),
+    }
+
+    _: KW_ONLY
+    quadtrees: int = 5
+    finest: int = 10
+    cells: int | Literal["auto"] = "auto"
+    depth: int = 20
+    points_share: float = 0.9
 
     @property
-    def releases(self) -> Sequence[Charge]:
-        """Those of the strategy."""
-        if self.strategy == "groups":
-            parts = [(AllPoints, self.points_share), (GroupSums, 1 - self.points_share)]
-        elif self.strategy == "grid":
-            parts = [(SoftCounts, 1.0)]
-        elif self.strategy == "cells":
-            cells = plan_release(
-                QuadtreeCounts, StabilityHistogram, mu=self.cells_mu, delta=self.cells_delta
-            )
-            return [cells, plan_release(RegionCounts, Gaussian, mu=self.cells_mu)]
-        else:
-            tree_share = (self.tree_mu / self.mu) ** 2
-            parts = [
-                (Total, CENTERING_SHARE),
-                *[(RegionCounts, tree_share / self.depth)] * self.depth,
-                (RegionSums, tree_share),
-            ]
-        return [
-            plan_release(query, Gaussian, mu=self.mu * math.sqrt(share)) for query, share in parts
+    def n_fullest(self) -> int:
+        """Number of fullest cells of each level of each tree that become crude centers."""
+        return CELLS_PER_CLUSTER * self.n_clusters if self.cells == "auto" else self.cells
+
+    def schedule(self, n_points: int, n_features: int) -> Any:
+        """All releases; see :meth:`PrivateKMeans.schedule`.
+
+        Raises
+        ------
+        ValueError
+            If noise hides all releases; the message names a sufficient n and epsilon.
+        """
+
+        def plan(epsilon: float) -> Any:
+            return replace(self, epsilon=epsilon).plan(n_points, n_features)
+
+        schedule = plan(self.epsilon)
+        if n_points >= schedule.n_sufficient:
+            return schedule
+        epsilon = smallest_epsilon(
+            self.epsilon, lambda epsilon: n_points >= plan(epsilon).n_sufficient
+        )
+        raise ValueError(
+            f"epsilon={self.epsilon} with n={n_points} points and rho={self.rho} is too "
+            "little for any release to locate points: take "
+            f"n >= {schedule.n_sufficient}, epsilon >= {epsilon:g}, or a smaller rho"
+        )
+
+    def plan(self, n_points: int, n_features: int) -> Any:
+        """Choose the strategy and its noise, even where noise hides all releases.
+
+        Returns
+        -------
+        SoundSchedule
+        """
+        n = n_points
+        d = n_features
+        k = self.n_clusters
+        delta = self.resolved_delta(n)
+        mu = gaussian_mu(self.epsilon, delta)
+        shift = self.max_shift(d)
+
+        # Groups: the noise on the points.
+        points_mu = mu * math.sqrt(self.points_share)
+        sums_mu = mu * math.sqrt(1 - self.points_share)
+        points = plan_release(AllPoints, SortedGaussian, mu=points_mu)
+        sums = plan_release(GroupSums, Gaussian, mu=sums_mu)
+        stddev = shift / points_mu
+
+        # The grid: the best number of intervals.
+        grid_error, intervals = _find_best_grid(n, d, k, mu, shift)
+        grid = plan_release(SoftCounts, Gaussian, mu=mu)
+
+        # Adaptive cells: their counts, and the sizes of their regions, have half of mu^2.
+        cells_delta = THRESHOLD_DELTA_SHARE * delta
+        cells_mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta) / math.sqrt(2)
+        cells = plan_release(QuadtreeCounts, StabilityHistogram, mu=cells_mu, delta=cells_delta)
+        sizes = plan_release(RegionCounts, Gaussian, mu=cells_mu)
+
+        strategies = {
+            "groups": (stddev, [points, sums]),
+            "grid": (grid_error, [grid]),
+            "tree": self._plan_tree(n, d, mu),
+        }
+        # Cells are for few features, and for clusters of which half passes the threshold. A
+        # cluster holds more and smaller cells that pass as the threshold falls, so that more
+        # budget or more points lower this error as they lower that of the grid.
+        threshold = set_threshold(cells, 2 * self.quadtrees * self.finest).threshold
+        passing_part = 2 * k * threshold / n
+        if d <= MAX_FEATURES and passing_part <= 1:
+            error = ADAPTIVE_ERROR * passing_part ** (1 / d)
+            strategies["cells"] = (error, [cells, sizes])
+
+        strategy = min(strategies, key=lambda name: strategies[name][0])
+        n_sufficient = sufficient_points(stddev, math.sqrt(2) / mu)
+        return SoundSchedule(strategies[strategy][1], n_sufficient, strategy, intervals)
+
+    def _plan_tree(self, n: int, d: int, mu: float) -> tuple[float, list[Charge]]:
+        """Error and releases of one tree of hyperplanes."""
+        # Half of mu^2, but for the mean's share, is for the sums, and half for the counts.
+        tree_mu = mu * math.sqrt((1 - CENTERING_SHARE) / 2)
+
+        # Leaves of about twice the smallest size, as cubes that share the domain equally.
+        noise_size = 10 * math.sqrt(2 * d) / tree_mu
+        cluster_size = n / (2 * self.n_clusters)
+        min_size = max(1.0, min(noise_size, cluster_size))
+        n_leaves = max(1.0, n / (2 * min_size))
+        depth = min(self.depth, math.ceil(math.log2(n_leaves)) + EXTRA_LEVELS)
+        releases = [
+            plan_release(Total, Gaussian, mu=mu * math.sqrt(CENTERING_SHARE)),
+            *[plan_release(RegionCounts, Gaussian, mu=tree_mu / math.sqrt(depth))] * depth,
+            plan_release(RegionSums, Gaussian, mu=tree_mu),
         ]
+        return n_leaves ** (-1 / d) / math.sqrt(3), releases
 
-    @property
-    def strategy(self) -> str:
-        """The strategy with the smallest error."""
-        return min(self.errors, key=lambda name: self.errors[name])
+    def _release_sound_coreset(self, curator: RhoBoundedCurator, generator: Generator) -> Coreset:
+        """Weighted points (m, d), in grid steps, and weights (m,), by the best strategy."""
+        schedule = self.schedule(curator.n_points, curator.n_features)
+        strategies = {
+            "groups": self._release_groups,
+            "grid": self._release_grid,
+            "cells": self._release_cells,
+            "tree": self._release_tree,
+        }
+        points, weights = strategies[schedule.strategy](curator, generator, schedule)
+        return np.clip(points, -SCALE, SCALE), weights
 
-    @property
-    def n_sufficient(self) -> int:
-        """Number of points from which on their mean or their count is not hidden by noise."""
-        return min(math.ceil(math.sqrt(2) / self.mu), sufficient_points(self.stddev))
+    def _release_groups(
+        self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
+    ) -> Coreset:
+        """Means of the true points of groups that noised points define.
 
-    def insufficient_data(self, n_points: int) -> bool:
-        """Whether noise hides both the mean of the noised points and a count of all points."""
-        return hides_mean(self.stddev, n_points) and math.sqrt(2) / self.mu > n_points
+        Far points, and points of small groups, remain as released.
+        """
+        # Release all points with noise.
+        points, sums = schedule.releases
+        noised = release_clipped_points(curator, points)
+
+        # Group them around the fullest cells of quadtrees. From the smallest size on a
+        # group's mean carries less noise than the mean of its noised points.
+        d = curator.n_features
+        shifts = draw_shifts(generator, self.quadtrees, d)
+        centers = find_fullest_cells(noised, shifts, self.finest, self.n_fullest)
+        centers = np.unique(centers, axis=0)
+        far_distance = 2 * math.sqrt(d) * curator.max_shift / points.mu
+        min_size = math.floor(self.points_share / (1 - self.points_share)) + 1
+        groups = group_points(noised, centers, far_distance, min_size)
+
+        # Release the sums of the true points of the groups: a move changes one of them by rho.
+        noise = Gaussian(curator.max_shift * SCALE / sums.mu)
+        totals = curator.release(GroupSums(groups, len(centers)), sums=noise)["sums"][0]
+        sizes = np.bincount(groups[groups >= 0], minlength=len(centers))
+        present = sizes > 0
+        means = totals[present] / sizes[present, None]
+        return append_ungrouped(means, sizes[present], noised, groups)
+
+    def _release_grid(
+        self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
+    ) -> Coreset:
+        """Nodes of a public grid, weighted by soft counts, where these exceed the noise."""
+        (grid,) = schedule.releases
+        intervals = schedule.intervals
+        d = curator.n_features
+        stddev = soft_sensitivity(d, 2 / intervals, curator.max_shift) / grid.mu
+        noise = Gaussian(stddev * SCALE)
+        counts = curator.release(SoftCounts(intervals), counts=noise)["counts"]
+        weights = counts.ravel() / SCALE
+        selected = _select_above_noise(weights, stddev, self.n_clusters)
+        if not len(selected):
+            return np.zeros((1, d)), np.ones(1)
+        nodes = np.stack(np.unravel_index(selected, (intervals + 1,) * d), axis=1)
+        return (2 * nodes / intervals - 1) * SCALE, weights[selected]
+
+    def _release_cells(
+        self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
+    ) -> Coreset:
+        """Centers of the fullest cells on true points, weighted by the points nearest."""
+        # Release the counts of the cells of all levels that pass the threshold.
+        cells, sizes = schedule.releases
+        d = curator.n_features
+        shifts = draw_shifts(generator, self.quadtrees, d)
+        query = QuadtreeCounts(shifts, range(1, self.finest + 1))
+        centers = release_fullest_cells(curator, query, cells, self.n_fullest)
+        if not len(centers):
+            centers = np.zeros((1, d), np.int64)
+        centers = np.unique(np.clip(centers, -SCALE, SCALE), axis=0)
+
+        # Count the points nearest to each of their centers: a move changes two counts.
+        stddev = math.sqrt(2) / sizes.mu
+        regions = curator.regions(centers, 2 * math.sqrt(d))
+        query = RegionCounts(np.arange(len(centers)))
+        counts = regions.release(query, counts=Gaussian(stddev * SCALE))["counts"]
+        weights = counts / SCALE
+        selected = _select_above_noise(weights, stddev, self.n_clusters)
+        if not len(selected):
+            return centers[:1].astype(np.float64), np.ones(1)
+        return centers[selected].astype(np.float64), weights[selected]
+
+    def _release_tree(
+        self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
+    ) -> Coreset:
+        """Leaves of one tree on all points; the noise covers both records of a move."""
+        # Release the mean, through which the hyperplanes pass.
+        mean, *counts, sums = schedule.releases
+        noise = Gaussian(curator.max_shift * SCALE / mean.mu)
+        total = curator.release(Total(), sums=noise)["sums"][0]
+        center = np.rint(total / curator.n_points)
+        center = np.clip(center, -SCALE, SCALE).astype(np.int64)[None]
+
+        # One region with all points: its ball reaches the farthest corner, so nothing is
+        # clipped.
+        radius = math.sqrt(((SCALE + np.abs(center)) ** 2).sum()) / SCALE
+        return grow_trees(
+            curator.regions(center, radius),
+            center,
+            radius,
+            np.zeros(1, np.int64),
+            np.array([float(curator.n_points)]),
+            generator,
+            n_clusters=self.n_clusters,
+            depth=len(counts),
+            count_noise=Gaussian(SCALE * math.sqrt(2) / counts[0].mu),
+            sum_noise=Gaussian(1 / sums.mu),
+        )
 
 
-def sound_schedule(method: DistDPParameters, n_points: int, n_features: int) -> SoundSchedule:
-    """Work out the schedule from public values."""
-    n = n_points
-    d = n_features
-    max_shift = method.max_shift(d)
-    k = method.n_clusters
-    mu = gaussian_mu(method.epsilon, method.resolved_delta(n))
+def sufficient_points(stddev: float, min_size: float) -> int:
+    """Number of points from which on noise hides not both their mean and their count.
 
-    # Groups: the noise on the points.
-    stddev = max_shift / (mu * math.sqrt(method.points_share))
+    Parameters
+    ----------
+    stddev : float
+        Of the noise on points, in half-widths.
+    min_size : float
+        Smallest count that noise does not hide.
 
-    # The grid: the best number of intervals.
-    grid_error, intervals = _best_grid(n, d, k, mu, max_shift)
-
-    # The tree: leaves of about twice the smallest size, as cubes that share the domain equally.
-    tree_mu = mu * math.sqrt((1 - CENTERING_SHARE) / 2)
-    noise_size = 10 * math.sqrt(2 * d) / tree_mu
-    cluster_size = n / (2 * k)
-    min_size = max(1.0, min(noise_size, cluster_size))
-    n_leaves = max(1.0, n / (2 * min_size))
-    depth = min(method.depth, math.ceil(math.log2(n_leaves)) + EXTRA_LEVELS)
-    tree_error = n_leaves ** (-1 / d) / math.sqrt(3)
-
-    # Adaptive cells: where half a cluster passes the threshold, and not in many features. A cluster
-    # holds more and smaller cells that pass as the threshold falls, so that more budget or more
-    # points lower this error as they lower that of the grid.
-    errors = {"groups": stddev, "grid": grid_error, "tree": tree_error}
-    cells_noise, cells_mu = _cells_noise(method, n)
-    passing_part = 2 * k * cells_noise.threshold / n
-    if d <= MAX_FEATURES and passing_part <= 1:
-        errors["cells"] = ADAPTIVE_ERROR * passing_part ** (1 / d)
-    return SoundSchedule(
-        errors,
-        mu,
-        stddev,
-        intervals,
-        points_share=method.points_share,
-        cells_mu=cells_mu,
-        cells_delta=cells_noise.delta,
-        tree_mu=tree_mu,
-        depth=depth,
-    )
+    Returns
+    -------
+    int
+    """
+    return math.ceil(min(min_size, (stddev / MAX_NOISED) ** 2))
 
 
-def _best_grid(n: int, d: int, k: int, mu: float, max_shift: float) -> tuple[float, int]:
+def _find_best_grid(n: int, d: int, k: int, mu: float, shift: float) -> tuple[float, int]:
     """Smallest error of a grid of soft counts, and its number of intervals.
 
-    The error has two parts: half a side on average, and the distance that the noise of the counts
-    moves the center of a cluster which fills the k-th part of the domain.
+    The error has two parts: half a side on average, and the distance that the noise of the
+    counts moves the center of a cluster which fills the k-th part of the domain.
     """
     best_error = math.inf
     best_intervals = 0
@@ -188,7 +331,7 @@ def _best_grid(n: int, d: int, k: int, mu: float, max_shift: float) -> tuple[flo
         n_nodes = (intervals + 1) ** d
         if n_nodes > MAX_NODES or d > MAX_FEATURES:
             break
-        noise = soft_sensitivity(d, 2 / intervals, max_shift) / mu
+        noise = soft_sensitivity(d, 2 / intervals, shift) / mu
         rounding_error = 2 / (intervals * math.sqrt(12))
         noise_error = NOISE_WEIGHT * noise * math.sqrt(k * n_nodes / 3) * k ** (-1 / d) / n
         error = math.hypot(rounding_error, noise_error)
@@ -198,81 +341,7 @@ def _best_grid(n: int, d: int, k: int, mu: float, max_shift: float) -> tuple[flo
     return best_error, best_intervals
 
 
-def sound_coreset(
-    method: DistDPParameters,
-    curator: RhoBoundedCurator,
-    schedule: SoundSchedule,
-    generator: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted points (m, d), in grid steps, and weights (m,), by the best of four strategies."""
-    strategies = {"groups": _groups, "grid": _grid, "cells": _cells, "tree": _tree}
-    return strategies[schedule.strategy](method, curator, generator, schedule)
-
-
-# Groups
-
-
-def _groups(
-    method: DistDPParameters,
-    curator: RhoBoundedCurator,
-    generator: np.random.Generator,
-    schedule: SoundSchedule,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Means of the true points of groups that noised points define.
-
-    Far points, and points of small groups, remain as released.
-    """
-    # Release all points with noise, and group them around the fullest cells of quadtrees.
-    noise = SortedGaussian(schedule.stddev * SCALE)
-    released = curator.release(AllPoints(), points=noise)["points"][0]
-    noised = clipped_noised(released)
-    del released  # all points: memory is needed below
-    shifts = draw_shifts(generator, method.quadtrees, curator.n_features)
-    histograms = fullest_occupied_cells(noised, shifts, method.finest, method.resolved_cells)
-    centers = np.unique(fullest_cells(histograms, shifts, method.resolved_cells), axis=0)
-    nearest, distance = nearest_of_many(noised, centers)
-
-    # From this size on a group's mean carries less noise than the mean of its noised points.
-    max_small = method.points_share / (1 - method.points_share)
-    is_far = distance > 2 * math.sqrt(curator.n_features) * schedule.stddev * SCALE
-    sizes = np.bincount(nearest[~is_far], minlength=len(centers))
-    ungrouped = is_far | (sizes <= max_small)[nearest]
-
-    # Release the sums of the true points of the groups: a move changes one of them by rho.
-    groups = np.where(ungrouped, -1, nearest)
-    del nearest, distance, is_far
-    sums_mu = schedule.mu * math.sqrt(1 - method.points_share)
-    noise = Gaussian(curator.max_shift * SCALE / sums_mu)
-    sums = curator.release(GroupSums(groups, len(centers)), sums=noise)["sums"][0]
-    sizes = np.bincount(groups[~ungrouped], minlength=len(centers))
-    present = sizes > 0
-    points = np.concatenate([sums[present] / sizes[present, None], noised[ungrouped]])
-    return points, np.concatenate([sizes[present], np.ones(ungrouped.sum())])
-
-
-# Grid
-
-
-def _grid(
-    method: DistDPParameters,
-    curator: RhoBoundedCurator,
-    generator: np.random.Generator,
-    schedule: SoundSchedule,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes of a public grid, weighted by soft counts, where these exceed the noise."""
-    intervals = schedule.intervals
-    n_features = curator.n_features
-    stddev = soft_sensitivity(n_features, 2 / intervals, curator.max_shift) / schedule.mu
-    released = curator.release(SoftCounts(intervals), counts=Gaussian(stddev * SCALE))
-    weights = released["counts"].ravel() / SCALE
-    selected = _above_noise(weights, stddev, method.n_clusters)
-    if not len(selected):
-        return np.zeros((1, n_features)), np.ones(1)
-    nodes = np.stack(np.unravel_index(selected, (intervals + 1,) * n_features), axis=1)
-    return (2 * nodes / intervals - 1) * SCALE, weights[selected]
-
-
-def _above_noise(weights: np.ndarray, stddev: float, n_clusters: int) -> np.ndarray:
+def _select_above_noise(weights: np.ndarray, stddev: float, n_clusters: int) -> np.ndarray:
     """Indices of weights above the noise level, or of the k largest; positive ones alone."""
     # The largest of that many normal variates stays below this bound.
     bound = stddev * math.sqrt(2 * math.log(max(len(weights), 2)))
@@ -280,79 +349,3 @@ def _above_noise(weights: np.ndarray, stddev: float, n_clusters: int) -> np.ndar
     order = np.argsort(-weights, kind="stable")
     selected = order[: max(n_above, n_clusters)]
     return selected[weights[selected] > 0]
-
-
-# Cells
-
-
-def _cells_noise(method: DistDPParameters, n_points: int) -> tuple[StabilityHistogram, float]:
-    """Noise of the adaptive cells, and mu of their regions' sizes: each has half of mu^2."""
-    delta = method.resolved_delta(n_points)
-    mu = gaussian_mu(method.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta) / math.sqrt(2)
-    n_changes = 2 * method.quadtrees * method.finest
-    stddev = math.sqrt(n_changes) / mu
-    return StabilityHistogram(stddev, THRESHOLD_DELTA_SHARE * delta, n_changes), mu
-
-
-def _cells(
-    method: DistDPParameters,
-    curator: RhoBoundedCurator,
-    generator: np.random.Generator,
-    schedule: SoundSchedule,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Centers of the fullest cells of quadtrees on true points, weighted by the points nearest."""
-    n_features = curator.n_features
-    noise, mu = _cells_noise(method, curator.n_points)
-
-    # Release the counts of the cells of all levels that pass the threshold.
-    shifts = draw_shifts(generator, method.quadtrees, n_features)
-    query = QuadtreeCounts(shifts, range(1, method.finest + 1))
-    (released,) = curator.release(query, counts=noise)["counts"]
-    centers = fullest_cells(released_histograms(released), shifts, method.resolved_cells)
-    centers = np.clip(centers, -SCALE, SCALE)
-    if not len(centers):
-        centers = np.zeros((1, n_features), np.int64)
-    centers = np.unique(centers, axis=0)
-
-    # Count the points nearest to each of their centers: a move changes two counts.
-    stddev = math.sqrt(2) / mu
-    regions = curator.regions(centers, 2 * math.sqrt(n_features))
-    query = RegionCounts(np.arange(len(centers)))
-    sizes = regions.release(query, counts=Gaussian(stddev * SCALE))["counts"] / SCALE
-    selected = _above_noise(sizes, stddev, method.n_clusters)
-    if not len(selected):
-        return centers[:1].astype(np.float64), np.ones(1)
-    return centers[selected].astype(np.float64), sizes[selected]
-
-
-# Tree
-
-
-def _tree(
-    method: DistDPParameters,
-    curator: RhoBoundedCurator,
-    generator: np.random.Generator,
-    schedule: SoundSchedule,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Leaves of one tree of hyperplanes on all points; the noise covers both records of a move."""
-    # Release the mean, through which the hyperplanes pass.
-    mean_mu = schedule.mu * math.sqrt(CENTERING_SHARE)
-    noise = Gaussian(curator.max_shift * SCALE / mean_mu)
-    total = curator.release(Total(), sums=noise)["sums"][0]
-    mean = np.rint(total / curator.n_points)
-    center = np.clip(mean, -SCALE, SCALE).astype(np.int64)[None]
-
-    # One region with all points: its ball reaches the farthest corner, so nothing is clipped.
-    shifted_bounds = SCALE + np.abs(center)
-    radius = math.sqrt((shifted_bounds**2).sum()) / SCALE
-    trees = RegionTrees(
-        curator.regions(center, radius),
-        center,
-        radius,
-        n_clusters=method.n_clusters,
-        depth=schedule.depth,
-        count_noise=Gaussian(SCALE * math.sqrt(2 * schedule.depth) / schedule.tree_mu),
-        sum_noise=Gaussian(1 / schedule.tree_mu),
-    )
-    root = np.zeros(1, np.int64)
-    return trees.grow(root, np.array([float(curator.n_points)]), generator)

@@ -1,38 +1,98 @@
-"""Building blocks of distance-based clustering: centers from quadtrees, trees of hyperplanes.
+"""Building blocks of DistDP: groups of noised points, cells of quadtrees, hyperplanes.
 
-Units: coordinates are grid steps; sizes and counts are records; radii are half-widths.
+Units: coordinates are grid steps; sizes and counts are records; radii, distances and
+the noise on points are half-widths.
 """
 
 import itertools
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.random import Generator
 
 from pkm.compute import DIRECTION_SCALE
-from pkm.compute.kernels.quadtree import cell_centers
-from pkm.methods.distance.rho_bounded import MAX_NOISED
+from pkm.compute.kernels.nearest import nearest_of_many
+from pkm.compute.kernels.quadtree import cell_centers, fullest_occupied_cells
+from pkm.methods.distance.rho_bounded import MAX_NOISED, release_points
 from pkm.methods.hashing.lsh_splits import BRANCH, clip_to_ball
-from pkm.privacy import SCALE, Gaussian, Laplace
+from pkm.privacy import SCALE, Charge, Gaussian, Laplace, StabilityHistogram
 from pkm.privacy.mechanisms.stability_histogram import ReleasedCells
 from pkm.privacy.queries.clipped_regions import ClippedRegions, RegionCounts, RegionSums
+from pkm.privacy.queries.moved_records import QuadtreeCounts
+from pkm.privacy.rho_bounded import RhoBoundedCurator
 
 MAX_QUADTREE_SHIFT = 4 * SCALE
 
 #: Tree, level, cells (m, d) and counts (m,) of one level of a shifted quadtree.
 Histogram = tuple[int, int, np.ndarray, np.ndarray]
+#: Points (m, d), in grid steps, and their weights (m,).
+Coreset = tuple[np.ndarray, np.ndarray]
 
 
-def draw_shifts(generator: np.random.Generator, n_quadtrees: int, n_features: int) -> np.ndarray:
+# Noised points
+
+
+def release_clipped_points(curator: RhoBoundedCurator, release: Charge) -> np.ndarray:
+    """Release all points with noise, moved into [-2, 2]^d: int32, half the memory."""
+    noised = release_points(curator, release)
+    bound = int(MAX_NOISED * SCALE)
+    return np.clip(noised, -bound, bound, out=noised).astype(np.int32)
+
+
+def group_points(
+    noised: np.ndarray, centers: np.ndarray, far_distance: float, min_size: float
+) -> np.ndarray:
+    """Nearest center (n,) of noised points; -1 if it is far or has too few of them."""
+    groups, distance = nearest_of_many(noised, centers)
+    groups[distance > far_distance * SCALE] = -1
+    sizes = np.bincount(groups[groups >= 0], minlength=len(centers))
+    # Group -1 reads the last size, which changes nothing: it stays -1.
+    groups[sizes[groups] < min_size] = -1
+    return groups
+
+
+def append_ungrouped(
+    points: np.ndarray, weights: np.ndarray, noised: np.ndarray, groups: np.ndarray
+) -> Coreset:
+    """Append the noised points of no group, of weight 1, to weighted points."""
+    ungrouped = noised[groups < 0]
+    ones = np.ones(len(ungrouped))
+    return np.concatenate([points, ungrouped]), np.concatenate([weights, ones])
+
+
+# Quadtrees
+
+
+def draw_shifts(generator: Generator, n_quadtrees: int, n_features: int) -> np.ndarray:
     """Random shifts (n_quadtrees, d) of quadtrees: public."""
     return generator.integers(0, MAX_QUADTREE_SHIFT + 1, (n_quadtrees, n_features))
 
 
-def fullest_cells(
+def find_fullest_cells(
+    noised: np.ndarray, shifts: np.ndarray, last_level: int, n_fullest: int
+) -> np.ndarray:
+    """Centers (m, d), int64, of the cells with most noised points, in every level and tree."""
+    histograms = fullest_occupied_cells(noised, shifts, last_level, n_fullest)
+    return _select_fullest(histograms, shifts, n_fullest)
+
+
+def release_fullest_cells(
+    curator: RhoBoundedCurator,
+    query: QuadtreeCounts,
+    release: Charge,
+    n_fullest: int,
+) -> np.ndarray:
+    """Centers (m, d), int64, of the cells with most true points, by released counts."""
+    # A move changes two counts of each histogram, by 1 each.
+    noise = set_threshold(release, 2 * len(query.shifts) * len(query.levels))
+    (released,) = curator.release(query, counts=noise)["counts"]
+    return _select_fullest(split_histograms(released), query.shifts, n_fullest)
+
+
+def _select_fullest(
     histograms: Iterable[Histogram], shifts: np.ndarray, n_fullest: int
 ) -> np.ndarray:
-    """Centers (m, d), int64, of the cells with the highest counts of each level of each tree."""
     centers = [np.empty((0, shifts.shape[1]), np.int64)]
     for tree, level, cells, counts in histograms:
         fullest = np.argsort(-counts, kind="stable")[:n_fullest]
@@ -40,72 +100,56 @@ def fullest_cells(
     return np.concatenate(centers)
 
 
-def clipped_noised(released: np.ndarray) -> np.ndarray:
-    """Released points (n, d) in [-2, 2]^d: int32, half the memory."""
-    clipped = np.empty(released.shape, np.int32)
-    return np.clip(released, -MAX_NOISED, MAX_NOISED, out=clipped, casting="unsafe")
+def set_threshold(release: Charge, n_changes: int) -> StabilityHistogram:
+    """Noise and threshold of counts of which a move changes some, by 1 each."""
+    return StabilityHistogram(math.sqrt(n_changes) / release.mu, release.delta, n_changes)
 
 
-def released_histograms(released: ReleasedCells) -> list[Histogram]:
+def split_histograms(released: ReleasedCells) -> Iterator[Histogram]:
     """Separate the released cells of a :class:`QuadtreeCounts` by tree and level."""
-    n_cells = len(released.cells)
-    is_first = np.ones(n_cells, bool)
-    is_first[1:] = (np.diff(released.cells[:, :2], axis=0) != 0).any(axis=1)
-    ends = [*np.flatnonzero(is_first).tolist(), n_cells]
-    histograms = []
-    for start, stop in itertools.pairwise(ends):
-        tree, level = released.cells[start, :2].tolist()
+    names = released.cells[:, :2]
+    is_first = np.diff(names, axis=0, prepend=-1).any(axis=1)
+    starts = np.flatnonzero(is_first).tolist()
+    for start, stop in itertools.pairwise([*starts, len(names)]):
+        tree, level = names[start].tolist()
         counts = released.counts[start:stop] / SCALE
-        histograms.append((tree, level, released.cells[start:stop, 2:], counts))
-    return histograms
+        yield tree, level, released.cells[start:stop, 2:], counts
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """Cells of one level of the trees, as parallel arrays."""
-
-    index: np.ndarray  # number of the cell among those of the regions
-    region: np.ndarray
-    size: np.ndarray  # released, in records
-    min_size: np.ndarray  # of the parts of a split
-
-    def select(self, rows: np.ndarray) -> "_Cells":
-        """The cells that a mask or an index array selects."""
-        return _Cells(
-            index=self.index[rows],
-            region=self.region[rows],
-            size=self.size[rows],
-            min_size=self.min_size[rows],
-        )
+# Trees of hyperplanes
 
 
-@dataclass
-class _Leaves:
-    """Leaves of the trees, in the order in which they are found."""
+def grow_trees(
+    regions: ClippedRegions,
+    centers: np.ndarray,
+    radius: float,
+    roots: np.ndarray,
+    root_sizes: np.ndarray,
+    generator: Generator,
+    *,
+    n_clusters: int,
+    depth: int,
+    count_noise: Gaussian | Laplace,
+    sum_noise: Gaussian,
+) -> Coreset:
+    """Split regions by hyperplanes while cells are large; summarize the leaves.
 
-    regions: list[int] = field(default_factory=list)
-    sizes: list[float] = field(default_factory=list)
-    members: list[list[int]] = field(default_factory=list)  # cells that the leaf consists of
-
-    def add(self, cells: _Cells, members: np.ndarray) -> None:
-        """Add cells as leaves; ``members`` has a row for each."""
-        self.regions += cells.region.tolist()
-        self.sizes += cells.size.tolist()
-        self.members += members.tolist()
-
-
-class RegionTrees:
-    """Trees of random hyperplanes, one per region, and weighted summaries of their leaves.
-
-    The tree of LSH-Splits (:mod:`pkm.methods.hashing.lsh_splits`), grown for all regions at once.
+    The tree of LSH-Splits (:mod:`pkm.methods.hashing.lsh_splits`), grown for all regions
+    at once.
 
     Parameters
     ----------
     regions : ClippedRegions
     centers : ndarray of shape (m, d), int64
-        Of the regions.
+        Of the regions, through which all hyperplanes pass.
     radius : float
-        Of the regions, in half-widths.
+        Of the regions.
+    roots : ndarray of shape (r,), int64
+        Regions to split.
+    root_sizes : ndarray of shape (r,), float64
+        Their released sizes.
+    generator : numpy.random.Generator
+        Of the hyperplanes: public randomness.
     n_clusters : int
         Sets the smallest size of a cell, n / 2k.
     depth : int
@@ -113,105 +157,64 @@ class RegionTrees:
     count_noise : Gaussian or Laplace
     sum_noise : Gaussian
         Its scale is per unit of the sums' sensitivity.
+
+    Returns
+    -------
+    points : ndarray of shape (leaves, d), float64
+        Noisy means of the leaves.
+    weights : ndarray of shape (leaves,), float64
+        Released sizes of the leaves.
     """
+    n_features = centers.shape[1]
+    normals = generator.standard_normal((depth, n_features)) * DIRECTION_SCALE
 
-    def __init__(
-        self,
-        regions: ClippedRegions,
-        centers: np.ndarray,
-        radius: float,
-        *,
-        n_clusters: int,
-        depth: int,
-        count_noise: Gaussian | Laplace,
-        sum_noise: Gaussian,
-    ):
-        self._regions = regions
-        self._centers = centers
-        self._radius = radius
-        self._n_clusters = n_clusters
-        self._depth = depth
-        self._count_noise = count_noise
-        self._sum_noise = sum_noise
+    # Region and released size of every cell; the first cells are the regions.
+    region = np.arange(len(centers))
+    size = np.zeros(len(centers))
+    size[roots] = root_sizes
 
-    def grow(
-        self, roots: np.ndarray, sizes: np.ndarray, generator: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Split regions by hyperplanes through their centers while cells are large.
+    # Smallest size of a cell in each region: ten times the noise of a mean, at most n / 2k.
+    noise = sum_noise.scale * regions.sum_sensitivity / radius
+    noise_size = int(10 * math.sqrt(n_features) * noise)
+    cluster_size = np.floor(size / (2 * n_clusters))
+    min_size = np.maximum(1.0, np.minimum(noise_size, cluster_size))
 
-        Parameters
-        ----------
-        roots : ndarray of shape (r,), int64
-            Regions to split.
-        sizes : ndarray of shape (r,), float64
-            Their released sizes.
-        generator : numpy.random.Generator
-            Of the hyperplanes: public randomness.
+    cells = roots
+    leaves = []
+    divided_leaves = []  # with their parts, in which their records are
+    for normal in np.rint(normals).astype(np.int64):
+        # A cell that is too small to be split is a leaf.
+        is_large = size[cells] >= BRANCH * min_size[region[cells]]
+        leaves.append(cells[~is_large])
+        cells = cells[is_large]
 
-        Returns
-        -------
-        points : ndarray of shape (leaves, d), float64
-            Noisy means of the leaves.
-        weights : ndarray of shape (leaves,), float64
-            Released sizes of the leaves.
-        """
-        n_features = self._centers.shape[1]
-        directions = generator.standard_normal((self._depth, n_features)) * DIRECTION_SCALE
-        cells = _Cells(
-            index=roots.copy(),
-            region=roots.copy(),
-            size=sizes.copy(),
-            min_size=self._min_sizes(sizes),
-        )
-        leaves = _Leaves()
-        for normal in np.rint(directions).astype(np.int64):
-            # A cell that is too small to be split is a leaf.
-            large = cells.size >= BRANCH * cells.min_size
-            small = cells.select(~large)
-            leaves.add(small, small.index[:, None])
-            cells = cells.select(large)
+        # Split the others by the hyperplane, and count the records of both parts.
+        parts = regions.split(cells, normal)
+        query = RegionCounts(parts.ravel())
+        counts = regions.release(query, counts=count_noise)["counts"] / SCALE
+        region = np.append(region, np.repeat(region[cells], 2))
+        size = np.append(size, counts)
 
-            # Split the others by the hyperplane, and count the records of both parts.
-            parts = self._regions.split(cells.index, normal)
-            query = RegionCounts(parts.ravel())
-            released = self._regions.release(query, counts=self._count_noise)["counts"]
-            counts = released.reshape(parts.shape) / SCALE
+        # A cell of which neither part is large enough is a leaf of both parts.
+        is_accepted = size[parts] >= min_size[region[parts]]
+        is_leaf = ~is_accepted.any(axis=1)
+        leaves.append(cells[is_leaf])
+        divided_leaves.append((cells[is_leaf], parts[is_leaf]))
 
-            # A cell of which neither part is large enough is a leaf of both parts.
-            accepted = counts >= cells.min_size[:, None]
-            whole = np.flatnonzero(~accepted.any(axis=1))
-            leaves.add(cells.select(whole), parts[whole])
+        # The parts that are large enough are the cells of the next level.
+        cells = parts[is_accepted]
+    leaf_cells = np.concatenate([*leaves, cells])
 
-            # The parts that are large enough are the cells of the next level.
-            parent, _ = np.nonzero(accepted)
-            cells = _Cells(
-                index=parts[accepted],
-                region=cells.region[parent],
-                size=counts[accepted],
-                min_size=cells.min_size[parent],
-            )
-        leaves.add(cells, cells.index[:, None])
-        return self._summarize(leaves)
+    # Number the leaves, in whatever cells their records are.
+    groups = np.full(regions.n_cells, -1, np.int64)
+    groups[leaf_cells] = np.arange(len(leaf_cells))
+    for divided, parts in divided_leaves:
+        groups[parts] = groups[divided][:, None]
+        groups[divided] = -1
 
-    def _min_sizes(self, sizes: np.ndarray) -> np.ndarray:
-        """Smallest size of a cell in each region: ten times the noise of a mean, at most n / 2k."""
-        n_features = self._centers.shape[1]
-        noise = self._sum_noise.scale * self._regions.sum_sensitivity / self._radius
-        min_size = int(10 * math.sqrt(n_features) * noise)
-        cluster_sizes = np.floor(sizes / (2 * self._n_clusters))
-        return np.maximum(1.0, np.minimum(min_size, cluster_sizes))
-
-    def _summarize(self, leaves: _Leaves) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy means (leaves, d) and sizes (leaves,) of the leaves."""
-        # Sum the records of each leaf, relative to the center of its region.
-        groups = np.full(self._regions.n_cells, -1, np.int64)
-        for leaf, members in enumerate(leaves.members):
-            groups[members] = leaf
-        query = RegionSums(groups, len(leaves.members))
-        sums = self._regions.release(query, sums=self._sum_noise)["sums"]
-
-        # Clip the means to the ball of the region.
-        weights = np.array(leaves.sizes, np.float64)
-        means = sums / weights[:, None]
-        means = clip_to_ball(means, self._radius * SCALE)
-        return self._centers[np.array(leaves.regions, np.int64)] + means, weights
+    # Sum the records of each leaf about the center of its region, and clip the means.
+    query = RegionSums(groups, len(leaf_cells))
+    sums = regions.release(query, sums=sum_noise)["sums"]
+    weights = size[leaf_cells]
+    means = clip_to_ball(sums / weights[:, None], radius * SCALE)
+    return centers[region[leaf_cells]] + means, weights

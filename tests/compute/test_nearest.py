@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
+from scipy.spatial.distance import cdist
 
 from pkm.compute import SCALE, Points, exact_limit, inertia, labels, sums_and_counts
-from pkm.compute.kernels.nearest import squared_distances
+from pkm.compute.kernels import nearest as nearest_kernels
+from pkm.compute.kernels.nearest import nearest_of_many, squared_distances
 from pkm.compute.kernels.scan import (
     BLOCK_VALUES,
     FEW_FEATURES,
@@ -296,3 +298,58 @@ def test_a_thread_that_is_held_up_leaves_its_ranges_to_the_others(monkeypatch):
     ranges = threads.by_threads(n, 1, work)
     assert ranges == sorted(ranges)
     assert list(taken.values()).count(caller) == len(ranges) - 1
+
+
+@pytest.mark.parametrize("d", [1, 3, 8, 9, 20])
+def test_nearest_center_agrees_with_all_distances(d):
+    rng = np.random.default_rng(d)
+    points = rng.integers(-SCALE, SCALE, (200, d))
+    centers = rng.integers(-6 * SCALE, 6 * SCALE, (70, d))
+    indices, nearest_distances = nearest_of_many(points, centers)
+    distances = cdist(points, centers)
+    assert (indices == distances.argmin(axis=1)).all()
+    assert np.allclose(nearest_distances, distances.min(axis=1), rtol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    d=st.integers(9, 12),
+    n=st.integers(1, 400),
+    m=st.integers(1, 90),
+    n_clusters=st.integers(1, 12),
+    spread=st.sampled_from([1, 2, 500, SCALE]),
+    seed=st.integers(0, 10**6),
+)
+def test_leaving_out_far_centers_changes_no_nearest_one(d, n, m, n_clusters, spread, seed):
+    # Small spreads make equal centers and ties, large ones clusters that overlap.
+    rng = np.random.default_rng(seed)
+    middles = rng.integers(-SCALE, SCALE, (n_clusters, d))
+    points = middles[rng.integers(n_clusters, size=n)] + rng.integers(-spread, spread + 1, (n, d))
+    centers = middles[rng.integers(n_clusters, size=m)] + rng.integers(-spread, spread + 1, (m, d))
+    centers[rng.random(m) < 0.1] = points[0]
+    squares = ((points[:, None] - centers) ** 2).sum(axis=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest_kernels, "BLOCK_ROWS", 128)
+        index, distance = nearest_of_many(points, centers)
+    assert index.tolist() == squares.argmin(axis=1).tolist()
+    assert (distance == np.sqrt(squares.min(axis=1))).all()
+
+
+def test_points_are_compared_with_the_centers_of_their_cluster_alone(monkeypatch):
+    """Of ten clusters far from each other: the scans see a part of the pairs."""
+    rng = np.random.default_rng(1)
+    middles = rng.integers(-SCALE, SCALE, (10, 12))
+    points = np.repeat(middles, 200, axis=0) + rng.integers(-99, 100, (2000, 12))
+    centers = np.repeat(middles, 40, axis=0) + rng.integers(-99, 100, (400, 12))
+    n_pairs = 0
+    scan = nearest_kernels.nearest_with_squares
+
+    def counted(points, centers):
+        nonlocal n_pairs
+        n_pairs += points.shape[0] * len(centers)
+        return scan(points, centers)
+
+    monkeypatch.setattr(nearest_kernels, "nearest_with_squares", counted)
+    index, _ = nearest_of_many(points, centers)
+    assert (index // 40 == np.arange(2000) // 200).all()
+    assert n_pairs < len(points) * len(centers) / 5
