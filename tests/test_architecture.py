@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = sorted(ROOT.glob("docs/**/*.md"))
 PAGES = sorted(ROOT.glob("*.md")) + DOCS
 #: Thousands of characters of all pages of docs/ together.
-MAX_KILOBYTES = 155
+MAX_KILOBYTES = 160
 #: Words of a sentence.
 MAX_WORDS = 30
 #: Pages written by hand; `make audit` writes the other one.

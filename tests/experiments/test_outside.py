@@ -36,10 +36,31 @@ def pkm(folder, *words):
     return completed.stdout
 
 
+def verdicts(folder, name):
+    lines = pkm(folder, "check", name).splitlines()
+    assert len(lines) >= 5
+    return {line.split()[-1] for line in lines}
+
+
+def test_a_query_is_checked(folder):
+    (folder / "my_query.py").write_text(block("python", "my_query.py"))
+    assert verdicts(folder, "my_query:FullerHalf") == {"ok"}
+
+
+def test_a_sensitivity_that_is_too_small_is_refused(folder):
+    code = block("python", "my_query.py")
+    understated = code.replace("l1=d * SCALE", "l1=SCALE").replace("l2=d**0.5 * SCALE", "l2=SCALE")
+    understated = understated.replace("curator.n_features * SCALE", "SCALE")
+    (folder / "my_query.py").write_text(understated)
+    command = [sys.executable, "-m", "pkm", "check", "my_query:FullerHalf"]
+    completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert completed.returncode == 1
+    failed = [line.split()[1] for line in completed.stdout.splitlines() if "FAILED" in line]
+    assert failed == ["check_replay"]
+
+
 def test_a_method_is_checked_and_run(folder):
-    verdicts = pkm(folder, "check", "my_methods:NoisyMean").splitlines()
-    assert len(verdicts) >= 5
-    assert all(line.split()[-1] == "ok" for line in verdicts)
+    assert verdicts(folder, "my_methods:NoisyMean") == {"ok"}
     words = ("run", "-m", "method=mean,my_methods:NoisyMean", "dataset=iris", "seeds=2")
     printed = pkm(folder, *words)
     assert "noisymean" in printed
