@@ -82,6 +82,14 @@ ZOOMED = (
 )
 
 
+#: Values that the sweeps of dist-DP name.
+NAMED = {
+    "dist_dp_any": ("dist_dp", {"rho": "diagonal"}),
+    "dist_dp_median": ("dist_dp", {"p": 1}),
+    "dist_dp_median_published": ("dist_dp_published", {"p": 1}),
+}
+
+
 #: Their public points are records of the data set that a cell takes out.
 PUBLIC_DATA = ("feddp_same", "feddp_shifted", "public_kmeans_same", "public_kmeans_shifted")
 
@@ -156,6 +164,7 @@ def method_records() -> dict:
     excluded = (*UNLEARNING, *PUBLIC_DATA, "diffprivlib")
     names = [name for name in choices("method") if name not in excluded]
     methods = {name: (name, {}) for name in names}
+    methods |= NAMED
     methods |= {f"{name}_zoomed": (name, {"zoom": 0.1}) for name in ZOOMED}
     for dataset in DATASETS:
         points, domain = points_of(dataset)
