@@ -7,7 +7,7 @@ import numpy as np
 from pkm.benchmarks.inputs import draw_mixture, load_points
 from pkm.benchmarks.measurement import Measurement, min_seconds
 from pkm.compute import Points
-from pkm.methods.unlearning.unlearning import FederatedModel, mufc
+from pkm.methods.unlearning.unlearning import FederatedModel, Unlearning
 from pkm.privacy import snap
 
 N_CLIENTS = 100
@@ -28,7 +28,7 @@ def measure_unlearning(scale: float) -> list[Measurement]:
     for n, k in SIZES:
         rows += compare_with_fits(round(scale * n), k)
     n = round(scale * N_POINTS)
-    model = mufc(4).fit(draw_clients(n, 4), 0)
+    model = Unlearning(4).fit(draw_clients(n, 4), 0)
     for size, least in RATES.items():
         rate = size / time_request(model, size, N_REQUESTS)
         what = f"{n:,} x 10: exact removals, {size} a request"
@@ -47,7 +47,7 @@ def measure_removals(scale: float) -> list[Measurement]:
     """Measure removals of single points, with and without seeding again."""
     X, label = load_points("celltype", (12_009, 10), scale)
     grids = np.array_split(snap(X), N_CLIENTS)
-    model = mufc(4).fit([Points.prepare(grid) for grid in grids], 0)
+    model = Unlearning(4).fit([Points.prepare(grid) for grid in grids], 0)
     generator = np.random.default_rng(0)
     quick = []
     slow = []
@@ -79,7 +79,7 @@ def measure_removals(scale: float) -> list[Measurement]:
 
 def compare_with_fits(n: int, k: int) -> list[Measurement]:
     """Measure a fit against exact removals with a repaired server, by their size."""
-    method = mufc(k, server="repaired")
+    method = Unlearning(k, server="repaired")
     clients = draw_clients(n, k)
     fit_seconds = min_seconds(lambda: method.fit(clients, 0), 2)
     model = method.fit(clients, 0)

@@ -22,7 +22,7 @@ whole epsilon on it.
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -32,13 +32,14 @@ from pkm.methods.constraints import AUTO, Integer
 from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.local.local_dp import (
     LocalModel,
+    Reports,
     check_sufficient_users,
     min_users,
     shrunken_means,
     snap_to_ball,
 )
 from pkm.methods.weighted_kmeans import weighted_kmeans
-from pkm.privacy import SCALE, Query, snap_centers
+from pkm.privacy import SCALE, snap_centers
 from pkm.privacy.local_aggregator import (
     Boxes,
     Cohort,
@@ -200,7 +201,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         needed = (FALLBACK * self.n_clusters) ** (1 / n_projections)
         return max(intervals, math.ceil(needed - 1e-9))
 
-    def plan_reports(self, n_points: int, n_features: int) -> list[tuple[type[Query], Any]]:
+    def plan_reports(self, n_points: int, n_features: int) -> Reports:
         """Boxes, sums in every pass, weights, sums in every Lloyd step."""
         shares = self.resolved_shares(self.lloyd_steps)
         n_users = cohort_sizes(n_points, shares)[0]
@@ -270,9 +271,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
 
         # 3. Weights. The number of candidates depends on reports, so the oracle is for its maximum.
         rule = NearestCenter(candidates)
-        n_values = MAX_CANDIDATES * self.n_clusters
-        oracle = frequency_oracle(self.epsilon, n_values, weight_cohort.key)
-        counts = weight_cohort.release(LocalCounts(rule), counts=oracle)["counts"] / SCALE
+        counts, _ = self._count(weight_cohort, rule, MAX_CANDIDATES * self.n_clusters)
         return candidates, consistent(counts, float(weight_cohort.size)) / weight_cohort.size
 
     def _draw_boxes(self, cohort: Cohort, generator: np.random.Generator) -> Boxes:
@@ -292,9 +291,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
 
     def _heavy_boxes(self, cohort: Cohort, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
         """Heavy boxes, and their estimated shares of all users."""
-        oracle = frequency_oracle(self.epsilon, boxes.size, cohort.key)
-        counts = cohort.release(LocalCounts(boxes), counts=oracle)["counts"] / SCALE
-        stddev = oracle.stddev(cohort.size)
+        counts, stddev = self._count(cohort, boxes, boxes.size)
         fullest = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * self.n_clusters]
         bound = max(HEAVY_STDDEVS * stddev, cohort.size / (SMALLEST_CLUSTER * self.n_clusters))
         heavy = fullest[counts[fullest] > bound]
@@ -358,8 +355,5 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
 
         The shares are those of all users that are in each cell.
         """
-        randomizer = SignedSums(self.epsilon, cohort.n_features, cohort.key)
-        query = LocalSums(rule, cells, origins, radii)
-        sums = cohort.release(query, sums=randomizer)["sums"]
-        stddev = randomizer.sum_stddev(cohort.size)
+        sums, stddev = self._sum(cohort, rule, cells, origins, radii)
         return shrunken_means(sums, shares * cohort.size, radii, stddev)

@@ -19,14 +19,17 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.initialization import starting_centers
 from pkm.methods.schedule import Schedule, plan_release
+from pkm.methods.sufficient import smallest_epsilon
 from pkm.privacy import SCALE, PrivacyClaim, Query
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.local_aggregator import (
+    Cohort,
     LocalAggregator,
     LocalCounts,
     LocalPoints,
     LocalSums,
     NearestCenter,
+    Rule,
     SingleCell,
 )
 from pkm.privacy.mechanisms.randomizers import (
@@ -42,6 +45,9 @@ from pkm.privacy.mechanisms.randomizers import (
 # Of the k-means on noised reports.
 BATCH_SIZE = 1 << 13
 MAX_EPOCHS = 10
+
+#: Query and randomizer of every cohort.
+Reports = list[tuple[type[Query], Any]]
 
 
 @dataclass(eq=False, repr=False)
@@ -67,21 +73,41 @@ class LocalModel(PrivateKMeans):
 
         Every cohort of users makes one release, at the whole epsilon.
         """
-        return Schedule(
-            *[
-                plan_release(query, mechanism, epsilon=self.epsilon, group=group)
-                for group, (query, mechanism) in enumerate(self.plan_reports(n_points, n_features))
-            ]
-        )
+        reports = self.plan_reports(n_points, n_features)
+        releases = [
+            plan_release(query, mechanism, epsilon=self.epsilon, group=group)
+            for group, (query, mechanism) in enumerate(reports)
+        ]
+        return Schedule(*releases)
 
     @abstractmethod
-    def plan_reports(self, n_points: int, n_features: int) -> list[tuple[type[Query], Any]]:
+    def plan_reports(self, n_points: int, n_features: int) -> Reports:
         """Query and randomizer of every cohort."""
 
     def resolved_radius(self, n_features: int) -> float:
         """Radius of the public ball, in half-widths: at most half of the domain's diagonal."""
         diagonal = math.sqrt(n_features)
         return diagonal if self.radius == "auto" else min(self.radius, diagonal)
+
+    def _count(self, cohort: Cohort, rule: Rule, n_values: int) -> tuple[np.ndarray, float]:
+        """Estimated numbers of users by reported value, and their noise where it is 0."""
+        oracle = frequency_oracle(self.epsilon, n_values, cohort.key)
+        counts = cohort.release(LocalCounts(rule), counts=oracle)["counts"]
+        return counts / SCALE, oracle.stddev(cohort.size)
+
+    def _sum(
+        self,
+        cohort: Cohort,
+        rule: Rule,
+        cells: np.ndarray,
+        origins: np.ndarray,
+        radii: np.ndarray,
+    ) -> tuple[np.ndarray, float]:
+        """Sums (m, d) of the users in cells about their origins, and their noise in radii."""
+        randomizer = SignedSums(self.epsilon, cohort.n_features, cohort.key)
+        query = LocalSums(rule, cells, origins, radii)
+        sums = cohort.release(query, sums=randomizer)["sums"]
+        return sums / SCALE, randomizer.sum_stddev(cohort.size)
 
 
 @dataclass(eq=False, repr=False)
@@ -108,7 +134,7 @@ class LocalMean(LocalModel):
     marker = "x"
     n_clusters: int = 1
 
-    def plan_reports(self, n_points: int, n_features: int) -> list[tuple[type[Query], Any]]:
+    def plan_reports(self, n_points: int, n_features: int) -> Reports:
         """One sum."""
         return [(LocalSums, SignedSums)]
 
@@ -118,10 +144,9 @@ class LocalMean(LocalModel):
         (cohort,) = aggregator.cohorts([1.0], self.resolved_radius(n_features))
         origin = np.zeros((1, n_features), np.int64)
         radii = np.array([cohort.radius])
-        query = LocalSums(SingleCell(), np.zeros(1, np.int64), origin, radii)
-        randomizer = SignedSums(self.epsilon, n_features, cohort.key)
-        sums = cohort.release(query, sums=randomizer)["sums"]
-        return snap_to_ball(sums / SCALE / cohort.size, cohort.radius)[None], 1
+        cell = np.zeros(1, np.int64)
+        sums, _ = self._sum(cohort, SingleCell(), cell, origin, radii)
+        return snap_to_ball(sums / cohort.size, cohort.radius)[None], 1
 
 
 @dataclass(eq=False, repr=False)
@@ -153,7 +178,7 @@ class NoisedReports(LocalModel):
     _: KW_ONLY
     n_init: int = 1
 
-    def plan_reports(self, n_points: int, n_features: int) -> list[tuple[type[Query], Any]]:
+    def plan_reports(self, n_points: int, n_features: int) -> Reports:
         """The points."""
         return [(LocalPoints, VectorRandomizer)]
 
@@ -227,7 +252,7 @@ class LocalLloyd(LocalModel):
         if n_points is not None:
             check_sufficient_users(self.epsilon, n_points, self.shares())
 
-    def plan_reports(self, n_points: int, n_features: int) -> list[tuple[type[Query], Any]]:
+    def plan_reports(self, n_points: int, n_features: int) -> Reports:
         """Counts and sums, round by round."""
         oracle = frequency_oracle(self.epsilon, self.n_clusters)
         return [(LocalCounts, oracle), (LocalSums, SignedSums)] * self.n_iterations
@@ -252,14 +277,11 @@ class LocalLloyd(LocalModel):
             # Count the users nearest to each center, and sum the points of others.
             rule = NearestCenter(centers)
             radius = counted.radius
-            oracle = frequency_oracle(self.epsilon, k, counted.key)
-            counts = counted.release(LocalCounts(rule), counts=oracle)["counts"] / SCALE
-            query = LocalSums(rule, np.arange(k), origins, np.full(k, radius))
-            randomizer = SignedSums(self.epsilon, d, summed.key)
-            sums = summed.release(query, sums=randomizer)["sums"] / SCALE
+            counts, stddev = self._count(counted, rule, k)
+            sums, _ = self._sum(summed, rule, np.arange(k), origins, np.full(k, radius))
 
             # Centers whose counts exceed the noise move to the means.
-            above_noise = counts > oracle.stddev(counted.size)
+            above_noise = counts > stddev
             sizes = np.where(above_noise, counts, 1.0) * (summed.size / counted.size)
             means = snap_to_ball(sums / sizes[:, None], radius)
             centers = np.where(above_noise[:, None], means, centers)
@@ -281,7 +303,7 @@ def shrunken_means(
     Parameters
     ----------
     sums : ndarray of shape (m, d), float64
-        In grid steps; see :class:`pkm.privacy.local_aggregator.LocalSums`.
+        In half-widths; see :class:`pkm.privacy.local_aggregator.LocalSums`.
     sizes : ndarray of shape (m,), float64
         Estimated numbers of users behind each sum, positive.
     radii : ndarray of shape (m,), float64
@@ -294,7 +316,7 @@ def shrunken_means(
     ndarray of shape (m, d), float64
         In half-widths.
     """
-    means = sums / SCALE / sizes[:, None]
+    means = sums / sizes[:, None]
     noise = means.shape[1] * (stddev * radii / sizes) ** 2
     square = (means * means).sum(axis=1)
     return means * (1 - noise / np.maximum(square, noise))[:, None]
@@ -320,20 +342,15 @@ def check_sufficient_users(epsilon: float, n_users: int, shares: Sequence[float]
         The message names a sufficient n and a sufficient epsilon.
     """
     share = min(shares) / math.fsum(shares)
-    if min_users(epsilon) <= share * n_users:
+
+    def suffices(epsilon: float) -> bool:
+        return min_users(epsilon) <= share * n_users
+
+    if suffices(epsilon):
         return
     sufficient = f"n={math.ceil(min_users(epsilon) / share)} users"
-    if min_users(MAX_EPSILON) <= share * n_users:
-        # Bisect for a sufficient epsilon, on the logarithmic scale.
-        low = epsilon
-        high = MAX_EPSILON
-        while high - low > 1e-3 * high:
-            middle = math.sqrt(low * high)
-            if min_users(middle) <= share * n_users:
-                high = middle
-            else:
-                low = middle
-        sufficient += f" or epsilon={high:.3g}"
+    if suffices(MAX_EPSILON):
+        sufficient += f" or epsilon={smallest_epsilon(epsilon, suffices, MAX_EPSILON):.3g}"
     raise ValueError(
         f"epsilon={epsilon} is too little for n={n_users} users in {len(shares)} cohorts, the "
         f"smallest with a share of {share:.3g}: noise would hide even a value that all users of a "

@@ -75,12 +75,12 @@ class KFed:
         sequences = child(seed, INITIALIZATION).spawn(len(parts))
         client_results = [
             client_centers(
-                part.rows.astype(np.float64) / SCALE,
+                points.rows.astype(np.float64) / SCALE,
                 self.resolved_client_clusters,
                 np.random.default_rng(sequence),
             )
-            for part, sequence in zip(parts, sequences, strict=True)
-            if part.shape[0]
+            for points, sequence in zip(parts, sequences, strict=True)
+            if points.shape[0]
         ]
 
         # The server starts from the first client's centers and adds the farthest of the others.

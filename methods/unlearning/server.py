@@ -139,12 +139,6 @@ class RepairedServer:
             )
             self._repair(r, stands)
 
-    def rebuild(self) -> "RepairedServer":
-        """Fit from scratch to the same weights: same centers, no margins from earlier repairs."""
-        bins, weights = self.received
-        _, _, k = self._times.shape
-        return RepairedServer(k, bins, weights, int(self._key), len(self._bins))
-
     def _hashed_times(self, bins: np.ndarray) -> np.ndarray:
         """Arrival times of bins, of shape (c, starts, k)."""
         _, starts, k = self._times.shape

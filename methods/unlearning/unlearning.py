@@ -18,7 +18,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,8 @@ from pkm.privacy import NO_CLAIM
 from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
 SERVER_STARTS = 10
+#: Positions (m, d) and weights (m,) of centers.
+Message = tuple[np.ndarray, np.ndarray]
 MAX_ID_FACTOR = 1000  # ids are below this many times the number of points
 
 
@@ -138,7 +139,7 @@ class Unlearning:
         -------
         FederatedModel
         """
-        sizes = [part.shape[0] for part in parts]
+        sizes = [points.shape[0] for points in parts]
         if not sum(sizes):
             raise ValueError("parts must hold at least one point")
         if ids is None:
@@ -159,22 +160,11 @@ class Unlearning:
             generator = np.random.default_rng(fresh_seed)
         make_client = SeedingClient if self.client == "seeding" else LloydClient
         clients = [
-            make_client(part.rows.copy(), part_ids.astype(np.int64), times[part_ids])
-            for part, part_ids in zip(parts, ids, strict=True)
+            make_client(points.rows.copy(), own_ids.astype(np.int64), times[own_ids])
+            for points, own_ids in zip(parts, ids, strict=True)
         ]
         gamma = self.resolved_gamma(sum(sizes))
         return FederatedModel(self, gamma, server_seed, generator, clients, n_ids)
-
-
-def mufc(n_clusters: int, **changes: Any) -> Unlearning:
-    """MUFC: seeds of the clients, rounded, with their sizes."""
-    return Unlearning(n_clusters, **changes)
-
-
-def dc_kmeans(n_clusters: int, **changes: Any) -> Unlearning:
-    """DC-KMeans with clients as leaves: their means after Lloyd's algorithm, with unit weights."""
-    parameters = {"client": "full", "gamma": None, "weights": "unit"} | changes
-    return Unlearning(n_clusters, **parameters)
 
 
 def secret_exponentials(shape: tuple[int, ...]) -> np.ndarray:
@@ -195,7 +185,7 @@ def _check_ids(ids: Sequence[np.ndarray], sizes: Sequence[int]) -> int:
     n_points = sum(sizes)
     if (
         not np.issubdtype(all_ids.dtype, np.integer)
-        or [len(part_ids) for part_ids in ids] != list(sizes)
+        or [len(own_ids) for own_ids in ids] != list(sizes)
         or len(np.unique(all_ids)) < len(all_ids)
     ):
         raise ValueError("ids must be different integers, one for each point")
@@ -352,22 +342,20 @@ class FederatedModel:
         self._client_of[requested] = -1
         slowest = 0.0
         n_reseeded = 0
-        messages = []
+        changes = []
         for number in np.unique(client_of).tolist():
             started = time.perf_counter()
             client = self._clients[number]
-            if self._repaired is not None:
-                messages.append((self._positions(client.centers), -self._weights(client)))
+            positions, weights = self._message(client)
             points = requested[client_of == number].tolist()
             n_reseeded += client.remove(points, self._row_of, draw)
-            if self._repaired is not None:
-                messages.append((self._positions(client.centers), self._weights(client)))
+            changes += [(positions, -weights), self._message(client)]
             slowest = max(slowest, time.perf_counter() - started)
 
         # The server clusters the new centers.
         started = time.perf_counter()
         if self._repaired is not None:
-            self._repair(self._repaired, messages)
+            self._repair(self._repaired, changes)
         elif self.method.exact or n_reseeded:
             self._refit()
         return Removal(len(requested), n_reseeded, slowest, time.perf_counter() - started)
@@ -414,15 +402,17 @@ class FederatedModel:
 
     # Messages of the clients
 
-    def messages(self) -> list[tuple[np.ndarray, np.ndarray]]:
+    def messages(self) -> list[Message]:
         """Message of each client: positions and weights of its centers; the server needs their sum.
 
         Positions are bins (see :attr:`n_bins`), or the centers themselves where they are not
         rounded.
         """
-        return [
-            (self._positions(client.centers), self._weights(client)) for client in self._clients
-        ]
+        return [self._message(client) for client in self._clients]
+
+    def _message(self, client: Client) -> Message:
+        """Positions of a client's centers, and their weights."""
+        return self._positions(client.centers), self._weights(client)
 
     def _weights(self, client: Client) -> np.ndarray:
         """Weight of each of a client's centers: the size of its cluster, or 1 if it has a point."""
@@ -487,9 +477,7 @@ class FederatedModel:
         self._received = (positions, weights)
         self.centers = centers
 
-    def _repair(
-        self, server: RepairedServer, messages: Sequence[tuple[np.ndarray, np.ndarray]]
-    ) -> None:
+    def _repair(self, server: RepairedServer, messages: Sequence[Message]) -> None:
         """Repair the server's fit after changes of the sum of the clients' messages."""
         assert self.gamma is not None
         bins = np.concatenate([positions for positions, _ in messages]) - _central_bin(self.gamma)

@@ -22,7 +22,7 @@ from pkm.experiments.fit.unlearning_requests import (
     random,
 )
 from pkm.experiments.plan.plan import make_plan
-from pkm.methods.unlearning.unlearning import mufc
+from pkm.methods import Unlearning as UnlearningMethod
 
 pytestmark = pytest.mark.integration
 
@@ -73,7 +73,7 @@ def fitted_model(seed=0):
         Points.prepare(generator.integers(-60000, 60000, (n_points, 2)))
         for n_points in (30, 10, 20)
     ]
-    return mufc(3).fit(clients, seed)
+    return UnlearningMethod(3).fit(clients, seed)
 
 
 def test_identity_has_the_setting_of_the_kind():

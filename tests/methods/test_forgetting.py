@@ -7,8 +7,11 @@ import pytest
 
 from pkm.compute import SCALE, Points
 from pkm.methods.unlearning import unlearning
-from pkm.methods.unlearning.unlearning import Unlearning, dc_kmeans, mufc
+from pkm.methods.unlearning.unlearning import Unlearning
 from pkm.privacy.mechanisms.noise import INITIALIZATION, child
+
+#: Parameters that make DC-KMeans of it.
+DC_KMEANS = {"client": "full", "gamma": None, "weights": "unit"}
 
 REMOVED = [3, 17, 39]
 
@@ -45,7 +48,7 @@ def times_of(model):
 
 def test_small_seed_is_tried_out_and_marked():
     """The attack: whoever has the state finds a small seed, and with it what was removed."""
-    model = mufc(3).fit(parts_of(), 17)
+    model = Unlearning(3).fit(parts_of(), 17)
     before = times_of(model)
     model.remove(REMOVED)
     assert seeds_that_explain(model, range(1000)) == [17]
@@ -56,7 +59,7 @@ def test_small_seed_is_tried_out_and_marked():
 
 
 def test_fit_without_a_seed_forgets():
-    model = mufc(3).fit(parts_of())
+    model = Unlearning(3).fit(parts_of())
     before = times_of(model)
     assert not model.repeatable
     model.remove(REMOVED)
@@ -70,13 +73,19 @@ def test_fit_without_a_seed_forgets():
 
 
 def test_every_fit_without_a_seed_has_times_of_its_own():
-    first = times_of(mufc(3).fit(parts_of()))
-    second = times_of(mufc(3).fit(parts_of()))
+    first = times_of(Unlearning(3).fit(parts_of()))
+    second = times_of(Unlearning(3).fit(parts_of()))
     assert not set(map(tuple, first.values())) & set(map(tuple, second.values()))
 
 
 @pytest.mark.parametrize(
-    "method", [mufc(3), mufc(3, server_data="points"), mufc(3, client="full"), dc_kmeans(3)]
+    "method",
+    [
+        Unlearning(3),
+        Unlearning(3, server_data="points"),
+        Unlearning(3, client="full"),
+        Unlearning(3, **DC_KMEANS),
+    ],
 )
 def test_secret_times_make_exact_removals(method, monkeypatch):
     """With the same secret times the model after a removal is that of a fit without the points."""
@@ -105,7 +114,7 @@ def test_fresh_times_of_a_fit_without_a_seed_are_secret_too(monkeypatch):
         return draw(shape)
 
     monkeypatch.setattr(unlearning, "secret_exponentials", recorded)
-    model = mufc(3, arrival_times="fresh").fit(parts_of())
+    model = Unlearning(3, arrival_times="fresh").fit(parts_of())
     seed = int(model._clients[0].seed_ids[0])
     model.remove([seed])
     assert draws == [(40, 3), (14, 3)]

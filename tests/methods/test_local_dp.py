@@ -596,7 +596,7 @@ def test_steps_are_shrunk_by_their_noise():
     cohort = one_cohort(uniform_points(10_000, 4), epsilon=2.0)
     sizes = np.array([5000.0, 1.0])
     radii = np.array([0.5, 0.5])
-    sums = np.array([[5000.0, 0, 0, 0], [0.1, 0.1, 0, 0]]) * SCALE
+    sums = np.array([[5000.0, 0, 0, 0], [0.1, 0.1, 0, 0]])
     stddev = SignedSums(2.0, 4).sum_stddev(cohort.size)
     steps = shrunken_means(sums, sizes, radii, stddev)
     noise = 4 * (0.5 * stddev / 5000) ** 2

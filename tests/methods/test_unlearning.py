@@ -20,19 +20,22 @@ from scipy import stats
 from pkm.compute import SCALE, Points, exponential_race
 from pkm.methods.unlearning.k_fed import KFed, client_centers
 from pkm.methods.unlearning.server import RepairedServer
-from pkm.methods.unlearning.unlearning import Unlearning, dc_kmeans, mufc
+from pkm.methods.unlearning.unlearning import Unlearning
 from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
+#: Parameters that make DC-KMeans of it.
+DC_KMEANS = {"client": "full", "gamma": None, "weights": "unit"}
+
 MODELS = [
-    mufc(3),
-    mufc(3, server_data="points"),
-    mufc(3, client="full"),
-    mufc(3, gamma=0.1),
-    mufc(3, weights="unit"),
-    mufc(3, server="repaired"),
-    mufc(3, server="repaired", gamma=0.1, weights="unit"),
-    mufc(3, server="repaired", client="full"),
-    dc_kmeans(3),
+    Unlearning(3),
+    Unlearning(3, server_data="points"),
+    Unlearning(3, client="full"),
+    Unlearning(3, gamma=0.1),
+    Unlearning(3, weights="unit"),
+    Unlearning(3, server="repaired"),
+    Unlearning(3, server="repaired", gamma=0.1, weights="unit"),
+    Unlearning(3, server="repaired", client="full"),
+    Unlearning(3, **DC_KMEANS),
 ]
 
 
@@ -156,7 +159,7 @@ def test_fresh_arrival_times_give_the_law_of_a_refit():
     points = 1000 * FIVE_POINTS
     removed = 3
     parts = [Points.prepare(points)]
-    fresh = mufc(3, arrival_times="fresh")
+    fresh = Unlearning(3, arrival_times="fresh")
     observed = Counter()
     for seed in range(4000):
         model = fresh.fit(parts, seed)
@@ -168,7 +171,7 @@ def test_fresh_arrival_times_give_the_law_of_a_refit():
     # No difference until a removal.
     for seed in range(20):
         fresh_seeds = fresh.fit(parts, seed).seeds
-        assert fresh_seeds.tolist() == mufc(3).fit(parts, seed).seeds.tolist()
+        assert fresh_seeds.tolist() == Unlearning(3).fit(parts, seed).seeds.tolist()
 
 
 def test_restarting_all_seeds_is_not_exact():
@@ -261,8 +264,8 @@ def test_full_clients_train_until_the_loss_converges():
     """
     points = draw(9, n=400)
     parts = [Points.prepare(points)]
-    seeded = mufc(6).fit(parts, 0)._clients[0]
-    full = mufc(6, client="full").fit(parts, 0)._clients[0]
+    seeded = Unlearning(6).fit(parts, 0)._clients[0]
+    full = Unlearning(6, client="full").fit(parts, 0)._clients[0]
     start = points[seeded.ids[seeded.seeds]].astype(float)
     losses = lloyd_losses(points, start, 300)
     steps = next(t for t in range(1, 300) if losses[t] >= (1 - 1e-3) * losses[t - 1])
@@ -281,7 +284,7 @@ def test_k_fed_clients_train_until_the_loss_converges():
 
 def test_seeds_are_removed_too():
     parts, ids = split(draw(1), [15, 5, 20])
-    model = mufc(3).fit(parts, 4)
+    model = Unlearning(3).fit(parts, 4)
     removed = []
     while sum(model.sizes) > 12:
         seed = int(model.seeds[len(removed) % len(model.seeds)])
@@ -294,7 +297,7 @@ def test_seeds_are_removed_too():
 
 def test_removing_a_client_leaves_the_others_unchanged():
     parts, ids = split(draw(2), [15, 5, 20])
-    model = mufc(3).fit(parts, 0)
+    model = Unlearning(3).fit(parts, 0)
     messages_before = model.messages()
     removal = model.remove_clients([1])
     assert removal.n_points == 5
@@ -319,8 +322,8 @@ def test_the_lazy_server_is_not_exact():
     removed point.
     """
     parts, ids = split(draw(3), [15, 5, 20])
-    lazy = mufc(3, server="lazy")
-    exact = mufc(3)
+    lazy = Unlearning(3, server="lazy")
+    exact = Unlearning(3)
     assert exact.exact
     assert not lazy.exact
     lazy_model = lazy.fit(parts, 0)
@@ -341,9 +344,9 @@ def test_the_lazy_server_is_not_exact():
 @pytest.mark.parametrize(
     "method",
     [
-        mufc(3, gamma=0.01),
-        mufc(3, client="full", gamma=0.01),
-        dc_kmeans(3),
+        Unlearning(3, gamma=0.01),
+        Unlearning(3, client="full", gamma=0.01),
+        Unlearning(3, **DC_KMEANS),
     ],
     ids=str,
 )
@@ -438,7 +441,8 @@ def test_repaired_server_equals_one_from_scratch(seed, extent, d, k):
     for _ in range(8):
         bins, changes = draw_changes(int(rng.integers(1, 6)))
         server.change(bins, changes)
-        assert server_state(server) == server_state(server.rebuild())
+        rebuilt = RepairedServer(k, *server.received, seed, capacity=200)
+        assert server_state(server) == server_state(rebuilt)
     bins, received = server.received
     assert dict(zip(map(tuple, bins.tolist()), received.tolist(), strict=True)) == weights
     # Centers are means of their bins, or a seed of an empty cluster.
@@ -458,7 +462,7 @@ def test_repaired_server_is_as_good_as_a_refit():
     for seed in range(10):
         parts, _ = split(draw(seed, n=600), [200, 250, 150])
         losses = [
-            mufc(6, server=server).fit(parts, seed).induced()[1].sum()
+            Unlearning(6, server=server).fit(parts, seed).induced()[1].sum()
             for server in ("repaired", "refit")
         ]
         ratios.append(losses[0] / losses[1])
@@ -499,7 +503,7 @@ def test_k_distinct_points_lose_only_the_rounding():
     """k distinct points, k clusters, fine bins: nothing is lost but the rounding to bins."""
     distinct = np.array([[-60000, 0], [0, 50000], [30000, -20000]])
     parts, _ = split(np.repeat(distinct, 10, axis=0), [30])
-    model = mufc(3, gamma=2.0**-10).fit(parts, 0)
+    model = Unlearning(3, gamma=2.0**-10).fit(parts, 0)
     _, losses = model.induced()
     assert losses.max() <= 2 * (2.0**-11) ** 2
     ((_, counts),) = model.messages()
@@ -510,7 +514,7 @@ def test_bins_are_symmetric_and_inside_the_grid():
     points = np.array([[-SCALE, SCALE], [SCALE, -SCALE], [0, 0], [1, -1]])
     parts, _ = split(points, [4])
     for gamma in (1.0, 0.3, 2 / 3, 0.011):
-        model = mufc(4, gamma=gamma).fit(parts, 0)
+        model = Unlearning(4, gamma=gamma).fit(parts, 0)
         ((bins, _),) = model.messages()
         assert bins.min() >= 0
         assert bins.max() < model.n_bins
@@ -524,7 +528,7 @@ def test_bins_are_symmetric_and_inside_the_grid():
 
 def test_bad_requests_are_refused_and_change_nothing():
     parts, _ = split(draw(7), [15, 5, 20])
-    model = mufc(3).fit(parts, 0)
+    model = Unlearning(3).fit(parts, 0)
     model.remove([7])
     state_before = state(model)
     requests = (
@@ -582,7 +586,7 @@ def test_bad_parameters_are_refused(parameters, message):
 
 def test_bad_parts_are_refused():
     parts, (first, second) = split(draw(8), [15, 25])
-    method = mufc(3)
+    method = Unlearning(3)
     bad_ids = (
         [first, first[:15].repeat(2)[:25]],
         [first, second[:5]],
@@ -595,7 +599,7 @@ def test_bad_parts_are_refused():
     message = "ids=10000000000000 must be at least 0 and less than 1000 times"
     with pytest.raises(ValueError, match=message):
         method.fit(parts, 0, ids=[first, too_large])
-    unbinned = dc_kmeans(3).fit(parts, 0)
+    unbinned = Unlearning(3, **DC_KMEANS).fit(parts, 0)
     with pytest.raises(ValueError, match="gamma=None: centers are not rounded"):
         unbinned.n_bins  # noqa: B018
     empty = Points.prepare(np.empty((0, 2), np.int64))
