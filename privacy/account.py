@@ -21,13 +21,11 @@ from typing import Any
 from pkm.files import OWNER_FILE, atomic_write, locked
 from pkm.privacy.budget import Adjacency, Budget
 from pkm.privacy.calibration import gdp_delta, gdp_epsilon
-from pkm.privacy.ledger import SLACK, BudgetExceeded, Charge, Ledger
+from pkm.privacy.ledger import COST_FIELDS, SLACK, BudgetExceeded, Charge, Ledger
 from pkm.privacy.mechanisms.selection import selection_mu
 
 FORMAT = "account of private runs, version 1"
 COMPOSITIONS = ("basic", "gaussian")
-# What is kept of a charge: its cost.
-CHARGE_FIELDS = ("label", "round", "mechanism", "mu", "epsilon", "delta", "group")
 
 
 class AccountError(ValueError):
@@ -97,7 +95,7 @@ class AccountedRun:
             "replicates": self.n_replicates,
             "budget": _budget_record(self.budget),
             "charges": [
-                dict(zip(CHARGE_FIELDS, charge.cost, strict=True)) for charge in self.schedule
+                dict(zip(COST_FIELDS, charge.cost, strict=True)) for charge in self.schedule
             ],
         }
 

@@ -155,10 +155,8 @@ class BaseCurator:
             return self._collect(query, query.exact(view))
 
         # Charge before anything private is computed.
-        adjacency = self.adjacency
-        assert adjacency is not None, "there is a ledger"
         key = (query.label, self._rounds[query.label])
-        sensitivities, charges = charge_release(key, query, view, adjacency, noise)
+        sensitivities, charges = charge_release(key, query, view, noise)
         for charge in charges:
             self._ledger.charge(charge)
             self._rounds[query.label] = charge.round + 1

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from pkm.privacy.checks import check_positive
+
 
 class Adjacency(StrEnum):
     """Which data sets count as neighbors."""
@@ -48,8 +50,7 @@ class Budget:
     rho: float | None = None
 
     def __post_init__(self) -> None:
-        if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
-            raise ValueError(f"epsilon={self.epsilon} must be positive and finite")
+        check_positive("epsilon", self.epsilon)
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta={self.delta} must be in [0, 1)")
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))

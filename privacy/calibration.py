@@ -14,6 +14,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr
 
+from pkm.privacy.checks import check_positive
+
 SAFETY = 1e-9  # relative: covers the solver's and the error function's rounding
 
 # Below this mu the two terms of delta cancel too much, and their difference is integrated instead.
@@ -108,8 +110,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(1 / gaussian_mu(1.0, 1e-5), 6)
     3.730632
     """
-    if not (epsilon > 0 and math.isfinite(epsilon)):
-        raise ValueError(f"epsilon={epsilon} must be positive and finite")
+    check_positive("epsilon", epsilon)
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta} must be in (0, 1) for Gaussian noise")
 

@@ -5,7 +5,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pkm.privacy.budget import Adjacency
 from pkm.privacy.ledger import Charge, StreamKey
 from pkm.privacy.query import Query
 
@@ -22,7 +21,6 @@ def charge_release(
     key: StreamKey,
     query: Query,
     view: Any,
-    adjacency: Adjacency,
     noise: Mapping[str, Any],
 ) -> Charged:
     """Compute what neighbors change in the parts of a release, and its charges.
@@ -34,13 +32,13 @@ def charge_release(
     """
     cache_key = query.cache_key(view)
     if cache_key is None:
-        return _compute_charges(key, query, view, adjacency, noise)
-    values = (key, type(query), cache_key, adjacency, view.group, *noise.values())
+        return _compute_charges(key, query, view, noise)
+    values = (key, type(query), cache_key, view.group, *noise.values())
     charged = _cache.get(values)
     if charged is None:
         if len(_cache) >= MAX_CACHED:
             _cache.clear()
-        charged = _compute_charges(key, query, view, adjacency, noise)
+        charged = _compute_charges(key, query, view, noise)
         _cache[values] = charged
     return charged
 
@@ -49,7 +47,6 @@ def _compute_charges(
     key: StreamKey,
     query: Query,
     view: Any,
-    adjacency: Adjacency,
     noise: Mapping[str, Any],
 ) -> Charged:
     """Charge the parts together, each by its noise and sensitivity.
@@ -57,7 +54,7 @@ def _compute_charges(
     There is one charge, or one for each record that neighbors differ in:
     :meth:`Query.n_changed_records`.
     """
-    sensitivities = query.sensitivity(view, adjacency)
+    sensitivities = query.sensitivity(view)
     for part, mechanism in noise.items():
         mechanism.check(sensitivities[part])
 

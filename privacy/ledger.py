@@ -6,10 +6,10 @@ up to :data:`MAX_LOSSES` sums; beyond, delta is overestimated, never underestima
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, log_ndtr, ndtr
@@ -19,6 +19,8 @@ from pkm.privacy.calibration import find_root, gdp_delta, gdp_epsilon
 
 SLACK = 1e-9  # relative tolerance for rounding in sums of charges
 MAX_LOSSES = 1 << 17
+#: Of a charge: what it is for and what it costs.
+COST_FIELDS = ("label", "round", "mechanism", "mu", "epsilon", "delta", "group")
 
 StreamKey = tuple[str, int]
 """Label and round of a release: the key of its noise stream."""
@@ -101,17 +103,9 @@ class Charge:
         return record
 
     @property
-    def cost(self) -> tuple[str, int, str, float, float, float, int | None]:
-        """What the charge is for and what it costs, without details."""
-        return (
-            self.label,
-            self.round,
-            self.mechanism,
-            self.mu,
-            self.epsilon,
-            self.delta,
-            self.group,
-        )
+    def cost(self) -> tuple[Any, ...]:
+        """What the charge is for and what it costs, without details: :data:`COST_FIELDS`."""
+        return tuple([getattr(self, name) for name in COST_FIELDS])
 
     def costs_like(self, other: "Charge") -> bool:
         """Whether two charges are for the same release at the same cost, up to rounding.
@@ -142,13 +136,12 @@ class _Tally(NamedTuple):
     squares: tuple[float, ...] = ()  # mu^2 of each release
     deltas: tuple[float, ...] = ()  # of each release
 
-    def plus(self, charge: Charge) -> "_Tally":
-        """With one more release; sums are rounded once, whatever the order of their terms."""
-        squares = (*self.squares, charge.mu**2)
-        deltas = (*self.deltas, charge.delta)
-        epsilons = self.epsilons
-        if charge.epsilon > 0:
-            epsilons = tuple(sorted((*epsilons, charge.epsilon)))
+    def plus(self, *charges: Charge) -> "_Tally":
+        """With more releases; sums are rounded once, whatever the order of their terms."""
+        squares = (*self.squares, *[charge.mu**2 for charge in charges])
+        deltas = (*self.deltas, *[charge.delta for charge in charges])
+        pure = [charge.epsilon for charge in charges if charge.epsilon > 0]
+        epsilons = tuple(sorted((*self.epsilons, *pure)))
         mu = math.sqrt(math.fsum(squares))
         return _Tally(mu, epsilons, math.fsum(deltas), squares, deltas)
 
@@ -365,8 +358,18 @@ def _largest_multiple(
         low = high
         high = 2 * high
 
-    # Bisect: low fits, high does not.
-    while high - low > 1e-6 * high:
+    return _bisect(fits, low, high, relative=1e-6)
+
+
+def _bisect(
+    fits: Callable[[float], bool],
+    low: float,
+    high: float,
+    relative: float = 0.0,
+    absolute: float = 0.0,
+) -> float:
+    """Largest factor that fits, from below, where ``low`` does and ``high`` does not."""
+    while high - low > relative * high + absolute:
         middle = (low + high) / 2
         if fits(middle):
             low = middle
@@ -404,7 +407,7 @@ def remaining_epsilon(mu: float, charges: Sequence[Charge], epsilon: float, delt
     >>> round(gaussian_mu(rest, 1e-6) ** 2 / mu**2, 6)
     0.9
     """
-    tally = _tally(charges)
+    tally = _NO_COSTS.plus(*charges)
     delta_left = delta - tally.delta
     if delta_left <= 0 or _composed_delta(mu, (), epsilon) > delta_left:
         return 0.0
@@ -414,15 +417,7 @@ def remaining_epsilon(mu: float, charges: Sequence[Charge], epsilon: float, delt
         both = math.hypot(mu, factor * tally.mu)
         return _composed_delta(both, epsilons, epsilon) <= delta_left * (1 + SLACK)
 
-    # Bisect: low fits, high does not.
-    low = 0.0
-    high = 1.0
-    while high - low > 1e-9:
-        middle = (low + high) / 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle
+    low = _bisect(fits, 0.0, 1.0, absolute=1e-9)
     epsilons = tuple(low * e for e in tally.epsilons)
     scaled = _Tally(low * tally.mu, epsilons, 0.0)
     plain_sum = _plain_sum(scaled, delta_left)
@@ -460,17 +455,11 @@ def _tallies(charges: Sequence[Charge]) -> list[_Tally]:
     groups = {charge.group for charge in charges}
     groups.discard(None)
     if not groups:
-        return [_tally(charges)]
+        return [_NO_COSTS.plus(*charges)]
     return [
-        _tally([charge for charge in charges if charge.group in (None, group)]) for group in groups
+        _NO_COSTS.plus(*[charge for charge in charges if charge.group in (None, group)])
+        for group in groups
     ]
-
-
-def _tally(charges: Sequence[Charge]) -> _Tally:
-    squares = tuple([charge.mu**2 for charge in charges])
-    epsilons = tuple(sorted([charge.epsilon for charge in charges if charge.epsilon > 0]))
-    deltas = tuple([charge.delta for charge in charges])
-    return _Tally(math.sqrt(math.fsum(squares)), epsilons, math.fsum(deltas), squares, deltas)
 
 
 def _delta_at(tallies: Sequence[_Tally], epsilon: float) -> float:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from pkm.compute import DIRECTION_SCALE, Points, labels
 from pkm.privacy.base import BaseCurator, PointsLike, View
 from pkm.privacy.budget import Adjacency
+from pkm.privacy.checks import check_positive
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.mechanisms.noise import SPLIT, NoiseStreams
@@ -242,8 +243,8 @@ class CohortQuery(Query):
     local adjacency may have any other value.
     """
 
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.LOCAL,)
-    view: ClassVar[type | None] = Cohort
+    adjacencies = (Adjacency.LOCAL,)
+    view = Cohort
 
     def check(self, view: Any) -> None:
         """Refuse a cohort that has reported."""
@@ -273,7 +274,7 @@ class LocalCounts(CohortQuery):
     their number is not known before earlier cohorts have answered, so that the schedule is.
     """
 
-    label: ClassVar[str] = "local_counts"
+    label = "local_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (DirectResponse, LocalHashing, HadamardResponse)}
 
     rule: Rule
@@ -283,7 +284,7 @@ class LocalCounts(CohortQuery):
         super().check(view)
         check_rule(self.rule)
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, LocalDomain]:
+    def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
         """A user is in any cell."""
         return {"counts": LocalDomain(self.rule.size)}
 
@@ -320,7 +321,7 @@ class LocalSums(CohortQuery):
     this cohort's users. A user of a cell that is not summed over reports the vector 0.
     """
 
-    label: ClassVar[str] = "local_sums"
+    label = "local_sums"
     mechanisms: ClassVar[Mechanisms] = {"sums": (SignedSums,)}
 
     rule: Rule
@@ -346,7 +347,7 @@ class LocalSums(CohortQuery):
                 f"{len(cells)} cells"
             )
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, LocalDomain]:
+    def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
         """A user has any vector of the unit ball: the difference in radii."""
         return {"sums": LocalDomain(view.n_features, view.radius)}
 
@@ -383,10 +384,10 @@ class LocalPoints(CohortQuery):
     randomizer's ``length`` in radii of the cohort's ball. Users are in the order of their numbers.
     """
 
-    label: ClassVar[str] = "local_points"
+    label = "local_points"
     mechanisms: ClassVar[Mechanisms] = {"points": (VectorRandomizer,)}
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, LocalDomain]:
+    def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
         """A user has any vector of the unit ball: the point in radii of the cohort's ball."""
         return {"points": LocalDomain(view.n_features, view.radius)}
 
@@ -457,18 +458,13 @@ class LocalAggregator(BaseCurator):
                 f"adjacency={adjacency} is not supported by this aggregator: its users report "
                 "under local adjacency"
             )
-        n_replicates = len(streams.public_seeds)
-        if n_replicates != 1:
-            raise ValueError(
-                f"an aggregator serves one replicate at a time, not {n_replicates}: set "
-                "batched = False"
-            )
         if _n_reports(ledger):
             raise ReportReuseError(
                 "the ledger has reports of users; users who have reported do not report again"
             )
         check_epsilon(ledger.budget.epsilon)
         super().__init__(points, ledger, streams, domain)
+        self.check_single("an aggregator")
         self.epsilon = ledger.budget.epsilon
         self._is_partitioned = False
 
@@ -506,8 +502,7 @@ class LocalAggregator(BaseCurator):
         sizes = cohort_sizes(self.n_points, shares)
         half_diagonal = math.sqrt(self.n_features)
         radius = half_diagonal if radius is None else min(radius, half_diagonal)
-        if not radius > 0:
-            raise ValueError(f"radius={radius} must be positive")
+        check_positive("radius", radius)
         self._is_partitioned = True
         generator = self.public_rng(SPLIT)
         order = generator.permutation(self.n_points)

@@ -41,6 +41,16 @@ class Sensitivity(NamedTuple):
     unit: float | np.ndarray = 1.0
 
 
+Sensitivities = Mapping[str, Sensitivity]
+"""What neighbors change in each part with additive noise."""
+
+Answer = Mapping[str, np.ndarray]
+"""Each part of an answer."""
+
+Details = Mapping[str, float | None]
+"""What the ledger notes of a release."""
+
+
 class Query:
     """Base class of the queries, which are frozen dataclasses of their public arguments.
 
@@ -74,15 +84,13 @@ class Query:
             Naming the argument, its value and the rule.
         """
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Any]:
-        """Bound what neighbors change, from public values only.
+    def sensitivity(self, view: Any) -> Mapping[str, Any]:
+        """Bound what neighbors under :attr:`adjacencies` change, from public values only.
 
         Parameters
         ----------
         view : BaseCurator or View
             For its public attributes.
-        adjacency : Adjacency
-            One of :attr:`adjacencies`.
 
         Returns
         -------
@@ -95,7 +103,7 @@ class Query:
         """Exact answer, int64 for each part with additive noise: private."""
         raise NotImplementedError(f"{type(self).__name__} must define exact")
 
-    def details(self) -> Mapping[str, float | None]:
+    def details(self) -> Details:
         """Public arguments to record in the ledger, with scales and sensitivities."""
         return {}
 
@@ -126,15 +134,3 @@ class Query:
     def flaw(self, view: Any) -> str:
         """Id in ``analysis/flaws.yaml`` where the sensitivity is a paper's, known not to hold."""
         return ""
-
-
-def check_type(name: str, value: object, expected: type) -> None:
-    """Refuse an argument that is not exactly of a type: its code meets private points, or prices.
-
-    Raises
-    ------
-    TypeError
-        Naming the argument.
-    """
-    if type(value) is not expected:
-        raise TypeError(f"{name}={value!r} must be a {expected.__name__}, and no subclass")

@@ -7,13 +7,13 @@ move, because it may cross the border of the cell. Where records are grouped by 
 move does not change the group of the record.
 """
 
-import math
 from typing import ClassVar
 
 import numpy as np
 
 from pkm.compute.kernels.clipping import clip_norms
 from pkm.compute.kernels.nearest import nearest_of_many
+from pkm.privacy.checks import check_grid_integers, check_positive
 from pkm.privacy.grid import SCALE
 from pkm.privacy.queries.clipped_regions import (
     ClippedRegions,
@@ -97,13 +97,9 @@ class RhoBoundedCurator(NumberedRecords):
         centers = np.asarray(centers)
         if centers.size and not -MAX_CENTER <= centers.min() <= centers.max() <= MAX_CENTER:
             raise ValueError(f"centers must be at most {MAX_CENTER} grid steps in size")
-        if not np.issubdtype(centers.dtype, np.integer) or centers.ndim != 2 or not len(centers):
-            raise ValueError(
-                f"centers must be grid integers of shape (m, d), got {centers.dtype} of "
-                f"{centers.shape}"
-            )
-        if not 0 < radius < math.inf:
-            raise ValueError(f"radius={radius} must be positive and finite")
+        n_centers = max((1, *centers.shape[:1]))
+        check_grid_integers("centers", centers, (n_centers, self.n_features))
+        check_positive("radius", radius)
 
         # Assign records to regions, by released data or by the nearest center.
         rows = self._rows

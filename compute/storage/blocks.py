@@ -4,7 +4,7 @@ What is computed of them are sums of integers over shards, the same in any order
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -40,6 +40,35 @@ def total_of(
     for part in others:
         totals = combine(totals, function(part))
     return totals
+
+
+def total_array(points: Any, function: Callable[..., np.ndarray], **arguments: Any) -> np.ndarray:
+    """Sum of one integer array that a function makes of points and arguments.
+
+    Parameters
+    ----------
+    points : Shards, Blocks or DaskPoints
+    function : callable
+        One that can be sent to a worker.
+    **arguments
+        Of the function, the same for all points.
+
+    Examples
+    --------
+    >>> halves = Shards([Points.prepare(np.array([[1]])), Points.prepare(np.array([[2]]))])
+    >>> total_array(halves, lambda shard: shard.rows.sum(axis=0).astype(int)).tolist()
+    [3]
+    """
+    (total,) = points.total(partial(_one_array, function=function, arguments=arguments))
+    return total
+
+
+def _one_array(
+    points: Points,
+    function: Callable[..., np.ndarray],
+    arguments: Mapping[str, Any],
+) -> Sums:
+    return (function(points, **arguments),)
 
 
 class Source(Protocol):
@@ -191,8 +220,7 @@ class Blocks:
         """Whether there are null records: one pass where that is not known."""
         if self.n_null is not None:
             return self.n_null > 0
-        (n_null,) = self.total(_null_records)
-        return bool(n_null[0])
+        return bool(total_array(self, count_null)[0])
 
     def total(self, function: Callable[[Points], Sums], combine: Combine = add) -> Sums:
         """Sum of a function's integer arrays over all blocks, in one pass.
@@ -285,8 +313,9 @@ def _compute(
     return function(enter(block))
 
 
-def _null_records(points: Points) -> Sums:
-    return (np.array([points.n_null]),)
+def count_null(points: Points) -> np.ndarray:
+    """Number of null records, (1,)."""
+    return np.array([points.n_null])
 
 
 @contextmanager

@@ -12,7 +12,15 @@ from typing import Any
 import numba
 import numpy as np
 
-from pkm.compute.storage.blocks import Combine, Sums, add, enter_and_map, enter_box
+from pkm.compute.storage.blocks import (
+    Combine,
+    Sums,
+    add,
+    count_null,
+    enter_and_map,
+    enter_box,
+    total_array,
+)
 from pkm.compute.storage.points import Points
 from pkm.row_blocks import ChangedRows, checked_block
 
@@ -55,8 +63,7 @@ class DaskPoints:
     @property
     def has_null(self) -> bool:
         """Whether there are null records: one pass."""
-        (n_null,) = self.total(_null_records)
-        return bool(n_null[0])
+        return bool(total_array(self, count_null)[0])
 
     def total(self, function: Callable[[Points], Sums], combine: Combine = add) -> Sums:
         """Sum of a function's integer arrays over all chunks, in one pass.
@@ -128,7 +135,3 @@ def _united(parts: Sequence[tuple[Sums, int]], combine: Combine) -> tuple[Sums, 
         totals = combine(totals, more)
         n_records += n_more
     return totals, n_records
-
-
-def _null_records(points: Points) -> Sums:
-    return (np.array([points.n_null]),)

@@ -18,6 +18,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pkm.compute import add_rounded
+from pkm.privacy.checks import check_positive
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms import samplers
 from pkm.privacy.mechanisms.noise import MAX_VARIATE, Key, NoiseStreams
@@ -58,8 +59,7 @@ class _Additive:
     def __post_init__(self) -> None:
         # A float of fewer bits would round what it is multiplied with.
         object.__setattr__(self, "scale", float(self.scale))
-        if not (self.scale > 0 and math.isfinite(self.scale)):
-            raise ValueError(f"scale={self.scale} must be positive and finite")
+        check_positive("scale", self.scale)
 
     @property
     def max_noise(self) -> int:
@@ -254,13 +254,11 @@ class BoundedLaplace:
 
     epsilon: float
     sensitivity: float
-    name: ClassVar[str] = "bounded_laplace"
+    name = "bounded_laplace"
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "sensitivity"):
-            value = getattr(self, name)
-            if not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"{name}={value} must be positive and finite")
+        check_positive("epsilon", self.epsilon)
+        check_positive("sensitivity", self.sensitivity)
 
     def check(self, sensitivity: Sensitivity) -> None:
         """Refuse a sensitivity below what neighbors change in a value."""

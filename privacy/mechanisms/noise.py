@@ -29,7 +29,6 @@ DATA, SPLIT, INITIALIZATION, NOISE = range(4)  # children of a replicate's seed,
 #: Key of a stream: label and round of a release, then names of its parts.
 Key = tuple[object, ...]
 Shape = tuple[int, ...]
-_Draw = Callable[[np.random.Generator, np.ndarray], object]
 
 
 def child(seed: int, purpose: int) -> np.random.SeedSequence:
@@ -81,18 +80,6 @@ def _secure_tails(size: int) -> tuple[np.ndarray, np.ndarray]:
 
     signs = np.where(words[0] & np.uint64(1), 1.0, -1.0)
     return signs, np.ldexp(mantissa, np.minimum(exponent, 64) - 66)
-
-
-def _draw_normal(generator: np.random.Generator, values: np.ndarray) -> None:
-    generator.standard_normal(out=values)
-
-
-def _draw_uniform(generator: np.random.Generator, values: np.ndarray) -> None:
-    generator.random(out=values)
-
-
-def _draw_exponential(generator: np.random.Generator, values: np.ndarray) -> None:
-    generator.standard_exponential(out=values)
 
 
 class _StreamGenerator:
@@ -224,7 +211,7 @@ class NoiseStreams:
         if self.secure:
             signs, tails = self._secure(shape)
             return signs * -ndtri(tails)
-        return self._seeded(key, shape, _draw_normal)
+        return self._seeded(key, shape, np.random.Generator.standard_normal)
 
     def normal_parts(self, key: Key) -> Callable[[int], np.ndarray]:
         """Draw the variates of :meth:`normal` part by part: a function of the parts' sizes.
@@ -252,7 +239,7 @@ class NoiseStreams:
         if self.secure:
             signs, tails = self._secure(shape)
             return signs * -np.log(2.0 * tails)
-        centered = 0.5 - self._seeded(key, shape, _draw_uniform)
+        centered = 0.5 - self._seeded(key, shape, np.random.Generator.random)
         centered -= 2.0**-54  # generator.random includes 0, which would map to minus infinity
         tails = np.abs(centered)
         tails *= -2.0
@@ -264,7 +251,7 @@ class NoiseStreams:
             signs, tails = self._secure(shape)
             # 1 - 2**-54 would be rounded to 1.
             return np.where(signs > 0, tails, np.minimum(1.0 - tails, 1.0 - 2.0**-53))
-        variates = self._seeded(key, shape, _draw_uniform)
+        variates = self._seeded(key, shape, np.random.Generator.random)
         return np.maximum(variates, 2.0**-54)  # generator.random includes 0 and leaves out 1
 
     def gumbel(self, key: Key, shape: Shape) -> np.ndarray:
@@ -274,18 +261,18 @@ class NoiseStreams:
             signs, tails = self._secure(shape)
             exponential = np.where(signs > 0, -np.log(tails), -np.log1p(-tails))
         else:
-            exponential = self._seeded(key, shape, _draw_exponential)
+            exponential = self._seeded(key, shape, np.random.Generator.standard_exponential)
         tiny = np.finfo(np.float64).tiny
         np.log(np.maximum(exponential, tiny, out=exponential), out=exponential)
         return np.negative(exponential, out=exponential)
 
-    def _seeded(self, key: Key, shape: Shape, draw: _Draw) -> np.ndarray:
+    def _seeded(self, key: Key, shape: Shape, draw: Callable[..., object]) -> np.ndarray:
         """Fill an array of shape (replicates, *shape) from the seeded streams of ``key``."""
         position = _position(self._context, key)
         values = np.empty((len(self.seeds), *shape))
         generator = _of_thread.generator
         for r, philox_key in enumerate(self._philox_keys):
-            draw(generator.at(philox_key, position), values[r])
+            draw(generator.at(philox_key, position), out=values[r])
         return values
 
     def _secure(self, shape: Shape) -> tuple[np.ndarray, np.ndarray]:

@@ -417,7 +417,7 @@ class VectorRandomizer:
 
     epsilon: float
     dimensions: int
-    name: ClassVar[str] = "vector_randomizer"
+    name = "vector_randomizer"
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)

@@ -8,12 +8,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, vectorize
 from scipy.special import log_expit, log_ndtr, ndtri_exp
 
+from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms import samplers
 from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
@@ -208,10 +209,7 @@ class SplitScore:
             raise ValueError(
                 f"t={self.t} and q={self.q} must satisfy 0 < 2 q <= t <= 1 and q < 0.5"
             )
-        if not 0 < self.emptiness_weight < np.inf:
-            raise ValueError(
-                f"emptiness_weight={self.emptiness_weight} must be positive and finite"
-            )
+        check_positive("emptiness_weight", self.emptiness_weight)
 
     @property
     def sensitivity(self) -> float:
@@ -293,20 +291,15 @@ class ScoreRange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Exponential:
-    """Exponential mechanism: scores are likely by ``exp(epsilon * score / change)``.
-
-    Parameters
-    ----------
-    epsilon : float
-        Its range: no record changes the difference of two exponents by more than that.
-    """
+class _Selection:
+    """Base class of the exponential mechanisms."""
 
     epsilon: float
-    name: ClassVar[str] = "exponential"
+    name = "exponential"
 
     def __post_init__(self) -> None:
-        _check_epsilon(self.epsilon)
+        if not 0 < self.epsilon < math.inf:
+            raise ValueError(f"epsilon={self.epsilon} of a selection must be positive and finite")
 
     def check(self, sensitivity: ScoreRange) -> None:
         """Any epsilon is served: scores are divided by what neighbors change."""
@@ -320,6 +313,16 @@ class Exponential:
     def details(self, sensitivity: ScoreRange) -> dict[str, float]:
         """The range of the exponents, where it is not what is charged."""
         return {"range": self.epsilon} if sensitivity.one_sided else {}
+
+
+class Exponential(_Selection):
+    """Exponential mechanism: scores are likely by ``exp(epsilon * score / change)``.
+
+    Parameters
+    ----------
+    epsilon : float
+        Its range: no record changes the difference of two exponents by more than that.
+    """
 
     def draw(
         self,
@@ -359,31 +362,13 @@ class Exponential:
         return np.array([choices], np.int64)
 
 
-@dataclass(frozen=True)
-class Percentile:
+class Percentile(_Selection):
     """Exponential mechanism for a percentile: near in rank is likely, uniform between neighbors.
 
     Parameters
     ----------
     epsilon : float
     """
-
-    epsilon: float
-    name: ClassVar[str] = "exponential"
-
-    def __post_init__(self) -> None:
-        _check_epsilon(self.epsilon)
-
-    def check(self, sensitivity: ScoreRange) -> None:
-        """Any epsilon is served."""
-
-    def cost(self, sensitivity: ScoreRange) -> Cost:
-        """The epsilon."""
-        return Cost(epsilon=self.epsilon)
-
-    def details(self, sensitivity: ScoreRange) -> dict[str, float]:
-        """Nothing but what is charged."""
-        return {}
 
     def draw(
         self,
@@ -464,11 +449,6 @@ class OrderStatistics(NamedTuple):
         edges[0] = self.ordered[first - 1] if first > 0 else 0.0
         edges[-1] = self.ordered[last - 1] if last <= len(self.ordered) else self.upper
         return edges
-
-
-def _check_epsilon(epsilon: float) -> None:
-    if not 0 < epsilon < np.inf:
-        raise ValueError(f"epsilon={epsilon} of a selection must be positive and finite")
 
 
 def selection_mu(epsilon: float) -> float:

@@ -8,12 +8,13 @@ Gaussian noise as in Wilkins, Kifer, Zhang, Karrer 2024.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri_exp
 
 from pkm.compute.kernels.quadtree import CellsAt
+from pkm.privacy.checks import check_positive
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Cost, Gaussian
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
@@ -52,11 +53,10 @@ class StabilityHistogram:
     stddev: float
     delta: float
     cells: int = 1
-    name: ClassVar[str] = "gaussian_threshold"
+    name = "gaussian_threshold"
 
     def __post_init__(self) -> None:
-        if not (self.stddev > 0 and math.isfinite(self.stddev)):
-            raise ValueError(f"stddev={self.stddev} must be positive and finite")
+        check_positive("stddev", self.stddev)
         if not 0 < self.delta < 1:
             raise ValueError(
                 f"delta={self.delta} must be in (0, 1) for a histogram over an unbounded domain"

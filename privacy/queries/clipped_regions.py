@@ -9,13 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from pkm.privacy.base import View
-from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Gaussian, Laplace
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
 from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
 from pkm.privacy.queries.sums import ONE_COUNT
-from pkm.privacy.query import Mechanisms, Query, Sensitivity
+from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
 
 #: L2 norm of the change if one count decreases and another increases by 1.
 TWO_RECORDS = math.sqrt(2)
@@ -179,22 +178,22 @@ class RegionSizes(Query):
     of them by one.
     """
 
-    label: ClassVar[str] = "region_sizes"
+    label = "region_sizes"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
-    view: ClassVar[type | None] = ClippedRegions
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+    view = ClippedRegions
+    adjacencies = RHO_BOUNDED
 
-    def sensitivity(self, view: ClippedRegions, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: ClippedRegions) -> Sensitivities:
         """Two sizes by one."""
         return {"counts": TWO_COUNTS}
 
-    def exact(self, view: ClippedRegions) -> Mapping[str, np.ndarray]:
+    def exact(self, view: ClippedRegions) -> Answer:
         """Exact sizes."""
         return {"counts": view._counts()[None] * SCALE}
 
 
 @dataclass(frozen=True)
-class LargeRegions(Query):
+class LargeRegions(RegionSizes):
     """Regions of a large size, and their sizes, before any split.
 
     Notes
@@ -203,14 +202,7 @@ class LargeRegions(Query):
     two sizes by one, and an occupied region that is empty for the neighbor holds one record.
     """
 
-    label: ClassVar[str] = "region_sizes"
     mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
-    view: ClassVar[type | None] = ClippedRegions
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
-
-    def sensitivity(self, view: ClippedRegions, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
-        """Two sizes by one."""
-        return {"counts": TWO_COUNTS}
 
     def exact(self, view: ClippedRegions) -> Mapping[str, OccupiedCells]:
         """The regions that are not empty."""
@@ -234,10 +226,10 @@ class RegionCounts(Query):
     them by one, in L2 by sqrt(2); with Laplace noise two releases are charged, one for each record.
     """
 
-    label: ClassVar[str] = "region_counts"
+    label = "region_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
-    view: ClassVar[type | None] = ClippedRegions
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+    view = ClippedRegions
+    adjacencies = RHO_BOUNDED
 
     cells: np.ndarray
 
@@ -245,7 +237,7 @@ class RegionCounts(Query):
         """Refuse cells that do not exist or are named twice."""
         view.check_cells(self.cells)
 
-    def sensitivity(self, view: ClippedRegions, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: ClippedRegions) -> Sensitivities:
         """Two counts by one; one, where a move is charged as one record."""
         return {"counts": TWO_COUNTS if view.charge_both else ONE_COUNT}
 
@@ -253,7 +245,7 @@ class RegionCounts(Query):
         """A record less in one cell, and one more in another."""
         return 2 if view.charge_both else 1
 
-    def exact(self, view: ClippedRegions) -> Mapping[str, np.ndarray]:
+    def exact(self, view: ClippedRegions) -> Answer:
         """Exact counts."""
         return {"counts": view._counts()[self.cells][None] * SCALE}
 
@@ -280,10 +272,10 @@ class RegionSums(Query):
     scale is the noise multiplier, and the cost is known before the regions are.
     """
 
-    label: ClassVar[str] = "region_sums"
+    label = "region_sums"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
-    view: ClassVar[type | None] = ClippedRegions
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+    view = ClippedRegions
+    adjacencies = RHO_BOUNDED
 
     groups: np.ndarray
     n_groups: int
@@ -292,13 +284,13 @@ class RegionSums(Query):
         """Refuse groups that do not cover all cells, or that unite cells of different regions."""
         view.check_groups(self.groups, self.n_groups)
 
-    def sensitivity(self, view: ClippedRegions, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: ClippedRegions) -> Sensitivities:
         """Two sums; one by the radius, where a move is charged as one record."""
         n_changes = 2 * view.n_features
         unit = view.sum_sensitivity * SCALE
         return {"sums": Sensitivity(math.sqrt(n_changes), 1.0, 1.0, n_changes, unit)}
 
-    def exact(self, view: ClippedRegions) -> Mapping[str, np.ndarray]:
+    def exact(self, view: ClippedRegions) -> Answer:
         """Exact sums."""
         sums = group_sums(view._points, self.groups[view._cell], self.n_groups)
         return {"sums": sums[None]}

@@ -19,8 +19,8 @@ from pkm.compute.kernels.hashing import Hash
 from pkm.compute.storage.blocks import Blocks, Shards
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.privacy.base import BaseCurator, View
+from pkm.privacy.checks import check_grid_integers, check_positive, check_type
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
-from pkm.privacy.query import check_type
 
 
 class HashedPoints(View):
@@ -52,10 +52,7 @@ class HashedPoints(View):
 
     def __init__(self, curator: BaseCurator, radius: float) -> None:
         curator.check_single(type(self).__name__)
-        if not 0 < radius < math.inf:
-            raise ValueError(
-                f"radius={radius} of the public ball must be positive and finite, in half-widths"
-            )
+        check_positive("radius", radius, ", in half-widths")
         super().__init__(curator)
         self.n_points = curator.n_points
         self.n_restricted = curator.n_points
@@ -129,12 +126,8 @@ class HashedPoints(View):
 
     def check_positions(self, positions: np.ndarray) -> None:
         """Refuse positions (m, d) that are no grid points of the domain."""
-        is_integer = np.issubdtype(positions.dtype, np.integer)
-        if not is_integer or positions.ndim != 2 or positions.shape[1] != self.n_features:
-            raise ValueError(
-                f"positions must be grid integers of shape (m, {self.n_features}), got "
-                f"{positions.dtype} of shape {positions.shape}; release them through into_ball"
-            )
+        remedy = "; release them through into_ball"
+        check_grid_integers("positions", positions, ("m", self.n_features), remedy)
         if positions.min(initial=0) < -SCALE or positions.max(initial=0) > SCALE:
             raise ValueError("positions must lie in the domain; release them through into_ball")
 

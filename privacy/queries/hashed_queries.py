@@ -32,15 +32,16 @@ from pkm.compute.kernels.farthest import copies_of
 from pkm.compute.kernels.hashing import Hash, bucket_counts, bucket_sums, merge_counts
 from pkm.compute.kernels.nearest import swap_costs
 from pkm.compute.kernels.shells import nearest_shells
-from pkm.compute.storage.blocks import Sums
+from pkm.compute.storage.blocks import total_array
 from pkm.privacy.budget import Adjacency
+from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.selection import Exponential, ScoreRange
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
 from pkm.privacy.queries.hashed_points import HashedPoints
 from pkm.privacy.queries.shells import check_radii
 from pkm.privacy.queries.sums import ONE_COUNT
-from pkm.privacy.query import Mechanisms, Query, Sensitivity
+from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, Sensitivity
 
 MOMENT_STEPS = 1 << 12
 """Steps of a half-width that coordinates are cut to before they are multiplied."""
@@ -72,10 +73,10 @@ class BucketCounts(Query):
     zero-out adjacency alone.
     """
 
-    label: ClassVar[str] = "bucket_counts"
+    label = "bucket_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
-    view: ClassVar[type | None] = HashedPoints
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ZERO_OUT,)
+    view = HashedPoints
+    adjacencies = (Adjacency.ZERO_OUT,)
 
     hashing: Hash
     min_count: float = 0.0
@@ -84,7 +85,7 @@ class BucketCounts(Query):
         """Refuse a hash of other points."""
         view.check_hash(self.hashing)
 
-    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: HashedPoints) -> Sensitivities:
         """One record in one bucket, or one replacement."""
         return {"counts": ONE_REPLACEMENT if view.is_restricted else ONE_COUNT}
 
@@ -120,10 +121,10 @@ class BucketSums(Query):
     sensitivity, for the scale of the noise, is :meth:`HashedPoints.sum_sensitivity`.
     """
 
-    label: ClassVar[str] = "bucket_sums"
+    label = "bucket_sums"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
-    view: ClassVar[type | None] = HashedPoints
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ZERO_OUT,)
+    view = HashedPoints
+    adjacencies = (Adjacency.ZERO_OUT,)
 
     hashing: Hash
     codes: np.ndarray
@@ -138,14 +139,14 @@ class BucketSums(Query):
             raise ValueError(
                 f"codes must be {len(self.origins)} increasing numbers, one for each origin"
             )
-        check_radius(self.radius)
+        check_positive("radius", self.radius)
 
-    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: HashedPoints) -> Sensitivities:
         """The radius in one sum, or twice the radius for a replacement."""
         l2 = view.sum_sensitivity(self.radius)
         return {"sums": Sensitivity(math.sqrt(view.n_features) * l2, l2)}
 
-    def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
+    def exact(self, view: HashedPoints) -> Answer:
         """Exact sums."""
         if not len(self.codes):
             return {"sums": np.zeros((1, *self.origins.shape), np.int64)}
@@ -162,13 +163,28 @@ class BucketSums(Query):
             sums += n_copies * add_up(Points.prepare(row[None]), restricted=None)[0]
         return {"sums": sums[None]}
 
-    def details(self) -> Mapping[str, float | None]:
+    def details(self) -> Details:
         """The radius."""
         return {"radius": self.radius}
 
 
 @dataclass(frozen=True, eq=False)
-class NearestCounts(Query):
+class _OfCenters(Query):
+    """Base class of the queries on the points nearest to each center."""
+
+    view = HashedPoints
+
+    centers: np.ndarray
+
+    def check(self, view: HashedPoints) -> None:
+        """Refuse centers off the grid or outside the domain, and none at all."""
+        view.check_positions(self.centers)
+        if not len(self.centers):
+            raise ValueError("centers must be one or more: there is none to be nearest")
+
+
+@dataclass(frozen=True, eq=False)
+class NearestCounts(_OfCenters):
     """Numbers of all points nearest to each center.
 
     Parameters
@@ -181,30 +197,21 @@ class NearestCounts(Query):
     Its part is ``counts`` (k,), int64, in units of 2**-16 records. A record changes one of them.
     """
 
-    label: ClassVar[str] = "nearest_counts"
+    label = "nearest_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
-    view: ClassVar[type | None] = HashedPoints
 
-    centers: np.ndarray
-
-    def check(self, view: HashedPoints) -> None:
-        """Refuse centers off the grid or outside the domain, and none at all."""
-        view.check_positions(self.centers)
-        if not len(self.centers):
-            raise ValueError("centers must be one or more: there is none to be nearest")
-
-    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: HashedPoints) -> Sensitivities:
         """One record in one cell."""
         return {"counts": ONE_COUNT}
 
-    def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
+    def exact(self, view: HashedPoints) -> Answer:
         """Exact counts."""
         _, counts = view._all.total(partial(sums_and_counts, centers=self.centers[None]))
         return {"counts": counts * SCALE}
 
 
 @dataclass(frozen=True, eq=False)
-class NearestShells(Query):
+class NearestShells(_OfCenters):
     """Numbers of all points by the distance to the nearest center.
 
     Parameters
@@ -220,31 +227,29 @@ class NearestShells(Query):
     Its part is ``counts`` (m,), int64, in units of 2**-16 records. A record changes one of them.
     """
 
-    label: ClassVar[str] = "nearest_shells"
+    label = "nearest_shells"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
-    view: ClassVar[type | None] = HashedPoints
 
-    centers: np.ndarray
     radii: np.ndarray
 
     def check(self, view: HashedPoints) -> None:
-        """Refuse bad centers as :class:`NearestCounts` does, and radii that do not decrease."""
-        NearestCounts(self.centers).check(view)
+        """Refuse bad centers, and radii that do not decrease."""
+        super().check(view)
         check_radii(self.radii)
 
-    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: HashedPoints) -> Sensitivities:
         """One record in one shell."""
         return {"counts": ONE_COUNT}
 
-    def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
+    def exact(self, view: HashedPoints) -> Answer:
         """Exact counts."""
-        count = partial(_shell_counts, centers=self.centers, radii=self.radii * SCALE)
-        (counts,) = view._all.total(count)
+        arguments = {"centers": self.centers, "radii": self.radii * SCALE}
+        counts = total_array(view._all, nearest_shells, **arguments)
         return {"counts": counts[None] * SCALE}
 
 
 @dataclass(frozen=True, eq=False)
-class NearestSumsAndCounts(Query):
+class NearestSumsAndCounts(_OfCenters):
     """Sums about each center of all points nearest to it, and their numbers.
 
     Parameters
@@ -260,33 +265,29 @@ class NearestSumsAndCounts(Query):
     2**-16 records. A record changes one count by 1 and its sum by at most the radius.
     """
 
-    label: ClassVar[str] = "nearest_sums_and_counts"
+    label = "nearest_sums_and_counts"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,), "counts": (Gaussian,)}
-    view: ClassVar[type | None] = HashedPoints
 
-    centers: np.ndarray
     radius: float
 
     def check(self, view: HashedPoints) -> None:
-        """Refuse centers off the grid or outside the domain, and none at all."""
-        view.check_positions(self.centers)
-        if not len(self.centers):
-            raise ValueError("centers must be one or more: there is none to be nearest")
-        check_radius(self.radius)
+        """Refuse bad centers, and a radius that is not positive and finite."""
+        super().check(view)
+        check_positive("radius", self.radius)
 
-    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: HashedPoints) -> Sensitivities:
         """One record in one cell, and the radius in its sum."""
         l2 = self.radius * SCALE
         sums = Sensitivity(math.sqrt(view.n_features) * l2, l2)
         return {"sums": sums, "counts": ONE_COUNT}
 
-    def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
+    def exact(self, view: HashedPoints) -> Answer:
         """Exact sums and counts."""
         add_up = partial(nearest_clipped_sums, centers=self.centers, radius=self.radius * SCALE)
         sums, counts = view._all.total(add_up)
         return {"sums": sums[None], "counts": counts[None] * SCALE}
 
-    def details(self) -> Mapping[str, float | None]:
+    def details(self) -> Details:
         """The radius."""
         return {"radius": self.radius}
 
@@ -305,20 +306,20 @@ class SecondMoments(Query):
     then. Coordinates are cut to 2**-12 half-widths, toward zero, so that products are integers.
     """
 
-    label: ClassVar[str] = "second_moments"
+    label = "second_moments"
     mechanisms: ClassVar[Mechanisms] = {"moments": (Gaussian,)}
-    view: ClassVar[type | None] = HashedPoints
+    view = HashedPoints
 
-    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: HashedPoints) -> Sensitivities:
         """The squared radius, in the Frobenius norm of the matrix."""
         rows, columns = np.triu_indices(view.n_features)
         largest = (view.radius * MOMENT_STEPS) ** 2
         unit = np.where(rows == columns, largest, math.sqrt(0.5) * largest) / SCALE
         return {"moments": Sensitivity(math.sqrt(len(unit)) * SCALE, SCALE, unit=unit)}
 
-    def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
+    def exact(self, view: HashedPoints) -> Answer:
         """Exact sums of products."""
-        (moments,) = view._all.total(_moments)
+        moments = total_array(view._all, _moments)
         return {"moments": moments[np.triu_indices(view.n_features)][None]}
 
     @staticmethod
@@ -337,7 +338,22 @@ class SecondMoments(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class Swaps(Query):
+class _OfCandidates(Query):
+    """Base class of choices by the cost of sets of candidates."""
+
+    mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+    view = HashedPoints
+
+    candidates: np.ndarray
+
+    def sensitivity(self, view: HashedPoints) -> Mapping[str, ScoreRange]:
+        """All costs move one way, by at most the range, in squared grid steps."""
+        largest = view.cost_range(self.candidates) * SCALE**2
+        return {"choices": ScoreRange(largest, one_sided=True)}
+
+
+@dataclass(frozen=True, eq=False)
+class Swaps(_OfCandidates):
     """A swap of a center for a candidate: low cost of all points after it is likely.
 
     Parameters
@@ -357,11 +373,8 @@ class Swaps(Query):
     charge, which is the same for all replicates.
     """
 
-    label: ClassVar[str] = "swaps"
-    mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
-    view: ClassVar[type | None] = HashedPoints
+    label = "swaps"
 
-    candidates: np.ndarray
     current: np.ndarray
     slots: Sequence[int] | np.ndarray
 
@@ -371,16 +384,12 @@ class Swaps(Query):
         check_indices("current", self.current, len(self.candidates))
         check_indices("slots", self.slots, len(self.current))
 
-    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
-        """All costs move one way."""
-        return {"choices": cost_sensitivity(view, self.candidates)}
-
     def exact(self, view: HashedPoints) -> Mapping[str, list[np.ndarray]]:
         """Scores of all swaps."""
         current = np.asarray(self.current, np.int64)
         slots = np.asarray(self.slots, np.int64)
-        swap = partial(_swap_costs, candidates=self.candidates, current=current, slots=slots)
-        (costs,) = view._all.total(swap)
+        arguments = {"candidates": self.candidates, "current": current, "slots": slots}
+        costs = total_array(view._all, swap_costs, **arguments)
         return {"choices": [scores_of_costs(costs.ravel().tolist())]}
 
     def swap(self, choice: int) -> tuple[int, int]:
@@ -390,7 +399,7 @@ class Swaps(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class CandidateSets(Query):
+class CandidateSets(_OfCandidates):
     """One of several sets of candidates: low cost of all points is likely.
 
     Parameters
@@ -406,11 +415,8 @@ class CandidateSets(Query):
     :class:`Swaps`.
     """
 
-    label: ClassVar[str] = "sets"
-    mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
-    view: ClassVar[type | None] = HashedPoints
+    label = "sets"
 
-    candidates: np.ndarray
     sets: np.ndarray
 
     def check(self, view: HashedPoints) -> None:
@@ -418,19 +424,10 @@ class CandidateSets(Query):
         view.check_positions(self.candidates)
         check_indices("sets", self.sets, len(self.candidates))
 
-    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
-        """All costs move one way."""
-        return {"choices": cost_sensitivity(view, self.candidates)}
-
     def exact(self, view: HashedPoints) -> Mapping[str, list[np.ndarray]]:
         """Scores of the sets."""
-        (costs,) = view._all.total(partial(_inertias, centers=self.candidates[self.sets]))
+        costs = total_array(view._all, _inertias, centers=self.candidates[self.sets])
         return {"choices": [scores_of_costs(costs.tolist())]}
-
-
-def cost_sensitivity(view: HashedPoints, candidates: np.ndarray) -> ScoreRange:
-    """Bound on what a record adds to the cost of a set of candidates, in squared grid steps."""
-    return ScoreRange(view.cost_range(candidates) * SCALE**2, one_sided=True)
 
 
 def scores_of_costs(costs: Sequence[int]) -> np.ndarray:
@@ -448,12 +445,6 @@ def scores_of_costs(costs: Sequence[int]) -> np.ndarray:
     return np.array([-float(cost - smallest) for cost in costs])
 
 
-def check_radius(radius: float) -> None:
-    """Refuse a radius that is not positive and finite."""
-    if not 0 < radius < math.inf:
-        raise ValueError(f"radius={radius} must be positive and finite")
-
-
 def check_indices(name: str, indices: Any, size: int) -> None:
     """Refuse indices that are not in ``range(size)``."""
     indices = np.asarray(indices)
@@ -461,11 +452,7 @@ def check_indices(name: str, indices: Any, size: int) -> None:
         raise ValueError(f"{name} must be one or more indices from 0 to {size - 1}, got {indices}")
 
 
-def _shell_counts(points: Points, centers: np.ndarray, radii: np.ndarray) -> Sums:
-    return (nearest_shells(points, centers, radii),)
-
-
-def _moments(points: Points) -> Sums:
+def _moments(points: Points) -> np.ndarray:
     """Sum of the products (d, d) of coordinates, in units of 2**-24 squared half-widths."""
     d = points.shape[1]
     moments = np.zeros((d, d), np.int64)
@@ -473,15 +460,9 @@ def _moments(points: Points) -> Sums:
         rows = points.rows[start : start + MOMENT_ROWS].astype(np.float64)
         rows = np.trunc(rows * (MOMENT_STEPS / SCALE))
         moments += (rows.T @ rows).astype(np.int64)
-    return (moments,)
+    return moments
 
 
-def _swap_costs(
-    points: Points, candidates: np.ndarray, current: np.ndarray, slots: np.ndarray
-) -> Sums:
-    return (swap_costs(points, candidates, current, slots),)
-
-
-def _inertias(points: Points, centers: np.ndarray) -> Sums:
+def _inertias(points: Points, centers: np.ndarray) -> np.ndarray:
     """Costs (s,) of sets of centers, integers of any size."""
-    return (np.array(inertia(points, centers), object),)
+    return np.array(inertia(points, centers), object)

@@ -19,7 +19,7 @@ from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.additive import Gaussian, Laplace
 from pkm.privacy.mechanisms.selection import Exponential, ScoreRange
-from pkm.privacy.query import Mechanisms, Query, Sensitivity
+from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, Sensitivity
 from pkm.scalars import is_integer
 
 MAX_EXPECTED = 2.0**40  # records of a table: in units of 2**-16 they fit int64
@@ -28,7 +28,28 @@ BLOCK_ROWS = 1 << 14  # points whose cells are found at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Marginals(Query):
+class _OfTables(Query):
+    """Base class of the queries on contingency tables of columns, of one replicate."""
+
+    tables: Sequence[tuple[int, ...]]
+    edges: Sequence[np.ndarray]
+
+    def check(self, view: Any) -> None:
+        """Refuse more than one replicate, columns that are none, and too many cells."""
+        view.check_single(self.label)
+        _check_tables(self.tables, self.edges, view.n_features)
+
+    def shape(self, columns: tuple[int, ...]) -> tuple[int, ...]:
+        """Numbers of intervals of the columns of a table."""
+        return tuple(len(self.edges[h]) + 1 for h in columns)
+
+    def _count(self, view: Any) -> Sums:
+        """Exact contingency tables, int64, over all shards."""
+        return view._shards.total(partial(_tables, tables=self.tables, edges=self.edges))
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals(_OfTables):
     """Numbers of points in all cells of contingency tables of columns.
 
     Parameters
@@ -45,20 +66,8 @@ class Marginals(Query):
     other, each in C order; :meth:`split` separates them. It serves one replicate.
     """
 
-    label: ClassVar[str] = "marginals"
+    label = "marginals"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
-
-    tables: Sequence[tuple[int, ...]]
-    edges: Sequence[np.ndarray]
-
-    def check(self, view: Any) -> None:
-        """Refuse more than one replicate, columns that are none, and too many cells."""
-        view.check_single(self.label)
-        _check_tables(self.tables, self.edges, view.n_features)
-
-    def shape(self, columns: tuple[int, ...]) -> tuple[int, ...]:
-        """Numbers of intervals of the columns of a table."""
-        return tuple(len(self.edges[h]) + 1 for h in columns)
 
     def split(self, cells: np.ndarray) -> list[np.ndarray]:
         """Separate values of all cells, of shape (cells,), into tables."""
@@ -68,24 +77,24 @@ class Marginals(Query):
             table.reshape(shape) for table, shape in zip(np.split(cells, ends), shapes, strict=True)
         ]
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell of every table."""
         m = len(self.tables)
         return {"counts": Sensitivity(m * SCALE, math.sqrt(m) * SCALE, SCALE, m)}
 
-    def exact(self, view: Any) -> Mapping[str, np.ndarray]:
+    def exact(self, view: Any) -> Answer:
         """Exact counts over all shards."""
-        tables = _exact_tables(self, view)
+        tables = self._count(view)
         counts = [table.ravel() for table in tables]
         return {"counts": np.concatenate(counts)[None] * SCALE}
 
-    def details(self) -> Mapping[str, float | None]:
+    def details(self) -> Details:
         """The number of tables."""
         return {"tables": len(self.tables)}
 
 
 @dataclass(frozen=True, eq=False)
-class DependentColumns(Query):
+class DependentColumns(_OfTables):
     """One of several sets of columns: one whose table is far from independence is likely.
 
     Parameters
@@ -104,19 +113,16 @@ class DependentColumns(Query):
     that scores are exact: a record changes each by at most 1, up or down. It serves one replicate.
     """
 
-    label: ClassVar[str] = "dependent_columns"
+    label = "dependent_columns"
     mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
     # The score reads the number of records, which is public under this adjacency alone.
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ZERO_OUT,)
+    adjacencies = (Adjacency.ZERO_OUT,)
 
-    tables: Sequence[tuple[int, ...]]
-    edges: Sequence[np.ndarray]
     shares: Sequence[np.ndarray]
 
     def check(self, view: Any) -> None:
         """Refuse more than one replicate, columns that are none, and shares of another length."""
-        view.check_single(self.label)
-        _check_tables(self.tables, self.edges, view.n_features)
+        super().check(view)
         if len(self.shares) != view.n_features:
             raise ValueError(
                 f"shares must be of {view.n_features} columns, got {len(self.shares)}; release "
@@ -130,14 +136,14 @@ class DependentColumns(Query):
                     f"{shares.shape}"
                 )
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
         """Scores move by at most 1, in both directions: their differences by 2."""
         return {"choices": ScoreRange(2.0)}
 
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all pairs."""
         scores = []
-        tables = _exact_tables(self, view)
+        tables = self._count(view)
         for columns, table in zip(self.tables, tables, strict=True):
             independent = view.n_points * reduce(
                 np.multiply.outer, [self.shares[h] for h in columns]
@@ -147,7 +153,7 @@ class DependentColumns(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class WorstApproximated(Query):
+class WorstApproximated(_OfTables):
     """One of several sets of columns: one whose table is far from a model's is likely.
 
     Parameters
@@ -172,25 +178,22 @@ class WorstApproximated(Query):
     weight, up or down. It serves one replicate. Source: AIM (McKenna et al. 2022), Algorithm 2.
     """
 
-    label: ClassVar[str] = "worst_approximated"
+    label = "worst_approximated"
     mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
 
-    tables: Sequence[tuple[int, ...]]
-    edges: Sequence[np.ndarray]
     expected: Sequence[np.ndarray]
     weights: Sequence[int]
     offsets: Sequence[float]
 
     def check(self, view: Any) -> None:
         """Refuse more than one replicate, columns that are none, and tables of another shape."""
-        view.check_single(self.label)
-        _check_tables(self.tables, self.edges, view.n_features)
+        super().check(view)
         for name in ("expected", "weights", "offsets"):
             length = len(getattr(self, name))
             if length != len(self.tables):
                 raise ValueError(f"{name} must be of {len(self.tables)} tables, got {length}")
         for columns, expected in zip(self.tables, self.expected, strict=True):
-            shape = tuple(len(self.edges[h]) + 1 for h in columns)
+            shape = self.shape(columns)
             if expected.shape != shape or not np.abs(expected).sum() <= MAX_EXPECTED:
                 raise ValueError(
                     f"expected counts of columns={columns} must be of at most {MAX_EXPECTED:.3g} "
@@ -203,13 +206,13 @@ class WorstApproximated(Query):
             if not abs(offset) <= MAX_EXPECTED:
                 raise ValueError(f"offsets={offset:g} must be at most {MAX_EXPECTED:.3g} records")
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
         """Scores move by at most their weights, in both directions."""
         return {"choices": ScoreRange(2.0 * max(self.weights))}
 
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all tables."""
-        tables = _exact_tables(self, view)
+        tables = self._count(view)
         errors = [_l1_distance(*pair) for pair in zip(tables, self.expected, strict=True)]
         scores = [
             weight * (error - round(offset * SCALE)) / SCALE
@@ -217,7 +220,7 @@ class WorstApproximated(Query):
         ]
         return {"choices": [np.array(scores)]}
 
-    def details(self) -> Mapping[str, float | None]:
+    def details(self) -> Details:
         """The number of candidates."""
         return {"tables": len(self.tables)}
 
@@ -226,11 +229,6 @@ def _l1_distance(table: np.ndarray, expected: np.ndarray) -> int:
     """L1 distance of counts from expected ones, rounded to 2**-16 records, in that unit."""
     difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
     return int(np.abs(difference).sum())
-
-
-def _exact_tables(query: "Marginals | DependentColumns | WorstApproximated", view: Any) -> Sums:
-    """Contingency tables, int64, over all shards."""
-    return view._shards.total(partial(_tables, tables=query.tables, edges=query.edges))
 
 
 def _tables(points: Points, tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]) -> Sums:

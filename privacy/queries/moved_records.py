@@ -31,14 +31,14 @@ from pkm.compute.kernels.quadtree import (
     occupied_cells,
     span_of,
 )
-from pkm.privacy.budget import Adjacency
+from pkm.privacy.checks import check_grid_integers
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms.additive import Cost, Gaussian
+from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram, StreamedCells
 from pkm.privacy.queries.clipped_regions import TWO_RECORDS, group_sums
 from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
-from pkm.privacy.query import Mechanisms, Query, Sensitivity
+from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, Sensitivity
 
 LEVELS = 19  # of a quadtree: cells of the last are single grid points
 MAX_NODES = 1 << 18  # of a grid of soft counts
@@ -46,8 +46,7 @@ MAX_FEATURES = 10  # of a grid: a point counts at 2^d nodes
 BLOCK_ROWS = 1 << 16  # rows that are changed at a time
 
 
-@dataclass(frozen=True)
-class SortedGaussian:
+class SortedGaussian(Gaussian):
     """Gaussian noise on every coordinate of every row, and the rows in the order of their values.
 
     Rows are released without their private order: it is the noisy values that they are sorted by,
@@ -57,25 +56,11 @@ class SortedGaussian:
     ----------
     scale : float
         Standard deviation, in grid steps.
+
+    Notes
+    -----
+    It costs what the noise does, because sorting is post-processing.
     """
-
-    scale: float
-    name: ClassVar[str] = Gaussian.name
-
-    def __post_init__(self) -> None:
-        Gaussian(self.scale)  # refuses a scale that is none
-
-    def check(self, sensitivity: Sensitivity) -> None:
-        """Refuse a scale that integers do not carry."""
-        self._noise.check(sensitivity)
-
-    def cost(self, sensitivity: Sensitivity) -> Cost:
-        """That of the noise; sorting is post-processing."""
-        return self._noise.cost(sensitivity)
-
-    def details(self, sensitivity: Sensitivity) -> dict[str, float]:
-        """Scale and sensitivity for the ledger, in half-widths."""
-        return self._noise.details(sensitivity)
 
     def draw(
         self, values: np.ndarray, streams: NoiseStreams, key: Key, sensitivity: Sensitivity
@@ -88,7 +73,7 @@ class SortedGaussian:
         """
         # Part by part, with the noise of one draw.
         noised = np.empty(values.shape[1:], np.int64)
-        add_noise = self._noise.draw_parts(streams, (*key, "noise"))
+        add_noise = Gaussian(self.scale).draw_parts(streams, (*key, "noise"))
         for start in range(0, len(noised), BLOCK_ROWS):
             rows = values[0, start : start + BLOCK_ROWS].astype(np.int64)
             noised[start : start + BLOCK_ROWS] = add_noise(rows.ravel()).reshape(rows.shape)
@@ -96,10 +81,6 @@ class SortedGaussian:
         ties = streams.uniform((*key, "ties"), (len(noised),))[0]
         order = _sorted_order(noised, ties)
         return [SortedRows(noised[order], order)]
-
-    @property
-    def _noise(self) -> Gaussian:
-        return Gaussian(self.scale)
 
 
 def _sorted_order(rows: np.ndarray, ties: np.ndarray) -> np.ndarray:
@@ -142,19 +123,19 @@ class AllPoints(Query):
     random order.
     """
 
-    label: ClassVar[str] = "noised_points"
+    label = "noised_points"
     mechanisms: ClassVar[Mechanisms] = {"points": (SortedGaussian,)}
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+    adjacencies = RHO_BOUNDED
 
     def check(self, view: NumberedRecords) -> None:
         """Refuse a second release: its order would be another one."""
         view.check_unreleased()
 
-    def sensitivity(self, view: NumberedRecords, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: NumberedRecords) -> Sensitivities:
         """One row moves."""
         return {"points": one_move(view)}
 
-    def exact(self, view: NumberedRecords) -> Mapping[str, np.ndarray]:
+    def exact(self, view: NumberedRecords) -> Answer:
         """Exact points, in an order that does not depend on that of the data."""
         return {"points": view._rows[None]}
 
@@ -174,15 +155,15 @@ class Total(Query):
     Its part is ``sums`` (1, d), int64, in grid steps.
     """
 
-    label: ClassVar[str] = "total"
+    label = "total"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+    adjacencies = RHO_BOUNDED
 
-    def sensitivity(self, view: NumberedRecords, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: NumberedRecords) -> Sensitivities:
         """The sum moves with the record."""
         return {"sums": one_move(view)}
 
-    def exact(self, view: NumberedRecords) -> Mapping[str, np.ndarray]:
+    def exact(self, view: NumberedRecords) -> Answer:
         """Exact sum."""
         return {"sums": view._rows.sum(axis=0)[None]}
 
@@ -204,9 +185,9 @@ class GroupSums(Query):
     moves, so all groups together have the sensitivity of one sum, whatever their extent.
     """
 
-    label: ClassVar[str] = "group_sums"
+    label = "group_sums"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+    adjacencies = RHO_BOUNDED
 
     groups: np.ndarray
     n_groups: int
@@ -215,11 +196,11 @@ class GroupSums(Query):
         """Refuse groups that do not name released records."""
         view.check_groups(self.groups, self.n_groups)
 
-    def sensitivity(self, view: NumberedRecords, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: NumberedRecords) -> Sensitivities:
         """One sum moves with the record."""
         return {"sums": one_move(view)}
 
-    def exact(self, view: NumberedRecords) -> Mapping[str, np.ndarray]:
+    def exact(self, view: NumberedRecords) -> Answer:
         """Exact sums."""
         return {"sums": group_sums(view._rows, self.groups, self.n_groups)[None]}
 
@@ -246,9 +227,9 @@ class QuadtreeCounts(Query):
     occurs for one neighbor only holds one record there.
     """
 
-    label: ClassVar[str] = "cell_counts"
+    label = "cell_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+    adjacencies = RHO_BOUNDED
 
     shifts: np.ndarray
     levels: range
@@ -256,18 +237,14 @@ class QuadtreeCounts(Query):
     def check(self, view: NumberedRecords) -> None:
         """Refuse shifts off the grid or of another width, and levels that are not consecutive."""
         shape = (len(self.shifts), view.n_features)
-        if not np.issubdtype(self.shifts.dtype, np.integer) or self.shifts.shape != shape:
-            raise ValueError(
-                f"shifts must be grid integers of shape {shape}, got {self.shifts.dtype} of shape "
-                f"{self.shifts.shape}"
-            )
+        check_grid_integers("shifts", self.shifts, shape)
         if ((self.shifts < 0) | (self.shifts > 4 * SCALE)).any():
             raise ValueError(f"shifts must be from 0 to {4 * SCALE} grid steps")
         is_known = all(level in range(LEVELS) for level in self.levels)
         if self.levels.step != 1 or not is_known:
             raise ValueError(f"levels={self.levels} must be consecutive and below {LEVELS}")
 
-    def sensitivity(self, view: NumberedRecords, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: NumberedRecords) -> Sensitivities:
         """Two counts of each histogram."""
         n_changes = 2 * len(self.shifts) * len(self.levels)
         l2 = math.sqrt(n_changes) * SCALE
@@ -317,9 +294,9 @@ class SoftCounts(Query):
     so that a short move changes little: see :func:`soft_sensitivity`.
     """
 
-    label: ClassVar[str] = "soft_counts"
+    label = "soft_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+    adjacencies = RHO_BOUNDED
 
     intervals: int
 
@@ -333,21 +310,21 @@ class SoftCounts(Query):
                 f"{MAX_FEATURES} features, and make at most {MAX_NODES} nodes"
             )
 
-    def sensitivity(self, view: NumberedRecords, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: NumberedRecords) -> Sensitivities:
         """The weights of one record, around two cells."""
         d = view.n_features
         l2 = soft_sensitivity(d, 2 / self.intervals, view.max_shift) * SCALE
         n_weights = 2 ** (d + 1)
         return {"counts": Sensitivity(math.sqrt(n_weights) * l2, l2, l2, n_weights)}
 
-    def exact(self, view: NumberedRecords) -> Mapping[str, np.ndarray]:
+    def exact(self, view: NumberedRecords) -> Answer:
         """Exact sums of the weights, each rounded to 2**-16."""
         shape = (self.intervals + 1,) * view.n_features
         counts = np.zeros(math.prod(shape), np.int64)
         add_soft_counts(view._rows, self.intervals, counts)
         return {"counts": counts.reshape(1, *shape)}
 
-    def details(self) -> Mapping[str, float | None]:
+    def details(self) -> Details:
         """The number of intervals."""
         return {"intervals": self.intervals}
 

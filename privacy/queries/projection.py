@@ -32,12 +32,12 @@ from pkm.compute.kernels.cover import BLOCK_SIDE, Cover, log_expm1
 from pkm.compute.kernels.lattice import uniform_index
 from pkm.compute.kernels.unit_ball import Projection, label_sums, nearest_labels, slices_of
 from pkm.privacy.base import BaseCurator, View
-from pkm.privacy.budget import Adjacency
+from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Cost, Gaussian, Laplace
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 from pkm.privacy.mechanisms.selection import ScoreRange
 from pkm.privacy.queries.sums import ONE_COUNT
-from pkm.privacy.query import Mechanisms, Query, Sensitivity
+from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
 
 
 def cover_epsilon(weight: float, delta: float) -> float:
@@ -54,8 +54,7 @@ def cover_epsilon(weight: float, delta: float) -> float:
     -------
     float
     """
-    if not 0 < weight < math.inf:
-        raise ValueError(f"weight={weight} must be positive and finite")
+    check_positive("weight", weight)
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
     return max(weight, math.expm1(weight) * math.log(1 / delta))
@@ -69,8 +68,7 @@ def cover_weight(epsilon: float, delta: float) -> float:
     >>> round(cover_epsilon(cover_weight(0.2, 1e-6), 1e-6), 12)
     0.2
     """
-    if not (epsilon > 0 and math.isfinite(epsilon)):
-        raise ValueError(f"epsilon={epsilon} must be positive and finite")
+    check_positive("epsilon", epsilon)
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
     return min(epsilon, math.log1p(epsilon / math.log(1 / delta)))
@@ -107,7 +105,7 @@ class MaximumCover:
 
     weight: float
     delta: float
-    name: ClassVar[str] = "maximum_cover"
+    name = "maximum_cover"
 
     def __post_init__(self) -> None:
         cover_epsilon(self.weight, self.delta)  # refuses what is out of range
@@ -219,9 +217,9 @@ class CoverPicks(Query):
     grid points cover, and changes no other.
     """
 
-    label: ClassVar[str] = "maximum_cover"
+    label = "maximum_cover"
     mechanisms: ClassVar[Mechanisms] = {"picks": (MaximumCover,)}
-    view: ClassVar[type | None] = ProjectedPoints
+    view = ProjectedPoints
 
     scales: Sequence[tuple[float, float]]
     n_picks: int
@@ -236,7 +234,7 @@ class CoverPicks(Query):
                 "least 1"
             )
 
-    def sensitivity(self, view: ProjectedPoints, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: ProjectedPoints) -> Mapping[str, ScoreRange]:
         """Numbers of covered points move by 1 at most, one way."""
         return {"picks": ScoreRange(1.0, one_sided=True)}
 
@@ -246,7 +244,20 @@ class CoverPicks(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedCounts(Query):
+class _OfCenters(Query):
+    """Base class of the queries on the points nearest to each center."""
+
+    view = ProjectedPoints
+
+    centers: np.ndarray
+
+    def check(self, view: ProjectedPoints) -> None:
+        """Refuse centers that do not fit the projection."""
+        view.check_centers(self.centers)
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedCounts(_OfCenters):
     """Numbers of points nearest to each center in the projection.
 
     Parameters
@@ -259,21 +270,14 @@ class ProjectedCounts(Query):
     Its part is ``counts`` (k,), int64, in units of 2**-16 records. One record lies in one cell.
     """
 
-    label: ClassVar[str] = "projected_counts"
+    label = "projected_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
-    view: ClassVar[type | None] = ProjectedPoints
 
-    centers: np.ndarray
-
-    def check(self, view: ProjectedPoints) -> None:
-        """Refuse centers that do not fit the projection."""
-        view.check_centers(self.centers)
-
-    def sensitivity(self, view: ProjectedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: ProjectedPoints) -> Sensitivities:
         """One record in one cell."""
         return {"counts": ONE_COUNT}
 
-    def exact(self, view: ProjectedPoints) -> Mapping[str, np.ndarray]:
+    def exact(self, view: ProjectedPoints) -> Answer:
         """Exact counts."""
         counts = np.zeros(len(self.centers), np.int64)
         for part in slices_of(len(view._projection)):
@@ -283,7 +287,7 @@ class ProjectedCounts(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedSumsAndCounts(Query):
+class ProjectedSumsAndCounts(_OfCenters):
     """Sums, in all features, and numbers of the points nearest to each center in the projection.
 
     Parameters
@@ -298,22 +302,15 @@ class ProjectedSumsAndCounts(Query):
     by at most the domain's half-diagonal, sqrt(d) half-widths.
     """
 
-    label: ClassVar[str] = "projected_sums_and_counts"
+    label = "projected_sums_and_counts"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,), "counts": (Gaussian,)}
-    view: ClassVar[type | None] = ProjectedPoints
 
-    centers: np.ndarray
-
-    def check(self, view: ProjectedPoints) -> None:
-        """Refuse centers that do not fit the projection."""
-        view.check_centers(self.centers)
-
-    def sensitivity(self, view: ProjectedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: ProjectedPoints) -> Sensitivities:
         """One record in one cell."""
         d = view.n_features
         return {"sums": Sensitivity(d * SCALE, math.sqrt(d) * SCALE), "counts": ONE_COUNT}
 
-    def exact(self, view: ProjectedPoints) -> Mapping[str, np.ndarray]:
+    def exact(self, view: ProjectedPoints) -> Answer:
         """Exact sums and counts."""
         sums = np.zeros((len(self.centers), view.n_features), np.int64)
         counts = np.zeros(len(self.centers), np.int64)

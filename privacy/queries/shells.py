@@ -16,25 +16,40 @@ before the first draw.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pkm.compute import Points
 from pkm.compute.kernels.shells import clipped_sum, shell_counts, side_counts
-from pkm.compute.storage.blocks import Sums
-from pkm.privacy.budget import Adjacency
+from pkm.compute.storage.blocks import total_array
+from pkm.privacy.checks import check_positive
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Gaussian, Laplace
 from pkm.privacy.queries.sums import ONE_COUNT
-from pkm.privacy.query import Mechanisms, Query, Sensitivity
+from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
 
 
 @dataclass(frozen=True, eq=False)
-class ShellCounts(Query):
+class _AboutCenter(Query):
+    """Base class of the queries about a center, of one replicate."""
+
+    center: np.ndarray
+
+    def check(self, view: Any) -> None:
+        """Refuse more than one replicate, and a center of another width or not finite."""
+        view.check_single(self.label)
+        center = self.center
+        shape = (view.n_features,)
+        if center.dtype != np.float64 or center.shape != shape or not np.isfinite(center).all():
+            raise ValueError(
+                f"center must be finite float64 of shape {shape}, got {center.dtype} of shape "
+                f"{center.shape}; release it first"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class ShellCounts(_AboutCenter):
     """Numbers of points in shells about a center.
 
     Parameters
@@ -52,34 +67,32 @@ class ShellCounts(Query):
     Its part is ``counts`` (R, m), int64, in units of 2**-16 records. It serves one replicate.
     """
 
-    label: ClassVar[str] = "shell_counts"
+    label = "shell_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
 
-    center: np.ndarray
     radii: np.ndarray
     box: bool = False
 
     def check(self, view: Any) -> None:
         """Refuse more than one replicate, and a center or radii that are none."""
-        view.check_single(self.label)
-        _check_center(self.center, view)
+        super().check(view)
         check_radii(self.radii)
         if not isinstance(self.box, bool):
             raise ValueError(f"box={self.box!r} must be True or False")
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one shell."""
         return {"counts": ONE_COUNT}
 
-    def exact(self, view: Any) -> Mapping[str, np.ndarray]:
+    def exact(self, view: Any) -> Answer:
         """Exact counts over all shards."""
-        count = partial(_shell_counts, center=self.center, radii=self.radii, box=self.box)
-        (counts,) = view._shards.total(count)
+        arguments = {"center": self.center, "radii": self.radii, "box": self.box}
+        counts = total_array(view._shards, shell_counts, **arguments)
         return {"counts": counts[None] * SCALE}
 
 
 @dataclass(frozen=True, eq=False)
-class SideCounts(Query):
+class SideCounts(_AboutCenter):
     """Numbers of points on either side of a center, by distance, in every column separately.
 
     Parameters
@@ -95,32 +108,30 @@ class SideCounts(Query):
     serves one replicate.
     """
 
-    label: ClassVar[str] = "side_counts"
+    label = "side_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
 
-    center: np.ndarray
     radii: np.ndarray
 
     def check(self, view: Any) -> None:
         """Refuse more than one replicate, and a center or radii that are none."""
-        view.check_single(self.label)
-        _check_center(self.center, view)
+        super().check(view)
         check_radii(self.radii)
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell of every column."""
         d = view.n_features
         return {"counts": Sensitivity(d * SCALE, math.sqrt(d) * SCALE, SCALE, d)}
 
-    def exact(self, view: Any) -> Mapping[str, np.ndarray]:
+    def exact(self, view: Any) -> Answer:
         """Exact counts over all shards."""
-        count = partial(_side_counts, center=self.center, radii=self.radii)
-        (counts,) = view._shards.total(count)
+        arguments = {"center": self.center, "radii": self.radii}
+        counts = total_array(view._shards, side_counts, **arguments)
         return {"counts": counts[None] * SCALE}
 
 
 @dataclass(frozen=True, eq=False)
-class ClippedSum(Query):
+class ClippedSum(_AboutCenter):
     """Sum of the differences of points and a center, each shortened to a radius.
 
     Parameters
@@ -136,49 +147,25 @@ class ClippedSum(Query):
     2**16 in size. It serves one replicate.
     """
 
-    label: ClassVar[str] = "clipped_sum"
+    label = "clipped_sum"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian, Laplace)}
 
-    center: np.ndarray
     radius: float
 
     def check(self, view: Any) -> None:
         """Refuse more than one replicate, and a center or a radius that are none."""
-        view.check_single(self.label)
-        _check_center(self.center, view)
-        if not 0 < self.radius < math.inf:
-            raise ValueError(f"radius={self.radius} must be positive and finite, in half-widths")
+        super().check(view)
+        check_positive("radius", self.radius, ", in half-widths")
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: Any) -> Sensitivities:
         """One record: the radius, which is the unit."""
         return {"sums": Sensitivity(math.sqrt(view.n_features) * SCALE, SCALE, SCALE)}
 
-    def exact(self, view: Any) -> Mapping[str, np.ndarray]:
+    def exact(self, view: Any) -> Answer:
         """Exact sum over all shards."""
-        (sums,) = view._shards.total(partial(_clipped_sum, center=self.center, radius=self.radius))
+        arguments = {"center": self.center, "radius": self.radius}
+        sums = total_array(view._shards, clipped_sum, **arguments)
         return {"sums": sums[None]}
-
-
-def _shell_counts(points: Points, center: np.ndarray, radii: np.ndarray, box: bool) -> Sums:
-    return (shell_counts(points, center, radii, box=box),)
-
-
-def _side_counts(points: Points, center: np.ndarray, radii: np.ndarray) -> Sums:
-    return (side_counts(points, center, radii),)
-
-
-def _clipped_sum(points: Points, center: np.ndarray, radius: float) -> Sums:
-    return (clipped_sum(points, center, radius),)
-
-
-def _check_center(center: np.ndarray, view: Any) -> None:
-    """Refuse a center of another width or with values that are not finite."""
-    shape = (view.n_features,)
-    if center.dtype != np.float64 or center.shape != shape or not np.isfinite(center).all():
-        raise ValueError(
-            f"center must be finite float64 of shape {shape}, got {center.dtype} of shape "
-            f"{center.shape}; release it first"
-        )
 
 
 def check_radii(radii: np.ndarray) -> None:

@@ -23,13 +23,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pkm.compute import Points, averaged_gaps, cell_counts, subtract_centers, sums_and_counts
-from pkm.compute.storage.blocks import Sums
-from pkm.privacy.budget import Adjacency
+from pkm.compute import averaged_gaps, cell_counts, subtract_centers, sums_and_counts
+from pkm.compute.storage.blocks import total_array
+from pkm.privacy.checks import check_grid_integers, check_positive
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.additive import BoundedLaplace, BoundedValues, Gaussian, Laplace
 from pkm.privacy.mechanisms.selection import OrderStatistics, Percentile, ScoreRange
-from pkm.privacy.query import Mechanisms, Query, Sensitivity
+from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, Sensitivity
 
 ONE_COUNT = Sensitivity(l1=SCALE, l2=SCALE, linf=SCALE, l0=1)
 """One record more or less in one count, which is in units of 2**-16 records."""
@@ -57,7 +57,7 @@ class SumsAndCounts(Query):
     together by 1 each, whatever the radii.
     """
 
-    label: ClassVar[str] = "sums_and_counts"
+    label = "sums_and_counts"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian, Laplace), "counts": (Gaussian, Laplace)}
     exact_without_ledger: ClassVar[bool] = True
 
@@ -70,25 +70,29 @@ class SumsAndCounts(Query):
         check_centers(self.centers, view)
         if isinstance(self.radius, np.ndarray):
             check_radii(self.radius, self.centers)
-        elif self.radius is not None and not 0 < self.radius < math.inf:
-            raise ValueError(f"radius={self.radius} must be positive and finite, or None")
+        elif self.radius is not None:
+            check_positive("radius", self.radius, ", or None")
         if self.relative and self.radius is None:
             raise ValueError(
                 "relative sums need a radius: without one a record's contribution is not bounded"
             )
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell."""
         radius = self.radius if self.relative else None
         if isinstance(radius, np.ndarray):
             unit = radius[:, :, None] * SCALE
             sums = Sensitivity(math.sqrt(view.n_features), 1.0, unit=unit)
             return {"sums": sums, "counts": ONE_COUNT}
-        l1 = sum_sensitivity_of(view.n_features, radius, 1) * SCALE
-        l2 = sum_sensitivity_of(view.n_features, radius, 2) * SCALE
-        return {"sums": Sensitivity(l1, l2), "counts": ONE_COUNT}
+        l1 = float(view.n_features)
+        l2 = math.sqrt(view.n_features)
+        if radius is not None:
+            l1 = l2 * radius
+            l2 = radius
+        sums = Sensitivity(l1 * SCALE, l2 * SCALE)
+        return {"sums": sums, "counts": ONE_COUNT}
 
-    def exact(self, view: Any) -> Mapping[str, np.ndarray]:
+    def exact(self, view: Any) -> Answer:
         """Exact sums and counts over all shards."""
         limit = None if self.radius is None else (self.radius * SCALE) ** 2
         sums, counts = nearest_sums_and_counts(view, self.centers, limit)
@@ -97,7 +101,7 @@ class SumsAndCounts(Query):
         counts *= SCALE
         return {"sums": sums, "counts": counts}
 
-    def details(self) -> Mapping[str, float | None]:
+    def details(self) -> Details:
         """The radius; radii of centers stay out of the charge, which is that of all replicates."""
         return {} if isinstance(self.radius, np.ndarray) else {"radius": self.radius}
 
@@ -106,25 +110,6 @@ class SumsAndCounts(Query):
         if isinstance(self.radius, np.ndarray):
             return None
         return self.radius, self.relative, view.n_features
-
-
-def sum_sensitivity_of(n_features: int, radius: float | None, norm: int) -> float:
-    """L1 or L2 sensitivity of a cell's sum, in half-widths: zero-out or add-remove adjacency.
-
-    Parameters
-    ----------
-    n_features : int
-    radius : float or None
-        Radius of relative sums, in half-widths; None for sums about the domain's midpoint.
-    norm : {1, 2}
-
-    Returns
-    -------
-    float
-    """
-    if radius is None:
-        return math.sqrt(n_features) if norm == 2 else float(n_features)
-    return radius if norm == 2 else math.sqrt(n_features) * radius
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +128,7 @@ class CountsAndBoundedSums(Query):
     int64, in grid steps, each between its mirrored count times the domain's ends.
     """
 
-    label: ClassVar[str] = "counts_and_bounded_sums"
+    label = "counts_and_bounded_sums"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Laplace,), "sums": (BoundedLaplace,)}
 
     centers: np.ndarray
@@ -152,20 +137,16 @@ class CountsAndBoundedSums(Query):
     def check(self, view: Any) -> None:
         """Refuse centers and an origin off the grid."""
         check_centers(self.centers, view)
-        if self.origin.dtype.kind not in "iu" or self.origin.shape != (view.n_features,):
-            raise ValueError(
-                f"origin must be grid integers of shape ({view.n_features},), got "
-                f"{self.origin.dtype} of shape {self.origin.shape}"
-            )
+        check_grid_integers("origin", self.origin, (view.n_features,))
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell: a coordinate changes by its distance to the domain's far end."""
         d = view.n_features
         farthest = float(SCALE + np.abs(self.origin).max())
         sums = Sensitivity(d * farthest, math.sqrt(d) * farthest, farthest, d)
         return {"counts": ONE_COUNT, "sums": sums}
 
-    def exact(self, view: Any) -> Mapping[str, np.ndarray]:
+    def exact(self, view: Any) -> Answer:
         """Exact counts, and sums about the origin."""
         sums, counts = nearest_sums_and_counts(view, self.centers, None)
         sums -= counts[:, :, None] * self.origin
@@ -202,7 +183,7 @@ class GridCounts(Query):
     2**-16 records.
     """
 
-    label: ClassVar[str] = "grid_counts"
+    label = "grid_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
 
     intervals: int
@@ -217,21 +198,21 @@ class GridCounts(Query):
                 "features"
             )
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell."""
         return {"counts": ONE_COUNT}
 
-    def exact(self, view: Any) -> Mapping[str, np.ndarray]:
+    def exact(self, view: Any) -> Answer:
         """Exact counts; the domain's upper end belongs to the last interval."""
         shape = (self.intervals,) * view.n_features
-        (counts,) = view._shards.total(partial(_cell_counts, intervals=self.intervals))
+        counts = total_array(view._shards, cell_counts, intervals=self.intervals)
         counts *= SCALE
         counts = counts.reshape(1, *shape)
         # Replicates have equal exact counts, and a single one those that were counted.
         repeated = np.repeat(counts, view.n_replicates, axis=0) if view.n_replicates > 1 else counts
         return {"counts": repeated}
 
-    def details(self) -> Mapping[str, float | None]:
+    def details(self) -> Details:
         """The number of intervals."""
         return {"intervals": self.intervals}
 
@@ -252,7 +233,7 @@ class GapPercentile(Query):
     (Algorithm 2 and Lemma 1 of the DPM paper) does not hold. The charge carries that flaw.
     """
 
-    label: ClassVar[str] = "gap_percentile"
+    label = "gap_percentile"
     mechanisms: ClassVar[Mechanisms] = {"gap": (Percentile,)}
 
     percent: float
@@ -263,7 +244,7 @@ class GapPercentile(Query):
         if not 0 <= self.percent <= 100:
             raise ValueError(f"percent={self.percent} must be between 0 and 100")
 
-    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
         """A record moves a rank by 2, as the paper claims."""
         return {"gap": ScoreRange(4.0)}
 
@@ -287,23 +268,13 @@ def nearest_sums_and_counts(
     return sums, counts
 
 
-def _cell_counts(points: Points, intervals: int) -> Sums:
-    """Numbers of points of a grid's cells, for a sum over shards."""
-    return (cell_counts(points, intervals),)
-
-
 def check_centers(centers: np.ndarray, view: Any) -> None:
     """Refuse centers that are no grid integers, one set per replicate."""
     # Relative sums about centers between grid points would show the exact count in their fractional
     # parts.
-    is_integer = centers.dtype.kind in "iu"
-    is_one_set_each = centers.ndim == 3 and len(centers) == view.n_replicates
-    if not is_integer or not is_one_set_each or centers.shape[2] != view.n_features:
-        raise ValueError(
-            f"centers must be grid integers of shape ({view.n_replicates}, k, {view.n_features}), "
-            f"for {view.n_replicates} replicates, got {centers.dtype} of shape {centers.shape}; "
-            "release them through snap_centers"
-        )
+    shape = (view.n_replicates, "k", view.n_features)
+    remedy = f", for {view.n_replicates} replicates; release them through snap_centers"
+    check_grid_integers("centers", centers, shape, remedy)
 
 
 def check_radii(radii: np.ndarray, centers: np.ndarray) -> None:

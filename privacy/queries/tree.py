@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,13 +24,13 @@ from pkm.compute import (
     hyperplane_sides,
     stable_partition,
 )
-from pkm.compute.storage.blocks import Shards, Sums, total_of
+from pkm.compute.storage.blocks import Shards, total_array
 from pkm.privacy.base import BaseCurator, View
-from pkm.privacy.budget import Adjacency
+from pkm.privacy.checks import check_grid_integers, check_type
 from pkm.privacy.mechanisms.additive import Gaussian, Laplace
 from pkm.privacy.mechanisms.selection import Exponential, ScoreRange, SplitScore
 from pkm.privacy.queries.sums import ONE_COUNT
-from pkm.privacy.query import Mechanisms, Query, Sensitivity, check_type
+from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, Sensitivity
 
 MAX_INTERVALS = 4096  # a finer grid would not fit the memory of large trees
 MAX_SUM = 2.0**60  # grid steps
@@ -276,12 +276,13 @@ class PartitionTree(View):
         assert self._grid is not None  # boundaries are those of a grid
         return self._grid.thresholds[boundary - 1]
 
-    def _total(self, function: Callable[[_Shard], Sums]) -> Sums:
-        """Sum of a function's integer arrays over all shards, blocks or chunks."""
+    def _total(self, function: Callable[..., np.ndarray], **arguments: Any) -> np.ndarray:
+        """Sum of a function's integer array over all shards, blocks or chunks."""
+        work = partial(function, **arguments)
         if self._shards is None:
-            split = partial(_of_split, code=self._code, splits=self._splits, function=function)
-            return self._points.total(split)
-        return total_of(self._shards, function)
+            split = partial(_of_split, code=self._code, splits=self._splits, function=work)
+            return total_array(self._points, split)
+        return sum(map(work, self._shards[1:]), work(self._shards[0]))
 
     def check_disjoint(self, cells: Sequence[int]) -> None:
         """Refuse cells that do not exist, overlap or are named twice."""
@@ -317,9 +318,9 @@ class CellCounts(Query):
     Its part is ``counts`` (len(cells),), int64, in units of 2**-16 records.
     """
 
-    label: ClassVar[str] = "cell_counts"
+    label = "cell_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
-    view: ClassVar[type | None] = PartitionTree
+    view = PartitionTree
 
     cells: Sequence[int]
 
@@ -327,13 +328,13 @@ class CellCounts(Query):
         """Refuse cells that overlap."""
         view.check_disjoint(self.cells)
 
-    def sensitivity(self, view: PartitionTree, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: PartitionTree) -> Sensitivities:
         """One record in one cell."""
         return {"counts": ONE_COUNT}
 
-    def exact(self, view: PartitionTree) -> Mapping[str, np.ndarray]:
+    def exact(self, view: PartitionTree) -> Answer:
         """Exact counts."""
-        (sizes,) = view._total(partial(_sizes, cells=self.cells))
+        sizes = view._total(_sizes, cells=self.cells)
         return {"counts": sizes[None] * SCALE}
 
 
@@ -358,9 +359,9 @@ class CellSums(Query):
     its scale is the noise multiplier, and the cost is known before any cell is.
     """
 
-    label: ClassVar[str] = "cell_sums"
+    label = "cell_sums"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
-    view: ClassVar[type | None] = PartitionTree
+    view = PartitionTree
 
     cells: Sequence[int]
     origins: np.ndarray
@@ -370,22 +371,21 @@ class CellSums(Query):
         """Refuse cells that overlap, and origins that are off the grid or too far away."""
         view.check_disjoint(self.cells)
         shape = (len(self.cells), view.n_features)
-        if not np.issubdtype(self.origins.dtype, np.integer) or self.origins.shape != shape:
-            raise ValueError(f"origins must be grid integers of shape {shape}")
+        check_grid_integers("origins", self.origins, shape)
         farthest = np.abs(self.origins.astype(np.float64)).max(initial=0.0)
         if farthest * float(view.n_points) > MAX_SUM:
             raise ValueError(
                 f"origins={farthest} steps is too far away for sums of {view.n_points} points"
             )
 
-    def sensitivity(self, view: PartitionTree, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+    def sensitivity(self, view: PartitionTree) -> Sensitivities:
         """One sum by its cell's unit."""
         unit = self._distances(view)[:, None]
         return {"sums": Sensitivity(math.sqrt(view.n_features), 1.0, unit=unit)}
 
-    def exact(self, view: PartitionTree) -> Mapping[str, np.ndarray]:
+    def exact(self, view: PartitionTree) -> Answer:
         """Exact sums."""
-        (sums,) = view._total(partial(_sums, cells=self.cells, origins=self.origins))
+        sums = view._total(_sums, cells=self.cells, origins=self.origins)
         return {"sums": sums[None]}
 
     def _distances(self, view: PartitionTree) -> np.ndarray:
@@ -430,9 +430,9 @@ class Splits(Query):
     features; see :meth:`PartitionTree.candidate`.
     """
 
-    label: ClassVar[str] = "splits"
+    label = "splits"
     mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
-    view: ClassVar[type | None] = PartitionTree
+    view = PartitionTree
 
     cells: Sequence[int]
     sizes: Sequence[float] | np.ndarray
@@ -458,7 +458,7 @@ class Splits(Query):
                 f"margin={self.margin} must not be negative: the cost would exceed what is charged"
             )
 
-    def sensitivity(self, view: PartitionTree, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: PartitionTree) -> Mapping[str, ScoreRange]:
         """Scores of a cell move by the score's sensitivity over the cell's size."""
         # The floor only matters where all scores are 0 anyway.
         sizes = np.asarray(self.sizes, np.float64)
@@ -469,7 +469,7 @@ class Splits(Query):
         """Scores of the candidates, cell by cell."""
         return {"choices": self._scores(view)}
 
-    def details(self) -> Mapping[str, float | None]:
+    def details(self) -> Details:
         """Sensitivity of the score times the size, and the margin."""
         return {"score_sensitivity": self.score.sensitivity, "margin": self.margin}
 
@@ -487,8 +487,8 @@ class Splits(Query):
         n_together = max(1, MAX_BIN_COUNTS // (view.n_features * n_bins))
         for start in range(0, len(self.cells), n_together):
             cells = self.cells[start : start + n_together]
-            count = partial(_histograms, cells=cells, n_bins=n_bins, count_type=count_type)
-            (counts_of_cells,) = view._total(count)
+            arguments = {"cells": cells, "n_bins": n_bins, "count_type": count_type}
+            counts_of_cells = view._total(_histograms, **arguments)
             for cell, counts, size in zip(cells, counts_of_cells, sizes[start:], strict=False):
                 first, last = view._unrestricted
                 if grid.inside_cell:
@@ -506,8 +506,8 @@ def _no_codes(points: Points) -> np.ndarray:
 
 
 def _of_split(
-    points: Points, code: Code, splits: Sequence[Split], function: Callable[[_Shard], Sums]
-) -> Sums:
+    points: Points, code: Code, splits: Sequence[Split], function: Callable[[_Shard], np.ndarray]
+) -> np.ndarray:
     """A function of points that are brought into the order of the cells."""
     shard = _Shard(points, code)
     for split in splits:
@@ -515,23 +515,23 @@ def _of_split(
     return function(shard)
 
 
-def _sizes(shard: _Shard, cells: Sequence[int]) -> Sums:
+def _sizes(shard: _Shard, cells: Sequence[int]) -> np.ndarray:
     """Numbers of points of some cells."""
-    return (np.array([shard.size(cell) for cell in cells], np.int64),)
+    return np.array([shard.size(cell) for cell in cells], np.int64)
 
 
-def _sums(shard: _Shard, cells: Sequence[int], origins: np.ndarray) -> Sums:
+def _sums(shard: _Shard, cells: Sequence[int], origins: np.ndarray) -> np.ndarray:
     """Sums of the points of some cells about origins."""
     sums = np.zeros(origins.shape, np.int64)
     for i, cell in enumerate(cells):
         members = shard.members(cell)
         sums[i] = column_sums(shard.rows, members) - len(members) * origins[i]
-    return (sums,)
+    return sums
 
 
-def _histograms(shard: _Shard, cells: Sequence[int], n_bins: int, count_type: type) -> Sums:
+def _histograms(shard: _Shard, cells: Sequence[int], n_bins: int, count_type: type) -> np.ndarray:
     """Numbers of points of some cells in the bins of every feature."""
     counts = np.zeros((len(cells), shard.codes.shape[1], n_bins), count_type)
     for i, cell in enumerate(cells):
         histogram(shard.codes, shard.members(cell), counts[i])
-    return (counts,)
+    return counts

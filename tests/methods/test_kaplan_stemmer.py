@@ -33,7 +33,6 @@ from pkm.methods.hashing.local_search import private_local_search
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
-    Adjacency,
     BucketCounts,
     BucketSums,
     Budget,
@@ -100,7 +99,7 @@ def hashed(rows, n_points=None, radius=1.0, seed=0, ledger=None):
 
 def sensitivity_of(query, buckets, part):
     """Return the declared sensitivity of a part under zero-out adjacency."""
-    return query.sensitivity(buckets, Adjacency.ZERO_OUT)[part]
+    return query.sensitivity(buckets)[part]
 
 
 def choose(buckets, query, mu):

@@ -560,7 +560,7 @@ def test_release_changes_within_its_sensitivity(seed, d, k, radius):
         curator = curator_of(points)
         exact = query.exact(curator)
         neighbor_exact = query.exact(curator_of(neighbor))
-        sensitivity = query.sensitivity(curator, Adjacency.ZERO_OUT)["sums"]
+        sensitivity = query.sensitivity(curator)["sums"]
 
         # In half-widths: the radius, or the half-diagonal; in L1 sqrt(d) times as much.
         longest = radius if query.relative else math.sqrt(d)

@@ -764,9 +764,7 @@ def test_neighbors_change_within_the_sensitivity(example, adjacency):
         for view in views:
             query.check(view)
             assert not query.flaw(view)
-        sensitivities, neighbor_sensitivities = (
-            query.sensitivity(view, adjacency) for view in views
-        )
+        sensitivities, neighbor_sensitivities = (query.sensitivity(view) for view in views)
         exact, neighbor = (query.exact(view) for view in views)
         for part in query.mechanisms:
             sensitivity = sensitivities[part]
@@ -1263,7 +1261,7 @@ def scaled(mechanism, scale):
 def test_noise_beyond_the_largest_scale_is_refused(kind, part, mechanism):
     """It would leave the low bits of an answer, and then all of it, as they are."""
     curator, view, query = asked(kind)
-    sensitivity = query.sensitivity(view, curator.adjacency)[part]
+    sensitivity = query.sensitivity(view)[part]
     largest = MAX_SCALE / np.max(sensitivity.unit)
     for scale in (1e40, 2 * largest, largest * (1 + 1e-9)):
         noise = noise_of(query) | {part: scaled(mechanism, scale)}

@@ -26,7 +26,6 @@ from pkm.compute import (
 from pkm.methods import METHODS, DistDP, NoisedPoints, load_method
 from pkm.privacy import (
     SCALE,
-    Adjacency,
     BoundedLaplace,
     BoxGrid,
     Budget,
@@ -120,7 +119,7 @@ def released_percentile(curator, percent, epsilon):
 
 def sum_sensitivities(tree, cells, origins):
     """L2 sensitivity of each cell's sum, in grid steps."""
-    sensitivity = CellSums(cells, origins).sensitivity(tree, Adjacency.ZERO_OUT)["sums"]
+    sensitivity = CellSums(cells, origins).sensitivity(tree)["sums"]
     return sensitivity.l2 * sensitivity.unit[:, 0]
 
 
@@ -844,7 +843,7 @@ def recorded_exponents(tree, cells, sizes, score, epsilon, margin=0.0):
     """Exponents (cells, candidates) of a choice of splits."""
     query = Splits(cells, sizes, score, margin)
     exact = [scores.copy() for scores in query.exact(tree)["choices"]]
-    changes = query.sensitivity(tree, Adjacency.ZERO_OUT)["choices"].change
+    changes = query.sensitivity(tree)["choices"].change
     return np.array(exact) * (epsilon / changes)[:, None]
 
 
@@ -1033,7 +1032,7 @@ def test_bounded_sums_change_within_their_sensitivity(seed, removed):
     query = CountsAndBoundedSums(centers, origin)
     exact = query.exact(curator_of(points))
     neighbor_exact = query.exact(curator_of(neighbor))
-    sensitivity = query.sensitivity(curator_of(points), Adjacency.ZERO_OUT)["sums"]
+    sensitivity = query.sensitivity(curator_of(points))["sums"]
     assert sensitivity.linf == SCALE + np.abs(origin).max()
     assert np.abs(exact["sums"] - neighbor_exact["sums"]).max() <= sensitivity.linf
     assert np.abs(exact["counts"] - neighbor_exact["counts"]).sum() == SCALE

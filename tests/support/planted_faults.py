@@ -91,8 +91,8 @@ class PhantomRecord(SumsAndCounts):
 class HalvedSums(SumsAndCounts):
     """Half of what a record changes in a sum."""
 
-    def sensitivity(self, view, adjacency):
-        found = dict(super().sensitivity(view, adjacency))
+    def sensitivity(self, view):
+        found = dict(super().sensitivity(view))
         found["sums"] = Sensitivity(found["sums"].l1 / 2, found["sums"].l2 / 2)
         return found
 
@@ -100,8 +100,8 @@ class HalvedSums(SumsAndCounts):
 class NothingInOneFeature(SumsAndCounts):
     """A sensitivity that is 0 for some parameters."""
 
-    def sensitivity(self, view, adjacency):
-        found = dict(super().sensitivity(view, adjacency))
+    def sensitivity(self, view):
+        found = dict(super().sensitivity(view))
         if view.n_features == 1:
             found["sums"] = Sensitivity(0.0, 0.0)
         return found
@@ -125,14 +125,14 @@ class UnclippedSums(BucketSums):
 class RestrictedAsOne(BucketCounts):
     """A replacement in the restricted set charged as one record."""
 
-    def sensitivity(self, view, adjacency):
+    def sensitivity(self, view):
         return {"counts": ONE_COUNT}
 
 
 class MovedAsOne(RegionCounts):
     """A move from one region to another charged as one record."""
 
-    def sensitivity(self, view, adjacency):
+    def sensitivity(self, view):
         return {"counts": ONE_COUNT}
 
     def n_changed_records(self, view):
@@ -146,22 +146,22 @@ def _narrowed(found, factor):
 class ThirdOfSwaps(Swaps):
     """A third of what a record adds to a cost."""
 
-    def sensitivity(self, view, adjacency):
-        return _narrowed(super().sensitivity(view, adjacency), 3)
+    def sensitivity(self, view):
+        return _narrowed(super().sensitivity(view), 3)
 
 
 class ThirdOfSets(CandidateSets):
     """A third of what a record adds to a cost."""
 
-    def sensitivity(self, view, adjacency):
-        return _narrowed(super().sensitivity(view, adjacency), 3)
+    def sensitivity(self, view):
+        return _narrowed(super().sensitivity(view), 3)
 
 
 class HalfOfSplits(Splits):
     """The factor 2 of the exponential mechanism left out."""
 
-    def sensitivity(self, view, adjacency):
-        found = super().sensitivity(view, adjacency)["choices"]
+    def sensitivity(self, view):
+        found = super().sensitivity(view)["choices"]
         return {"choices": found._replace(change=found.change / 2)}
 
 
@@ -172,7 +172,7 @@ class SecondMoments(Query):
     label: ClassVar[str] = "second_moments"
     mechanisms: ClassVar[dict] = {"moments": (Gaussian,)}
 
-    def sensitivity(self, view, adjacency):
+    def sensitivity(self, view):
         norm = math.sqrt(view.n_features)  # its square is right
         return {"moments": Sensitivity(view.n_features * norm * SCALE, norm * SCALE)}
 

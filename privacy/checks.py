@@ -1,0 +1,77 @@
+"""Checks of arguments, whose errors name the argument, its value and the rule."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def check_type(name: str, value: object, expected: type) -> None:
+    """Refuse an argument that is not exactly of a type: its code meets private points, or prices.
+
+    Raises
+    ------
+    TypeError
+        Naming the argument.
+    """
+    if type(value) is not expected:
+        raise TypeError(f"{name}={value!r} must be a {expected.__name__}, and no subclass")
+
+
+def check_positive(name: str, value: float, unit: str = "") -> None:
+    """Refuse a number that is not positive and finite.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, its value and the rule.
+
+    Examples
+    --------
+    >>> check_positive("radius", 0.0, ", in half-widths")
+    Traceback (most recent call last):
+    ValueError: radius=0.0 must be positive and finite, in half-widths
+    """
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name}={value} must be positive and finite{unit}")
+
+
+def check_grid_integers(
+    name: str,
+    array: np.ndarray,
+    shape: Sequence[int | str],
+    remedy: str = "",
+) -> None:
+    """Refuse an array that does not hold grid integers, or is of another shape.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    array : ndarray
+    shape : sequence of int and str
+        A letter stands for any length.
+    remedy : str, default=""
+        End of the message: what to do.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, its type, its shape and the rule.
+
+    Examples
+    --------
+    >>> check_grid_integers("origin", np.zeros(3, int), (2,))
+    Traceback (most recent call last):
+    ValueError: origin must be grid integers of shape (2,), got int64 of shape (3,)
+    """
+    is_alike = array.ndim == len(shape) and all(
+        isinstance(expected, str) or length == expected
+        for length, expected in zip(array.shape, shape, strict=True)
+    )
+    if array.dtype.kind not in "iu" or not is_alike:
+        lengths = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
+        raise ValueError(
+            f"{name} must be grid integers of shape ({lengths}), got {array.dtype} of shape "
+            f"{array.shape}{remedy}"
+        )
