@@ -106,7 +106,7 @@ def run_law_tests(
             residuals[label].append(uniforms.ravel())
             entries = f"{label}, its entries"
             compare(entries, uniforms[:, ::2], uniforms[:, 1::2])
-            if type(draw.mechanism) not in (Gaussian, Laplace):
+            if not isinstance(draw.mechanism, Gaussian | Laplace):
                 continue
             if draw.outcome.dtype.kind != "i":
                 off_grid[label] += draw.outcome.size

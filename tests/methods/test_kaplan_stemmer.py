@@ -820,7 +820,7 @@ def test_hashed_points_need_one_replicate_and_a_radius():
         match="HashedPoints serves one replicate at a time, not 2",
     ):
         curator(points, seeds=(0, 1)).hashed_points(1.0)
-    with pytest.raises(ValueError, match=r"radius=-1\.0 of the public ball must be positive"):
+    with pytest.raises(ValueError, match=r"radius=-1\.0 must be positive"):
         curator(points).hashed_points(-1.0)
 
 

@@ -1216,7 +1216,7 @@ def test_subclasses_of_mechanisms_are_refused(kind, part, mechanism, name):
 def test_subclasses_of_queries_are_refused(kind):
     """One could bound less than neighbors change, or answer more than it is charged for."""
     curator, view, query = asked(kind)
-    for overrides in ({}, {"sensitivity": lambda self, view, adjacency: {}}):
+    for overrides in ({}, {"sensitivity": lambda self, view: {}}):
         subclass = type("Free", (kind,), overrides)
         with pytest.raises(TypeError, match="is not served by"):
             view.release(subclass(**fields_of(query)), **noise_of(query))
