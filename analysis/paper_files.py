@@ -22,7 +22,9 @@ NAMES = {
 }
 
 
-def read(paper: str, file: str, required: Mapping[str, type], optional: Iterable[str]) -> dict:
+def read(
+    paper: str, file: str, required: Mapping[str, type], optional: Iterable[str]
+) -> dict:
     """Read one file of a paper; only its own keys are checked, not what they hold.
 
     Parameters
@@ -41,8 +43,8 @@ def read(paper: str, file: str, required: Mapping[str, type], optional: Iterable
     Raises
     ------
     ValueError
-        If there is no such file, it cannot be read, a key is unknown or absent, or a value is of
-        another type. The error begins with the file's place in the project.
+        If there is no such file, it cannot be read, a key is unknown or absent, or a
+        value is of another type. The error begins with the file's place in the project.
     """
     path = catalogue.current().folder(paper) / file
     where = "/".join(path.parts[-4:])
@@ -52,7 +54,9 @@ def read(paper: str, file: str, required: Mapping[str, type], optional: Iterable
     refuse_unknown(content, [*required, *optional], where)
     for key, kind in required.items():
         if not isinstance(content.get(key), kind):
-            raise ValueError(f"{where}: {key}={content.get(key)!r} must be a {kind.__name__}")
+            raise ValueError(
+                f"{where}: {key}={content.get(key)!r} must be a {kind.__name__}"
+            )
     return dict(content)
 
 
@@ -79,7 +83,8 @@ class KnownNames:
     ----------
     paper : str
     derived : iterable of str, default=()
-        Sweeps, methods and metrics that functions of the paper make: no rows are stored of them.
+        Sweeps, methods and metrics that functions of the paper make: no rows are stored
+        of them.
     """
 
     def __init__(self, paper: str, derived: Iterable[str] = ()) -> None:
@@ -102,7 +107,11 @@ def _names_of_entries(paper: Mapping[str, Any]) -> set[str]:
     """Return the names that the sweeps of a paper give to their own entries of methods."""
     specs = filter(None, paper["sweeps"].values())
     entries = [entry for spec in specs for entry in spec.get("methods", ())]
-    return {entry["name"] for entry in entries if isinstance(entry, Mapping) and "name" in entry}
+    return {
+        entry["name"]
+        for entry in entries
+        if isinstance(entry, Mapping) and "name" in entry
+    }
 
 
 def _names_in(value: Any) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """The compiled kernels and array functions: plain arrays in, plain arrays out.
 
-All coordinates are integers held in float64 and small enough that every product and sum below is
-exact (see :func:`exact_limit`), so results do not depend on block size, order of points, or number
-of threads.
+All coordinates are integers held in float64 and small enough that every product and sum
+below is exact (see :func:`exact_limit`), so results do not depend on block size, order
+of points, or number of threads.
 """
 
 from pkm.compute.kernels.grid_codes import (
@@ -15,7 +15,12 @@ from pkm.compute.kernels.grid_codes import (
     stable_partition,
 )
 from pkm.compute.kernels.lloyd import converged_lloyd, weighted_lloyd
-from pkm.compute.kernels.nearest import inertia, labels, subtract_centers, sums_and_counts
+from pkm.compute.kernels.nearest import (
+    inertia,
+    labels,
+    subtract_centers,
+    sums_and_counts,
+)
 from pkm.compute.kernels.rounding import add_rounded
 from pkm.compute.kernels.seeding import exponential_race, largest_packing, nearest_row
 from pkm.compute.kernels.silhouette import (

@@ -1,7 +1,7 @@
 """Clustering methods, each a scikit-learn estimator that reaches data only through a curator.
 
-A class is imported when it is first used: ``from pkm.methods import FastLloyd`` loads what
-FastLloyd needs, and nothing else.
+A class is imported when it is first used: ``from pkm.methods import FastLloyd`` loads
+what FastLloyd needs, and nothing else.
 """
 
 import importlib
@@ -89,8 +89,8 @@ def load_method(target: str) -> type["PrivateKMeans"]:
     ----------
     target : str
         A class name of this package (``"FastLloyd"``), an import path
-        (``"package.module:Class"``, or with a dot), or a name that an installed package declares
-        under the entry-point group ``private_kmeans_bench.methods``.
+        (``"package.module:Class"``, or with a dot), or a name that an installed package
+        declares under the entry-point group ``private_kmeans_bench.methods``.
 
     Returns
     -------

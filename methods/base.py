@@ -54,12 +54,12 @@ class PrivateKMeans(NearestCenters, ClusteringMethod):
         the points. A private ``fit`` needs it. Methods that claim no privacy take the
         points' own extremes where it is left out.
     clip : bool, default=True
-        Clip rows outside the bounds. Otherwise they are refused, which the privacy claim
-        does not cover.
+        Clip rows outside the bounds. Otherwise they are refused, which the privacy
+        claim does not cover.
     random_state : int, optional
-        Seed of the replicate that ``fit`` runs, noise included. Its result is repeatable,
-        and private only as long as nobody knows the seed. Default: noise from the
-        operating system.
+        Seed of the replicate that ``fit`` runs, noise included. Its result is
+        repeatable, and private only as long as nobody knows the seed. Default: noise
+        from the operating system.
     zoom : float, optional
         Fraction of the budget, in [0, 1), used to find tighter bounds first (try 0.1).
         Zero-out methods only; see :mod:`pkm.methods.zoom`. Too little budget for it, a
@@ -84,16 +84,16 @@ class PrivateKMeans(NearestCenters, ClusteringMethod):
         Parameters
         ----------
         points : ndarray of shape (n, d), int64
-            Private points on the grid (see :func:`pkm.privacy.snap`), prepared points, a
-            list of shards of either, or Blocks, for methods with ``supports_chunks``.
+            Private points on the grid (see :func:`pkm.privacy.snap`), prepared points,
+            a list of shards of either, or Blocks, for methods with ``supports_chunks``.
         seeds : sequence of int
             One per replicate; a replicate's result does not depend on the others.
         domain : array-like of shape (2, d), optional
-            Public bounds, in the units of the data, that the grid represents. Default: -1
-            and 1.
+            Public bounds, in the units of the data, that the grid represents. Default:
+            -1 and 1.
         account : Account, optional
-            Of all runs on these points: it is charged for every replicate before the first
-            draw.
+            Of all runs on these points: it is charged for every replicate before the
+            first draw.
         secure : bool, optional
             Draw noise from the operating system's entropy. Default: the parameter.
 
@@ -117,7 +117,9 @@ class PrivateKMeans(NearestCenters, ClusteringMethod):
             planned = self.planned_run(*shape, seeds)
             account.charge(planned)
             schedule = planned.schedule
-        return self.fit_with(make_curator, *shape, seeds, schedule, domain=domain, secure=secure)
+        return self.fit_with(
+            make_curator, *shape, seeds, schedule, domain=domain, secure=secure
+        )
 
     def planned_run(
         self, n_points: int, n_features: int, seeds: Sequence[int], *, purpose: str = ""
@@ -191,7 +193,8 @@ class PrivateKMeans(NearestCenters, ClusteringMethod):
         secure : bool, optional
             Draw noise from the operating system's entropy. Default: the parameter.
         public_seeds : sequence of int, optional
-            Of the randomness that may be known, one per replicate. Default: from the seeds.
+            Of the randomness that may be known, one per replicate. Default: from the
+            seeds.
 
         Returns
         -------
@@ -208,8 +211,8 @@ class PrivateKMeans(NearestCenters, ClusteringMethod):
             public_seeds=public_seeds,
         )
 
-        # A method that is not batched runs once for each replicate, each with a ledger of
-        # its own. So does a zoom, because each replicate finds a domain of its own.
+        # A method that is not batched runs once for each replicate, each with a ledger
+        # of its own. So does a zoom, because each replicate finds a domain of its own.
         zoomed = Zoomed(self, n_points, n_features)
         is_batch = self.batched and zoomed.plan is None
         parts = []
@@ -236,8 +239,8 @@ class PrivateKMeans(NearestCenters, ClusteringMethod):
         """Make the streams of noise of a run.
 
         No run of another method, other parameters, another budget, shape or domain, or
-        another purpose shares them. Two runs with the same noise could be compared, and the
-        noise taken off.
+        another purpose shares them. Two runs with the same noise could be compared, and
+        the noise taken off.
 
         Parameters
         ----------
@@ -261,9 +264,13 @@ class PrivateKMeans(NearestCenters, ClusteringMethod):
         for name in parameter_names(type(self)):
             value = getattr(self, name)
             is_newer = name in self.noise_key_defaults
-            if name in NOT_IN_NOISE_KEY or (is_newer and value == self.noise_key_defaults[name]):
+            if name in NOT_IN_NOISE_KEY or (
+                is_newer and value == self.noise_key_defaults[name]
+            ):
                 continue
-            parameters[name] = value.tolist() if isinstance(value, np.ndarray) else value
+            parameters[name] = (
+                value.tolist() if isinstance(value, np.ndarray) else value
+            )
         if self.zoom:
             parameters["zoom"] = self.zoom
         budget = self.budget(n_points, n_features)
@@ -286,19 +293,21 @@ class PrivateKMeans(NearestCenters, ClusteringMethod):
         ----------
         X : array-like of shape (n, d), or what is read in blocks
             An array or a frame. Or, with the same result to the bit and some blocks in
-            memory: a path of an NPY or Parquet file, of a folder or a pattern of Parquet
-            files, an array that is mapped from a file, a ``pyarrow.dataset.Dataset``, an
-            Arrow table or a polars frame, a ``dask.array`` (on its cluster, if there is
-            one), or :class:`pkm.row_blocks.RowBlocks`. Blocks are for methods with
-            ``supports_chunks``; others need all points at once, and refuse files. Rows are
-            read once for every pass. Grid files, which ``pkm pack`` writes, are for all
-            methods and have their bounds.
+            memory: a path of an NPY or Parquet file, of a folder or a pattern of
+            Parquet files, an array that is mapped from a file, a
+            ``pyarrow.dataset.Dataset``, an Arrow table or a polars frame, a
+            ``dask.array`` (on its cluster, if there is one), or
+            :class:`pkm.row_blocks.RowBlocks`. Blocks are for methods with
+            ``supports_chunks``; others need all points at once, and refuse files. Rows
+            are read once for every pass. Grid files, which ``pkm pack`` writes, are for
+            all methods and have their bounds.
 
-            Rows outside ``bounds`` are clipped to them, or refused with ``clip=False``. A
-            row with NaN or an infinite value is the null record of zero-out adjacency: it
-            counts in n and contributes nothing. Under other adjacencies NaN is the middle
-            of the bounds, and infinite values are clipped. No value of one record makes a
-            private fit raise; methods that claim no privacy refuse such rows.
+            Rows outside ``bounds`` are clipped to them, or refused with ``clip=False``.
+            A row with NaN or an infinite value is the null record of zero-out
+            adjacency: it counts in n and contributes nothing. Under other adjacencies
+            NaN is the middle of the bounds, and infinite values are clipped. No value
+            of one record makes a private fit raise; methods that claim no privacy
+            refuse such rows.
 
             Without a ``random_state`` noise comes from the operating system's entropy.
         y : ignored
@@ -311,18 +320,18 @@ class PrivateKMeans(NearestCenters, ClusteringMethod):
         Returns
         -------
         self
-            With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_``,
-            ``n_features_in_``, ``feature_names_in_`` where X has names of columns that are
-            texts, ``domain_`` (2, d), the bounds that the method ran in, and ``zoom_``, a
-            :class:`pkm.methods.zoom.Zoom` where it found these itself, else None. There are
-            no ``labels_``: exact labels are not covered by the claim. ``predict`` is public
-            code on public centers.
+            With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``,
+            ``ledger_``, ``n_features_in_``, ``feature_names_in_`` where X has names of
+            columns that are texts, ``domain_`` (2, d), the bounds that the method ran
+            in, and ``zoom_``, a :class:`pkm.methods.zoom.Zoom` where it found these
+            itself, else None. There are no ``labels_``: exact labels are not covered by
+            the claim. ``predict`` is public code on public centers.
 
         Warns
         -----
         RepeatableNoiseWarning
-            If noise is drawn from a ``random_state``: whoever knows it can take the noise
-            off.
+            If noise is drawn from a ``random_state``: whoever knows it can take the
+            noise off.
         """
         self.check_parameters()
         names = feature_names(X)

@@ -93,7 +93,8 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     published_delta: ClassVar[Callable[[int], float]] = staticmethod(inverse_n_log_n)
     #: Class of the curator that serves the claim's adjacency.
     curator: ClassVar[type] = Curator
-    #: Whether ``cluster`` serves all replicates at once; otherwise it is called for each.
+    #: Whether ``cluster`` serves all replicates at once; otherwise it is called for
+    #: each.
     batched: ClassVar[bool] = True
     #: Whether noise is smaller in a ball that holds all points than in a box.
     supports_ball: ClassVar[bool] = False
@@ -122,7 +123,9 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         """The claim of the chosen variant."""
         return self.claims[self.variant]
 
-    def cluster(self, curator: Curator) -> tuple[np.ndarray | Sequence[np.ndarray], int]:
+    def cluster(
+        self, curator: Curator
+    ) -> tuple[np.ndarray | Sequence[np.ndarray], int]:
         """Run the curator's replicates.
 
         Returns
@@ -188,7 +191,9 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
             )
         is_private = self.claim.private
         if is_private and 1.0 + self.epsilon == 1.0:
-            raise ValueError(f"epsilon={self.epsilon!r} is too small: in float64 exp(epsilon) is 1")
+            raise ValueError(
+                f"epsilon={self.epsilon!r} is too small: in float64 exp(epsilon) is 1"
+            )
         if self.secure and not is_private:
             raise ValueError(
                 f"secure=True has no effect: {type(self).__name__} claims no privacy and "
@@ -225,11 +230,15 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
             raise ValueError(insufficient_budget(plan_for, n_points, self.epsilon))
         return None
 
-    def plan_share(self, share: float, n_features: int, n_points: int, epsilon: float) -> ZoomPlan:
+    def plan_share(
+        self, share: float, n_features: int, n_points: int, epsilon: float
+    ) -> ZoomPlan:
         """Plan a zoom for a share of a budget."""
         delta = self.resolved_delta(n_points)
         ball = self.supports_ball
-        return plan_zoom(share, n_points, n_features, epsilon, delta, supports_ball=ball)
+        return plan_zoom(
+            share, n_points, n_features, epsilon, delta, supports_ball=ball
+        )
 
 
 # Typed: budgets of 1 and 1.0 are equal, but are written differently in keys of streams.

@@ -25,18 +25,20 @@ class Coreset:
     ----------
     points : ndarray of shape (m, d), float64
     weights : ndarray of shape (m,), float64
-        Noisy numbers of the records nearest to each point, not negative; their sum is the public n.
+        Noisy numbers of the records nearest to each point, not negative; their sum is
+        the public n.
     ledger : Ledger or None
         The charges of the release.
 
     Notes
     -----
-    A weak coreset with an additive error. Without noise, moving every record to its nearest
-    candidate changes the root of any cost by at most the root of the candidates' own cost,
-    ``|sqrt(estimate) - sqrt(cost)| <= sqrt(cost(points))`` (triangle inequality). The estimate
-    leaves out the variance of records about their candidates, so that it tends to be too low by
-    about that cost, for all sets of centers alike. Noise adds an error of the order of ``sqrt(m)``
-    records, each with up to the squared diameter of the ball.
+    A weak coreset with an additive error. Without noise, moving every record to its
+    nearest candidate changes the root of any cost by at most the root of the
+    candidates' own cost, ``|sqrt(estimate) - sqrt(cost)| <= sqrt(cost(points))``
+    (triangle inequality). The estimate leaves out the variance of records about their
+    candidates, so that it tends to be too low by about that cost, for all sets of
+    centers alike. Noise adds an error of the order of ``sqrt(m)`` records, each with up
+    to the squared diameter of the ball.
     """
 
     points: np.ndarray
@@ -63,7 +65,9 @@ class Coreset:
         centers = np.asarray(centers, np.float64)
         d = self.points.shape[1]
         if centers.ndim != 2 or centers.shape[1] != d or not len(centers):
-            raise ValueError(f"centers must have shape (k, {d}) with k >= 1, got {centers.shape}")
+            raise ValueError(
+                f"centers must have shape (k, {d}) with k >= 1, got {centers.shape}"
+            )
         nearest = cdist(self.points, centers, "sqeuclidean").min(axis=1)
         return float((nearest * self.weights).sum())
 
@@ -84,7 +88,9 @@ class CoresetMethod(PrivateKMeans):
         weights : ndarray of shape (m,), float64
             Their sum is the public n.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define weighted_candidates(curator)")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define weighted_candidates(curator)"
+        )
 
     def coreset_of(
         self,
@@ -104,7 +110,8 @@ class CoresetMethod(PrivateKMeans):
         domain : array-like of shape (2, d), optional
             As for :meth:`PrivateKMeans.fit_batch`.
         secure : bool, optional
-            Draw noise from the operating system's entropy. Default: the method's parameter.
+            Draw noise from the operating system's entropy. Default: the method's
+            parameter.
 
         Returns
         -------
@@ -117,7 +124,12 @@ class CoresetMethod(PrivateKMeans):
         budget = self.budget(n_points, n_features)
         assert budget is not None, "a coreset is released under a privacy claim"
         streams = self.noise_streams(
-            [seed], n_points, n_features, domain=domain, secure=secure, purpose="coreset"
+            [seed],
+            n_points,
+            n_features,
+            domain=domain,
+            secure=secure,
+            purpose="coreset",
         )
         ledger = Ledger(budget, repeatable=not streams.secure)
         zoomed = Zoomed(self, n_points, n_features)
@@ -138,7 +150,8 @@ class CoresetMethod(PrivateKMeans):
         Returns
         -------
         Coreset
-            In the units of X; the budget of Lloyd steps is not spent, or spent on the coreset.
+            In the units of X; the budget of Lloyd steps is not spent, or spent on the
+            coreset.
 
         Examples
         --------

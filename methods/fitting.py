@@ -19,7 +19,8 @@ class Run:
     ----------
     centers : ndarray of shape (R, k, d), int64
         Released centers on the grid. Where a replicate has fewer than k, copies of its
-        first center follow: ties go to the lower index, so a copy is nearest to no point.
+        first center follow: ties go to the lower index, so a copy is nearest to no
+        point.
     n_iter : int
         Number of iterations, a public quantity.
     ledger : Ledger or None
@@ -75,7 +76,8 @@ def combine(parts: Sequence[Part], seeds: tuple[int, ...]) -> Run:
     Raises
     ------
     RuntimeError
-        If charges differ: a schedule that follows the data would release something itself.
+        If charges differ: a schedule that follows the data would release something
+        itself.
     """
     charges = [part.ledger.charges for part in parts if part.ledger is not None]
     if not all([_cost_equally(other, charges[0]) for other in charges[1:]]):
@@ -103,7 +105,8 @@ def combine(parts: Sequence[Part], seeds: tuple[int, ...]) -> Run:
 
 def _cost_equally(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
     """Whether two lists of charges are for the same releases and costs, up to rounding."""
-    # Notes of a charge may follow from released values, and so may the last bits of its cost.
+    # Notes of a charge may follow from released values, and so may the last bits of its
+    # cost.
     same_length = len(charges) == len(others)
     return same_length and all(map(Charge.costs_like, charges, others))
 

@@ -17,8 +17,11 @@ def _starting_centers(seed: int, k: int, d: int, search: str) -> np.ndarray:
     if search == "uniform":
         centers = generator.uniform(-1, 1, (k, d))
     else:
-        # The paper seeds a Mersenne Twister with the run's number: the same gives its centers.
-        source = np.random.RandomState(seed % 2**32) if search == "halving" else generator
+        # The paper seeds a Mersenne Twister with the run's number: the same gives its
+        # centers.
+        source = (
+            np.random.RandomState(seed % 2**32) if search == "halving" else generator
+        )
         centers = largest_packing(source, k, d, search)
     centers = snap(centers)
     centers.flags.writeable = False

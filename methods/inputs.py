@@ -31,7 +31,9 @@ Bounds = tuple[np.ndarray, np.ndarray]
 """Lower and upper bound of every feature, each of shape (d,), float64."""
 
 
-def read_points(method: ClusteringMethod, X: ArrayLike | RowsLike) -> tuple[GridPoints, Bounds]:
+def read_points(
+    method: ClusteringMethod, X: ArrayLike | RowsLike
+) -> tuple[GridPoints, Bounds]:
     """Check points in their own units; return them on the grid, and its bounds."""
     if is_grid_file(X):
         return _read_grid(method, open_grid(cast("str | GridFile", X)))
@@ -80,7 +82,9 @@ def declare_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
     return lower, upper
 
 
-def _quantize(method: ClusteringMethod, X: np.ndarray) -> tuple[Points | Blocks, Bounds]:
+def _quantize(
+    method: ClusteringMethod, X: np.ndarray
+) -> tuple[Points | Blocks, Bounds]:
     """Points (n, d) in memory on the grid, and its bounds."""
     claim = method.claim
     bounds = declare_bounds(method, X.shape[1])
@@ -90,9 +94,14 @@ def _quantize(method: ClusteringMethod, X: np.ndarray) -> tuple[Points | Blocks,
     if claim.private and claim.adjacency not in ONE_RECORD_ADJACENCIES:
         X = _replace_null(X, *bounds)
     if claim.private and method.clip and method.zoom_plan(*X.shape) is not None:
-        # Those of the domain that the zoom finds are kept. Until then every pass enters them.
-        return replace(Blocks.quantize(array_blocks(X), *bounds), in_memory=True), bounds
-    points, outside = Points.quantize(X, *bounds, keep_remainders=method.needs_remainders)
+        # Those of the domain that the zoom finds are kept. Until then every pass enters
+        # them.
+        return replace(
+            Blocks.quantize(array_blocks(X), *bounds), in_memory=True
+        ), bounds
+    points, outside = Points.quantize(
+        X, *bounds, keep_remainders=method.needs_remainders
+    )
     if not claim.private:
         _refuse_null(points.n_null)
     _refuse_outside(method, outside)
@@ -118,7 +127,9 @@ def _check_rows(method: ClusteringMethod, rows: RowBlocks) -> Bounds:
     return bounds
 
 
-def _read_grid(method: ClusteringMethod, file: GridFile) -> tuple[Points | Blocks, Bounds]:
+def _read_grid(
+    method: ClusteringMethod, file: GridFile
+) -> tuple[Points | Blocks, Bounds]:
     """Points of a grid file: in blocks, or mapped for methods that need all of them."""
     lower, upper = bounds = file.bounds
     declared = None
@@ -140,7 +151,9 @@ def _read_grid(method: ClusteringMethod, file: GridFile) -> tuple[Points | Block
     return file.by_blocks() if method.supports_chunks else file.mapped(), bounds
 
 
-def _materialize(method: ClusteringMethod, X: ArrayLike | RowsLike, rows: RowBlocks) -> np.ndarray:
+def _materialize(
+    method: ClusteringMethod, X: ArrayLike | RowsLike, rows: RowBlocks
+) -> np.ndarray:
     """Array (n, d) of rows that are in memory, or mapped to it, though they have blocks."""
     if isinstance(X, np.ndarray):
         return X
@@ -163,7 +176,9 @@ def _refuse_outside(method: ClusteringMethod, outside: bool) -> None:
 def _refuse_null(n_null: int) -> None:
     """Refuse rows that are null records, of methods that claim no privacy."""
     if n_null:
-        raise ValueError(f"X has {n_null} rows with NaN or infinite values; remove or impute them")
+        raise ValueError(
+            f"X has {n_null} rows with NaN or infinite values; remove or impute them"
+        )
 
 
 def _find_extremes(rows: RowBlocks) -> tuple[int, np.ndarray, np.ndarray]:
@@ -206,12 +221,16 @@ def feature_names(X: object) -> list[str]:
 def as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
     """Convert rows in memory to an array (n, d) of numbers, or refuse them."""
     if issparse(X):
-        raise ValueError("X is sparse, and the methods take dense points: give X.toarray()")
+        raise ValueError(
+            "X is sparse, and the methods take dense points: give X.toarray()"
+        )
     matrix = _as_numbers(X)
     if matrix.ndim == 2 and 0 in matrix.shape:
         n, d = matrix.shape
         count = f"{n} sample(s)" if n == 0 else f"{d} feature(s)"
-        raise ValueError(f"X has {count} (shape={matrix.shape}) while a minimum of 1 is required.")
+        raise ValueError(
+            f"X has {count} (shape={matrix.shape}) while a minimum of 1 is required."
+        )
     if matrix.ndim != 2:
         raise ValueError(
             f"X must have shape (n, d) with n, d >= 1, got {matrix.shape}. Reshape your "

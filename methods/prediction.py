@@ -44,8 +44,8 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         Returns
         -------
         ndarray of shape (n, k), float64
-            In half-widths of the bounds: the distance that is smallest at the center that
-            :meth:`predict` gives. Public code on public centers, as there.
+            In half-widths of the bounds: the distance that is smallest at the center
+            that :meth:`predict` gives. Public code on public centers, as there.
 
         Examples
         --------

@@ -99,7 +99,9 @@ def plan_release(
         Of round 0.
     """
     names = "+".join(mechanism.name for mechanism in mechanisms)
-    return Charge(query.label, 0, names, mu=mu, epsilon=epsilon, delta=delta, group=group)
+    return Charge(
+        query.label, 0, names, mu=mu, epsilon=epsilon, delta=delta, group=group
+    )
 
 
 def count_noise(release: Charge) -> Gaussian | Laplace:

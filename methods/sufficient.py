@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 
 def smallest_epsilon(
-    epsilon: float, is_sufficient: Callable[[float], bool], max_epsilon: float = math.inf
+    epsilon: float,
+    is_sufficient: Callable[[float], bool],
+    max_epsilon: float = math.inf,
 ) -> float:
     """Find the smallest sufficient epsilon above an insufficient one.
 

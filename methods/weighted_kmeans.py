@@ -19,8 +19,8 @@ def weighted_kmeans(
 ) -> np.ndarray:
     """Cluster weighted points by Lloyd's algorithm from greedy k-means++ starts, and keep the best.
 
-    scikit-learn's algorithm; on a few hundred points the overhead of its estimator is longer than
-    the run.
+    scikit-learn's algorithm; on a few hundred points the overhead of its estimator is
+    longer than the run.
 
     Parameters
     ----------

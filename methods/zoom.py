@@ -1,9 +1,9 @@
 """The domain of the points, found privately in public bounds that are too wide.
 
-A part of the budget buys a ball or a box that holds nearly all points, by shells about a center and
-clipped means; the method then runs in it with what is left of the budget. Source of the idea:
-Biswas, Dong, Kamath, Ullman, "CoinPress" (NeurIPS 2020), whose steps these are, with shells
-instead of a known radius.
+A part of the budget buys a ball or a box that holds nearly all points, by shells about
+a center and clipped means; the method then runs in it with what is left of the budget.
+Source of the idea: Biswas, Dong, Kamath, Ullman, "CoinPress" (NeurIPS 2020), whose
+steps these are, with shells instead of a known radius.
 
 Lengths are in half-widths of the domain unless a unit is named.
 """
@@ -28,23 +28,28 @@ from pkm.privacy import (
     gaussian_mu,
 )
 
-# These constants were chosen on generated sets and five real ones: celltype, letters, shuttle, s1
-# and yeast.
+# These constants were chosen on generated sets and five real ones: celltype, letters,
+# shuttle, s1 and yeast.
 
 ROUNDS = 3  # shells in each, clipped means between them
 N_RELEASES = 2 * ROUNDS - 1
 MANY_FEATURES = 4  # from here on a ball, for methods that take one
 FEW_FEATURES = 3  # up to here both sides of every column are measured
 TAIL = 2.5  # standard deviations that the number of points outside a radius must exceed
-# Radii of shells: down by factors of the root of 2 while the center moves, finer at the end.
+# Radii of shells: down by factors of the root of 2 while the center moves, finer at the
+# end.
 COARSE_RATIO = 2**-0.5
 COARSE_SHELLS = 31
 FINE_RATIO = 2**-0.25
 FINE_SHELLS = 31
-# Smallest half-width that is found: points are known to 2^-32, the new grid has 2^-16 of it.
+# Smallest half-width that is found: points are known to 2^-32, the new grid has 2^-16
+# of it.
 MIN_HALF_WIDTH = 2.0**-15
-LARGEST_KEPT = 0.9  # share of the public domain; what is found above it is not worth the change
-# The public guard: the error of a mean, in radii, and counts that a tail must exceed, by n.
+LARGEST_KEPT = (
+    0.9  # share of the public domain; what is found above it is not worth the change
+)
+# The public guard: the error of a mean, in radii, and counts that a tail must exceed,
+# by n.
 MAX_MEAN_ERROR = 0.1
 MAX_TAIL = 0.25
 TAIL_COUNTS = 12.0
@@ -138,8 +143,8 @@ class Zoom:
     half_width : float
         Of the found domain in every feature, in half-widths of the public one.
     radius : float
-        Of the ball that points are pulled into, in half-widths of the found domain; sqrt(d) for a
-        cube.
+        Of the ball that points are pulled into, in half-widths of the found domain;
+        sqrt(d) for a cube.
     n_outside : float
         Noisy number of records that were pulled into the domain, as released.
     """
@@ -203,7 +208,9 @@ def plan_zoom(
     return ZoomPlan(share, n_points, n_features, ball, cost, pure)
 
 
-def insufficient_budget(plan_of: Callable[[int, float], ZoomPlan], n: int, epsilon: float) -> str:
+def insufficient_budget(
+    plan_of: Callable[[int, float], ZoomPlan], n: int, epsilon: float
+) -> str:
     """Say what would suffice for a zoom that was required.
 
     Parameters
@@ -224,7 +231,9 @@ def insufficient_budget(plan_of: Callable[[int, float], ZoomPlan], n: int, epsil
     while not plan_of(n, epsilon_sufficient).is_affordable and epsilon_sufficient < 1e6:
         epsilon_sufficient *= 1.05
     share = plan_of(n, epsilon).share
-    or_epsilon = f" or epsilon={epsilon_sufficient:.3g}" if epsilon_sufficient < 1e6 else ""
+    or_epsilon = (
+        f" or epsilon={epsilon_sufficient:.3g}" if epsilon_sufficient < 1e6 else ""
+    )
     return (
         f"zoom={share:g} of epsilon={epsilon:g} is too little to find a domain of n={n} records: "
         f"about n={n_sufficient}{or_epsilon} would suffice; leave require_zoom out to run in the "
@@ -254,14 +263,17 @@ def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
     # Alternate: the radius that holds nearly all points, then their mean clipped to it.
     for _ in range(ROUNDS - 1):
         radii = radius * COARSE_RATIO ** np.arange(COARSE_SHELLS)
-        radius = _radius(_shells(curator, plan, center, radii, box=False), radii, shell_stddev)[0]
+        radius = _radius(
+            _shells(curator, plan, center, radii, box=False), radii, shell_stddev
+        )[0]
         step = _mean_step(curator, plan, center, radius)
         moved = np.clip(center + step, -1.0, 1.0)
         length = float(np.linalg.norm(moved - center))
         center = moved
         radius = min(radius + length, 2 * radius, 2 * math.sqrt(d))
 
-    # The last round: a ball, a cube about the mean, or a cube by both sides of every column.
+    # The last round: a ball, a cube about the mean, or a cube by both sides of every
+    # column.
     radii = radius * FINE_RATIO ** np.arange(FINE_SHELLS)
     if plan.has_sides:
         zoom = _box_of_sides(curator, plan, center, radii)
@@ -275,7 +287,12 @@ def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
 
 
 def _shells(
-    curator: Curator, plan: ZoomPlan, center: np.ndarray, radii: np.ndarray, *, box: bool
+    curator: Curator,
+    plan: ZoomPlan,
+    center: np.ndarray,
+    radii: np.ndarray,
+    *,
+    box: bool,
 ) -> np.ndarray:
     """Noisy counts of shells, in records."""
     noise = plan.noise(SCALE, SCALE)
@@ -283,11 +300,13 @@ def _shells(
     return answer["counts"][0] / SCALE
 
 
-def _radius(counts: np.ndarray, radii: np.ndarray, stddev: float) -> tuple[float, float]:
+def _radius(
+    counts: np.ndarray, radii: np.ndarray, stddev: float
+) -> tuple[float, float]:
     """Smallest radius outside of which no number of points shows, and the noisy number outside.
 
-    From outside inward, the first shell that together with those outside of it holds more points
-    than noise alone would; where none does, the largest radius.
+    From outside inward, the first shell that together with those outside of it holds
+    more points than noise alone would; where none does, the largest radius.
     """
     outside = np.cumsum(counts)
     limits = TAIL * stddev * np.sqrt(np.arange(1, len(counts) + 1))
@@ -297,20 +316,27 @@ def _radius(counts: np.ndarray, radii: np.ndarray, stddev: float) -> tuple[float
     return max(float(radii[first]), MIN_HALF_WIDTH), max(n_outside, 0.0)
 
 
-def _mean_step(curator: Curator, plan: ZoomPlan, center: np.ndarray, radius: float) -> np.ndarray:
+def _mean_step(
+    curator: Curator, plan: ZoomPlan, center: np.ndarray, radius: float
+) -> np.ndarray:
     """Noisy mean of the differences to the center, each clipped to the radius."""
     noise = plan.noise(math.sqrt(plan.n_features) * SCALE, SCALE)
     answer = curator.release(ClippedSum(center, radius), sums=noise)
     return answer["sums"][0] / SCALE * (radius / plan.n_points)
 
 
-def _box_of_sides(curator: Curator, plan: ZoomPlan, center: np.ndarray, radii: np.ndarray) -> Zoom:
+def _box_of_sides(
+    curator: Curator, plan: ZoomPlan, center: np.ndarray, radii: np.ndarray
+) -> Zoom:
     """Cube about the middles of the columns, as wide as the widest of them."""
     d = plan.n_features
     noise = plan.noise(d * SCALE, math.sqrt(d) * SCALE)
     answer: dict[str, Any] = curator.release(SideCounts(center, radii), counts=noise)
     counts = answer["counts"][0] / SCALE
-    found = [[_radius(side, radii, plan.count_stddev) for side in column] for column in counts]
+    found = [
+        [_radius(side, radii, plan.count_stddev) for side in column]
+        for column in counts
+    ]
     lengths = np.array(found)[:, :, 0]
     below, above = lengths.T
     middle = center + (above - below) / 2

@@ -38,7 +38,9 @@ class Zoomed:
         """The method with what the zoom leaves of the budget; itself without a zoom."""
         if self.plan is None:
             return self.method
-        return self._with_epsilon(self._remaining_epsilon(self.plan)).fix_schedule(self.plan)
+        return self._with_epsilon(self._remaining_epsilon(self.plan)).fix_schedule(
+            self.plan
+        )
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -106,7 +108,8 @@ class Zoomed:
         if fits(epsilon):
             return epsilon
 
-        # A schedule whose costs do not grow evenly with epsilon needs a little less: bisect.
+        # A schedule whose costs do not grow evenly with epsilon needs a little less:
+        # bisect.
         low = 0.0
         high = epsilon
         while high - low > EPSILON_TOLERANCE * high:

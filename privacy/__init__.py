@@ -17,7 +17,12 @@ from pkm.privacy.ledger import (
 )
 from pkm.privacy.mechanisms.additive import BoundedLaplace, Gaussian, Laplace
 from pkm.privacy.mechanisms.noise import NoiseStreams
-from pkm.privacy.mechanisms.selection import Exponential, Percentile, SplitScore, selection_epsilon
+from pkm.privacy.mechanisms.selection import (
+    Exponential,
+    Percentile,
+    SplitScore,
+    selection_epsilon,
+)
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
 from pkm.privacy.queries.hashed_points import HashedPoints
 from pkm.privacy.queries.hashed_queries import (
@@ -46,7 +51,13 @@ from pkm.privacy.queries.sums import (
     SumsAndCounts,
     mirrored,
 )
-from pkm.privacy.queries.tree import BoxGrid, CellCounts, CellSums, PartitionTree, Splits
+from pkm.privacy.queries.tree import (
+    BoxGrid,
+    CellCounts,
+    CellSums,
+    PartitionTree,
+    Splits,
+)
 from pkm.privacy.query import Query, Sensitivity
 
 __all__ = [

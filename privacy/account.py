@@ -1,7 +1,7 @@
 """An account adds up all runs on one data set, and refuses a run that would exceed its budget.
 
-It is a filter: the guarantee holds although every run, its method, parameters and budget, may be
-chosen by what earlier runs released.
+It is a filter: the guarantee holds although every run, its method, parameters and
+budget, may be chosen by what earlier runs released.
 """
 
 import hashlib
@@ -69,9 +69,13 @@ class AccountedRun:
     date: str = ""
 
     def __post_init__(self) -> None:
-        integer = isinstance(self.n_replicates, int) and not isinstance(self.n_replicates, bool)
+        integer = isinstance(self.n_replicates, int) and not isinstance(
+            self.n_replicates, bool
+        )
         if not integer or self.n_replicates < 1:
-            raise AccountError(f"n_replicates={self.n_replicates!r} must be an integer, 1 or more")
+            raise AccountError(
+                f"n_replicates={self.n_replicates!r} must be an integer, 1 or more"
+            )
         if not self.schedule:
             raise AccountError("schedule=() must list the releases of the run")
         ledger = Ledger(self.budget)
@@ -89,13 +93,16 @@ class AccountedRun:
         return {
             "date": self.date,
             "method": self.method,
-            "parameters": {name: _plain(value) for name, value in self.parameters.items()},
+            "parameters": {
+                name: _plain(value) for name, value in self.parameters.items()
+            },
             "purpose": self.purpose,
             "flaws": list(self.flaws),
             "replicates": self.n_replicates,
             "budget": _budget_record(self.budget),
             "charges": [
-                dict(zip(COST_FIELDS, charge.cost, strict=True)) for charge in self.schedule
+                dict(zip(COST_FIELDS, charge.cost, strict=True))
+                for charge in self.schedule
             ],
         }
 
@@ -117,22 +124,24 @@ class AccountedRun:
 class Account:
     """What all runs on one data set cost together, and a budget that they must not exceed.
 
-    A run is charged as a whole, for every replicate that is kept, before anything is drawn; it is
-    never refunded. What would exceed the budget is refused and changes nothing.
+    A run is charged as a whole, for every replicate that is kept, before anything is
+    drawn; it is never refunded. What would exceed the budget is refused and changes
+    nothing.
 
     Parameters
     ----------
     budget : Budget
         Of all runs together. Runs must have its adjacency and its rho.
     path : path-like, optional
-        File that keeps the account, created where missing, for its owner alone. Several processes
-        may charge it at once. Default: the account lives in memory.
+        File that keeps the account, created where missing, for its owner alone. Several
+        processes may charge it at once. Default: the account lives in memory.
     composition : {"basic", "gaussian"}, default="basic"
-        How runs are added up; see Notes. It cannot be changed, because a choice between two filters
-        that follows what was released is not covered by either.
+        How runs are added up; see Notes. It cannot be changed, because a choice between
+        two filters that follows what was released is not covered by either.
     failure_delta : float, default=0
         The part of the budget's delta that is kept for charged probabilities of failure
-        (``Charge.delta``), with ``composition="gaussian"``. For the same reason it is fixed.
+        (``Charge.delta``), with ``composition="gaussian"``. For the same reason it is
+        fixed.
 
     Attributes
     ----------
@@ -141,34 +150,36 @@ class Account:
     Raises
     ------
     AccountError
-        If the composition does not serve the budget, or the file is damaged or keeps an account on
-        other terms.
+        If the composition does not serve the budget, or the file is damaged or keeps an
+        account on other terms.
 
     Notes
     -----
-    Whatever is chosen by earlier releases (methods, parameters, budgets, the number of runs, when
-    to stop), all runs together are (epsilon, delta)-private for the account's budget:
+    Whatever is chosen by earlier releases (methods, parameters, budgets, the number of
+    runs, when to stop), all runs together are (epsilon, delta)-private for the
+    account's budget:
 
-    * ``"basic"``: the sums of the runs' epsilons and of their deltas stay within the budget. This
-      is a valid filter for (epsilon, delta)-private runs (Rogers, Roth, Ullman, Vadhan 2016), of
-      any mechanisms.
-    * ``"gaussian"``: a release is mu-GDP, but for a failure of probability ``Charge.delta``. A pure
-      one is mu-GDP with ``mu = 2 probit(expit(epsilon))``, because a convex trade-off curve through
-      the corner of the pure one lies below it. The sum of mu^2 stays within what ``(epsilon, delta
-      - failure_delta)`` allows, the sum of the failures within ``failure_delta``. That the sum of
-      mu^2 is a valid filter is the theorem of Smith and Thakurta 2022 (also Koskela, Tobaben and
-      Honkela 2023). Failures add to it by a union bound, as in Whitehouse, Ramdas, Rogers and Wu
-      2023.
+    * ``"basic"``: the sums of the runs' epsilons and of their deltas stay within the
+      budget. This is a valid filter for (epsilon, delta)-private runs (Rogers, Roth,
+      Ullman, Vadhan 2016), of any mechanisms.
+    * ``"gaussian"``: a release is mu-GDP, but for a failure of probability
+      ``Charge.delta``. A pure one is mu-GDP with ``mu = 2 probit(expit(epsilon))``,
+      because a convex trade-off curve through the corner of the pure one lies below it.
+      The sum of mu^2 stays within what ``(epsilon, delta
+      - failure_delta)`` allows, the sum of the failures within ``failure_delta``. That
+      the sum of mu^2 is a valid filter is the theorem of Smith and Thakurta 2022 (also
+      Koskela, Tobaben and Honkela 2023). Failures add to it by a union bound, as in
+      Whitehouse, Ramdas, Rogers and Wu 2023.
 
-    One delta that failures and Gaussian noise could share would be no valid filter: who sees a
-    large privacy loss would spend it on noise, who sees a small one on failures, and the two add up
-    to nearly twice of it.
+    One delta that failures and Gaussian noise could share would be no valid filter: who
+    sees a large privacy loss would spend it on noise, who sees a small one on failures,
+    and the two add up to nearly twice of it.
 
-    A group of users (local adjacency) reports once a run; the most expensive group's cost is added
-    for all.
+    A group of users (local adjacency) reports once a run; the most expensive group's
+    cost is added for all.
 
-    Runs at the same time, in several processes, are covered: each is chosen when it is charged, by
-    the results of runs that were charged before it.
+    Runs at the same time, in several processes, are covered: each is chosen when it is
+    charged, by the results of runs that were charged before it.
 
     Examples
     --------
@@ -226,7 +237,8 @@ class Account:
         BudgetExceeded
             If they would exceed the budget.
         AccountError
-            If a run has another adjacency or rho, or the file cannot be read and written.
+            If a run has another adjacency or rho, or the file cannot be read and
+            written.
         """
         for run in runs:
             self._check_adjacency(run)
@@ -239,7 +251,9 @@ class Account:
                 self._write(after)
             self._runs = after
 
-    def ledger(self, budget: Budget, schedule: Sequence[Charge], **about: Any) -> Ledger:
+    def ledger(
+        self, budget: Budget, schedule: Sequence[Charge], **about: Any
+    ) -> Ledger:
         """Charge a run of one replicate, and return the ledger for its releases.
 
         Parameters
@@ -267,8 +281,8 @@ class Account:
     def spent(self) -> float:
         """Epsilon that all runs so far need, with the budget's delta.
 
-        For runs that were fixed in advance it is a guarantee; for adaptively chosen ones under
-        ``composition="gaussian"`` the guarantee is that of the budget.
+        For runs that were fixed in advance it is a guarantee; for adaptively chosen
+        ones under ``composition="gaussian"`` the guarantee is that of the budget.
         """
         return self._epsilon_of(self.runs)
 
@@ -279,7 +293,8 @@ class Account:
     def spent_delta(self) -> float:
         """Delta that all runs so far have used of what adds up.
 
-        Of the budget's delta with ``composition="basic"``, of ``failure_delta`` otherwise.
+        Of the budget's delta with ``composition="basic"``, of ``failure_delta``
+        otherwise.
         """
         return self._totals(self.runs)[1]
 
@@ -311,7 +326,9 @@ class Account:
                 f"added to an account under adjacency={terms[0]} rho={terms[1]}"
             )
 
-    def _check_fits(self, earlier: Sequence[AccountedRun], after: Sequence[AccountedRun]) -> None:
+    def _check_fits(
+        self, earlier: Sequence[AccountedRun], after: Sequence[AccountedRun]
+    ) -> None:
         """Refuse runs that would exceed the budget."""
         epsilon = self.budget.epsilon
         total, total_delta = self._totals(after)
@@ -345,7 +362,9 @@ class Account:
             with locked(self.path.with_name(f"{self.path.name}.lock")):
                 yield
         except OSError as error:
-            raise AccountError(f"account={str(self.path)!r}: {error.strerror or error}") from error
+            raise AccountError(
+                f"account={str(self.path)!r}: {error.strerror or error}"
+            ) from error
 
     def _read(self) -> tuple[AccountedRun, ...]:
         """Runs in the file, which must still be on this account's terms."""
@@ -368,7 +387,9 @@ class Account:
             spent = self._epsilon_of(runs[: number + 1])
             records.append(run.to_dict() | {"spent": spent})
         body = {"format": FORMAT, **terms, "runs": records}
-        content = json.dumps(body | {"sha256": _digest(body)}, indent=1, allow_nan=False)
+        content = json.dumps(
+            body | {"sha256": _digest(body)}, indent=1, allow_nan=False
+        )
         atomic_write(self.path, content.encode() + b"\n", OWNER_FILE)
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
@@ -395,14 +416,18 @@ def gaussian_cost(schedule: Sequence[Charge]) -> tuple[float, float]:
     (25.0, 0.0)
     """
     # A pure mechanism's privacy loss lies in an interval of twice its epsilon.
-    squares = [charge.mu**2 + selection_mu(2 * charge.epsilon) ** 2 for charge in schedule]
+    squares = [
+        charge.mu**2 + selection_mu(2 * charge.epsilon) ** 2 for charge in schedule
+    ]
     groups = {charge.group for charge in schedule} - {None} or {None}
     mu_squared = []
     failures = []
     for group in groups:
         concerned = [charge.group in (None, group) for charge in schedule]
         mu_squared.append(math.fsum(compress(squares, concerned)))
-        failures.append(math.fsum(compress((charge.delta for charge in schedule), concerned)))
+        failures.append(
+            math.fsum(compress((charge.delta for charge in schedule), concerned))
+        )
     return max(mu_squared), max(failures)
 
 
@@ -432,7 +457,9 @@ def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise AccountError(f"account={str(path)!r} cannot be read: {error.strerror}") from error
+        raise AccountError(
+            f"account={str(path)!r} cannot be read: {error.strerror}"
+        ) from error
     try:
         body = json.loads(content)
         if body.pop("sha256") != _digest(body) or body["format"] != FORMAT:
@@ -454,7 +481,9 @@ def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _terms_record(budget: Budget, composition: str, failure_delta: float) -> dict[str, Any]:
+def _terms_record(
+    budget: Budget, composition: str, failure_delta: float
+) -> dict[str, Any]:
     return {
         "budget": _budget_record(budget),
         "composition": composition,

@@ -37,7 +37,8 @@ class BaseCurator:
     streams : NoiseStreams
         One stream family per replicate.
     domain : array-like of shape (2, d), optional
-        Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
+        Public bounds, in the units of the data, that the grid represents. Default: -1
+        and 1.
 
     Attributes
     ----------
@@ -46,17 +47,19 @@ class BaseCurator:
     adjacency : Adjacency or None
         Of the ledger's budget; None where no privacy is claimed.
     public_seeds : tuple of int
-        One per replicate, for randomness that may be known; the seeds of the noise are others.
+        One per replicate, for randomness that may be known; the seeds of the noise are
+        others.
     domain : ndarray of shape (2, d), float64
     radius : float
-        Of a ball about the domain's midpoint that holds all points, in half-widths: sqrt(d), or
-        less where points were pulled into a smaller one.
+        Of a ball about the domain's midpoint that holds all points, in half-widths:
+        sqrt(d), or less where points were pulled into a smaller one.
     serves : tuple of type
         The queries that it answers, also on its views.
     group : int or None
         Of the users that charges concern; see :class:`Charge`.
     is_zoomed : bool
-        Whether its points were entered anew for it, in a smaller domain, and are its own.
+        Whether its points were entered anew for it, in a smaller domain, and are its
+        own.
     """
 
     serves: ClassVar[tuple[type[Query], ...]] = ()
@@ -73,10 +76,17 @@ class BaseCurator:
         self._shards: Any = shards_of(points)
         self._ledger = ledger
         self._streams = streams
-        self._rounds: defaultdict[str, int] = defaultdict(int)  # releases so far, by label
-        self.adjacency = None if ledger is None else cast("Adjacency", ledger.budget.adjacency)
+        self._rounds: defaultdict[str, int] = defaultdict(
+            int
+        )  # releases so far, by label
+        self.adjacency = (
+            None if ledger is None else cast("Adjacency", ledger.budget.adjacency)
+        )
         self.n_points = self._shards.n_records
-        if self.adjacency not in (None, *ONE_RECORD_ADJACENCIES) and self._shards.has_null:
+        if (
+            self.adjacency not in (None, *ONE_RECORD_ADJACENCIES)
+            and self._shards.has_null
+        ):
             raise ValueError(
                 f"points have null records, which {self.adjacency} adjacency does not know"
             )
@@ -89,14 +99,14 @@ class BaseCurator:
     def public_rng(self, purpose: int = INITIALIZATION) -> np.random.Generator:
         """Return a generator of the randomness that may be known, of the only replicate.
 
-        Starting centers, hashes and partitions are drawn from it, and never noise. A call repeats
-        the numbers of the first one: draw one generator and keep it.
+        Starting centers, hashes and partitions are drawn from it, and never noise. A
+        call repeats the numbers of the first one: draw one generator and keep it.
 
         Parameters
         ----------
         purpose : int, default=INITIALIZATION
-            ``INITIALIZATION`` or ``SPLIT`` of :mod:`pkm.privacy.mechanisms.noise`. Generators of
-            two purposes are independent.
+            ``INITIALIZATION`` or ``SPLIT`` of :mod:`pkm.privacy.mechanisms.noise`.
+            Generators of two purposes are independent.
 
         Returns
         -------
@@ -119,14 +129,14 @@ class BaseCurator:
         query : Query
             A function of public values and earlier releases only.
         **noise : mechanism or None
-            One for each part of the answer, by the part's name. None for all parts asks for the
-            exact answer, which only methods that claim no privacy get.
+            One for each part of the answer, by the part's name. None for all parts asks
+            for the exact answer, which only methods that claim no privacy get.
 
         Returns
         -------
         dict of str to ndarray
-            Each part of the answer: in grid steps, counts in units of 2**-16 records, choices as
-            indices.
+            Each part of the answer: in grid steps, counts in units of 2**-16 records,
+            choices as indices.
 
         Raises
         ------
@@ -137,8 +147,8 @@ class BaseCurator:
         TypeError
             If a mechanism does not fit the part.
         ValueError
-            If the query is ill-posed, or a mechanism's scale is out of range; nothing is charged or
-            drawn then.
+            If the query is ill-posed, or a mechanism's scale is out of range; nothing
+            is charged or drawn then.
         """
         return self.release_from(self, query, noise)
 
@@ -176,7 +186,9 @@ class BaseCurator:
         for part, mechanism in noise.items():
             values = query.mechanism_input(part, exact[part], released)
             part_key = stream_key(query, key, part)
-            released[part] = self._streams.release(mechanism, values, part_key, sensitivities[part])
+            released[part] = self._streams.release(
+                mechanism, values, part_key, sensitivities[part]
+            )
         return released
 
     def _collect(self, query: Query, exact: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -187,7 +199,9 @@ class BaseCurator:
         """Refuse a query that this curator does not serve; types must be equal."""
         if type(query) not in self.serves:
             names = ", ".join(kind.__name__ for kind in self.serves)
-            raise TypeError(f"query={query!r} is not served by {type(self).__name__}: {names} are")
+            raise TypeError(
+                f"query={query!r} is not served by {type(self).__name__}: {names} are"
+            )
         if self.adjacency is not None and self.adjacency not in query.adjacencies:
             raise ValueError(
                 f"adjacency={self.adjacency} is not served by {query.label}: its sensitivity is "
@@ -240,7 +254,8 @@ class View:
     Attributes
     ----------
     group : int or None
-        Of the users whose points these are, where users are partitioned into disjoint groups.
+        Of the users whose points these are, where users are partitioned into disjoint
+        groups.
     """
 
     group: int | None = None
@@ -260,7 +275,8 @@ class View:
 def checked_mechanisms(query: Query, noise: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mechanism of each part, in the order in which parts are drawn.
 
-    Only the project's own types are accepted, and no subclass: it could draw or charge as it likes.
+    Only the project's own types are accepted, and no subclass: it could draw or charge
+    as it likes.
     """
     if noise.keys() != query.mechanisms.keys():
         raise TypeError(
@@ -304,7 +320,9 @@ def shards_of(points: PointsLike) -> Shards | Blocks | DaskPoints:
     )
     if len({shard.shape[1] for shard in shards}) != 1:
         shapes = [shard.shape for shard in shards]
-        raise ValueError(f"points must be one or more shards of one width, got {shapes}")
+        raise ValueError(
+            f"points must be one or more shards of one width, got {shapes}"
+        )
     return shards
 
 

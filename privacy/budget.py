@@ -119,7 +119,8 @@ class PrivacyClaim:
     public : tuple of str
         Data-derived quantities that are assumed to be public, such as n.
     flaws : tuple of str
-        Known flaws by their id in ``analysis/flaws.yaml``; a claim with flaws is not fully met.
+        Known flaws by their id in ``analysis/flaws.yaml``; a claim with flaws is not
+        fully met.
     """
 
     notion: str
@@ -136,7 +137,9 @@ class PrivacyClaim:
             ("view", self.view, VIEWS),
         ):
             if value not in known:
-                raise ValueError(f"{field}={value!r} is unknown, choose one of {', '.join(known)}")
+                raise ValueError(
+                    f"{field}={value!r} is unknown, choose one of {', '.join(known)}"
+                )
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
 
     @property

@@ -1,8 +1,9 @@
 """Gaussian differential privacy in closed form: from mu to (epsilon, delta) and back.
 
-A query of L2 sensitivity D with Gaussian noise of standard deviation s is mu-GDP with mu = D / s;
-mu composes as the root of the sum of squares, adaptively (Dong, Roth, Su). Solving the trade-off
-for mu at given (epsilon, delta) is the analytic Gaussian calibration (Balle, Wang 2018, Theorem 8).
+A query of L2 sensitivity D with Gaussian noise of standard deviation s is mu-GDP with
+mu = D / s; mu composes as the root of the sum of squares, adaptively (Dong, Roth, Su).
+Solving the trade-off for mu at given (epsilon, delta) is the analytic Gaussian
+calibration (Balle, Wang 2018, Theorem 8).
 """
 
 import math
@@ -18,9 +19,12 @@ from pkm.privacy.checks import check_positive
 
 SAFETY = 1e-9  # relative: covers the solver's and the error function's rounding
 
-# Below this mu the two terms of delta cancel too much, and their difference is integrated instead.
+# Below this mu the two terms of delta cancel too much, and their difference is
+# integrated instead.
 SMALL_MU = 1e-3
-NEGLIGIBLE = 40.0  # beyond as many standard deviations, tails are below the smallest float64
+NEGLIGIBLE = (
+    40.0  # beyond as many standard deviations, tails are below the smallest float64
+)
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 
@@ -48,17 +52,18 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     else:
         second = math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
         delta = float(ndtr(-epsilon / mu + mu / 2)) - second
-    # The true value is positive for every mu > 0, also where it is below the smallest float64.
+    # The true value is positive for every mu > 0, also where it is below the smallest
+    # float64.
     return max(sys.float_info.min, delta)
 
 
 def _small_mu_delta(mu: float, epsilon: float) -> float:
     """Delta for a small mu, without cancellation.
 
-    With Mills' ratio M(x) = Q(x) / phi(x), of the normal tail and density, delta is ``phi(z - mu /
-    2) (M(z - mu / 2) - M(z + mu / 2))`` for ``z = epsilon / mu``. The difference is the integral of
-    ``-M'(x) = 1 - x M(x)``, which is positive and, over so short an interval, a polynomial of
-    degree 5 to the last place.
+    With Mills' ratio M(x) = Q(x) / phi(x), of the normal tail and density, delta is
+    ``phi(z - mu / 2) (M(z - mu / 2) - M(z + mu / 2))`` for ``z = epsilon / mu``. The
+    difference is the integral of ``-M'(x) = 1 - x M(x)``, which is positive and, over
+    so short an interval, a polynomial of degree 5 to the last place.
     """
     z = epsilon / mu
     if z > NEGLIGIBLE:
@@ -85,7 +90,11 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     while gdp_delta(mu, high) > delta:
         high *= 2
     return find_root(
-        lambda epsilon: gdp_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-14, rtol=1e-13
+        lambda epsilon: gdp_delta(mu, epsilon) - delta,
+        0.0,
+        high,
+        xtol=1e-14,
+        rtol=1e-13,
     )
 
 
@@ -120,14 +129,22 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     while gdp_delta(high, epsilon) < delta:
         low = high
         high = 2 * high
-    mu = find_root(lambda mu: gdp_delta(mu, epsilon) - delta, low, high, xtol=1e-300, rtol=1e-14)
+    mu = find_root(
+        lambda mu: gdp_delta(mu, epsilon) - delta, low, high, xtol=1e-300, rtol=1e-14
+    )
     return mu * (1 - SAFETY)
 
 
 def find_root(
-    function: Callable[[float], float], low: float, high: float, *, xtol: float, rtol: float
+    function: Callable[[float], float],
+    low: float,
+    high: float,
+    *,
+    xtol: float,
+    rtol: float,
 ) -> float:
     """Root of a function between two points where its signs differ, by Brent's method."""
-    # The stubs of scipy ask for float64 tolerances and return a tuple, as for full_output=True.
+    # The stubs of scipy ask for float64 tolerances and return a tuple, as for
+    # full_output=True.
     root = brentq(function, low, high, xtol=xtol, rtol=rtol)  # type: ignore[reportArgumentType]
     return float(root)  # type: ignore[reportArgumentType]

@@ -15,7 +15,9 @@ def check_type(name: str, value: object, expected: type) -> None:
         Naming the argument.
     """
     if type(value) is not expected:
-        raise TypeError(f"{name}={value!r} must be a {expected.__name__}, and no subclass")
+        raise TypeError(
+            f"{name}={value!r} must be a {expected.__name__}, and no subclass"
+        )
 
 
 def check_positive(name: str, value: float, unit: str = "") -> None:

@@ -1,8 +1,8 @@
 """The curator holds the private points and answers queries on them with noise.
 
-For every query the curator charges the ledger, computes the exact answer, adds noise, and returns
-integers on the grid. Queries are functions of public values only; an empty cell counts as zero;
-exact answers are returned only to methods that claim no privacy.
+For every query the curator charges the ledger, computes the exact answer, adds noise,
+and returns integers on the grid. Queries are functions of public values only; an empty
+cell counts as zero; exact answers are returned only to methods that claim no privacy.
 """
 
 from functools import partial
@@ -36,8 +36,19 @@ from pkm.privacy.queries.projection import (
     ProjectedSumsAndCounts,
 )
 from pkm.privacy.queries.shells import ClippedSum, ShellCounts, SideCounts
-from pkm.privacy.queries.sums import CountsAndBoundedSums, GapPercentile, GridCounts, SumsAndCounts
-from pkm.privacy.queries.tree import BoxGrid, CellCounts, CellSums, PartitionTree, Splits
+from pkm.privacy.queries.sums import (
+    CountsAndBoundedSums,
+    GapPercentile,
+    GridCounts,
+    SumsAndCounts,
+)
+from pkm.privacy.queries.tree import (
+    BoxGrid,
+    CellCounts,
+    CellSums,
+    PartitionTree,
+    Splits,
+)
 from pkm.privacy.query import Query
 
 
@@ -47,27 +58,30 @@ class Curator(BaseCurator):
     Parameters
     ----------
     points : ndarray of shape (n, d), int64, or Points, or a sequence of either
-        Private points on the grid, whole or in shards; answers do not depend on the shards.
+        Private points on the grid, whole or in shards; answers do not depend on the
+        shards.
     ledger : Ledger or None
         None for methods that claim no privacy: they alone get exact answers.
     streams : NoiseStreams
         One stream family per replicate.
     domain : array-like of shape (2, d), optional
-        Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
+        Public bounds, in the units of the data, that the grid represents. Default: -1
+        and 1.
 
     Attributes
     ----------
     n_points, n_features, n_replicates : int
         Public (n is public under zero-out adjacency).
     public_seeds : tuple of int
-        One per replicate, for randomness that may be known; the seeds of the noise are others.
+        One per replicate, for randomness that may be known; the seeds of the noise are
+        others.
     domain : ndarray of shape (2, d), float64
 
     Raises
     ------
     ValueError
-        If a point lies off the domain, shards differ in width, or the ledger's adjacency is not
-        zero-out, for which the sensitivities are computed.
+        If a point lies off the domain, shards differ in width, or the ledger's
+        adjacency is not zero-out, for which the sensitivities are computed.
     """
 
     serves: ClassVar[tuple[type[Query], ...]] = (
@@ -111,10 +125,13 @@ class Curator(BaseCurator):
             )
         super().__init__(points, ledger, streams, domain)
 
-    def rescale(self, center: np.ndarray, half_width: float, radius: float) -> "Curator":
+    def rescale(
+        self, center: np.ndarray, half_width: float, radius: float
+    ) -> "Curator":
         """Return a curator of the same points in a smaller domain, with the same ledger.
 
-        Nothing is released: the points are pulled into the domain and entered anew on its grid.
+        Nothing is released: the points are pulled into the domain and entered anew on
+        its grid.
 
         Parameters
         ----------
@@ -123,8 +140,8 @@ class Curator(BaseCurator):
         half_width : float
             Of the new domain in every feature, in half-widths of this one.
         radius : float
-            Of the ball that points are pulled into, in half-widths of the new domain; at sqrt(d)
-            the ball holds the whole domain.
+            Of the ball that points are pulled into, in half-widths of the new domain;
+            at sqrt(d) the ball holds the whole domain.
 
         Returns
         -------
@@ -139,8 +156,12 @@ class Curator(BaseCurator):
         ([-0.02, 0.02], [30000.0, 35000.0])
         """
         middle, half_widths = middle_and_half_width(*self.domain)
-        domain = middle + half_widths * np.array([center - half_width, center + half_width])
-        enter = partial(Points.rescale, center=center, half_width=half_width, radius=radius)
+        domain = middle + half_widths * np.array(
+            [center - half_width, center + half_width]
+        )
+        enter = partial(
+            Points.rescale, center=center, half_width=half_width, radius=radius
+        )
         shards = self._shards.map(enter).kept()
         inner = type(self)(shards, self._ledger, self._streams, domain)
         inner.radius = min(radius, inner.radius)
@@ -159,7 +180,8 @@ class Curator(BaseCurator):
     def partition(self, grid: BoxGrid) -> PartitionTree:
         """Return a tree over the points of the only replicate, to be split on a public grid.
 
-        See :class:`pkm.privacy.queries.tree.PartitionTree` for the queries on its cells.
+        See :class:`pkm.privacy.queries.tree.PartitionTree` for the queries on its
+        cells.
         """
         return PartitionTree.by_features(self, grid)
 
@@ -171,13 +193,14 @@ class Curator(BaseCurator):
         normals : ndarray of shape (m, d), int64
             Entries of at most 2**20 in size.
         origin : ndarray of shape (d,), int64
-            Released or public point of the domain that all hyperplanes contain, in grid steps.
+            Released or public point of the domain that all hyperplanes contain, in grid
+            steps.
 
         Returns
         -------
         PartitionTree
-            To be split by feature 0 .. m - 1; points on the side that the normal points to go to
-            the second part.
+            To be split by feature 0 .. m - 1; points on the side that the normal points
+            to go to the second part.
         """
         return PartitionTree.by_hyperplanes(self, normals, origin)
 

@@ -1,16 +1,17 @@
 """The 2^-16 grid on which private data, released centers and noise live.
 
 half-width
-    Half the length of the public domain in one feature. The domain is mapped to [-1, 1]^d, so a
-    length of 1 is one half-width of the domain in the units of the data.
+    Half the length of the public domain in one feature. The domain is mapped to [-1,
+    1]^d, so a length of 1 is one half-width of the domain in the units of the data.
 grid step
-    2^-16 half-widths, the distance between neighboring grid positions of a feature. In grid steps
-    the domain is [-65536, 65536]^d and every coordinate is an integer; :data:`SCALE` is the number
-    of grid steps per half-width. Counts are released in units of 2^-16 records, on the same
-    integers.
+    2^-16 half-widths, the distance between neighboring grid positions of a feature. In
+    grid steps the domain is [-65536, 65536]^d and every coordinate is an integer;
+    :data:`SCALE` is the number of grid steps per half-width. Counts are released in
+    units of 2^-16 records, on the same integers.
 
-Sums of grid points are integers, sensitivities are exact, and adding rounded noise is exact
-post-processing of the continuous mechanism (rounding to nearest commutes with adding an integer).
+Sums of grid points are integers, sensitivities are exact, and adding rounded noise is
+exact post-processing of the continuous mechanism (rounding to nearest commutes with
+adding an integer).
 """
 
 import numpy as np
@@ -48,7 +49,9 @@ def snap(points: ArrayLike) -> np.ndarray:
     """
     coordinates = np.asarray(points, dtype=np.float64)
     if not np.isfinite(coordinates).all():
-        raise ValueError("points must be finite; remove or impute rows with NaN or infinite values")
+        raise ValueError(
+            "points must be finite; remove or impute rows with NaN or infinite values"
+        )
     if coordinates.size and np.abs(coordinates).max() > 1.0:
         raise ValueError("points must lie in [-1, 1]; clip them to the public domain")
     return np.rint(coordinates * SCALE).astype(np.int64)

@@ -1,8 +1,9 @@
 """The ledger records what every release costs before its noise is drawn.
 
-Gaussian releases are kept as mu and composed in closed form. A pure release is at worst a biased
-coin; coins are composed by listing the sums of their privacy losses. A mixture of both is exact for
-up to :data:`MAX_LOSSES` sums; beyond, delta is overestimated, never underestimated.
+Gaussian releases are kept as mu and composed in closed form. A pure release is at worst
+a biased coin; coins are composed by listing the sums of their privacy losses. A mixture
+of both is exact for up to :data:`MAX_LOSSES` sums; beyond, delta is overestimated,
+never underestimated.
 """
 
 import math
@@ -58,11 +59,11 @@ class Charge:
     details : mapping
         Scales and sensitivities that the cost was computed from.
     flaw : str, default=""
-        The flaw's id in ``analysis/flaws.yaml``, where the cost is what a paper claims but is known
-        not to hold.
+        The flaw's id in ``analysis/flaws.yaml``, where the cost is what a paper claims
+        but is known not to hold.
     group : int, optional
-        Number of the users' group that the release concerns, where users are partitioned into
-        disjoint groups; None for all users.
+        Number of the users' group that the release concerns, where users are
+        partitioned into disjoint groups; None for all users.
 
     Raises
     ------
@@ -81,9 +82,15 @@ class Charge:
     group: int | None = None
 
     def __post_init__(self) -> None:
-        for name, cost in (("mu", self.mu), ("epsilon", self.epsilon), ("delta", self.delta)):
+        for name, cost in (
+            ("mu", self.mu),
+            ("epsilon", self.epsilon),
+            ("delta", self.delta),
+        ):
             if not 0 <= cost < math.inf:
-                raise ValueError(f"{name}={cost} of a charge must be finite and not negative")
+                raise ValueError(
+                    f"{name}={cost} of a charge must be finite and not negative"
+                )
 
     def to_dict(self) -> dict[str, str | float | None]:
         """Return a flat, JSON-ready record; mu, epsilon and delta are always present."""
@@ -110,8 +117,8 @@ class Charge:
     def costs_like(self, other: "Charge") -> bool:
         """Whether two charges are for the same release at the same cost, up to rounding.
 
-        A cost may be computed in the units of a domain that was found: its last bits follow from
-        released values.
+        A cost may be computed in the units of a domain that was found: its last bits
+        follow from released values.
 
         Examples
         --------
@@ -124,7 +131,9 @@ class Charge:
         if (*self.cost[:3], self.group) != (*other.cost[:3], other.group):
             return False
         pairs = zip(self.cost[3:6], other.cost[3:6], strict=True)
-        return all(math.isclose(cost, other_cost, rel_tol=1e-12) for cost, other_cost in pairs)
+        return all(
+            math.isclose(cost, other_cost, rel_tol=1e-12) for cost, other_cost in pairs
+        )
 
 
 class _Tally(NamedTuple):
@@ -163,7 +172,8 @@ class Ledger:
         :class:`~pkm.privacy.Account` was charged for. Default: any.
 
     repeatable : bool, default=False
-        Whether noise is drawn from a seed: the budget protects from those who do not know it.
+        Whether noise is drawn from a seed: the budget protects from those who do not
+        know it.
 
     Attributes
     ----------
@@ -173,8 +183,8 @@ class Ledger:
 
     Notes
     -----
-    The scales of all releases must be fixed before the first one, as they are in every method here;
-    only Gaussian releases may also be chosen adaptively.
+    The scales of all releases must be fixed before the first one, as they are in every
+    method here; only Gaussian releases may also be chosen adaptively.
 
     Examples
     --------
@@ -201,9 +211,7 @@ class Ledger:
         self._tally = _NO_COSTS
 
     def __repr__(self) -> str:
-        return (
-            f"Ledger({self.budget}, {len(self.charges)} releases, spent epsilon={self.spent():.6g})"
-        )
+        return f"Ledger({self.budget}, {len(self.charges)} releases, spent epsilon={self.spent():.6g})"
 
     def charge(self, charge: Charge) -> None:
         """Record a release, or refuse it.
@@ -213,7 +221,8 @@ class Ledger:
         BudgetExceeded
             If delta at the budget's epsilon would exceed the budget's delta.
         StreamReuseError
-            If a release of the same label and round is on record: its noise stream is used up.
+            If a release of the same label and round is on record: its noise stream is
+            used up.
         ScheduleError
             If it is not the schedule's next release.
         """
@@ -229,7 +238,8 @@ class Ledger:
         is_one_more = charge.group is None and self._tallied is self.charges
         tallies = [self._tally.plus(charge)] if is_one_more else _tallies(charges)
 
-        # With pure releases the plain sum is cheaper than a composition, and mostly enough.
+        # With pure releases the plain sum is cheaper than a composition, and mostly
+        # enough.
         has_pure = any([tally.epsilons for tally in tallies])
         if not (has_pure and self._fits_plain_sum(tallies)):
             self._check_composed(charge, tallies)
@@ -255,8 +265,9 @@ class Ledger:
 
     def _check_composed(self, charge: Charge, tallies: Sequence[_Tally]) -> None:
         """Refuse a charge whose composition with the others exceeds the budget."""
-        # Without a delta that is left nothing composes below the plain sum, and Gaussian noise does
-        # not at all; the delta that it would need may be too small for a float.
+        # Without a delta that is left nothing composes below the plain sum, and
+        # Gaussian noise does not at all; the delta that it would need may be too small
+        # for a float.
         for tally in tallies:
             if self.budget.delta <= tally.delta and not self._is_pure_within(tally):
                 raise BudgetExceeded(
@@ -274,7 +285,11 @@ class Ledger:
     def _is_pure_within(self, tally: _Tally) -> bool:
         """Whether all releases are pure and their plain sum is in budget, but for rounding."""
         is_within = math.fsum(tally.epsilons) <= self.budget.epsilon * (1 + SLACK)
-        return tally.mu == 0 and is_within and tally.delta <= self.budget.delta * (1 + SLACK)
+        return (
+            tally.mu == 0
+            and is_within
+            and tally.delta <= self.budget.delta * (1 + SLACK)
+        )
 
     def _fits_plain_sum(self, tallies: Sequence[_Tally]) -> bool:
         """Whether the sum of the epsilons, that of the Gaussian releases included, is in budget."""
@@ -378,7 +393,9 @@ def _bisect(
     return low
 
 
-def remaining_epsilon(mu: float, charges: Sequence[Charge], epsilon: float, delta: float) -> float:
+def remaining_epsilon(
+    mu: float, charges: Sequence[Charge], epsilon: float, delta: float
+) -> float:
     """Epsilon that is left for a schedule when Gaussian releases take a part of its budget.
 
     Parameters
@@ -393,8 +410,9 @@ def remaining_epsilon(mu: float, charges: Sequence[Charge], epsilon: float, delt
     Returns
     -------
     float
-        Epsilon of the schedule with its costs, but for deltas, multiplied by the largest factor of
-        at most 1 with which it composes with the other releases to the budget; 0 if there is none.
+        Epsilon of the schedule with its costs, but for deltas, multiplied by the
+        largest factor of at most 1 with which it composes with the other releases to
+        the budget; 0 if there is none.
 
     Examples
     --------
@@ -464,7 +482,10 @@ def _tallies(charges: Sequence[Charge]) -> list[_Tally]:
 
 def _delta_at(tallies: Sequence[_Tally], epsilon: float) -> float:
     return max(
-        [tally.delta + _composed_delta(tally.mu, tally.epsilons, epsilon) for tally in tallies]
+        [
+            tally.delta + _composed_delta(tally.mu, tally.epsilons, epsilon)
+            for tally in tallies
+        ]
     )
 
 
@@ -474,9 +495,10 @@ def _composed_delta(mu: float, epsilons: tuple[float, ...], epsilon: float) -> f
 
     Cached, because schedules are run many times.
 
-    A pure release is at worst a coin that shows the record with odds exp(epsilon_i) : 1 (Kairouz,
-    Oh, Viswanath 2015), whose privacy loss is epsilon_i or -epsilon_i. Their sums have few values,
-    and given one of them the remaining loss is Gaussian in closed form.
+    A pure release is at worst a coin that shows the record with odds exp(epsilon_i) : 1
+    (Kairouz, Oh, Viswanath 2015), whose privacy loss is epsilon_i or -epsilon_i. Their
+    sums have few values, and given one of them the remaining loss is Gaussian in closed
+    form.
     """
     if not epsilons:
         return gdp_delta(mu, epsilon)
@@ -485,8 +507,8 @@ def _composed_delta(mu: float, epsilons: tuple[float, ...], epsilon: float) -> f
         deltas = -np.expm1(np.minimum(epsilon - losses, 0.0))
     else:
         remaining = epsilon - losses
-        # 1 - exp(log ...) would cancel where both terms are tiny; the difference does not go
-        # negative.
+        # 1 - exp(log ...) would cancel where both terms are tiny; the difference does
+        # not go negative.
         first = ndtr(mu / 2 - remaining / mu)
         second = np.exp(np.minimum(remaining + log_ndtr(-remaining / mu - mu / 2), 0.0))
         deltas = first - second
@@ -505,7 +527,9 @@ def _coin_losses(epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
         n = epsilons.count(epsilon)
         heads = np.arange(n + 1)
         losses = np.add.outer(losses, epsilon * (2.0 * heads - n)).ravel()
-        probabilities = np.outer(probabilities, binom.pmf(heads, n, expit(epsilon))).ravel()
+        probabilities = np.outer(
+            probabilities, binom.pmf(heads, n, expit(epsilon))
+        ).ravel()
 
         # Round losses up to multiples of a small step: never in favor of the claim.
         if len(losses) > MAX_LOSSES:

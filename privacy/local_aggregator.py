@@ -1,9 +1,9 @@
 """The aggregator of the local model: it collects one randomized report per user.
 
-Users are partitioned into disjoint cohorts by public randomness. Each cohort answers one query, and
-each of its users answers it with one report. A query has a public rule that maps a point to a cell;
-it may depend on what earlier cohorts have answered. Exact answers are never computed: the sums here
-are sums of reports.
+Users are partitioned into disjoint cohorts by public randomness. Each cohort answers
+one query, and each of its users answers it with one report. A query has a public rule
+that maps a point to a cell; it may depend on what earlier cohorts have answered. Exact
+answers are never computed: the sums here are sums of reports.
 """
 
 import math
@@ -35,7 +35,8 @@ from pkm.privacy.mechanisms.randomizers import (
 )
 from pkm.privacy.query import Mechanisms, Query
 
-# Number of users whose reports are drawn together: public, so that streams do not depend on shards.
+# Number of users whose reports are drawn together: public, so that streams do not
+# depend on shards.
 CHUNK = 1 << 15
 
 
@@ -86,7 +87,8 @@ class Boxes:
     directions : ndarray of shape (m, d), int64
         Orthonormal, in multiples of 2**-16.
     lower : ndarray of shape (m,), float64
-        Start of the first interval of each direction, in half-widths about the domain's midpoint.
+        Start of the first interval of each direction, in half-widths about the domain's
+        midpoint.
     width : float
         Of an interval, in half-widths.
     intervals : int
@@ -123,7 +125,9 @@ class Boxes:
     def cells(self, points: np.ndarray) -> np.ndarray:
         """Number of each point's cell; the first direction's interval is the most significant."""
         directions = self.directions.T.astype(np.float64)
-        coordinates = points.astype(np.float64) @ directions / (float(SCALE) * DIRECTION_SCALE)
+        coordinates = (
+            points.astype(np.float64) @ directions / (float(SCALE) * DIRECTION_SCALE)
+        )
         intervals = np.floor((coordinates - self.lower) / self.width)
         bins = np.clip(intervals, 0, self.intervals - 1).astype(np.int64)
         return np.asarray(np.ravel_multi_index(tuple(bins.T), self._shape))
@@ -136,7 +140,9 @@ class Boxes:
         ndarray of shape (len(cells), d), float64
             In half-widths.
         """
-        return (self._corners(cells) + self.width / 2) @ (self.directions / DIRECTION_SCALE)
+        return (self._corners(cells) + self.width / 2) @ (
+            self.directions / DIRECTION_SCALE
+        )
 
     def clip(self, cells: np.ndarray, points: np.ndarray) -> np.ndarray:
         """Move points along the directions into their box.
@@ -156,7 +162,10 @@ class Boxes:
         basis = self.directions / DIRECTION_SCALE
         lower = self._corners(cells)
         coordinates = points @ basis.T
-        return points + (np.clip(coordinates, lower, lower + self.width) - coordinates) @ basis
+        return (
+            points
+            + (np.clip(coordinates, lower, lower + self.width) - coordinates) @ basis
+        )
 
     def _corners(self, cells: np.ndarray) -> np.ndarray:
         bins = np.stack(np.unravel_index(cells, self._shape), axis=-1)
@@ -164,7 +173,11 @@ class Boxes:
 
 
 Rule = SingleCell | NearestCenter | Boxes
-RULES = (SingleCell, NearestCenter, Boxes)  # the only rules: code of methods never runs on a point
+RULES = (
+    SingleCell,
+    NearestCenter,
+    Boxes,
+)  # the only rules: code of methods never runs on a point
 
 
 class Cohort(View):
@@ -192,13 +205,20 @@ class Cohort(View):
     """
 
     def __init__(
-        self, aggregator: "LocalAggregator", number: int, users: np.ndarray, radius: float
+        self,
+        aggregator: "LocalAggregator",
+        number: int,
+        users: np.ndarray,
+        radius: float,
     ) -> None:
         super().__init__(aggregator)
         self._aggregator = aggregator
         self._users = users
-        # Public, and independent of the partition of the users: one sequence per cohort.
-        sequence = np.random.SeedSequence(aggregator.public_seeds[0], spawn_key=(SPLIT, 1 + number))
+        # Public, and independent of the partition of the users: one sequence per
+        # cohort.
+        sequence = np.random.SeedSequence(
+            aggregator.public_seeds[0], spawn_key=(SPLIT, 1 + number)
+        )
         self.key = int(sequence.generate_state(1, np.uint64)[0])
         self.group = number
         self.size = len(users)
@@ -209,7 +229,8 @@ class Cohort(View):
         """Refuse a cohort whose users have reported."""
         ledger = self._aggregator._ledger
         assert ledger is not None  # checked when the aggregator was made
-        # Another aggregator on the same ledger would partition the same users differently.
+        # Another aggregator on the same ledger would partition the same users
+        # differently.
         if _n_reports(ledger) != sum(self._aggregator._rounds.values()):
             raise ReportReuseError(
                 "the ledger has reports of another aggregator; users who have reported do not "
@@ -239,8 +260,8 @@ Reports = tuple[np.ndarray, np.ndarray]
 class CohortQuery(Query):
     """Base class of the queries on a cohort, whose users answer with one report each.
 
-    Its exact answer is the users' values, chunk by chunk; each is the user's own. A neighbor under
-    local adjacency may have any other value.
+    Its exact answer is the users' values, chunk by chunk; each is the user's own. A
+    neighbor under local adjacency may have any other value.
     """
 
     adjacencies = (Adjacency.LOCAL,)
@@ -269,13 +290,16 @@ class LocalCounts(CohortQuery):
 
     Notes
     -----
-    Its part is ``counts`` (rule.size,), float64, in units of 2**-16 records: unbiased for this
-    cohort's users; may be negative. The oracle may be for more values than there are cells: where
-    their number is not known before earlier cohorts have answered, so that the schedule is.
+    Its part is ``counts`` (rule.size,), float64, in units of 2**-16 records: unbiased
+    for this cohort's users; may be negative. The oracle may be for more values than
+    there are cells: where their number is not known before earlier cohorts have
+    answered, so that the schedule is.
     """
 
     label = "local_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (DirectResponse, LocalHashing, HadamardResponse)}
+    mechanisms: ClassVar[Mechanisms] = {
+        "counts": (DirectResponse, LocalHashing, HadamardResponse)
+    }
 
     rule: Rule
 
@@ -290,10 +314,15 @@ class LocalCounts(CohortQuery):
 
     def exact(self, view: Any) -> Mapping[str, Iterator[UserCells]]:
         """The cell of each user."""
-        chunks = (UserCells(users, self.rule.cells(points)) for users, points in view._chunks())
+        chunks = (
+            UserCells(users, self.rule.cells(points))
+            for users, points in view._chunks()
+        )
         return {"counts": chunks}
 
-    def estimate(self, mechanism: FrequencyOracle, reports: Iterable[Reports]) -> np.ndarray:
+    def estimate(
+        self, mechanism: FrequencyOracle, reports: Iterable[Reports]
+    ) -> np.ndarray:
         """Unbiased counts."""
         tally = mechanism.tally()
         for users, symbols in reports:
@@ -313,12 +342,14 @@ class LocalSums(CohortQuery):
     origins : ndarray of shape (m, d), int64
         Subtracted from the points of each cell, in grid steps.
     radii : ndarray of shape (m,), float64
-        Positive; in half-widths. A user whose difference is longer shortens it to the radius.
+        Positive; in half-widths. A user whose difference is longer shortens it to the
+        radius.
 
     Notes
     -----
-    Its part is ``sums`` (m, d), float64, in grid steps: unbiased sums of those differences over
-    this cohort's users. A user of a cell that is not summed over reports the vector 0.
+    Its part is ``sums`` (m, d), float64, in grid steps: unbiased sums of those
+    differences over this cohort's users. A user of a cell that is not summed over
+    reports the vector 0.
     """
 
     label = "local_sums"
@@ -363,7 +394,8 @@ class LocalSums(CohortQuery):
         return mechanism.estimate(totals) * (self.radii * SCALE)[:, None]
 
     def _vectors(self, view: Any) -> Iterator[UserVectors]:
-        # Position of each cell of the rule among those that are summed over, -1 for the others.
+        # Position of each cell of the rule among those that are summed over, -1 for the
+        # others.
         positions = np.full(self.rule.size, -1)
         positions[self.cells] = np.arange(len(self.cells))
         for users, points in view._chunks():
@@ -380,8 +412,9 @@ class LocalPoints(CohortQuery):
 
     Notes
     -----
-    Its part is ``points`` (size, d), int32: directions in multiples of 2**-20, times the
-    randomizer's ``length`` in radii of the cohort's ball. Users are in the order of their numbers.
+    Its part is ``points`` (size, d), int32: directions in multiples of 2**-20, times
+    the randomizer's ``length`` in radii of the cohort's ball. Users are in the order of
+    their numbers.
     """
 
     label = "local_points"
@@ -400,7 +433,9 @@ class LocalPoints(CohortQuery):
         )
         return {"points": chunks}
 
-    def estimate(self, mechanism: VectorRandomizer, reports: Iterable[Reports]) -> np.ndarray:
+    def estimate(
+        self, mechanism: VectorRandomizer, reports: Iterable[Reports]
+    ) -> np.ndarray:
         """The reports of all users."""
         return np.concatenate([directions for _, directions in reports])
 
@@ -418,13 +453,15 @@ class LocalAggregator(BaseCurator):
     Parameters
     ----------
     points : ndarray of shape (n, d), int64, or Points, or a sequence of either
-        One point per user, on the grid. A user's number is the row in all shards together.
+        One point per user, on the grid. A user's number is the row in all shards
+        together.
     ledger : Ledger
         Under local adjacency.
     streams : NoiseStreams
         Of one replicate: the randomness of the users.
     domain : array-like of shape (2, d), optional
-        Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
+        Public bounds, in the units of the data, that the grid represents. Default: -1
+        and 1.
 
     Attributes
     ----------
@@ -438,7 +475,8 @@ class LocalAggregator(BaseCurator):
     Raises
     ------
     ValueError
-        If the ledger is not one of local adjacency, or there is more than one replicate.
+        If the ledger is not one of local adjacency, or there is more than one
+        replicate.
     ReportReuseError
         If the ledger has reports of users already.
     """
@@ -468,7 +506,9 @@ class LocalAggregator(BaseCurator):
         self.epsilon = ledger.budget.epsilon
         self._is_partitioned = False
 
-    def cohorts(self, shares: Sequence[float], radius: float | None = None) -> list["Cohort"]:
+    def cohorts(
+        self, shares: Sequence[float], radius: float | None = None
+    ) -> list["Cohort"]:
         """Partition the users into disjoint cohorts, once.
 
         Parameters
@@ -476,8 +516,9 @@ class LocalAggregator(BaseCurator):
         shares : sequence of float
             Positive; each cohort's share of the users.
         radius : float, optional
-            Of a public ball around the midpoint of the domain, in half-widths: each user pulls the
-            point into it. Default: half of the domain's diagonal, which holds all points.
+            Of a public ball around the midpoint of the domain, in half-widths: each
+            user pulls the point into it. Default: half of the domain's diagonal, which
+            holds all points.
 
         Returns
         -------
@@ -492,8 +533,8 @@ class LocalAggregator(BaseCurator):
 
         Notes
         -----
-        Users are assigned by a permutation of their numbers that the replicate's public seed
-        determines.
+        Users are assigned by a permutation of their numbers that the replicate's public
+        seed determines.
         """
         if self._is_partitioned:
             raise ReportReuseError(
@@ -508,7 +549,8 @@ class LocalAggregator(BaseCurator):
         order = generator.permutation(self.n_points)
         members = np.split(order, np.cumsum(sizes)[:-1])
         return [
-            Cohort(self, number, np.sort(users), radius) for number, users in enumerate(members)
+            Cohort(self, number, np.sort(users), radius)
+            for number, users in enumerate(members)
         ]
 
     def _rows(self, users: np.ndarray) -> np.ndarray:
@@ -575,7 +617,9 @@ def cohort_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
     >>> cohort_sizes(10, [0.3, 0.4, 0.3])
     [3, 4, 3]
     """
-    if not len(shares) or not all(share > 0 and math.isfinite(share) for share in shares):
+    if not len(shares) or not all(
+        share > 0 and math.isfinite(share) for share in shares
+    ):
         raise ValueError(f"shares={list(shares)} must be one or more positive numbers")
     # Round the cumulated shares to whole users.
     cumulative = np.cumsum(shares) / math.fsum(shares)

@@ -1,8 +1,8 @@
 """Queries on private points, and what neighbors change in their answers.
 
-A query is a frozen value. It knows its label, its public arguments, its exact answer, and a bound
-on what neighbors under an adjacency change in each part of the answer. It is released by
-:meth:`pkm.privacy.BaseCurator.release`, the only place that charges.
+A query is a frozen value. It knows its label, its public arguments, its exact answer,
+and a bound on what neighbors under an adjacency change in each part of the answer. It
+is released by :meth:`pkm.privacy.BaseCurator.release`, the only place that charges.
 """
 
 from collections.abc import Hashable, Mapping
@@ -30,8 +30,9 @@ class Sensitivity(NamedTuple):
     l0 : float
         Number of entries that change.
     unit : float or ndarray
-        Public factor of the norms and of the noise's scale, entry by entry where it is an array
-        (it broadcasts against the answer). The norms are those of the change divided by it.
+        Public factor of the norms and of the noise's scale, entry by entry where it is
+        an array (it broadcasts against the answer). The norms are those of the change
+        divided by it.
     """
 
     l1: float
@@ -59,8 +60,8 @@ class Query:
     label : str
         Name in the ledger, and in the keys of noise streams.
     mechanisms : mapping of str to tuple of type
-        The parts of the answer in the order in which they are drawn, with the mechanisms that may
-        release them; a subclass of a mechanism is not accepted.
+        The parts of the answer in the order in which they are drawn, with the
+        mechanisms that may release them; a subclass of a mechanism is not accepted.
     adjacencies : tuple of Adjacency
         Those that a sensitivity is derived for.
     view : type or None
@@ -107,7 +108,9 @@ class Query:
         """Public arguments to record in the ledger, with scales and sensitivities."""
         return {}
 
-    def mechanism_input(self, part: str, exact: Any, released: Mapping[str, np.ndarray]) -> Any:
+    def mechanism_input(
+        self, part: str, exact: Any, released: Mapping[str, np.ndarray]
+    ) -> Any:
         """What the mechanism of a part takes: the exact part, and what parts before it released."""
         return exact
 
@@ -118,9 +121,10 @@ class Query:
     def n_changed_records(self, view: Any) -> int:
         """Number of records that neighbors differ in, 1 or 2, each in an entry of its own.
 
-        Where there are 2, the L1 norm is twice what either record changes. Entries have independent
-        noise, so a pure release is the composition of two, one for each record, and is charged as
-        two: that composes more tightly than one charge of twice the epsilon.
+        Where there are 2, the L1 norm is twice what either record changes. Entries have
+        independent noise, so a pure release is the composition of two, one for each
+        record, and is charged as two: that composes more tightly than one charge of
+        twice the epsilon.
         """
         return 1
 

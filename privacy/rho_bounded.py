@@ -1,10 +1,11 @@
 """The curator under rho-bounded adjacency: neighbors differ in one record, moved by at most rho.
 
-The effect of a move is derived query by query, in :mod:`pkm.privacy.queries.moved_records` and
-:mod:`pkm.privacy.queries.clipped_regions`. A sum of the records changes by at most rho. A count of
-the records in a cell changes as if one record were removed and another added, however short the
-move, because it may cross the border of the cell. Where records are grouped by released data, a
-move does not change the group of the record.
+The effect of a move is derived query by query, in
+:mod:`pkm.privacy.queries.moved_records` and :mod:`pkm.privacy.queries.clipped_regions`.
+A sum of the records changes by at most rho. A count of the records in a cell changes as
+if one record were removed and another added, however short the move, because it may
+cross the border of the cell. Where records are grouped by released data, a move does
+not change the group of the record.
 """
 
 from typing import ClassVar
@@ -82,20 +83,24 @@ class RhoBoundedCurator(NumberedRecords):
         radius : float
             Of the balls, in half-widths.
         groups : ndarray of shape (n,), int, optional
-            Region of each released record, -1 for none. Default: the center nearest to the *true*
-            point, so that a move may change the region.
+            Region of each released record, -1 for none. Default: the center nearest to
+            the *true* point, so that a move may change the region.
         members : ndarray of shape (n,), bool, optional
-            Released records that take part where regions follow from true points. Default: all.
+            Released records that take part where regions follow from true points.
+            Default: all.
         charge_both : bool, default=True
-            Charge a move as two records. False charges one, as under add-remove adjacency; the
-            charges carry the flaw.
+            Charge a move as two records. False charges one, as under add-remove
+            adjacency; the charges carry the flaw.
 
         Returns
         -------
         ClippedRegions
         """
         centers = np.asarray(centers)
-        if centers.size and not -MAX_CENTER <= centers.min() <= centers.max() <= MAX_CENTER:
+        if (
+            centers.size
+            and not -MAX_CENTER <= centers.min() <= centers.max() <= MAX_CENTER
+        ):
             raise ValueError(f"centers must be at most {MAX_CENTER} grid steps in size")
         n_centers = max((1, *centers.shape[:1]))
         check_grid_integers("centers", centers, (n_centers, self.n_features))
@@ -111,7 +116,11 @@ class RhoBoundedCurator(NumberedRecords):
             if members is not None:
                 self.check_members(members)
                 rows = rows[members]
-            region = nearest_of_many(rows, centers)[0] if len(rows) else np.empty(0, np.int64)
+            region = (
+                nearest_of_many(rows, centers)[0]
+                if len(rows)
+                else np.empty(0, np.int64)
+            )
 
         def clip() -> np.ndarray:
             clipped = np.empty(rows.shape, np.int64)
@@ -121,4 +130,6 @@ class RhoBoundedCurator(NumberedRecords):
                 clipped[block] = clip_norms(relative, radius * SCALE)
             return clipped
 
-        return ClippedRegions(self, clip, region, len(centers), radius, charge_both=charge_both)
+        return ClippedRegions(
+            self, clip, region, len(centers), radius, charge_both=charge_both
+        )

@@ -1,8 +1,8 @@
 """Claims of the papers as data: ``conf/paper/<paper>/claims.yaml``.
 
-The file has `title`, `reference`, `sets` (named lists), `reported` (numbers that the paper
-prints), `derived` (sweeps, methods and metrics that functions make), `deviations` and
-`claims`. Checks with formulas of a paper's own are registered by
+The file has `title`, `reference`, `sets` (named lists), `reported` (numbers that the
+paper prints), `derived` (sweeps, methods and metrics that functions make), `deviations`
+and `claims`. Checks with formulas of a paper's own are registered by
 ``analysis/papers/<paper>_checks.py``, hyphens of the name as underscores.
 """
 
@@ -79,8 +79,8 @@ def read_claims(paper: str) -> dict:
     Raises
     ------
     ValueError
-        If the paper has no such file, two claims share an id, one is not of this paper by
-        its id, or a key is unknown or absent.
+        If the paper has no such file, two claims share an id, one is not of this paper
+        by its id, or a key is unknown or absent.
     """
     content = _NOTHING | read(paper, "claims.yaml", _REQUIRED, _NOTHING)
     _import_checks(paper)

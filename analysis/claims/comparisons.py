@@ -2,8 +2,8 @@
 
 `left` and `right` list selectors (a method's name, or column values); `over` names the
 columns in which both sides agree, with the expected values, a named set of them, or
-``any``. Data sets that share these columns are averaged, over those that both sides have.
-`columns` adds columns to the cells, each an expression in those before it. With
+``any``. Data sets that share these columns are averaged, over those that both sides
+have. `columns` adds columns to the cells, each an expression in those before it. With
 `share_of_runs`, an expression in them and in the `value` of a run, the share of runs in
 which it holds takes the place of the mean.
 """
@@ -54,9 +54,9 @@ class Pairs:
     keys : DataFrame
         One line per comparison: values of the `over` columns and labels of both sides.
     lines : DataFrame
-        One line per comparison and data set, comparison by comparison: `comparison`, and
-        `left`, `right` and, where both sides are relative to a method, `scale`: columns
-        of the matrix.
+        One line per comparison and data set, comparison by comparison: `comparison`,
+        and `left`, `right` and, where both sides are relative to a method, `scale`:
+        columns of the matrix.
     missing : str
         What was expected and is not stored.
     complete : ndarray of shape (comparisons,), bool
@@ -107,8 +107,8 @@ class Pairs:
 def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     """Find the comparisons of a check; see the module.
 
-    With `across` each selector names one cell per combination, and the two sides need not
-    be of the same data set.
+    With `across` each selector names one cell per combination, and the two sides need
+    not be of the same data set.
     """
     over = {
         name: None if values == "any" else context.resolve(values)
@@ -133,8 +133,12 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
         lines = lines.assign(right=lines["left"], right_label="1", right_order=0)
     if "relative_to" in check:
         is_scale = matches(cells, check["relative_to"])
-        scale_of = dict(zip(cells["dataset"][is_scale], cells.index[is_scale], strict=True))
-        lines = lines.assign(scale=lines["dataset"].map(scale_of)).dropna(subset="scale")
+        scale_of = dict(
+            zip(cells["dataset"][is_scale], cells.index[is_scale], strict=True)
+        )
+        lines = lines.assign(scale=lines["dataset"].map(scale_of)).dropna(
+            subset="scale"
+        )
     if not len(lines):
         raise MissingRows(context.why(check["sweep"]))
 
@@ -182,7 +186,9 @@ def _select(
         return matrix
     selected = matrix.take(numeric(matrix.cells, check["where"]).eval(check["where"]))
     if not len(selected.cells):
-        raise MissingRows(f"none of {len(matrix.cells)} stored cells has {check['where']}")
+        raise MissingRows(
+            f"none of {len(matrix.cells)} stored cells has {check['where']}"
+        )
     return selected
 
 
@@ -222,7 +228,9 @@ def with_columns(cells: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFram
     """Add columns to the cells by expressions, after those of planted data sets."""
     cells = parse_planted_names(cells)
     for name, expression in columns.items():
-        cells = cells.assign(**{name: evaluated(expression, _arrays(cells, expression))})
+        cells = cells.assign(
+            **{name: evaluated(expression, _arrays(cells, expression))}
+        )
     return cells
 
 
@@ -234,12 +242,16 @@ def _share_of_runs(matrix: SeedMatrix, expression: str) -> SeedMatrix:
         mean_of_runs=np.nanmean(values, axis=0),
         largest_of_runs=np.nanmax(values, axis=0),
     )
-    return replace(matrix, cells=cells, values=np.where(np.isnan(values), np.nan, holds))
+    return replace(
+        matrix, cells=cells, values=np.where(np.isnan(values), np.nan, holds)
+    )
 
 
 def _arrays(cells: pd.DataFrame, expression: str) -> dict[str, np.ndarray]:
     """Columns that an expression names as arrays, numbers where they have some."""
-    return {name: column.to_numpy() for name, column in numeric(cells, expression).items()}
+    return {
+        name: column.to_numpy() for name, column in numeric(cells, expression).items()
+    }
 
 
 def _as_mapping(selector: Selector) -> dict:
@@ -269,7 +281,9 @@ def _absent_comparisons(check: Mapping, over: Mapping, keys: pd.DataFrame) -> st
         texts = [str(value) for value in values if value not in set(keys[name])]
         absent += [f"{name} {', '.join(texts)}"] if texts else []
     absent_text = f"absent: {'; '.join(absent)}" if absent else ""
-    return join_texts(f"{n_available} of {n_expected} comparisons available", absent_text)
+    return join_texts(
+        f"{n_available} of {n_expected} comparisons available", absent_text
+    )
 
 
 def _short_ends(check: Mapping, cells: pd.DataFrame) -> str:
@@ -298,7 +312,9 @@ def measure_ratios(study: Study, check: Mapping, context: Context) -> Draws:
     reported = context.reported[check["numbers"]]
     if "cell" in check:
         texts = {
-            cell["dataset"]: [cell[name] for name in as_list(check["cell"]) if name in cell]
+            cell["dataset"]: [
+                cell[name] for name in as_list(check["cell"]) if name in cell
+            ]
             for cell in reported["cells"]
         }
         reported = {
@@ -317,7 +333,9 @@ def measure_ratios(study: Study, check: Mapping, context: Context) -> Draws:
         measured,
         values=1 / factors if check.get("inverse") else factors,
         missing=describe_absent(reported, measured.cases["dataset"]),
-        name="Reported over measured" if check.get("inverse") else "Measured over reported",
+        name="Reported over measured"
+        if check.get("inverse")
+        else "Measured over reported",
         facts={"measured": measured.values[0], "reported": values},
     )
 
@@ -350,8 +368,8 @@ def _join_metrics(study: Study, check: Mapping, context: Context) -> Draws:
 def divide_pairs(pairs: Pairs, check: Mapping) -> Draws:
     """Resampled ratios left / right per comparison.
 
-    Without `right` the left side itself (its mean relative to `relative_to`).
-    ``by: difference`` subtracts the right side instead, ``by: dispersion`` is the standard
+    Without `right` the left side itself (its mean relative to `relative_to`). ``by:
+    difference`` subtracts the right side instead, ``by: dispersion`` is the standard
     deviation of the left side over its mean; `times` multiplies the left side by an
     expression in the columns of its cells, such as ``1 / k``.
     """

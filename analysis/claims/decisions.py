@@ -39,8 +39,8 @@ def decide(draws: Draws, check: Mapping) -> Finding:
     ----------
     draws : Draws
     check : mapping
-        `BOUNDS` and `quantifier`: whether the claim is about all cases (default), some or
-        most.
+        `BOUNDS` and `quantifier`: whether the claim is about all cases (default), some
+        or most.
 
     Returns
     -------
@@ -51,7 +51,9 @@ def decide(draws: Draws, check: Mapping) -> Finding:
     quantifier = check.get("quantifier", "all")
     is_truth = draws.values.dtype == bool
     if not is_truth and not bounds_text(check):
-        raise ValueError(f"check {check['type']} needs one of the bounds {list(BOUNDS)}")
+        raise ValueError(
+            f"check {check['type']} needs one of the bounds {list(BOUNDS)}"
+        )
     truth = draws.values if is_truth else within(draws.values, check)
     on_sample = truth[0]
     resampled = truth[1:]

@@ -59,9 +59,9 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     """Check a rule on every stored row that has all of the `metrics`.
 
     `rule` and `where` (which rows it is about) are expressions in the columns of the
-    rows. `expected` lists the values of columns that the claim is about. A number that the
-    paper itself prints is a case, too: `printed` names its cells, which are judged by the
-    same rule.
+    rows. `expected` lists the values of columns that the claim is about. A number that
+    the paper itself prints is a case, too: `printed` names its cells, which are judged
+    by the same rule.
     """
     metric, *_ = check["metrics"]
     stored = numeric(_select(study.rows_with(check["metrics"]), check))
@@ -105,9 +105,9 @@ _LEDGER = ("method", "where", "labels", "rule", "columns", "defaults")
 def charges(study: Study, check: Mapping, context: Context) -> Agreement:
     """Check a rule on every stored charge whose label begins with one of `labels`.
 
-    Rules are expressions in the columns of the charge and of its cell; where both have a
-    column, that of the charge ends in ``_charged``. `defaults` are parameters that a cell
-    need not name, `columns` further columns of the cells, see
+    Rules are expressions in the columns of the charge and of its cell; where both have
+    a column, that of the charge ends in ``_charged``. `defaults` are parameters that a
+    cell need not name, `columns` further columns of the cells, see
     `pkm.analysis.claims.comparisons`.
     """
     cells, charged = _read_charged(study, check)
@@ -119,9 +119,9 @@ def charges(study: Study, check: Mapping, context: Context) -> Agreement:
 def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
     """Check a rule on every stored cell and what its charges cost together.
 
-    See `charges`. Further columns are `releases` (number of charges), `pure` (sum of their
-    pure epsilons) and `delta_at` (that of the Gaussian ones at the epsilon `at`, an
-    expression, and the deltas that are charged with them). `states` are further
+    See `charges`. Further columns are `releases` (number of charges), `pure` (sum of
+    their pure epsilons) and `delta_at` (that of the Gaussian ones at the epsilon `at`,
+    an expression, and the deltas that are charged with them). `states` are further
     expressions by their names, whose ranges the finding says; for them there is
     `epsilon_replaced`, what the same releases need at the same delta where a record is
     replaced. Cells without charges are missing.
@@ -166,7 +166,9 @@ def _read_charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFr
     return cells.loc[charged.index.unique()], charged[is_meant]
 
 
-def _judge(table: pd.DataFrame, facts: list[str], check: Mapping, context: Context) -> Agreement:
+def _judge(
+    table: pd.DataFrame, facts: list[str], check: Mapping, context: Context
+) -> Agreement:
     """Judge every line of a table by the rule of a check."""
     rule = check["rule"]
     table = _restrict(numeric(table), check)
@@ -209,9 +211,9 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
 
     That is, within sampling error. Holds if all are; fails if more lie outside than the
     standard errors allow by chance (binomial test at the level of all claims); else
-    inconclusive. With `at_least` the claim is that such a share of them is, which decides
-    it. `sweeps` replaces those of the numbers; `method` and the data sets `over` say which
-    of them the claim is about.
+    inconclusive. With `at_least` the claim is that such a share of them is, which
+    decides it. `sweeps` replaces those of the numbers; `method` and the data sets
+    `over` say which of them the claim is about.
     """
     entry = dict(context.reported[check["numbers"]])
     entry |= {"sweeps": check["sweeps"]} if "sweeps" in check else {}
@@ -229,7 +231,8 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
         none = f"none of {len(table)} reported numbers can be judged"
         raise MissingRows(f"{none}: {others_text}")
 
-    # Two-sided chance beyond these errors; half a reported digit of slack makes it smaller.
+    # Two-sided chance beyond these errors; half a reported digit of slack makes it
+    # smaller.
     counts = judged["verdict"].value_counts()
     within, better, worse = (int(counts.get(name, 0)) for name in reported.JUDGED)
     n_outside = better + worse

@@ -11,15 +11,17 @@ condition holds, or over all:
 * ``correlation(k, value)``: Spearman's, of three cases or more; 0 where all values are
   equal;
 * ``first(epsilon, value < 2)``: the smallest epsilon at which something holds;
-  ``onward(n, value < 2)``: that from which on it holds at all; both infinite if there is
-  none;
-* ``eventually(n, value < 2)``: whether it holds at the last n, and at all after the first;
-* ``lowest(value, 0.2)``: which cases are the fifth with the smallest values, one at least;
-  `mean` takes it as a condition, and ``rank(value)`` is the share of the cases with
-  smaller ones;
-* ``lead_inside(value, level, group)``: by how much the smallest mean at an inner level is
-  below that at the first and the last one, as a share of the largest; over the levels that
-  all groups have (``n_levels(level, group)``), with the same weight for each group.
+  ``onward(n, value < 2)``: that from which on it holds at all; both infinite if there
+  is none;
+* ``eventually(n, value < 2)``: whether it holds at the last n, and at all after the
+first;
+* ``lowest(value, 0.2)``: which cases are the fifth with the smallest values, one at
+  least; `mean` takes it as a condition, and ``rank(value)`` is the share of the cases
+  with smaller ones;
+* ``lead_inside(value, level, group)``: by how much the smallest mean at an inner level
+  is below that at the first and the last one, as a share of the largest; over the
+  levels that all groups have (``n_levels(level, group)``), with the same weight for
+  each group.
 
 Columns of lists are read by ``item(shares, 0)``.
 """
@@ -67,7 +69,9 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
         return eval(statistic, {"__builtins__": {}}, known)
     except NameError as error:
         advice = suggestion(str(error.name), known)
-        raise ValueError(f"expression {statistic!r}: {error.name!r} is unknown{advice}") from None
+        raise ValueError(
+            f"expression {statistic!r}: {error.name!r} is unknown{advice}"
+        ) from None
 
 
 def _first(column: np.ndarray, holds: np.ndarray, where: Where = None) -> np.ndarray:
@@ -147,7 +151,9 @@ def _levels(level: np.ndarray, group: np.ndarray) -> list[float]:
     return sorted(set.intersection(*levels_of_groups))
 
 
-def _lead_inside(values: np.ndarray, level: np.ndarray, group: np.ndarray) -> np.ndarray:
+def _lead_inside(
+    values: np.ndarray, level: np.ndarray, group: np.ndarray
+) -> np.ndarray:
     """How far the best inner level is ahead of the outer ones; see the module."""
     levels = _levels(level, group)
     _require(len(levels), LEAST, "levels", "in every group")

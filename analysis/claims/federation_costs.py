@@ -1,9 +1,9 @@
 """What federated runs cost, from per-seed rows: time in parts, bytes and rounds.
 
 Costs are compared with the numbers that a paper reports. A claims file lists, under
-``reported: <name>:``, the `sweep` and `method` of the measured runs, `slept_ms` (latency
-in a reported iteration) and `cells`: data set, `title`, ``iteration_ms: "mean ±
-half-width"`` and `bytes_per_iteration` as reported; where the paper quotes another
+``reported: <name>:``, the `sweep` and `method` of the measured runs, `slept_ms`
+(latency in a reported iteration) and `cells`: data set, `title`, ``iteration_ms: "mean
+± half-width"`` and `bytes_per_iteration` as reported; where the paper quotes another
 protocol, `cited_ms` with the reported `speedup`, and `cited_bytes` with the reported
 `reduction`.
 """
@@ -34,7 +34,8 @@ TRANSPORTS = {
     "mpi": "MPI processes on one host",
     "threads": "threads of one process, without MPI",
 }
-#: Reported quantities: the cost that each rests on, and the cited number that it divides.
+#: Reported quantities: the cost that each rests on, and the cited number that it
+#: divides.
 QUANTITIES = {
     "iteration_ms": ("iteration_ms", ""),
     "speedup": ("iteration_ms", "cited_ms"),
@@ -68,8 +69,8 @@ def costs(study: Study) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The cells of all sweeps with `network`, `seeds` and, for each of `COSTS`, its mean
-        and ``<name>_half_width`` (95 % Student t interval over runs).
+        The cells of all sweeps with `network`, `seeds` and, for each of `COSTS`, its
+        mean and ``<name>_half_width`` (95 % Student t interval over runs).
     """
     cells = federated(study.cells).assign(seeds=0)
     cells = cells.assign(network=cells["latency_ms"].map(network))
@@ -108,9 +109,10 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     """Compare every reported number of the protocol with the measured one.
 
     Bytes must be equal in every run, a reduction to the reported digits. A time is
-    *faster* or *slower* if it differs by more than both half-widths together (root of the
-    sum of squares) and half a reported digit. That compares machines and code together, so
-    no verdict calls a time reproduced. Times of threads are not comparable.
+    *faster* or *slower* if it differs by more than both half-widths together (root of
+    the sum of squares) and half a reported digit. That compares machines and code
+    together, so no verdict calls a time reproduced. Times of threads are not
+    comparable.
 
     Parameters
     ----------
@@ -143,7 +145,9 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     return table.assign(ratio=table["mean"] / table["reported_mean"])
 
 
-def _judge(quantity: str, cell: Mapping, measured: Mapping | None, reported: Mapping) -> dict:
+def _judge(
+    quantity: str, cell: Mapping, measured: Mapping | None, reported: Mapping
+) -> dict:
     """Compare a reported number with the measured cost that it rests on."""
     cost, cited = QUANTITIES[quantity]
     value = parse(cell[quantity])
@@ -178,7 +182,11 @@ def _judge(quantity: str, cell: Mapping, measured: Mapping | None, reported: Map
     if cited:
         factor = line["cited"] / mean
         half_width = line["half_width"] * factor / mean
-        line |= {"mean": factor, "half_width": half_width, "ratio_without_latency": np.nan}
+        line |= {
+            "mean": factor,
+            "half_width": half_width,
+            "ratio_without_latency": np.nan,
+        }
         if line["verdict"] == EQUAL and abs(factor - value.mean) > value.unit / 2:
             line["verdict"] = DIFFERENT
     return line

@@ -1,9 +1,10 @@
 """What a check measures on the stored rows, and how that gives a verdict.
 
-A check is one entry of ``conf/paper/<paper>/claims.yaml``. Its `type` names a function that is
-registered by `check_type` and returns what it measures: `Draws` (a statistic of every case of the
-claim, on the sample and on resamples of the seeds), `Agreement` (equalities, line by line) or, for
-paired tests, a `Finding`. `pkm.analysis.claims.decisions` turns the first two into findings.
+A check is one entry of ``conf/paper/<paper>/claims.yaml``. Its `type` names a function
+that is registered by `check_type` and returns what it measures: `Draws` (a statistic of
+every case of the claim, on the sample and on resamples of the seeds), `Agreement`
+(equalities, line by line) or, for paired tests, a `Finding`.
+`pkm.analysis.claims.decisions` turns the first two into findings.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +38,9 @@ BOUNDS = {
 #: Keys of every check.
 COMMON_KEYS = ("type", "variants", "caveat", "quantifier", *BOUNDS)
 #: Planned runs without rows, where there are none.
-NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"], dtype=object)
+NO_GAPS = pd.DataFrame(
+    columns=["sweep", "method", "dataset", "epsilon", "reason"], dtype=object
+)
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,8 @@ class Draws:
     Attributes
     ----------
     values : ndarray of shape (repeats + 1, cases)
-        Line 0 is the sample itself. Numbers are compared with the bounds of the check; truth values
-        are taken as they are.
+        Line 0 is the sample itself. Numbers are compared with the bounds of the check;
+        truth values are taken as they are.
     cases : DataFrame
         One line per case, with the columns that name it.
     seeds : int
@@ -162,7 +165,9 @@ class Context:
         return f"{text} ({reasons.mode().iloc[0]})" if len(reasons) else text
 
     def absent_cells(
-        self, methods: str | Iterable | None = None, sweeps: str | Iterable | None = None
+        self,
+        methods: str | Iterable | None = None,
+        sweeps: str | Iterable | None = None,
     ) -> str:
         """Say how many planned cells of some methods and sweeps have no rows.
 
@@ -208,13 +213,17 @@ def check_type(*keys: str) -> Callable:
     """
 
     def register(measure: Callable) -> Callable:
-        CHECK_TYPES[measure.__name__] = CheckType(measure, frozenset((*COMMON_KEYS, *keys)))
+        CHECK_TYPES[measure.__name__] = CheckType(
+            measure, frozenset((*COMMON_KEYS, *keys))
+        )
         return measure
 
     return register
 
 
-def weaken(verdict: str, missing: str, *, exists: bool = False, refuted: bool = True) -> str:
+def weaken(
+    verdict: str, missing: str, *, exists: bool = False, refuted: bool = True
+) -> str:
     """Weaken a verdict that rests on a part of what the claim is about.
 
     Parameters
@@ -226,7 +235,8 @@ def weaken(verdict: str, missing: str, *, exists: bool = False, refuted: bool = 
     exists : bool
         Whether the claim says that there is some case: one that is stored shows it.
     refuted : bool
-        Whether a case that rests on complete data is violated: one refutes a claim about all.
+        Whether a case that rests on complete data is violated: one refutes a claim
+        about all.
 
     Examples
     --------
@@ -296,7 +306,9 @@ def join_words(*texts: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def describe_absent(expected: Iterable[object], stored: Iterable[object], what: str = "") -> str:
+def describe_absent(
+    expected: Iterable[object], stored: Iterable[object], what: str = ""
+) -> str:
     """Say which of the expected values are not among the stored ones; empty if all are."""
     known = set(stored)
     absent = [str(value) for value in expected if value not in known]

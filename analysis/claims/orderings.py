@@ -87,8 +87,8 @@ def compare(pairs: Pairs, check: Mapping) -> Finding:
     sign = -1.0 if check.get("higher_is_better") else 1.0
     how = check.get("average", AVERAGES[0])
 
-    # Test the differences per seed, averaged over data sets. The denominators are the same
-    # on both sides: their means are factors.
+    # Test the differences per seed, averaged over data sets. The denominators are the
+    # same on both sides: their means are factors.
     differences = pairs.relative(values[:, left] - values[:, right], means, how)
     tests = paired_tests(sign * differences)
     violation = holm(tests["p_greater"])
@@ -121,8 +121,8 @@ def _judge(
     leaning = (outcome == "tied") & (toward_violation > 0)
     n_kept = (outcome == "kept").sum()
 
-    # So many values of the key `within` may be violated for each combination of the other
-    # keys.
+    # So many values of the key `within` may be violated for each combination of the
+    # other keys.
     is_broken = violated.any()
     if "within" in check and is_broken:
         others = [name for name in check["over"] if name != check["within"]]
@@ -154,11 +154,15 @@ def _describe_outcomes(
 ) -> str:
     """Describe the outcomes: counts, the largest violation, the widest interval."""
     outcome = evidence["outcome"]
-    counts = [f"{(outcome == name).sum()} {name}" for name in ("kept", "tied", "violated")]
+    counts = [
+        f"{(outcome == name).sum()} {name}" for name in ("kept", "tied", "violated")
+    ]
     text = f"{', '.join(counts)} of {len(evidence)} comparisons."
     violated = outcome == "violated"
     if violated.any() or leaning.any():
-        worst = relative.where(violated if violated.any() else leaning, -np.inf).argmax()
+        worst = relative.where(
+            violated if violated.any() else leaning, -np.inf
+        ).argmax()
         line = evidence.iloc[worst]
         key = describe_case(line[over]) if over else ""
         name = f"{key} ({line['left']} against {line['right']})".strip()
@@ -174,5 +178,7 @@ def _describe_outcomes(
     if (outcome == "tied").any():
         widths = evidence["half_width"] / evidence["right_mean"].abs()
         widest = percent(widths[outcome == "tied"].max())
-        text += f" Widest interval of a tied difference: ±{widest} of the right-hand mean."
+        text += (
+            f" Widest interval of a tied difference: ±{widest} of the right-hand mean."
+        )
     return text

@@ -50,17 +50,18 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     `measure_ratios`), and in the columns of the cases, with the functions of
     `expressions`; `name` is what to call it. `loss` is the value of metrics that are
     better low, less that of others. ``at_largest(k)`` is the k of the case with the
-    largest value, ``at_smallest(k)`` that of the smallest; ``n_best('metric')`` says how
-    many of the other columns' values have the smallest loss for some metric,
-    ``correlation_between('dataset', k > 2)`` is Spearman's between the values of two data
-    sets, matched by the other columns.
+    largest value, ``at_smallest(k)`` that of the smallest; ``n_best('metric')`` says
+    how many of the other columns' values have the smallest loss for some metric,
+    ``correlation_between('dataset', k > 2)`` is Spearman's between the values of two
+    data sets, matched by the other columns.
 
-    `joined` is a second expression, in the numbers of all groups as `value`, their `per`
-    columns and the ends of the others: ``smallest_k`` and ``largest_k``. `undecided` lists
-    conditions on the sample (`when`, an expression like `statistic` or, where that is
-    given, `joined`) under which a number decides nothing, and their `text`; what is not a
-    number on the sample decides nothing either. With `grows` the number can only grow with
-    more cases, so that one above its bound refutes the claim on a part.
+    `joined` is a second expression, in the numbers of all groups as `value`, their
+    `per` columns and the ends of the others: ``smallest_k`` and ``largest_k``.
+    `undecided` lists conditions on the sample (`when`, an expression like `statistic`
+    or, where that is given, `joined`) under which a number decides nothing, and their
+    `text`; what is not a number on the sample decides nothing either. With `grows` the
+    number can only grow with more cases, so that one above its bound refutes the claim
+    on a part.
     """
     draws = measure_ratios(study, check, context)
     names = check.get("per", [])
@@ -77,7 +78,9 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     ends.columns = [f"{prefixes[end]}_{name}" for name, end in ends]
     texts = [
         f"{value:.4g} ({describe_case(case)})"
-        for value, (_, case) in zip(groups.values[0], groups.cases.iterrows(), strict=True)
+        for value, (_, case) in zip(
+            groups.values[0], groups.cases.iterrows(), strict=True
+        )
     ]
     groups = replace(groups, cases=groups.cases.merge(ends, on=names))
     check = check | {"statistic": check["joined"]}
@@ -116,7 +119,9 @@ def _evaluate_groups(
         raise MissingRows(missing)
 
     low, high = percentile_interval(draws.values)
-    by_case = draws.cases.assign(value=draws.values[0], low=low, high=high, **draws.facts)
+    by_case = draws.cases.assign(
+        value=draws.values[0], low=low, high=high, **draws.facts
+    )
     is_truth = columns[0].dtype == bool
     text = "" if names else _describe_ranges(by_case if is_truth else draws.cases)
     if is_truth:
@@ -140,7 +145,9 @@ def _evaluate_groups(
 
 def _describe_ranges(cases: pd.DataFrame) -> str:
     """Write the range of every column that varies and holds numbers."""
-    numbers = cases.select_dtypes("number").drop(columns=["low", "high"], errors="ignore")
+    numbers = cases.select_dtypes("number").drop(
+        columns=["low", "high"], errors="ignore"
+    )
     return ", ".join(
         f"{name} from {column.min():g} to {column.max():g}"
         for name, column in numbers.items()
@@ -148,7 +155,9 @@ def _describe_ranges(cases: pd.DataFrame) -> str:
     )
 
 
-def _why_undecided(check: Mapping, number: float, values: np.ndarray, cases: pd.DataFrame) -> str:
+def _why_undecided(
+    check: Mapping, number: float, values: np.ndarray, cases: pd.DataFrame
+) -> str:
     """Say why a number on the sample decides nothing; empty where it does."""
     for condition in check.get("undecided", ()):
         if np.all(_evaluate(condition["when"], values, cases)):
@@ -201,14 +210,18 @@ def _evaluate(statistic: str, values: np.ndarray, cases: pd.DataFrame) -> np.nda
     return evaluated(statistic, columns | functions | {"value": values, "loss": loss})
 
 
-def _match(cases: pd.DataFrame, name: str, where: np.ndarray | None = None) -> np.ndarray:
+def _match(
+    cases: pd.DataFrame, name: str, where: np.ndarray | None = None
+) -> np.ndarray:
     """Places of the cases of each value of a column (across), matched by numbers."""
     index = list(cases.select_dtypes("number"))
     cases = cases.assign(place=np.arange(len(cases)))
     cases = cases if where is None else cases[where]
     wide = cases.pivot_table(index=index, columns=name, values="place").dropna()
     if wide.shape[0] < LEAST or wide.shape[1] < 2:
-        raise MissingRows(f"two values of {name} with {LEAST} cases in common are not stored")
+        raise MissingRows(
+            f"two values of {name} with {LEAST} cases in common are not stored"
+        )
     return wide.to_numpy(dtype=int)
 
 
@@ -252,7 +265,9 @@ def longer_than(study: Study, check: Mapping, context: Context) -> Draws | Findi
         text += f"more than {check['seconds']:g} s)"
         cases = matrix.cells[["sweep", "method", "dataset"]].iloc[:1]
         return Draws(total > check["seconds"], cases, len(matrix.seeds), text=text)
-    gaps = context.missing[matches(context.missing, selector | {"sweep": check["sweeps"]})]
+    gaps = context.missing[
+        matches(context.missing, selector | {"sweep": check["sweeps"]})
+    ]
     stopped = gaps[gaps["reason"].str.contains("time limit|time_limit").astype(bool)]
     if not len(stopped):
         raise MissingRows(context.why(check["sweeps"]))

@@ -3,9 +3,9 @@
 A claims file lists, under ``reported: <name>:``, the `sweeps` of the measured runs, the
 number of `runs` of a reported mean, the `epsilon` of the private ones, `cells` (table,
 data set, method, and for each metric ``"mean ± standard deviation"`` as reported),
-`not_comparable` and `notes` (which cells they concern, and a `reason`). Where `metric` is
-named, each cell has a number for each method; with `area` it is that of the area over
-epsilon. A number without a deviation is taken to have that of the stored runs.
+`not_comparable` and `notes` (which cells they concern, and a `reason`). Where `metric`
+is named, each cell has a number for each method; with `area` it is that of the area
+over epsilon. A number without a deviation is taken to have that of the stored runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,9 +40,9 @@ PLACE = ("table", "dataset", "method")
 STANDARD_ERRORS = 2
 #: Share of the reported mean that a measured one may differ by to be near it.
 NEAR_SHARE = 0.1
-# Silhouettes are means over one fixed sample, whose error is the same for all seeds: the
-# standard deviation of a mean of 10,000 silhouettes that scatter by about 0.2 (other
-# samples of the same labels of k-means on Gas agree).
+# Silhouettes are means over one fixed sample, whose error is the same for all seeds:
+# the standard deviation of a mean of 10,000 silhouettes that scatter by about 0.2
+# (other samples of the same labels of k-means on Gas agree).
 SAMPLE_ERRORS = {"silhouette": 0.2 / np.sqrt(10_000)}
 
 
@@ -139,12 +139,13 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
         One line per reported number: `table`, `dataset`, `method`, `metric`, `mean`,
         `deviation` (n - 1), `seeds`, `reported`, `reported_mean`, `reported_deviation`,
         `margin` (some standard errors of both and half a reported digit, where the
-        reported deviation is taken half a digit larger and the error of a fixed sample is
-        counted in), `ratio` (measured over reported), `verdict`, `reason` (why it cannot
-        be compared), `note`, `epsilon`, `epsilon_spent`, `adjacency`.
+        reported deviation is taken half a digit larger and the error of a fixed sample
+        is counted in), `ratio` (measured over reported), `verdict`, `reason` (why it
+        cannot be compared), `note`, `epsilon`, `epsilon_spent`, `adjacency`.
     """
     lines = [
-        {name: cell[name] for name in PLACE if name in cell} | {"metric": metric, "reported": text}
+        {name: cell[name] for name in PLACE if name in cell}
+        | {"metric": metric, "reported": text}
         for cell in list_cells(reported)
         for metric, text in cell.items()
         if metric not in PLACE
@@ -186,7 +187,8 @@ def _judge(line: Mapping, has_rows: bool, reported: Mapping) -> dict:
     deviation = line["deviation"]
     # Standard errors of the reported mean, of the measured one and of a fixed sample.
     errors = [
-        np.nan_to_num(value.largest_deviation, nan=deviation) / np.sqrt(reported["runs"]),
+        np.nan_to_num(value.largest_deviation, nan=deviation)
+        / np.sqrt(reported["runs"]),
         np.nan_to_num(deviation) / np.sqrt(max(line["seeds"], 1)),
         SAMPLE_ERRORS.get(line["metric"], 0.0),
     ]

@@ -52,7 +52,9 @@ class Verdict:
         return bool(self.finding.missing) and self.finding.verdict != NOT_RUN
 
 
-def evaluate(study: Study, paper: str, missing: pd.DataFrame | None = None) -> list[Verdict]:
+def evaluate(
+    study: Study, paper: str, missing: pd.DataFrame | None = None
+) -> list[Verdict]:
     """Evaluate every claim of a paper.
 
     Parameters
@@ -75,7 +77,9 @@ def evaluate(study: Study, paper: str, missing: pd.DataFrame | None = None) -> l
     ]
 
 
-def prepare(study: Study, paper: str, missing: pd.DataFrame | None = None) -> tuple[Study, Context]:
+def prepare(
+    study: Study, paper: str, missing: pd.DataFrame | None = None
+) -> tuple[Study, Context]:
     """Return what the checks of a paper see of the rows, and besides them."""
     content = read_claims(paper)
     gaps = NO_GAPS if missing is None else missing

@@ -1,9 +1,9 @@
 """Figures as data: what is drawn, read from ``conf/paper/<paper>/figures.yaml``.
 
 The keys of a figure are the fields of `FigureSpec`; `docs/extending.md` lists them. A
-figure passes through three functions: `frames.make_frame` selects rows and summarizes them
-in one tidy table, `pkm.analysis.render.draw.render` draws that table, and the same table is
-printed and stored.
+figure passes through three functions: `frames.make_frame` selects rows and summarizes
+them in one tidy table, `pkm.analysis.render.draw.render` draws that table, and the same
+table is printed and stored.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,8 +47,8 @@ class FigureResult:
         Which generated data sets replace files that were not available, in words; empty
         if none do.
     chart : mapping or None
-        The figure as a Vega-Lite specification, see `pkm.analysis.render.chart`; None for
-        a table of the paper, and where nothing is stored.
+        The figure as a Vega-Lite specification, see `pkm.analysis.render.chart`; None
+        for a table of the paper, and where nothing is stored.
     """
 
     table: pd.DataFrame
@@ -210,7 +210,10 @@ def checked(where: str, entry: Entries) -> dict[str, Any]:
     {'sweep': ('real',), 'columns': 5}
     """
     refuse_unknown(entry, _HINTS, f"{where}: key")
-    return {key: _convert(f"{where}: {key}", value, _HINTS[key]) for key, value in entry.items()}
+    return {
+        key: _convert(f"{where}: {key}", value, _HINTS[key])
+        for key, value in entry.items()
+    }
 
 
 def _convert(where: str, value: Any, hint: Any) -> Any:
@@ -248,9 +251,10 @@ _OPTIONAL = ("titles", "defaults", "derived", "shared")
 def read_figures(paper: str) -> tuple[FigureSpec, ...]:
     """Read the figures of a paper.
 
-    The file has `figures` (name to keys); for all of them `titles` (of data sets, in the
-    order of panels) and `defaults` (keys); `derived`, the sweeps, methods and metrics that
-    functions make; and `shared`, where parts that several figures use have anchors.
+    The file has `figures` (name to keys); for all of them `titles` (of data sets, in
+    the order of panels) and `defaults` (keys); `derived`, the sweeps, methods and
+    metrics that functions make; and `shared`, where parts that several figures use have
+    anchors.
 
     Raises
     ------
@@ -263,7 +267,9 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
     specs = []
     for name, entry in content["figures"].items():
         where = f"conf/paper/{paper}/figures.yaml: figure {name}"
-        refuse_unknown(_linestyles(entry), [*LINESTYLES, NO_LINE], f"{where}: linestyle")
+        refuse_unknown(
+            _linestyles(entry), [*LINESTYLES, NO_LINE], f"{where}: linestyle"
+        )
         values = checked(where, common | {"title": name} | entry)
         spec = FigureSpec(paper=paper, name=name, **values)
         for part in (spec, *map(spec.part, spec.panels)):

@@ -2,8 +2,8 @@
 
 The table has one line per value: `panel`, `hue` (curve or color), `style`, `row` and
 `group` (of heat maps and forests), `x`, `value` with its interval `low` to `high`,
-`half_width`, `median`, `deviation`, `seeds` and `left_out` (values that are not finite),
-and facts of the cell.
+`half_width`, `median`, `deviation`, `seeds` and `left_out` (values that are not
+finite), and facts of the cell.
 """
 
 import re
@@ -60,8 +60,8 @@ class Frame:
     table : DataFrame
         See the module.
     cells : DataFrame, optional
-        The cells behind it, from which styles, the label of an epsilon axis and the list
-        of generated data sets come; by default `table`.
+        The cells behind it, from which styles, the label of an epsilon axis and the
+        list of generated data sets come; by default `table`.
     gaps : tuple of str, optional
         What is not shown, and why; by default the panels and curves without rows.
     fields : mapping
@@ -104,7 +104,8 @@ def _call(study: Study, spec: FigureSpec) -> Frame:
     return result if isinstance(result, Frame) else Frame(result, gaps=None)
 
 
-# --- selection --------------------------------------------------------------------------
+# --- selection
+# --------------------------------------------------------------------------
 
 
 def select(study: Study, spec: FigureSpec) -> Frame:
@@ -252,7 +253,8 @@ def incomparable_methods(cells: pd.DataFrame) -> list[str]:
     return sorted(set(private.loc[~models.isin(models.mode().iloc[:1]), "method"]))
 
 
-# --- statistics -------------------------------------------------------------------------
+# --- statistics
+# -------------------------------------------------------------------------
 
 
 def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
@@ -295,7 +297,8 @@ def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
     return summary | {"seeds": seeds, "left_out": matrix.left_out}
 
 
-# --- what is not shown ------------------------------------------------------------------
+# --- what is not shown
+# ------------------------------------------------------------------
 
 
 def panel_names(table: pd.DataFrame, spec: FigureSpec) -> list[str]:
@@ -361,13 +364,16 @@ def _missing_values(frame: Frame, spec: FigureSpec) -> list[str]:
     for column, values in others:
         stored = set(drawn[[first, column]].itertuples(index=False, name=None))
         for value in values:
-            places = [label(first, name) for name in present if (name, value) not in stored]
+            places = [
+                label(first, name) for name in present if (name, value) not in stored
+            ]
             if places:
                 names.append(f"{label(column, value)} on {', '.join(places)}")
     return names
 
 
-# --- texts ------------------------------------------------------------------------------
+# --- texts
+# ------------------------------------------------------------------------------
 
 
 def caption_fields(frame: Frame, spec: FigureSpec) -> "Fields":
@@ -377,7 +383,9 @@ def caption_fields(frame: Frame, spec: FigureSpec) -> "Fields":
     n_expected = len({*panels, *expected_panels(spec)})
     n_sets = len(panels)
     count = f"{n_sets}" if n_sets == n_expected else f"{n_sets} of {n_expected}"
-    fields: dict[str, Any] = {"sets": f"{count} data set{'' if n_expected == 1 else 's'}"}
+    fields: dict[str, Any] = {
+        "sets": f"{count} data set{'' if n_expected == 1 else 's'}"
+    }
     if "left_out" in drawn:
         n_cells = (drawn["left_out"] > 0).sum()
         text = f"{drawn['left_out'].sum()} values in {n_cells} of {len(drawn)} cells"
@@ -431,7 +439,9 @@ def values_text(values: pd.Series) -> str:
         f"{value:g}" if isinstance(value, float | np.integer) else str(value)
         for value in sorted(values.dropna().unique())
     ]
-    return ", ".join(texts) if len(texts) <= MAX_VALUES else f"{texts[0]} to {texts[-1]}"
+    return (
+        ", ".join(texts) if len(texts) <= MAX_VALUES else f"{texts[0]} to {texts[-1]}"
+    )
 
 
 def sentences(templates: Iterable[str], fields: Mapping[str, Any]) -> list[str]:
@@ -452,7 +462,8 @@ def sentences(templates: Iterable[str], fields: Mapping[str, Any]) -> list[str]:
     return filled
 
 
-# --- print ------------------------------------------------------------------------------
+# --- print
+# ------------------------------------------------------------------------------
 
 
 class _Numbers(string.Formatter):
@@ -483,7 +494,9 @@ def number_text(template: str, line: Mapping[str, Any]) -> str:
     return re.sub(unknown_interval, "", short_exponents(text))
 
 
-def print_table(frame: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.DataFrame:
+def print_table(
+    frame: Frame, spec: FigureSpec, labels: Mapping[Any, str]
+) -> pd.DataFrame:
     """Lay a table out for print: one column per hue, one line per panel and place.
 
     `labels` are those of hues in the legend.

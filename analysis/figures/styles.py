@@ -1,7 +1,8 @@
 """One style per method for every figure: its label, color and marker come with the result rows.
 
-Colors are based on those of Okabe and Ito, which people with any of the common color deficiencies
-can tell apart; marker and line style carry the same information again for print in grey.
+Colors are based on those of Okabe and Ito, which people with any of the common color
+deficiencies can tell apart; marker and line style carry the same information again for
+print in grey.
 """
 
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ class MethodStyle:
     Attributes
     ----------
     label : str
-        A part in parentheses names a variation of a method: dashed, with a hollow marker.
+        A part in parentheses names a variation of a method: dashed, with a hollow
+        marker.
     color : str
     marker : str
         Empty for a line without markers.
@@ -65,7 +67,9 @@ class MethodStyle:
             return BASELINE_LINESTYLES[self.marker]
         if not self.hollow:
             return "-"
-        return SOUND_LINESTYLE if self.label.endswith("(sound)") else VARIATION_LINESTYLE
+        return (
+            SOUND_LINESTYLE if self.label.endswith("(sound)") else VARIATION_LINESTYLE
+        )
 
     @property
     def short_label(self) -> str:
@@ -89,8 +93,8 @@ class MethodStyle:
 class MethodStyles:
     """Styles of the methods of some rows.
 
-    Methods whose rows have no style, and names without rows, get their name as label, and an
-    unused color and marker of `CYCLE`.
+    Methods whose rows have no style, and names without rows, get their name as label,
+    and an unused color and marker of `CYCLE`.
 
     Parameters
     ----------

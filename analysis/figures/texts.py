@@ -16,10 +16,13 @@ LOG_RATIO = 5.0
 def wants_log(means: np.ndarray) -> bool:
     """Tell whether positive means differ so much that a linear axis would hide the small ones."""
     means = means[np.isfinite(means)]
-    return bool(means.size and (means > 0).all() and means.max() > LOG_RATIO * means.min())
+    return bool(
+        means.size and (means > 0).all() and means.max() > LOG_RATIO * means.min()
+    )
 
 
-# --- texts --------------------------------------------------------------------------------------
+# --- texts
+# --------------------------------------------------------------------------------------
 
 
 def gap_texts(names: Iterable[str]) -> tuple[str, ...]:
@@ -46,7 +49,10 @@ def missing_text(gaps: Iterable[str]) -> str:
 
 def incomparable_texts(labels: Iterable[str]) -> tuple[str, ...]:
     """Say of each method that it may not share the epsilon axis."""
-    return tuple(f"{label}: another adjacency or trust model, not on this axis" for label in labels)
+    return tuple(
+        f"{label}: another adjacency or trust model, not on this axis"
+        for label in labels
+    )
 
 
 def count_text(counts: Iterable[float], unit: str = "seeds") -> str:
@@ -133,7 +139,8 @@ def interval_text(value: float, half_width: float, form: str = "{:.4g}") -> str:
     return f"{value:.{places}f} ± {half_width:.{places}f}"
 
 
-# --- labels of axes ----------------------------------------------------------------------------
+# --- labels of axes
+# ----------------------------------------------------------------------------
 
 
 def epsilon_label(cells: pd.DataFrame) -> str:
@@ -152,8 +159,8 @@ def epsilon_label(cells: pd.DataFrame) -> str:
     Raises
     ------
     ValueError
-        If private cells of different adjacencies, or of different trust models, would share the
-        axis.
+        If private cells of different adjacencies, or of different trust models, would
+        share the axis.
     """
     private = cells[cells["notion"] != "none"]
     if not len(private):

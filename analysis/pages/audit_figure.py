@@ -44,7 +44,9 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
         "runs": count_text(runs, "runs") if len(runs) else "",
         "stale": _STALE if any(audit.stale for audit in audits) else "",
     }
-    shown = Frame(_marks(audits), None, _gaps(audits), fields, _formatted(numbers, spec))
+    shown = Frame(
+        _marks(audits), None, _gaps(audits), fields, _formatted(numbers, spec)
+    )
     return render(shown, spec)
 
 

@@ -92,7 +92,9 @@ def _findings(audits: Sequence[Audit]) -> str:
     ]
     if not items:
         return f"No finding in {count_text([len(audits)], 'variants')}."
-    return "Findings, with the registered [flaws](glossary.md#flaw):\n\n" + "\n".join(items)
+    return "Findings, with the registered [flaws](glossary.md#flaw):\n\n" + "\n".join(
+        items
+    )
 
 
 def _markdown(formatted: pd.DataFrame) -> str:

@@ -43,7 +43,8 @@ class Audit:
     query_verdicts : mapping of str to str
         By query, of the replay.
     findings : tuple of mapping
-        Each with `view`, `label`, `flaw` (empty where none is registered) and `message`.
+        Each with `view`, `label`, `flaw` (empty where none is registered) and
+        `message`.
     n_pairs, n_runs : int
         Of the replay, and of the black box on either data set.
     lower_bound : float or None
@@ -118,7 +119,8 @@ class Audit:
     def by_view(self) -> str:
         """Verdict of every view, those that were not tried included."""
         return "; ".join(
-            f"{name}: {self.verdicts.get(view, NOT_TRIED)}" for view, name in VIEWS.items()
+            f"{name}: {self.verdicts.get(view, NOT_TRIED)}"
+            for view, name in VIEWS.items()
         )
 
 
@@ -151,7 +153,9 @@ def read(path: str | Path) -> dict[tuple[str, str], Audit]:
         lines = path.read_text(encoding="utf-8").splitlines()
         audits = [parse(json.loads(line)) for line in lines]
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged, remove it or run the audit again: {error}") from error
+        raise ValueError(
+            f"{path} is damaged, remove it or run the audit again: {error}"
+        ) from error
     return {(audit.target, audit.variant): audit for audit in audits}
 
 
@@ -173,7 +177,9 @@ def find(audits: Audits, target: str, variant: str) -> Audit | None:
     """Return the audit of a method; without a variant, that of its default one."""
     if variant:
         return audits.get((target, variant))
-    of_target = (audit for audit in audits.values() if audit.target == target and audit.default)
+    of_target = (
+        audit for audit in audits.values() if audit.target == target and audit.default
+    )
     return next(of_target, None)
 
 

@@ -22,8 +22,8 @@ def build(folder: str | Path) -> Path:
     Parameters
     ----------
     folder : path
-        Has one folder per report, as `report.build` writes them. ``index.html`` in it is
-        replaced.
+        Has one folder per report, as `report.build` writes them. ``index.html`` in it
+        is replaced.
 
     Returns
     -------
@@ -38,7 +38,9 @@ def build(folder: str | Path) -> Path:
     folder = Path(folder)
     reports = [read_summary(path) for path in sorted(folder.glob(f"*/{SUMMARY}"))]
     if not reports:
-        raise FileNotFoundError(f"no report in {folder}: make one with `make reproduce`")
+        raise FileNotFoundError(
+            f"no report in {folder}: make one with `make reproduce`"
+        )
     # The largest profile comes first, and its pictures count.
     reports.sort(key=lambda report: (report["paper"], -_size(report["profile"])))
     pictures: dict[str, dict[str, Any]] = {}
@@ -46,7 +48,10 @@ def build(folder: str | Path) -> Path:
         for picture in report["pictures"]:
             name = picture["name"]
             image = folder / report["folder"] / "figures" / f"{name}.png"
-            picture |= {"folder": report["folder"], "image": embedded(image.read_bytes())}
+            picture |= {
+                "folder": report["folder"],
+                "image": embedded(image.read_bytes()),
+            }
             pictures.setdefault(name, picture)
     page = folder / "index.html"
     html = render(

@@ -25,8 +25,9 @@ def missing_table(missing: pd.DataFrame, paper: str, profile: str) -> pd.DataFra
     Returns
     -------
     DataFrame
-        One line per reason: one per missing data set, as a reason names it. Columns: `datasets`,
-        `cells`, `reason`, `brief` (its first part) and `command` (empty where none supplies them).
+        One line per reason: one per missing data set, as a reason names it. Columns:
+        `datasets`, `cells`, `reason`, `brief` (its first part) and `command` (empty
+        where none supplies them).
 
     Examples
     --------

@@ -11,7 +11,16 @@ from pkm.analysis.pages.audits import Audits
 from pkm.analysis.tables.study import Study
 
 FLAWS = Path(__file__).parents[1] / "flaws.yaml"
-FACTS = ("method", "variant", "notion", "adjacency", "trust", "view", "private_bounds", "flaws")
+FACTS = (
+    "method",
+    "variant",
+    "notion",
+    "adjacency",
+    "trust",
+    "view",
+    "private_bounds",
+    "flaws",
+)
 
 
 def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
@@ -26,11 +35,11 @@ def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One line per method, variant and preprocessing: notion, adjacency (with rho), trust, view,
-        epsilons, delta, the largest share of epsilon spent, the largest epsilon left unspent,
-        flaws, the verdict of the audit and those of its views. F-10 is added where the data were
-        scaled by their own bounds; rows on points of a map fitted to the records have F-28, and a
-        line of their own.
+        One line per method, variant and preprocessing: notion, adjacency (with rho),
+        trust, view, epsilons, delta, the largest share of epsilon spent, the largest
+        epsilon left unspent, flaws, the verdict of the audit and those of its views.
+        F-10 is added where the data were scaled by their own bounds; rows on points of
+        a map fitted to the records have F-28, and a line of their own.
     """
     lines = []
     for key, cells in study.cells.groupby(list(FACTS), sort=True):

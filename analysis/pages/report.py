@@ -1,8 +1,8 @@
 """One self-contained HTML report per paper, from stored rows.
 
-It has verdicts, figures, claims, gaps, deviations, privacy and environment, and knows no paper:
-figures come from ``conf/paper/<paper>/figures.yaml``, claims and deviations from
-``conf/paper/<paper>/claims.yaml``.
+It has verdicts, figures, claims, gaps, deviations, privacy and environment, and knows
+no paper: figures come from ``conf/paper/<paper>/figures.yaml``, claims and deviations
+from ``conf/paper/<paper>/claims.yaml``.
 """
 
 import json
@@ -71,25 +71,25 @@ def build(
     Parameters
     ----------
     rows : DataFrame
-        Per-seed rows with a `sweep` column, as `experiments` hands them over. May be empty
-        of a sweep, not of columns.
+        Per-seed rows with a `sweep` column, as `experiments` hands them over. May be
+        empty of a sweep, not of columns.
     paper : str
         Name of a paper with figures and claims.
     missing : DataFrame
-        Columns `sweep`, `method`, `dataset`, `epsilon`, `reason`: planned cells that have
-        no rows.
+        Columns `sweep`, `method`, `dataset`, `epsilon`, `reason`: planned cells that
+        have no rows.
     out : path
         Folder of the report; created. ``index.html``, ``report.json``, ``figures/`` and
-        ``tables/`` are written into it; figures and tables of an earlier report there are
-        removed first, the page is replaced in one step at the end.
+        ``tables/`` are written into it; figures and tables of an earlier report there
+        are removed first, the page is replaced in one step at the end.
     environment : mapping
-        What to print under "environment", such as versions; nested mappings become groups,
-        long texts and lists fold.
+        What to print under "environment", such as versions; nested mappings become
+        groups, long texts and lists fold.
     profile : str, default="quick"
         Profile of the rows, for the commands on the page.
     audited : mapping of (str, str) to Audit, optional
-        Stored audits, by import path and variant; those of methods without rows are left
-        out.
+        Stored audits, by import path and variant; those of methods without rows are
+        left out.
 
     Returns
     -------
@@ -99,8 +99,8 @@ def build(
     Raises
     ------
     ValueError
-        If the paper is unknown, columns are missing, or there are no rows at all; nothing
-        is written then.
+        If the paper is unknown, columns are missing, or there are no rows at all;
+        nothing is written then.
     """
     specs = read_figures(paper)
     content = read_claims(paper)
@@ -329,8 +329,8 @@ def _environment(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        `name`; `text`, the value in one line; `lines`, the items of a value too long for
-        that, otherwise empty.
+        `name`; `text`, the value in one line; `lines`, the items of a value too long
+        for that, otherwise empty.
     """
     entries = []
     for name, value in environment.items():

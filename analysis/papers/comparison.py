@@ -22,8 +22,8 @@ SETTINGS = {
     "ten times wider": {"bounds_factor": 10.0, "zoomed": False},
     "ten times wider, with a zoom": {"bounds_factor": 10.0, "zoomed": True},
 }
-#: Sweeps of each accounting, and the epsilon that a run counts for, as a multiple of its
-#: own. A replacement is two changes of zero-out adjacency: twice epsilon, and delta
+#: Sweeps of each accounting, and the epsilon that a run counts for, as a multiple of
+#: its own. A replacement is two changes of zero-out adjacency: twice epsilon, and delta
 #: (1 + e^epsilon) times as large.
 ACCOUNTING = {
     "zero-out, δ = 1e-6": ((), 1.0),
@@ -41,7 +41,8 @@ _INSUFFICIENT_TEXT = (
 )
 
 
-# --- ratios -----------------------------------------------------------------------------
+# --- ratios
+# -----------------------------------------------------------------------------
 
 
 def ratios_by_epsilon(study: Study, spec: FigureSpec) -> Frame:
@@ -69,7 +70,9 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
     epsilon = grid.loc[np.log(grid / EPSILON).abs().idxmin()] if len(grid) else np.nan
     is_private = table["method"] != ranking.REFERENCE
     table = table[(table["epsilon"] == epsilon) & is_private].drop(columns="panel")
-    rows = [f"{row.dataset}  {row.n:,} × {row.d}, k {row.k}" for row in table.itertuples()]
+    rows = [
+        f"{row.dataset}  {row.n:,} × {row.d}, k {row.k}" for row in table.itertuples()
+    ]
     styles = MethodStyles(study.cells)
     methods = in_order(table["method"], spec.order)
     table = table.assign(
@@ -100,7 +103,9 @@ def _with_looks(study: Study, spec: FigureSpec, table: pd.DataFrame) -> pd.DataF
     styles = MethodStyles(study.cells)
     methods = in_order(table["method"], spec.order)
     table = table.assign(place=table["method"].map(methods.index))
-    table = table.sort_values(["d", "n", "dataset", "place", "epsilon"], ignore_index=True)
+    table = table.sort_values(
+        ["d", "n", "dataset", "place", "epsilon"], ignore_index=True
+    )
     return table.drop(columns="place").assign(
         label=[_label(styles, name) for name in table["method"]],
         color=[styles[name].color for name in table["method"]],
@@ -139,7 +144,8 @@ def _gaps(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
     )
 
 
-# --- wide bounds ------------------------------------------------------------------------
+# --- wide bounds
+# ------------------------------------------------------------------------
 
 
 def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
@@ -165,7 +171,8 @@ def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
     return Frame(medians.reset_index(), fields={"sets": sets})
 
 
-# --- ranks ------------------------------------------------------------------------------
+# --- ranks
+# ------------------------------------------------------------------------------
 
 
 def mean_ranks(study: Study, spec: FigureSpec) -> Frame:
@@ -200,7 +207,14 @@ def _mean_ranks(
             ranks = ranking.rank(table, epsilon, datasets, methods)
             parts.append(ranks.assign(panel=title))
     if not parts:
-        numbers = ["value", "low", "high", "datasets", "friedman_p", "critical_difference"]
+        numbers = [
+            "value",
+            "low",
+            "high",
+            "datasets",
+            "friedman_p",
+            "critical_difference",
+        ]
         return pd.DataFrame(columns=[*LOOK, *numbers, "hue", "x", "panel", "epsilon"])
     lines = pd.concat(parts, ignore_index=True)
     lines = lines.merge(table[LOOK].drop_duplicates("method"), on="method")
@@ -256,7 +270,8 @@ def ranks_by_accounting(study: Study, spec: FigureSpec) -> Frame:
     return Frame(lines, fields={"sets": f"{len(shared)}"})
 
 
-# --- profiles ---------------------------------------------------------------------------
+# --- profiles
+# ---------------------------------------------------------------------------
 
 
 def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
@@ -283,7 +298,8 @@ def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
     )
 
 
-# --- best methods and times -------------------------------------------------------------
+# --- best methods and times
+# -------------------------------------------------------------
 
 
 def winners(study: Study, spec: FigureSpec) -> pd.DataFrame:

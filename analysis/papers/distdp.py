@@ -1,7 +1,7 @@
 """What the figures of the paper on distance-based privacy need beyond their figures.yaml.
 
-Radii of a space in which rho stays, names of interpretations, and the strategies of the sound
-variant.
+Radii of a space in which rho stays, names of interpretations, and the strategies of the
+sound variant.
 """
 
 import math
@@ -38,11 +38,13 @@ def over_radius(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(x=radius.fillna(table["x"]), **scaled)
 
 
-# --- interpretations of what the paper leaves open ----------------------------------------------
+# --- interpretations of what the paper leaves open
+# ----------------------------------------------
 
 DEFAULT = "default interpretation"
 SOUND = "sound variant"
-#: Names of the values of parameters that choose an interpretation; none of the default values.
+#: Names of the values of parameters that choose an interpretation; none of the default
+#: values.
 INTERPRETATIONS: dict[str, dict[Any, str]] = {
     "regions": {"true": "", "noised": "regions by noised places"},
     "sizes": {"thresholded": "", "noisy": "noisy sizes of all regions"},
@@ -59,7 +61,8 @@ def interpretations(table: pd.DataFrame) -> pd.DataFrame:
     """Name the interpretations, which are the rows; DP k-means has none and is a level line."""
     pairs = zip(parse_parameters(table), table["method"], strict=True)
     rows = [
-        None if method in DP_METHODS else _interpretation(given, method) for given, method in pairs
+        None if method in DP_METHODS else _interpretation(given, method)
+        for given, method in pairs
     ]
     names = sorted(
         dict.fromkeys(name for name in rows if name),
@@ -80,9 +83,12 @@ def _interpretation(given: Mapping, method: str) -> str:
     return ", ".join(filter(None, texts)) or DEFAULT
 
 
-# --- strategies of the sound variant ------------------------------------------------------------
+# --- strategies of the sound variant
+# ------------------------------------------------------------
 
-STEPS = 2.0**16  # of the grid, in a half-width: rounding adds to the sensitivity of soft counts
+STEPS = (
+    2.0**16
+)  # of the grid, in a half-width: rounding adds to the sensitivity of soft counts
 #: Strategies by their first release, and the release of each that is most sensitive.
 STRATEGIES = {
     "noised_points": ("groups", "noised_points"),
@@ -92,7 +98,9 @@ STRATEGIES = {
 }
 
 
-def find_strategy(charges: Sequence[Mapping[str, Any]], d: int) -> tuple[str, float, bool]:
+def find_strategy(
+    charges: Sequence[Mapping[str, Any]], d: int
+) -> tuple[str, float, bool]:
     """Return the strategy of a sound run, by its charges.
 
     Parameters
@@ -106,7 +114,8 @@ def find_strategy(charges: Sequence[Mapping[str, Any]], d: int) -> tuple[str, fl
     -------
     strategy : str
     ratio : float
-        Sensitivity of the most sensitive release over that under the replacement of a record.
+        Sensitivity of the most sensitive release over that under the replacement of a
+        record.
     any_move : bool
         Whether every release has the noise that a replacement needs.
 
@@ -148,7 +157,9 @@ def strategies(study: Study, spec: FigureSpec) -> Frame:
     ]
     table = cells[["dataset", "n", "d", "k", "epsilon"]].assign(
         # The diagonal is no number, and the largest rho.
-        rho=pd.to_numeric(cells["rho"], errors="coerce").fillna(np.inf) if len(cells) else [],
+        rho=pd.to_numeric(cells["rho"], errors="coerce").fillna(np.inf)
+        if len(cells)
+        else [],
         strategy=[strategy for strategy, _, _ in found],
         mark=[f"\n{strategy}" for strategy, _, _ in found],
         value=[ratio for _, ratio, _ in found],

@@ -25,7 +25,8 @@ from pkm.schema import BY_NAME, higher_is_better
 
 REPORTED = read_claims("dpm")["reported"]
 
-# --- tables -----------------------------------------------------------------------------
+# --- tables
+# -----------------------------------------------------------------------------
 
 #: Not in the paper, which has a part of them.
 ALL_LETTERS = {"dataset": "letters"}
@@ -50,7 +51,9 @@ def quality(study: Study, spec: FigureSpec) -> Frame:
     table = table[table["table"] == spec.where["table"]].reset_index(drop=True)
     texts = dict.fromkeys([*table["reason"], *table["note"]])
     # Verdicts say by themselves that rows or seeds are missing.
-    reasons = [text for text in texts if text and not text.endswith(("seeds", "stored rows"))]
+    reasons = [
+        text for text in texts if text and not text.endswith(("seeds", "stored rows"))
+    ]
     letters = dict(zip(reasons, string.ascii_lowercase, strict=False))
     styles = MethodStyles(study.cells)
     lines = []
@@ -85,14 +88,17 @@ def _quality_text(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
 def with_reported(table: pd.DataFrame) -> pd.DataFrame:
     """Add the KMeans distances that the paper reports."""
     means = {
-        (cell["dataset"], cell["method"]): reported.parse(cell["norm_kmeans_distance"]).mean
+        (cell["dataset"], cell["method"]): reported.parse(
+            cell["norm_kmeans_distance"]
+        ).mean
         for cell in REPORTED["quality"]["cells"]
     }
     keys = zip(table["dataset"], table["method"], strict=True)
     return table.assign(reported=[means.get(key, np.nan) for key in keys])
 
 
-# --- times ------------------------------------------------------------------------------
+# --- times
+# ------------------------------------------------------------------------------
 
 
 def fit_times(study: Study, spec: FigureSpec) -> Frame:
@@ -104,7 +110,8 @@ def fit_times(study: Study, spec: FigureSpec) -> Frame:
     return replace(select(study, spec), fields=fields)
 
 
-# --- budget splits ----------------------------------------------------------------------
+# --- budget splits
+# ----------------------------------------------------------------------
 
 STEPS = ["interval", "counts", "splits", "averages"]
 PAPER_SHARES = (0.04, 0.18, 0.18, 0.6)
@@ -118,7 +125,9 @@ def budget_splits(study: Study, spec: FigureSpec) -> Frame:
         return Frame(table.iloc[:0])
     shares = {name: item(table["shares"], place) for place, name in enumerate(STEPS)}
     splits = table.assign(**shares).dropna(subset=[*STEPS, "value"])
-    losses = splits["value"].where(~splits["metric"].map(higher_is_better), -splits["value"])
+    losses = splits["value"].where(
+        ~splits["metric"].map(higher_is_better), -splits["value"]
+    )
     by_panel = losses.groupby(splits["panel"], observed=True)
     rank = by_panel.rank(method="first")
     size = by_panel.transform("size")
@@ -149,7 +158,8 @@ def budget_splits(study: Study, spec: FigureSpec) -> Frame:
     return Frame(lines, splits, fields=fields, printed=printed.rename(columns=headings))
 
 
-# --- matched budgets --------------------------------------------------------------------
+# --- matched budgets
+# --------------------------------------------------------------------
 
 MATCHES = pd.DataFrame(
     [
@@ -190,16 +200,16 @@ def matched(study: Study, spec: FigureSpec) -> Frame:
 def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
     """Sound over published, at matched budgets.
 
-    The sound variant has the largest stored budget that is within what the published one
-    spent. A pair counts where data set, scaling and adjacency agree, and neither epsilon
-    spent nor delta of the sound variant is larger than the published one's.
+    The sound variant has the largest stored budget that is within what the published
+    one spent. A pair counts where data set, scaling and adjacency agree, and neither
+    epsilon spent nor delta of the sound variant is larger than the published one's.
 
     Returns
     -------
     DataFrame
-        One line per pair and data set: both budgets (declared, spent, delta), `ratio` of
-        means with a 95 % paired bootstrap interval over seeds, `seeds`, and `unproven`:
-        flaws of charges of the published variant.
+        One line per pair and data set: both budgets (declared, spent, delta), `ratio`
+        of means with a 95 % paired bootstrap interval over seeds, `seeds`, and
+        `unproven`: flaws of charges of the published variant.
     """
     matrix = study.matrix(SWEEPS, metric)
     same = ["dataset", "adjacency", "preprocessing"]
@@ -230,7 +240,9 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
         means = resampled_means(matrix)
         ratios = means[:, sides[1]] / means[:, sides[0]]
     low, high = percentile_interval(ratios)
-    columns = [f"{name}_{side}" for side in ("published", "sound") for name in BUDGET.values()]
+    columns = [
+        f"{name}_{side}" for side in ("published", "sound") for name in BUDGET.values()
+    ]
     return pairs[["published", "sound", "dataset", *columns]].assign(
         ratio=ratios[0],
         low=low,

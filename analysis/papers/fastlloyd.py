@@ -27,7 +27,8 @@ from pkm.analysis.tables.study import Study
 
 REPORTED = read_claims("fastlloyd")["reported"]
 
-# --- areas over epsilon -----------------------------------------------------------------
+# --- areas over epsilon
+# -----------------------------------------------------------------
 
 
 def reductions(table: pd.DataFrame) -> pd.DataFrame:
@@ -38,7 +39,8 @@ def reductions(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(value=table["value"].mask(is_ratio, percent), **ends)
 
 
-# --- sizes of the data sets -------------------------------------------------------------
+# --- sizes of the data sets
+# -------------------------------------------------------------
 
 
 def sizes(study: Study, spec: FigureSpec) -> Frame:
@@ -62,7 +64,8 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
     return Frame(table, study.cells, gaps, printed=table)
 
 
-# --- time and bytes of the protocol -----------------------------------------------------
+# --- time and bytes of the protocol
+# -----------------------------------------------------
 
 TABLE3 = REPORTED["table3"]
 TITLES = {cell["dataset"]: cell["title"] for cell in TABLE3["cells"]}
@@ -86,7 +89,8 @@ def table3(study: Study, spec: FigureSpec) -> Frame:
     table = compare(study, TABLE3)
     stored = table[table["verdict"] != NOT_STORED]
     verdicts = {
-        name: counts_text(lines["verdict"], ", ") for name, lines in stored.groupby("quantity")
+        name: counts_text(lines["verdict"], ", ")
+        for name, lines in stored.groupby("quantity")
     }
     reasons = stored.loc[stored["verdict"] == NOT_COMPARABLE, "reason"].unique()
     fields = {
@@ -164,7 +168,9 @@ def _setting(latency: float, clients: float) -> str:
     return f"{network(latency)}, {int(clients)} clients"
 
 
-def _lacking(table: pd.DataFrame, wanted: Iterable[tuple[float, int]]) -> tuple[str, ...]:
+def _lacking(
+    table: pd.DataFrame, wanted: Iterable[tuple[float, int]]
+) -> tuple[str, ...]:
     """Say which of the paper's data sets lack which network and number of clients."""
     gaps = []
     for latency, clients in wanted:
@@ -195,7 +201,9 @@ def iteration_costs(study: Study, spec: FigureSpec) -> Frame:
         if name in spec.facts:
             mean = table[name]
             half_width = table[f"{name}_half_width"]
-            lines = table[facts].assign(quantity=name, value=mean, half_width=half_width)
+            lines = table[facts].assign(
+                quantity=name, value=mean, half_width=half_width
+            )
             parts.append(lines.assign(low=mean - half_width, high=mean + half_width))
     lines = pd.concat(parts, ignore_index=True)
     titles = [TITLES.get(name, name) for name in in_order(lines["dataset"], TITLES)]
@@ -220,7 +228,9 @@ def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     points = sorted(table["n"].unique())
     colors = dict(zip(points, shades(len(points), 0.78), strict=True))
     shapes = table[["k", "d"]].drop_duplicates().sort_values(["k", "d"])
-    markers = dict(zip(shapes.itertuples(index=False, name=None), 2 * MARKERS, strict=False))
+    markers = dict(
+        zip(shapes.itertuples(index=False, name=None), 2 * MARKERS, strict=False)
+    )
     facts = table.drop_duplicates("dataset").set_index("dataset")
     styles = {}
     for name in in_order(facts.index, TITLES):

@@ -28,7 +28,16 @@ def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreem
     protocol = protocol[protocol["sweep"].isin(check["sweeps"])]
     if not len(protocol):
         raise MissingRows(context.why(check["sweeps"]))
-    keys = ["method", "target", "variant", "params", "dataset", "preprocessing", "epsilon", "seed"]
+    keys = [
+        "method",
+        "target",
+        "variant",
+        "params",
+        "dataset",
+        "preprocessing",
+        "epsilon",
+        "seed",
+    ]
     central = central[[*keys, "nicv"]].drop_duplicates(keys)
     both = protocol.merge(central, on=keys, suffixes=("", "_central"))
     if not len(both):
@@ -38,7 +47,11 @@ def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreem
         )
     both["difference"] = (both["nicv"] / both["nicv_central"] - 1).abs()
     groups = ["sweep", "method", "dataset", "epsilon", "clients", "transport"]
-    table = both.groupby(groups)["difference"].agg(runs="size", difference="max").reset_index()
+    table = (
+        both.groupby(groups)["difference"]
+        .agg(runs="size", difference="max")
+        .reset_index()
+    )
     table["agrees"] = table["difference"] <= _ROUNDING
     unmatched = describe_absent(protocol["dataset"].unique(), both["dataset"])
     missing = join_texts(

@@ -21,8 +21,8 @@ PASSES = {
     "kaplan_stemmer_candidates": "two passes",
     "kaplan_stemmer_candidates_one_pass": "one pass",
 }
-# Table 1: factor and additive bound of every row, without logarithms, epsilon and constants, which
-# the paper's table leaves out too.
+# Table 1: factor and additive bound of every row, without logarithms, epsilon and
+# constants, which the paper's table leaves out too.
 BOUNDS = {
     "feldman2009": (lambda n, k, d: np.sqrt(d), lambda n, k, d: (k * d) ** (2.0 * d)),
     "nock2016": (lambda n, k, d: np.log(k), lambda n, k, d: n / np.log(n) ** 2),
@@ -52,7 +52,8 @@ _NO_REASONS = Context({}, pd.DataFrame(columns=["sweep", "reason"]))
 Curves = Mapping[str, Draws]
 
 
-# --- Table 1 ------------------------------------------------------------------------------------
+# --- Table 1
+# ------------------------------------------------------------------------------------
 
 
 def table1(study: Study, spec: FigureSpec) -> Frame:
@@ -60,11 +61,15 @@ def table1(study: Study, spec: FigureSpec) -> Frame:
     measured = {name: _measured(study, *what) for name, what in EXPONENTS.items()}
     rows = CONTENT["reported"]["table1"]
     lines, printed = zip(*(_table1_line(row, measured) for row in rows), strict=True)
-    additive = {row["reference"]: _largest_over_bound(row["key"], measured) for row in rows}
+    additive = {
+        row["reference"]: _largest_over_bound(row["key"], measured) for row in rows
+    }
     found = [line for by_method in measured.values() for line in by_method.values()]
     fields = {
         "over_bounds": ", ".join(
-            f"{name} {format_number(value)}" for name, value in additive.items() if value
+            f"{name} {format_number(value)}"
+            for name, value in additive.items()
+            if value
         ),
         "min_seeds": min((line.seeds for line in found), default=""),
         "ranges": "; ".join(
@@ -81,7 +86,9 @@ def table1(study: Study, spec: FigureSpec) -> Frame:
     return Frame(table, study.cells, gaps, fields, pd.DataFrame(list(printed)))
 
 
-def _measured(study: Study, sweeps: tuple[str, ...], along: str, value: str) -> dict[str, Draws]:
+def _measured(
+    study: Study, sweeps: tuple[str, ...], along: str, value: str
+) -> dict[str, Draws]:
     """Curves of the implemented rows that have stored rows."""
     check = {"sweep": list(sweeps), "metric": "nicv", "over": {along: "any"}}
     check |= {"columns": {name: name for name in SIZES}}
@@ -89,7 +96,9 @@ def _measured(study: Study, sweeps: tuple[str, ...], along: str, value: str) -> 
     found = {}
     for key, selector in IMPLEMENTED.items():
         try:
-            found[key] = measure_ratios(study, check | {"left": [selector]}, _NO_REASONS)
+            found[key] = measure_ratios(
+                study, check | {"left": [selector]}, _NO_REASONS
+            )
         except MissingRows:
             continue
     return found
@@ -138,7 +147,9 @@ def _bound_slope(bound: Callable[..., Any], along: str, line: Draws | None) -> s
     # One bound is exponential in d: it needs more than double precision's range.
     sizes = {name: np.longdouble(value) for name, value in SIZES.items()}
     with np.errstate(divide="ignore", over="ignore"):
-        values = [np.log(bound(**(sizes | {along: np.longdouble(end)}))) for end in ends]
+        values = [
+            np.log(bound(**(sizes | {along: np.longdouble(end)}))) for end in ends
+        ]
         slope = float(np.diff(values)[0] / np.diff(np.log(ends))[0])
     return f"{slope:.2f}" if np.isfinite(slope) else DASH
 
@@ -157,13 +168,16 @@ def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
     return largest
 
 
-# --- candidates ---------------------------------------------------------------------------------
+# --- candidates
+# ---------------------------------------------------------------------------------
 
 
 def candidates(study: Study, spec: FigureSpec) -> Frame:
     """How many candidates there are, and what k of them cost."""
     rows = study.rows_with(["n_centers"])
-    rows = rows[rows["method"].isin(PASSES) & rows["sweep"].isin(["candidates", "capture"])]
+    rows = rows[
+        rows["method"].isin(PASSES) & rows["sweep"].isin(["candidates", "capture"])
+    ]
     keys = ["method", "dataset", "n", "k", "epsilon"]
     titles = {
         "unassigned_points": "points without a near one",
@@ -174,7 +188,9 @@ def candidates(study: Study, spec: FigureSpec) -> Frame:
         return Frame(pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"]))
 
     groups = rows.groupby(keys)
-    table = groups["n_centers"].agg(mean="mean", largest="max", seeds="size").reset_index()
+    table = (
+        groups["n_centers"].agg(mean="mean", largest="max", seeds="size").reset_index()
+    )
     table = table.assign(over_k=table["mean"] / table["k"])
     table = table.merge(groups[list(titles)].mean().reset_index(), on=keys)
 

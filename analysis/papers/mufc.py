@@ -31,7 +31,8 @@ def after_start(table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([lines.sort_values("x", kind="stable") for _, lines in panels])
 
 
-# --- tables of the paper ----------------------------------------------------------------
+# --- tables of the paper
+# ----------------------------------------------------------------
 
 
 def reported_losses(study: Study, spec: FigureSpec) -> Frame:
@@ -61,7 +62,10 @@ def reported_losses(study: Study, spec: FigureSpec) -> Frame:
             f"{f'{times_text(best[name])}x' if name in best else DASH} | {value}x"
             for name, value in REPORTED["speedups"].items()
         ]
-    notes = [f"{spec.titles[note['datasets'][0]]}: {note['reason']}." for note in entry["notes"]]
+    notes = [
+        f"{spec.titles[note['datasets'][0]]}: {note['reason']}."
+        for note in entry["notes"]
+    ]
     fields = {
         "verdicts": reported.counts_text(table["verdict"]),
         "notes": " ".join(notes),
@@ -90,7 +94,8 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
     return Frame(table, study.cells, _gaps(cells["dataset"], spec))
 
 
-# --- further figures --------------------------------------------------------------------
+# --- further figures
+# --------------------------------------------------------------------
 
 
 def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
@@ -112,7 +117,10 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
         text=table["value"].map(times_text),
     )
     means = measured.groupby("definition", sort=False)["value"].mean()
-    texts = [f"{spec.styles[name]['label']}: {times_text(value)}" for name, value in means.items()]
+    texts = [
+        f"{spec.styles[name]['label']}: {times_text(value)}"
+        for name, value in means.items()
+    ]
     fields = {"means": "; ".join(texts), "n_sets": len(stored)}
     gaps = _gaps(measured["dataset"], spec)
     return Frame(table.sort_values(["group", "row"]), study.cells, gaps, fields)

@@ -14,6 +14,8 @@ def with_printed(table: pd.DataFrame) -> pd.DataFrame:
     """Add the printed areas as texts; data sets are in the order of the printed table."""
     texts = {(cell["dataset"], cell["method"]): cell["nicv"] for cell in PRINTED}
     places = in_order(table["dataset"], [cell["dataset"] for cell in PRINTED])
-    table = table.sort_values("dataset", key=lambda names: names.map(places.index), kind="stable")
+    table = table.sort_values(
+        "dataset", key=lambda names: names.map(places.index), kind="stable"
+    )
     keys = zip(table["dataset"], table["method"], strict=True)
     return table.assign(printed=[texts.get(key, DASH) for key in keys])

@@ -14,7 +14,8 @@ MAX_LINEAR_TICKS = 6
 MAX_DECADES = 10
 #: Decades of a logarithmic axis below which its own steps may leave a single tick.
 FEW_DECADES = 0.35
-#: Ticks of a logarithmic axis within each decade, by the number of decades up to which they fit.
+#: Ticks of a logarithmic axis within each decade, by the number of decades up to which
+#: they fit.
 LOG_STEPS = ((1.05, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)), (2.2, (1.0, 2.0, 5.0)),
              (3.5, (1.0, 3.0)), (np.inf, (1.0,)))  # fmt: skip
 
@@ -94,16 +95,24 @@ class Axis:
         ticks["labelOverlap"] = "greedy" if self.grid else False
         ticks["labelExpr"] = f"split({self.label_of_value()}, '\\n')"
         if self.angle:
-            ticks |= {"labelAngle": self.angle, "labelAlign": "right", "labelBaseline": "middle"}
+            ticks |= {
+                "labelAngle": self.angle,
+                "labelAlign": "right",
+                "labelBaseline": "middle",
+            }
         title = self.title or None
         return {"type": "quantitative", "title": title, "scale": scale, "axis": ticks}
 
     def label_of_value(self) -> str:
         """Return an expression of Vega for the label of a tick."""
-        return f"{json.dumps(self.labels)}[indexof({json.dumps(self.ticks)}, datum.value)]"
+        return (
+            f"{json.dumps(self.labels)}[indexof({json.dumps(self.ticks)}, datum.value)]"
+        )
 
 
-def value_axis(low: float, high: float, scale: str = "linear", constant: float = 1.0) -> Axis:
+def value_axis(
+    low: float, high: float, scale: str = "linear", constant: float = 1.0
+) -> Axis:
     """Return an axis of values, with ticks at round numbers between its limits."""
     if scale == "log":
         ticks = log_ticks(low, high)
@@ -154,7 +163,9 @@ def joined(axes: Sequence[Axis]) -> Axis:
     """Return an axis that has room for what all of the given ones show."""
     scale = "log" if any(axis.scale == "log" for axis in axes) else axes[0].scale
     limits = min(axis.low for axis in axes), max(axis.high for axis in axes)
-    return replace(value_axis(*limits, scale, axes[0].constant), reverse=axes[0].reverse)
+    return replace(
+        value_axis(*limits, scale, axes[0].constant), reverse=axes[0].reverse
+    )
 
 
 def rounded(value: float) -> float:

@@ -30,11 +30,21 @@ SMALLEST = 60  # pixels of a panel
 MIN_WIDTH = 5.2  # of a figure, in inches, so that its labels fit
 LEGEND_SYMBOL = 60  # pixels of a symbol beside its label
 SAMPLE = 4.5  # half the length of a line in the legend, in half marker sizes
-UNIT = math.sqrt(COMMON["config"]["legend"]["symbolSize"]) / 2  # pixels of half a marker there
+UNIT = (
+    math.sqrt(COMMON["config"]["legend"]["symbolSize"]) / 2
+)  # pixels of half a marker there
 RESOLUTION = 170  # of pictures, in dots per inch
 OWN = {"type": "ordinal", "scale": None}  # what records say of their look
-PLACES = ("x", "y", "x2", "y2", "text", "shape")  # channels of what a record must have to be drawn
-#: An entry of the legend: its label, which is the hue that it hides, and how its curve looks.
+PLACES = (
+    "x",
+    "y",
+    "x2",
+    "y2",
+    "text",
+    "shape",
+)  # channels of what a record must have to be drawn
+#: An entry of the legend: its label, which is the hue that it hides, and how its curve
+#: looks.
 Entry = tuple[str, Mapping[str, Any]]
 
 
@@ -59,16 +69,18 @@ def chart(
     Returns
     -------
     dict
-        A Vega-Lite specification with its data. In ``usermeta``, `labels` is the room in pixels
-        that the labels of a panel take beside it, `y` the title that the first panels of rows share
-        and `rows` whether they alone have the labels of the vertical axis: a page that is narrow
-        has more rows.
+        A Vega-Lite specification with its data. In ``usermeta``, `labels` is the room
+        in pixels that the labels of a panel take beside it, `y` the title that the
+        first panels of rows share and `rows` whether they alone have the labels of the
+        vertical axis: a page that is narrow has more rows.
     """
     columns = min(spec.columns, len(panels))
     width = PIXELS * max(spec.width * columns, MIN_WIDTH)
     if entries and spec.legend == "right":
         width -= _longest([label for label, _ in entries]) * LETTER + LEGEND_SYMBOL
-    share_rows = spec.kind == "forest" and len({panel.y.labels for panel in panels}) == 1
+    share_rows = (
+        spec.kind == "forest" and len({panel.y.labels for panel in panels}) == 1
+    )
     labels = max(_longest(panel.y.labels) for panel in panels) * LETTER
     room = _room(panels, columns, labels, share_rows, y_title, width)
     concat = []
@@ -95,7 +107,11 @@ def chart(
     made = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "config": COMMON["config"],
-        "title": {"text": wrapped(x_title, width), "orient": "bottom", "anchor": "middle"},
+        "title": {
+            "text": wrapped(x_title, width),
+            "orient": "bottom",
+            "anchor": "middle",
+        },
         "usermeta": {
             "labels": round(labels + AXIS + AXIS_TITLE),
             "y": wrapped(y_title, concat[0]["height"] + TICKS) if y_title else "",
@@ -104,7 +120,9 @@ def chart(
         "columns": columns,
         "concat": concat,
         # Maps have a scale of their own.
-        "resolve": {"scale": {"fill": "independent" if spec.kind == "heatmap" else "shared"}},
+        "resolve": {
+            "scale": {"fill": "independent" if spec.kind == "heatmap" else "shared"}
+        },
     }
     if entries and spec.legend != "none":
         _add_legend(concat, entries, spec, width)
@@ -114,15 +132,27 @@ def chart(
 def corner(logarithmic: bool) -> Json:
     """Return the layer that says at the upper right that a value axis is logarithmic.
 
-    Invisible elsewhere: titles of panels are above whatever is above a panel, and so all as high.
+    Invisible elsewhere: titles of panels are above whatever is above a panel, and so
+    all as high.
     """
-    mark = {"type": "text", "text": "log", "align": "right", "baseline": "bottom", "dy": -1}
-    mark |= {"fontSize": 10, "color": GREY if logarithmic else "transparent", "tooltip": None}
+    mark = {
+        "type": "text",
+        "text": "log",
+        "align": "right",
+        "baseline": "bottom",
+        "dy": -1,
+    }
+    mark |= {
+        "fontSize": 10,
+        "color": GREY if logarithmic else "transparent",
+        "tooltip": None,
+    }
     corners = {"x": {"value": "width"}, "y": {"value": 0}}
     return {"data": {"values": [{}]}, "mark": mark, "encoding": corners}
 
 
-# --- layers -------------------------------------------------------------------------------------
+# --- layers
+# -------------------------------------------------------------------------------------
 
 
 def _layers(panel: Subplot, spec: FigureSpec, axes: Mapping[str, Json]) -> list[Json]:
@@ -131,18 +161,28 @@ def _layers(panel: Subplot, spec: FigureSpec, axes: Mapping[str, Json]) -> list[
     tooltip = _tooltip(panel, spec)
     for described in COMMON["layers"][spec.kind]:
         channels = {name: value for name, value in described.items() if name != "mark"}
-        needed = [field for name, field in channels.items() if name in (*PLACES, "strokeWidth")]
-        if not any(all(field in record for field in needed) for record in panel.records):
+        needed = [
+            field
+            for name, field in channels.items()
+            if name in (*PLACES, "strokeWidth")
+        ]
+        if not any(
+            all(field in record for field in needed) for record in panel.records
+        ):
             continue
         steps = [{"filter": " && ".join(f"isValid(datum.{field})" for field in needed)}]
         encoding: Json = {"tooltip": tooltip}
         for name, field in channels.items():
             # The second end of a span has the scale of the first.
-            encoding[name] = axes.get(name, {} if name in PLACES else OWN) | {"field": field}
+            encoding[name] = axes.get(name, {} if name in PLACES else OWN) | {
+                "field": field
+            }
         if "shape" in channels:
             used = {record["marker"] for record in panel.records if "marker" in record}
             paths = {marker: COMMON["markers"][marker] for marker in sorted(used)}
-            steps.append({"calculate": f"{json.dumps(paths)}[datum.marker]", "as": "path"})
+            steps.append(
+                {"calculate": f"{json.dumps(paths)}[datum.marker]", "as": "path"}
+            )
             encoding["shape"] = OWN | {"field": "path"}
             encoding["strokeWidth"] = OWN | {"field": "edge"}
         if panel.colors and described["mark"]["type"] == "rect":
@@ -163,18 +203,29 @@ def _tooltip(panel: Subplot, spec: FigureSpec) -> list[Json]:
         ".value": spec.value,
         ".interval": COMMON["intervals"][spec.interval],
     }
-    unused = {"hue"} if spec.kind == "heatmap" else {"epsilon"} if spec.x == "epsilon" else set()
+    unused = (
+        {"hue"}
+        if spec.kind == "heatmap"
+        else {"epsilon"}
+        if spec.x == "epsilon"
+        else set()
+    )
     present = {name for record in panel.records for name in record} - unused
     if "dataset" in spec.panel:
         present -= {"dataset"}
     return [
-        {"field": name, "title": named.get(title, title).replace("_", " "), "type": "nominal"}
+        {
+            "field": name,
+            "title": named.get(title, title).replace("_", " "),
+            "type": "nominal",
+        }
         for name, title in COMMON["tooltip"].items()
         if name in present
     ]
 
 
-# --- sizes --------------------------------------------------------------------------------------
+# --- sizes
+# --------------------------------------------------------------------------------------
 
 
 def _room(
@@ -188,9 +239,17 @@ def _room(
     """Return the width of a panel without its labels, in pixels."""
     own_titles = 0 if y_title else AXIS_TITLE * any(panel.y.title for panel in panels)
     with_labels = 1 if share_rows else columns
-    taken = columns * AXIS + with_labels * labels + columns * own_titles + SPACING * (columns - 1)
+    taken = (
+        columns * AXIS
+        + with_labels * labels
+        + columns * own_titles
+        + SPACING * (columns - 1)
+    )
     taken += AXIS_TITLE * bool(y_title)
-    bars = [any(_has_bar(panel) for panel in panels[column::columns]) for column in range(columns)]
+    bars = [
+        any(_has_bar(panel) for panel in panels[column::columns])
+        for column in range(columns)
+    ]
     return max((width - taken - COLOR_BAR * sum(bars)) / columns, SMALLEST)
 
 
@@ -230,7 +289,8 @@ def wrapped(text: str, width: float) -> list[str]:
     return lines
 
 
-# --- legend -------------------------------------------------------------------------------------
+# --- legend
+# -------------------------------------------------------------------------------------
 
 
 def _add_legend(
@@ -256,7 +316,12 @@ def _add_legend(
     keys = {record["hue"] for panel in concat for record in panel["data"]["values"]}
     param = {
         "name": "shown",
-        "select": {"type": "point", "fields": ["hue"], "toggle": "true", "clear": False},
+        "select": {
+            "type": "point",
+            "fields": ["hue"],
+            "toggle": "true",
+            "clear": False,
+        },
         "bind": "legend",
         "value": [{"hue": key} for key in sorted({*keys, *names})],
     }
@@ -306,13 +371,18 @@ def sample(look: Mapping[str, Any]) -> str:
     start = -SAMPLE
     while start < SAMPLE:
         end = min(start + lengths[0], SAMPLE)
-        sides = [(start, min(end, -edge)), (max(start, edge), end)] if marker else [(start, end)]
+        sides = (
+            [(start, min(end, -edge)), (max(start, edge), end)]
+            if marker
+            else [(start, end)]
+        )
         pieces += [f"M{a:.3g},0L{b:.3g},0" for a, b in sides if b - a > 1e-6]
         start = end + lengths[1]
     return "".join(pieces) + marker
 
 
-# --- pictures -----------------------------------------------------------------------------------
+# --- pictures
+# -----------------------------------------------------------------------------------
 
 
 def pictures(made: Mapping[str, Any]) -> tuple[bytes, bytes]:

@@ -56,7 +56,11 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
     fields.update(notes)
     is_empty = spec.kind != "table" and not len(shown.drawn)
     caption = [NOTHING] if is_empty else sentences(spec.caption, fields)
-    caption += [text for name, text in notes.items() if f"{{{name}}}" not in "".join(spec.caption)]
+    caption += [
+        text
+        for name, text in notes.items()
+        if f"{{{name}}}" not in "".join(spec.caption)
+    ]
     hidden = HIDDEN if spec.frame else {*HIDDEN, *TOOLTIP}.difference(spec.facts)
     return FigureResult(
         shown.table.drop(columns=[name for name in hidden if name in shown.table]),
@@ -77,7 +81,8 @@ def _drawn(
     parts = [spec.part(name) if name else spec for name in names]
     tables = [drawn[drawn["panel"] == name] if name else drawn for name in names]
     panels = [
-        KINDS[spec.kind](table, part, styles) for table, part in zip(tables, parts, strict=True)
+        KINDS[spec.kind](table, part, styles)
+        for table, part in zip(tables, parts, strict=True)
     ]
     if spec.share_y:
         panels = (forest if spec.kind == "forest" else lines).share_values(panels)
@@ -86,7 +91,8 @@ def _drawn(
     titles = [("", "")] * len(panels)
     if not spec.share_labels:
         titles = [
-            _axis_titles(table, part, shown) for table, part in zip(tables, parts, strict=True)
+            _axis_titles(table, part, shown)
+            for table, part in zip(tables, parts, strict=True)
         ]
     columns = min(spec.columns, len(panels))
     for index, panel in enumerate(panels):
@@ -100,7 +106,9 @@ def _drawn(
             panel,
             x=replace(panel.x, title=x_title),
             y=replace(panel.y, title=y_title),
-            title=_title(index, parts[index].title, len(panels)) if names[index] else "",
+            title=_title(index, parts[index].title, len(panels))
+            if names[index]
+            else "",
         )
     shared = ("", "")
     if spec.share_labels:
@@ -120,7 +128,9 @@ def _title(index: int, title: str, count: int) -> str:
     return f"{letter}{title}"
 
 
-def _axis_titles(table: pd.DataFrame, spec: FigureSpec, shown: Frame) -> tuple[str, str]:
+def _axis_titles(
+    table: pd.DataFrame, spec: FigureSpec, shown: Frame
+) -> tuple[str, str]:
     """Return the titles of the axes of a panel."""
     cells = None if "notion" in table else shown.source
     fields = caption_fields(Frame(table, cells, fields=shown.fields), spec)
@@ -146,25 +156,41 @@ def _entries(drawn: pd.DataFrame, spec: FigureSpec, styles: Styles) -> list[Entr
         is_level = present.get_group(hue)[place].isna().all()
         absent = {"marker": None} if is_level else {}
         if spec.kind == "forest":
-            line = {key: INK if item == "method" else item for key, item in style.line.items()}
+            line = {
+                key: INK if item == "method" else item
+                for key, item in style.line.items()
+            }
             absent = absent or {"linestyle": ""}
             if hue in spec.stacked:
-                absent = {"linestyle": "", "marker": "s", "markerfacecolor": style.color}
+                absent = {
+                    "linestyle": "",
+                    "marker": "s",
+                    "markerfacecolor": style.color,
+                }
         else:
             line = style.line
         found.append((style.label, line | absent))
     if spec.style:
         variants = variant_styles(drawn, spec)
-        found += [(variant["label"], {"color": INK} | variant) for variant in variants.values()]
+        found += [
+            (variant["label"], {"color": INK} | variant)
+            for variant in variants.values()
+        ]
     parts = [spec.part(name) for name in panel_names(drawn, spec) if name] or [spec]
     references = [entry for part in parts for entry in part.references]
-    found += [(entry["label"], reference_look(entry)) for entry in references if entry.get("label")]
+    found += [
+        (entry["label"], reference_look(entry))
+        for entry in references
+        if entry.get("label")
+    ]
     if "reported" in drawn and drawn["reported"].notna().any():
         found.append((REPORTED, DIAMOND))
     return list(dict(found).items())
 
 
-def _notes(by_kind: Mapping[str, Mapping[str, list[str]]], n_panels: int) -> dict[str, str]:
+def _notes(
+    by_kind: Mapping[str, Mapping[str, list[str]]], n_panels: int
+) -> dict[str, str]:
     """Say once for all panels what was noted of their axes."""
     notes = {}
     for kind, panels_of_note in by_kind.items():
@@ -172,10 +198,14 @@ def _notes(by_kind: Mapping[str, Mapping[str, list[str]]], n_panels: int) -> dic
             panels = panels_of_note.get("", [])
             where = "" if len(panels) == n_panels else f": {', '.join(panels)}"
             notes[kind] = (
-                "The value axis is logarithmic where means lie more than a factor 5 apart" + where
+                "The value axis is logarithmic where means lie more than a factor 5 apart"
+                + where
             )
         elif kind == "outside":
-            texts = [f"{', '.join(panels)}: {note}" for note, panels in panels_of_note.items()]
+            texts = [
+                f"{', '.join(panels)}: {note}"
+                for note, panels in panels_of_note.items()
+            ]
             notes[kind] = f"Outside their panels: {'; '.join(texts)}"
         else:
             notes[kind] = next(iter(panels_of_note))

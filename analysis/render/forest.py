@@ -59,15 +59,19 @@ def placed_rows(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> pd.Dat
     Returns
     -------
     DataFrame
-        With `row_y`, the height of the row (NaN of level lines), `y`, that of the mark, and `start`
-        and `end` of bars.
+        With `row_y`, the height of the row (NaN of level lines), `y`, that of the mark,
+        and `start` and `end` of bars.
     """
     hues = [*spec.stacked, *(hue for hue in styles if hue not in spec.stacked)]
     table = table[table["hue"].isin(list(styles))]
-    table = table.sort_values("hue", key=lambda column: column.map(hues.index), kind="stable")
+    table = table.sort_values(
+        "hue", key=lambda column: column.map(hues.index), kind="stable"
+    )
     places = row_places(table, spec)
     groups = table["group"] if "group" in table else [None] * len(table)
-    heights = [places.get(place, np.nan) for place in zip(groups, table["row"], strict=True)]
+    heights = [
+        places.get(place, np.nan) for place in zip(groups, table["row"], strict=True)
+    ]
     marks = [hue for hue in styles if hue not in {*spec.stacked, *find_levels(table)}]
     shifts = {hue: style.shift for hue, style in styles.items()}
     for order, hue in enumerate(marks if spec.dodge else ()):
@@ -78,7 +82,9 @@ def placed_rows(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> pd.Dat
     lengths = lengths.where(table["hue"].isin(spec.stacked), 0.0)
     ends = lengths.groupby(heights).cumsum()
     shift = table["hue"].map(shifts).astype(float)
-    return table.assign(row_y=heights, y=heights + shift, start=ends - lengths, end=ends)
+    return table.assign(
+        row_y=heights, y=heights + shift, start=ends - lengths, end=ends
+    )
 
 
 def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
@@ -90,7 +96,9 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
     x = _value_axis(table, spec)
     if spec.label:
         x = _with_room(x, placed, spec)
-    format_name = MethodStyles(table).label if spec.row == "method" else spec.format_name
+    format_name = (
+        MethodStyles(table).label if spec.row == "method" else spec.format_name
+    )
     names = {}
     records = []
     for line in placed.to_dict("records"):
@@ -99,11 +107,17 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
         text = names.get(line["row_y"], "")
         style = styles[line["hue"]]
         records.append(
-            make_record(line, hue_key(line["hue"], style), text, spec) | _mark(line, spec, style, x)
+            make_record(line, hue_key(line["hue"], style), text, spec)
+            | _mark(line, spec, style, x)
         )
     for y, value in reported_values(placed):
         if x.low <= value <= x.high:
-            mark = {"hue": REPORTED, "at": y, "place": names[y], "value": rounded(value)}
+            mark = {
+                "hue": REPORTED,
+                "at": y,
+                "place": names[y],
+                "value": rounded(value),
+            }
             records.append(mark | make_look(DIAMOND | {"markersize": 8}))
     for y, (low, high), color in spans(placed, spec):
         span = {"hue": REFERENCE, "at": y, "color": color, "width": SPAN}
@@ -117,7 +131,10 @@ def _mark(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, x: Axis) -
     """Return where the mark of a line is, its interval, its number and its look."""
     color = method_color(line)
     look = make_look(
-        {key: color if value == OF_METHOD else value for key, value in style.line.items()}
+        {
+            key: color if value == OF_METHOD else value
+            for key, value in style.line.items()
+        }
     )
     if np.isnan(line["y"]):
         return look | {"level": rounded(line["value"])}
@@ -127,16 +144,24 @@ def _mark(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, x: Axis) -
         mark.pop("marker", None)
         return mark | {name: rounded(line[name]) for name in ("start", "end")}
     if line["low"] < line["high"]:
-        mark |= {"bar_low": rounded(max(line["low"], x.low)), "bar_high": rounded(line["high"])}
+        mark |= {
+            "bar_low": rounded(max(line["low"], x.low)),
+            "bar_high": rounded(line["high"]),
+        }
     if spec.label:
-        mark |= {"text": number_text(spec.label, line), "beside": rounded(label_place(line, x))}
+        mark |= {
+            "text": number_text(spec.label, line),
+            "beside": rounded(label_place(line, x)),
+        }
         mark["ink"] = INK
     return mark
 
 
 def reference_place(entry: Mapping[str, Any], table: pd.DataFrame) -> float:
     """Return where a reference line is; a name stands for the column that has the panel's value."""
-    return float(table[entry["x"]].iloc[0] if isinstance(entry["x"], str) else entry["x"])
+    return float(
+        table[entry["x"]].iloc[0] if isinstance(entry["x"], str) else entry["x"]
+    )
 
 
 def find_levels(table: pd.DataFrame) -> set[Any]:
@@ -144,7 +169,9 @@ def find_levels(table: pd.DataFrame) -> set[Any]:
     return set(table.loc[table["row"].isna(), "hue"])
 
 
-def spans(placed: pd.DataFrame, spec: FigureSpec) -> list[tuple[float, list[float], str]]:
+def spans(
+    placed: pd.DataFrame, spec: FigureSpec
+) -> list[tuple[float, list[float], str]]:
     """Return height, ends and color of the lines that join the marks of some hues of a row."""
     by_row = placed[placed["hue"].isin(spec.span)].groupby("row_y")
     ends = by_row["value"].agg(["min", "max"]).to_numpy().tolist()
@@ -171,10 +198,13 @@ def label_place(line: Mapping[str, Any], x: Axis) -> float:
     return max(end for end in ends if end <= x.high or end == line["value"])
 
 
-# --- axes ---------------------------------------------------------------------------------------
+# --- axes
+# ---------------------------------------------------------------------------------------
 
 
-def _row_axis(places: Mapping[tuple[Any, Any], float], spec: FigureSpec, format_name: Any) -> Axis:
+def _row_axis(
+    places: Mapping[tuple[Any, Any], float], spec: FigureSpec, format_name: Any
+) -> Axis:
     """Name the rows; the first one of a group has the group's name before its own."""
     labels = []
     named = set()
@@ -193,15 +223,21 @@ def _row_axis(places: Mapping[tuple[Any, Any], float], spec: FigureSpec, format_
 def _value_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
     """Return the value axis: all marks, intervals and reference lines are inside."""
     values = table["value"].to_numpy(dtype=float)
-    references = [entry["x"] for entry in spec.references if not isinstance(entry["x"], str)]
+    references = [
+        entry["x"] for entry in spec.references if not isinstance(entry["x"], str)
+    ]
     lows = table["low"].fillna(table["value"])
     high = float(table["high"].fillna(table["value"]).max())
     top = max([high, *references])
-    if spec.y_scale == "log" or (spec.y_scale == "auto" and not spec.stacked and wants_log(values)):
+    if spec.y_scale == "log" or (
+        spec.y_scale == "auto" and not spec.stacked and wants_log(values)
+    ):
         low = min([float(lows[lows > 0].min()), *references])
         return value_axis(low / 1.15, top * 1.15, "log")
     if spec.y_scale == "symlog":
-        return value_axis(-LINEAR_BELOW / 5, 1.3 * max(high, LINEAR_BELOW), "symlog", LINEAR_BELOW)
+        return value_axis(
+            -LINEAR_BELOW / 5, 1.3 * max(high, LINEAR_BELOW), "symlog", LINEAR_BELOW
+        )
     if spec.stacked or spec.y_zero:
         return value_axis(0.0, 1.1 * top if top > 0 else 1.0)
     low = min([float(lows.min()), *references])

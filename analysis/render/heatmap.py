@@ -23,7 +23,9 @@ HALF_CELL = 0.485  # so that a line is left between cells
 SHADES = 16  # samples of a color map
 
 
-def panel(table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]) -> Subplot:
+def panel(
+    table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
+) -> Subplot:
     """Return one map: `x` across, `row` upwards, or downwards where rows have names.
 
     A `mark` of the table is appended to its number; cells without a number have a dash.
@@ -40,7 +42,9 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle])
             edges = {"left": column - HALF_CELL, "right": column + HALF_CELL}
             edges |= {"bottom": row - HALF_CELL, "top": row + HALF_CELL}
             place = f"{spec.format_name(name)}, {spec.format_name(value)}"
-            record |= make_record(line, "", place, spec) | edges | {"text": _text(line, spec)}
+            record |= (
+                make_record(line, "", place, spec) | edges | {"text": _text(line, spec)}
+            )
         records.append(record)
     x = _names_axis([spec.format_name(value) for value in columns])
     is_long = max(map(len, x.labels)) * len(columns) > LETTERS * spec.width
@@ -64,11 +68,16 @@ def ordered(values: pd.Series, spec: FigureSpec) -> list[Any]:
 
 def _text(line: Mapping[str, Any], spec: FigureSpec) -> str:
     template = spec.label or "{value:.3g}"
-    text = plain_number(line["value"]) if template == "plain" else number_text(template, line)
+    text = (
+        plain_number(line["value"])
+        if template == "plain"
+        else number_text(template, line)
+    )
     return f"{text}{line.get('mark') or ''}"
 
 
-# --- colors -------------------------------------------------------------------------------------
+# --- colors
+# -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,12 @@ class Colors:
         """Return the scale, with its bar where it has a title, as Vega-Lite has them."""
         ends = map(self.axis.share, self.shown)
         places = [self.axis.at(share) for share in np.linspace(*ends, SHADES)]
-        scale = {"type": self.axis.scale, "clamp": True, "interpolate": "rgb", "domain": places}
+        scale = {
+            "type": self.axis.scale,
+            "clamp": True,
+            "interpolate": "rgb",
+            "domain": places,
+        }
         scale["range"] = [self.color(place) for place in places]
         legend = None
         if title is not None:
@@ -100,9 +114,22 @@ class Colors:
             ticks = tuple(tick for tick in self.axis.ticks if low <= tick <= high)
             labels = tuple(short_exponents(f"{tick:.3g}") for tick in ticks)
             bar = replace(self.axis, ticks=ticks, labels=labels)
-            legend = {"values": ticks, "labelExpr": bar.label_of_value(), "labelFontSize": 11}
-            legend |= {"orient": "right", "titleOrient": "right", "title": title or None}
-        return {"type": "quantitative", "field": "value", "scale": scale, "legend": legend}
+            legend = {
+                "values": ticks,
+                "labelExpr": bar.label_of_value(),
+                "labelFontSize": 11,
+            }
+            legend |= {
+                "orient": "right",
+                "titleOrient": "right",
+                "title": title or None,
+            }
+        return {
+            "type": "quantitative",
+            "field": "value",
+            "scale": scale,
+            "legend": legend,
+        }
 
 
 def _colors(table: pd.DataFrame, spec: FigureSpec) -> Colors:
@@ -113,7 +140,9 @@ def _colors(table: pd.DataFrame, spec: FigureSpec) -> Colors:
     low, high = map(float, spec.color_limits or (values.min(), values.max()))
     if spec.colors == "diverging":
         largest = max(abs(low), abs(high), 1.0)
-        return Colors(value_axis(-largest, largest), color_map, (min(low, 0.0), max(high, 0.0)))
+        return Colors(
+            value_axis(-largest, largest), color_map, (min(low, 0.0), max(high, 0.0))
+        )
     if spec.colors == "log" and low < high:
         return Colors(value_axis(low, high, "log"), color_map, (low, high))
     # A range that is nothing but rounding would show structure where there is none.
@@ -123,7 +152,9 @@ def _colors(table: pd.DataFrame, spec: FigureSpec) -> Colors:
 
 
 def colored(
-    panels: Sequence[Subplot], tables: Sequence[pd.DataFrame], parts: Sequence[FigureSpec]
+    panels: Sequence[Subplot],
+    tables: Sequence[pd.DataFrame],
+    parts: Sequence[FigureSpec],
 ) -> list[Subplot]:
     """Give the panels of a `color_group` one scale, with a bar at the last one where asked."""
     groups: dict[str, list[int]] = {}
@@ -136,9 +167,12 @@ def colored(
         colors = _colors(pd.concat([tables[index] for index in indices]), part)
         for index in indices:
             records = [
-                record | ({"ink": colors.ink(record["value"])} if "value" in record else {})
+                record
+                | ({"ink": colors.ink(record["value"])} if "value" in record else {})
                 for record in panels[index].records
             ]
             bar = part.color_label if index == indices[-1] else None
-            found[index] = replace(panels[index], records=records, colors=colors.encoding(bar))
+            found[index] = replace(
+                panels[index], records=records, colors=colors.encoding(bar)
+            )
     return found

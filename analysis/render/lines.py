@@ -15,8 +15,12 @@ from pkm.analysis.render.style import HueStyle, make_look, variant_styles
 from pkm.analysis.render.subplot import Subplot, hue_key, make_record, reference_record
 
 MAX_TICKS = 8  # of the x axis
-MAX_BAND = 3.0  # factor by which a band goes below its curve on a logarithmic axis, where cut
-MAX_RANGE = 1000.0  # factor by which a non-private level may be below the private curves
+MAX_BAND = (
+    3.0  # factor by which a band goes below its curve on a logarithmic axis, where cut
+)
+MAX_RANGE = (
+    1000.0  # factor by which a non-private level may be below the private curves
+)
 DODGE = 0.15  # largest shift of a curve on a logarithmic axis, as a power of 2
 ROOM = 0.2  # share by which the x axis is lengthened for exponents
 Curve = tuple[np.ndarray, np.ndarray]  # x and value
@@ -26,16 +30,22 @@ Styles = Mapping[Any, HueStyle]
 def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
     """Return the curves of one panel; hues without an x are level lines.
 
-    Names on the x axis are drawn at equal distances; a column `curve` tells the curves of one hue
-    apart.
+    Names on the x axis are drawn at equal distances; a column `curve` tells the curves
+    of one hue apart.
     """
     table = table[table["hue"].isin(list(styles))]
-    names = [] if pd.api.types.is_numeric_dtype(table["x"]) else ordered(table["x"], spec)
+    names = (
+        [] if pd.api.types.is_numeric_dtype(table["x"]) else ordered(table["x"], spec)
+    )
     table = table.assign(place=table["x"])
     if names:
         table = table.assign(x=[float(names.index(name)) for name in table["x"]])
     for end in ("low", "high"):
-        known = table["value"] if spec.interval == "none" else table[end].fillna(table["value"])
+        known = (
+            table["value"]
+            if spec.interval == "none"
+            else table[end].fillna(table["value"])
+        )
         table = table.assign(**{f"shown_{end}": known})
     logarithmic = _is_log(table, spec, styles)
     if logarithmic:
@@ -47,7 +57,9 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
         x = replace(x, ticks=tuple(map(float, range(len(names)))), labels=texts)
     records = [record for each in _curves(table, spec, styles, y) for record in each]
     fitted = _fitted(table, styles)
-    records += [record for entry in spec.references for record in _reference(entry, fitted)]
+    records += [
+        record for entry in spec.references for record in _reference(entry, fitted)
+    ]
     if spec.exponents:
         x = replace(x, high=x.at(1 + ROOM))
         records += _exponents(x, y, fitted, styles)
@@ -62,18 +74,27 @@ def share_values(panels: Sequence[Subplot]) -> list[Subplot]:
     return [replace(each, y=axis) for each in panels]
 
 
-# --- what is drawn ------------------------------------------------------------------------------
+# --- what is drawn
+# ------------------------------------------------------------------------------
 
 
-def _curves(table: pd.DataFrame, spec: FigureSpec, styles: Styles, y: Axis) -> Iterator[list[Json]]:
+def _curves(
+    table: pd.DataFrame, spec: FigureSpec, styles: Styles, y: Axis
+) -> Iterator[list[Json]]:
     """Yield the records of each hue, from back to front."""
     order = {hue: place for place, hue in enumerate(styles)}
     variants = variant_styles(table, spec) if spec.style else {}
-    for hue in sorted(styles, key=lambda hue: styles[hue].line.get("zorder", 10 + order[hue])):
+    for hue in sorted(
+        styles, key=lambda hue: styles[hue].line.get("zorder", 10 + order[hue])
+    ):
         style = styles[hue]
         shift = dodged(order[hue], len(styles)) if spec.dodge else 1.0
         records = []
-        for line in table[table["hue"] == hue].sort_values("x", kind="stable").to_dict("records"):
+        for line in (
+            table[table["hue"] == hue]
+            .sort_values("x", kind="stable")
+            .to_dict("records")
+        ):
             is_level = pd.isna(line["x"])
             text = "" if is_level else spec.format_name(line["place"])
             record = make_record(line, hue_key(hue, style), text, spec)
@@ -94,7 +115,9 @@ def _curves(table: pd.DataFrame, spec: FigureSpec, styles: Styles, y: Axis) -> I
         yield records
 
 
-def _interval(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, y: Axis) -> Json:
+def _interval(
+    line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, y: Axis
+) -> Json:
     """Return the ends of a band or a bar, where it is not all below a logarithmic axis."""
     low, high = line["shown_low"], line["shown_high"]
     if not low < high or style.line.get("zorder", 10) <= 2:
@@ -108,7 +131,11 @@ def _interval(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, y: Axi
 def _level(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, y: Axis) -> Json:
     """Return where a level line is; with the ends of its band where they are asked for."""
     level = {"level": rounded(line["value"])}
-    if spec.level_bands and not style.baseline and line["shown_low"] < line["shown_high"]:
+    if (
+        spec.level_bands
+        and not style.baseline
+        and line["shown_low"] < line["shown_high"]
+    ):
         low = max(line["shown_low"], y.low) if y.scale == "log" else line["shown_low"]
         level |= {"band_level": rounded(low), "band_top": rounded(line["shown_high"])}
     return level
@@ -124,7 +151,9 @@ def _cut(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     if not spec.cut:
         return table
     positive = table.loc[table["value"] > 0, "value"]
-    floor = table["value"] / MAX_BAND if spec.cut == "point" else positive.min() / MAX_BAND
+    floor = (
+        table["value"] / MAX_BAND if spec.cut == "point" else positive.min() / MAX_BAND
+    )
     low = np.fmax(table["shown_low"], floor)
     return table.assign(shown_low=low, shown_high=np.fmax(table["shown_high"], low))
 
@@ -161,7 +190,8 @@ def _reference(entry: Mapping[str, Any], curves: Mapping[Any, Curve]) -> list[Js
     ]
 
 
-# --- axes ---------------------------------------------------------------------------------------
+# --- axes
+# ---------------------------------------------------------------------------------------
 
 
 def _x_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
@@ -178,7 +208,9 @@ def _x_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
             if value - ticks[-1] >= np.ptp(grid) / MAX_TICKS / 1.3:
                 ticks.append(value)
     else:
-        margin = max((grid[-1] / grid[0]) ** 0.04, 2 ** (2 * DODGE) if spec.dodge else 1.05)
+        margin = max(
+            (grid[-1] / grid[0]) ** 0.04, 2 ** (2 * DODGE) if spec.dodge else 1.05
+        )
         limits = grid[0] / margin, grid[-1] * margin
         ticks = grid[:: -(-grid.size // MAX_TICKS)]
     places = tuple(rounded(tick) for tick in ticks)
@@ -199,16 +231,19 @@ def _limiting(table: pd.DataFrame, styles: Styles) -> np.ndarray:
     values = table["value"].to_numpy(dtype=float)
     inside = values[~baseline] if (~baseline).any() else values
     curve_values = values[~baseline & table["x"].notna().to_numpy()]
-    # A level that is almost exact would stretch a logarithmic axis over many empty decades.
+    # A level that is almost exact would stretch a logarithmic axis over many empty
+    # decades.
     lowest = curve_values.min() / MAX_RANGE if curve_values.size else -np.inf
     return inside[(inside >= lowest) | (inside <= 0)]
 
 
-def _value_axis(table: pd.DataFrame, spec: FigureSpec, styles: Styles, logarithmic: bool) -> Axis:
+def _value_axis(
+    table: pd.DataFrame, spec: FigureSpec, styles: Styles, logarithmic: bool
+) -> Axis:
     """Return the value axis.
 
-    Values stay inside. Bands may be cut: the band of a heavy-tailed method would otherwise set the
-    scale.
+    Values stay inside. Bands may be cut: the band of a heavy-tailed method would
+    otherwise set the scale.
     """
     levels = [entry["y"] for entry in spec.references if "y" in entry]
     values = np.append(_limiting(table, styles), levels)
@@ -221,8 +256,12 @@ def _value_axis(table: pd.DataFrame, spec: FigureSpec, styles: Styles, logarithm
     if logarithmic:
         bottom = values[values > 0].min()
         positive = bands.loc[bands["shown_low"] > 0, "shown_low"]
-        lowest = max(min(positive.min(), bottom) if len(positive) else bottom, bottom / 2)
-        axis = value_axis(float(lowest / 1.15), float(min(highest, 3 * top) * 1.15), "log")
+        lowest = max(
+            min(positive.min(), bottom) if len(positive) else bottom, bottom / 2
+        )
+        axis = value_axis(
+            float(lowest / 1.15), float(min(highest, 3 * top) * 1.15), "log"
+        )
     else:
         reach = max(top - bottom, 0.02 * max(abs(top), abs(bottom)), 1e-12)
         lowest = min(bands["shown_low"].min(), bottom) if len(bands) else bottom
@@ -230,11 +269,14 @@ def _value_axis(table: pd.DataFrame, spec: FigureSpec, styles: Styles, logarithm
         lowest = min(lowest, 0.0) if spec.y_zero else lowest
         highest = min(highest, top + 0.6 * reach)
         margin = 0.06 * (highest - lowest) + 1e-12
-        axis = value_axis(float(lowest - (0 if spec.y_zero else margin)), float(highest + margin))
+        axis = value_axis(
+            float(lowest - (0 if spec.y_zero else margin)), float(highest + margin)
+        )
     return replace(axis, reverse=spec.y_reversed)
 
 
-# --- exponents ----------------------------------------------------------------------------------
+# --- exponents
+# ----------------------------------------------------------------------------------
 
 
 def _fitted(table: pd.DataFrame, styles: Styles) -> dict[Any, Curve]:
@@ -251,7 +293,9 @@ def _fitted(table: pd.DataFrame, styles: Styles) -> dict[Any, Curve]:
     return curves
 
 
-def _exponents(x: Axis, y: Axis, curves: Mapping[Any, Curve], styles: Styles) -> list[Json]:
+def _exponents(
+    x: Axis, y: Axis, curves: Mapping[Any, Curve], styles: Styles
+) -> list[Json]:
     """Write the exponents of the fitted powers of x at the right, by height of the curves' ends."""
     ends = {hue: y.share(value[-1]) for hue, (_, value) in curves.items()}
     hues = sorted(ends, key=ends.__getitem__)
@@ -261,11 +305,15 @@ def _exponents(x: Axis, y: Axis, curves: Mapping[Any, Curve], styles: Styles) ->
         places, values = curves[hue]
         exponent = np.polyfit(np.log(places), np.log(values), 1)[0]
         places = {"mark_at": rounded(x.at(0.87)), "text_at": rounded(x.at(0.9))}
-        records.append(make_look(styles[hue].line) | record | places | {"text": f"{exponent:.2f}"})
+        records.append(
+            make_look(styles[hue].line) | record | places | {"text": f"{exponent:.2f}"}
+        )
     return records
 
 
-def separated(heights: Sequence[float], gap: float = 0.06, top: float = 0.97) -> list[float]:
+def separated(
+    heights: Sequence[float], gap: float = 0.06, top: float = 0.97
+) -> list[float]:
     """Move increasing heights up until they differ by `gap`, then down from the top where needed.
 
     Examples

@@ -14,14 +14,17 @@ from pkm.analysis.figures.figure import LINESTYLES, NO_LINE, FigureSpec, in_orde
 from pkm.analysis.figures.styles import CYCLE, MethodStyle, MethodStyles
 
 #: What charts have in common: configuration, layers, markers, colors, titles of facts.
-COMMON = yaml.safe_load(Path(__file__).with_name("chart.yaml").read_text(encoding="utf-8"))
+COMMON = yaml.safe_load(
+    Path(__file__).with_name("chart.yaml").read_text(encoding="utf-8")
+)
 
 INK = "#222222"
 GREY = "#8c8c8c"
 POINT = 96 / 72  # pixels
 
 
-# --- styles of the hues of a figure -------------------------------------------------------------
+# --- styles of the hues of a figure
+# -------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,9 @@ class HueStyle:
     Attributes
     ----------
     line : dict
-        How its curve is drawn: `color`, `linestyle`, `linewidth`, `marker`, `markersize`,
-        `markerfacecolor`, `markeredgewidth`, `alpha`, `zorder` and `label`; lengths in points.
+        How its curve is drawn: `color`, `linestyle`, `linewidth`, `marker`,
+        `markersize`, `markerfacecolor`, `markeredgewidth`, `alpha`, `zorder` and
+        `label`; lengths in points.
     baseline : bool
         Whether it is a level that sets no limits, see `MethodStyle.baseline`.
     shift : float
@@ -59,16 +63,20 @@ class HueStyle:
         return self.line["color"]
 
 
-def hue_styles(table: pd.DataFrame, spec: FigureSpec, cells: pd.DataFrame) -> dict[Any, HueStyle]:
+def hue_styles(
+    table: pd.DataFrame, spec: FigureSpec, cells: pd.DataFrame
+) -> dict[Any, HueStyle]:
     """Return the styles of the hues of a figure, in the order in which they are drawn.
 
-    Methods have the label, color and marker of their rows. Numbers have a color between dark and
-    light, other values one of `CYCLE`. `spec.styles` changes them; a hue without a style there
-    (``null``) is in the table alone.
+    Methods have the label, color and marker of their rows. Numbers have a color between
+    dark and light, other values one of `CYCLE`. `spec.styles` changes them; a hue
+    without a style there (``null``) is in the table alone.
     """
     given = spec.styles
     changes = given if isinstance(given, Mapping) else spec.function(given)(table)
-    hues = in_order(table["hue"].dropna(), [*spec.order, *spec.curves, *spec.methods, *changes])
+    hues = in_order(
+        table["hue"].dropna(), [*spec.order, *spec.curves, *spec.methods, *changes]
+    )
     of_method = spec.hue == "method" or bool(spec.curves)
     methods = MethodStyles(cells if "method" in cells else pd.DataFrame({"method": []}))
     colors = iter(shades(len(hues), 0.82))
@@ -80,13 +88,21 @@ def hue_styles(table: pd.DataFrame, spec: FigureSpec, cells: pd.DataFrame) -> di
             continue
         change = dict(change)
         if of_method:
-            named = table.loc[table["hue"] == hue].get("method", pd.Series(dtype=object)).dropna()
+            named = (
+                table.loc[table["hue"] == hue]
+                .get("method", pd.Series(dtype=object))
+                .dropna()
+            )
             base = methods[named.iloc[0] if len(named) else hue]
         elif isinstance(hue, str):
             base = MethodStyle(spec.format_name(hue), *next(cycle))
         else:
             base = MethodStyle(spec.format_name(hue), next(colors), "o")
-        own = {key: change.pop(key) for key in ("label", "color", "marker") if key in change}
+        own = {
+            key: change.pop(key)
+            for key in ("label", "color", "marker")
+            if key in change
+        }
         base = replace(base, **own)
         line = base.line()
         if not of_method:
@@ -110,7 +126,8 @@ def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str,
     return variants
 
 
-# --- looks and colors ---------------------------------------------------------------------------
+# --- looks and colors
+# ---------------------------------------------------------------------------
 
 
 def make_look(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,11 +26,11 @@ class Subplot:
     ----------
     x, y : Axis
     records : list of dict
-        Facts of a value, where it is, and its look. Their fields decide which layers of chart.yaml
-        show them.
+        Facts of a value, where it is, and its look. Their fields decide which layers of
+        chart.yaml show them.
     notes : dict of str to str
-        For the caption: ``log`` where the values asked for a logarithmic axis, ``outside`` with the
-        level lines outside the limits.
+        For the caption: ``log`` where the values asked for a logarithmic axis,
+        ``outside`` with the level lines outside the limits.
     colors : dict, optional
         Scale and legend of the colors of a map, as Vega-Lite has them.
     title : str
@@ -67,7 +67,9 @@ def make_record(line: Mapping[str, Any], hue: str, text: str, spec: FigureSpec) 
     if line.get("notion") in ("pure", "approximate"):
         record["adjacency"] = line["adjacency"].replace("_", "-")
     numbers = {name: line.get(name, np.nan) for name in NUMBERS}
-    record |= {name: rounded(value) for name, value in numbers.items() if np.isfinite(value)}
+    record |= {
+        name: rounded(value) for name, value in numbers.items() if np.isfinite(value)
+    }
     return {name: item for name, item in record.items() if item not in (None, "")}
 
 
@@ -79,4 +81,8 @@ def reference_look(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def reference_record(entry: Mapping[str, Any], **where: Any) -> Json:
     """Return the record of a reference line."""
-    return {"hue": entry.get("label", REFERENCE)} | make_look(reference_look(entry)) | where
+    return (
+        {"hue": entry.get("label", REFERENCE)}
+        | make_look(reference_look(entry))
+        | where
+    )

@@ -79,8 +79,8 @@ def composed_delta(charges: pd.DataFrame, epsilon: float) -> float:
 def min_released_count(charge: Mapping) -> float:
     """Smallest noisy count that leaves a histogram over unlisted cells, by its charge.
 
-    A record changes as many cells as the squared sensitivity says, each by one; all that only one
-    neighbor has must stay hidden with probability 1 - delta.
+    A record changes as many cells as the squared sensitivity says, each by one; all
+    that only one neighbor has must stay hidden with probability 1 - delta.
 
     Examples
     --------
@@ -96,11 +96,11 @@ def min_released_count(charge: Mapping) -> float:
 def replacement_cost(charges: Sequence[Mapping]) -> tuple[float, float]:
     """Gaussian cost and delta of stored charges if a record is replaced, not left out.
 
-    Both the old record and the new one change what is released. Two counts change by 1; a sum
-    changes by twice the radius (two sums by less); a threshold may fail for two buckets; costs in
-    the exponential mechanism move up and down, so that its exponents range over twice as much.
-    Passes over the farthest points are charged for a replacement already, and the replacement of a
-    record replaces one of these points.
+    Both the old record and the new one change what is released. Two counts change by 1;
+    a sum changes by twice the radius (two sums by less); a threshold may fail for two
+    buckets; costs in the exponential mechanism move up and down, so that its exponents
+    range over twice as much. Passes over the farthest points are charged for a
+    replacement already, and the replacement of a record replaces one of these points.
 
     Parameters
     ----------
@@ -110,8 +110,8 @@ def replacement_cost(charges: Sequence[Mapping]) -> tuple[float, float]:
     Returns
     -------
     tuple of float
-        mu and delta; NaN where a charge is of a kind that this function does not know, or where
-        there is none.
+        mu and delta; NaN where a charge is of a kind that this function does not know,
+        or where there is none.
     """
     if not charges:
         return math.nan, math.nan
@@ -129,8 +129,8 @@ def replacement_cost(charges: Sequence[Mapping]) -> tuple[float, float]:
         elif label == "nearest_counts":
             square += 2 / charge["count_scale"] ** 2
         elif label == "nearest_sums_and_counts":
-            # Within one part only its sum changes; between two, both sums by a radius and both
-            # counts.
+            # Within one part only its sum changes; between two, both sums by a radius
+            # and both counts.
             sums = (charge["radius"] / charge["sum_scale"]) ** 2
             square += max(4 * sums, 2 * sums + 2 / charge["count_scale"] ** 2)
         elif label in ("swaps", "sets"):

@@ -22,9 +22,10 @@ def read_charges(rows: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One line per charge, in the order of the releases, with the columns `FIELDS` and one for
-        every detail, such as `count_scale` (NaN for charges without it). The index is that of the
-        run in `rows`, so the charges of one run share it; runs without charges are not in it.
+        One line per charge, in the order of the releases, with the columns `FIELDS` and
+        one for every detail, such as `count_scale` (NaN for charges without it). The
+        index is that of the run in `rows`, so the charges of one run share it; runs
+        without charges are not in it.
 
     Examples
     --------

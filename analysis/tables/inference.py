@@ -47,10 +47,10 @@ def paired_tests(differences: np.ndarray) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        `difference` (mean), `half_width` (95 %), `seeds`, `p_greater` (evidence that the
-        mean is above zero) and `p_less`. Columns without variance get 0 or 1 by the sign
-        of their mean, and 1 twice if it is zero; columns with fewer than two seeds get
-        1 twice.
+        `difference` (mean), `half_width` (95 %), `seeds`, `p_greater` (evidence that
+        the mean is above zero) and `p_less`. Columns without variance get 0 or 1 by the
+        sign of their mean, and 1 twice if it is zero; columns with fewer than two seeds
+        get 1 twice.
     """
     mean, half_width, _, deviation, seeds = column_statistics(differences)
     error = np.nan_to_num(deviation) / np.sqrt(np.maximum(seeds, 1))

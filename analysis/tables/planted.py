@@ -8,7 +8,9 @@ import pandas as pd
 from pkm.analysis.tables.statistics import resampled_means
 from pkm.analysis.tables.study import SeedMatrix
 
-_NAME = re.compile(r"planted-(?:small-)?\d+-\d+-\d+-(?P<ball>0(?:\.\d+)?)(?:-(?P<small>\d+))?")
+_NAME = re.compile(
+    r"planted-(?:small-)?\d+-\d+-\d+-(?P<ball>0(?:\.\d+)?)(?:-(?P<small>\d+))?"
+)
 #: The method whose cost stands for the optimum.
 OPTIMUM = "kmeans"
 
@@ -19,8 +21,8 @@ def parse_planted_names(cells: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        `cells` with `ball` (radius of the planted balls, NaN for other data) and `small`
-        (points of the small one, NaN if none).
+        `cells` with `ball` (radius of the planted balls, NaN for other data) and
+        `small` (points of the small one, NaN if none).
 
     Examples
     --------

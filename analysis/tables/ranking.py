@@ -1,10 +1,10 @@
 """The cross-paper comparison as numbers: ratios to non-private k-means, ranks.
 
-A ratio is a run's NICV over that of the best non-private k-means run stored for the data
-set. Methods are compared by the median ratio of their seeds: private runs have heavy
-tails. Ranks follow Demšar (2006): on every data set the methods are ranked by their
-median, Friedman's test is that of equal mean ranks, and two methods differ at a level if
-their mean ranks differ by more than Nemenyi's critical difference.
+A ratio is a run's NICV over that of the best non-private k-means run stored for the
+data set. Methods are compared by the median ratio of their seeds: private runs have
+heavy tails. Ranks follow Demšar (2006): on every data set the methods are ranked by
+their median, Friedman's test is that of equal mean ranks, and two methods differ at a
+level if their mean ranks differ by more than Nemenyi's critical difference.
 """
 
 from collections.abc import Sequence
@@ -126,10 +126,11 @@ def ratios(
     Returns
     -------
     DataFrame
-        Columns `COLUMNS`: median over seeds with its interval and quartiles; `reference`
-        is the NICV that divides, `n_centers` the mean number of released centers,
-        `insufficient_data` as the function of that name says. Methods without epsilon are
-        listed at every epsilon of the grid. Data sets without the reference are left out.
+        Columns `COLUMNS`: median over seeds with its interval and quartiles;
+        `reference` is the NICV that divides, `n_centers` the mean number of released
+        centers, `insufficient_data` as the function of that name says. Methods without
+        epsilon are listed at every epsilon of the grid. Data sets without the reference
+        are left out.
     """
     matrix = _select(study, METRIC, sweeps, bounds_factor, zoomed)
     cells = matrix.cells
@@ -192,7 +193,9 @@ def private(table: pd.DataFrame) -> pd.DataFrame:
     return table[(table["notion"] != "none") & ~table["method"].isin(UNRANKED)]
 
 
-def median_matrix(table: pd.DataFrame, epsilon: float, datasets: Sequence[str]) -> pd.DataFrame:
+def median_matrix(
+    table: pd.DataFrame, epsilon: float, datasets: Sequence[str]
+) -> pd.DataFrame:
     """Medians at one epsilon: data sets down, private methods across; NaN without any."""
     table = private(table)
     medians = table[table["epsilon"] == epsilon].pivot_table(
@@ -201,13 +204,17 @@ def median_matrix(table: pd.DataFrame, epsilon: float, datasets: Sequence[str]) 
     return medians.reindex(datasets)
 
 
-def missing_results(table: pd.DataFrame, datasets: Sequence[str]) -> dict[str, list[str]]:
+def missing_results(
+    table: pd.DataFrame, datasets: Sequence[str]
+) -> dict[str, list[str]]:
     """Return for each private method the data sets without a result at every epsilon."""
     n_epsilons = table["epsilon"].nunique()
     table = private(table)
     counts = table.groupby(["method", "dataset"])["epsilon"].nunique()
     return {
-        method: [name for name in datasets if counts.get((method, name), 0) < n_epsilons]
+        method: [
+            name for name in datasets if counts.get((method, name), 0) < n_epsilons
+        ]
         for method in sorted(table["method"].unique())
     }
 
@@ -295,7 +302,9 @@ def rank(
     return lines.sort_values(["mean_rank", "method"], ignore_index=True)
 
 
-def profile(table: pd.DataFrame, datasets: Sequence[str], factors: np.ndarray) -> pd.DataFrame:
+def profile(
+    table: pd.DataFrame, datasets: Sequence[str], factors: np.ndarray
+) -> pd.DataFrame:
     """Share of data sets and epsilons on which a method is within a factor of the best.
 
     Dolan and Moré (2002): performance profiles, of costs in place of times.
@@ -321,7 +330,11 @@ def profile(table: pd.DataFrame, datasets: Sequence[str], factors: np.ndarray) -
     medians = pd.concat([median_matrix(table, epsilon, datasets) for epsilon in grid])
     relative = medians[methods].div(medians[methods].min(axis=1), axis=0)
     lines = [
-        {"method": method, "factor": factor, "share": (relative[method] <= factor).mean()}
+        {
+            "method": method,
+            "factor": factor,
+            "share": (relative[method] <= factor).mean(),
+        }
         for method in methods
         for factor in factors
     ]
@@ -336,8 +349,8 @@ def best_methods(table: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         `dataset`, `epsilon`, `n`, `d`, `k`, `records` (n epsilon / k), `method`,
         `median`, `second` and its `second_median` (the next best), `baseline` (the
-        smaller ratio of the mean as only center and of centers without data; NaN without
-        them) and `useful`: whether the method is below it.
+        smaller ratio of the mean as only center and of centers without data; NaN
+        without them) and `useful`: whether the method is below it.
     """
     place = ["dataset", "epsilon"]
     ranked = private(table).sort_values([*place, "median", "method"])

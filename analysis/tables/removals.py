@@ -26,9 +26,9 @@ STACKED = {
     },
     "reseed_share": {"reseeded": "{}", "reseeded_predicted": "{}, predicted"},
 }
-# A sweep as claims and figures name it: the stored sweeps that it consists of, with their
-# parts (`table1_split`), and the kind of requests. The default bins of the search over
-# their sides are those of Table 1.
+# A sweep as claims and figures name it: the stored sweeps that it consists of, with
+# their parts (`table1_split`), and the kind of requests. The default bins of the search
+# over their sides are those of Table 1.
 SWEEPS = {
     "removals": (("removals",), "random"),
     "adversarial": (("removals", "adversarial"), "adversarial"),
@@ -47,9 +47,9 @@ class RemovalStudy(Study):
     """A study with the sweeps of `SWEEPS`, the metrics of `STACKED`, and like settings.
 
     Its cells have `gamma_factor`, the side of the bins over 1 / sqrt(n) (NaN without
-    bins), and those of even splits have all clusters. A setting that two sweeps share is
-    in a matrix once, from an even split if one has it. The sweep `CHECKPOINTS` has cells
-    by `request`.
+    bins), and those of even splits have all clusters. A setting that two sweeps share
+    is in a matrix once, from an even split if one has it. The sweep `CHECKPOINTS` has
+    cells by `request`.
 
     Parameters
     ----------
@@ -86,7 +86,9 @@ class RemovalStudy(Study):
 
         # A client of an even split sees all k clusters.
         is_uneven = matrix.cells["split"] != "iid"
-        n_clusters = matrix.cells["clusters_per_client"].where(is_uneven, matrix.cells["k"])
+        n_clusters = matrix.cells["clusters_per_client"].where(
+            is_uneven, matrix.cells["k"]
+        )
         cells = matrix.cells.assign(
             clusters_per_client=n_clusters.astype(float),
             gamma_factor=_gamma_factors(matrix.cells),
@@ -110,7 +112,9 @@ class RemovalStudy(Study):
         cells = wide.columns.to_frame(index=False).merge(looks, on="method", how="left")
         cells = cells.assign(sweep=CHECKPOINTS, epsilon=np.nan)
         left_out = np.zeros(len(cells), int)
-        return SeedMatrix(metric, cells, wide.index.to_numpy(), wide.to_numpy(), left_out)
+        return SeedMatrix(
+            metric, cells, wide.index.to_numpy(), wide.to_numpy(), left_out
+        )
 
 
 def whole_sweep(sweep: str) -> str:

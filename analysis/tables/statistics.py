@@ -1,7 +1,7 @@
 """Statistics of seeds by cells: means with intervals, areas over epsilon, resamples.
 
-Seeds are the replicate axis, so a paired comparison is a difference of two columns and a
-paired bootstrap is one matrix product.
+Seeds are the replicate axis, so a paired comparison is a difference of two columns and
+a paired bootstrap is one matrix product.
 """
 
 import warnings
@@ -96,8 +96,8 @@ def area(matrix: SeedMatrix) -> SeedMatrix:
     The grid is that of the whole matrix. A curve that lacks one of its epsilons has no
     area and is left out rather than integrated over fewer points, because areas over
     different grids cannot be compared. A non-private cell repeats its value at every
-    epsilon. Since the area, by trapezoids, is linear, the mean over seeds equals the area
-    under the means.
+    epsilon. Since the area, by trapezoids, is linear, the mean over seeds equals the
+    area under the means.
 
     Returns
     -------
@@ -123,7 +123,9 @@ def area(matrix: SeedMatrix) -> SeedMatrix:
         if columns.size == grid.size > 1
         and (np.isnan(epsilon[columns]) | (epsilon[columns] == grid)).all()
     ]
-    areas = [np.trapezoid(matrix.values[:, columns], grid, axis=1) for columns in curves]
+    areas = [
+        np.trapezoid(matrix.values[:, columns], grid, axis=1) for columns in curves
+    ]
     left_out = [matrix.left_out[np.unique(columns)].sum() for columns in curves]
 
     firsts = matrix.take(np.array([columns[0] for columns in curves], dtype=int))
@@ -140,8 +142,8 @@ def resampled_means(matrix: SeedMatrix) -> np.ndarray:
     """Mean of every column in the sample and in every bootstrap resample of its seeds.
 
     One draw of seeds serves every method, data set and epsilon, so whatever the
-    replicates share (initialization, data stream) stays paired. The generator is fixed: a
-    report built twice from the same rows is the same.
+    replicates share (initialization, data stream) stays paired. The generator is fixed:
+    a report built twice from the same rows is the same.
 
     Returns
     -------

@@ -16,10 +16,13 @@ from pkm.arrow import read_parameters
 DESCRIPTION = [
     column
     for column in schema.COLUMNS
-    if column.kind in ("key", "identity", "privacy", "setting", "style") and column.name != "seed"
+    if column.kind in ("key", "identity", "privacy", "setting", "style")
+    and column.name != "seed"
 ]
 REQUIRED = [column.name for column in DESCRIPTION if column.missing is None]
-DEFAULTS = {column.name: column.missing for column in DESCRIPTION if column.missing is not None}
+DEFAULTS = {
+    column.name: column.missing for column in DESCRIPTION if column.missing is not None
+}
 #: Column of `Study.cells` for the half-width of the domain: a summary has another
 #: `half_width`.
 DOMAIN_HALF_WIDTH = "domain_half_width"
@@ -112,7 +115,9 @@ class Study:
         repeated = identity[identity.duplicated()]
         if len(repeated):
             sweep_name, cell_key, seed = repeated.iloc[0]
-            raise ValueError(f"seed {seed} is repeated in cell {cell_key} of sweep {sweep_name!r}")
+            raise ValueError(
+                f"seed {seed} is repeated in cell {cell_key} of sweep {sweep_name!r}"
+            )
 
         self.cells = _describe_cells(rows.drop_duplicates(["sweep", "cell"]))
         # Text of the parameters, to group by.

@@ -33,7 +33,8 @@ def fold(coordinate: int) -> int:
 def shortening(step: np.ndarray, longest: float) -> float:
     """Factor at most 1 by which a step (d,), int64, becomes no longer than ``longest``.
 
-    The squared length is an integer, so that the factor does not depend on the order of its terms.
+    The squared length is an integer, so that the factor does not depend on the order of
+    its terms.
     """
     squared_length = 0
     for h in range(len(step)):
@@ -65,11 +66,13 @@ def move_centers(
     relative : bool
         Whether sums are about the centers.
     keep_empty : bool
-        Whether a center stays whose noisy count is below one record. Otherwise any count divides.
+        Whether a center stays whose noisy count is below one record. Otherwise any
+        count divides.
     longest : float
         Longest move, in grid steps; longer ones are shortened to it. Infinite for none.
     limit : float
-        Largest coordinate, in grid steps, for which distances are exact; larger ones saturate.
+        Largest coordinate, in grid steps, for which distances are exact; larger ones
+        saturate.
     outside : {KEEP, TRUNCATE, FOLD}
         What to do with coordinates outside the domain.
 

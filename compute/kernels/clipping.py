@@ -11,7 +11,9 @@ from pkm.compute.storage.blocks import Sums
 from pkm.compute.storage.points import SCALE, Points, squared_norms_of
 
 BLOCK = 1 << 15  # points whose temporary arrays exist at once
-SHRINKAGE = 1 - 2.0**-48  # outweighs the rounding of the root and the quotient of a clipping
+SHRINKAGE = (
+    1 - 2.0**-48
+)  # outweighs the rounding of the root and the quotient of a clipping
 
 
 def clip_norms(rows: np.ndarray, radius: float) -> np.ndarray:
@@ -41,11 +43,13 @@ def _clip_norms(
 
 def pull_into_ball(points: Points, radius: float, in_place: bool) -> Points:
     """Pull points outside a ball to its surface, in place or as a copy; radius in half-widths."""
-    # At sqrt(d) no point of the domain is outside, though the root's square may be rounded to less
-    # than d.
+    # At sqrt(d) no point of the domain is outside, though the root's square may be
+    # rounded to less than d.
     limit = radius * SCALE
     holds_domain = radius >= math.sqrt(points.shape[1])
-    all_outside = () if holds_domain else np.flatnonzero(points.squared_norms > limit * limit)
+    all_outside = (
+        () if holds_domain else np.flatnonzero(points.squared_norms > limit * limit)
+    )
     if not len(all_outside):
         # What is computed of them is kept for the view alone.
         return replace(points)

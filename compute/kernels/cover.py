@@ -1,13 +1,14 @@
 """Maximum cover by a lattice: numbers of points that each grid point of the unit ball covers.
 
-A grid point covers the points within a radius. The grid is cut into blocks of 4^m grid points. For
-every block near a point there is a bound on the number of points that any of its grid points
-covers; exact counts are stored only for the blocks with large bounds that cover a point, so memory
-follows the data and not the grid. Counts are integers and a distance is computed from a point and a
-grid point alone, always in the same order, so nothing depends on the order of the points.
+A grid point covers the points within a radius. The grid is cut into blocks of 4^m grid
+points. For every block near a point there is a bound on the number of points that any
+of its grid points covers; exact counts are stored only for the blocks with large bounds
+that cover a point, so memory follows the data and not the grid. Counts are integers and
+a distance is computed from a point and a grid point alone, always in the same order, so
+nothing depends on the order of the points.
 
-Units: points, grid points and the radius are in grid steps, squared distances in squared grid
-steps, blocks in sides of a block.
+Units: points, grid points and the radius are in grid steps, squared distances in
+squared grid steps, blocks in sides of a block.
 """
 
 import itertools
@@ -28,7 +29,9 @@ BLOCK_SIDE = 1 << BLOCK_BITS
 MIN_KEYS = 1 << 14  # keys sorted at once, or as many as there are
 SLACK = 1e-9  # relative, of a squared radius: rounding must not leave a block out
 
-_OUTSIDE = -(1 << 30)  # count of a grid point that is not in the ball: negative whatever is added
+_OUTSIDE = -(
+    1 << 30
+)  # count of a grid point that is not in the ball: negative whatever is added
 _UNKNOWN = -2  # a block that was not searched for
 _ABSENT = -1  # a block without counts
 
@@ -65,8 +68,8 @@ class PartialPoints(NamedTuple):
     Attributes
     ----------
     codes : ndarray, int64
-        Position of the first grid point with these coordinates: the number of its block in the
-        window, then, in the lowest 2 m bits, its rank inside the block.
+        Position of the first grid point with these coordinates: the number of its block
+        in the window, then, in the lowest 2 m bits, its rank inside the block.
     squares : ndarray, float64
         Squared distance to the point along these coordinates.
     """
@@ -78,9 +81,9 @@ class PartialPoints(NamedTuple):
 class Cover:
     """The points that each grid point of a lattice covers, while points are removed.
 
-    Every grid point belongs to one of three kinds, each of which can be reached by count or bound
-    and rank: those that cover nothing for certain, those of counted blocks, and those of bounded
-    blocks.
+    Every grid point belongs to one of three kinds, each of which can be reached by
+    count or bound and rank: those that cover nothing for certain, those of counted
+    blocks, and those of bounded blocks.
 
     Parameters
     ----------
@@ -89,9 +92,9 @@ class Cover:
     side, radius : float
         Side of the grid, and the distance up to which a grid point covers.
     weight : float
-        Weight of a covered point in the exponent: decides which blocks are counted and which are
-        only bounded, so that the bounded ones, at ``exp(weight * bound) - 1`` per grid point, weigh
-        no more than the whole grid at one.
+        Weight of a covered point in the exponent: decides which blocks are counted and
+        which are only bounded, so that the bounded ones, at ``exp(weight * bound) - 1``
+        per grid point, weigh no more than the whole grid at one.
     is_left : ndarray of shape (n,), bool, optional
         Whether a point is not removed yet; of this array, which changes, or all points.
 
@@ -122,7 +125,8 @@ class Cover:
                 f"side={side} is too small in {d} dimensions: blocks cannot be numbered"
             )
 
-        # From the lowest bound on, blocks stay bounded while they weigh no more than the grid.
+        # From the lowest bound on, blocks stay bounded while they weigh no more than
+        # the grid.
         self._order, keys, counts = self._sorted_blocks()
         keys, bounds = self._bounded_blocks(keys, counts)
         order = np.argsort(bounds, kind="stable")
@@ -135,8 +139,8 @@ class Cover:
         self._block_bounds = bounds[~is_counted]
         self.bounds, self.n_bounded = np.unique(self._block_bounds, return_counts=True)
 
-        # Count the points of the grid points of all other blocks. A block has a row from the first
-        # point on that it covers.
+        # Count the points of the grid points of all other blocks. A block has a row
+        # from the first point on that it covers.
         self._keys = keys[is_counted]
         self._rows = np.full(len(self._keys), _ABSENT)
         self._n_rows = 0
@@ -162,7 +166,9 @@ class Cover:
         is_covered = np.zeros(len(self._points), bool)
         if int(grid_point @ grid_point) <= self.lattice.max_squared_norm:
             for part in slices_of(len(self._points)):
-                _mark_within(self._scaled(part), grid_point, self._grid.radius, is_covered[part])
+                _mark_within(
+                    self._scaled(part), grid_point, self._grid.radius, is_covered[part]
+                )
             is_covered &= self.is_left
         return is_covered
 
@@ -181,7 +187,8 @@ class Cover:
         Returns
         -------
         order : ndarray, int32
-            Consecutive points are often near each other and share their window of blocks.
+            Consecutive points are often near each other and share their window of
+            blocks.
         keys, counts : ndarray, int64
             Of the blocks that hold a point, increasing.
         """
@@ -207,8 +214,8 @@ class Cover:
         keys, counts : ndarray, int64
             Of the blocks that hold a point.
         """
-        # Add each count to all blocks within the radius: a grid point cannot cover more than their
-        # points.
+        # Add each count to all blocks within the radius: a grid point cannot cover more
+        # than their points.
         offsets = _block_offsets(self.lattice.dimensions, self._grid.radius)
         key_offsets = offsets @ self._key_strides()
         merged_keys = np.empty(0, np.int64)
@@ -220,7 +227,8 @@ class Cover:
             near_keys = (keys[start:stop, None] + key_offsets).ravel()
             added = np.repeat(counts[start:stop], len(key_offsets))
             merged_keys, bounds = _sum_by_key(
-                np.concatenate([merged_keys, near_keys]), np.concatenate([bounds, added])
+                np.concatenate([merged_keys, near_keys]),
+                np.concatenate([bounds, added]),
             )
             start = stop
         return merged_keys, bounds
@@ -276,7 +284,9 @@ def _block_grid(radius: float, max_coordinate: int) -> BlockGrid:
     """Lay out blocks for a radius and a largest coordinate in grid steps."""
     span = (int(2 * radius) + BLOCK_SIDE - 1) // BLOCK_SIDE + 1
     # At least the largest coordinate of a block near a point of the ball.
-    shift = (max_coordinate + int(radius) + 3) // BLOCK_SIDE + int(radius) // BLOCK_SIDE + 4
+    shift = (
+        (max_coordinate + int(radius) + 3) // BLOCK_SIDE + int(radius) // BLOCK_SIDE + 4
+    )
     return BlockGrid(radius, max_coordinate, span, shift, base=2 * shift + 1)
 
 
@@ -285,8 +295,8 @@ def _block_offsets(dimensions: int, radius: float) -> np.ndarray:
     """Blocks (b, m) with a grid point within the radius of a point, relative to its block."""
     largest = int(radius) // BLOCK_SIDE + 2
     steps = np.arange(-largest, largest + 1)
-    # A point is below the block's end, grid points go up to one less: gaps are larger by one on the
-    # lower side.
+    # A point is below the block's end, grid points go up to one less: gaps are larger
+    # by one on the lower side.
     upper_gaps = (steps - 1) * BLOCK_SIDE
     lower_gaps = (-steps - 1) * BLOCK_SIDE + 1
     gaps = np.select([steps > 0, steps < 0], [upper_gaps, lower_gaps])
@@ -303,7 +313,8 @@ def _block_offsets(dimensions: int, radius: float) -> np.ndarray:
 def _mapped_zeros(n_rows: int, n_columns: int) -> np.ndarray:
     """Zeros (n_rows, n_columns), int32, which take memory where they are written, and not before.
 
-    That is, page by page: ``np.zeros`` may use memory of earlier arrays, which it fills.
+    That is, page by page: ``np.zeros`` may use memory of earlier arrays, which it
+    fills.
     """
     n = n_rows * n_columns
     buffer = mmap(-1, 4 * max(n, 1))
@@ -338,14 +349,16 @@ def _add_points(
 ) -> int:
     """Add ``sign`` for each point to the counts of all grid points that cover it.
 
-    The window of a point is the cube of ``span`` blocks a side that holds all grid points within
-    the radius. All but the last of their coordinates are listed as prefixes, one after the other;
-    the last one runs over whole blocks, four grid points at a time without a branch.
+    The window of a point is the cube of ``span`` blocks a side that holds all grid
+    points within the radius. All but the last of their coordinates are listed as
+    prefixes, one after the other; the last one runs over whole blocks, four grid points
+    at a time without a branch.
 
     Parameters
     ----------
     scaled : ndarray of shape (n, m), float64
-        Points in grid steps. Nothing is searched for again while they have the same window.
+        Points in grid steps. Nothing is searched for again while they have the same
+        window.
     sign : int
         1 or -1.
     grid : BlockGrid
@@ -372,7 +385,8 @@ def _add_points(
     increment = np.int32(sign)
     zero = np.int32(0)
 
-    # Buffers: the values of a coordinate, prefixes, their continuations, and the last axis.
+    # Buffers: the values of a coordinate, prefixes, their continuations, and the last
+    # axis.
     width = int(2 * grid.radius) + 1  # grid points in a row that may cover a point
     axis = _empty_partial_points(width)
     prefixes = _empty_partial_points(width ** (m - 1))
@@ -380,14 +394,17 @@ def _add_points(
     last_squares = np.empty((grid.span, BLOCK_SIDE))
     min_squares = np.empty(grid.span)
 
-    # The window's lowest block, and for each of its blocks the row in counts, once searched for.
+    # The window's lowest block, and for each of its blocks the row in counts, once
+    # searched for.
     window = np.full(m, np.iinfo(np.int64).max)
     rows_of_window = np.full(grid.span**m, _UNKNOWN)
     for i in range(len(scaled)):
         point = scaled[i]
         if _move_window(point, grid.radius, window):
             rows_of_window[:] = _UNKNOWN
-        n_prefixes, prefixes, buffer = _list_prefixes(point, window, grid, axis, prefixes, buffer)
+        n_prefixes, prefixes, buffer = _list_prefixes(
+            point, window, grid, axis, prefixes, buffer
+        )
         _last_squares(point, window, grid, last_squares, min_squares)
 
         # Continue every prefix along the last axis, a block at a time.
@@ -402,7 +419,9 @@ def _add_points(
                 if rows_of_window[block] == _UNKNOWN:
                     index = _find(keys, _window_key(block, window, grid))
                     if index >= 0 and rows[index] == _ABSENT:
-                        _mark_outside(keys[index], grid, max_squared_norm, m, counts[n_rows])
+                        _mark_outside(
+                            keys[index], grid, max_squared_norm, m, counts[n_rows]
+                        )
                         rows[index] = n_rows
                         n_rows += 1
                     rows_of_window[block] = rows[index] if index >= 0 else _ABSENT
@@ -581,7 +600,9 @@ def _tally(counts: np.ndarray, tally: np.ndarray) -> None:
 
 
 @njit(cache=True)
-def _index_of_count(counts: np.ndarray, rows: np.ndarray, count: int, rank: int) -> tuple[int, int]:
+def _index_of_count(
+    counts: np.ndarray, rows: np.ndarray, count: int, rank: int
+) -> tuple[int, int]:
     """Block and rank inside it of the grid point of a rank among those with a count."""
     for block in range(len(rows)):
         if rows[block] == _ABSENT:

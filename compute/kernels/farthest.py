@@ -1,9 +1,10 @@
 """The points that are farthest from some centers, of points that are kept or read in blocks.
 
-Points are ranked by their squared distance to the nearest center, the largest first, and those at
-one distance by their coordinates, the smallest first. So which points are the m farthest, as a
-multiset, is a function of the multiset of points: all before a last point, and a number of copies
-of that. This is what :class:`Farthest` holds, and no list of points.
+Points are ranked by their squared distance to the nearest center, the largest first,
+and those at one distance by their coordinates, the smallest first. So which points are
+the m farthest, as a multiset, is a function of the multiset of points: all before a
+last point, and a number of copies of that. This is what :class:`Farthest` holds, and no
+list of points.
 """
 
 from collections.abc import Iterator
@@ -37,8 +38,8 @@ class Farthest:
     row : ndarray of shape (d,), float32
         Its coordinates.
     copies : ndarray of shape (e, d), float32
-        Points that :meth:`mask` leaves out, though copies of them are among the farthest: the last
-        one, and such of the set ``among``.
+        Points that :meth:`mask` leaves out, though copies of them are among the
+        farthest: the last one, and such of the set ``among``.
     n_copies : ndarray of shape (e,), int64
         How many copies of each.
     among : Farthest or None
@@ -110,7 +111,8 @@ def farthest(
         return Farthest(centers, np.inf, np.zeros(d, np.float32), no_rows, no_counts)
     copies = Points.prepare(rows_of_copies)
 
-    # Narrow down the place of the last point, digit by digit, until few points are left there.
+    # Narrow down the place of the last point, digit by digit, until few points are left
+    # there.
     place = _Place.of_all(centers)
     n_wanted = n_farthest
     n_inside = np.inf
@@ -130,14 +132,17 @@ def farthest(
         last = np.array(place.coordinates, np.float32)
         n_last = n_wanted
     else:
-        (inside,) = points.total(partial(_rows_at, place=place, among=among), _concatenated)
+        (inside,) = points.total(
+            partial(_rows_at, place=place, among=among), _concatenated
+        )
         (more,) = _rows_at(copies, place, n_copies=n_copies)
         rows = np.concatenate([inside, more])
         order = _ranked(rows, squared_distances(Points.prepare(rows), centers))
         last = rows[order[n_wanted - 1]]
         n_last = np.count_nonzero((rows[order[:n_wanted]] == last).all(axis=1))
 
-    # Copies of other points that were left out before stay where they are before the last one.
+    # Copies of other points that were left out before stay where they are before the
+    # last one.
     square = float(squared_distances(Points.prepare(last[None]), centers)[0])
     stays = _is_before_last(copies, centers, square, last)
     return Farthest(
@@ -154,8 +159,9 @@ def farthest(
 class _Place:
     """A range of the ranking: points with the first digits of their ranks in common.
 
-    A point's rank is how much its squared distance is below the largest possible one, then its
-    coordinates. Digits are 16 bits of the former, from the highest on, then single coordinates.
+    A point's rank is how much its squared distance is below the largest possible one,
+    then its coordinates. Digits are 16 bits of the former, from the highest on, then
+    single coordinates.
 
     Attributes
     ----------
@@ -232,9 +238,13 @@ def _digit_counts(
         if place.shift:
             digits = (below >> place.next_shift) & (place.n_values - 1)
         else:
-            digits = points.rows[inside, len(place.coordinates)].astype(np.int64) + SCALE
+            digits = (
+                points.rows[inside, len(place.coordinates)].astype(np.int64) + SCALE
+            )
         weights = None if n_copies is None else n_copies[inside]
-        counts += np.bincount(digits, weights, place.n_values).astype(np.int64, copy=False)
+        counts += np.bincount(digits, weights, place.n_values).astype(
+            np.int64, copy=False
+        )
     return (counts,)
 
 
@@ -253,7 +263,9 @@ def _rows_at(
 
 def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
     """Squared distance (n,) of each point to the nearest center, kept for the next pass."""
-    return points.cached("squares", (centers,), partial(squared_distances, points, centers))
+    return points.cached(
+        "squares", (centers,), partial(squared_distances, points, centers)
+    )
 
 
 def _concatenated(rows: Sums, more: Sums) -> Sums:

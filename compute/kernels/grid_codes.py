@@ -1,8 +1,8 @@
 """Points sorted into cells: codes on a grid, stable partitions, counts and sums of cells.
 
-A tree of cells is grown over an array of indices. A cell is a slice of it, a split a stable
-partition of the slice by one feature of the codes, so that the points of a cell always lie together
-and in their original order.
+A tree of cells is grown over an array of indices. A cell is a slice of it, a split a
+stable partition of the slice by one feature of the codes, so that the points of a cell
+always lie together and in their original order.
 """
 
 import weakref
@@ -30,7 +30,8 @@ def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n, d), uint8 or uint16
-        As narrow as the number of thresholds allows. Cached with the points, for all replicates.
+        As narrow as the number of thresholds allows. Cached with the points, for all
+        replicates.
 
     Examples
     --------
@@ -63,7 +64,8 @@ def _digitize(rows: np.ndarray, thresholds: np.ndarray, codes: np.ndarray) -> No
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
             x = np.int64(rows[i, h])
-            # Thresholds are nearly equidistant: the guess is hardly ever off by more than one.
+            # Thresholds are nearly equidistant: the guess is hardly ever off by more
+            # than one.
             guess = np.int64((x - lowest) * thresholds_per_step) + 1
             code = min(max(guess, 0), n_thresholds)
             while code > 0 and thresholds[code - 1] >= x:
@@ -108,7 +110,9 @@ def _count_cells(rows: np.ndarray, intervals: int, counts: np.ndarray) -> None:
         counts[cell] += 1
 
 
-def hyperplane_sides(points: Points, normals: np.ndarray, origin: np.ndarray) -> np.ndarray:
+def hyperplane_sides(
+    points: Points, normals: np.ndarray, origin: np.ndarray
+) -> np.ndarray:
     """Sides of hyperplanes on which the points lie.
 
     Parameters
@@ -177,12 +181,14 @@ def stable_partition(
     # order[:n_below] and buffer[:n_above] hold the two parts of order[:p].
     for p in range(order.shape[0]):
         i = order[p]
-        # Write the index to both parts and let one of them grow: there is no branch to predict.
+        # Write the index to both parts and let one of them grow: there is no branch to
+        # predict.
         order[n_below] = buffer[n_above] = i
         below = codes[i, feature] < boundary
         n_below += below
         n_above += not below
-    # A loop: numba takes two seconds to compile an assignment of slices, with its error message.
+    # A loop: numba takes two seconds to compile an assignment of slices, with its error
+    # message.
     for p in range(n_above):
         order[n_below + p] = buffer[p]
     return n_below
@@ -203,9 +209,9 @@ def column_sums(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
 def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     """Gaps between neighboring values of a feature, averaged over the features rank by rank.
 
-    Gaps of many points in a small part of the range are smaller than a grid step. This is the only
-    statistic for which the grid is too coarse: the remainders of rounding are added where they are
-    stored.
+    Gaps of many points in a small part of the range are smaller than a grid step. This
+    is the only statistic for which the grid is too coarse: the remainders of rounding
+    are added where they are stored.
 
     Parameters
     ----------
@@ -215,7 +221,8 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n - 1,), float32
-        In increasing order, in grid steps. Cached with the first shard as long as all shards exist.
+        In increasing order, in grid steps. Cached with the first shard as long as all
+        shards exist.
 
     Examples
     --------
@@ -226,7 +233,8 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     others = tuple(weakref.ref(shard) for shard in shards[1:])
     key = ("averaged gaps", tuple(map(id, shards)))
     cached = first.cache.get(key)
-    # The id of a deleted shard may be reused: the weak references distinguish the shards.
+    # The id of a deleted shard may be reused: the weak references distinguish the
+    # shards.
     if isinstance(cached, tuple):
         references, gaps = cached
         if all(a() is b() for a, b in zip(references, others, strict=True)):
@@ -239,7 +247,8 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     for h in range(d):
         _fill_column(shards, h, column)
         column.sort()
-        # Block by block: all differences at once would take as much memory as the column.
+        # Block by block: all differences at once would take as much memory as the
+        # column.
         for start in range(0, n - 1, GAP_BLOCK):
             stop = min(start + GAP_BLOCK, n - 1)
             gaps[start:stop] += np.diff(column[start : stop + 1]) * steps_per_unit

@@ -1,9 +1,9 @@
 """Euclidean hashing, counts and clipped sums of buckets: all in integers.
 
-A bucket is a cell of a shifted grid on a few random projections. Directions are rounded to
-integers, shifts and widths are integers, so that every product and every division below is exact
-and no bucket depends on blocks, order or machine. Source of the hash: Datar, Immorlica, Indyk,
-Mirrokni 2004.
+A bucket is a cell of a shifted grid on a few random projections. Directions are rounded
+to integers, shifts and widths are integers, so that every product and every division
+below is exact and no bucket depends on blocks, order or machine. Source of the hash:
+Datar, Immorlica, Indyk, Mirrokni 2004.
 """
 
 import math
@@ -60,7 +60,9 @@ class Hash:
             )
         in_range = (self.shifts >= 0) & (self.shifts < self.width)
         if self.width < 1 or not in_range.all():
-            raise ValueError(f"width={self.width} must be positive and shifts between 0 and it")
+            raise ValueError(
+                f"width={self.width} must be positive and shifts between 0 and it"
+            )
         if math.prod(self.sizes) > MAX_CODES:
             width = self.width / (DIRECTION_SCALE * SCALE)
             raise ValueError(
@@ -86,8 +88,8 @@ class Hash:
     def codes(self, points: Points, mask: np.ndarray | None = None) -> np.ndarray:
         """Number of each point's cell, in the cells' lexicographic order.
 
-        Of all points, or of those that a mask (n,) marks: shape (m,), of the shortest unsigned type
-        that holds the number of every cell.
+        Of all points, or of those that a mask (n,) marks: shape (m,), of the shortest
+        unsigned type that holds the number of every cell.
         """
         lowest_cells = np.array([lowest for lowest, _ in self._cell_ranges()], np.int64)
         offsets = self.shifts - lowest_cells * self.width
@@ -99,7 +101,9 @@ class Hash:
         n_found = 0
         for start in range(0, n, BLOCK):
             block = slice(start, start + BLOCK)
-            rows = points.rows[block] if mask is None else points.rows[block][mask[block]]
+            rows = (
+                points.rows[block] if mask is None else points.rows[block][mask[block]]
+            )
             found = block_codes[: len(rows)]
             _codes(rows, self.directions, offsets, self.width, sizes, found)
             codes[n_found : n_found + len(rows)] = found
@@ -144,7 +148,9 @@ def _codes(
         codes[i] = code
 
 
-def euclidean_hash(generator: np.random.Generator, m: int, d: int, width: float) -> Hash:
+def euclidean_hash(
+    generator: np.random.Generator, m: int, d: int, width: float
+) -> Hash:
     """Draw a hash with orthonormal directions and uniform shifts.
 
     Parameters
@@ -162,8 +168,8 @@ def euclidean_hash(generator: np.random.Generator, m: int, d: int, width: float)
 
     Notes
     -----
-    Two points whose projections on a direction differ by g fall into one cell along it with
-    probability ``max(0, 1 - g / width)``.
+    Two points whose projections on a direction differ by g fall into one cell along it
+    with probability ``max(0, 1 - g / width)``.
     """
     directions = orthonormal(generator, m, d)
     steps = max(1, round(width * SCALE * DIRECTION_SCALE))
@@ -174,11 +180,13 @@ def euclidean_hash(generator: np.random.Generator, m: int, d: int, width: float)
 def orthonormal(generator: np.random.Generator, m: int, d: int) -> np.ndarray:
     """Draw m random orthonormal directions of d features, shape (m, d), int64.
 
-    Entries are rounded to integers, with :data:`DIRECTION_SCALE` for 1. Sums are correctly rounded,
-    so that the outcome does not depend on a linear algebra library.
+    Entries are rounded to integers, with :data:`DIRECTION_SCALE` for 1. Sums are
+    correctly rounded, so that the outcome does not depend on a linear algebra library.
     """
     if not 1 <= m <= d:
-        raise ValueError(f"projections={m} must be from 1 to the number of features, {d}")
+        raise ValueError(
+            f"projections={m} must be from 1 to the number of features, {d}"
+        )
     directions: list[np.ndarray] = []
     for row in generator.standard_normal((m, d)):
         # Gram-Schmidt: the second pass removes the rounding errors of the first.
@@ -224,13 +232,17 @@ def bucket_sums(
     return (clipped_sums(points, buckets, origins, radius),)
 
 
-def _bucket_codes(points: Points, hashing: Hash, restricted: Farthest | None) -> np.ndarray:
+def _bucket_codes(
+    points: Points, hashing: Hash, restricted: Farthest | None
+) -> np.ndarray:
     """Codes of the points of the restricted set, but for its copies; those of one hash are kept."""
 
     def compute() -> np.ndarray:
         # Those of another hash give their memory back first.
         points.drop("codes")
-        return hashing.codes(points, None if restricted is None else restricted.mask(points))
+        return hashing.codes(
+            points, None if restricted is None else restricted.mask(points)
+        )
 
     return points.cached("codes", (hashing, restricted), compute)
 

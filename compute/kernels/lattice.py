@@ -20,8 +20,8 @@ class Lattice:
     ----------
     dimensions : int
     side : float
-        In (0, infinity); at least so large that the grid points of the surrounding cube can be
-        numbered.
+        In (0, infinity); at least so large that the grid points of the surrounding cube
+        can be numbered.
 
     Attributes
     ----------
@@ -57,13 +57,16 @@ class Lattice:
         """Number of integer points of squared norm at most s (column) in 0, 1, ... dimensions."""
         sizes = np.ones((self.dimensions, self.max_squared_norm + 1), np.int64)
         for smaller, larger in itertools.pairwise(sizes):
-            # The added coordinate is 0, or v or -v, which leaves s - v^2 for the other ones.
+            # The added coordinate is 0, or v or -v, which leaves s - v^2 for the other
+            # ones.
             larger[:] = smaller
             for v in range(1, self.max_coordinate + 1):
                 larger[v * v :] += 2 * smaller[: len(smaller) - v * v]
         return sizes
 
-    def _continuations(self, budget: int, n_after: int) -> tuple[np.ndarray, np.ndarray]:
+    def _continuations(
+        self, budget: int, n_after: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Values of the next coordinate, and the number of grid points that continue with each.
 
         Parameters
@@ -115,9 +118,10 @@ def cover_scales(
 ) -> Sequence[tuple[float, float]]:
     """Sides of the grids and radii of the covers, from fine to coarse (Nguyen, Chaturvedi, Xu).
 
-    Radii are ``(1 + gamma)^i / n`` up to the first of at least 2, the diameter of the unit ball;
-    those below the smallest are left out. A grid of side ``gamma r / sqrt(m)`` has a grid point
-    within ``gamma r`` of every point, so a cover extends to ``(1 + gamma) r``.
+    Radii are ``(1 + gamma)^i / n`` up to the first of at least 2, the diameter of the
+    unit ball; those below the smallest are left out. A grid of side ``gamma r /
+    sqrt(m)`` has a grid point within ``gamma r`` of every point, so a cover extends to
+    ``(1 + gamma) r``.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Kernels of the local model: keyed hashes of (user, value), and sums over users' reports.
 
-A hash is a function of a public key, the number of the user and a value; nothing is stored per user
-and nothing depends on the order in which users or values are read. Privacy does not depend on its
-quality, only the accuracy does.
+A hash is a function of a public key, the number of the user and a value; nothing is
+stored per user and nothing depends on the order in which users or values are read.
+Privacy does not depend on its quality, only the accuracy does.
 """
 
 import numpy as np
@@ -87,7 +87,8 @@ def parity_hashes(
     Returns
     -------
     ndarray of shape (m,), int64
-        Two values of one user agree with probability ``2**-bits`` exactly, over uniform rows.
+        Two values of one user agree with probability ``2**-bits`` exactly, over uniform
+        rows.
     """
     out = np.zeros(len(users), np.int64)
     mask = np.uint64(size - 1)
@@ -112,13 +113,14 @@ def parity_support_counts(spectrum: np.ndarray, bits: int) -> np.ndarray:
 
     Notes
     -----
-    That all of ``bits`` parities agree is the product of factors (1 +- entry) / 2. Multiplied out
-    it is a sum over 2**bits rows, so that one fast Walsh-Hadamard transform serves all users and
-    values: exact, in integers.
+    That all of ``bits`` parities agree is the product of factors (1 +- entry) / 2.
+    Multiplied out it is a sum over 2**bits rows, so that one fast Walsh-Hadamard
+    transform serves all users and values: exact, in integers.
     """
     totals = spectrum.copy()
     width = 1
-    # Blocks of ``width`` entries are transformed; each step combines pairs of neighboring blocks.
+    # Blocks of ``width`` entries are transformed; each step combines pairs of
+    # neighboring blocks.
     while width < len(totals):
         pairs = totals.reshape(-1, 2, width)
         total = pairs[:, 0] + pairs[:, 1]
@@ -228,7 +230,8 @@ def _parity_hashes(
     for i in range(len(users)):
         user_word = _user_word(key, users[i])
         value = np.uint64(values[i])
-        # An entry of a Hadamard matrix is the parity of the bits that row and column share.
+        # An entry of a Hadamard matrix is the parity of the bits that row and column
+        # share.
         for bit in range(bits):
             row = _value_word(user_word, bit) & mask
             out[i] |= _parity(row & value) << bit
@@ -243,8 +246,8 @@ def _add_spectrum(
     mask: np.uint64,
     spectrum: np.ndarray,
 ) -> None:
-    # For every subset of the bits: the row that is the product of theirs, and the product of their
-    # reported signs.
+    # For every subset of the bits: the row that is the product of theirs, and the
+    # product of their reported signs.
     rows = np.empty(1 << bits, np.uint64)
     signs = np.empty(1 << bits, np.int64)
     rows[0] = 0
@@ -264,7 +267,9 @@ def _add_spectrum(
 
 
 @njit(cache=True)
-def _random_signs(key: np.uint64, users: np.ndarray, cells: np.ndarray, out: np.ndarray) -> None:
+def _random_signs(
+    key: np.uint64, users: np.ndarray, cells: np.ndarray, out: np.ndarray
+) -> None:
     for i in range(len(users)):
         word = _value_word(_user_word(key, users[i]), cells[i])
         out[i] = 1 - 2 * np.int64(word >> _U63)

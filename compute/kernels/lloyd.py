@@ -5,7 +5,9 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def nearest_center(points: np.ndarray, i: int, centers: np.ndarray) -> tuple[int, float]:
+def nearest_center(
+    points: np.ndarray, i: int, centers: np.ndarray
+) -> tuple[int, float]:
     """Index of the center nearest to point ``i``, ties to the first, and the squared distance."""
     nearest = 0
     min_square = np.inf
@@ -30,9 +32,9 @@ def weighted_lloyd(
 ) -> None:
     """Move centers to weighted means until they no longer move.
 
-    The center of an empty cluster goes to the point with the largest weighted squared distance to
-    its nearest center. Sums run over the points in order, so that results do not depend on a
-    library's blocking.
+    The center of an empty cluster goes to the point with the largest weighted squared
+    distance to its nearest center. Sums run over the points in order, so that results
+    do not depend on a library's blocking.
 
     Parameters
     ----------
@@ -105,7 +107,8 @@ def converged_lloyd(
     centers : ndarray of shape (k, d), float64
         Changed in place: means of the points with each label.
     tolerance : float
-        Share of the loss by which an iteration has to lower it for another one to follow.
+        Share of the loss by which an iteration has to lower it for another one to
+        follow.
     max_iter : int
         At most so many iterations.
 

@@ -1,7 +1,8 @@
 """Nearest centers, and sums over their points, for many replicates in one pass over the data.
 
-Results are exact integers, the same for any order, split or number of threads. The scans, and the
-proof that rounding does not change them, are in :mod:`pkm.compute.kernels.scan`.
+Results are exact integers, the same for any order, split or number of threads. The
+scans, and the proof that rounding does not change them, are in
+:mod:`pkm.compute.kernels.scan`.
 
 Units: coordinates in grid steps, squared norms and distances in squared grid steps.
 """
@@ -29,11 +30,14 @@ NO_LIMIT = np.array([[np.inf]])
 LOW_BITS = 24  # of numbers whose high bits are summed separately
 SWAP_BLOCK = 256  # points per matrix of distances in swap_costs
 TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a scan does
-#: Centers per leaf of that tree: which of several equally near ones it finds depends on it.
+#: Centers per leaf of that tree: which of several equally near ones it finds depends on
+#: it.
 LEAF_SIZE = 16
 BLOCK_ROWS = 1 << 16  # points whose nearest centers are found at a time
 MAX_EXPONENT = 63  # of a squared distance that is exact, or above
-MAX_SHARE = 0.25  # of the centers: a part of the points is compared with so many, or with all
+MAX_SHARE = (
+    0.25  # of the centers: a part of the points is compared with so many, or with all
+)
 
 
 def sums_and_counts(
@@ -48,11 +52,12 @@ def sums_and_counts(
     points : Points
         n points with integer coordinates.
     centers : ndarray of shape (R, k, d)
-        Integer coordinates of absolute value at most :func:`exact_limit`. Ties go to the lower
-        index.
+        Integer coordinates of absolute value at most :func:`exact_limit`. Ties go to
+        the lower index.
     max_squared_distance : float or ndarray, optional
-        Points whose squared distance to their nearest center exceeds it are left out; an array is
-        one bound for each center, and broadcasts against (R, k). Default: all points count.
+        Points whose squared distance to their nearest center exceeds it are left out;
+        an array is one bound for each center, and broadcasts against (R, k). Default:
+        all points count.
 
     Returns
     -------
@@ -113,7 +118,9 @@ def subtract_centers(sums: np.ndarray, counts: np.ndarray, centers: np.ndarray) 
 
 
 @njit(cache=True)
-def _subtract_centers(sums: np.ndarray, counts: np.ndarray, centers: np.ndarray) -> None:
+def _subtract_centers(
+    sums: np.ndarray, counts: np.ndarray, centers: np.ndarray
+) -> None:
     n_replicates, k, d = sums.shape
     for r in range(n_replicates):
         for j in range(k):
@@ -132,14 +139,14 @@ def inertia(points: Points, centers: np.ndarray) -> list[int]:
     Returns
     -------
     list of int
-        In squared grid steps. Exact whatever the number of points, hence the same for any order or
-        split of them.
+        In squared grid steps. Exact whatever the number of points, hence the same for
+        any order or split of them.
     """
     sums, counts = sums_and_counts(points, centers)
     centers = np.asarray(centers).astype(np.int64)
 
-    # Over the points x of a center c: |x - c|^2 = |x|^2 - 2 c.x + |c|^2. Sums are split so that no
-    # product of their parts overflows.
+    # Over the points x of a center c: |x - c|^2 = |x|^2 - 2 c.x + |c|^2. Sums are split
+    # so that no product of their parts overflows.
     high_products = ((sums >> LOW_BITS) * centers).sum(axis=(1, 2))
     low_products = ((sums & ((1 << LOW_BITS) - 1)) * centers).sum(axis=(1, 2))
     center_norms = (centers * centers).sum(axis=2)
@@ -167,7 +174,9 @@ def labels(points: Points, centers: np.ndarray) -> np.ndarray:
     limit = exact_limit(centers.shape[2])
 
     def scan(first: int, last: int) -> None:
-        if not scan_labels(flat_rows, points.squared_norms, first, last, centers, limit, result):
+        if not scan_labels(
+            flat_rows, points.squared_norms, first, last, centers, limit, result
+        ):
             raise _inexact(centers, limit)
 
     by_threads(points.shape[0], centers.size, scan)
@@ -179,7 +188,9 @@ def squared_distances(points: Points, centers: np.ndarray) -> np.ndarray:
     return nearest_with_squares(points, centers)[1]
 
 
-def nearest_with_squares(points: Points, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def nearest_with_squares(
+    points: Points, centers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Index of each point's nearest center of (k, d), and their squared distance: both (n,)."""
     squares = np.empty(points.shape[0])
     nearest = labels(points, centers[None])[0]
@@ -204,7 +215,9 @@ def _as_centers(points: Points, centers: np.ndarray) -> np.ndarray:
     centers = np.ascontiguousarray(centers, dtype=np.float64)
     d = points.shape[1]
     if centers.ndim != 3 or centers.shape[2] != d or 0 in centers.shape:
-        raise ValueError(f"centers must have shape (replicate, cluster, {d}), got {centers.shape}")
+        raise ValueError(
+            f"centers must have shape (replicate, cluster, {d}), got {centers.shape}"
+        )
     return centers
 
 
@@ -216,7 +229,9 @@ def _inexact(centers: np.ndarray, limit: int) -> ValueError:
     )
 
 
-def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def nearest_of_many(
+    points: np.ndarray, centers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Nearest of many centers for each point: a function of the point and the centers alone.
 
     Parameters
@@ -224,7 +239,8 @@ def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray
     points : ndarray of shape (n, d), int32 or int64
         Below 2**24 in size.
     centers : ndarray of shape (m, d), int64
-        In grid steps, like the points small enough that squared distances are exact in float64.
+        In grid steps, like the points small enough that squared distances are exact in
+        float64.
 
     Returns
     -------
@@ -251,7 +267,9 @@ def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray
     pivots = np.linspace(0, len(centers) - 1, math.isqrt(len(centers)), dtype=int)
     between = cdist(centers[pivots], centers, "sqeuclidean")
     for block in blocks:
-        index[block], squares = _nearest_by_pivots(points[block], centers, pivots, between)
+        index[block], squares = _nearest_by_pivots(
+            points[block], centers, pivots, between
+        )
         distance[block] = np.sqrt(squares)
     return index, distance
 
@@ -261,9 +279,10 @@ def _nearest_by_pivots(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Index and squared distance of each point's nearest center, both (b,).
 
-    A center that is as near as a pivot lies, by the triangle inequality, at most twice as far from
-    the pivot as the point does. So points near one pivot, at like distances from it, are compared
-    with such centers alone. All squares are whole numbers: no rounding leaves out a center.
+    A center that is as near as a pivot lies, by the triangle inequality, at most twice
+    as far from the pivot as the point does. So points near one pivot, at like distances
+    from it, are compared with such centers alone. All squares are whole numbers: no
+    rounding leaves out a center.
 
     Parameters
     ----------
@@ -285,7 +304,8 @@ def _nearest_by_pivots(
     order, parts = radix_argsort(parts, len(pivots).bit_length() + exponent_bits)
     starts = np.flatnonzero(differs_from_previous(parts))
 
-    # Compare each part with the centers near its pivot, or with all where these are not few.
+    # Compare each part with the centers near its pivot, or with all where these are not
+    # few.
     with_all = [order[:0]]
     for part in np.split(order, starts[1:]):
         near = np.flatnonzero(between[pivot[part[0]]] <= 4 * squares[part].max())
@@ -323,17 +343,19 @@ def swap_costs(
     Returns
     -------
     ndarray of shape (len(slots), m), object
-        Exact sums of squared distances to the nearest center, as Python integers, in squared grid
-        steps.
+        Exact sums of squared distances to the nearest center, as Python integers, in
+        squared grid steps.
 
     Notes
     -----
-    Removing a center changes only the points that are nearest to it, to the distance of their
-    second nearest center: all swaps together take one pass over the n m distances.
+    Removing a center changes only the points that are nearest to it, to the distance of
+    their second nearest center: all swaps together take one pass over the n m
+    distances.
     """
     squared_norms = (candidates * candidates).sum(axis=1).astype(np.float64)
     doubled = np.ascontiguousarray(-2.0 * candidates.T)
-    # Partial sums of a block stay below 2**53: sums of integers are then exact in any order.
+    # Partial sums of a block stay below 2**53: sums of integers are then exact in any
+    # order.
     max_square = points.shape[1] * 4.0 * SCALE**2
     block_size = int(min(SWAP_BLOCK, 2.0**EXACT_BITS // max_square))
     costs = np.zeros((len(slots), len(candidates)), object)
@@ -360,15 +382,17 @@ def _add_products(rows: np.ndarray, columns: np.ndarray, products: np.ndarray) -
 
 
 @njit(cache=True, nogil=True)
-def _swap_costs(squares: np.ndarray, current: np.ndarray, slots: np.ndarray) -> np.ndarray:
+def _swap_costs(
+    squares: np.ndarray, current: np.ndarray, slots: np.ndarray
+) -> np.ndarray:
     """Costs (slots, m) of a block of points after each swap, from squared distances (n, m)."""
     n, m = squares.shape
     slot_of_center = np.full(len(current), -1)
     for s in range(len(slots)):
         slot_of_center[slots[s]] = s
 
-    # Cost of adding each candidate without removing a center, and the increase from removing the
-    # center of each slot.
+    # Cost of adding each candidate without removing a center, and the increase from
+    # removing the center of each slot.
     added_costs = np.zeros(m)
     removal_costs = np.zeros((len(slots), m))
     for i in range(n):

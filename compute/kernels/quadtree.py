@@ -1,7 +1,8 @@
 """Occupied cells of shifted quadtrees, and soft counts on a grid.
 
-Cells are numbered by their integer position, and rows of numbers are packed into keys that are
-equal exactly where the rows are: nothing is hashed. Memory is linear in the number of points.
+Cells are numbered by their integer position, and rows of numbers are packed into keys
+that are equal exactly where the rows are: nothing is hashed. Memory is linear in the
+number of points.
 """
 
 import itertools
@@ -18,7 +19,9 @@ from pkm.compute.kernels.radix_sort import differs_from_previous, radix_argsort
 from pkm.compute.storage.points import SCALE
 
 ROOT_BITS = 19  # the root cell's side is 2**19 steps: eight half-widths
-ROOT_LOWER = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths
+ROOT_LOWER = (
+    -2 * SCALE
+)  # its lower end: shifted points lie between -2 and 6 half-widths
 N_KEYS = 1 << 63  # int64 from 0 on
 MAX_NUMBERS = 1 << 31  # in a column: a key holds one of them and the number of a row
 FIRST_MEMBERS = 16  # points that are searched for each of the first ones
@@ -50,8 +53,9 @@ def occupied_cells(
     level : int
         From the finest to the coarsest.
     cells_at : callable
-        From indices or a slice of the cells to their positions, (m, d), int32: where most cells
-        hold one point, the positions of all take more memory than the points.
+        From indices or a slice of the cells to their positions, (m, d), int32: where
+        most cells hold one point, the positions of all take more memory than the
+        points.
     counts : ndarray of shape (m,), int64
 
     Examples
@@ -104,9 +108,9 @@ def fullest_occupied_cells(
     n = len(points)
     span = span_of(points)
     ascending = np.argsort(points[:, 0])
-    # Coarser levels merge the points of cells, finer ones leave out points alone in their cells.
-    # That saves most from the finest level on that had half as many cells as points in the tree
-    # before.
+    # Coarser levels merge the points of cells, finer ones leave out points alone in
+    # their cells. That saves most from the finest level on that had half as many cells
+    # as points in the tree before.
     start = last_level // 2
     for tree, shift in enumerate(shifts):
         merged_level = 0
@@ -132,9 +136,13 @@ def fullest_occupied_cells(
                 # Of cells with one point the first ones, wherever these points are.
                 is_alone = np.ones(n, bool)
                 is_alone[shared] = False
-                alone = _first_members(digits, ascending, is_alone, n_fullest - n_shared)
+                alone = _first_members(
+                    digits, ascending, is_alone, n_fullest - n_shared
+                )
                 positions = np.concatenate([positions[:n_shared], digits.rows(alone)])
-                counts = np.concatenate([counts[:n_shared], np.ones(len(alone), np.int64)])
+                counts = np.concatenate(
+                    [counts[:n_shared], np.ones(len(alone), np.int64)]
+                )
             yield tree, level, positions, counts
             del cells
         del shared
@@ -259,7 +267,9 @@ def span_of(points: np.ndarray) -> Span:
     return lowest, highest
 
 
-def _cells_of(digits: Digits, members: np.ndarray, weights: np.ndarray | None = None) -> Cells:
+def _cells_of(
+    digits: Digits, members: np.ndarray, weights: np.ndarray | None = None
+) -> Cells:
     """Cells of the members, each of which stands for as many points as it weighs, or for one."""
     order, is_first = lexicographic_order(digits, members)
     first = np.flatnonzero(is_first)
@@ -307,7 +317,8 @@ def _first_members(
         found = candidates[is_selected[candidates]]
         if size >= len(ascending):
             break
-        # Further points may have the first number of the last candidate, but no smaller one.
+        # Further points may have the first number of the last candidate, but no smaller
+        # one.
         numbers = (digits.points[:, 0][found] + digits.offset[0]) >> digits.dropped
         last = (digits.points[candidates[-1], 0] + digits.offset[0]) >> digits.dropped
         found = found[numbers < last]
@@ -318,7 +329,9 @@ def _first_members(
     return found[order[:n]]
 
 
-def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def lexicographic_order(
+    digits: Digits, members: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Sort rows lexicographically, and mark those that differ from the row before.
 
     Parameters
@@ -353,7 +366,8 @@ def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray
     n_packed = len(strides)
 
     while n_packed < len(sizes):
-        # Sort rows that are equal so far by more columns, within their run of equal rows.
+        # Sort rows that are equal so far by more columns, within their run of equal
+        # rows.
         tied = np.flatnonzero(is_tied(is_first))
         if not len(tied):
             break
@@ -392,13 +406,19 @@ def _strides(sizes: list[int], n_keys: int) -> tuple[np.ndarray, int]:
     n_values : int
         Keys that the columns make.
     """
-    n_columns = sum(n_values <= n_keys for n_values in itertools.accumulate(sizes, operator.mul))
+    n_columns = sum(
+        n_values <= n_keys for n_values in itertools.accumulate(sizes, operator.mul)
+    )
     strides = [math.prod(sizes[column + 1 : n_columns]) for column in range(n_columns)]
     return np.array(strides, np.int64), math.prod(sizes[:n_columns])
 
 
 def _packed_columns(
-    digits: Digits, lowest: np.ndarray, members: np.ndarray, column: int, strides: np.ndarray
+    digits: Digits,
+    lowest: np.ndarray,
+    members: np.ndarray,
+    column: int,
+    strides: np.ndarray,
 ) -> np.ndarray:
     """One key per member of a column and those that follow: its numbers above the lowest ones."""
     keys = np.empty(len(members), np.int64)
@@ -440,8 +460,8 @@ def add_soft_counts(points: np.ndarray, intervals: int, counts: np.ndarray) -> N
     intervals : int
         Number of equal intervals per feature, between the ends of the domain.
     counts : ndarray of shape ((intervals + 1)**d,), int64
-        Added to, in units of 2**-16 points: each weight is rounded to a whole number, so that sums
-        are exact.
+        Added to, in units of 2**-16 points: each weight is rounded to a whole number,
+        so that sums are exact.
     """
     n, d = points.shape
     intervals_per_step = intervals / (2.0 * SCALE)

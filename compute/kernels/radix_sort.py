@@ -6,7 +6,8 @@ Also where equal ones begin in that order.
 import numpy as np
 from numba import njit
 
-#: Bits of a digit: the ends of 256 runs, which are written at a time, stay in the cache.
+#: Bits of a digit: the ends of 256 runs, which are written at a time, stay in the
+#: cache.
 DIGIT_BITS = 8
 
 
@@ -60,7 +61,8 @@ def _sort(
         for key in keys:
             counts[digit, (key >> (digit * DIGIT_BITS)) & last] += 1
 
-    # From the lowest digit on: keys with equal digits keep the order of the digits below.
+    # From the lowest digit on: keys with equal digits keep the order of the digits
+    # below.
     for digit in range(n_digits):
         ends = counts[digit]
         n_before = 0

@@ -1,11 +1,12 @@
 """Weighted k-means on integer positions whose state is kept, so that it can be repaired.
 
-Seeds come from a race among the positions, at a rate of weight times squared distance; then
-Lloyd's steps follow. Sums and weights of every step are kept as integers. After some weights have
-changed, only what depends on them is computed again, and centers are, bit for bit, those of a run
-from scratch: they follow from integer sums, and assignments that are not checked cannot have
-changed. That is so by the triangle inequality: no position changes its center while its two
-smallest distances differ by more than twice what any center has moved since they were measured.
+Seeds come from a race among the positions, at a rate of weight times squared distance;
+then Lloyd's steps follow. Sums and weights of every step are kept as integers. After
+some weights have changed, only what depends on them is computed again, and centers are,
+bit for bit, those of a run from scratch: they follow from integer sums, and assignments
+that are not checked cannot have changed. That is so by the triangle inequality: no
+position changes its center while its two smallest distances differ by more than twice
+what any center has moved since they were measured.
 
 Units: positions are integers; squared distances are float64.
 """
@@ -42,7 +43,10 @@ def hashed_arrival_times(positions: np.ndarray, key: np.uint64, n: int) -> np.nd
     for i in range(m):
         word = mix(key + GOLDEN_GAMMA)
         for h in range(d):
-            word = mix(word ^ mix(np.uint64(positions[i, h]) * GOLDEN_GAMMA)) + GOLDEN_GAMMA
+            word = (
+                mix(word ^ mix(np.uint64(positions[i, h]) * GOLDEN_GAMMA))
+                + GOLDEN_GAMMA
+            )
         for t in range(n):
             bits = mix(word + np.uint64(t + 1) * GOLDEN_GAMMA) >> _U12
             times[i, t] = -np.log((np.float64(bits) + 0.5) * 2.0**-52)
@@ -62,7 +66,8 @@ def weighted_race(
     Parameters
     ----------
     positions : ndarray of shape (m, d), int64
-        All different; ties go to the lexicographically first, so that their order does not matter.
+        All different; ties go to the lexicographically first, so that their order does
+        not matter.
     weights : ndarray of shape (m,), int64
         Positive.
     times : ndarray of shape (m, k), float64
@@ -82,13 +87,16 @@ def weighted_race(
     seeds[:] = 0
     arrivals[:] = np.inf
     for t in range(len(seeds)):
-        # The first arrival; squares hold the distances to the nearest of seeds 0 .. t - 1.
+        # The first arrival; squares hold the distances to the nearest of seeds 0 .. t -
+        # 1.
         winner = -1
         for i in range(m):
             if squares[i] > 0:
                 time = times[i, t] / (weights[i] * squares[i])
                 if time < arrivals[t] or (
-                    time == arrivals[t] and winner >= 0 and _before(positions[i], positions[winner])
+                    time == arrivals[t]
+                    and winner >= 0
+                    and _before(positions[i], positions[winner])
                 ):
                     winner = i
                     arrivals[t] = time
@@ -121,7 +129,8 @@ def race_stands(
         Before and after; 0 for a position that is not there.
     times : ndarray of shape (c, k), float64
     seeds, arrivals
-        As written by :func:`weighted_race`. An earlier arrival of a seed itself is written.
+        As written by :func:`weighted_race`. An earlier arrival of a seed itself is
+        written.
 
     Returns
     -------
@@ -193,14 +202,15 @@ def repair_steps(
     n_seeds : int
         Centers in use.
     n_valid : int
-        Steps that are kept: for all of their rows with a label of 0 or more, sums and counts hold
-        the weights at that label. 0 computes all steps.
+        Steps that are kept: for all of their rows with a label of 0 or more, sums and
+        counts hold the weights at that label. 0 computes all steps.
     tolerance : float
         Above the rounding of two distances.
     labels : ndarray of shape (T, at least m), int64
         Assignments of each step; -1 for a row that has none.
     gaps : ndarray of the same shape, float64
-        Second smallest less smallest distance, plus twice `moved` when they were measured.
+        Second smallest less smallest distance, plus twice `moved` when they were
+        measured.
     moved : ndarray of shape (T,), float64
         At least how far any center of the step has moved since it was computed first.
     centers : ndarray of shape (T + 1, k, d), float64
@@ -261,7 +271,9 @@ def repair_steps(
 
 
 @njit(cache=True)
-def _two_nearest(position: np.ndarray, centers: np.ndarray, k: int) -> tuple[int, float]:
+def _two_nearest(
+    position: np.ndarray, centers: np.ndarray, k: int
+) -> tuple[int, float]:
     """Nearest center, ties to the first, and how much farther the second is."""
     nearest = 0
     smallest = np.inf

@@ -29,6 +29,8 @@ def add_rounded(values: np.ndarray, noise: np.ndarray, scale: float) -> np.ndarr
 
 
 @njit(cache=True)
-def _add_rounded(values: np.ndarray, noise: np.ndarray, scale: float, noisy: np.ndarray) -> None:
+def _add_rounded(
+    values: np.ndarray, noise: np.ndarray, scale: float, noisy: np.ndarray
+) -> None:
     for i in range(len(values)):
         noisy[i] = values[i] + np.int64(np.rint(noise[i] * scale))

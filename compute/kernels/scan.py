@@ -1,31 +1,34 @@
 """Compiled scans for nearest centers: screened in single precision, exact where that could err.
 
-A point x is compared with centers c by the score ``s = |c|^2 - 2 c.x``, its squared distance less
-``|x|^2``. Scores are integers below 2**53. A scan computes them in float32, as ``S``, and keeps the
-least two of each point. Where these are too close to tell which is less, it computes all scores of
-the point again in float64, which is exact. The result is that of exact arithmetic for any input.
+A point x is compared with centers c by the score ``s = |c|^2 - 2 c.x``, its squared
+distance less ``|x|^2``. Scores are integers below 2**53. A scan computes them in
+float32, as ``S``, and keeps the least two of each point. Where these are too close to
+tell which is less, it computes all scores of the point again in float64, which is
+exact. The result is that of exact arithmetic for any input.
 
-How close is too close. Let ``u = 2**-24``, ``g(m) = m u / (1 - m u)``, ``C`` the largest norm of a
-center, ``M = 2 C^2 + |x|^2``. Every term of a score passes at most ``d + 1`` roundings: one when it
-is converted to float32, and d fused multiply-adds. So (Higham, Accuracy and Stability of Numerical
-Algorithms, 2nd ed., section 3.1)
+How close is too close. Let ``u = 2**-24``, ``g(m) = m u / (1 - m u)``, ``C`` the
+largest norm of a center, ``M = 2 C^2 + |x|^2``. Every term of a score passes at most
+``d + 1`` roundings: one when it is converted to float32, and d fused multiply-adds. So
+(Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1)
 
     |S - s| <= g(d + 1) (|c|^2 + 2 sum_h |c_h x_h|) <= g(d + 1) M = E,
 
-by Cauchy and Schwarz and ``2 |c| |x| <= |c|^2 + |x|^2``. If the least two differ by more than 2 E,
-the least is that of the nearest center, and no other center ties with it. A point is left out if
-its squared distance ``D = s + |x|^2 <= 2 M`` exceeds the limit L of its center. The difference of D
-and L is wrong by at most ``E + 4 u M + u L`` before its own rounding, and where ``L > 3 M`` no
-error changes its sign. Both tests are decided by the tolerance
+by Cauchy and Schwarz and ``2 |c| |x| <= |c|^2 + |x|^2``. If the least two differ by
+more than 2 E, the least is that of the nearest center, and no other center ties with
+it. A point is left out if its squared distance ``D = s + |x|^2 <= 2 M`` exceeds the
+limit L of its center. The difference of D and L is wrong by at most ``E + 4 u M + u L``
+before its own rounding, and where ``L > 3 M`` no error changes its sign. Both tests are
+decided by the tolerance
 
     T = 2 g(d + 8) M;
 
-the seven roundings more than in E make up for those of T itself, of the difference of two scores,
-and of D and L.
+the seven roundings more than in E make up for those of T itself, of the difference of
+two scores, and of D and L.
 
-Units: coordinates in grid steps, scores and squared norms in squared grid steps. Scans take points
-as rows, one after the other in a flat array. A block of rows is transposed in the first-level cache
-into groups: for each feature the coordinates of :data:`GROUP` points.
+Units: coordinates in grid steps, scores and squared norms in squared grid steps. Scans
+take points as rows, one after the other in a flat array. A block of rows is transposed
+in the first-level cache into groups: for each feature the coordinates of :data:`GROUP`
+points.
 """
 
 from typing import Any
@@ -55,11 +58,14 @@ from pkm.compute.storage.points import REORDERED
 GROUP = 2 * LANES  # points whose scores are in registers at the same time
 TILE = 4  # centers whose scores are
 FEW_FEATURES = 4  # up to so many are transposed without padding
-#: Coordinates of a block: few enough for the first-level cache, many enough to use centers often.
+#: Coordinates of a block: few enough for the first-level cache, many enough to use
+#: centers often.
 BLOCK_VALUES = 8 * LANES * GROUP
-#: Up to so many coordinates of centers, sums by masks are faster than one point at a time.
+#: Up to so many coordinates of centers, sums by masks are faster than one point at a
+#: time.
 MASKED_VALUES = 96
-#: Points after which 32-bit sums are added to 64-bit ones. A coordinate is at most 2**16.
+#: Points after which 32-bit sums are added to 64-bit ones. A coordinate is at most
+#: 2**16.
 POINTS_PER_SUM = 1 << 14
 CACHE_LINE = 64  # bytes
 UNIT_ROUNDOFF = 2.0**-24
@@ -79,11 +85,11 @@ def _prepare_centers(
     Returns
     -------
     norms : ndarray of shape (R, k), float64
-        Squared norms; infinite for a center that equals an earlier one, which is nearest to no
-        point.
+        Squared norms; infinite for a center that equals an earlier one, which is
+        nearest to no point.
     tiles : ndarray of shape (R, K * d), float32
-        ``-2 c``, feature by feature for each :data:`TILE` centers. K is k rounded up to whole
-        tiles.
+        ``-2 c``, feature by feature for each :data:`TILE` centers. K is k rounded up to
+        whole tiles.
     tile_norms : ndarray of shape (R, K), float32
         The norms; infinite beyond k.
     """
@@ -101,7 +107,9 @@ def _prepare_centers(
                 tiles[r, first + h * TILE] = -2.0 * c
         for j in range(k):
             for i in range(j):
-                if norms[r, i] == norms[r, j] and _are_equal(centers[r, i], centers[r, j]):
+                if norms[r, i] == norms[r, j] and _are_equal(
+                    centers[r, i], centers[r, j]
+                ):
                     norms[r, j] = np.inf
         for j in range(n_padded):
             tile_norms[r, j] = norms[r, j] if j < k else np.inf
@@ -120,7 +128,8 @@ def _are_equal(a: np.ndarray, b: np.ndarray) -> bool:
 def _are_within(centers: np.ndarray, limit: int) -> bool:
     """Whether all coordinates are at most the limit in size.
 
-    NaN is not: it would leave points without a nearest center, and their labels undefined.
+    NaN is not: it would leave points without a nearest center, and their labels
+    undefined.
     """
     n_within = 0
     for coordinate in centers.flat:
@@ -173,13 +182,15 @@ def scan_and_sum(
 
     # What stands beyond k needs none: its norm is infinite.
     n_limits = limits.shape[1]
-    tile_limits = np.zeros((n_replicates, n_limits if n_limits == 1 else n_padded), np.float32)
+    tile_limits = np.zeros(
+        (n_replicates, n_limits if n_limits == 1 else n_padded), np.float32
+    )
     for r in range(n_replicates):
         for j in range(n_limits):
             tile_limits[r, j] = limits[r % len(limits), j]
 
-    # 32-bit sums: by masks for each lane separately, else for whole registers of features and one
-    # row more, for the points that are left out.
+    # 32-bit sums: by masks for each lane separately, else for whole registers of
+    # features and one row more, for the points that are left out.
     masked = n_padded * d <= MASKED_VALUES
     sum_size = n_padded * d * LANES if masked else (n_padded + 1) * width
     count_size = (n_padded + LANES) // LANES * LANES
@@ -207,9 +218,13 @@ def scan_and_sum(
             block_counts = small_counts[r * count_size : (r + 1) * count_size]
             if masked:
                 nearest[stop - start : n_groups * GROUP] = n_padded
-                _sum_by_masks(columns, d, n_groups, nearest, n_padded, block_sums, block_counts)
+                _sum_by_masks(
+                    columns, d, n_groups, nearest, n_padded, block_sums, block_counts
+                )
             else:
-                _sum_by_points(rows, row, d, nearest[: stop - start], block_sums, block_counts)
+                _sum_by_points(
+                    rows, row, d, nearest[: stop - start], block_sums, block_counts
+                )
         n_pending += size
         if n_pending + size > POINTS_PER_SUM or stop == last:
             for r in range(n_replicates):
@@ -288,7 +303,9 @@ def _aligned(size: int, dtype: type) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _buffers(d: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _buffers(
+    d: int, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Arrays of a block: columns, squared norms, nearest centers, margins."""
     columns = _aligned(_columns_of(d) * size, np.float32)
     norms = _aligned(size, np.float32)
@@ -298,11 +315,13 @@ def _buffers(d: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
 
 
 @njit(cache=True, nogil=True)
-def _padded_rows(flat_rows: np.ndarray, start: int, size: int, d: int) -> tuple[np.ndarray, int]:
+def _padded_rows(
+    flat_rows: np.ndarray, start: int, size: int, d: int
+) -> tuple[np.ndarray, int]:
     """An array and the position in it where the rows of a block begin.
 
-    Registers read up to a register beyond a block: where the points end before that, it is a copy
-    of what is left, followed by zeros.
+    Registers read up to a register beyond a block: where the points end before that, it
+    is a copy of what is left, followed by zeros.
     """
     begin = start * d
     end = begin + size * d + LANES
@@ -315,7 +334,9 @@ def _padded_rows(flat_rows: np.ndarray, start: int, size: int, d: int) -> tuple[
 
 
 @njit(cache=True, nogil=True)
-def _transpose_rows(rows: np.ndarray, row: int, d: int, n_groups: int, columns: np.ndarray) -> None:
+def _transpose_rows(
+    rows: np.ndarray, row: int, d: int, n_groups: int, columns: np.ndarray
+) -> None:
     """Transpose a block: feature h of point b of group g to ``(g * width + h) * GROUP + b``.
 
     The width is that of :func:`_columns_of`.
@@ -339,7 +360,9 @@ def _transpose_rows(rows: np.ndarray, row: int, d: int, n_groups: int, columns: 
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _separate(rows: np.ndarray, row: int, d: int, n_groups: int, columns: np.ndarray) -> None:
+def _separate(
+    rows: np.ndarray, row: int, d: int, n_groups: int, columns: np.ndarray
+) -> None:
     """Transpose rows of few features, which fill a small part of a tile."""
     for half in range(2 * n_groups):
         begin = row + half * LANES * d
@@ -403,8 +426,9 @@ def _screen(
         second_0 = second_1 = broadcast(INFINITY)
         nearest_0 = nearest_1 = broadcast(ZERO)
         for j in range(0, len(tile_norms), TILE):
-            # The rows of a group are two registers for each feature: the first two tiles fetch one
-            # each. Between the products this costs nothing, and a pass from memory half as much.
+            # The rows of a group are two registers for each feature: the first two
+            # tiles fetch one each. Between the products this costs nothing, and a pass
+            # from memory half as much.
             line = ahead + (2 * g + min(j // TILE, 1)) * d * LANES
             step = LANES if j < 2 * TILE else 0
             s_00 = s_01 = broadcast(tile_norms[j])
@@ -448,14 +472,20 @@ def _screen(
             limit_1 = _at(tile_limits, nearest_1)
         b = g * GROUP
         norm = load(norms, b)
-        nearest_0, margin_0 = _decide(least_0, second_0, nearest_0, limit_0, norm, tests)
+        nearest_0, margin_0 = _decide(
+            least_0, second_0, nearest_0, limit_0, norm, tests
+        )
         norm = load(norms, b + LANES)
-        nearest_1, margin_1 = _decide(least_1, second_1, nearest_1, limit_1, norm, tests)
+        nearest_1, margin_1 = _decide(
+            least_1, second_1, nearest_1, limit_1, norm, tests
+        )
         store(nearest, b, nearest_0)
         store(nearest, b + LANES, nearest_1)
         store(margins, b, margin_0)
         store(margins, b + LANES, margin_1)
-        is_open |= any_less(margin_0, broadcast(TINY)) | any_less(margin_1, broadcast(TINY))
+        is_open |= any_less(margin_0, broadcast(TINY)) | any_less(
+            margin_1, broadcast(TINY)
+        )
     return is_open
 
 
@@ -464,7 +494,9 @@ def _at(values: np.ndarray, indices: Any) -> Any:
     """The value at each index, in registers."""
     found = broadcast(values[0])
     for j in range(1, len(values)):
-        found = where_equal(indices, broadcast(np.float32(j)), broadcast(values[j]), found)
+        found = where_equal(
+            indices, broadcast(np.float32(j)), broadcast(values[j]), found
+        )
     return found
 
 
@@ -477,7 +509,12 @@ def _second(least: Any, second: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _decide(
-    least: Any, second: Any, nearest: Any, limit: Any, norm: Any, tests: tuple[Any, Any, Any]
+    least: Any,
+    second: Any,
+    nearest: Any,
+    limit: Any,
+    norm: Any,
+    tests: tuple[Any, Any, Any],
 ) -> tuple[Any, Any]:
     """Nearest center, or none beyond its limit, and the margin of both decisions, in registers."""
     from_centers, from_point, left_out = tests
@@ -558,8 +595,8 @@ def _sum_by_masks(
 ) -> None:
     """Add the points of each center in registers, for :data:`TILE` centers at a time.
 
-    A lane adds at most ``GROUP * n_groups / LANES`` coordinates, 256 of up to 2**16: float32 holds
-    that exactly.
+    A lane adds at most ``GROUP * n_groups / LANES`` coordinates, 256 of up to 2**16:
+    float32 holds that exactly.
     """
     width = _columns_of(d)
     zero = broadcast(ZERO)
@@ -585,8 +622,12 @@ def _sum_by_masks(
                 n_1 += count_equal(labels, tile[1])
                 n_2 += count_equal(labels, tile[2])
                 n_3 += count_equal(labels, tile[3])
-                firsts = _add_where(labels, tile, load(columns, begin + h * GROUP), firsts)
-                seconds = _add_where(labels, tile, load(columns, begin + other * GROUP), seconds)
+                firsts = _add_where(
+                    labels, tile, load(columns, begin + h * GROUP), firsts
+                )
+                seconds = _add_where(
+                    labels, tile, load(columns, begin + other * GROUP), seconds
+                )
             for u in range(TILE):
                 at = (j + u) * d * LANES
                 add_integers(sums, at + h * LANES, firsts[u])

@@ -1,15 +1,16 @@
 """Starting centers: packed spheres, and k-means++ as an exponential race.
 
-Packed spheres lie far from each other and from the border of the box. They do not depend on data,
-hence cost no privacy (FastLloyd, Sec. 5.3.1; Su et al.). A radius a is tried by rejection: points
-uniform in [-1 + a, 1 - a]^d are accepted if they are at least 2a from all accepted ones.
+Packed spheres lie far from each other and from the border of the box. They do not
+depend on data, hence cost no privacy (FastLloyd, Sec. 5.3.1; Su et al.). A radius a is
+tried by rejection: points uniform in [-1 + a, 1 - a]^d are accepted if they are at
+least 2a from all accepted ones.
 
-In the race every point has an arrival time for every step; the point that arrives first is the
-seed. A standard exponential time divided by a rate is exponential with that rate, and the first of
-several arrives with a probability in proportion to its rate. With the squared distance to the
-nearest seed as the rate, seeds have the distribution of k-means++. Arrival times belong to points:
-removing a point that is not a seed changes no winner, and removing a seed does not change the steps
-before it.
+In the race every point has an arrival time for every step; the point that arrives first
+is the seed. A standard exponential time divided by a rate is exponential with that
+rate, and the first of several arrives with a probability in proportion to its rate.
+With the squared distance to the nearest seed as the rate, seeds have the distribution
+of k-means++. Arrival times belong to points: removing a point that is not a seed
+changes no winner, and removing a seed does not change the steps before it.
 """
 
 from typing import Protocol
@@ -48,19 +49,22 @@ class _Uniforms:
         self.values = np.concatenate([self.values, draws])
 
 
-def largest_packing(generator: UniformGenerator, k: int, d: int, search: str) -> np.ndarray:
+def largest_packing(
+    generator: UniformGenerator, k: int, d: int, search: str
+) -> np.ndarray:
     """Find starting centers in [-1, 1]^d with the largest packing radius that the search finds.
 
     Parameters
     ----------
     generator : object with ``random_sample(size)``
-        Source of uniforms; ``numpy.random.RandomState(seed)`` with ``halving`` gives the starting
-        centers of the paper.
+        Source of uniforms; ``numpy.random.RandomState(seed)`` with ``halving`` gives
+        the starting centers of the paper.
     k, d : int
         Number of centers and of features.
     search : {"halving", "bisection"}
-        ``halving`` takes the first radius of 1, 1/2, 1/4, ... that can be placed (the published
-        code); ``bisection`` approximates the largest one (the published text).
+        ``halving`` takes the first radius of 1, 1/2, 1/4, ... that can be placed (the
+        published code); ``bisection`` approximates the largest one (the published
+        text).
 
     Returns
     -------
@@ -76,13 +80,16 @@ def largest_packing(generator: UniformGenerator, k: int, d: int, search: str) ->
         return _search_by_halving(uniforms, k, d)
     if search == "bisection":
         return _search_by_bisection(uniforms, k, d)
-    raise ValueError(f"radius_search={search!r} is unknown, choose 'halving' or 'bisection'")
+    raise ValueError(
+        f"radius_search={search!r} is unknown, choose 'halving' or 'bisection'"
+    )
 
 
 def ball_packing(generator: np.random.Generator, n_centers: int, d: int) -> np.ndarray:
     """Place points in the unit ball, far from each other and from its surface.
 
-    The largest radius of 1/2, 1/4, ... is taken for which spheres can be placed by rejection.
+    The largest radius of 1/2, 1/4, ... is taken for which spheres can be placed by
+    rejection.
 
     Parameters
     ----------
@@ -133,7 +140,8 @@ def _search_by_bisection(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
     best, position = place_spheres(uniforms, 0, k, d, low)
     assert best is not None
 
-    # Spheres were placed at radius low, with centers best, and could not be placed at radius high.
+    # Spheres were placed at radius low, with centers best, and could not be placed at
+    # radius high.
     for _ in range(BISECTION_STEPS):
         radius = (low + high) / 2
         centers, position = place_spheres(uniforms, position, k, d, radius)
@@ -178,7 +186,9 @@ def place_spheres(
 
 
 @njit(cache=True)
-def _place(uniforms: np.ndarray, start: int, radius: float, centers: np.ndarray) -> tuple[int, int]:
+def _place(
+    uniforms: np.ndarray, start: int, radius: float, centers: np.ndarray
+) -> tuple[int, int]:
     """Fill centers (k, d) by rejection; return a status and the end of reading."""
     k, d = centers.shape
     lowest = radius - 1.0
@@ -187,7 +197,8 @@ def _place(uniforms: np.ndarray, start: int, radius: float, centers: np.ndarray)
     n_placed = 0
     n_rejected = 0
     position = start
-    # Centers 0 .. n_placed - 1 are accepted; n_rejected counts rejections since the last of them.
+    # Centers 0 .. n_placed - 1 are accepted; n_rejected counts rejections since the
+    # last of them.
     while n_placed < k:
         if n_rejected == MAX_REJECTIONS:
             return _REJECTED, position
@@ -216,7 +227,8 @@ def _place_candidates(
 
     Rejections are those in a row; the search ends at :data:`MAX_REJECTIONS`.
     """
-    # Centers 0 .. n_placed - 1 are accepted; n_rejected counts rejections since the last of them.
+    # Centers 0 .. n_placed - 1 are accepted; n_rejected counts rejections since the
+    # last of them.
     for candidate in candidates:
         if n_placed == centers.shape[0] or n_rejected == MAX_REJECTIONS:
             break
@@ -277,7 +289,8 @@ def exponential_race(
     squares = np.full(n, np.inf)
     labels = np.zeros(n, np.int64)
     n_seeds = 0
-    # Before step t, squares and labels hold the nearest of seeds 0 .. t - 1 to each point.
+    # Before step t, squares and labels hold the nearest of seeds 0 .. t - 1 to each
+    # point.
     for t in range(len(seeds)):
         if t >= first:
             winner = _first_arrival(arrival_times[:, t], squares, ids, t == 0)
@@ -301,7 +314,9 @@ def exponential_race(
 
 
 @njit(cache=True, nogil=True)
-def nearest_row(row: np.ndarray, rows: np.ndarray, seeds: np.ndarray, n_seeds: int) -> int:
+def nearest_row(
+    row: np.ndarray, rows: np.ndarray, seeds: np.ndarray, n_seeds: int
+) -> int:
     """Position of the seed nearest to a row among ``seeds[:n_seeds]``, ties to the earlier one."""
     nearest = 0
     min_square = np.inf

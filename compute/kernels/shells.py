@@ -1,8 +1,9 @@
 """Where points lie about a center: counts of shells, sums of clipped differences.
 
-Kernels read a point's coordinates with the remainders of rounding to the grid. Floats of one point
-are added in the order of its features, without reordering, and only integers are added over points:
-results are the same for any order and split of the points.
+Kernels read a point's coordinates with the remainders of rounding to the grid. Floats
+of one point are added in the order of its features, without reordering, and only
+integers are added over points: results are the same for any order and split of the
+points.
 """
 
 import math
@@ -14,11 +15,14 @@ from pkm.compute.kernels.nearest import squared_distances
 from pkm.compute.storage.points import SCALE, Points, coordinate, remainders_of
 
 BLOCK = 1 << 15  # points whose temporary arrays exist at once
-#: Clipped differences are shortened by this much more, so that rounding cannot make one too long.
+#: Clipped differences are shortened by this much more, so that rounding cannot make one
+#: too long.
 SHORTENING = 1 - 2.0**-40
 
 
-def shell_counts(points: Points, center: np.ndarray, radii: np.ndarray, *, box: bool) -> np.ndarray:
+def shell_counts(
+    points: Points, center: np.ndarray, radii: np.ndarray, *, box: bool
+) -> np.ndarray:
     """Count the points of every shell about a center.
 
     Parameters
@@ -27,10 +31,12 @@ def shell_counts(points: Points, center: np.ndarray, radii: np.ndarray, *, box: 
     center : ndarray of shape (d,), float64
         In half-widths.
     radii : ndarray of shape (m,), float64
-        Decreasing, in half-widths. Shell 0 is all that is farther than ``radii[1]``, shell j the
-        points with ``radii[j + 1] < distance <= radii[j]``, the last one all that is nearer.
+        Decreasing, in half-widths. Shell 0 is all that is farther than ``radii[1]``,
+        shell j the points with ``radii[j + 1] < distance <= radii[j]``, the last one
+        all that is nearer.
     box : bool
-        Whether the distance is the largest difference of a coordinate instead of the Euclidean one.
+        Whether the distance is the largest difference of a coordinate instead of the
+        Euclidean one.
 
     Returns
     -------
@@ -78,15 +84,19 @@ def clipped_sum(points: Points, center: np.ndarray, radius: float) -> np.ndarray
     Returns
     -------
     ndarray of shape (d,), int64
-        In units of 2^-16 radii. Coordinates are rounded toward zero before they are added, so that
-        no point adds a vector that is longer than the radius.
+        In units of 2^-16 radii. Coordinates are rounded toward zero before they are
+        added, so that no point adds a vector that is longer than the radius.
     """
     return _clipped_sum(points.rows, remainders_of(points), center, radius)
 
 
 @njit(cache=True, nogil=True)
 def _shell_counts(
-    rows: np.ndarray, remainders: np.ndarray, center: np.ndarray, radii: np.ndarray, box: bool
+    rows: np.ndarray,
+    remainders: np.ndarray,
+    center: np.ndarray,
+    radii: np.ndarray,
+    box: bool,
 ) -> np.ndarray:
     counts = np.zeros(len(radii), np.int64)
     for i in range(rows.shape[0]):
@@ -139,7 +149,9 @@ def _clipped_sum(
     return total
 
 
-def nearest_shells(points: Points, centers: np.ndarray, radii: np.ndarray) -> np.ndarray:
+def nearest_shells(
+    points: Points, centers: np.ndarray, radii: np.ndarray
+) -> np.ndarray:
     """Count the points by their distance to the nearest center.
 
     Parameters
@@ -148,8 +160,9 @@ def nearest_shells(points: Points, centers: np.ndarray, radii: np.ndarray) -> np
     centers : ndarray of shape (k, d), int64
         In grid steps.
     radii : ndarray of shape (m,), float64
-        Decreasing, in grid steps. Shell 0 is all that is farther than ``radii[1]``, shell j the
-        points with ``radii[j + 1] < distance <= radii[j]``, the last one all that is nearer.
+        Decreasing, in grid steps. Shell 0 is all that is farther than ``radii[1]``,
+        shell j the points with ``radii[j + 1] < distance <= radii[j]``, the last one
+        all that is nearer.
 
     Returns
     -------

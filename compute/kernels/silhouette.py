@@ -21,9 +21,9 @@ def distance_tiles(points: Points) -> np.ndarray:
     Returns
     -------
     ndarray of shape (ceil(n / 32), n, 32), float32
-        Tile t holds the distances, in grid steps, of all points to points 32 t to 32 t + 31 (zero
-        beyond the last). Squares are exact; single precision halves the traffic and moves a mean
-        silhouette by less than 1e-6.
+        Tile t holds the distances, in grid steps, of all points to points 32 t to 32 t
+        + 31 (zero beyond the last). Squares are exact; single precision halves the
+        traffic and moves a mean silhouette by less than 1e-6.
     """
     n = points.shape[0]
     rows = points.rows.astype(np.float64)
@@ -55,7 +55,8 @@ def mean_silhouettes(tiles: np.ndarray, labels: np.ndarray, k: int) -> np.ndarra
     Returns
     -------
     ndarray of shape (R,), float64
-        -1 where fewer than two clusters have points; the only point of a cluster counts 0.
+        -1 where fewer than two clusters have points; the only point of a cluster counts
+        0.
 
     Examples
     --------
@@ -77,11 +78,13 @@ def mean_silhouettes(tiles: np.ndarray, labels: np.ndarray, k: int) -> np.ndarra
 
 
 @njit(cache=True)
-def _add_distances(distances: np.ndarray, labels: np.ndarray, totals: np.ndarray) -> None:
+def _add_distances(
+    distances: np.ndarray, labels: np.ndarray, totals: np.ndarray
+) -> None:
     """Add the rows of distances (n * TILE,) to totals (R * k * TILE,) by the labels (n, R).
 
-    Replicates follow each other, so that no sum waits for the one before: neighboring points often
-    have the same label.
+    Replicates follow each other, so that no sum waits for the one before: neighboring
+    points often have the same label.
     """
     n, n_replicates = labels.shape
     size = len(totals) // n_replicates
@@ -107,7 +110,8 @@ def _add_silhouettes(
             label = labels[r, start + w]
             if counts[r, label] == 1:
                 continue
-            # Mean distance to the cluster of the point, and to the nearest other cluster.
+            # Mean distance to the cluster of the point, and to the nearest other
+            # cluster.
             within = totals[r, label, w] / (counts[r, label] - 1)
             between = np.inf
             for j in range(k):
@@ -118,7 +122,9 @@ def _add_silhouettes(
                 scores[r] += (between - within) / larger
 
 
-def cluster_means(points: Points, labels: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def cluster_means(
+    points: Points, labels: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Means of the points of each label and their numbers.
 
     Parameters

@@ -10,16 +10,16 @@ from pkm.compute.kernels.lloyd import nearest_center
 from pkm.compute.storage.points import EXACT_BITS, SCALE, Points
 
 PROJECTION_BLOCK = 4096  # points per matrix product
-#: Projections are kept from so many features for each of their dimensions on: they take at most
-#: half of the memory of the points, which take longer to be projected.
+#: Projections are kept from so many features for each of their dimensions on: they take
+#: at most half of the memory of the points, which take longer to be projected.
 KEPT_FEATURES = 4
 
 
 class Projection:
     """Points under a projection into the unit ball, scaled and clipped to it.
 
-    They are projected anew wherever they are read: projections to a few dimensions take more memory
-    than points of few features. They are kept where that adds little.
+    They are projected anew wherever they are read: projections to a few dimensions take
+    more memory than points of few features. They are kept where that adds little.
 
     Parameters
     ----------
@@ -83,7 +83,9 @@ class Projection:
         """Projections (b, m), float64, of the points that a slice or indices select."""
         if self._kept is not None:
             return self._kept[selected]
-        projected = np.ascontiguousarray(self.rows(selected).astype(np.float64) @ self._transposed)
+        projected = np.ascontiguousarray(
+            self.rows(selected).astype(np.float64) @ self._transposed
+        )
         _clip_to_ball(projected, self._length)
         return projected
 
@@ -92,7 +94,11 @@ class Projection:
         if len(self._shards) == 1:
             return self._shards[0].rows[selected]
         is_slice = isinstance(selected, slice)
-        numbers = np.arange(*selected.indices(len(self))) if is_slice else np.asarray(selected)
+        numbers = (
+            np.arange(*selected.indices(len(self)))
+            if is_slice
+            else np.asarray(selected)
+        )
         shard_of = np.searchsorted(self._ends, numbers, side="right")
         rows = np.empty((len(numbers), len(self._transposed)), np.float32)
         for i in np.unique(shard_of):
@@ -142,12 +148,16 @@ def nearest_labels(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 
 @njit(cache=True)
-def _nearest_labels(projected: np.ndarray, centers: np.ndarray, labels: np.ndarray) -> None:
+def _nearest_labels(
+    projected: np.ndarray, centers: np.ndarray, labels: np.ndarray
+) -> None:
     for i in range(projected.shape[0]):
         labels[i], _ = nearest_center(projected, i, centers)
 
 
-def label_sums(rows: np.ndarray, labels: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def label_sums(
+    rows: np.ndarray, labels: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Sums (k, d) and counts (k,), int64, of the rows (n, d), float32, of each label."""
     sums = np.zeros((k, rows.shape[1]), np.int64)
     _add_rows(rows, labels, sums)

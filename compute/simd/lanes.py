@@ -1,8 +1,8 @@
 """Vector registers in compiled kernels: a type of float32 lanes and the operations on it.
 
-A variable of this type is a register, which the compiler's own vectorization does not promise. The
-functions work inside compiled code only. Arrays are flat and contiguous; an index is that of the
-first of :data:`LANES` elements.
+A variable of this type is a register, which the compiler's own vectorization does not
+promise. The functions work inside compiled code only. Arrays are flat and contiguous;
+an index is that of the first of :data:`LANES` elements.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from numba.core import types
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic, models, register_model
 
-#: Float32 numbers in a vector register of this machine. Other registers are still right, only
-#: slower: the compiler makes several of one.
+#: Float32 numbers in a vector register of this machine. Other registers are still
+#: right, only slower: the compiler makes several of one.
 LANES = 16 if llvm.get_host_cpu_features().get("avx512f") else 8
 
 _FLOAT = ir.FloatType()
@@ -43,7 +43,9 @@ class _LanesModel(models.PrimitiveModel):
         super().__init__(manager, numba_type, _FLOATS)
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+def _address(
+    context: Any, builder: Any, array_type: Any, array: Any, index: Any
+) -> Any:
     """Pointer to an element of a flat array."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.gep(data, [index])
@@ -76,8 +78,12 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
-        function_type = ir.FunctionType(ir.VoidType(), [byte, _INTEGER, _INTEGER, _INTEGER])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
+        function_type = ir.FunctionType(
+            ir.VoidType(), [byte, _INTEGER, _INTEGER, _INTEGER]
+        )
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], function_type
+        )
         address = _address(context, builder, signature.args[0], *arguments)
         # To read, into the cache of the first level, as data.
         options = [_INTEGER(option) for option in (0, 3, 1)]
@@ -97,7 +103,9 @@ def load_strided(typing: Any, array: Any, index: Any, stride: Any) -> Any:
         elements = _load(builder, address, ir.VectorType(_FLOAT, n_elements))
         positions = list(range(0, n_elements, stride.literal_value))
         undefined = ir.Constant(elements.type, ir.Undefined)
-        return builder.shuffle_vector(elements, undefined, ir.Constant(_INTEGERS, positions))
+        return builder.shuffle_vector(
+            elements, undefined, ir.Constant(_INTEGERS, positions)
+        )
 
     return LANES_TYPE(array, types.intp, stride), generate
 
@@ -152,7 +160,9 @@ def broadcast(typing: Any, number: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         undefined = ir.Constant(_FLOATS, ir.Undefined)
         first = builder.insert_element(undefined, arguments[0], _INTEGER(0))
-        return builder.shuffle_vector(first, undefined, ir.Constant(_INTEGERS, [0] * LANES))
+        return builder.shuffle_vector(
+            first, undefined, ir.Constant(_INTEGERS, [0] * LANES)
+        )
 
     return LANES_TYPE(types.float32), generate
 
@@ -206,7 +216,9 @@ def count_equal(typing: Any, a: Any, b: Any) -> Any:
     """Number of lanes in which ``a == b``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        bits = builder.bitcast(builder.fcmp_ordered("==", *arguments), ir.IntType(LANES))
+        bits = builder.bitcast(
+            builder.fcmp_ordered("==", *arguments), ir.IntType(LANES)
+        )
         return builder.zext(builder.ctpop(bits), ir.IntType(64))
 
     return types.int64(LANES_TYPE, LANES_TYPE), generate
@@ -252,14 +264,17 @@ def transpose(
             address = _address(context, builder, signature.args[0], rows, position)
             vectors.append(_load(builder, address, _FLOATS))
 
-        # Interleaving each vector of the first half with one of the second rotates the bits of an
-        # element's position by one; after log2(LANES) rounds its row and column have swapped.
+        # Interleaving each vector of the first half with one of the second rotates the
+        # bits of an element's position by one; after log2(LANES) rounds its row and
+        # column have swapped.
         half = LANES // 2
         low_halves = [i // 2 + i % 2 * LANES for i in range(LANES)]
         high_halves = [i + half for i in low_halves]
         for _ in range(LANES.bit_length() - 1):
             vectors = [
-                builder.shuffle_vector(vectors[i], vectors[i + half], ir.Constant(_INTEGERS, mask))
+                builder.shuffle_vector(
+                    vectors[i], vectors[i + half], ir.Constant(_INTEGERS, mask)
+                )
                 for i in range(half)
                 for mask in (low_halves, high_halves)
             ]

@@ -9,15 +9,18 @@ import numba
 
 Result = TypeVar("Result")
 
-#: Products of coordinates from which work is divided among threads: they take about a millisecond,
-#: and threads start in a tenth of that.
+#: Products of coordinates from which work is divided among threads: they take about a
+#: millisecond, and threads start in a tenth of that.
 THREADED_PRODUCTS = 1 << 24
-#: The last ranges of a thread are no smaller than this part of its share, or of such a millisecond.
+#: The last ranges of a thread are no smaller than this part of its share, or of such a
+#: millisecond.
 SMALLEST_SHARE = 1 / 16
 SMALLEST_PRODUCTS = THREADED_PRODUCTS // 4
 
 
-def by_threads(n: int, n_values: int, work: Callable[[int, int], Result]) -> list[Result]:
+def by_threads(
+    n: int, n_values: int, work: Callable[[int, int], Result]
+) -> list[Result]:
     """Results of work on ranges of n points, by each of numba's threads if that pays.
 
     Parameters
@@ -26,7 +29,8 @@ def by_threads(n: int, n_values: int, work: Callable[[int, int], Result]) -> lis
     n_values : int
         Number of coordinates that a point's are multiplied with, or what takes as long.
     work : callable
-        From the first point of a range and the one after its last; it runs without Python's lock.
+        From the first point of a range and the one after its last; it runs without
+        Python's lock.
 
     Returns
     -------
@@ -38,13 +42,18 @@ def by_threads(n: int, n_values: int, work: Callable[[int, int], Result]) -> lis
     >>> by_threads(5, 1, lambda first, last: (first, last))
     [(0, 5)]
     """
-    n_threads = 1 if n * n_values < THREADED_PRODUCTS else min(numba.get_num_threads(), n)
+    n_threads = (
+        1 if n * n_values < THREADED_PRODUCTS else min(numba.get_num_threads(), n)
+    )
     if n_threads == 1:
         return [work(0, n)]
-    smallest = max(SMALLEST_PRODUCTS // n_values, int(SMALLEST_SHARE * n / n_threads), 1)
+    smallest = max(
+        SMALLEST_PRODUCTS // n_values, int(SMALLEST_SHARE * n / n_threads), 1
+    )
     ranges = shrinking_ranges(n, n_threads, smallest)
     results: dict[int, Result] = {}
-    # All threads take from this iterator: a step of it is one instruction under Python's lock.
+    # All threads take from this iterator: a step of it is one instruction under
+    # Python's lock.
     pending = iter(ranges)
 
     def work_on_pending() -> None:
@@ -61,8 +70,9 @@ def by_threads(n: int, n_values: int, work: Callable[[int, int], Result]) -> lis
 def shrinking_ranges(n: int, n_threads: int, smallest: int) -> list[tuple[int, int]]:
     """Divide n points into ranges, each of two thirds of a thread's share of what is left.
 
-    A thread takes the next range when it is done with one. So a thread that starts late, or whose
-    core is slower, takes fewer, and at the end the others wait for a small one.
+    A thread takes the next range when it is done with one. So a thread that starts
+    late, or whose core is slower, takes fewer, and at the end the others wait for a
+    small one.
 
     Examples
     --------

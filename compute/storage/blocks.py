@@ -1,6 +1,7 @@
 """Points in shards that are kept, or in blocks that are read and entered anew in every pass.
 
-What is computed of them are sums of integers over shards, the same in any order and split.
+What is computed of them are sums of integers over shards, the same in any order and
+split.
 """
 
 from collections import deque
@@ -42,7 +43,9 @@ def total_of(
     return totals
 
 
-def total_array(points: Any, function: Callable[..., np.ndarray], **arguments: Any) -> np.ndarray:
+def total_array(
+    points: Any, function: Callable[..., np.ndarray], **arguments: Any
+) -> np.ndarray:
     """Sum of one integer array that a function makes of points and arguments.
 
     Parameters
@@ -130,8 +133,9 @@ class Shards(list[Points]):
 class _Totals:
     """Results of blocks, combined in their order.
 
-    Sums are added at once. Other results grow, so that those of like numbers of blocks are combined
-    with each other: each is copied a few times, not once for every later block.
+    Sums are added at once. Other results grow, so that those of like numbers of blocks
+    are combined with each other: each is copied a few times, not once for every later
+    block.
     """
 
     def __init__(self, combine: Combine) -> None:
@@ -159,8 +163,8 @@ class _Totals:
 class Blocks:
     """Points that are read anew in every pass, in blocks: memory does not grow with their number.
 
-    Blocks are read ahead of the compute by the calling thread; numba's number of threads enter them
-    and compute.
+    Blocks are read ahead of the compute by the calling thread; numba's number of
+    threads enter them and compute.
 
     Attributes
     ----------
@@ -202,7 +206,9 @@ class Blocks:
         >>> blocks.total(lambda block: (block.rows.sum(axis=0).astype(int),))[0] / 2**16
         array([1.5])
         """
-        enter = partial(enter_box, lower=lower, upper=upper, keep_remainders=keep_remainders)
+        enter = partial(
+            enter_box, lower=lower, upper=upper, keep_remainders=keep_remainders
+        )
         return cls(rows, enter, progress=progress)
 
     @property
@@ -241,8 +247,11 @@ class Blocks:
         n_threads = numba.get_num_threads()
         pending: deque[Future[Sums]] = deque()
         compute = partial(_compute, enter=self.enter, function=function)
-        # Each thread computes on a block of its own, and no block has threads of its own.
-        threads = ThreadPoolExecutor(n_threads, initializer=numba.set_num_threads, initargs=(1,))
+        # Each thread computes on a block of its own, and no block has threads of its
+        # own.
+        threads = ThreadPoolExecutor(
+            n_threads, initializer=numba.set_num_threads, initargs=(1,)
+        )
         with threads, _bar(self.n_records, self.progress) as advance:
             for block in self.rows.blocks():
                 pending.append(threads.submit(compute, block))
@@ -255,7 +264,9 @@ class Blocks:
 
     def map(self, function: Callable[[Points], Points]) -> "Blocks":
         """Points of each block, replaced by a function of them in every pass."""
-        return replace(self, enter=partial(enter_and_map, enter=self.enter, function=function))
+        return replace(
+            self, enter=partial(enter_and_map, enter=self.enter, function=function)
+        )
 
     def kept(self) -> "Blocks | Shards":
         """Points entered once and kept, without remainders, where the rows are in memory.
@@ -279,7 +290,9 @@ class Blocks:
             squared_norms[entered] = points.squared_norms
             n_entered = entered.stop
         n_null = self.n_records - n_entered
-        return Shards([Points(rows[:n_entered], squared_norms[:n_entered], n_null=n_null)])
+        return Shards(
+            [Points(rows[:n_entered], squared_norms[:n_entered], n_null=n_null)]
+        )
 
 
 def array_blocks(array: np.ndarray) -> RowBlocks:
@@ -292,7 +305,10 @@ def array_blocks(array: np.ndarray) -> RowBlocks:
 
 
 def enter_box(
-    block: np.ndarray, lower: np.ndarray, upper: np.ndarray, keep_remainders: bool = True
+    block: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    keep_remainders: bool = True,
 ) -> Points:
     """Points of a block of rows in a box."""
     return Points.quantize(block, lower, upper, keep_remainders=keep_remainders)[0]

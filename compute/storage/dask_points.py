@@ -1,7 +1,7 @@
 """Points of a ``dask.array``: one task per chunk of rows and pass, a tree of sums, one curator.
 
-Tasks return integers, and their sums are the same on any number of workers, with any chunks, and
-after a worker has died, whose tasks dask runs again.
+Tasks return integers, and their sums are the same on any number of workers, with any
+chunks, and after a worker has died, whose tasks dask runs again.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,8 @@ class DaskPoints:
     enter : callable
         From a chunk to Points.
     progress : bool
-        Accepted as by :class:`pkm.compute.storage.blocks.Blocks`; dask shows its own progress.
+        Accepted as by :class:`pkm.compute.storage.blocks.Blocks`; dask shows its own
+        progress.
     """
 
     chunks: Sequence[Any]
@@ -52,12 +53,19 @@ class DaskPoints:
 
     @classmethod
     def quantize(
-        cls, array: Any, lower: np.ndarray, upper: np.ndarray, *, keep_remainders: bool = True
+        cls,
+        array: Any,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        *,
+        keep_remainders: bool = True,
     ) -> "DaskPoints":
         """Points of a box, from a ``dask.array`` (n, d); see :meth:`Points.quantize`."""
         n, d = array.shape
         chunks = array.rechunk({1: -1}).to_delayed().ravel().tolist()
-        enter = partial(enter_box, lower=lower, upper=upper, keep_remainders=keep_remainders)
+        enter = partial(
+            enter_box, lower=lower, upper=upper, keep_remainders=keep_remainders
+        )
         return cls(chunks, n, d, enter)
 
     @property
@@ -103,7 +111,9 @@ class DaskPoints:
 
     def map(self, function: Callable[[Points], Points]) -> "DaskPoints":
         """Points of each chunk, replaced by a function of them in every pass."""
-        return replace(self, enter=partial(enter_and_map, enter=self.enter, function=function))
+        return replace(
+            self, enter=partial(enter_and_map, enter=self.enter, function=function)
+        )
 
     def kept(self) -> "DaskPoints":
         """These chunks, which stay where they are."""

@@ -1,9 +1,9 @@
 """Points on the integer grid in a file that is mapped to memory: packed once, read in every pass.
 
-The file is a header and two arrays, little-endian: the coordinates (n, d), float32, which are
-integers of at most 2**16, and from ``remainders_at`` on the remainders of rounding to the grid
-(n, d), int16. The header is the word ``PKMGRID1``, the length of what follows in 8 bytes, and a
-JSON object, filled up with blanks to whole pages.
+The file is a header and two arrays, little-endian: the coordinates (n, d), float32,
+which are integers of at most 2**16, and from ``remainders_at`` on the remainders of
+rounding to the grid (n, d), int16. The header is the word ``PKMGRID1``, the length of
+what follows in 8 bytes, and a JSON object, filled up with blanks to whole pages.
 """
 
 import hashlib
@@ -23,8 +23,19 @@ import numpy as np
 from numba import njit
 
 from pkm.compute.storage.blocks import Blocks
-from pkm.compute.storage.points import SCALE, Points, middle_and_half_width, squared_norms_of
-from pkm.row_blocks import BLOCK_VALUES, ChangedRows, RowBlocks, mapped_blocks, read_stamp
+from pkm.compute.storage.points import (
+    SCALE,
+    Points,
+    middle_and_half_width,
+    squared_norms_of,
+)
+from pkm.row_blocks import (
+    BLOCK_VALUES,
+    ChangedRows,
+    RowBlocks,
+    mapped_blocks,
+    read_stamp,
+)
 from pkm.scalars import is_integer, is_number
 
 SUFFIX = ".grid"
@@ -123,7 +134,8 @@ class GridFile:
             If the file has changed since it was opened.
         """
         self.check_unchanged()
-        # Copies of pages on writing: kernels are compiled for arrays that can be written to.
+        # Copies of pages on writing: kernels are compiled for arrays that can be
+        # written to.
         rows, remainders = self._arrays("c")
         size = max(1, BLOCK_VALUES // self.n_columns)
         yield from map(
@@ -140,9 +152,9 @@ class GridFile:
     def mapped(self) -> Points:
         """All points at once: coordinates stay in the file, squared norms are in memory.
 
-        For methods that need more than sums over points; what they compute of the points for
-        themselves comes on top. Pages are read when they are needed: call :meth:`check_unchanged`
-        after the last use of the points.
+        For methods that need more than sums over points; what they compute of the
+        points for themselves comes on top. Pages are read when they are needed: call
+        :meth:`check_unchanged` after the last use of the points.
 
         Raises
         ------
@@ -152,7 +164,8 @@ class GridFile:
             If it is damaged.
         """
         self.check_unchanged()
-        # Copies of pages on writing: kernels are compiled for arrays that can be written to.
+        # Copies of pages on writing: kernels are compiled for arrays that can be
+        # written to.
         rows, remainders = (np.asarray(array) for array in self._arrays("c"))
         squared_norms = np.empty(len(rows))
         size = max(1, BLOCK_VALUES // self.n_columns)
@@ -188,7 +201,9 @@ class GridFile:
             hashes[0].update(block.rows.data)
             hashes[1].update(block.remainders.data)
         if _joined(hashes) != self.header.checksum:
-            raise ValueError(f"{self.path} is damaged: its checksum differs; pack it again")
+            raise ValueError(
+                f"{self.path} is damaged: its checksum differs; pack it again"
+            )
 
     def check_unchanged(self) -> None:
         """Compare the file with what it was when it was opened.
@@ -283,7 +298,9 @@ def _header_of(text: bytes, name: str) -> Header:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"path={name!r} has a damaged header: pack it again") from error
+        raise ValueError(
+            f"path={name!r} has a damaged header: pack it again"
+        ) from error
     if not isinstance(content, dict):
         raise ValueError(f"path={name!r} has a damaged header: pack it again")
     if content.get("version") != VERSION or content.get("scale") != SCALE:
@@ -319,7 +336,9 @@ def _wrong_field(header: Header) -> str:
         return "remainders_at"
     for name in ("lower", "upper"):
         bound = getattr(header, name)
-        if not (isinstance(bound, list) and len(bound) == d and all(map(_is_finite, bound))):
+        if not (
+            isinstance(bound, list) and len(bound) == d and all(map(_is_finite, bound))
+        ):
             return name
     if not (np.array(header.lower) < np.array(header.upper)).all():
         return "lower"
@@ -363,7 +382,9 @@ def pack(
     room = shutil.disk_usage(path.absolute().parent).free
     needed = values * (ROWS_TYPE.itemsize + REMAINDERS_TYPE.itemsize) + PAGE
     if needed > room:
-        raise OSError(f"{path} needs {needed:,} bytes, and {room:,} are free on its disk")
+        raise OSError(
+            f"{path} needs {needed:,} bytes, and {room:,} are free on its disk"
+        )
     facts: dict[str, Any] = {
         "n_records": rows.n_rows,
         "n_features": d,
@@ -377,7 +398,9 @@ def pack(
     n_written = 0
     outside = False
     # Points are private: the owner alone can read the file.
-    descriptor, temporary_name = tempfile.mkstemp(".tmp", f".{path.name}.", path.absolute().parent)
+    descriptor, temporary_name = tempfile.mkstemp(
+        ".tmp", f".{path.name}.", path.absolute().parent
+    )
     temporary = Path(temporary_name)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -405,11 +428,15 @@ def pack(
                 **facts,
             )
             if n_written == 0:
-                raise ValueError(f"{rows.name} has no row without NaN or infinite values")
+                raise ValueError(
+                    f"{rows.name} has no row without NaN or infinite values"
+                )
             text = json.dumps(asdict(header)).encode()
             length = begin - len(MAGIC) - LENGTH_BYTES
             stream.seek(0)
-            stream.write(MAGIC + length.to_bytes(LENGTH_BYTES, "little") + text.ljust(length))
+            stream.write(
+                MAGIC + length.to_bytes(LENGTH_BYTES, "little") + text.ljust(length)
+            )
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
@@ -432,9 +459,13 @@ def _check_rows(rows: np.ndarray) -> None:
     """Refuse coordinates that a damaged file may hold: sums of them would not be bounded."""
     n_inside, n_on_grid = _count_grid_values(rows.reshape(-1))
     if n_inside < rows.size:
-        raise ValueError("a grid file is damaged: it has points outside the domain; pack it again")
+        raise ValueError(
+            "a grid file is damaged: it has points outside the domain; pack it again"
+        )
     if n_on_grid < rows.size:
-        raise ValueError("a grid file is damaged: it has points off the grid; pack it again")
+        raise ValueError(
+            "a grid file is damaged: it has points off the grid; pack it again"
+        )
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,8 @@
 """Points on the integer grid of the public domain, prepared for the kernels.
 
-Loop indices have the same meaning in all kernels of this package: ``i`` a point, ``b`` a point's
-position in a block, ``h`` a feature, ``j`` a center or cluster, ``r`` a replicate.
+Loop indices have the same meaning in all kernels of this package: ``i`` a point, ``b``
+a point's position in a block, ``h`` a feature, ``j`` a center or cluster, ``r`` a
+replicate.
 """
 
 import hashlib
@@ -17,14 +18,15 @@ from pkm.compute.simd.threads import by_threads
 
 #: Grid steps per half-width of the domain, hence the largest coordinate of a point.
 SCALE = 1 << 16
-#: The integer for 1 in directions, normal vectors and projection matrices: their entries are
-#: multiples of 2**-16.
+#: The integer for 1 in directions, normal vectors and projection matrices: their
+#: entries are multiples of 2**-16.
 DIRECTION_SCALE = 1 << 16
 #: Integers of up to this many bits are exact in float64.
 EXACT_BITS = 53
 #: Up to this many features whole-array passes are faster than one row after the other.
 MAX_SHORT_FEATURES = 8
-#: Values of several short rows that are entered together, and up to how many features it pays.
+#: Values of several short rows that are entered together, and up to how many features
+#: it pays.
 TILE = 256
 MAX_TILED_FEATURES = 64
 #: Values that are entered at once: a megabyte in float64.
@@ -52,8 +54,8 @@ def exact_limit(n_features: int) -> int:
     Returns
     -------
     int
-        In grid steps: L such that ``d * (L + SCALE)**2 < 2**53``. Norms, products and distances are
-        then integers that float64 holds.
+        In grid steps: L such that ``d * (L + SCALE)**2 < 2**53``. Norms, products and
+        distances are then integers that float64 holds.
 
     Raises
     ------
@@ -73,7 +75,9 @@ def exact_limit(n_features: int) -> int:
     return limit
 
 
-def middle_and_half_width(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def middle_and_half_width(
+    lower: np.ndarray, upper: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Middle and half the width of every column's bounds, also where the width overflows.
 
     Parameters
@@ -106,11 +110,11 @@ class Points:
     squared_norms : ndarray of shape (n,), float64
         In squared grid steps.
     remainders : ndarray of shape (n, d), int16, or None
-        Remainders of rounding to the grid, in units of 2**-16 steps; None for points that were
-        given as integers.
+        Remainders of rounding to the grid, in units of 2**-16 steps; None for points
+        that were given as integers.
     n_null : int
-        Number of null records: they have no row and contribute nothing, but count among the
-        records.
+        Number of null records: they have no row and contribute nothing, but count among
+        the records.
     """
 
     rows: np.ndarray
@@ -148,17 +152,18 @@ class Points:
         Parameters
         ----------
         points : ndarray of shape (n, d), any real dtype
-            In any order in memory, also mapped from a file: it is read once, in blocks of rows, and
-            not copied as a whole.
+            In any order in memory, also mapped from a file: it is read once, in blocks
+            of rows, and not copied as a whole.
         lower, upper : ndarray of shape (d,), float64
         keep_remainders : bool, default=True
-            Whether remainders are kept: 2 bytes a coordinate that most queries do not read.
+            Whether remainders are kept: 2 bytes a coordinate that most queries do not
+            read.
 
         Returns
         -------
         points : Points
-            Clipped to the box and rounded to the nearest grid point. Rows with a coordinate that is
-            NaN or infinite become null records.
+            Clipped to the box and rounded to the nearest grid point. Rows with a
+            coordinate that is NaN or infinite become null records.
         outside : bool
             Whether a point was clipped.
         """
@@ -172,14 +177,17 @@ class Points:
         def enter(first: int, last: int) -> tuple[int, int, bool]:
             return first, *_enter_rows(points, first, last, center, half_width, arrays)
 
-        # Each range follows the rows of the one before, which are fewer by its null records.
+        # Each range follows the rows of the one before, which are fewer by its null
+        # records.
         n_entered = 0
         outside = False
         for first, n_present, is_outside in by_threads(n, QUANTIZE_COST * d, enter):
             if n_entered < first:
                 for array in arrays:
                     if array is not None:
-                        array[n_entered : n_entered + n_present] = array[first : first + n_present]
+                        array[n_entered : n_entered + n_present] = array[
+                            first : first + n_present
+                        ]
             n_entered += n_present
             outside |= is_outside
         if n_entered == n:
@@ -199,14 +207,15 @@ class Points:
         half_width : float
             Of the new domain in every feature, in half-widths of this one.
         radius : float
-            Points are pulled into the ball of this radius about the center, in new half-widths, and
-            then clipped to the new domain; from sqrt(d) on the ball holds the whole domain.
+            Points are pulled into the ball of this radius about the center, in new
+            half-widths, and then clipped to the new domain; from sqrt(d) on the ball
+            holds the whole domain.
 
         Returns
         -------
         Points
-            Without remainders. Coordinates are read with theirs, in steps of 2^-32 half-widths:
-            they are finer than the new grid's for half-widths above 2^-16.
+            Without remainders. Coordinates are read with theirs, in steps of 2^-32
+            half-widths: they are finer than the new grid's for half-widths above 2^-16.
 
         Examples
         --------
@@ -217,7 +226,9 @@ class Points:
         rows = np.empty_like(self.rows)
         squared_norms = np.empty_like(self.squared_norms)
         remainders = remainders_of(self)
-        _enter_anew(self.rows, remainders, center, half_width, radius, rows, squared_norms)
+        _enter_anew(
+            self.rows, remainders, center, half_width, radius, rows, squared_norms
+        )
         return Points(rows, squared_norms, n_null=self.n_null)
 
     @cached_property
@@ -228,7 +239,9 @@ class Points:
         """
         return {}
 
-    def cached(self, name: str, key: tuple[object, ...], compute: Callable[[], Any]) -> Any:
+    def cached(
+        self, name: str, key: tuple[object, ...], compute: Callable[[], Any]
+    ) -> Any:
         """Return what is computed of the points, kept with them until another key is asked for.
 
         Parameters
@@ -236,12 +249,15 @@ class Points:
         name : str
             Of what is computed: one value is kept for each.
         key : tuple
-            What it depends on besides the points: the value is kept for these very objects.
+            What it depends on besides the points: the value is kept for these very
+            objects.
         compute : callable
             Makes the value.
         """
         kept: Any = self.cache.get((name,))
-        if kept is None or any(one is not other for one, other in zip(kept[0], key, strict=True)):
+        if kept is None or any(
+            one is not other for one, other in zip(kept[0], key, strict=True)
+        ):
             kept = self.cache[(name,)] = (key, compute())
         return kept[1]
 
@@ -308,7 +324,8 @@ def coordinate(rows: np.ndarray, remainders: np.ndarray, i: int, h: int) -> floa
     return (np.float64(rows[i, h]) + remainder) / SCALE
 
 
-# Without reordering: a point's coordinates are the same wherever it lies among the others.
+# Without reordering: a point's coordinates are the same wherever it lies among the
+# others.
 @njit(cache=True, nogil=True, error_model="numpy")
 def _enter_anew(
     rows: np.ndarray,
@@ -323,7 +340,8 @@ def _enter_anew(
     values = rows.reshape(-1)
     rests = remainders.reshape(-1)
     new_values = new_rows.reshape(-1)
-    # Of some points at a time, value after value: the compiler makes vector code of such loops.
+    # Of some points at a time, value after value: the compiler makes vector code of
+    # such loops.
     n_together = max(1, TILE // d)
     centers = np.empty(n_together * d)
     factors = np.empty(n_together * d)
@@ -342,7 +360,9 @@ def _enter_anew(
                 positions[j] = (steps / SCALE - centers[j]) / half_width
         else:
             for j in range(n_values):
-                positions[j] = (np.float64(values[start + j]) / SCALE - centers[j]) / half_width
+                positions[j] = (
+                    np.float64(values[start + j]) / SCALE - centers[j]
+                ) / half_width
 
         # How far each point is pulled toward the center.
         for b in range(n_points):
@@ -353,8 +373,8 @@ def _enter_anew(
             for j in range(b * d, (b + 1) * d):
                 factors[j] = factor
 
-        # Clip to [-1, 1] and round to whole grid steps. Comparisons, not min and max, which look
-        # for NaN.
+        # Clip to [-1, 1] and round to whole grid steps. Comparisons, not min and max,
+        # which look for NaN.
         for j in range(n_values):
             position = positions[j] * factors[j]
             position = position if position > -1.0 else -1.0
@@ -394,13 +414,16 @@ def _enter_rows(
     end = first
     for start in range(first, last, block_size):
         block = points[start : min(start + block_size, last)]
-        # Single precision is read as it is; kernels are compiled for arrays that can be written to.
+        # Single precision is read as it is; kernels are compiled for arrays that can be
+        # written to.
         dtype = np.float32 if block.dtype == np.float32 else np.float64
         block = np.require(block, dtype, ("C", "W"))
         begin = end
         end += len(block)
         filled = [None if array is None else array[begin:end] for array in arrays]
-        if d <= MAX_TILED_FEATURES and _snap_short_rows(block, center, half_width, *filled):
+        if d <= MAX_TILED_FEATURES and _snap_short_rows(
+            block, center, half_width, *filled
+        ):
             continue
         block = block.astype(np.float64, copy=False)
         n_clipped, n_null = _snap_rows(block, center, half_width, *filled)
@@ -416,14 +439,17 @@ def _enter_rows(
 
 
 @njit(cache=True, fastmath=REORDERED)
-def _copy_long_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray) -> bool:
+def _copy_long_rows(
+    points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray
+) -> bool:
     """Fill rows and squared norms in one pass; return whether all coordinates lie in the domain."""
     signs = 0
     for i in range(points.shape[0]):
         squared_norm = 0.0
         for h in range(points.shape[1]):
             x = points[i, h]
-            # The sign bit is set by any coordinate outside the domain: a test without a branch.
+            # The sign bit is set by any coordinate outside the domain: a test without a
+            # branch.
             signs |= (SCALE - x) | (SCALE + x)
             rows[i, h] = x
             squared_norm += np.float64(x) * np.float64(x)
@@ -431,7 +457,9 @@ def _copy_long_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.ndar
     return signs >= 0
 
 
-def _copy_short_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray) -> bool:
+def _copy_short_rows(
+    points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray
+) -> bool:
     """As `_copy_long_rows`, in whole-array passes: faster for rows shorter than a register."""
     np.copyto(rows, points, casting="unsafe")
     _squared_norms(rows, squared_norms)
@@ -442,7 +470,8 @@ def _copy_short_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.nda
 
 @njit(cache=True, nogil=True, fastmath=REORDERED)
 def _squared_norms(rows: np.ndarray, squared_norms: np.ndarray) -> None:
-    # Of two features, whose number is then a constant, the compiler makes vector code over points.
+    # Of two features, whose number is then a constant, the compiler makes vector code
+    # over points.
     if rows.shape[1] == 2:
         _square_and_add(rows, 2, squared_norms)
     else:
@@ -458,10 +487,12 @@ def _square_and_add(rows: np.ndarray, d: int, squared_norms: np.ndarray) -> None
         squared_norms[i] = squared_norm
 
 
-# With Python's error model every division is checked for zero, which keeps the loops out of vector
-# registers.
+# With Python's error model every division is checked for zero, which keeps the loops
+# out of vector registers.
 @njit(cache=True, fastmath=REORDERED, error_model="numpy", inline="always")
-def _snap(value: float, center: float, half_width: float) -> tuple[float, np.int16, bool]:
+def _snap(
+    value: float, center: float, half_width: float
+) -> tuple[float, np.int16, bool]:
     """Return a value in grid steps, the remainder of rounding it, and whether it was clipped."""
     # Clip to [-1, 1], in half-widths; NaN and infinities differ from what they become.
     x = (value - center) / half_width
@@ -484,8 +515,8 @@ def _snap_values(
 ) -> bool:
     """Snap the values of short rows, written one after the other; return whether all are inside.
 
-    ``center`` and ``half_width`` are repeated for a tile of several rows: the inner loop, over the
-    values ``i`` of a tile, is long enough for vector registers.
+    ``center`` and ``half_width`` are repeated for a tile of several rows: the inner
+    loop, over the values ``i`` of a tile, is long enough for vector registers.
     """
     d = len(center)
     size = max(1, TILE // d) * d
@@ -502,7 +533,9 @@ def _snap_values(
         snapped_tile = snapped_values[start:stop]
         remainder_tile = None if remainders is None else remainders[start:stop]
         for i in range(stop - start):
-            snapped, remainder, outside = _snap(np.float64(tile[i]), centers[i], half_widths[i])
+            snapped, remainder, outside = _snap(
+                np.float64(tile[i]), centers[i], half_widths[i]
+            )
             snapped_tile[i] = snapped
             if remainder_tile is not None:
                 remainder_tile[i] = remainder
@@ -546,9 +579,9 @@ def _snap_rows(
     Returns
     -------
     n_clipped, n_null : int
-        Number of finite rows with a coordinate outside the box, and of rows with one that is NaN or
-        infinite. Rows are counted, not amounts: a sum of amounts could overflow for one data set
-        and not for its neighbor.
+        Number of finite rows with a coordinate outside the box, and of rows with one
+        that is NaN or infinite. Rows are counted, not amounts: a sum of amounts could
+        overflow for one data set and not for its neighbor.
     """
     n_clipped = 0
     n_null = 0
@@ -558,7 +591,9 @@ def _snap_rows(
         nonfinite = False
         for h in range(points.shape[1]):
             nonfinite |= not abs(points[i, h]) <= MAX_FLOAT
-            snapped, remainder, is_clipped = _snap(points[i, h], center[h], half_width[h])
+            snapped, remainder, is_clipped = _snap(
+                points[i, h], center[h], half_width[h]
+            )
             outside |= is_clipped
             rows[i, h] = snapped
             if remainders is not None:

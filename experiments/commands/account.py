@@ -4,9 +4,10 @@
     pkm account FILE
     pkm run account=FILE method=fastlloyd dataset=iris epsilon=0.5 seeds=1
 
-The first line opens an account, the second one shows it. Other terms of a new one are adjacency=,
-rho=, composition= (basic or gaussian) and failure_delta=; see `pkm.privacy.Account`. A run that
-would exceed the account's budget is refused before anything is drawn.
+The first line opens an account, the second one shows it. Other terms of a new one are
+adjacency=, rho=, composition= (basic or gaussian) and failure_delta=; see
+`pkm.privacy.Account`. A run that would exceed the account's budget is refused before
+anything is drawn.
 """
 
 import sys
@@ -29,12 +30,14 @@ TERMS = {
 PURPOSE = "cell "
 
 
-def charge(path: str, cells: Sequence[Cell], stored: Collection[str], mirror: str | None) -> str:
+def charge(
+    path: str, cells: Sequence[Cell], stored: Collection[str], mirror: str | None
+) -> str:
     """Charge an account for all replicates of some cells, before any of them runs: all, or none.
 
-    A cell that the account has paid for is not charged again: with the same seeds its releases are
-    the same. One with ``secure=true`` is, whenever it is run. A cell that was stored without the
-    account is charged, because its releases are used now.
+    A cell that the account has paid for is not charged again: with the same seeds its
+    releases are the same. One with ``secure=true`` is, whenever it is run. A cell that
+    was stored without the account is charged, because its releases are used now.
 
     Parameters
     ----------
@@ -91,7 +94,9 @@ def summary(account) -> str:
     """Say in one line what an account has spent and on which terms."""
     budget = account.budget
     rho = "" if budget.rho is None else f", rho={budget.rho:g}"
-    failure = f", failure_delta={account.failure_delta:g}" if account.failure_delta else ""
+    failure = (
+        f", failure_delta={account.failure_delta:g}" if account.failure_delta else ""
+    )
     name = "delta" if account.composition == "basic" else "failures"
     return (
         f"{account.path}: epsilon={account.spent():.6g} of {budget.epsilon:g} and "
@@ -113,13 +118,17 @@ def terms_of(words: Sequence[str]) -> dict:
         key, sign, value = word.partition("=")
         if not sign or key not in TERMS:
             known = ", ".join(TERMS)
-            raise ConfigurationError(f"{word!r} is unknown. Known, as key=value: {known}")
+            raise ConfigurationError(
+                f"{word!r} is unknown. Known, as key=value: {known}"
+            )
         try:
             terms[key] = TERMS[key](value)
         except ValueError as error:
             raise ConfigurationError(f"{key}={value!r} must be a number") from error
     if terms and "epsilon" not in terms:
-        raise ConfigurationError(f"epsilon must be given to open an account, got {terms}")
+        raise ConfigurationError(
+            f"epsilon must be given to open an account, got {terms}"
+        )
     return terms
 
 

@@ -36,15 +36,18 @@ OPTIONS = (
     "--run", "-r", "--multirun", "-m", "--shell-completion", "-sc", "--config-path", "-cp",
     "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i",
 )  # fmt: skip
-#: Values of Hydra's options that take one of a few; those of ``--info`` may be left out.
+#: Values of Hydra's options that take one of a few; those of ``--info`` may be left
+#: out.
 CHOICES = dict.fromkeys(("--cfg", "-c"), ("job", "hydra", "all")) | dict.fromkeys(
-    ("--info", "-i"), ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+    ("--info", "-i"),
+    ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
 )
 #: Hydra's options that compose a configuration and run nothing.
 SHOWING = ("--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--version")
 MULTIRUN = ("-m", "--multirun")
 BASIC_SWEEPER = ".BasicSweeper"
-#: The backend that is a launcher of Hydra: a job of SLURM runs the cells of one configuration.
+#: The backend that is a launcher of Hydra: a job of SLURM runs the cells of one
+#: configuration.
 SUBMITIT = "backend=submitit"
 SUBMITIT_LAUNCHER = "hydra/launcher=submitit_"
 SLURM = f"{SUBMITIT_LAUNCHER}slurm"
@@ -115,28 +118,41 @@ def completed(words: Sequence[str], command: str) -> list[str]:
     words = [*flags, *(word for word in words if word not in flags)]
     keys = {word.partition("=")[0] for word in words}
     for key in sorted(keys):
-        if key.startswith("--") and not any(option.startswith(key) for option in OPTIONS):
+        if key.startswith("--") and not any(
+            option.startswith(key) for option in OPTIONS
+        ):
             near = nearest(key, OPTIONS)
-            advice = f"see pkm {command} --help" if near is None else f"did you mean {near}?"
+            advice = (
+                f"see pkm {command} --help" if near is None else f"did you mean {near}?"
+            )
             raise ConfigurationError(f"{key} is no option of pkm {command}; {advice}")
     check_choices(words)
     if keys & {"-h", "--help"} and command == "run" and "method" not in keys:
-        # The help text shows no method's parameters, whose class takes a second to import.
+        # The help text shows no method's parameters, whose class takes a second to
+        # import.
         return [*words, "method=package.module:Class"]
     if "method._target_" in keys:
-        raise ConfigurationError("method._target_ is not set: use method=package.module:Class")
+        raise ConfigurationError(
+            "method._target_ is not set: use method=package.module:Class"
+        )
     if keys & {"--info", "-i"}:
         # What it shows is logged.
         return [*words, "hydra/hydra_logging=default"]
     if keys.intersection(SHOWING):
         return words
     multirun = bool(keys.intersection(MULTIRUN)) or "hydra.mode=MULTIRUN" in words
-    sweep_settings = (*SWEEP_SETTINGS, "objective=") if command == "run" else SWEEP_SETTINGS
+    sweep_settings = (
+        (*SWEEP_SETTINGS, "objective=") if command == "run" else SWEEP_SETTINGS
+    )
     for word in words:
         if not multirun and word.startswith(sweep_settings):
-            raise ConfigurationError(f"{word} has no effect on a single run: add -m (--multirun)")
+            raise ConfigurationError(
+                f"{word} has no effect on a single run: add -m (--multirun)"
+            )
         if multirun and word.startswith(RUN_SETTINGS):
-            raise ConfigurationError(f"{word} has no effect on a sweep: use hydra.sweep.dir=...")
+            raise ConfigurationError(
+                f"{word} has no effect on a sweep: use hydra.sweep.dir=..."
+            )
     if SLURM in words and shutil.which("srun") is None:
         raise ConfigurationError(
             f"{SLURM} needs a machine of a SLURM cluster, and this one has no `srun`: use "
@@ -144,7 +160,10 @@ def completed(words: Sequence[str], command: str) -> list[str]:
         )
     # A folder that is requested gets what Hydra writes to one.
     if keys & {"hydra.run.dir", "hydra.sweep.dir"}:
-        presets = {"hydra.output_subdir": ".hydra", "hydra.sweep.subdir": "${hydra.job.num}"}
+        presets = {
+            "hydra.output_subdir": ".hydra",
+            "hydra.sweep.subdir": "${hydra.job.num}",
+        }
         words += [f"{key}={value}" for key, value in presets.items() if key not in keys]
     return words
 
@@ -152,8 +171,8 @@ def completed(words: Sequence[str], command: str) -> list[str]:
 def with_slurm(words: Sequence[str]) -> list[str]:
     """Write ``backend=submitit`` as settings of Hydra: a sweep whose jobs SLURM runs.
 
-    A job has the backend that is the default, and as many cores as that has workers. What runs no
-    cell is no job.
+    A job has the backend that is the default, and as many cores as that has workers.
+    What runs no cell is no job.
 
     Raises
     ------
@@ -172,7 +191,9 @@ def with_slurm(words: Sequence[str]) -> list[str]:
     if keys.intersection(SHOWING) or any(word in READING for word in words):
         return words
     for word in words:
-        if word.startswith("hydra/launcher=") and not word.startswith(SUBMITIT_LAUNCHER):
+        if word.startswith("hydra/launcher=") and not word.startswith(
+            SUBMITIT_LAUNCHER
+        ):
             raise ConfigurationError(
                 f"{word} is not allowed with {SUBMITIT}: use {SLURM}, which is the default, or "
                 f"{SUBMITIT_LAUNCHER}local"
@@ -214,8 +235,8 @@ def check_choices(words: Sequence[str]) -> None:
 def without_collection() -> Iterator[None]:
     """Look for no reference cycles in a block, or in its part before `begin_collection`.
 
-    What imports and plans create stays until the end of the process: to look through it again and
-    again takes a sixth of the time until the first cell.
+    What imports and plans create stays until the end of the process: to look through it
+    again and again takes a sixth of the time until the first cell.
     """
     is_frozen = gc.get_freeze_count() > 0
     gc.disable()
@@ -251,11 +272,13 @@ def arguments(command: str, words: Sequence[str]) -> Iterator[None]:
             os.environ[FULL_ERROR] = saved[1]
 
 
-def run_task(task: Callable[[DictConfig], Any], config: DictConfig, command: str) -> Any:
+def run_task(
+    task: Callable[[DictConfig], Any], config: DictConfig, command: str
+) -> Any:
     """Run the task of a Hydra job.
 
-    Hydra prints a line of its own above an error of a job. A single run ends the process instead; a
-    job of a sweep raises its error, which its launcher passes on.
+    Hydra prints a line of its own above an error of a job. A single run ends the
+    process instead; a job of a sweep raises its error, which its launcher passes on.
 
     Parameters
     ----------
@@ -269,7 +292,9 @@ def run_task(task: Callable[[DictConfig], Any], config: DictConfig, command: str
     if HydraConfig.get().mode == RunMode.MULTIRUN:
         return task(checked(config, command))
     answers = []
-    action = explain_errors(lambda: answers.append(task(checked(config, command))), command)
+    action = explain_errors(
+        lambda: answers.append(task(checked(config, command))), command
+    )
     code = exit_code(action)
     if code:
         raise SystemExit(code)

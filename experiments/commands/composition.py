@@ -30,14 +30,15 @@ DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 def register() -> None:
     """Make the commands' configurations, the catalogue and the launcher of cells known to Hydra.
 
-    The catalogue is registered here alone: as an installed plugin it would be part of every
-    application. Hydra finds the launcher by itself, unless the project is installed editable.
+    The catalogue is registered here alone: as an installed plugin it would be part of
+    every application. Hydra finds the launcher by itself, unless the project is
+    installed editable.
     """
     for plugin in (ConfSource, ConfSearchPath, CellsLauncher):
         Plugins.instance().register(plugin)
     store = ConfigStore.instance()
-    # Hydra copies the store for each of the hundred groups that a help text lists. It need not:
-    # whatever it loads from the store is copied by itself.
+    # Hydra copies the store for each of the hundred groups that a help text lists. It
+    # need not: whatever it loads from the store is copied by itself.
     vars(store)["__deepcopy__"] = lambda memo: store
     store.store(group="hydra/hydra_logging", name="pkm", node=LOGGING, provider="pkm")
     for command, schema in OPTIONS.items():
@@ -107,12 +108,16 @@ def check_needed(config: DictConfig) -> None:
         if group not in config or config[group] == {"name": ALL}:
             continue
         if not OmegaConf.is_dict(config[group]):
-            raise ConfigurationError(f"{group}: its file must hold a mapping, key: value")
+            raise ConfigurationError(
+                f"{group}: its file must hold a mapping, key: value"
+            )
         # A value that is left to the user (???) is refused later, with the remedy.
         present = list(config[group])
         for key in keys:
             if key not in present:
-                raise ConfigurationError(f"{group}: the key {key} is missing in its file")
+                raise ConfigurationError(
+                    f"{group}: the key {key} is missing in its file"
+                )
 
 
 def check_keys(config: DictConfig, schema: type, prefix: str = "") -> None:
@@ -127,7 +132,9 @@ def check_keys(config: DictConfig, schema: type, prefix: str = "") -> None:
     require_known(config, known, prefix)
     for name, given in known.items():
         if name not in config:
-            raise ConfigurationError(f"~{prefix}{name} is not allowed: the key is needed")
+            raise ConfigurationError(
+                f"~{prefix}{name} is not allowed: the key is needed"
+            )
         if is_dataclass(given.type):
             check_keys(config[name], given.type, f"{prefix}{name}.")
         elif name in GROUP_KEYS:
@@ -144,19 +151,31 @@ def check_settings(config: DictConfig) -> None:
     """
     # The serial backend ignores it; a wrong value is refused all the same.
     jobs = config.jobs
-    require(is_integer(jobs) and jobs >= 1, "jobs", jobs, "a whole number of at least 1")
+    require(
+        is_integer(jobs) and jobs >= 1, "jobs", jobs, "a whole number of at least 1"
+    )
     backend = Backend(**config.backend)
     given = config.scheduler
     require(
-        given is None or backend.name == "dask", "scheduler", given, "left out unless backend=dask"
+        given is None or backend.name == "dask",
+        "scheduler",
+        given,
+        "left out unless backend=dask",
     )
     rule = "left out with a scheduler, whose workers they are"
     require(jobs == 1 or backend.scheduler is None, "jobs", jobs, rule)
     mirror = config.data
-    rule = "a folder that exists, with the original data files (the default is PKM_DATA)"
+    rule = (
+        "a folder that exists, with the original data files (the default is PKM_DATA)"
+    )
     require(mirror is None or Path(mirror).is_dir(), "data", mirror, rule)
     tracking = config.tracking
-    require(tracking.name in ("none", "mlflow"), "tracking.name", tracking.name, "none or mlflow")
+    require(
+        tracking.name in ("none", "mlflow"),
+        "tracking.name",
+        tracking.name,
+        "none or mlflow",
+    )
     uri = tracking.uri
     if tracking.name == "none":
         require(uri is None, "tracking.uri", uri, "left out unless tracking=mlflow")
@@ -172,7 +191,8 @@ def check_uri(uri: str) -> None:
     Raises
     ------
     ValueError
-        If it is malformed, its scheme is unknown, or the database's driver is not installed.
+        If it is malformed, its scheme is unknown, or the database's driver is not
+        installed.
     """
     rule = "sqlite:///FILE, a database such as postgresql://..., or a tracking server http://..."
     require(isinstance(uri, str) and "://" in uri, "tracking.uri", uri, rule)
@@ -182,7 +202,8 @@ def check_uri(uri: str) -> None:
         return
     require(scheme.partition("+")[0] in DATABASES, "tracking.uri", uri, rule)
     if scheme == "sqlite":
-        # No host before the third slash, and a file after it; the driver is Python's own.
+        # No host before the third slash, and a file after it; the driver is Python's
+        # own.
         file = rest.partition("?")[0]
         require(file.startswith("/") and file != "/", "tracking.uri", uri, rule)
         return
@@ -192,4 +213,6 @@ def check_uri(uri: str) -> None:
     try:
         make_url(uri).get_dialect().import_dbapi()
     except (SQLAlchemyError, ImportError, ValueError) as error:
-        raise ConfigurationError(f"tracking.uri={uri!r} cannot be used: {error}") from error
+        raise ConfigurationError(
+            f"tracking.uri={uri!r} cannot be used: {error}"
+        ) from error

@@ -86,7 +86,9 @@ def print_states(difference: pd.DataFrame) -> None:
     print(counts.rename_axis(None).to_string())
     moved = difference[difference["state"] == MOVED].sort_values("p", kind="stable")
     if len(moved):
-        print(f"\n{min(len(moved), LINES)} of the cells that have moved, the surest first:")
+        print(
+            f"\n{min(len(moved), LINES)} of the cells that have moved, the surest first:"
+        )
         table = moved[COLUMNS].head(LINES)
         print(table.to_string(index=False, float_format="{:.4g}".format))
 

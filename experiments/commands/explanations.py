@@ -30,13 +30,23 @@ def explained(error: Exception, command: str = "") -> str:
         return unreadable(error.override)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.partition("/")
-        return unknown_choice(group, name, error.options or ()) if group in GROUPS else tidy(error)
+        return (
+            unknown_choice(group, name, error.options or ())
+            if group in GROUPS
+            else tidy(error)
+        )
     cause = error.__cause__
     if isinstance(cause, ValidationError):
         return wrong_type(cause)
-    if isinstance(cause, OmegaConfBaseException) and cause.full_key and cause.parent_node:
+    if (
+        isinstance(cause, OmegaConfBaseException)
+        and cause.full_key
+        and cause.parent_node
+    ):
         known = [str(name) for name in cause.parent_node if name != "hydra"]
-        return unknown_key(cause.full_key, known) + other_command(cause.full_key, command)
+        return unknown_key(cause.full_key, known) + other_command(
+            cause.full_key, command
+        )
     listed = re.match("Ambiguous value for argument '(.*)'", str(error))
     if listed:
         key, _, values = listed[1].partition("=")
@@ -45,7 +55,9 @@ def explained(error: Exception, command: str = "") -> str:
         return f"{listed[1]} lists values: {a_list}add -m to sweep over them"
     group = re.match("Could not override '([^'@]+)", str(error))
     if group and group[1] in GROUPS:
-        return f"{group[1]} is no group of `pkm {command}`" + other_command(group[1], command)
+        return f"{group[1]} is no group of `pkm {command}`" + other_command(
+            group[1], command
+        )
     return tidy(cause if isinstance(cause, OmegaConfBaseException) else error)
 
 
@@ -62,7 +74,9 @@ def unreadable(override: str) -> str:
 def unknown_choice(group: str, name: str, known: Sequence[str]) -> str:
     """Say that a group has no such choice; for a data set that may be a file, how it is given."""
     if group == "dataset" and name.lower().endswith(SUFFIXES):
-        return f"dataset={name!r} is unknown. A file is given so: dataset=file path={name}"
+        return (
+            f"dataset={name!r} is unknown. A file is given so: dataset=file path={name}"
+        )
     if group == "backend":
         known = [*known, "submitit"]
     # Families have more data sets than Hydra lists.
@@ -71,17 +85,23 @@ def unknown_choice(group: str, name: str, known: Sequence[str]) -> str:
 
 def wrong_type(error: ValidationError) -> str:
     """Say which value is of the wrong type, and what it must be."""
-    pattern = r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)"
+    pattern = (
+        r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)"
+    )
     given = re.match(pattern, str(error), re.DOTALL)
     if given is None:
         return f"{error.full_key}: {tidy(error)}"
     rule = TYPES.get(given[2], given[2])
-    return f"{error.full_key}={given[1]!r} is not allowed: {error.full_key} must be {rule}"
+    return (
+        f"{error.full_key}={given[1]!r} is not allowed: {error.full_key} must be {rule}"
+    )
 
 
 def other_command(key: str, command: str) -> str:
     """Say what to do with a key that the other command has."""
-    others = [name for name in OPTIONS if name != command and key in keys_of(OPTIONS[name])]
+    others = [
+        name for name in OPTIONS if name != command and key in keys_of(OPTIONS[name])
+    ]
     if not others or (command in OPTIONS and key in keys_of(OPTIONS[command])):
         return ""
     hint = f"; it is a key of `pkm {others[0]}`"

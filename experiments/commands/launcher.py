@@ -13,11 +13,15 @@ from pkm.experiments.console.console import CellsFailed, consoles
 
 
 def launch(
-    context: HydraContext, config: DictConfig, job_overrides: Sequence[Sequence[str]], first: int
+    context: HydraContext,
+    config: DictConfig,
+    job_overrides: Sequence[Sequence[str]],
+    first: int,
 ) -> list[JobReturn]:
     """Run the jobs of a ``pkm run -m`` as one batch of cells, each distinct cell once.
 
-    All jobs are checked before the first cell is run. A job returns its objective to the sweeper.
+    All jobs are checked before the first cell is run. A job returns its objective to
+    the sweeper.
 
     Parameters
     ----------
@@ -43,7 +47,9 @@ def launch(
     setup_globals()
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     if config.hydra.job.config_name != "run":
-        raise ConfigurationError("hydra/launcher=cells is for `pkm run`: use another launcher")
+        raise ConfigurationError(
+            "hydra/launcher=cells is for `pkm run`: use another launcher"
+        )
     jobs = [
         compose_job(context, config, overrides, number)
         for number, overrides in enumerate(job_overrides, first)

@@ -39,7 +39,9 @@ HYDRA = {
     "run": {"dir": "."},
     "sweep": {"dir": "${results}/hydra", "subdir": "."},
     "job": {"chdir": False},
-    "callbacks": {"tuning": {"_target_": "pkm.experiments.commands.application.TuningWarning"}},
+    "callbacks": {
+        "tuning": {"_target_": "pkm.experiments.commands.application.TuningWarning"}
+    },
 }
 #: Launchers and sweepers say what they do; the packages that a command uses do not.
 LOGGER = {"level": "INFO", "handlers": ["console"], "propagate": False}
@@ -77,9 +79,15 @@ def key(default: Any, meaning: str) -> Any:
 class CommonOptions:
     """Keys that both commands have; the groups hold what a file of `conf/` says."""
 
-    backend: Any = key(MISSING, "where cells are run: a group of conf/, or submitit, jobs of SLURM")
-    tracking: Any = key(MISSING, "whether results are projected to MLflow: a group of conf/")
-    results: str = key("results", "folder of the cell store, the MLflow database and the reports")
+    backend: Any = key(
+        MISSING, "where cells are run: a group of conf/, or submitit, jobs of SLURM"
+    )
+    tracking: Any = key(
+        MISSING, "whether results are projected to MLflow: a group of conf/"
+    )
+    results: str = key(
+        "results", "folder of the cell store, the MLflow database and the reports"
+    )
     data: str | None = key(
         "${oc.env:PKM_DATA,null}",
         "folder with the original data files (a mirror); null: only data sets without files",
@@ -98,7 +106,9 @@ def kind_options(kind: type[Kind]) -> type:
     for declared in fields(kind):
         meaning = f"{declared.metadata['rule'].text}; null: {declared.default}"
         options.append((declared.name, Any, key(None, meaning)))
-    return make_dataclass(f"{kind.__name__}Options", options, namespace={"__doc__": kind.help})
+    return make_dataclass(
+        f"{kind.__name__}Options", options, namespace={"__doc__": kind.help}
+    )
 
 
 #: Kinds of cells that `pkm run` has keys of.
@@ -114,10 +124,10 @@ class CellOptions(CommonOptions):
     pkm run dataset=file path=points.csv bounds=[0,1] k=3
     pkm run method=package.module:Class dataset=iris
 
-    With -m, values with commas, range(...) and glob(...) are expanded to every combination; all are
-    checked before the first one runs. hydra/launcher=basic, joblib or submitit_local runs one
-    configuration at a time instead; hydra/sweeper=optuna searches for the parameters with the best
-    objective.
+    With -m, values with commas, range(...) and glob(...) are expanded to every
+    combination; all are checked before the first one runs. hydra/launcher=basic, joblib
+    or submitit_local runs one configuration at a time instead; hydra/sweeper=optuna
+    searches for the parameters with the best objective.
     """
 
     defaults: list = field(default_factory=lambda: DEFAULTS["run"])
@@ -129,9 +139,13 @@ class CellOptions(CommonOptions):
         "file to read with dataset=file: CSV, TSV or TXT (also gzipped), NPY, NPZ, a grid file of "
         "`pkm pack`, Parquet, a folder or a pattern of Parquet files",
     )
-    columns: Any = key(None, "its columns that are features, a list of names or numbers; null: all")
+    columns: Any = key(
+        None, "its columns that are features, a list of names or numbers; null: all"
+    )
     label: Any = key(None, "its column of the class, by name or number; null: none")
-    bounds: Any = key(None, "its public domain: [lower, upper] or [[lower, ...], [upper, ...]]")
+    bounds: Any = key(
+        None, "its public domain: [lower, upper] or [[lower, ...], [upper, ...]]"
+    )
     preprocessing: str | None = key(
         None,
         "minmax: by the data's own extremes (private facts, flagged); public: by the domain; "
@@ -139,10 +153,12 @@ class CellOptions(CommonOptions):
         "without bounds",
     )
     clip: bool = key(
-        True, "public, range: points outside are moved to the border (true) or refused (false)"
+        True,
+        "public, range: points outside are moved to the border (true) or refused (false)",
     )
     bounds_factor: Any = key(
-        1.0, "how many times as wide as the domain the bounds are that methods get, or a list"
+        1.0,
+        "how many times as wide as the domain the bounds are that methods get, or a list",
     )
     k: Any = key(None, "number of clusters, one or a list; null: the data set's own")
     epsilon: Any = key(
@@ -161,7 +177,8 @@ class CellOptions(CommonOptions):
         "true: store the released centers as well, in raw units (pkm centers writes a file)",
     )
     account: str | None = key(
-        None, "file of an account (pkm account FILE) that every fit is charged to; null: none"
+        None,
+        "file of an account (pkm account FILE) that every fit is charged to; null: none",
     )
     objective: str | None = key(
         None,
@@ -171,7 +188,10 @@ class CellOptions(CommonOptions):
 
 RunOptions = make_dataclass(
     "RunOptions",
-    [(name, schema, field(default_factory=schema)) for name, schema in RUN_KINDS.items()],
+    [
+        (name, schema, field(default_factory=schema))
+        for name, schema in RUN_KINDS.items()
+    ],
     bases=(CellOptions,),
     namespace={"__doc__": CellOptions.__doc__},
 )
@@ -181,22 +201,24 @@ RunOptions = make_dataclass(
 class ReproduceOptions(CommonOptions):
     """Run what of a paper is missing and write its report.
 
-    pkm reproduce paper=fastlloyd profile=quick jobs=2 data=path/to/originals
-    pkm reproduce paper=all   every paper of conf/paper, one after the other
-    pkm reproduce plan        a dry run: cells, what is stored, what is missing, how long it takes
-    pkm reproduce run         run the cells that are absent
-    pkm reproduce status      done, failed and absent cells per sweep, and why cells failed
-    pkm reproduce retry       run the failed cells again
-    pkm reproduce report      write the report from what is stored
+    pkm reproduce paper=fastlloyd profile=quick jobs=2 data=path/to/originals pkm
+    reproduce paper=all   every paper of conf/paper, one after the other pkm reproduce
+    plan        a dry run: cells, what is stored, what is missing, how long it takes pkm
+    reproduce run         run the cells that are absent pkm reproduce status      done,
+    failed and absent cells per sweep, and why cells failed pkm reproduce retry
+    run the failed cells again pkm reproduce report      write the report from what is
+    stored
 
-    A verb is short for verb=...; without one: run, then report. With sweeps=[NAME,...] only these
-    are run; the report is on all that is stored. Stop it at any time and start it again: finished
-    cells are kept and never run twice.
+    A verb is short for verb=...; without one: run, then report. With sweeps=[NAME,...]
+    only these are run; the report is on all that is stored. Stop it at any time and
+    start it again: finished cells are kept and never run twice.
     """
 
     defaults: list = field(default_factory=lambda: DEFAULTS["reproduce"])
     hydra: Any = field(default_factory=lambda: described("reproduce"))
-    paper: Any = key(MISSING, "which paper's sweeps: a group of conf/; all: every paper")
+    paper: Any = key(
+        MISSING, "which paper's sweeps: a group of conf/; all: every paper"
+    )
     profile: Any = key(MISSING, "how much of a paper: smoke, quick or paper")
     sweeps: Any = key(None, "which of the paper's sweeps are run, a list; null: all")
     fetch: bool = key(
@@ -204,18 +226,27 @@ class ReproduceOptions(CommonOptions):
         "true: what is missing of the data sets is downloaded first (the default is PKM_FETCH, "
         "else true); without a network, and with false, the paper goes on without it",
     )
-    verb: str | None = key(None, "plan, run, status, retry or report; null: run, then report")
+    verb: str | None = key(
+        None, "plan, run, status, retry or report; null: run, then report"
+    )
 
 
 def described(command: str) -> dict:
     """Return Hydra's settings for a command, with its help text."""
     schema = OPTIONS[command]
-    lines = [cleandoc(schema.__doc__ or ""), "", "Keys (key=value, with their defaults):"]
+    lines = [
+        cleandoc(schema.__doc__ or ""),
+        "",
+        "Keys (key=value, with their defaults):",
+    ]
     lines += [*help_lines(schema), "", "Groups (group=choice):"]
     for group in GROUPS:
         if group in keys_of(schema):
             lines.append(paragraph(group, ", ".join(choices(group))))
-    lines += ["", "--cfg job prints what a command line makes; --hydra-help: Hydra's own options."]
+    lines += [
+        "",
+        "--cfg job prints what a command line makes; --hydra-help: Hydra's own options.",
+    ]
     return HYDRA | {"help": {"template": "\n".join(lines)}}
 
 
@@ -225,7 +256,9 @@ OPTIONS = {"run": RunOptions, "reproduce": ReproduceOptions}
 def keys_of(schema: type) -> dict[str, Any]:
     """Return the keys of a schema, each with its field; what only Hydra reads is no key."""
     return {
-        given.name: given for given in fields(schema) if given.name not in ("defaults", "hydra")
+        given.name: given
+        for given in fields(schema)
+        if given.name not in ("defaults", "hydra")
     }
 
 
@@ -234,7 +267,11 @@ def help_lines(schema: type, prefix: str = "") -> list[str]:
     lines = []
     for name, given in keys_of(schema).items():
         if is_dataclass(given.type):
-            lines += ["", f"{name}: {given.type.__doc__}", *help_lines(given.type, f"{name}.")]
+            lines += [
+                "",
+                f"{name}: {given.type.__doc__}",
+                *help_lines(given.type, f"{name}."),
+            ]
         else:
             lines.append(paragraph(prefix + name, given.metadata["help"]))
     return lines
@@ -244,4 +281,10 @@ def paragraph(heading: str, text: str) -> str:
     """Lay out a text to the right of its heading."""
     first = f"  {heading:<{INDENT - 3}} "
     indent = " " * INDENT
-    return fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+    return fill(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )

@@ -4,10 +4,10 @@
     pkm pack folder/ out.grid bounds=[[0,0],[1,9]]
     pkm pack out.grid
 
-Rows of an NPY file, a Parquet file, a folder or a pattern of Parquet files are clipped to the
-public bounds and rounded to the grid once; ``fit("out.grid")`` maps the file to memory and gives
-the bits of a fit on the rows. All columns are features. With a grid file alone its checksum is
-compared.
+Rows of an NPY file, a Parquet file, a folder or a pattern of Parquet files are clipped
+to the public bounds and rounded to the grid once; ``fit("out.grid")`` maps the file to
+memory and gives the bits of a fit on the rows. All columns are features. With a grid
+file alone its checksum is compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,9 @@ def bounds_of(text: str | None, n_features: int) -> tuple[np.ndarray, np.ndarray
     """
     import yaml
 
-    rule = f"[lower,upper] or two lists of {n_features} numbers, finite, lower below upper"
+    rule = (
+        f"[lower,upper] or two lists of {n_features} numbers, finite, lower below upper"
+    )
     require(text is not None, "bounds", text, rule)
     try:
         given = np.asarray(yaml.safe_load(text or ""), np.float64)
@@ -45,13 +47,23 @@ def bounds_of(text: str | None, n_features: int) -> tuple[np.ndarray, np.ndarray
         raise ConfigurationError(f"bounds={text!r} must be {rule}") from error
     require(given.shape in {(2,), (2, n_features)}, "bounds", text, rule)
     bounds = given[:, None] * np.ones(n_features) if given.ndim == 1 else given
-    require(bool(np.isfinite(bounds).all() and (bounds[0] < bounds[1]).all()), "bounds", text, rule)
+    require(
+        bool(np.isfinite(bounds).all() and (bounds[0] < bounds[1]).all()),
+        "bounds",
+        text,
+        rule,
+    )
     return bounds[0], bounds[1]
 
 
 def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     """Pack rows, or compare the checksum of a grid file."""
-    require(len(words) in (1, 2), "files", " ".join(words), "DATA OUT.grid, or OUT.grid alone")
+    require(
+        len(words) in (1, 2),
+        "files",
+        " ".join(words),
+        "DATA OUT.grid, or OUT.grid alone",
+    )
     target = Path(words[-1])
     require(is_grid_file(target), "file", str(target), f"a name that ends in {SUFFIX}")
     if len(words) == 1:

@@ -38,7 +38,8 @@ def run_job(config: DictConfig) -> None:
     CellsFailed
         If a cell of a plan has failed.
     ValueError
-        If a report is asked for, and the figures or claims of a paper are not well written.
+        If a report is asked for, and the figures or claims of a paper are not well
+        written.
     """
     # Imported here: it takes seconds, which a help text or a refusal need not.
     from pkm.experiments.reports.reproduction import (
@@ -104,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted.
+        Exit code: 0, 1 if cells failed, 2 if the request was refused, 130 if it was
+        interrupted.
     """
     words = sys.argv[1:] if argv is None else argv
     return call(application, "reproduce", verb_as_key(words))

@@ -27,7 +27,8 @@ from pkm.methods import load_method
 from pkm.methods.unlearning.k_fed import KFed
 from pkm.methods.unlearning.unlearning import Unlearning
 
-#: Names of the domain that points may lie outside of, by preprocessing; with minmax none can.
+#: Names of the domain that points may lie outside of, by preprocessing; with minmax
+#: none can.
 DOMAINS = {"public": "public domain", "range": "range of all columns"}
 
 
@@ -48,21 +49,29 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     Returns
     -------
     list of float or None
-        The objective of each job, see `objective_of`; None where one of its cells failed.
+        The objective of each job, see `objective_of`; None where one of its cells
+        failed.
 
     Raises
     ------
     ConfigurationError
-        If anything requested is unknown, not allowed or not available; nothing has been run or
-        written then.
+        If anything requested is unknown, not allowed or not available; nothing has been
+        run or written then.
     """
     plans = [plan_of(config) for config in configs]
     metrics = [objective_of(config) for config in configs]
-    plan = Plan("run", tuple(dict.fromkeys(entry for each in plans for entry in each.entries)))
+    plan = Plan(
+        "run", tuple(dict.fromkeys(entry for each in plans for entry in each.entries))
+    )
     settings = configs[0]
     for key in SHARED:
         values = list(dict.fromkeys(str(config[key]) for config in configs))
-        require(len(values) == 1, key, values, "the same for all jobs of hydra/launcher=cells")
+        require(
+            len(values) == 1,
+            key,
+            values,
+            "the same for all jobs of hydra/launcher=cells",
+        )
     store = Store(settings.results)
     backend = checked_backend(Backend(**settings.backend))
     store.check_writable()
@@ -76,18 +85,24 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         console.print(charged, markup=False)
     costs = {cell.key: estimate(cell)[0] for cell in to_run}
     begin_collection()
-    run_cells(to_run, store, backend, mirror=settings.data, costs=costs, console=console)
+    run_cells(
+        to_run, store, backend, mirror=settings.data, costs=costs, console=console
+    )
 
     # Print the results of all.
     rows = plan.rows(store)
     missing = plan.missing(store)
     if not rows.empty:
         shown = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
-        console.print(result_table(rows, [metric for metric in shown if metric in rows]))
+        console.print(
+            result_table(rows, [metric for metric in shown if metric in rows])
+        )
         for line in (*clipping_lines(rows), *privacy_lines(rows)):
             console.print(line, style="yellow", markup=False)
     for gap in missing.itertuples():
-        console.print(f"{gap.method} · {gap.dataset}: {gap.reason}", style="red", markup=False)
+        console.print(
+            f"{gap.method} · {gap.dataset}: {gap.reason}", style="red", markup=False
+        )
     console.print(
         f"{len(stored)} cells were stored already, {len(to_run)} were run; results in {store.root}"
     )
@@ -96,7 +111,10 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         from pkm.experiments.mlflow.tracking import project
 
         project(plan, store, settings, console)
-    return [objective(each, rows, metric) for each, metric in zip(plans, metrics, strict=True)]
+    return [
+        objective(each, rows, metric)
+        for each, metric in zip(plans, metrics, strict=True)
+    ]
 
 
 def objective_of(config: DictConfig) -> str:
@@ -110,7 +128,9 @@ def objective_of(config: DictConfig) -> str:
     metrics = as_list(OmegaConf.to_container(config)["metrics"])
     if config.objective is None:
         return "nicv" if "nicv" in metrics else metrics[0]
-    require(config.objective in metrics, "objective", config.objective, f"one of {metrics}")
+    require(
+        config.objective in metrics, "objective", config.objective, f"one of {metrics}"
+    )
     return config.objective
 
 
@@ -134,9 +154,13 @@ def plan_of(config: DictConfig) -> Plan:
     values = OmegaConf.to_container(config, resolve=True)
     if values["dataset"]["name"] != "file":
         for name in FILE_KEYS:
-            require(values[name] is None, name, values[name], "left out unless dataset=file")
+            require(
+                values[name] is None, name, values[name], "left out unless dataset=file"
+            )
     require_method(values)
-    sweep = {key: values[key] for key in SWEEP_KEYS if key in values and key not in RUN_KINDS}
+    sweep = {
+        key: values[key] for key in SWEEP_KEYS if key in values and key not in RUN_KINDS
+    }
     sweep["datasets"] = [values["dataset"]]
     sweep["methods"] = [with_defaults(values["method"])]
     for key in RUN_KINDS:
@@ -159,16 +183,26 @@ def require_method(values: Mapping) -> None:
     Raises
     ------
     ValueError
-        If what ``method._target_`` names is no method, its name no text, or epsilon null.
+        If what ``method._target_`` names is no method, its name no text, or epsilon
+        null.
     """
     name, target = values["method"]["name"], values["method"]["_target_"]
-    require(name is None or isinstance(name, str), "method.name", name, "a text, or null")
+    require(
+        name is None or isinstance(name, str), "method.name", name, "a text, or null"
+    )
     rule = "the import path of a class, package.module.Class"
-    require(isinstance(target, str) and target != MISSING, "method._target_", target, rule)
+    require(
+        isinstance(target, str) and target != MISSING, "method._target_", target, rule
+    )
     method = load_method(target)
     federated = isinstance(method, type) and issubclass(method, Unlearning | KFed)
     holds = federated or (isinstance(method, type) and hasattr(method, "claims"))
-    require(holds, "method._target_", target, "a subclass of PrivateKMeans that declares `claims`")
+    require(
+        holds,
+        "method._target_",
+        target,
+        "a subclass of PrivateKMeans that declares `claims`",
+    )
     if None in as_list(values["epsilon"]) and accepts(target, "epsilon"):
         require(False, "epsilon", None, f"a number for {target}, which is private")
 
@@ -191,9 +225,10 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     Returns
     -------
     rich.table.Table
-        What the cells differ in, then mean ± standard deviation of each metric. Only where they say
-        something: the variant, epsilon spent where it is not epsilon, the number of centers where
-        it is not k, the time of timing cells, clients, latency and time of protocols, flaws.
+        What the cells differ in, then mean ± standard deviation of each metric. Only
+        where they say something: the variant, epsilon spent where it is not epsilon,
+        the number of centers where it is not k, the time of timing cells, clients,
+        latency and time of protocols, flaws.
     """
     by = ["cell", "dataset"]
     cells = rows.groupby(by, sort=False)
@@ -223,11 +258,15 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         "seeds": cells.size(),
         **{metric: cells[metric].apply(mean_and_deviation) for metric in metrics},
         "centers": centers if differs(centers, first["k"]) else None,
-        "ms per seed": milliseconds.where(first["timing"]) if any(first["timing"]) else None,
+        "ms per seed": milliseconds.where(first["timing"])
+        if any(first["timing"])
+        else None,
         **protocol,
         "flaws": first["flaws"] if any(first["flaws"]) else None,
     }
-    shown = {heading: values for heading, values in columns.items() if values is not None}
+    shown = {
+        heading: values for heading, values in columns.items() if values is not None
+    }
     table = Table(*shown, box=None, header_style="bold")
     for line in zip(*shown.values(), strict=True):
         table.add_row(*map(short, line))
@@ -280,13 +319,21 @@ def privacy_lines(rows: pd.DataFrame) -> list[str]:
             f"{dataset}: the domain is read off the points, which no budget pays for ({remedy})"
         )
     flawed = private.loc[private["variant"].eq("published") & private["flaws"].ne("")]
-    for method, target, flaws in flawed[["method", "target", "flaws"]].drop_duplicates().to_numpy():
+    for method, target, flaws in (
+        flawed[["method", "target", "flaws"]].drop_duplicates().to_numpy()
+    ):
         remedy = ""
         if "sound" in load_method(target).claims:
             plain = method.removesuffix("_published")
-            setting = f"method={plain}" if plain in choices("method") else "method.variant=sound"
+            setting = (
+                f"method={plain}"
+                if plain in choices("method")
+                else "method.variant=sound"
+            )
             remedy = f"; {setting} corrects them"
-        lines.append(f"{method}: the published variant has known flaws: {flaws}{remedy}")
+        lines.append(
+            f"{method}: the published variant has known flaws: {flaws}{remedy}"
+        )
     return lines
 
 

@@ -56,7 +56,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     backend = checked_backend(Backend(**config.backend))
     with tempfile.TemporaryDirectory() as folder:
         again = Store(folder)
-        outcomes = run_cells(cells, again, backend, mirror=config.data, console=consoles()[0])
+        outcomes = run_cells(
+            cells, again, backend, mirror=config.data, console=consoles()[0]
+        )
         compared = compare_values(read_values(store, keys), read_values(again, keys))
         fresh = plan.rows(again)
     errors = {outcome.key: outcome.error for outcome in outcomes}
@@ -75,7 +77,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     verdict, table = evaluate(target, stored, missing)
     fresh_verdict, fresh_table = evaluate(target, fresh, missing)
     if verdict:
-        print(f"verdict on stored rows: {verdict}\nverdict on fresh rows: {fresh_verdict}")
+        print(
+            f"verdict on stored rows: {verdict}\nverdict on fresh rows: {fresh_verdict}"
+        )
     else:
         equal = "equal" if table.equals(fresh_table) else "not equal"
         print(f"numbers of the figure: {equal}")

@@ -1,9 +1,9 @@
 """What a report folder says of itself: where each figure comes from, and an RO-Crate.
 
-A JSON file beside each picture says from which rows it was drawn. The crate follows the profiles
-Process Run, Workflow Run and Workflow RO-Crate: the workflow is the paper's file of sweeps, which
-`pkm reproduce` runs; its inputs are the profile and the data sets by their digests; its results are
-the page, the figures and the tables.
+A JSON file beside each picture says from which rows it was drawn. The crate follows the
+profiles Process Run, Workflow Run and Workflow RO-Crate: the workflow is the paper's
+file of sweeps, which `pkm reproduce` runs; its inputs are the profile and the data sets
+by their digests; its results are the page, the figures and the tables.
 
 References
 ----------
@@ -64,7 +64,9 @@ def write_origins(rows: pd.DataFrame, paper: str, profile: str, folder: Path) ->
         old.unlink()
     for spec in read_figures(paper):
         if (folder / f"{spec.name}.png").is_file():
-            write_json(folder / f"{spec.name}.json", describe_origin(spec, rows, profile))
+            write_json(
+                folder / f"{spec.name}.json", describe_origin(spec, rows, profile)
+            )
 
 
 def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
@@ -73,8 +75,9 @@ def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
     Returns
     -------
     dict
-        Among others the command that runs it again, its methods (with import path and hash of the
-        code), data sets (name to SHA-256), and the digest of the keys of its cells.
+        Among others the command that runs it again, its methods (with import path and
+        hash of the code), data sets (name to SHA-256), and the digest of the keys of
+        its cells.
     """
     specs = [spec, *map(spec.part, spec.panels)]
     is_named = rows["sweep"].isin([sweep for part in specs for sweep in part.sweep])
@@ -85,11 +88,17 @@ def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
         "figure": name,
         "title": spec.title,
         "command": f"pkm verify {name} profile={profile}",
-        "methods": used[METHOD].drop_duplicates().sort_values(METHOD).to_dict("records"),
+        "methods": used[METHOD]
+        .drop_duplicates()
+        .sort_values(METHOD)
+        .to_dict("records"),
         "data": dict(sorted(zip(used["dataset"], used["data"], strict=True))),
         "cells": len(keys),
         "cells_sha256": hashlib.sha256("\n".join(keys).encode()).hexdigest(),
-        **{key: sorted(used[column].dropna().unique()) for key, column in LISTED.items()},
+        **{
+            key: sorted(used[column].dropna().unique())
+            for key, column in LISTED.items()
+        },
     }
 
 
@@ -145,7 +154,9 @@ def write_crate(
         "inputs": refer(["#profile-value", *data]),
     }
     # A value of JSON is one of YAML.
-    values = {key: json.dumps(value, ensure_ascii=False) for key, value in facts.items()}
+    values = {
+        key: json.dumps(value, ensure_ascii=False) for key, value in facts.items()
+    }
     shared = Path(__file__).with_name("crate.yaml").read_text(encoding="utf-8")
     crate = yaml.safe_load(Template(shared).substitute(values))
     entities = {entity["@id"]: entity for entity in crate["@graph"]}
@@ -156,7 +167,9 @@ def write_crate(
 
 def describe_files(folder: Path) -> dict[str, dict]:
     """Return an entity for each file of a folder; a JSON file is about the picture beside it."""
-    paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp"]
+    paths = [
+        path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp"
+    ]
     entities = {}
     for path in sorted(paths):
         name = path.relative_to(folder).as_posix()

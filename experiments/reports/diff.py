@@ -38,9 +38,9 @@ def compare(stores: Sequence[Store], cells: Sequence[pd.DataFrame]) -> pd.DataFr
     Returns
     -------
     DataFrame
-        One line per cell of either store: its columns (those of A, where both have it), its `state`
-        (one of `STATES`), in `origin` which of code, data, versions and host differ, and the
-        columns of `compare_values`.
+        One line per cell of either store: its columns (those of A, where both have it),
+        its `state` (one of `STATES`), in `origin` which of code, data, versions and
+        host differ, and the columns of `compare_values`.
 
     Raises
     ------
@@ -84,8 +84,8 @@ def refuse_unlike(pairs: pd.DataFrame, name: str) -> None:
 def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     """Compare the values of pairs of cells.
 
-    Means are compared by t tests: paired where two seeds are shared, else Welch's. A value on one
-    side against none on the other is no sampling error.
+    Means are compared by t tests: paired where two seeds are shared, else Welch's. A
+    value on one side against none on the other is no sampling error.
 
     Parameters
     ----------
@@ -95,8 +95,9 @@ def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One line per pair: `state`, and of the metric that differs most surely its name `metric`,
-        `mean_a`, `mean_b` and the p-value `p`, adjusted over all pairs and metrics.
+        One line per pair: `state`, and of the metric that differs most surely its name
+        `metric`, `mean_a`, `mean_b` and the p-value `p`, adjusted over all pairs and
+        metrics.
     """
     # The seeds that both have count; where there are none, all seeds do.
     shared = a.index.intersection(b.index)
@@ -179,7 +180,9 @@ def evaluate_claims(plan: Plan, store: Store, cells: pd.DataFrame) -> dict[str, 
         if cell.key in keys:
             entries.append((sweep, keys[cell.key], cell.dataset_name))
         else:
-            gaps.append(Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, "not run"))
+            gaps.append(
+                Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, "not run")
+            )
     if not entries:
         return {}
     rows = in_sweeps(store.read(keys.values()), entries)

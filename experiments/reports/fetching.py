@@ -30,7 +30,8 @@ def fetch(plans: Iterable[Plan], mirror: str | None, console: Console) -> bool:
     Returns
     -------
     bool
-        Whether a data set is available now that was not: then the plans are to be made again.
+        Whether a data set is available now that was not: then the plans are to be made
+        again.
     """
 
     def say(line: str, style: str = "") -> None:
@@ -70,7 +71,9 @@ def missing_names(plans: Iterable[Plan]) -> list[str]:
     >>> missing_names([Plan("paper", (), tuple(gaps))])
     ['s1']
     """
-    missing = [gap.dataset for plan in plans for gap in (*plan.substitutions, *plan.gaps)]
+    missing = [
+        gap.dataset for plan in plans for gap in (*plan.substitutions, *plan.gaps)
+    ]
     published = [name for name in dict.fromkeys(missing) if is_choice("dataset", name)]
     entries = {name: resolve(name).entry for name in published}
     return [name for name, entry in entries.items() if entry and not entry.trained]

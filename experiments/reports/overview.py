@@ -89,7 +89,9 @@ def show_status(plan: Plan, store: Store, console: Console) -> None:
         column.justify = "right"
     status = {cell.key: store.status(cell.key) for cell in plan.cells}
     for sweep in plan.sweeps:
-        counts = Counter(status[cell.key] for name, cell in plan.entries if name == sweep)
+        counts = Counter(
+            status[cell.key] for name, cell in plan.entries if name == sweep
+        )
         gaps = sum(gap.sweep == sweep for gap in plan.gaps)
         table.add_row(
             sweep,

@@ -48,7 +48,9 @@ class Request:
     part: Plan
 
 
-def plans_of(papers: Sequence[Mapping], config: DictConfig, console: Console) -> list[Request]:
+def plans_of(
+    papers: Sequence[Mapping], config: DictConfig, console: Console
+) -> list[Request]:
     """Make the plans of papers; where cells are to be run, data that they lack are downloaded.
 
     Parameters
@@ -128,7 +130,9 @@ def cheapest_first(
     """
 
     def seconds(request: Request) -> float:
-        return wall_seconds(costs, [cell for cell in request.part.cells if cell.key in costs], jobs)
+        return wall_seconds(
+            costs, [cell for cell in request.part.cells if cell.key in costs], jobs
+        )
 
     return sorted(requests, key=seconds)
 
@@ -160,7 +164,9 @@ def run_cheapest(
     chosen = cheapest([cell for key, cell in cells.items() if key in waiting], costs)
     if chosen:
         console.print(f"the {len(chosen)} cheapest cells of all papers come first")
-        run_cells(chosen, store, backend, mirror=config.data, costs=costs, console=console)
+        run_cells(
+            chosen, store, backend, mirror=config.data, costs=costs, console=console
+        )
 
 
 def check_reports(requests: Sequence[Request]) -> None:
@@ -210,13 +216,19 @@ def reproduce(request: Request, config: DictConfig, console: Console) -> int:
         return 0
     if verb in (None, "run", "retry"):
         run_missing(requested, store, config, console, again=verb == "retry")
-    folder = report(request, store, config, console) if verb in (None, "report") else None
+    folder = (
+        report(request, store, config, console) if verb in (None, "report") else None
+    )
     if config.tracking.name == "mlflow":
         # Imported here: MLflow takes seconds.
         from pkm.experiments.mlflow.tracking import project
 
-        project(plan, store, config, console, profile=config.profile.name, report=folder)
-    return 1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
+        project(
+            plan, store, config, console, profile=config.profile.name, report=folder
+        )
+    return (
+        1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
+    )
 
 
 def requested_part(plan: Plan, paper: Mapping, config: DictConfig) -> Plan:
@@ -246,7 +258,8 @@ def run_missing(
 ) -> None:
     """Run the cells that are absent; those that failed before only on `again`, and then only those.
 
-    A stored cell that cannot be read is set aside first, and so is among the absent ones.
+    A stored cell that cannot be read is set aside first, and so is among the absent
+    ones.
     """
     backend = checked_backend(Backend(**config.backend))
     store.check_writable()
@@ -282,17 +295,23 @@ def run_missing(
         f"{len(waiting)} to run, about {duration(seconds)} with jobs={backend.jobs}"
     )
     started = time.perf_counter()
-    outcomes = run_cells(waiting, store, backend, mirror=config.data, costs=costs, console=console)
+    outcomes = run_cells(
+        waiting, store, backend, mirror=config.data, costs=costs, console=console
+    )
     counts = Counter(outcome.status for outcome in outcomes)
     elapsed = duration(time.perf_counter() - started)
     console.print(f"{counts['done']} done, {counts['failed']} failed in {elapsed}")
     labels = {cell.key: cell.label for cell in waiting}
     for outcome in outcomes:
         if outcome.status == "failed":
-            console.print(f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False)
+            console.print(
+                f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False
+            )
 
 
-def report(request: Request, store: Store, config: DictConfig, console: Console) -> Path | None:
+def report(
+    request: Request, store: Store, config: DictConfig, console: Console
+) -> Path | None:
     """Write the report from the stored rows and say where it lies; without rows there is none."""
     from pkm.analysis.claims.claim import read_claims
     from pkm.analysis.pages import audits, index_page
@@ -326,7 +345,9 @@ def report(request: Request, store: Store, config: DictConfig, console: Console)
     write_crate(
         out,
         rows,
-        OmegaConf.to_yaml(OmegaConf.create(sized_sweeps(request.paper, config.profile))),
+        OmegaConf.to_yaml(
+            OmegaConf.create(sized_sweeps(request.paper, config.profile))
+        ),
         title=read_claims(plan.paper)["title"],
         paper=plan.paper,
         profile=config.profile.name,

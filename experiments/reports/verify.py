@@ -25,14 +25,20 @@ def find_target(name: str) -> Target:
     rule = "PAPER/CLAIM or PAPER/FIGURE, such as fastlloyd/figure8"
     require("/" in name, "name", name, rule)
     paper = name.partition("/")[0]
-    targets: dict[str, Target] = {f"{paper}/{spec.name}": spec for spec in read_figures(paper)}
+    targets: dict[str, Target] = {
+        f"{paper}/{spec.name}": spec for spec in read_figures(paper)
+    }
     targets |= {claim.id: claim for claim in read_claims(paper)["claims"]}
     if name not in targets:
-        raise ValueError(f"no claim or figure is called {name!r}{suggestion(name, targets)}")
+        raise ValueError(
+            f"no claim or figure is called {name!r}{suggestion(name, targets)}"
+        )
     return targets[name]
 
 
-def evaluate(target: Target, rows: pd.DataFrame, missing: pd.DataFrame) -> tuple[str, pd.DataFrame]:
+def evaluate(
+    target: Target, rows: pd.DataFrame, missing: pd.DataFrame
+) -> tuple[str, pd.DataFrame]:
     """Evaluate a claim, or compute the numbers of a figure.
 
     Parameters
@@ -56,16 +62,20 @@ def evaluate(target: Target, rows: pd.DataFrame, missing: pd.DataFrame) -> tuple
     return f"{finding.verdict}. {finding.numbers}", finding.evidence
 
 
-def select_needed(target: Target, rows: pd.DataFrame, missing: pd.DataFrame) -> pd.DataFrame:
+def select_needed(
+    target: Target, rows: pd.DataFrame, missing: pd.DataFrame
+) -> pd.DataFrame:
     """Return the rows that a claim or figure rests on; none where they say nothing.
 
-    Sweeps, then methods, then the data sets that the evidence does not name are left out where the
-    answer is the same without them, to the bit.
+    Sweeps, then methods, then the data sets that the evidence does not name are left
+    out where the answer is the same without them, to the bit.
     """
     verdict, table = evaluate(target, rows, missing)
     if verdict.startswith(NOT_RUN) or (not verdict and table.empty):
         return rows.iloc[:0]
-    parts = [(name, [value]) for name in ("sweep", "method") for value in rows[name].unique()]
+    parts = [
+        (name, [value]) for name in ("sweep", "method") for value in rows[name].unique()
+    ]
     if "dataset" in table:
         parts.append(("dataset", list(set(rows["dataset"]) - set(table["dataset"]))))
     for column, values in parts:

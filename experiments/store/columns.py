@@ -5,7 +5,8 @@ import pandas as pd
 from pkm.arrow import read_parameters
 from pkm.schema import names
 
-#: Columns that every table of results has anyway, and what a cell has as a result of its settings.
+#: Columns that every table of results has anyway, and what a cell has as a result of
+#: its settings.
 SHOWN = ("method", "target", "dataset", "n", "d", "k", "epsilon")
 FOUND = ("iterations", "half_width", "largest_client", "exact")
 
@@ -23,8 +24,9 @@ def differing(rows: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        With the index of `rows`: a column for every parameter of the method, then for every other
-        setting, that has more than one value. None where a method has no such parameter.
+        With the index of `rows`: a column for every parameter of the method, then for
+        every other setting, that has more than one value. None where a method has no
+        such parameter.
 
     Examples
     --------

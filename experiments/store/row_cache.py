@@ -1,8 +1,8 @@
 """A copy of stored rows in one file, read faster than thousands of small ones.
 
-The files of the cells stay the truth. The copy says of each cell which file it was made from, by
-size and time: rows of a file that has changed since, or is gone, are not taken. A copy that is
-absent or damaged costs time, not rows.
+The files of the cells stay the truth. The copy says of each cell which file it was made
+from, by size and time: rows of a file that has changed since, or is gone, are not
+taken. A copy that is absent or damaged costs time, not rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +17,8 @@ from pkm.arrow import check
 from pkm.files import read_sealed, write_sealed
 from pkm.row_blocks import read_stamp
 
-#: Columns of the copy beside those of the rows: size in bytes and time in ns of the cell's file,
-#: and the names of the columns that it has, with spaces between.
+#: Columns of the copy beside those of the rows: size in bytes and time in ns of the
+#: cell's file, and the names of the columns that it has, with spaces between.
 SOURCE = ["file_size", "file_time", "file_columns"]
 
 
@@ -52,7 +52,9 @@ class Copy:
     rows: Mapping[str, range]
     columns: Mapping[str, str]
 
-    def read(self, keys: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
+    def read(
+        self, keys: Sequence[str], columns: Sequence[str] | None = None
+    ) -> pa.Table:
         """Read the rows of some cells.
 
         Parameters
@@ -139,11 +141,15 @@ def write_copy(
     """
     parts = [with_source(table, stamps[key]) for key, table in tables.items()]
     if copy.rows:
-        known = dict.fromkeys(name for names in copy.columns.values() for name in names.split())
+        known = dict.fromkeys(
+            name for names in copy.columns.values() for name in names.split()
+        )
         parts.append(copy.read(list(copy.rows), [*known, *SOURCE]))
     sink = pa.BufferOutputStream()
     rows = pa.concat_tables(parts, promote_options="permissive")
-    pq.write_table(rows, sink, compression="zstd", write_statistics=False, store_schema=False)
+    pq.write_table(
+        rows, sink, compression="zstd", write_statistics=False, store_schema=False
+    )
     write_sealed(path, sink.getvalue().to_pybytes())
 
 

@@ -29,15 +29,19 @@ from pkm.experiments.store.row_cache import (
 from pkm.files import ANY_FILE, OWNER_FILE, OWNER_FOLDER, atomic_write
 from pkm.schema import COLUMNS
 
-#: Threads for bulk reads. Opening many small files gains from a second one and loses again from
-#: more (measured).
+#: Threads for bulk reads. Opening many small files gains from a second one and loses
+#: again from more (measured).
 READERS = 2
-#: The copy of all rows, beside the folders of the cells, and the number of cells for which it is
-#: not worth opening or writing it.
+#: The copy of all rows, beside the folders of the cells, and the number of cells for
+#: which it is not worth opening or writing it.
 COPY_NAME = "consolidated"
 FEW = 200
 #: Columns that every stored row has.
-STORED = [column.name for column in COLUMNS if column.missing is None and column.name != "sweep"]
+STORED = [
+    column.name
+    for column in COLUMNS
+    if column.missing is None and column.name != "sweep"
+]
 
 
 class ResultsNotWritable(PermissionError):
@@ -47,15 +51,17 @@ class ResultsNotWritable(PermissionError):
 class Store:
     """Results on disk, addressed by cell key.
 
-    A cell is complete or absent: its file appears under its final name only after every byte is on
-    disk, so a process killed at any moment leaves at worst a stray ``*.tmp`` file, which is
-    never read, and an empty ``*.begun`` file, by which later runs know what was interrupted.
+    A cell is complete or absent: its file appears under its final name only after every
+    byte is on disk, so a process killed at any moment leaves at worst a stray ``*.tmp``
+    file, which is never read, and an empty ``*.begun`` file, by which later runs know
+    what was interrupted.
 
-    Rows of many cells are read from a copy of them all (`pkm.experiments.store.row_cache`), which
-    whoever reads many that it lacks brings up to date.
+    Rows of many cells are read from a copy of them all
+    (`pkm.experiments.store.row_cache`), which whoever reads many that it lacks brings
+    up to date.
 
-    Exact numbers are stored: the folder is for its owner alone where the store creates it, and so
-    are the files of restricted data sets (`Cell.restricted`) in any folder.
+    Exact numbers are stored: the folder is for its owner alone where the store creates
+    it, and so are the files of restricted data sets (`Cell.restricted`) in any folder.
 
     Parameters
     ----------
@@ -106,7 +112,8 @@ class Store:
         cell : Cell
             Whose result it is.
         rows : DataFrame
-            One row per seed, in the order of ``cell.seeds``; column ``cell`` holds the key.
+            One row per seed, in the order of ``cell.seeds``; column ``cell`` holds the
+            key.
 
         Returns
         -------
@@ -127,16 +134,17 @@ class Store:
         table = to_table(rows)
         check(table, STORED)
         sink = pa.BufferOutputStream()
-        # Page checksums let a later read detect a flipped bit. Snappy, because a zstd decompressor
-        # for every column takes twice as long as the rest of reading so small a file.
+        # Page checksums let a later read detect a flipped bit. Snappy, because a zstd
+        # decompressor for every column takes twice as long as the rest of reading so
+        # small a file.
         pq.write_table(
             table,
             sink,
             compression="snappy",
             write_statistics=False,
             write_page_checksum=True,
-            # The declared types are those that Parquet has; another copy of the schema in every
-            # file takes longer to read than the columns.
+            # The declared types are those that Parquet has; another copy of the schema
+            # in every file takes longer to read than the columns.
             store_schema=False,
         )
         path = self.path(cell.key)
@@ -267,11 +275,14 @@ class Store:
         """Drop the failure record of a cell, which makes it absent again."""
         self.failure_path(key).unlink(missing_ok=True)
 
-    def read(self, keys: Iterable[str], columns: list[str] | None = None) -> pd.DataFrame:
+    def read(
+        self, keys: Iterable[str], columns: list[str] | None = None
+    ) -> pd.DataFrame:
         """Read the rows of many cells.
 
-        Every page is checked against its checksum, and every column against `pkm.schema`; a file
-        that fails is set aside (renamed to ``*.corrupt``) and its cell is absent from then on.
+        Every page is checked against its checksum, and every column against
+        `pkm.schema`; a file that fails is set aside (renamed to ``*.corrupt``) and its
+        cell is absent from then on.
 
         Parameters
         ----------
@@ -283,8 +294,8 @@ class Store:
         Returns
         -------
         DataFrame
-            The rows, cells in the order of `keys`, seeds in the order of the cell. Empty without
-            columns where no cell is done.
+            The rows, cells in the order of `keys`, seeds in the order of the cell.
+            Empty without columns where no cell is done.
         """
         table = self.rows(keys, columns)
         return pd.DataFrame() if table is None else to_frame([table], columns)
@@ -311,13 +322,16 @@ class Store:
             mode &= self.path(key).stat().st_mode
         return mode
 
-    def rows(self, keys: Iterable[str], columns: list[str] | None = None) -> pa.Table | None:
+    def rows(
+        self, keys: Iterable[str], columns: list[str] | None = None
+    ) -> pa.Table | None:
         """Read the rows of many cells as they are stored; see `read`.
 
         Returns
         -------
         Table or None
-            Null where a cell lacks a column that another one has. None where no cell is done.
+            Null where a cell lacks a column that another one has. None where no cell is
+            done.
         """
         keys = list(dict.fromkeys(keys))
         copy, tables = self._opened(keys, columns)
@@ -333,7 +347,11 @@ class Store:
         sizes = {key: len(copy.rows[key]) for key in copied}
         sizes |= {key: each.num_rows for key, each in tables.items()}
         stops = dict(zip(sizes, np.cumsum(list(sizes.values())), strict=True))
-        numbers = [np.arange(stops[key] - sizes[key], stops[key]) for key in keys if key in sizes]
+        numbers = [
+            np.arange(stops[key] - sizes[key], stops[key])
+            for key in keys
+            if key in sizes
+        ]
         return rows.combine_chunks().take(np.concatenate(numbers))
 
     def _opened(
@@ -367,10 +385,17 @@ class Store:
         others = list(stamps)
         is_outdated = len(others) > FEW
         with ThreadPoolExecutor(READERS) as pool:
-            read = pool.map(lambda key: self.table(key, None if is_outdated else columns), others)
-            tables = {key: rows for key, rows in zip(others, read, strict=True) if rows is not None}
+            read = pool.map(
+                lambda key: self.table(key, None if is_outdated else columns), others
+            )
+            tables = {
+                key: rows
+                for key, rows in zip(others, read, strict=True)
+                if rows is not None
+            }
         if is_outdated and tables:
-            # Rows in a folder that cannot be written are read from the cells every time.
+            # Rows in a folder that cannot be written are read from the cells every
+            # time.
             with contextlib.suppress(OSError):
                 write_copy(path, copy, tables, stamps)
             tables = {key: with_columns(rows, columns) for key, rows in tables.items()}
@@ -397,10 +422,15 @@ class Store:
     def keys(self) -> list[str]:
         """List the keys of all stored cells, newest first."""
         files = [
-            path for path in self.root.glob("cells/??/*.parquet") if not path.name.startswith(".")
+            path
+            for path in self.root.glob("cells/??/*.parquet")
+            if not path.name.startswith(".")
         ]
         return [
-            path.stem for path in sorted(files, key=lambda path: (-path.stat().st_mtime, path.name))
+            path.stem
+            for path in sorted(
+                files, key=lambda path: (-path.stat().st_mtime, path.name)
+            )
         ]
 
     def _create(self) -> None:
@@ -428,11 +458,13 @@ class Store:
         except FileNotFoundError:
             return None
         try:
-            table = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read(
-                columns=columns, use_threads=False
-            )
+            table = pq.ParquetFile(
+                pa.BufferReader(content), page_checksum_verification=True
+            ).read(columns=columns, use_threads=False)
             check(table, STORED if columns is None else ())
-            if table.num_rows == 0 or (columns is None and table["cell"][0].as_py() != key):
+            if table.num_rows == 0 or (
+                columns is None and table["cell"][0].as_py() != key
+            ):
                 raise ValueError("the file holds the rows of no cell or of another one")
         except (pa.ArrowException, OSError, ValueError, KeyError):
             quarantine(path)
@@ -452,7 +484,8 @@ def quarantine(path: Path) -> None:
         if not target.exists():
             break
         target = path.with_name(f"{path.name}.{number}.corrupt")
-    # A second process may have set it aside in the meantime; then there is nothing left to do.
+    # A second process may have set it aside in the meantime; then there is nothing left
+    # to do.
     with contextlib.suppress(FileNotFoundError):
         os.replace(path, target)
 

@@ -1,6 +1,7 @@
 """``hydra/launcher=cells``, in the package where Hydra looks for launchers.
 
-Every Hydra application of the environment imports this module, so it imports Hydra alone.
+Every Hydra application of the environment imports this module, so it imports Hydra
+alone.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,10 @@ class CellsLauncherOptions:
 
 
 ConfigStore.instance().store(
-    group="hydra/launcher", name="cells", node=CellsLauncherOptions, provider="pkm_cells"
+    group="hydra/launcher",
+    name="cells",
+    node=CellsLauncherOptions,
+    provider="pkm_cells",
 )
 
 
@@ -29,7 +33,11 @@ class CellsLauncher(Launcher):
     """Runs the jobs of a ``pkm run -m`` as one batch of cells."""
 
     def setup(
-        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+        self,
+        *,
+        hydra_context: HydraContext,
+        task_function: TaskFunction,
+        config: DictConfig,
     ) -> None:
         """Take what Hydra gives to a launcher."""
         self.hydra_context = hydra_context

@@ -63,22 +63,23 @@ class NoisyMean(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6; not used up where the noise is Laplace's.
     spread_share : float, default=0.2
-        Share of the budget for the median distance of records to the released mean, from noisy
-        counts of shells about it. The other centers are then packed into the ball of that radius.
-        0: the mean is the only center.
+        Share of the budget for the median distance of records to the released mean,
+        from noisy counts of shells about it. The other centers are then packed into the
+        ball of that radius. 0: the mean is the only center.
     bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
 
     Notes
     -----
-    The mean is the noisy sum over n, which is public. All noise is Laplace's or Gaussian, by which
-    makes the smaller error of the mean: a public choice, in which few columns have Laplace noise.
+    The mean is the noisy sum over n, which is public. All noise is Laplace's or
+    Gaussian, by which makes the smaller error of the mean: a public choice, in which
+    few columns have Laplace noise.
 
     References
     ----------
-    A baseline of this project. The mean is the textbook application of the Laplace and the Gaussian
-    mechanism: Dwork, C. and Roth, A. (2014). The algorithmic foundations of differential privacy,
-    sections 3.3 and A.
+    A baseline of this project. The mean is the textbook application of the Laplace and
+    the Gaussian mechanism: Dwork, C. and Roth, A. (2014). The algorithmic foundations
+    of differential privacy, sections 3.3 and A.
 
     Examples
     --------
@@ -129,8 +130,8 @@ class NoisyMean(PrivateKMeans):
         d = curator.n_features
         mean_release, *spread_release = self.schedule(n, d).releases
 
-        # The mean, about the domain's middle, of a ball that holds all points. In its radii a
-        # record adds a vector of L2 norm 1, and of L1 norm sqrt(d).
+        # The mean, about the domain's middle, of a ball that holds all points. In its
+        # radii a record adds a vector of L2 norm 1, and of L1 norm sqrt(d).
         noise = count_noise(mean_release)
         if isinstance(noise, Laplace):
             noise = Laplace(noise.scale * math.sqrt(d))
@@ -140,12 +141,15 @@ class NoisyMean(PrivateKMeans):
         if not spread_release:
             return snap_centers(mean[None, None] * SCALE), 1
 
-        # The smallest radius of a shell about the mean outside of which fewer than half are.
+        # The smallest radius of a shell about the mean outside of which fewer than half
+        # are.
         radii = 2 * curator.radius / SHELL_RATIO ** np.arange(N_SHELLS)
         noise = count_noise(spread_release[0])
         counts = curator.release(ShellCounts(mean, radii), counts=noise)["counts"][0]
         outside = np.cumsum(counts) / SCALE
-        spread = radii[np.count_nonzero(np.logical_and.accumulate(outside < n / 2)[:-1])]
+        spread = radii[
+            np.count_nonzero(np.logical_and.accumulate(outside < n / 2)[:-1])
+        ]
 
         # The mean, and centers packed into the ball of that radius.
         generator = curator.public_rng()
@@ -182,6 +186,10 @@ class PackingCenters(PrivateKMeans):
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Pack the spheres; see :meth:`PrivateKMeans.cluster`."""
         centers = starting_centers(
-            curator.public_seeds, self.n_clusters, curator.n_features, "packing", self.radius_search
+            curator.public_seeds,
+            self.n_clusters,
+            curator.n_features,
+            "packing",
+            self.radius_search,
         )
         return centers, 0

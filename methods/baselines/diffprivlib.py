@@ -1,7 +1,8 @@
 """The KMeans of diffprivlib, unmodified, in an environment and a process of its own.
 
-It sees the exact points and adds noise by itself, so this project claims no privacy for it:
-no curator answers, no ledger charges, no audit replays. A control for the comparison.
+It sees the exact points and adds noise by itself, so this project claims no privacy for
+it: no curator answers, no ledger charges, no audit replays. A control for the
+comparison.
 """
 
 import json
@@ -18,7 +19,9 @@ from pkm.privacy import NO_CLAIM, SCALE, Curator, snap_centers
 
 #: Environment variable that names the interpreter of the library's environment.
 PYTHON_VARIABLE = "PKM_DIFFPRIVLIB_PYTHON"
-DEFAULT_PYTHON = Path(".venv-diffprivlib/bin/python")  # where `make diffprivlib` puts it
+DEFAULT_PYTHON = Path(
+    ".venv-diffprivlib/bin/python"
+)  # where `make diffprivlib` puts it
 PROGRAM = Path(__file__).with_name("diffprivlib_program.py")
 TIME_LIMIT = 3600  # seconds
 
@@ -43,15 +46,15 @@ class DiffprivlibKMeans(PrivateKMeans):
 
     Notes
     -----
-    ``make diffprivlib`` installs the library. Its privacy has known gaps (flaw F-05): clusters that
-    are exactly empty are skipped, and the number of points is taken as public. Here it gets points
-    that are clipped to the bounds, and the bounds. :class:`pkm.methods.DPLloyd` is the same
-    algorithm behind a curator.
+    ``make diffprivlib`` installs the library. Its privacy has known gaps (flaw F-05):
+    clusters that are exactly empty are skipped, and the number of points is taken as
+    public. Here it gets points that are clipped to the bounds, and the bounds.
+    :class:`pkm.methods.DPLloyd` is the same algorithm behind a curator.
 
     References
     ----------
-    Holohan, N., Braghin, S., Mac Aonghusa, P. and Levacher, K. (2019). Diffprivlib: the IBM
-    differential privacy library. arXiv:1907.02444.
+    Holohan, N., Braghin, S., Mac Aonghusa, P. and Levacher, K. (2019). Diffprivlib: the
+    IBM differential privacy library. arXiv:1907.02444.
     """
 
     # Parentheses: figures draw it dashed, with a hollow marker.
@@ -104,8 +107,8 @@ def run_program(program: Path, points: np.ndarray, arguments: dict) -> np.ndarra
     Raises
     ------
     RuntimeError
-        If there is no such environment, the program fails or takes too long, or its centers have
-        another shape.
+        If there is no such environment, the program fails or takes too long, or its
+        centers have another shape.
     """
     python = library_python()
     if python is None:
@@ -113,7 +116,8 @@ def run_program(program: Path, points: np.ndarray, arguments: dict) -> np.ndarra
     with tempfile.TemporaryDirectory(prefix="pkm-diffprivlib-") as folder:
         np.save(Path(folder, "points.npy"), points)
         Path(folder, "arguments.json").write_text(json.dumps(arguments))
-        # Isolated: neither this process's path nor the program's folder is searched for imports.
+        # Isolated: neither this process's path nor the program's folder is searched for
+        # imports.
         try:
             finished = subprocess.run(
                 [str(python), "-I", str(program), folder],
@@ -122,10 +126,14 @@ def run_program(program: Path, points: np.ndarray, arguments: dict) -> np.ndarra
                 timeout=TIME_LIMIT,
             )
         except subprocess.TimeoutExpired as error:
-            raise RuntimeError(f"{program.name} took more than {TIME_LIMIT} seconds") from error
+            raise RuntimeError(
+                f"{program.name} took more than {TIME_LIMIT} seconds"
+            ) from error
         if finished.returncode:
             last = (finished.stderr.strip().splitlines() or ["no message"])[-1]
-            raise RuntimeError(f"{program.name} ended with status {finished.returncode}: {last}")
+            raise RuntimeError(
+                f"{program.name} ended with status {finished.returncode}: {last}"
+            )
         centers = np.load(Path(folder, "centers.npy"), allow_pickle=False)
     expected = (len(arguments["seeds"]), arguments["n_clusters"], points.shape[1])
     if centers.shape != expected or not np.isfinite(centers).all():

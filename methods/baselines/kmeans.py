@@ -38,7 +38,9 @@ class KMeansPlusPlus(PrivateKMeans):
         for seed in curator.public_seeds:
             # The last one may change the points: scikit-learn subtracts their mean.
             is_last = len(fits) == len(curator.public_seeds) - 1
-            model = KMeans(self.n_clusters, random_state=seed % 2**32, copy_x=not is_last)
+            model = KMeans(
+                self.n_clusters, random_state=seed % 2**32, copy_x=not is_last
+            )
             fits.append(model.set_params(n_init=self.n_init).fit(points))
         centers = np.stack([fit.cluster_centers_ for fit in fits])
         return snap_centers(centers * SCALE), max(fit.n_iter_ for fit in fits)

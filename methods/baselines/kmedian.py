@@ -54,8 +54,9 @@ def weighted_kmedian(
 ) -> np.ndarray:
     """Cluster weighted points for the sum of distances, and keep the best of several starts.
 
-    Starts are drawn by distance; then every center moves by one step of Weiszfeld's algorithm over
-    the points that are nearest to it, and points are reassigned: neither step raises the cost.
+    Starts are drawn by distance; then every center moves by one step of Weiszfeld's
+    algorithm over the points that are nearest to it, and points are reassigned: neither
+    step raises the cost.
 
     Parameters
     ----------
@@ -107,18 +108,21 @@ def _medians(
                 costliest = block[farthest]
                 largest_cost = point_costs[farthest]
 
-            # Weigh points by their inverse distance (Weiszfeld), smoothed by one grid step: a
-            # center on a point would otherwise never move.
+            # Weigh points by their inverse distance (Weiszfeld), smoothed by one grid
+            # step: a center on a point would otherwise never move.
             pulls = block_weights / np.sqrt(nearest * nearest + 1.0)
             total_pulls += np.bincount(labels, pulls, k)
             for column in range(points.shape[1]):
-                pulled_sums[:, column] += np.bincount(labels, pulls * block[:, column], k)
+                pulled_sums[:, column] += np.bincount(
+                    labels, pulls * block[:, column], k
+                )
 
         if previous_cost - cost <= TOLERANCE * cost:
             break
         previous_cost = cost
 
-        # Move every center to the weighted mean, that of an empty cluster to the costliest point.
+        # Move every center to the weighted mean, that of an empty cluster to the
+        # costliest point.
         divisors = np.where(total_pulls > 0, total_pulls, 1.0)[:, None]
         centers = np.where(total_pulls[:, None] > 0, pulled_sums / divisors, costliest)
     return centers, cost

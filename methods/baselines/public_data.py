@@ -22,10 +22,10 @@ class PublicDataMethod(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     public_data : ndarray of shape (m, d), optional
-        Points that are no part of the private ones and need no protection, in the units of the
-        bounds, at least as many as clusters. They are moved into the bounds as private points are,
-        and refused outside of them with ``clip=False``. Default: 20 uniform points of the domain
-        for each cluster, which say nothing about the data.
+        Points that are no part of the private ones and need no protection, in the units
+        of the bounds, at least as many as clusters. They are moved into the bounds as
+        private points are, and refused outside of them with ``clip=False``. Default: 20
+        uniform points of the domain for each cluster, which say nothing about the data.
     bounds, clip, random_state, zoom, require_zoom
         As for :class:`pkm.methods.PrivateKMeans`.
     """
@@ -45,7 +45,9 @@ class PublicDataMethod(PrivateKMeans):
             self._check_fit_of_public_data(self.public_data, n_features)
         return super().budget(n_points, n_features)
 
-    def _check_fit_of_public_data(self, public_data: np.ndarray, n_features: int) -> None:
+    def _check_fit_of_public_data(
+        self, public_data: np.ndarray, n_features: int
+    ) -> None:
         if public_data.shape[1] != n_features:
             raise ValueError(
                 f"public_data of {public_data.shape[1]} features must have the {n_features} of the "
@@ -54,14 +56,18 @@ class PublicDataMethod(PrivateKMeans):
         if self.clip or self.bounds is None:
             return
         lower, upper = declare_bounds(self, n_features) or (-np.inf, np.inf)
-        n_outside = int(((public_data < lower) | (public_data > upper)).any(axis=1).sum())
+        n_outside = int(
+            ((public_data < lower) | (public_data > upper)).any(axis=1).sum()
+        )
         if n_outside:
             raise ValueError(
                 f"public_data has {n_outside} points outside bounds={self.bounds}; widen bounds or "
                 "set clip=True"
             )
 
-    def public_positions(self, curator: Curator, generator: np.random.Generator) -> np.ndarray:
+    def public_positions(
+        self, curator: Curator, generator: np.random.Generator
+    ) -> np.ndarray:
         """Public points (m, d) in grid steps of the curator's domain, float64.
 
         Parameters
@@ -78,7 +84,9 @@ class PublicDataMethod(PrivateKMeans):
             shape = (UNIFORM_POINTS * self.n_clusters, curator.n_features)
             return generator.uniform(-SCALE, SCALE, shape)
         middle, half_width = middle_and_half_width(*curator.domain)
-        return (np.clip(self.public_data, *curator.domain) - middle) / half_width * SCALE
+        return (
+            (np.clip(self.public_data, *curator.domain) - middle) / half_width * SCALE
+        )
 
 
 def check_public_data(public_data: np.ndarray, n_clusters: int) -> None:

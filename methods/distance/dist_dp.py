@@ -1,13 +1,15 @@
 """k-means and k-median under distance-based privacy (Epasto et al. 2023).
 
 Neighbors differ in one record, moved by at most rho. Every point is released with noise
-in proportion to rho; crude centers are cells of shifted quadtrees; points far from all of
-them remain as released, and the other points are summarized region by region, as a few
-weighted points. See docs/distance-based.md for what the paper says and what it leaves open.
+in proportion to rho; crude centers are cells of shifted quadtrees; points far from all
+of them remain as released, and the other points are summarized region by region, as a
+few weighted points. See docs/distance-based.md for what the paper says and what it
+leaves open.
 
-Here are Algorithms 1 and 2 with the constants of Appendix E. Their budget has three equal
-parts: the noised points, the fine cells of quadtrees, and the regions with their summaries.
-Units: radii and the noise on points are in half-widths, released points in grid steps.
+Here are Algorithms 1 and 2 with the constants of Appendix E. Their budget has three
+equal parts: the noised points, the fine cells of quadtrees, and the regions with their
+summaries. Units: radii and the noise on points are in half-widths, released points in
+grid steps.
 """
 
 import math
@@ -252,7 +254,9 @@ class DistDP(SoundDistDP):
         n_cells = 1
         if self.fine_counts == "split":
             n_cells = self.quadtrees * (self.finest - self.coarse)
-        cells = _plan_threshold(QuadtreeCounts, part_epsilon / n_cells, part_delta / n_cells)
+        cells = _plan_threshold(
+            QuadtreeCounts, part_epsilon / n_cells, part_delta / n_cells
+        )
 
         # The third part: sizes, where they are private, and trees.
         share = 0.0
@@ -268,7 +272,9 @@ class DistDP(SoundDistDP):
         else:
             min_size = self._min_region_size(n, d)
             visible_size = min_size
-        trees = self._plan_trees(radius, d, part_epsilon * (1 - share), part_delta * (1 - share))
+        trees = self._plan_trees(
+            radius, d, part_epsilon * (1 - share), part_delta * (1 - share)
+        )
         return PublishedSchedule(
             [points, *[cells] * n_cells, *sizes, *trees],
             sufficient_points(shift / points.mu, visible_size),
@@ -287,12 +293,17 @@ class DistDP(SoundDistDP):
         for_features = k * math.sqrt(d * log)
         return (for_clusters + for_features) / self.epsilon
 
-    def _plan_trees(self, radius: float, d: int, epsilon: float, delta: float) -> list[Charge]:
+    def _plan_trees(
+        self, radius: float, d: int, epsilon: float, delta: float
+    ) -> list[Charge]:
         """Counts and sums of the trees: the largest multiple of the library's shares."""
-        # Every record is in depth + 1 counts; both records of a move, unless one is charged.
+        # Every record is in depth + 1 counts; both records of a move, unless one is
+        # charged.
         both = self._charges_both
         n_counts = (self.depth + 1) * (2 if both else 1)
-        sensitivity = two_sums_sensitivity(radius, self.max_shift(d), d) / radius if both else 1.0
+        sensitivity = (
+            two_sums_sensitivity(radius, self.max_shift(d), d) / radius if both else 1.0
+        )
         shares = [1 / COUNTS_TO_SUM] * n_counts
         multiple = largest_multiple([sensitivity], shares, epsilon, delta)
         count = plan_release(RegionCounts, Laplace, epsilon=multiple / COUNTS_TO_SUM)
@@ -302,7 +313,9 @@ class DistDP(SoundDistDP):
 
     # Algorithm 1: regions and their summaries
 
-    def _release_coreset(self, curator: RhoBoundedCurator, generator: Generator) -> Coreset:
+    def _release_coreset(
+        self, curator: RhoBoundedCurator, generator: Generator
+    ) -> Coreset:
         """Weighted points (m, d) of Algorithm 1, in grid steps, and their weights (m,)."""
         schedule = self.schedule(curator.n_points, curator.n_features)
 
@@ -312,16 +325,19 @@ class DistDP(SoundDistDP):
         # Crude centers from the fullest cells of shifted quadtrees.
         centers = self._release_crude_centers(curator, noised, generator, schedule)
 
-        # Points far from all centers remain as released, and so do those of small groups.
+        # Points far from all centers remain as released, and so do those of small
+        # groups.
         groups = group_points(noised, centers, schedule.far_distance, schedule.min_size)
         is_grouped = groups >= 0
 
-        # The others form regions: by the center nearest to the true point, with private sizes
-        # (Appendix E), or by the one nearest to the noised point.
+        # The others form regions: by the center nearest to the true point, with private
+        # sizes (Appendix E), or by the one nearest to the noised point.
         by_true = self.regions == "true"
         assignment = {"members": is_grouped} if by_true else {"groups": groups}
         both = self._charges_both
-        regions = curator.regions(centers, schedule.radius, charge_both=both, **assignment)
+        regions = curator.regions(
+            centers, schedule.radius, charge_both=both, **assignment
+        )
         if by_true:
             roots = _release_positive_regions(regions, schedule)
         else:
@@ -376,8 +392,8 @@ class DistDP(SoundDistDP):
         shifts = draw_shifts(generator, self.quadtrees, curator.n_features)
         centers = [find_fullest_cells(noised, shifts, self.coarse, self.n_fullest)]
 
-        # Fine cells are counted on true points: one release for all trees and levels, or one
-        # for each of them.
+        # Fine cells are counted on true points: one release for all trees and levels,
+        # or one for each of them.
         levels = range(self.coarse + 1, self.finest + 1)
         queries = [QuadtreeCounts(shifts, levels)]
         if self.fine_counts == "split":
@@ -392,7 +408,9 @@ class DistDP(SoundDistDP):
         return np.unique(np.concatenate(centers), axis=0)
 
 
-def _release_positive_regions(regions: ClippedRegions, schedule: PublishedSchedule) -> np.ndarray:
+def _release_positive_regions(
+    regions: ClippedRegions, schedule: PublishedSchedule
+) -> np.ndarray:
     """Regions whose sizes are released, and are above zero."""
     (release,) = schedule.find(RegionSizes)
     noise = _sizes_noise(release)

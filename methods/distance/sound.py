@@ -44,12 +44,14 @@ from pkm.privacy.queries.moved_records import (
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 
 CELLS_PER_CLUSTER = 4
-#: Share of mu^2 for the tree's mean: small, because n is public and a move changes it little.
+#: Share of mu^2 for the tree's mean: small, because n is public and a move changes it
+#: little.
 CENTERING_SHARE = 0.01
 #: Weight of the grid's noise against its sides: empty nodes attract centers.
 NOISE_WEIGHT = 2.0
 MAX_INTERVALS = 512
-#: Assumed error of adaptive cells where half an average cluster just passes their threshold.
+#: Assumed error of adaptive cells where half an average cluster just passes their
+#: threshold.
 ADAPTIVE_ERROR = 0.03
 THRESHOLD_DELTA_SHARE = 0.2  # for the threshold of adaptive cells
 EXTRA_LEVELS = 3  # of the tree, beyond what halving the points requires
@@ -98,7 +100,9 @@ class SoundDistDP(RhoBoundedMethod):
     @property
     def n_fullest(self) -> int:
         """Number of fullest cells of each level of each tree that become crude centers."""
-        return CELLS_PER_CLUSTER * self.n_clusters if self.cells == "auto" else self.cells
+        return (
+            CELLS_PER_CLUSTER * self.n_clusters if self.cells == "auto" else self.cells
+        )
 
     def schedule(self, n_points: int, n_features: int) -> Any:
         """All releases; see :meth:`PrivateKMeans.schedule`.
@@ -149,10 +153,15 @@ class SoundDistDP(RhoBoundedMethod):
         grid_error, intervals = _find_best_grid(n, d, k, mu, shift)
         grid = plan_release(SoftCounts, Gaussian, mu=mu)
 
-        # Adaptive cells: their counts, and the sizes of their regions, have half of mu^2.
+        # Adaptive cells: their counts, and the sizes of their regions, have half of
+        # mu^2.
         cells_delta = THRESHOLD_DELTA_SHARE * delta
-        cells_mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta) / math.sqrt(2)
-        cells = plan_release(QuadtreeCounts, StabilityHistogram, mu=cells_mu, delta=cells_delta)
+        cells_mu = gaussian_mu(
+            self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta
+        ) / math.sqrt(2)
+        cells = plan_release(
+            QuadtreeCounts, StabilityHistogram, mu=cells_mu, delta=cells_delta
+        )
         sizes = plan_release(RegionCounts, Gaussian, mu=cells_mu)
 
         strategies = {
@@ -160,9 +169,10 @@ class SoundDistDP(RhoBoundedMethod):
             "grid": (grid_error, [grid]),
             "tree": self._plan_tree(n, d, mu),
         }
-        # Cells are for few features, and for clusters of which half passes the threshold. A
-        # cluster holds more and smaller cells that pass as the threshold falls, so that more
-        # budget or more points lower this error as they lower that of the grid.
+        # Cells are for few features, and for clusters of which half passes the
+        # threshold. A cluster holds more and smaller cells that pass as the threshold
+        # falls, so that more budget or more points lower this error as they lower that
+        # of the grid.
         threshold = set_threshold(cells, 2 * self.quadtrees * self.finest).threshold
         passing_part = 2 * k * threshold / n
         if d <= MAX_FEATURES and passing_part <= 1:
@@ -175,10 +185,12 @@ class SoundDistDP(RhoBoundedMethod):
 
     def _plan_tree(self, n: int, d: int, mu: float) -> tuple[float, list[Charge]]:
         """Error and releases of one tree of hyperplanes."""
-        # Half of mu^2, but for the mean's share, is for the sums, and half for the counts.
+        # Half of mu^2, but for the mean's share, is for the sums, and half for the
+        # counts.
         tree_mu = mu * math.sqrt((1 - CENTERING_SHARE) / 2)
 
-        # Leaves of about twice the smallest size, as cubes that share the domain equally.
+        # Leaves of about twice the smallest size, as cubes that share the domain
+        # equally.
         noise_size = 10 * math.sqrt(2 * d) / tree_mu
         cluster_size = n / (2 * self.n_clusters)
         min_size = max(1.0, min(noise_size, cluster_size))
@@ -186,12 +198,15 @@ class SoundDistDP(RhoBoundedMethod):
         depth = min(self.depth, math.ceil(math.log2(n_leaves)) + EXTRA_LEVELS)
         releases = [
             plan_release(Total, Gaussian, mu=mu * math.sqrt(CENTERING_SHARE)),
-            *[plan_release(RegionCounts, Gaussian, mu=tree_mu / math.sqrt(depth))] * depth,
+            *[plan_release(RegionCounts, Gaussian, mu=tree_mu / math.sqrt(depth))]
+            * depth,
             plan_release(RegionSums, Gaussian, mu=tree_mu),
         ]
         return n_leaves ** (-1 / d) / math.sqrt(3), releases
 
-    def _release_sound_coreset(self, curator: RhoBoundedCurator, generator: Generator) -> Coreset:
+    def _release_sound_coreset(
+        self, curator: RhoBoundedCurator, generator: Generator
+    ) -> Coreset:
         """Weighted points (m, d), in grid steps, and weights (m,), by the best strategy."""
         schedule = self.schedule(curator.n_points, curator.n_features)
         strategies = {
@@ -224,7 +239,8 @@ class SoundDistDP(RhoBoundedMethod):
         min_size = math.floor(self.points_share / (1 - self.points_share)) + 1
         groups = group_points(noised, centers, far_distance, min_size)
 
-        # Release the sums of the true points of the groups: a move changes one of them by rho.
+        # Release the sums of the true points of the groups: a move changes one of them
+        # by rho.
         noise = Gaussian(curator.max_shift * SCALE / sums.mu)
         totals = curator.release(GroupSums(groups, len(centers)), sums=noise)["sums"][0]
         sizes = np.bincount(groups[groups >= 0], minlength=len(centers))
@@ -285,8 +301,8 @@ class SoundDistDP(RhoBoundedMethod):
         center = np.rint(total / curator.n_points)
         center = np.clip(center, -SCALE, SCALE).astype(np.int64)[None]
 
-        # One region with all points: its ball reaches the farthest corner, so nothing is
-        # clipped.
+        # One region with all points: its ball reaches the farthest corner, so nothing
+        # is clipped.
         radius = math.sqrt(((SCALE + np.abs(center)) ** 2).sum()) / SCALE
         return grow_trees(
             curator.regions(center, radius),
@@ -319,11 +335,13 @@ def sufficient_points(stddev: float, min_size: float) -> int:
     return math.ceil(min(min_size, (stddev / MAX_NOISED) ** 2))
 
 
-def _find_best_grid(n: int, d: int, k: int, mu: float, shift: float) -> tuple[float, int]:
+def _find_best_grid(
+    n: int, d: int, k: int, mu: float, shift: float
+) -> tuple[float, int]:
     """Smallest error of a grid of soft counts, and its number of intervals.
 
-    The error has two parts: half a side on average, and the distance that the noise of the
-    counts moves the center of a cluster which fills the k-th part of the domain.
+    The error has two parts: half a side on average, and the distance that the noise of
+    the counts moves the center of a cluster which fills the k-th part of the domain.
     """
     best_error = math.inf
     best_intervals = 0
@@ -333,7 +351,9 @@ def _find_best_grid(n: int, d: int, k: int, mu: float, shift: float) -> tuple[fl
             break
         noise = soft_sensitivity(d, 2 / intervals, shift) / mu
         rounding_error = 2 / (intervals * math.sqrt(12))
-        noise_error = NOISE_WEIGHT * noise * math.sqrt(k * n_nodes / 3) * k ** (-1 / d) / n
+        noise_error = (
+            NOISE_WEIGHT * noise * math.sqrt(k * n_nodes / 3) * k ** (-1 / d) / n
+        )
         error = math.hypot(rounding_error, noise_error)
         if error < best_error:
             best_error = error
@@ -341,7 +361,9 @@ def _find_best_grid(n: int, d: int, k: int, mu: float, shift: float) -> tuple[fl
     return best_error, best_intervals
 
 
-def _select_above_noise(weights: np.ndarray, stddev: float, n_clusters: int) -> np.ndarray:
+def _select_above_noise(
+    weights: np.ndarray, stddev: float, n_clusters: int
+) -> np.ndarray:
     """Indices of weights above the noise level, or of the k largest; positive ones alone."""
     # The largest of that many normal variates stays below this bound.
     bound = stddev * math.sqrt(2 * math.log(max(len(weights), 2)))

@@ -102,7 +102,9 @@ def _select_fullest(
 
 def set_threshold(release: Charge, n_changes: int) -> StabilityHistogram:
     """Noise and threshold of counts of which a move changes some, by 1 each."""
-    return StabilityHistogram(math.sqrt(n_changes) / release.mu, release.delta, n_changes)
+    return StabilityHistogram(
+        math.sqrt(n_changes) / release.mu, release.delta, n_changes
+    )
 
 
 def split_histograms(released: ReleasedCells) -> Iterator[Histogram]:
@@ -134,8 +136,8 @@ def grow_trees(
 ) -> Coreset:
     """Split regions by hyperplanes while cells are large; summarize the leaves.
 
-    The tree of LSH-Splits (:mod:`pkm.methods.hashing.lsh_splits`), grown for all regions
-    at once.
+    The tree of LSH-Splits (:mod:`pkm.methods.hashing.lsh_splits`), grown for all
+    regions at once.
 
     Parameters
     ----------
@@ -173,7 +175,8 @@ def grow_trees(
     size = np.zeros(len(centers))
     size[roots] = root_sizes
 
-    # Smallest size of a cell in each region: ten times the noise of a mean, at most n / 2k.
+    # Smallest size of a cell in each region: ten times the noise of a mean, at most n /
+    # 2k.
     noise = sum_noise.scale * regions.sum_sensitivity / radius
     noise_size = int(10 * math.sqrt(n_features) * noise)
     cluster_size = np.floor(size / (2 * n_clusters))

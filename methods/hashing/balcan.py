@@ -1,19 +1,20 @@
 """Candidates from shifted cubes in a random projection, then private local search.
 
-Balcan, Dick, Liang, Mou, Zhang, ICML 2017: the method that Kaplan and Stemmer build on. Points are
-projected at random to a few dimensions and sorted into cubes of halving sides, on several shifts;
-the midpoints of cubes with many points are the candidates, k of which are chosen by private local
-search in the projection; each chosen center is recovered in all dimensions as a private mean of the
-points nearest to it there.
+Balcan, Dick, Liang, Mou, Zhang, ICML 2017: the method that Kaplan and Stemmer build on.
+Points are projected at random to a few dimensions and sorted into cubes of halving
+sides, on several shifts; the midpoints of cubes with many points are the candidates, k
+of which are chosen by private local search in the projection; each chosen center is
+recovered in all dimensions as a private mean of the points nearest to it there.
 
-This implementation departs from the public code, which spends more than it declares: all noise is
-Gaussian and composed by the ledger, cubes are released by a threshold whose failure is charged, the
-radius is public, counts of the recovery are noisy. The projection has orthonormal directions and
-candidates are lifted back into their span: squared distances to lifted candidates differ from those
-in the projection by the part of the point outside the span, the same for all candidates (but for
-rounding, and for lifted candidates that are moved back into the domain), so that both rank sets
-alike. The cubes of every level are counted independently rather than inside the cubes that passed
-the threshold: a cube with many points lies in larger ones with at least as many.
+This implementation departs from the public code, which spends more than it declares:
+all noise is Gaussian and composed by the ledger, cubes are released by a threshold
+whose failure is charged, the radius is public, counts of the recovery are noisy. The
+projection has orthonormal directions and candidates are lifted back into their span:
+squared distances to lifted candidates differ from those in the projection by the part
+of the point outside the span, the same for all candidates (but for rounding, and for
+lifted candidates that are moved back into the domain), so that both rank sets alike.
+The cubes of every level are counted independently rather than inside the cubes that
+passed the threshold: a cube with many points lies in larger ones with at least as many.
 """
 
 import math
@@ -62,16 +63,16 @@ class Balcan(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency: of the squared noise cost 2/3 for cubes, 1/12 for the search, 1/4
-        for the recovery.
+        Total, zero-out adjacency: of the squared noise cost 2/3 for cubes, 1/12 for the
+        search, 1/4 for the recovery.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6. Half is for the thresholds, half for the Gaussian noise.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that points are projected into, in
-        half-widths. ``auto`` is sqrt(d): the whole domain.
+        Of the public ball about the midpoint of the domain that points are projected
+        into, in half-widths. ``auto`` is sqrt(d): the whole domain.
     n_dimensions : int or "auto", default="auto"
-        Of the projection, at most d; ``auto`` is d for up to five features, else ln(n) / 2 rounded
-        down.
+        Of the projection, at most d; ``auto`` is d for up to five features, else ln(n)
+        / 2 rounded down.
     shifts : int, default=2
         Shifted copies of the cubes.
     depth : int, default=6
@@ -85,8 +86,8 @@ class Balcan(PrivateKMeans):
 
     Notes
     -----
-    Where fewer than k cubes are large enough, packed points that ignore the data complete the
-    candidates.
+    Where fewer than k cubes are large enough, packed points that ignore the data
+    complete the candidates.
 
     Examples
     --------
@@ -140,7 +141,8 @@ class Balcan(PrivateKMeans):
     def schedule(self, n_points: int, n_features: int) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
-        A part of delta is for the thresholds; mu squared is divided over the three steps.
+        A part of delta is for the thresholds; mu squared is divided over the three
+        steps.
         """
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
@@ -166,7 +168,9 @@ class Balcan(PrivateKMeans):
         schedule = self.schedule(curator.n_points, d)
 
         # Project at random to few dimensions.
-        points = curator.hashed_points(curator.radius if self.radius == "auto" else self.radius)
+        points = curator.hashed_points(
+            curator.radius if self.radius == "auto" else self.radius
+        )
         generator = curator.public_rng()
         directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
 
@@ -186,7 +190,8 @@ class Balcan(PrivateKMeans):
             moves=self.moves,
         )
 
-        # Recover the centers in all dimensions, as noisy means of the points nearest to them.
+        # Recover the centers in all dimensions, as noisy means of the points nearest to
+        # them.
         (recovery,) = schedule.find(NearestSumsAndCounts)
         centers = noisy_lloyd_step(points, centers, points.radius, recovery.mu)
         return centers[None], len(swaps)
@@ -200,16 +205,16 @@ class Balcan(PrivateKMeans):
     ) -> np.ndarray:
         """Midpoints of large cubes in the span of the directions, on the grid, of shape (m, d).
 
-        At least k and at most 500, of the largest cubes. ``cubes`` are the releases of all levels
-        of all shifts.
+        At least k and at most 500, of the largest cubes. ``cubes`` are the releases of
+        all levels of all shifts.
         """
         k = self.n_clusters
         min_count = points.n_points / (SMALLEST_CLUSTER * k)
 
         midpoints = [np.empty((0, points.n_features), np.int64)]
         counts = [np.empty(0, np.int64)]
-        # Sides are halved without a remainder, so that cubes of all levels nest. In steps of the
-        # hash: grid steps over DIRECTION_SCALE.
+        # Sides are halved without a remainder, so that cubes of all levels nest. In
+        # steps of the hash: grid steps over DIRECTION_SCALE.
         ball_steps = points.radius * SCALE * DIRECTION_SCALE
         smallest_side = max(1, round(ball_steps / 2 ** (self.depth - 1)))
         for _ in range(self.shifts):
@@ -217,7 +222,8 @@ class Balcan(PrivateKMeans):
             side = smallest_side << (self.depth - 1)
             shift = generator.integers(0, side, len(directions))
             for _ in range(self.depth):
-                # Release the cubes of this level whose noisy count passes the threshold.
+                # Release the cubes of this level whose noisy count passes the
+                # threshold.
                 hashing = Hash(directions, shift % side, side)
                 query = BucketCounts(hashing, min_count)
                 noise = points.histogram_noise(cubes[0].mu, cubes[0].delta)
@@ -239,7 +245,11 @@ class Balcan(PrivateKMeans):
 
 
 def noisy_lloyd_step(
-    points: HashedPoints, centers: np.ndarray, radius: float, mu: float, min_count: float = 0.0
+    points: HashedPoints,
+    centers: np.ndarray,
+    radius: float,
+    mu: float,
+    min_count: float = 0.0,
 ) -> np.ndarray:
     """Move each center by the noisy mean difference of the points nearest to it.
 
@@ -253,16 +263,16 @@ def noisy_lloyd_step(
     mu : float
         Cost of the sums and counts together.
     min_count : float, default=0.0
-        Smallest count to divide by, in standard deviations of its noise: a smaller one may be
-        noise, and would make a step as long as the domain.
+        Smallest count to divide by, in standard deviations of its noise: a smaller one
+        may be noise, and would make a step as long as the domain.
 
     Returns
     -------
     ndarray of shape (k, d), int64
         On the grid, in the ball of the points.
     """
-    # Divide mu in proportion to the errors in a mean: that of the sum is sqrt(d) times the radius,
-    # that of the count is the distance moved, about half the radius.
+    # Divide mu in proportion to the errors in a mean: that of the sum is sqrt(d) times
+    # the radius, that of the count is the distance moved, about half the radius.
     sum_part = math.sqrt(points.n_features)
     count_part = 0.5
     sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))

@@ -1,12 +1,13 @@
 """Kaplan and Stemmer's private k-means in the central model (NeurIPS 2018): a reconstruction.
 
-The paper's extended abstract fixes the outline: locality sensitive hashing isolates groups of
-points, private averages recover their centers; this is repeated on the points that are farthest
-from all centers so far, so that smaller groups are found; then k of the candidates are chosen by
-private local search, or the candidates with the numbers of points nearest to them are a private
-coreset. The hash, the averages, the coreset and all constants are in a full version that we could
-not obtain; the ones here are reconstructed from the tools that the authors name. See
-docs/kaplan-stemmer.md for the origin of each part.
+The paper's extended abstract fixes the outline: locality sensitive hashing isolates
+groups of points, private averages recover their centers; this is repeated on the points
+that are farthest from all centers so far, so that smaller groups are found; then k of
+the candidates are chosen by private local search, or the candidates with the numbers of
+points nearest to them are a private coreset. The hash, the averages, the coreset and
+all constants are in a full version that we could not obtain; the ones here are
+reconstructed from the tools that the authors name. See docs/kaplan-stemmer.md for the
+origin of each part.
 """
 
 import math
@@ -43,27 +44,30 @@ from pkm.privacy import (
 from pkm.privacy.queries.hashed_points import histogram_noise
 from pkm.scalars import is_positive
 
-# These constants were chosen on generated mixtures like those of the planted sets, not on real
-# data.
+# These constants were chosen on generated mixtures like those of the planted sets, not
+# on real data.
 
 # Shares of mu squared.
 CANDIDATE_SHARE = 0.5
 SELECTION_SHARE = 0.25
-LLOYD_SHARE = 0.25  # by default; of what it leaves, candidates have twice as much as selection
+LLOYD_SHARE = (
+    0.25  # by default; of what it leaves, candidates have twice as much as selection
+)
 HISTOGRAM_SHARE = 0.5  # of the candidates' part, the rest is for averages
 THRESHOLD_DELTA_SHARE = 0.5  # of delta, the rest is for the noise
 COARSE_RADIUS = 0.5  # of a coarse average, in radii of the ball
 LLOYD_RADIUS = 2  # of a Lloyd step, in the smallest widths, where these are given
-# Of a Lloyd step, and at least of a fine average, in radii of the ball: a cluster is round, however
-# thin the buckets are that its points fall into.
+# Of a Lloyd step, and at least of a fine average, in radii of the ball: a cluster is
+# round, however thin the buckets are that its points fall into.
 CLUSTER_RADIUS = 1 / 5
-# The same in a ball that points fill, while most of those in a cube are at about half of its
-# radius: one that was found (a zoom), and one that is given where features are many.
+# The same in a ball that points fill, while most of those in a cube are at about half
+# of its radius: one that was found (a zoom), and one that is given where features are
+# many.
 WIDTHS_IN_BALL = 2.0  # over those in a cube
 CLUSTER_RADIUS_IN_BALL = 3 / 10
 MANY_FEATURES = 16
-# Widths of buckets, in radii of the ball over sqrt(d), which is about what a projection of the
-# domain on a line extends to: by default, and for many clusters.
+# Widths of buckets, in radii of the ball over sqrt(d), which is about what a projection
+# of the domain on a line extends to: by default, and for many clusters.
 WIDTHS = (1.0, 1 / 2)
 MANY_CLUSTERS = 50
 WIDTHS_FOR_MANY_CLUSTERS = (1.0, 1 / 2, 1 / 4)
@@ -75,15 +79,16 @@ REPETITIONS = 2
 PROJECTIONS = 4
 SMALLEST_CLUSTER = 8  # a bucket must have a share of 1 / (8 k) of the points
 N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
-# Of a Lloyd step whose radius is released: what the radius costs, of mu squared of all steps.
+# Of a Lloyd step whose radius is released: what the radius costs, of mu squared of all
+# steps.
 SHELL_SHARE = 0.05
 SHELL_RATIO = 2**-0.5
 SHELLS = 15  # down to 1/128 of the radius that is planned
 TAIL = 2.5  # standard deviations that the number of points outside a radius must exceed
 LEFT_OUT = 0.01  # share of the points that may be outside
-# By default it is released for more than a few features with at least this many records of a
-# center, in standard deviations of the noise that a count would have if it were all that is
-# released: n mu / k.
+# By default it is released for more than a few features with at least this many records
+# of a center, in standard deviations of the noise that a count would have if it were
+# all that is released: n mu / k.
 RELEASED_RECORDS = 200.0
 
 
@@ -98,14 +103,15 @@ class LloydFinish:
     Attributes
     ----------
     share : float
-        Of mu squared, for all steps together; the rest is for candidates and their counts.
+        Of mu squared, for all steps together; the rest is for candidates and their
+        counts.
     n_averaged : int
         Centers are the average of those after the last so many steps.
     min_count : float
         Smallest count that a step divides by, in standard deviations of its noise.
     largest_radius : float
-        Of steps whose radius is released, in radii of the ball: more than what is planned
-        otherwise, if at all.
+        Of steps whose radius is released, in radii of the ball: more than what is
+        planned otherwise, if at all.
     """
 
     share: float = LLOYD_SHARE
@@ -135,8 +141,8 @@ class HashSchedule(Schedule):
     lloyd_mu : float
         Cost of one Lloyd step.
     fine_radius, lloyd_radius : float
-        Of the last average of a bucket, which is at least its width, and of a Lloyd step, in radii
-        of the ball.
+        Of the last average of a bucket, which is at least its width, and of a Lloyd
+        step, in radii of the ball.
     n_averages : int
         Releases of averages, for each histogram.
     n_swaps : int
@@ -186,7 +192,9 @@ class HashSchedule(Schedule):
     @property
     def threshold(self) -> float:
         """Smallest noisy count that the first round releases, in records."""
-        return histogram_noise(self.histogram_mu, self.delta, restricted=False).threshold
+        return histogram_noise(
+            self.histogram_mu, self.delta, restricted=False
+        ).threshold
 
 
 @dataclass(eq=False, repr=False)
@@ -201,41 +209,44 @@ class KaplanStemmer(CoresetMethod):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6. Half is for the thresholds, half for the Gaussian noise.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that points are moved into, in
-        half-widths. ``auto`` is sqrt(d): the whole domain. Buckets and noise are in proportion to
-        it, so that a tight ball lowers the error. Beyond 16 features points are taken to fill a
-        ball that is given, and ``auto`` widths are twice as large in it.
+        Of the public ball about the midpoint of the domain that points are moved into,
+        in half-widths. ``auto`` is sqrt(d): the whole domain. Buckets and noise are in
+        proportion to it, so that a tight ball lowers the error. Beyond 16 features
+        points are taken to fill a ball that is given, and ``auto`` widths are twice as
+        large in it.
     rounds : int, default=2
-        Maximum number of passes; each but the first is on the points farthest from the candidates
-        so far.
+        Maximum number of passes; each but the first is on the points farthest from the
+        candidates so far.
     keep : float, default=0.5
         Fraction of the points that the next pass is on.
     select : {"counts", "local_search"}, default="counts"
-        ``counts`` clusters the candidates weighted by the noisy numbers of points nearest to them;
-        ``local_search`` is the paper's choice by the exponential mechanism.
+        ``counts`` clusters the candidates weighted by the noisy numbers of points
+        nearest to them; ``local_search`` is the paper's choice by the exponential
+        mechanism.
     search_rounds : int, default=20
         Swaps of the local search.
     moves : {"all", "round_robin"}, default="all"
         Swaps that the local search draws from.
     lloyd_steps : int, default=1
-        Noisy Lloyd steps at the end; without any, their part of the budget goes to the other
-        releases.
+        Noisy Lloyd steps at the end; without any, their part of the budget goes to the
+        other releases.
     step_radius : {"auto", "planned", "released"}, default="auto"
-        Beyond which a Lloyd step shortens differences. ``planned`` is a part of the ball's radius,
-        the same for any data. ``released`` spends a twentieth of the steps' budget on numbers of
-        points by their distance to the nearest center, and takes the smallest radius that holds
-        nearly all of them: for clusters that are much smaller than the ball. ``auto`` releases it
-        for more than three features with at least 200 records of each center, in standard
-        deviations of the noise that a count would have if it were all that is released.
+        Beyond which a Lloyd step shortens differences. ``planned`` is a part of the
+        ball's radius, the same for any data. ``released`` spends a twentieth of the
+        steps' budget on numbers of points by their distance to the nearest center, and
+        takes the smallest radius that holds nearly all of them: for clusters that are
+        much smaller than the ball. ``auto`` releases it for more than three features
+        with at least 200 records of each center, in standard deviations of the noise
+        that a count would have if it were all that is released.
     release : {"centers", "candidates"}, default="centers"
-        ``candidates`` stops after the last pass and returns all candidates as centers; the whole
-        budget is theirs.
+        ``candidates`` stops after the last pass and returns all candidates as centers;
+        the whole budget is theirs.
     widths : sequence of float or "auto", default="auto"
-        Of buckets, in radii of the ball. ``auto`` is 1 / sqrt(d) and half of it: the projections
-        of the domain on lines get shorter than the ball with the number of features d. For more
-        than 50 clusters also a quarter of it; for up to three features 1/4 and 1/8. Widths that are
-        given also set the radii of averages and of Lloyd steps: ``[1/2, 1/4]`` is what this method
-        took whatever d before.
+        Of buckets, in radii of the ball. ``auto`` is 1 / sqrt(d) and half of it: the
+        projections of the domain on lines get shorter than the ball with the number of
+        features d. For more than 50 clusters also a quarter of it; for up to three
+        features 1/4 and 1/8. Widths that are given also set the radii of averages and
+        of Lloyd steps: ``[1/2, 1/4]`` is what this method took whatever d before.
     repetitions : int or "auto", default="auto"
         Hashes per width and pass.
     projections : int, default=4
@@ -250,11 +261,11 @@ class KaplanStemmer(CoresetMethod):
 
     Notes
     -----
-    ``auto`` takes the first schedule of a public list, from many hashes to one, whose threshold is
-    at most n / (3 k): each hash costs budget, and below that no cluster would be found. Where the
-    threshold is above n even for a single hash, no bucket can pass. Centers then come from a
-    packing that ignores the data and from the Lloyd steps; candidates, a coreset, or a schedule
-    that the parameters fix are refused.
+    ``auto`` takes the first schedule of a public list, from many hashes to one, whose
+    threshold is at most n / (3 k): each hash costs budget, and below that no cluster
+    would be found. Where the threshold is above n even for a single hash, no bucket can
+    pass. Centers then come from a packing that ignores the data and from the Lloyd
+    steps; candidates, a coreset, or a schedule that the parameters fix are refused.
 
     Examples
     --------
@@ -332,7 +343,8 @@ class KaplanStemmer(CoresetMethod):
         ----------
         n_points, n_features : int
         only : {"centers", "coreset", "candidates"}, optional
-            What is to be released: what is not requested needs no budget. Default: ``release``.
+            What is to be released: what is not requested needs no budget. Default:
+            ``release``.
         in_ball : bool, default=False
             Whether the domain is a ball that points fill. Costs are the same in one.
         finish : LloydFinish, optional
@@ -378,7 +390,9 @@ class KaplanStemmer(CoresetMethod):
             widths = WIDTHS_FOR_FEW_FEATURES
             single_width = (WIDTH_FOR_FEW_FEATURES,)
         else:
-            relative = WIDTHS_FOR_MANY_CLUSTERS if self.n_clusters > MANY_CLUSTERS else WIDTHS
+            relative = (
+                WIDTHS_FOR_MANY_CLUSTERS if self.n_clusters > MANY_CLUSTERS else WIDTHS
+            )
             unit = (WIDTHS_IN_BALL if in_ball else 1.0) / math.sqrt(n_features)
             widths = tuple(width * unit for width in relative)
             single_width = (WIDTHS[-1] * unit,)
@@ -408,7 +422,9 @@ class KaplanStemmer(CoresetMethod):
         selection = 0.0 if only == "candidates" else SELECTION_SHARE
         searches = only == "centers" and self.select == "local_search"
         total = CANDIDATE_SHARE + selection + lloyd
-        shells = SHELL_SHARE * lloyd if self._releases_radius(n_points, n_features) else 0.0
+        shells = (
+            SHELL_SHARE * lloyd if self._releases_radius(n_points, n_features) else 0.0
+        )
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
         hash_mu = mu * math.sqrt(CANDIDATE_SHARE / total / n_hashes)
@@ -421,7 +437,8 @@ class KaplanStemmer(CoresetMethod):
             delta=THRESHOLD_DELTA_SHARE * delta / n_hashes,
             selection_mu=mu * math.sqrt(selection / total),
             shells_mu=mu * math.sqrt(shells / total),
-            lloyd_mu=mu * math.sqrt((lloyd - shells) / total / max(self.lloyd_steps, 1)),
+            lloyd_mu=mu
+            * math.sqrt((lloyd - shells) / total / max(self.lloyd_steps, 1)),
             fine_radius=0.0,
             lloyd_radius=min(widths) * LLOYD_RADIUS,
             # Buckets that use all features are cubes, which one average serves.
@@ -433,7 +450,11 @@ class KaplanStemmer(CoresetMethod):
 
     def _n_projections(self, n_features: int) -> int:
         """Number of directions of a hash."""
-        return n_features if n_features <= FEW_FEATURES else min(self.projections, n_features)
+        return (
+            n_features
+            if n_features <= FEW_FEATURES
+            else min(self.projections, n_features)
+        )
 
     def _releases_radius(self, n_points: int, n_features: int) -> bool:
         """Whether the radius of Lloyd steps is released, from public quantities only."""
@@ -473,7 +494,9 @@ class KaplanStemmer(CoresetMethod):
         schedule = self.schedule(curator.n_points, curator.n_features, in_ball=in_ball)
         return self.follow(curator, schedule)
 
-    def follow(self, curator: Curator, schedule: HashSchedule) -> tuple[np.ndarray, int]:
+    def follow(
+        self, curator: Curator, schedule: HashSchedule
+    ) -> tuple[np.ndarray, int]:
         """Find candidates, choose k of them, and move these."""
         buckets = curator.hashed_points(self.resolved_radius(curator))
         generator = curator.public_rng()
@@ -540,12 +563,16 @@ class KaplanStemmer(CoresetMethod):
         return curator.radius if self.radius == "auto" else self.radius
 
     def _candidates(
-        self, schedule: HashSchedule, buckets: HashedPoints, generator: np.random.Generator
+        self,
+        schedule: HashSchedule,
+        buckets: HashedPoints,
+        generator: np.random.Generator,
     ) -> np.ndarray:
         """Candidates (m, d) of all passes: on the grid, distinct, in lexicographic order."""
         candidates = np.empty((0, buckets.n_features), np.int64)
         for number in range(schedule.rounds):
-            # Every pass but the first is on the points farthest from all candidates so far.
+            # Every pass but the first is on the points farthest from all candidates so
+            # far.
             if number:
                 buckets.filter_farthest(candidates, self.keep)
 
@@ -571,7 +598,8 @@ class KaplanStemmer(CoresetMethod):
 
         A coarse average of each bucket, then a fine one of the points near it.
         """
-        # Draw a hash: projections on random directions, cut into intervals of the width.
+        # Draw a hash: projections on random directions, cut into intervals of the
+        # width.
         d = buckets.n_features
         projections = self._n_projections(d)
         width *= buckets.radius
@@ -580,13 +608,15 @@ class KaplanStemmer(CoresetMethod):
         # Release the codes and counts of the large buckets.
         min_count = buckets.n_restricted / (SMALLEST_CLUSTER * self.n_clusters)
         noise = buckets.histogram_noise(schedule.histogram_mu, schedule.delta)
-        codes, counts = buckets.release(BucketCounts(hashing, min_count), counts=noise)["counts"]
+        codes, counts = buckets.release(BucketCounts(hashing, min_count), counts=noise)[
+            "counts"
+        ]
         centers = buckets.into_ball(hashing.cell_centers(codes))
         sizes = np.maximum(counts / SCALE, 1.0)
 
-        # The coarse average only has to come within the radius of the fine one, so that it hardly
-        # matters which points it clips. Buckets that use all features are cubes: half of their
-        # diagonal is enough.
+        # The coarse average only has to come within the radius of the fine one, so that
+        # it hardly matters which points it clips. Buckets that use all features are
+        # cubes: half of their diagonal is enough.
         coarse = COARSE_RADIUS * buckets.radius
         fine = max(width, schedule.fine_radius * buckets.radius)
         radii = [coarse, min(fine, coarse)]
@@ -603,7 +633,10 @@ class KaplanStemmer(CoresetMethod):
         return centers
 
     def _fill_up(
-        self, candidates: np.ndarray, buckets: HashedPoints, generator: np.random.Generator
+        self,
+        candidates: np.ndarray,
+        buckets: HashedPoints,
+        generator: np.random.Generator,
     ) -> np.ndarray:
         """Complete the candidates to at least k by packed points of the ball, which ignore data."""
         k = self.n_clusters
@@ -611,8 +644,12 @@ class KaplanStemmer(CoresetMethod):
         if len(candidates) >= k:
             return candidates
         source = np.random.RandomState(int(generator.integers(2**32)))
-        inscribed = buckets.radius / math.sqrt(d) * SCALE  # half a side of the cube in the ball
-        packed = buckets.into_ball(largest_packing(source, k, d, "bisection") * inscribed)
+        inscribed = (
+            buckets.radius / math.sqrt(d) * SCALE
+        )  # half a side of the cube in the ball
+        packed = buckets.into_ball(
+            largest_packing(source, k, d, "bisection") * inscribed
+        )
         return np.concatenate([candidates, packed[: k - len(candidates)]])
 
     def _cluster_candidates(
@@ -636,7 +673,9 @@ class KaplanStemmer(CoresetMethod):
         return weighted_kmeans(points, weights[positive], self.n_clusters, N_INIT, seed)
 
 
-def _nearest_counts(points: HashedPoints, candidates: np.ndarray, mu: float) -> np.ndarray:
+def _nearest_counts(
+    points: HashedPoints, candidates: np.ndarray, mu: float
+) -> np.ndarray:
     """Noisy numbers of points nearest to each candidate, in records: shape (m,), float64."""
     answer = points.release(NearestCounts(candidates), counts=Gaussian(SCALE / mu))
     return answer["counts"] / SCALE
@@ -648,7 +687,9 @@ def _radius_of_clusters(
     """Smallest of some radii, up to the largest, that holds nearly all points of all clusters."""
     radii = largest * SHELL_RATIO ** np.arange(SHELLS)
     noise = Gaussian(SCALE / mu)
-    counts = points.release(NearestShells(centers, radii), counts=noise)["counts"] / SCALE
+    counts = (
+        points.release(NearestShells(centers, radii), counts=noise)["counts"] / SCALE
+    )
     # From outside inward, the first shell at which too many points are that far.
     stddev = np.sqrt(np.arange(1, SHELLS + 1)) / mu
     least = np.maximum(TAIL * stddev, LEFT_OUT * points.n_points)

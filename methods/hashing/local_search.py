@@ -1,12 +1,12 @@
 """Private local search: k of a set of released candidates, by swaps of the exponential mechanism.
 
-Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, Dick, Liang, Mou,
-Zhang (ICML 2017) and by Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1). From a random choice of k
-candidates, each round draws a swap, more likely the lower the cost after it, and a last draw
-picks one of the visited choices. This implementation differs in the scale of the exponents
-(a record never lowers a cost, which halves the epsilon of a draw), the accounting (each draw is
-Gaussian-private for the range of its exponents), and far fewer rounds than the theory's hundreds
-per center.
+Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, Dick,
+Liang, Mou, Zhang (ICML 2017) and by Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1).
+From a random choice of k candidates, each round draws a swap, more likely the lower the
+cost after it, and a last draw picks one of the visited choices. This implementation
+differs in the scale of the exponents (a record never lowers a cost, which halves the
+epsilon of a draw), the accounting (each draw is Gaussian-private for the range of its
+exponents), and far fewer rounds than the theory's hundreds per center.
 """
 
 import math
@@ -60,9 +60,13 @@ def private_local_search(
     ndarray of shape (k, d), int64
     """
     if moves not in MOVES:
-        raise ValueError(f"moves={moves!r} is unknown, choose one of {', '.join(map(repr, MOVES))}")
+        raise ValueError(
+            f"moves={moves!r} is unknown, choose one of {', '.join(map(repr, MOVES))}"
+        )
     if not 1 <= k <= len(candidates):
-        raise ValueError(f"k={k} must be from 1 to the number of candidates, {len(candidates)}")
+        raise ValueError(
+            f"k={k} must be from 1 to the number of candidates, {len(candidates)}"
+        )
     noise = Exponential(selection_epsilon(mu))
 
     # Start from a random choice of k candidates.

@@ -1,9 +1,10 @@
 """LSH-Splits: a private coreset from a tree of random hyperplanes, clustered by k-means.
 
-Chang et al. 2021. Points are centered by a private mean, split level by level by the sign of a
-random projection while cells are large enough, and the noisy means of the leaves, weighted by their
-noisy counts, are clustered. The accounting is that of the library that the DPM paper ran: one
-Gaussian for the sums and depth + 1 Laplace counts, calibrated together.
+Chang et al. 2021. Points are centered by a private mean, split level by level by the
+sign of a random projection while cells are large enough, and the noisy means of the
+leaves, weighted by their noisy counts, are clustered. The accounting is that of the
+library that the DPM paper ran: one Gaussian for the sums and depth + 1 Laplace counts,
+calibrated together.
 """
 
 import math
@@ -36,7 +37,9 @@ from pkm.privacy import (
 # Shares of the centering's epsilon.
 COUNT_SHARE = 0.2
 SUM_SHARE = 0.8
-COUNTS_TO_SUM = 20  # scale of the counts' Laplace noise per unit of the sums' noise multiplier
+COUNTS_TO_SUM = (
+    20  # scale of the counts' Laplace noise per unit of the sums' noise multiplier
+)
 BRANCH = 3  # a cell is split if it has at least this many times the smallest size
 
 
@@ -52,11 +55,11 @@ class LSHSplits(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n sqrt(n)) for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
-        ``published`` adds its shares up, centers about the origin of the data's units, and takes
-        the largest shifted bound times sqrt(d) as radius. ``sound`` centers about the domain's
-        midpoint, takes the radius from the shifted bounds of every feature, has Gaussian noise
-        throughout, scaled so that the ledger's total is the budget, and uses the public number of
-        points.
+        ``published`` adds its shares up, centers about the origin of the data's units,
+        and takes the largest shifted bound times sqrt(d) as radius. ``sound`` centers
+        about the domain's midpoint, takes the radius from the shifted bounds of every
+        feature, has Gaussian noise throughout, scaled so that the ledger's total is the
+        budget, and uses the public number of points.
     centering_share : float, default=0.1
         Of the budget, for the private mean that the hyperplanes pass through.
     depth : int, default=20
@@ -69,8 +72,9 @@ class LSHSplits(PrivateKMeans):
 
     Notes
     -----
-    Counts carry Laplace noise on the grid where the library's is discrete; normal vectors are
-    rounded to multiples of 2**-16, so that the side of every point is exact.
+    Counts carry Laplace noise on the grid where the library's is discrete; normal
+    vectors are rounded to multiples of 2**-16, so that the side of every point is
+    exact.
 
     Examples
     --------
@@ -111,25 +115,29 @@ class LSHSplits(PrivateKMeans):
         share = self.centering_share
         delta = self.resolved_delta(n_points)
         if self.variant == "published":
-            # The mean is a noisy sum over a noisy count, with a part of epsilon and delta.
+            # The mean is a noisy sum over a noisy count, with a part of epsilon and
+            # delta.
             epsilon = share * self.epsilon
             root = plan_release(CellCounts, Laplace, epsilon=COUNT_SHARE * epsilon)
             mean_mu = gaussian_mu(SUM_SHARE * epsilon, share * delta)
 
-            # The tree spends the rest: one Gaussian for the sums and depth + 1 Laplace counts.
+            # The tree spends the rest: one Gaussian for the sums and depth + 1 Laplace
+            # counts.
             epsilons = [1 / COUNTS_TO_SUM] * (self.depth + 1)
             rest = (1 - share) * self.epsilon, (1 - share) * delta
             sum_mu = largest_multiple([1.0], epsilons, *rest)
             first = [root]
             count = plan_release(CellCounts, Laplace, epsilon=sum_mu / COUNTS_TO_SUM)
         else:
-            # All releases are Gaussian: mu^2 adds up. The tree's part is halved between its sums
-            # and its counts.
+            # All releases are Gaussian: mu^2 adds up. The tree's part is halved between
+            # its sums and its counts.
             mu = gaussian_mu(self.epsilon, delta)
             mean_mu = mu * math.sqrt(share)
             sum_mu = mu * math.sqrt((1 - share) / 2)
             first = []
-            count = plan_release(CellCounts, Gaussian, mu=sum_mu / math.sqrt(self.depth + 1))
+            count = plan_release(
+                CellCounts, Gaussian, mu=sum_mu / math.sqrt(self.depth + 1)
+            )
         return Schedule(
             *first,
             plan_release(CellSums, Gaussian, mu=mean_mu),
@@ -152,7 +160,9 @@ class LSHSplits(PrivateKMeans):
 
         # Split while cells are large.
         multiplier = 1 / schedule.find(CellSums)[-1].mu
-        cells, sizes = self._grow(tree, multiplier, count_noise(schedule.find(CellCounts)[-1]), d)
+        cells, sizes = self._grow(
+            tree, multiplier, count_noise(schedule.find(CellCounts)[-1]), d
+        )
 
         # The coreset: noisy means of the leaves, weighted by their noisy counts.
         origins = np.tile(mean, (len(cells), 1))
@@ -162,7 +172,9 @@ class LSHSplits(PrivateKMeans):
 
         # Cluster the coreset.
         seed = int(generator.integers(2**32))
-        centers = mean + weighted_kmeans(coreset, sizes, self.n_clusters, self.n_init, seed)
+        centers = mean + weighted_kmeans(
+            coreset, sizes, self.n_clusters, self.n_init, seed
+        )
         if self.variant == "sound":
             centers = np.clip(centers, -SCALE, SCALE)
         return snap_centers(centers)[None], 1
@@ -181,11 +193,15 @@ class LSHSplits(PrivateKMeans):
         return mean, math.sqrt(((SCALE + np.abs(mean)) ** 2).sum()) / SCALE
 
     def _grow(
-        self, tree: PartitionTree, multiplier: float, noise: Laplace | Gaussian, n_features: int
+        self,
+        tree: PartitionTree,
+        multiplier: float,
+        noise: Laplace | Gaussian,
+        n_features: int,
     ) -> tuple[list[int], np.ndarray]:
         """Split while cells are large; return leaves and their released counts."""
-        # Smallest size of a part: large against the noise of its sum, but not above half of an
-        # average cluster.
+        # Smallest size of a part: large against the noise of its sum, but not above
+        # half of an average cluster.
         count = tree.release(CellCounts([0]), counts=noise)["counts"][0] / SCALE
         size = max(count, 1.0)
         noise_size = int(10 * math.sqrt(n_features) * multiplier)
@@ -195,7 +211,8 @@ class LSHSplits(PrivateKMeans):
         nodes = [Node(0, size)]
         leaves: list[Node] = []
         for level in range(self.depth):
-            # Split the cells with several times the smallest size by the level's hyperplane.
+            # Split the cells with several times the smallest size by the level's
+            # hyperplane.
             large = [node for node in nodes if node.size >= BRANCH * min_size]
             leaves += [node for node in nodes if node.size < BRANCH * min_size]
             pairs = [tree.split(node.cell, level) for node in large]
@@ -203,12 +220,16 @@ class LSHSplits(PrivateKMeans):
             # Count both parts of every split.
             cells = [cell for pair in pairs for cell in pair]
             counts = tree.release(CellCounts(cells), counts=noise)["counts"] / SCALE
-            parts = [Node(cell, count) for cell, count in zip(cells, counts, strict=True)]
+            parts = [
+                Node(cell, count) for cell, count in zip(cells, counts, strict=True)
+            ]
 
             # Keep the parts that are large enough; a cell with none is a leaf.
             nodes = []
             for i, node in enumerate(large):
-                selected = [part for part in parts[2 * i : 2 * i + 2] if part.size >= min_size]
+                selected = [
+                    part for part in parts[2 * i : 2 * i + 2] if part.size >= min_size
+                ]
                 nodes += selected
                 if not selected:
                     leaves.append(node)
@@ -216,7 +237,9 @@ class LSHSplits(PrivateKMeans):
         return [leaf.cell for leaf in leaves], np.array([leaf.size for leaf in leaves])
 
 
-def _mean(curator: Curator, size: float, multiplier: float, origin: np.ndarray) -> np.ndarray:
+def _mean(
+    curator: Curator, size: float, multiplier: float, origin: np.ndarray
+) -> np.ndarray:
     """Private mean of all points, clipped to the domain."""
     query = CellSums([0], origin[None])
     total = curator.whole().release(query, sums=Gaussian(multiplier))["sums"][0]

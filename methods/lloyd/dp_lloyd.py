@@ -30,11 +30,12 @@ class DPLloyd(SuLloyd):
     epsilon : float, default=1.0
         Declared total, zero-out adjacency, pure.
     variant : {"published", "sound"}, default="sound"
-        ``published`` spends the epsilon of a sum's coordinate on the count and the count's on every
-        coordinate, so that it spends (1 + d c) / (d + c) times what it declares, c = (4 d
-        rho^2)^(1/3): the ledger has that budget. Sums are about the origin of the data's units (or
-        the nearest end of the domain) with the domain's width as sensitivity, drawn inside what the
-        noisy counts allow. ``sound`` is :class:`pkm.methods.SuLloyd`, with the right split.
+        ``published`` spends the epsilon of a sum's coordinate on the count and the
+        count's on every coordinate, so that it spends (1 + d c) / (d + c) times what it
+        declares, c = (4 d rho^2)^(1/3): the ledger has that budget. Sums are about the
+        origin of the data's units (or the nearest end of the domain) with the domain's
+        width as sensitivity, drawn inside what the noisy counts allow. ``sound`` is
+        :class:`pkm.methods.SuLloyd`, with the right split.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         For ``sound`` only: the published sums cannot leave the domain.
     initialization, radius_search, n_iterations, bounds, clip, random_state, secure
@@ -42,8 +43,9 @@ class DPLloyd(SuLloyd):
 
     Notes
     -----
-    Counts carry continuous Laplace noise where the library's is geometric, and a cluster without
-    points is released with noise like any other, where the library keeps its center.
+    Counts carry continuous Laplace noise where the library's is geometric, and a
+    cluster without points is released with noise like any other, where the library
+    keeps its center.
     """
 
     label = "DP-Lloyd"
@@ -69,7 +71,9 @@ class DPLloyd(SuLloyd):
             return super().schedule(n_points, n_features)
         n_rounds, count_epsilon, sum_epsilon = self._split(n_points, n_features)
         epsilon = count_epsilon + n_features * sum_epsilon
-        one = plan_release(CountsAndBoundedSums, Laplace, BoundedLaplace, epsilon=epsilon)
+        one = plan_release(
+            CountsAndBoundedSums, Laplace, BoundedLaplace, epsilon=epsilon
+        )
         return Schedule(*[one] * n_rounds)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
@@ -77,8 +81,11 @@ class DPLloyd(SuLloyd):
         if self.variant == "sound":
             return super().cluster(curator)
 
-        # The library's error: a coordinate's part of epsilon goes to the count, and vice versa.
-        n_rounds, count_epsilon, sum_epsilon = self._split(curator.n_points, curator.n_features)
+        # The library's error: a coordinate's part of epsilon goes to the count, and
+        # vice versa.
+        n_rounds, count_epsilon, sum_epsilon = self._split(
+            curator.n_points, curator.n_features
+        )
 
         # Origin of the data's units on the grid, clipped to the domain.
         midpoint, half_width = middle_and_half_width(*curator.domain)

@@ -1,10 +1,11 @@
 """FedDP-KMeans: starting centers from public points that private records choose among.
 
-Scott, Lampert and Saulpic (2025). Public points, of the server in their paper, need not follow the
-distribution of the private ones. Records say which directions matter (noisy second moments), and
-how many of them are near each public point there (noisy counts); weighted k-means on the public
-points then costs nothing. The centers are recovered in all features as noisy means, and a noisy
-Lloyd step moves them. Their federation is a secure sum: here a curator adds the noise to it.
+Scott, Lampert and Saulpic (2025). Public points, of the server in their paper, need not
+follow the distribution of the private ones. Records say which directions matter (noisy
+second moments), and how many of them are near each public point there (noisy counts);
+weighted k-means on the public points then costs nothing. The centers are recovered in
+all features as noisy means, and a noisy Lloyd step moves them. Their federation is a
+secure sum: here a curator adds the noise to it.
 """
 
 import math
@@ -51,8 +52,8 @@ def leading_directions(matrix: np.ndarray, m: int) -> np.ndarray:
     Returns
     -------
     ndarray of float64
-        In multiples of 2**-16, the largest entry of each direction positive, so that the last bits
-        of a linear algebra library decide nothing.
+        In multiples of 2**-16, the largest entry of each direction positive, so that
+        the last bits of a linear algebra library decide nothing.
 
     Examples
     --------
@@ -63,7 +64,9 @@ def leading_directions(matrix: np.ndarray, m: int) -> np.ndarray:
     directions = vectors.T[::-1][:m]
     largest = np.abs(directions).argmax(axis=1)
     signs = np.sign(directions[np.arange(m), largest])
-    return np.rint(signs[:, None] * directions * DIRECTION_SCALE) / DIRECTION_SCALE + 0.0
+    return (
+        np.rint(signs[:, None] * directions * DIRECTION_SCALE) / DIRECTION_SCALE + 0.0
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -74,17 +77,18 @@ class FedDPKMeans(PublicDataMethod):
     ----------
     n_clusters : int, default=8
     public_data : ndarray of shape (m, d), optional
-        Points that are no part of the private ones and need no protection, in the units of the
-        bounds, at least as many as clusters. They are moved into the bounds as private points are,
-        and refused outside of them with ``clip=False``. Default: 20 uniform points of the domain
-        for each cluster, which say nothing about the data: without public points other methods are
-        a better choice.
+        Points that are no part of the private ones and need no protection, in the units
+        of the bounds, at least as many as clusters. They are moved into the bounds as
+        private points are, and refused outside of them with ``clip=False``. Default: 20
+        uniform points of the domain for each cluster, which say nothing about the data:
+        without public points other methods are a better choice.
     epsilon : float, default=1.0
         Total, zero-out adjacency. Records are protected, public points are not.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     dimensions : int or "auto", default="auto"
-        Of the subspace; with no more features nothing is projected. ``auto`` is ``n_clusters``.
+        Of the subspace; with no more features nothing is projected. ``auto`` is
+        ``n_clusters``.
     n_init : int, default=10
         Starts of the k-means on the public points; they cost no privacy.
     bounds, clip, random_state, secure
@@ -92,21 +96,23 @@ class FedDPKMeans(PublicDataMethod):
 
     Notes
     -----
-    Of mu squared 0.3 are for the second moments, 0.15 for the counts, 0.3 for the recovery, 0.25
-    for the Lloyd step; where nothing is projected the others share in these proportions.
+    Of mu squared 0.3 are for the second moments, 0.15 for the counts, 0.3 for the
+    recovery, 0.25 for the Lloyd step; where nothing is projected the others share in
+    these proportions.
 
-    It differs from the paper and its code in these points. Noise is Gaussian throughout and the
-    budget is one, where they give each of four steps an epsilon of its own. The noise of second
-    moments is for the squared norm of a record, which is what it adds (their code takes the norm:
-    F-18). Sums are divided by no count below its noise, and differences to centers are clipped to
-    0.8 k^(-1/d) of the ball's radius but in the recovery from a subspace. In the recovery every
-    record counts for the center nearest in the subspace; they leave out records that are not
-    clearly nearer to one than to any other. The unit of privacy is a record, not a client.
+    It differs from the paper and its code in these points. Noise is Gaussian throughout
+    and the budget is one, where they give each of four steps an epsilon of its own. The
+    noise of second moments is for the squared norm of a record, which is what it adds
+    (their code takes the norm: F-18). Sums are divided by no count below its noise, and
+    differences to centers are clipped to 0.8 k^(-1/d) of the ball's radius but in the
+    recovery from a subspace. In the recovery every record counts for the center nearest
+    in the subspace; they leave out records that are not clearly nearer to one than to
+    any other. The unit of privacy is a record, not a client.
 
     References
     ----------
-    Scott, J., Lampert, C. H. and Saulpic, D. (2025). Differentially private federated k-means
-    clustering with server-side data. ICML, PMLR 267, 53757-53790.
+    Scott, J., Lampert, C. H. and Saulpic, D. (2025). Differentially private federated
+    k-means clustering with server-side data. ICML, PMLR 267, 53757-53790.
 
     Examples
     --------
@@ -166,7 +172,9 @@ class FedDPKMeans(PublicDataMethod):
         schedule = self.schedule(curator.n_points, d)
         points = curator.hashed_points(curator.radius)
         generator = curator.public_rng()
-        public = points.into_ball(self.public_positions(curator, generator)).astype(np.float64)
+        public = points.into_ball(self.public_positions(curator, generator)).astype(
+            np.float64
+        )
 
         # The subspace of the largest eigenvalues of the noisy second moments.
         basis = None
@@ -174,7 +182,9 @@ class FedDPKMeans(PublicDataMethod):
         if subspace:
             noise = count_noise(subspace[0])
             moments = points.release(SecondMoments(), moments=noise)["moments"]
-            basis = leading_directions(SecondMoments.matrix(moments), self.resolved_dimensions())
+            basis = leading_directions(
+                SecondMoments.matrix(moments), self.resolved_dimensions()
+            )
             public = public @ basis.T
         ball = PublicBall(points, basis)
 
@@ -196,7 +206,9 @@ class FedDPKMeans(PublicDataMethod):
         radius = near if basis is None else points.radius
         least = LEAST_DEVIATIONS
         recovery, step = schedule.find(NearestSumsAndCounts)
-        centers = noisy_lloyd_step(points, ball.lifted(starts), radius, recovery.mu, least)
+        centers = noisy_lloyd_step(
+            points, ball.lifted(starts), radius, recovery.mu, least
+        )
 
         # A Lloyd step.
         return noisy_lloyd_step(points, centers, near, step.mu, least)[None], 2

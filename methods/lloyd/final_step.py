@@ -7,11 +7,13 @@ import numpy as np
 from pkm.privacy import SCALE, Curator, Laplace, SumsAndCounts, snap_centers
 
 SUM_SHARE = 0.75  # of the step's epsilon; the rest is for the counts
-# A radius, and the noise of a mean that allows a larger one: in root mean squared distances of a
-# cluster's records from its center. Chosen on generated sets and on s1.
+# A radius, and the noise of a mean that allows a larger one: in root mean squared
+# distances of a cluster's records from its center. Chosen on generated sets and on s1.
 RADIUS_FACTOR = 2.0
 NOISE_FACTOR = 0.03
-MIN_RADIUS = 1 / 64  # in half-widths: a smaller one would leave out records of a center that is off
+MIN_RADIUS = (
+    1 / 64
+)  # in half-widths: a smaller one would leave out records of a center that is off
 
 
 def step_noise(n_features: int, epsilon: float) -> tuple[Laplace, Laplace]:
@@ -53,17 +55,18 @@ def cluster_radii(
     weights : ndarray of shape (m,), float64
     centers : ndarray of shape (k, d)
     within : float or ndarray of shape (m,)
-        Mean squared distance of the records that a point stands for from it, in squared grid steps.
+        Mean squared distance of the records that a point stands for from it, in squared
+        grid steps.
     sum_noise : Laplace
         Of the step's sums; see :func:`step_noise`.
 
     Returns
     -------
     ndarray of shape (k,), float64
-        In half-widths: twice the root mean squared distance, or more, as far as the root mean
-        squared noise of the mean stays below 0.03 of it. What is left out moves the mean of a
-        skewed cluster, so that a large cluster leaves out less. One without weight gets the root
-        mean squared distance of the others.
+        In half-widths: twice the root mean squared distance, or more, as far as the
+        root mean squared noise of the mean stays below 0.03 of it. What is left out
+        moves the mean of a skewed cluster, so that a large cluster leaves out less. One
+        without weight gets the root mean squared distance of the others.
 
     Examples
     --------
@@ -81,11 +84,16 @@ def cluster_radii(
     cluster_weights = np.bincount(nearest, weights, minlength=len(centers))
     totals = np.bincount(nearest, spread, minlength=len(centers))
     overall = totals.sum() / max(cluster_weights.sum(), 1e-9)
-    variances = np.where(cluster_weights > 0, totals / np.maximum(cluster_weights, 1e-9), overall)
+    variances = np.where(
+        cluster_weights > 0, totals / np.maximum(cluster_weights, 1e-9), overall
+    )
 
-    # The noise of a mean is in proportion to the radius and falls with the number of records.
+    # The noise of a mean is in proportion to the radius and falls with the number of
+    # records.
     d = points.shape[1]
-    noise_per_radius = math.sqrt(d * 2 * sum_noise.scale**2) / np.maximum(cluster_weights, 1e-9)
+    noise_per_radius = math.sqrt(d * 2 * sum_noise.scale**2) / np.maximum(
+        cluster_weights, 1e-9
+    )
     factors = np.maximum(RADIUS_FACTOR, NOISE_FACTOR / noise_per_radius)
     radii = factors * np.sqrt(variances) / SCALE
     return np.clip(radii, MIN_RADIUS, 2 * math.sqrt(d))
@@ -106,8 +114,8 @@ def final_step(
     centers : ndarray of shape (k, d), int64
         Released, in grid steps.
     radii : ndarray of shape (k,), float64
-        From released values, in half-widths: records farther from their nearest center are left
-        out.
+        From released values, in half-widths: records farther from their nearest center
+        are left out.
     noise : tuple
         Of sums and counts; see :func:`step_noise`.
 
@@ -118,8 +126,8 @@ def final_step(
 
     Notes
     -----
-    A step is multiplied by ``max(0, 1 - E/|step|^2)`` with E the expected square of its noise, so
-    that a step that is noise is not made; this is post-processing.
+    A step is multiplied by ``max(0, 1 - E/|step|^2)`` with E the expected square of its
+    noise, so that a step that is noise is not made; this is post-processing.
     """
     sum_noise, count_noise = noise
     query = SumsAndCounts(centers[None], radii[None], relative=True)
@@ -130,7 +138,9 @@ def final_step(
     # The noisy step, and the expected square of its noise.
     divisor = np.maximum(counts, 1.0)
     steps = sums / divisor[:, None]
-    noise_squares = centers.shape[1] * 2 * sum_noise.scale**2 * (radii * SCALE / divisor) ** 2
+    noise_squares = (
+        centers.shape[1] * 2 * sum_noise.scale**2 * (radii * SCALE / divisor) ** 2
+    )
 
     # Shrink steps that may be noise; the center of an empty cluster does not move.
     squares = np.maximum((steps * steps).sum(axis=1), 1.0)

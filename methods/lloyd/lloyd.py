@@ -1,10 +1,11 @@
 """Lloyd's algorithm and its differentially private variants: SuLloyd, GLloyd, FastLloyd.
 
-All start from packed spheres, and in each of T rounds query the curator for the sums and counts of
-the points nearest to each center, then move the centers. They differ in the noise, in whether sums
-are taken about the midpoint of the domain or about the center within a radius, and in how released
-centers are put back into the domain. Source: Diaa, Humphries, Kerschbaum, "FastLloyd" (USENIX
-Security 2025), Sec. 5 and App. B; SuLloyd after Su et al. (CODASPY 2016).
+All start from packed spheres, and in each of T rounds query the curator for the sums
+and counts of the points nearest to each center, then move the centers. They differ in
+the noise, in whether sums are taken about the midpoint of the domain or about the
+center within a radius, and in how released centers are put back into the domain.
+Source: Diaa, Humphries, Kerschbaum, "FastLloyd" (USENIX Security 2025), Sec. 5 and App.
+B; SuLloyd after Su et al. (CODASPY 2016).
 
 Units: the domain is [-1, 1]^d.
 """
@@ -36,7 +37,9 @@ from pkm.privacy import (
     snap_centers,
 )
 
-TYPICAL_CENTER = 0.225  # Su et al.'s rho: typical size of a normalized center's coordinate
+TYPICAL_CENTER = (
+    0.225  # Su et al.'s rho: typical size of a normalized center's coordinate
+)
 TARGET_ERROR = 0.004  # mean squared error per iteration that the number of iterations is chosen for
 MIN_ITERATIONS = 2
 MAX_ITERATIONS = 7
@@ -93,12 +96,12 @@ class Lloyd(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     variant : {"published", "sound"}, default="sound"
-        Sets the default of ``radius_search``. The center of an empty cluster does not move in
-        either, as in the authors' runs without privacy.
+        Sets the default of ``radius_search``. The center of an empty cluster does not
+        move in either, as in the authors' runs without privacy.
     initialization : {"packing", "uniform"}, default="packing"
     radius_search : {"auto", "halving", "bisection"}, default="auto"
-        Search for the packing radius; ``auto`` is ``halving`` for ``published`` and ``bisection``
-        for ``sound``.
+        Search for the packing radius; ``auto`` is ``halving`` for ``published`` and
+        ``bisection`` for ``sound``.
     n_iterations : int or "auto", default="auto"
     bounds, clip, random_state
         As for :class:`pkm.methods.PrivateKMeans`.
@@ -162,7 +165,9 @@ class Lloyd(PrivateKMeans):
             )
 
             # Move every center to the noisy mean.
-            centers = self._move(centers, answer["sums"], answer["counts"], this_round.radius)
+            centers = self._move(
+                centers, answer["sums"], answer["counts"], this_round.radius
+            )
         return centers, len(rounds)
 
     def _schedule_for(self, curator: Curator) -> LloydSchedule:
@@ -175,19 +180,33 @@ class Lloyd(PrivateKMeans):
         if search == "auto":
             search = "halving" if self.variant == "published" else "bisection"
         return starting_centers(
-            curator.public_seeds, self.n_clusters, curator.n_features, self.initialization, search
+            curator.public_seeds,
+            self.n_clusters,
+            curator.n_features,
+            self.initialization,
+            search,
         )
 
     def schedule(self, n_points: int, n_features: int) -> LloydSchedule:
         """All rounds; see :meth:`PrivateKMeans.schedule`."""
-        return LloydSchedule((Round(None, None, None),) * self._n_rounds(MAX_ITERATIONS))
+        return LloydSchedule(
+            (Round(None, None, None),) * self._n_rounds(MAX_ITERATIONS)
+        )
 
     def _n_rounds(self, bound: float) -> int:
         """Number of rounds: the parameter, or what the error analysis allows."""
-        return clipped_iterations(bound) if self.n_iterations == "auto" else self.n_iterations
+        return (
+            clipped_iterations(bound)
+            if self.n_iterations == "auto"
+            else self.n_iterations
+        )
 
     def _move(
-        self, centers: np.ndarray, sums: np.ndarray, counts: np.ndarray, radius: float | None
+        self,
+        centers: np.ndarray,
+        sums: np.ndarray,
+        counts: np.ndarray,
+        radius: float | None,
     ) -> np.ndarray:
         """Centers of the next round, (R, k, d) on the grid, from noisy sums and counts."""
         return move_centers(
@@ -246,8 +265,8 @@ class SuLloyd(_DPLloyd):
     epsilon : float, default=1.0
         Total over all rounds, zero-out adjacency, pure.
     variant : {"published", "sound"}, default="sound"
-        ``published`` is what the FastLloyd paper plots; ``sound`` does not move a center whose
-        noisy count is below one.
+        ``published`` is what the FastLloyd paper plots; ``sound`` does not move a
+        center whose noisy count is below one.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         ``auto`` is ``none`` for ``published`` and ``fold`` for ``sound``.
     initialization, radius_search, n_iterations, bounds, clip, random_state
@@ -257,8 +276,8 @@ class SuLloyd(_DPLloyd):
 
     Notes
     -----
-    Per round epsilon / T is split between sums and counts as d : (4 d rho^2)^(1/3) with rho =
-    0.225.
+    Per round epsilon / T is split between sums and counts as d : (4 d rho^2)^(1/3) with
+    rho = 0.225.
     """
 
     label = "SuLloyd"
@@ -273,7 +292,9 @@ class SuLloyd(_DPLloyd):
         """All rounds; see :meth:`PrivateKMeans.schedule`."""
         n_rounds, coordinate_epsilon, count_epsilon = self._split(n_points, n_features)
         # The sum's L1 sensitivity is d: it costs d * coordinate_epsilon.
-        one = Round(None, Laplace(SCALE / coordinate_epsilon), Laplace(SCALE / count_epsilon))
+        one = Round(
+            None, Laplace(SCALE / coordinate_epsilon), Laplace(SCALE / count_epsilon)
+        )
         cost = plan_release(SumsAndCounts, Laplace, epsilon=self.epsilon / n_rounds)
         return LloydSchedule((one,) * n_rounds, cost)
 
@@ -350,7 +371,9 @@ class GLloyd(_GaussianLloyd):
         total = count_part + math.sqrt(d)
 
         # Rounds that keep the error of each to the target.
-        n_rounds = self._n_rounds(TARGET_ERROR * n**2 / (k**3 * d * sigma**2 * total**2))
+        n_rounds = self._n_rounds(
+            TARGET_ERROR * n**2 / (k**3 * d * sigma**2 * total**2)
+        )
 
         # Noise of a round, divided between sums and counts for the least error.
         round_sigma = sigma * math.sqrt(n_rounds) * SCALE
@@ -373,8 +396,8 @@ class FastLloyd(_GaussianLloyd):
         ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
     radius_schedule : {"step", "constant"}, default="step"
-        ``step`` takes half the domain's diagonal in the first round, eta afterwards; ``constant``
-        takes eta throughout.
+        ``step`` takes half the domain's diagonal in the first round, eta afterwards;
+        ``constant`` takes eta throughout.
     alpha : float, default=0.8
         Factor of the radius eta = alpha sqrt(d) / k^(1/d) (Sec. 5.6).
     radius_clipping : bool, default=True
@@ -412,7 +435,8 @@ class FastLloyd(_GaussianLloyd):
     def radius(self, n_features: int, ball: float | None = None) -> float:
         """The radius eta, at most the domain's diameter.
 
-        Of a box, or of a ball of a given radius: half of the diameter takes the place of sqrt(d).
+        Of a box, or of a ball of a given radius: half of the diameter takes the place
+        of sqrt(d).
         """
         half = math.sqrt(n_features) if ball is None else ball
         eta = self.alpha * half / self.n_clusters ** (1 / n_features)
@@ -435,9 +459,15 @@ class FastLloyd(_GaussianLloyd):
         """Starting centers of all replicates, in the cube that is inscribed in a ball."""
         centers = super()._starting_centers(curator)
         half = math.sqrt(curator.n_features)
-        return centers if curator.radius == half else snap_centers(centers * curator.radius / half)
+        return (
+            centers
+            if curator.radius == half
+            else snap_centers(centers * curator.radius / half)
+        )
 
-    def schedule(self, n_points: int, n_features: int, ball: float | None = None) -> LloydSchedule:
+    def schedule(
+        self, n_points: int, n_features: int, ball: float | None = None
+    ) -> LloydSchedule:
         """All rounds, in a box or in a ball of a radius; see :meth:`PrivateKMeans.schedule`."""
         d = n_features
         sigma = self._noise_multiplier(n_points)
@@ -446,14 +476,21 @@ class FastLloyd(_GaussianLloyd):
         diagonal = 2 * half
         n_rounds = self._n_rounds(self._round_bound(n_points, d, ball))
 
-        # The first radius lets centers cross half of the domain, the later ones move by eta.
+        # The first radius lets centers cross half of the domain, the later ones move by
+        # eta.
         first = half if self.radius_schedule == "step" else eta
         radii = [first] + [eta] * (n_rounds - 1)
 
         # Noise of a round, divided between sums and counts for the least error.
-        count_noise = Gaussian(sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal))
+        count_noise = Gaussian(
+            sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal)
+        )
         rounds = [
-            Round(radius, Gaussian(count_noise.scale * radius / math.sqrt(diagonal)), count_noise)
+            Round(
+                radius,
+                Gaussian(count_noise.scale * radius / math.sqrt(diagonal)),
+                count_noise,
+            )
             for radius in radii
         ]
         return LloydSchedule(tuple(rounds), self._cost(n_points, n_rounds))
@@ -462,14 +499,18 @@ class FastLloyd(_GaussianLloyd):
         """Predicted mean squared error of each of some rounds within eta (Sec. 5.5)."""
         return TARGET_ERROR * n_rounds / self._round_bound(n_points, n_features)
 
-    def _round_bound(self, n_points: int, n_features: int, ball: float | None = None) -> float:
+    def _round_bound(
+        self, n_points: int, n_features: int, ball: float | None = None
+    ) -> float:
         """Rounds that keep the error of each to the target (Sec. 5.5)."""
         n = n_points
         k = self.n_clusters
         sigma = self._noise_multiplier(n)
         eta = self.radius(n_features, ball)
         diagonal = 2 * (math.sqrt(n_features) if ball is None else ball)
-        return 4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + diagonal) ** 2)
+        return (
+            4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + diagonal) ** 2)
+        )
 
     def _longest_move(self, radius: float | None) -> float:
         assert radius is not None, "all rounds of FastLloyd have a radius"

@@ -1,10 +1,10 @@
 """PE-means: centers by private evolution, from noisy counts of nearest members alone.
 
-Humphries, Lin, Yekhanin (2026). A population of candidate centers evolves in a public ball: in each
-generation every record counts for the member nearest to it, weighted k-means on the members by
-their noisy counts chooses k parents, and the parents with random mutants of them are the next
-population. Nothing is summed: a generation costs one vector of counts, whose sensitivity does not
-depend on the ball.
+Humphries, Lin, Yekhanin (2026). A population of candidate centers evolves in a public
+ball: in each generation every record counts for the member nearest to it, weighted
+k-means on the members by their noisy counts chooses k parents, and the parents with
+random mutants of them are the next population. Nothing is summed: a generation costs
+one vector of counts, whose sensitivity does not depend on the ball.
 """
 
 import math
@@ -37,7 +37,9 @@ from pkm.privacy import (
     gaussian_mu,
 )
 
-GENERATIONS_PER_ROOT = 4  # generations: that many times the root of the number of dimensions
+GENERATIONS_PER_ROOT = (
+    4  # generations: that many times the root of the number of dimensions
+)
 MAX_GENERATIONS = {"published": 500, "sound": 32}
 RECORDS_PER_MEMBER = 5  # of a population, on average
 MIN_MUTANTS = 4  # of a parent
@@ -47,7 +49,10 @@ LEVY_EXPONENT = 1.75  # of the tails of mutations, by Mantegna's algorithm
 PROJECTED_DIMENSIONS = 16  # of the authors' variant for many features
 RECOVERY_RELEASES = 2  # of that variant: sums and counts in all features
 LLOYD_RADIUS = 0.8  # of the ball's radius over k^(1/d): eta of FastLloyd
-N_INIT = {"published": 10, "sound": 3}  # starts of k-means on a population, which cost no privacy
+N_INIT = {
+    "published": 10,
+    "sound": 3,
+}  # starts of k-means on a population, which cost no privacy
 
 
 @dataclass(frozen=True)
@@ -90,24 +95,25 @@ class PEMeans(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is n^-1.1 for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
-        ``published`` takes delta from the exact n, as many members as there are fifths of the
-        points, and as many generations as the paper; ``sound`` has a fixed delta, at most 2,000
-        members and at most 32 generations.
+        ``published`` takes delta from the exact n, as many members as there are fifths
+        of the points, and as many generations as the paper; ``sound`` has a fixed
+        delta, at most 2,000 members and at most 32 generations.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that points are moved into, in
-        half-widths. ``auto`` is sqrt(d): the whole domain.
+        Of the public ball about the midpoint of the domain that points are moved into,
+        in half-widths. ``auto`` is sqrt(d): the whole domain.
     generations : int or "auto", default="auto"
-        ``auto`` is 4 sqrt(m), times epsilon where that is above 1, for m dimensions; at most 500
-        for ``published``, of which the paper's budgets need 181.
+        ``auto`` is 4 sqrt(m), times epsilon where that is above 1, for m dimensions; at
+        most 500 for ``published``, of which the paper's budgets need 181.
     max_population : int, "auto" or None, default="auto"
-        Largest number of members, but for four mutants of each parent; None for n / 5 without a
-        limit.
+        Largest number of members, but for four mutants of each parent; None for n / 5
+        without a limit.
     dimensions : int or None, default=None
-        Of a random subspace that the population lies in, where points have more features than
-        twice as many; the Lloyd step at the end then gives centers in all features.
+        Of a random subspace that the population lies in, where points have more
+        features than twice as many; the Lloyd step at the end then gives centers in all
+        features.
     finish : float or "auto", default="auto"
-        Share of the squared noise cost for a relative Lloyd step at the end; ``auto`` is none, and
-        in a subspace that of 2 releases among all.
+        Share of the squared noise cost for a relative Lloyd step at the end; ``auto``
+        is none, and in a subspace that of 2 releases among all.
     n_init : int or "auto", default="auto"
         Starts of the k-means on a population; ``auto`` is 10 for ``published``, else 3.
     bounds, clip, random_state, secure
@@ -115,14 +121,15 @@ class PEMeans(PrivateKMeans):
 
     Notes
     -----
-    Where fewer than k members have a count that is kept, the k members with the largest noisy
-    counts are the parents. The size of a population follows released counts; the number of
-    releases and their costs do not.
+    Where fewer than k members have a count that is kept, the k members with the largest
+    noisy counts are the parents. The size of a population follows released counts; the
+    number of releases and their costs do not.
 
-    The authors' code for many features adds one scalar noise value to all coordinates of a sum and
-    makes more releases than it is calibrated for (F-19); here every coordinate has noise of its
-    own, and all releases are charged. It projects by a Gaussian matrix, here the subspace is
-    orthonormal and its ball smaller by the same factor.
+    The authors' code for many features adds one scalar noise value to all coordinates
+    of a sum and makes more releases than it is calibrated for (F-19); here every
+    coordinate has noise of its own, and all releases are charged. It projects by a
+    Gaussian matrix, here the subspace is orthonormal and its ball smaller by the same
+    factor.
 
     References
     ----------
@@ -198,10 +205,15 @@ class PEMeans(PrivateKMeans):
                 generations = int(max(self.epsilon, 1.0) * generations)
             generations = min(generations, MAX_GENERATIONS[self.variant])
 
-        # Divide mu squared: a share for the Lloyd step, the rest evenly over the generations.
+        # Divide mu squared: a share for the Lloyd step, the rest evenly over the
+        # generations.
         finish = self.finish
         if finish == "auto":
-            finish = RECOVERY_RELEASES / (generations + RECOVERY_RELEASES) if is_projected else 0.0
+            finish = (
+                RECOVERY_RELEASES / (generations + RECOVERY_RELEASES)
+                if is_projected
+                else 0.0
+            )
         mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
         return EvolutionSchedule(
             generations=generations,
@@ -226,7 +238,9 @@ class PEMeans(PrivateKMeans):
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         d = curator.n_features
         schedule = self.schedule(curator.n_points, d)
-        points = curator.hashed_points(math.sqrt(d) if self.radius == "auto" else self.radius)
+        points = curator.hashed_points(
+            math.sqrt(d) if self.radius == "auto" else self.radius
+        )
         generator = curator.public_rng()
 
         # The first population: packed points that ignore the data.
@@ -236,7 +250,9 @@ class PEMeans(PrivateKMeans):
         ball = PublicBall(points, basis)
         n_members = (schedule.mutants + 1) * self.n_clusters
         if self.variant == "published":
-            population = ball_packing(generator, n_members, ball.dimensions) * ball.radius
+            population = (
+                ball_packing(generator, n_members, ball.dimensions) * ball.radius
+            )
         else:
             source = np.random.RandomState(int(generator.integers(2**32)))
             population = largest_packing(source, n_members, ball.dimensions, "halving")
@@ -267,20 +283,23 @@ class PublicBall:
     dimensions : int
         Of the population's positions.
     radius : float
-        In grid steps; in a subspace that of a ball in which the projections of points of the whole
-        ball lie on average.
+        In grid steps; in a subspace that of a ball in which the projections of points
+        of the whole ball lie on average.
 
     Notes
     -----
-    A squared distance to a position in the subspace is that in the projection and the part of the
-    point outside it, the same for all positions: nearest members are those of the projection.
+    A squared distance to a position in the subspace is that in the projection and the
+    part of the point outside it, the same for all positions: nearest members are those
+    of the projection.
     """
 
     def __init__(self, points: HashedPoints, basis: np.ndarray | None) -> None:
         self.points = points
         self._basis = basis
         self.dimensions = points.n_features if basis is None else len(basis)
-        self.radius = points.radius * SCALE * math.sqrt(self.dimensions / points.n_features)
+        self.radius = (
+            points.radius * SCALE * math.sqrt(self.dimensions / points.n_features)
+        )
 
     def inside(self, positions: np.ndarray) -> np.ndarray:
         """Pull positions (n, m) into the ball and the domain, float64."""
@@ -331,7 +350,8 @@ def evolve(
         query = NearestCounts(ball.lifted(population))
         counts = ball.points.release(query, counts=noise)["counts"] / SCALE
 
-        # Keep the largest until they sum to n; fewer mutants where noise outweighs what is kept.
+        # Keep the largest until they sum to n; fewer mutants where noise outweighs what
+        # is kept.
         weights = largest_counts(counts, n_points)
         if (weights**2).sum() < len(population) / schedule.count_mu**2:
             mutants = max(mutants // 2, MIN_MUTANTS)
@@ -347,7 +367,10 @@ def evolve(
         # The next population: the parents and mutants of each.
         if generation < schedule.generations - 1:
             steps = levy_steps(generator, (len(parents) * mutants, ball.dimensions))
-            mutated = np.repeat(parents, mutants, axis=0) + MUTATION_SCALE * ball.radius * steps
+            mutated = (
+                np.repeat(parents, mutants, axis=0)
+                + MUTATION_SCALE * ball.radius * steps
+            )
             population = ball.inside(np.concatenate([parents, mutated]))
     return ball.lifted(parents)
 
@@ -392,8 +415,8 @@ def levy_steps(generator: np.random.Generator, shape: tuple[int, ...]) -> np.nda
 
     References
     ----------
-    Mantegna, R. N. (1994). Fast, accurate algorithm for numerical simulation of Lévy stable
-    stochastic processes. Physical Review E 49(5), 4677-4683.
+    Mantegna, R. N. (1994). Fast, accurate algorithm for numerical simulation of Lévy
+    stable stochastic processes. Physical Review E 49(5), 4677-4683.
 
     Examples
     --------

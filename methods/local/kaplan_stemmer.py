@@ -1,20 +1,23 @@
 """Kaplan-Stemmer in the local model: a few rounds of randomized reports (NeurIPS 2018, Section 1).
 
-The extended abstract fixes the outline: find candidate centers, estimate how many points are
-nearest to each of them, cluster the weighted candidates; all in a constant number of rounds. How
-candidates are found, how weights are estimated and how users are partitioned is in a full version
-that we could not obtain; this is a reconstruction, see docs/local-model.md for the origin of each
-part.
+The extended abstract fixes the outline: find candidate centers, estimate how many
+points are nearest to each of them, cluster the weighted candidates; all in a constant
+number of rounds. How candidates are found, how weights are estimated and how users are
+partitioned is in a full version that we could not obtain; this is a reconstruction, see
+docs/local-model.md for the origin of each part.
 
-Users are partitioned into disjoint cohorts, one per round; each user reports once and spends the
-whole epsilon on it.
+Users are partitioned into disjoint cohorts, one per round; each user reports once and
+spends the whole epsilon on it.
 
-1. Heavy boxes: users report, through a frequency oracle, in which box of a public grid along a few
+1. Heavy boxes: users report, through a frequency oracle, in which box of a public grid
+along a few
    random directions their point lies.
-2. Candidates: users report their point about the midpoint of their box, turned by a public random
-   sign, so that the server can sum over any box; the means of the heavy boxes are clipped to their
-   box.
-3. Weights: users report which candidate is nearest, through an oracle. The weighted candidates are
+2. Candidates: users report their point about the midpoint of their box, turned by a
+public random
+   sign, so that the server can sum over any box; the means of the heavy boxes are
+   clipped to their box.
+3. Weights: users report which candidate is nearest, through an oracle. The weighted
+candidates are
    a coreset; k-means on them costs nothing.
 4. Lloyd steps: users report their point about its nearest center.
 """
@@ -64,7 +67,9 @@ MAX_PROJECTIONS = 4
 #: Smallest and largest number of intervals per direction, by number of directions.
 INTERVALS = {1: (8, 64), 2: (6, 12), 3: (5, 7), 4: (5, 5)}
 MANY_INTERVALS = (4, 4)  # along more directions
-PROJECTED_LENGTHS = 2.0  # half the intervals' range, in typical lengths of a projected radius
+PROJECTED_LENGTHS = (
+    2.0  # half the intervals' range, in typical lengths of a projected radius
+)
 HEAVY_STDDEVS = 2.5  # standard deviations of a heavy box above zero
 SMALLEST_CLUSTER = 8  # a heavy box has a share of 1 / (8 k) of the users
 
@@ -89,31 +94,33 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     epsilon : float, default=1.0
         Of every user's only report: pure, local adjacency. At most 40.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that users move their point into, in
-        half-widths. ``auto`` is sqrt(d): the whole domain. Boxes and noise are in proportion to it.
+        Of the public ball about the midpoint of the domain that users move their point
+        into, in half-widths. ``auto`` is sqrt(d): the whole domain. Boxes and noise are
+        in proportion to it.
     projections : int or "auto", default="auto"
         Number of random directions that boxes are cut along; ``auto`` is min(4, d).
     intervals : int or "auto", default="auto"
         Per direction; ``auto`` is as many as keep a box above the noise, see
         :meth:`resolved_intervals`.
     passes : int, default=1
-        Rounds that locate candidates; each but the first about the candidates so far, within the
-        size of a box.
+        Rounds that locate candidates; each but the first about the candidates so far,
+        within the size of a box.
     lloyd_steps : int, default=2
         Rounds that move the chosen centers.
     shares : sequence of float or "auto", default="auto"
-        Of the users, one per round: heavy boxes, passes, weights, Lloyd steps. ``auto`` is 0.25,
-        0.2 over all passes, 0.15, and 0.4 over all steps.
+        Of the users, one per round: heavy boxes, passes, weights, Lloyd steps. ``auto``
+        is 0.25, 0.2 over all passes, 0.15, and 0.4 over all steps.
     secure : bool, default=False
-        Draw the users' randomness from the operating system's entropy instead of the seed.
+        Draw the users' randomness from the operating system's entropy instead of the
+        seed.
     bounds, clip, random_state
         As for :class:`pkm.methods.PrivateKMeans`.
 
     Raises
     ------
     ValueError
-        For fewer users than cohorts, and where noise would hide even a box that all users of a
-        cohort share; the messages name a sufficient n or epsilon.
+        For fewer users than cohorts, and where noise would hide even a box that all
+        users of a cohort share; the messages name a sufficient n or epsilon.
 
     Examples
     --------
@@ -174,7 +181,10 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
 
     def resolved_projections(self, n_features: int) -> int:
         """Number of directions: the parameter, at most d."""
-        return min(MAX_PROJECTIONS if self.projections == "auto" else self.projections, n_features)
+        return min(
+            MAX_PROJECTIONS if self.projections == "auto" else self.projections,
+            n_features,
+        )
 
     def resolved_intervals(self, n_users: int, n_projections: int) -> int:
         """Intervals per direction.
@@ -188,13 +198,17 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         Returns
         -------
         int
-            The parameter, or as many as make boxes that would each exceed the noise if half of them
-            were empty and the others had equally many users, within a public range: never so few
-            that k clusters could not be separated.
+            The parameter, or as many as make boxes that would each exceed the noise if
+            half of them were empty and the others had equally many users, within a
+            public range: never so few that k clusters could not be separated.
         """
         if self.intervals != "auto":
             return self.intervals
-        n_boxes = 2 * math.sqrt(n_users) / (HEAVY_STDDEVS * math.sqrt(min_users(self.epsilon)))
+        n_boxes = (
+            2
+            * math.sqrt(n_users)
+            / (HEAVY_STDDEVS * math.sqrt(min_users(self.epsilon)))
+        )
         min_intervals, max_intervals = INTERVALS.get(n_projections, MANY_INTERVALS)
         intervals = round(n_boxes ** (1 / n_projections))
         intervals = min(max(intervals, min_intervals), max_intervals)
@@ -210,27 +224,34 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         return [
             (LocalCounts, frequency_oracle(self.epsilon, n_boxes)),
             *[(LocalSums, SignedSums)] * self.passes,
-            (LocalCounts, frequency_oracle(self.epsilon, MAX_CANDIDATES * self.n_clusters)),
+            (
+                LocalCounts,
+                frequency_oracle(self.epsilon, MAX_CANDIDATES * self.n_clusters),
+            ),
             *[(LocalSums, SignedSums)] * self.lloyd_steps,
         ]
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
         cohorts = aggregator.cohorts(
-            self.resolved_shares(self.lloyd_steps), self.resolved_radius(aggregator.n_features)
+            self.resolved_shares(self.lloyd_steps),
+            self.resolved_radius(aggregator.n_features),
         )
         generator = aggregator.public_rng()
         n_locating = len(cohorts) - self.lloyd_steps
         candidates, weights = self._locate(cohorts[:n_locating], generator)
 
-        # Cluster the weighted candidates; those without weight only where the others are too few.
+        # Cluster the weighted candidates; those without weight only where the others
+        # are too few.
         positive = weights > 0
         if positive.sum() < self.n_clusters:
             positive = np.full(len(weights), True)
         points = candidates[positive].astype(np.float64)
         masses = np.maximum(weights[positive], MIN_WEIGHT)
         seed = int(generator.integers(2**32))
-        centers = snap_centers(weighted_kmeans(points, masses, self.n_clusters, N_INIT, seed))
+        centers = snap_centers(
+            weighted_kmeans(points, masses, self.n_clusters, N_INIT, seed)
+        )
 
         # Refine the centers, with fresh users in every step.
         for step, cohort in enumerate(cohorts[n_locating:]):
@@ -238,7 +259,9 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
             centers = self._lloyd_step(cohort, centers, candidates, weights, radius)
         return centers[None], len(cohorts)
 
-    def weighted_candidates(self, aggregator: LocalAggregator) -> tuple[np.ndarray, np.ndarray]:
+    def weighted_candidates(
+        self, aggregator: LocalAggregator
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Candidates and their weights, without users for Lloyd steps.
 
         See :meth:`CoresetMethod.weighted_candidates`.
@@ -264,15 +287,20 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         for number, cohort in enumerate(sum_cohorts):
             if number:
                 # As wide in all directions as a box is in those that it is cut along.
-                radii = np.full(len(cells), boxes.width * math.sqrt(box_cohort.n_features) / 2)
+                radii = np.full(
+                    len(cells), boxes.width * math.sqrt(box_cohort.n_features) / 2
+                )
             steps = self._mean_steps(cohort, boxes, cells, candidates, radii, sizes)
             clipped = boxes.clip(cells, candidates / SCALE + steps)
             candidates = snap_to_ball(clipped, box_cohort.radius)
 
-        # 3. Weights. The number of candidates depends on reports, so the oracle is for its maximum.
+        # 3. Weights. The number of candidates depends on reports, so the oracle is for
+        # its maximum.
         rule = NearestCenter(candidates)
         counts, _ = self._count(weight_cohort, rule, MAX_CANDIDATES * self.n_clusters)
-        return candidates, consistent(counts, float(weight_cohort.size)) / weight_cohort.size
+        return candidates, consistent(
+            counts, float(weight_cohort.size)
+        ) / weight_cohort.size
 
     def _draw_boxes(self, cohort: Cohort, generator: np.random.Generator) -> Boxes:
         """Boxes along an orthonormal basis of a uniformly random subspace, shifted at random."""
@@ -281,19 +309,23 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         intervals = self.resolved_intervals(cohort.size, n_projections)
         basis = np.linalg.qr(generator.standard_normal((d, n_projections)))[0].T
 
-        # A vector of length R has projections of about R / sqrt(d). One more interval makes room
-        # for the shift.
+        # A vector of length R has projections of about R / sqrt(d). One more interval
+        # makes room for the shift.
         half_range = cohort.radius * min(1.0, PROJECTED_LENGTHS / math.sqrt(d))
         width = 2 * half_range / (intervals - 1)
         lower = -half_range - width * generator.random(n_projections)
         directions = np.rint(basis * DIRECTION_SCALE).astype(np.int64)
         return Boxes(directions, lower, width, intervals)
 
-    def _heavy_boxes(self, cohort: Cohort, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
+    def _heavy_boxes(
+        self, cohort: Cohort, boxes: Boxes
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Heavy boxes, and their estimated shares of all users."""
         counts, stddev = self._count(cohort, boxes, boxes.size)
         fullest = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * self.n_clusters]
-        bound = max(HEAVY_STDDEVS * stddev, cohort.size / (SMALLEST_CLUSTER * self.n_clusters))
+        bound = max(
+            HEAVY_STDDEVS * stddev, cohort.size / (SMALLEST_CLUSTER * self.n_clusters)
+        )
         heavy = fullest[counts[fullest] > bound]
         if len(heavy) < self.n_clusters:
             heavy = fullest[: FALLBACK * self.n_clusters]
@@ -309,7 +341,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         midpoints = snap_to_ball(boxes.midpoints(cells), radius)
         n_projections = len(boxes.lower)
 
-        # Half a diagonal along the directions of the cuts, the ball's extent across them.
+        # Half a diagonal along the directions of the cuts, the ball's extent across
+        # them.
         along = boxes.width * math.sqrt(n_projections) / 2
         across = np.zeros(len(cells))
         if n_projections < midpoints.shape[1]:
@@ -329,7 +362,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         rule = NearestCenter(centers)
         k = len(centers)
 
-        # Share of the users of each cluster; one without weight counts as barely detectable.
+        # Share of the users of each cluster; one without weight counts as barely
+        # detectable.
         shares = np.bincount(rule.cells(candidates), weights, k)
         shares = np.maximum(shares, 1 / (SMALLEST_CLUSTER * self.n_clusters))
 

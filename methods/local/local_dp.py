@@ -1,8 +1,9 @@
 """Methods of the local model: their common parts, and three baselines.
 
-Every user sends one report, randomized on the user's side, so that no other party needs to be
-trusted. The baselines are a mean, Lloyd's algorithm with fresh users in every round, and noise on
-every point; the method itself is :class:`pkm.methods.KaplanStemmerLocal`.
+Every user sends one report, randomized on the user's side, so that no other party needs
+to be trusted. The baselines are a mean, Lloyd's algorithm with fresh users in every
+round, and noise on every point; the method itself is
+:class:`pkm.methods.KaplanStemmerLocal`.
 """
 
 import math
@@ -89,7 +90,9 @@ class LocalModel(PrivateKMeans):
         diagonal = math.sqrt(n_features)
         return diagonal if self.radius == "auto" else min(self.radius, diagonal)
 
-    def _count(self, cohort: Cohort, rule: Rule, n_values: int) -> tuple[np.ndarray, float]:
+    def _count(
+        self, cohort: Cohort, rule: Rule, n_values: int
+    ) -> tuple[np.ndarray, float]:
         """Estimated numbers of users by reported value, and their noise where it is 0."""
         oracle = frequency_oracle(self.epsilon, n_values, cohort.key)
         counts = cohort.release(LocalCounts(rule), counts=oracle)["counts"]
@@ -121,10 +124,11 @@ class LocalMean(LocalModel):
     epsilon : float, default=1.0
         Of every user's only report: pure, local adjacency. At most 40.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that users move their point into, in
-        half-widths. ``auto`` is sqrt(d): the whole domain.
+        Of the public ball about the midpoint of the domain that users move their point
+        into, in half-widths. ``auto`` is sqrt(d): the whole domain.
     secure : bool, default=False
-        Draw the users' randomness from the operating system's entropy instead of the seed.
+        Draw the users' randomness from the operating system's entropy instead of the
+        seed.
     bounds, clip, random_state
         As for :class:`pkm.methods.PrivateKMeans`.
     """
@@ -165,9 +169,9 @@ class NoisedReports(LocalModel):
 
     Notes
     -----
-    Reports are unbiased, but several radii long whatever the point, so that noise hides the
-    clusters. The noise is not deconvolved. The k-means is scikit-learn's on mini-batches: full
-    passes would hardly be better.
+    Reports are unbiased, but several radii long whatever the point, so that noise hides
+    the clusters. The noise is not deconvolved. The k-means is scikit-learn's on
+    mini-batches: full passes would hardly be better.
     """
 
     label = "k-means on noisy reports"
@@ -187,7 +191,9 @@ class NoisedReports(LocalModel):
 
         See :meth:`PrivateKMeans.cluster`.
         """
-        (cohort,) = aggregator.cohorts([1.0], self.resolved_radius(aggregator.n_features))
+        (cohort,) = aggregator.cohorts(
+            [1.0], self.resolved_radius(aggregator.n_features)
+        )
         randomizer = VectorRandomizer(self.epsilon, aggregator.n_features)
         directions = cohort.release(LocalPoints(), points=randomizer)["points"]
         generator = aggregator.public_rng()
@@ -200,7 +206,9 @@ class NoisedReports(LocalModel):
         )
         with threadpool_limits(1):  # the same bits on any number of cores
             model.fit(directions / np.float64(REPORT_SCALE))
-        centers = np.asarray(model.cluster_centers_) * (randomizer.length * cohort.radius)
+        centers = np.asarray(model.cluster_centers_) * (
+            randomizer.length * cohort.radius
+        )
         return snap_to_ball(centers, cohort.radius)[None], 1
 
 
@@ -208,9 +216,9 @@ class NoisedReports(LocalModel):
 class LocalLloyd(LocalModel):
     """Lloyd's algorithm, every round with users who have not reported before.
 
-    A round has two cohorts: one reports which center is nearest, through a frequency oracle; the
-    other reports its points about the midpoint of the domain, with public random signs. A center
-    moves to the ratio of the two estimates.
+    A round has two cohorts: one reports which center is nearest, through a frequency
+    oracle; the other reports its points about the midpoint of the domain, with public
+    random signs. A center moves to the ratio of the two estimates.
 
     Parameters
     ----------
@@ -228,7 +236,8 @@ class LocalLloyd(LocalModel):
     Raises
     ------
     ValueError
-        For too few users or too little budget; the message names a sufficient n or epsilon.
+        For too few users or too little budget; the message names a sufficient n or
+        epsilon.
     """
 
     label = "local Lloyd"
@@ -268,7 +277,9 @@ class LocalLloyd(LocalModel):
         cohorts = aggregator.cohorts(self.shares(), self.resolved_radius(d))
 
         # Starting centers, packed into the cube inside the ball.
-        start = starting_centers(aggregator.public_seeds, k, d, self.initialization, "bisection")[0]
+        start = starting_centers(
+            aggregator.public_seeds, k, d, self.initialization, "bisection"
+        )[0]
         ball = cohorts[0].radius
         centers = snap_to_ball(start / SCALE * ball / math.sqrt(d), ball)
 
@@ -291,7 +302,9 @@ class LocalLloyd(LocalModel):
 def snap_to_ball(points: np.ndarray, radius: float) -> np.ndarray:
     """Move points (m, d), in half-widths, into a ball and the domain; round them to the grid."""
     lengths = np.sqrt((points * points).sum(axis=1, keepdims=True))
-    inside = points * np.minimum(1.0, radius / np.maximum(lengths, np.finfo(float).tiny))
+    inside = points * np.minimum(
+        1.0, radius / np.maximum(lengths, np.finfo(float).tiny)
+    )
     return np.rint(np.clip(inside, -1.0, 1.0) * SCALE).astype(np.int64)
 
 
@@ -333,7 +346,9 @@ def min_users(epsilon: float) -> float:
     return LocalHashing(epsilon, 2).stddev(1) ** 2
 
 
-def check_sufficient_users(epsilon: float, n_users: int, shares: Sequence[float]) -> None:
+def check_sufficient_users(
+    epsilon: float, n_users: int, shares: Sequence[float]
+) -> None:
     """Refuse a schedule in which noise hides a count, whatever the data.
 
     Raises
@@ -350,7 +365,9 @@ def check_sufficient_users(epsilon: float, n_users: int, shares: Sequence[float]
         return
     sufficient = f"n={math.ceil(min_users(epsilon) / share)} users"
     if suffices(MAX_EPSILON):
-        sufficient += f" or epsilon={smallest_epsilon(epsilon, suffices, MAX_EPSILON):.3g}"
+        sufficient += (
+            f" or epsilon={smallest_epsilon(epsilon, suffices, MAX_EPSILON):.3g}"
+        )
     raise ValueError(
         f"epsilon={epsilon} is too little for n={n_users} users in {len(shares)} cohorts, the "
         f"smallest with a share of {share:.3g}: noise would hide even a value that all users of a "

@@ -1,14 +1,14 @@
 """k-means on synthetic records from AIM: tables chosen round by round, and a graphical model.
 
-Every round measures the table of few columns that the present model approximates worst, and fits a
-graphical model to all noisy tables. After McKenna, Mullins, Sheldon and Miklau, "AIM: an adaptive
-and iterative mechanism for differentially private synthetic data" (2022), with intervals of numeric
-columns in place of categories.
+Every round measures the table of few columns that the present model approximates worst,
+and fits a graphical model to all noisy tables. After McKenna, Mullins, Sheldon and
+Miklau, "AIM: an adaptive and iterative mechanism for differentially private synthetic
+data" (2022), with intervals of numeric columns in place of categories.
 
-Departures: a schedule is public here, so rounds have equal budgets and a number that is fixed in
-advance. AIM's annealing would multiply the budget of later rounds after one that changed the model
-by less than noise. Single columns are measured more finely, to find their intervals; releases are
-composed exactly instead of by zCDP.
+Departures: a schedule is public here, so rounds have equal budgets and a number that is
+fixed in advance. AIM's annealing would multiply the budget of later rounds after one
+that changed the model by less than noise. Single columns are measured more finely, to
+find their intervals; releases are composed exactly instead of by zCDP.
 """
 
 import itertools
@@ -68,7 +68,9 @@ def fitted_model(
     # Columns one by one: a merged interval has the noise of its fine ones.
     measurements = []
     for h, column in enumerate(columns):
-        stddev = columns_stddev * np.sqrt(np.diff(column.starts, append=len(column.fine)))
+        stddev = columns_stddev * np.sqrt(
+            np.diff(column.starts, append=len(column.fine))
+        )
         measurements.append(Measurement((h,), column.counts, stddev))
     model = fit_model(shape, n, measurements, n_steps=ROUND_STEPS)
 
@@ -78,8 +80,8 @@ def fitted_model(
         for table in itertools.combinations(range(d), m)
     ]
     for i in range(schedule.n_rounds):
-        # Candidates: tables with which the model is not too large for the part of the budget that
-        # is spent after the round.
+        # Candidates: tables with which the model is not too large for the part of the
+        # budget that is spent after the round.
         max_cells = max(MAX_CELLS * (i + 1) / schedule.n_rounds, model.tree.n_cells)
         measured = [measurement.columns for measurement in measurements]
         tables = [
@@ -88,10 +90,12 @@ def fitted_model(
             if junction_tree(shape, [*measured, table]).n_cells <= max_cells
         ]
 
-        # Choose one by its error, less that of its measurement, times its number of columns.
+        # Choose one by its error, less that of its measurement, times its number of
+        # columns.
         stddev = 1 / schedule.table_mu
         expected_errors = [
-            math.sqrt(2 / math.pi) * stddev * math.prod(shape[h] for h in table) for table in tables
+            math.sqrt(2 / math.pi) * stddev * math.prod(shape[h] for h in table)
+            for table in tables
         ]
         query = WorstApproximated(
             tables,
@@ -122,8 +126,8 @@ class AIMKMeans(SyntheticKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency: a record changes one cell of every table by 1, and the L1 error
-        of every candidate by at most 1.
+        Total, zero-out adjacency: a record changes one cell of every table by 1, and
+        the L1 error of every candidate by at most 1.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     n_init : int, default=10
@@ -133,19 +137,20 @@ class AIMKMeans(SyntheticKMeans):
 
     Notes
     -----
-    For up to 16 columns. Their intervals are those of :class:`pkm.methods.MSTKMeans`, but at
-    most 16 or so of a column. Candidates are all tables of one to three columns with which the
-    cliques of the model have at most 2^14 cells together, or that part of it which is the part of
-    the rounds so far; with all tables of three columns as workload AIM weighs a candidate by its
-    number of columns. There are 2 (d - 1) rounds, or one for each pair if those are fewer.
+    For up to 16 columns. Their intervals are those of :class:`pkm.methods.MSTKMeans`,
+    but at most 16 or so of a column. Candidates are all tables of one to three columns
+    with which the cliques of the model have at most 2^14 cells together, or that part
+    of it which is the part of the rounds so far; with all tables of three columns as
+    workload AIM weighs a candidate by its number of columns. There are 2 (d - 1)
+    rounds, or one for each pair if those are fewer.
 
     References
     ----------
-    McKenna, R., Mullins, B., Sheldon, D. and Miklau, G. (2022). AIM: an adaptive and iterative
-    mechanism for differentially private synthetic data. PVLDB 15(11).
+    McKenna, R., Mullins, B., Sheldon, D. and Miklau, G. (2022). AIM: an adaptive and
+    iterative mechanism for differentially private synthetic data. PVLDB 15(11).
 
-    McKenna, R., Sheldon, D. and Miklau, G. (2019). Graphical-model based estimation and inference
-    for differential privacy. ICML.
+    McKenna, R., Sheldon, D. and Miklau, G. (2019). Graphical-model based estimation and
+    inference for differential privacy. ICML.
 
     Examples
     --------

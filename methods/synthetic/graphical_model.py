@@ -1,9 +1,10 @@
 """Graphical models of discrete columns, fitted to noisy tables by exact inference.
 
-A model is a product of one factor for each measured table. On a junction tree its tables of all
-cliques are exact sums, and mirror descent moves the factors until these tables are near the noisy
-ones. All of it is post-processing of released tables. After McKenna, Sheldon and Miklau,
-"Graphical-model based estimation and inference for differential privacy" (2019): their Private-PGM.
+A model is a product of one factor for each measured table. On a junction tree its
+tables of all cliques are exact sums, and mirror descent moves the factors until these
+tables are near the noisy ones. All of it is post-processing of released tables. After
+McKenna, Sheldon and Miklau, "Graphical-model based estimation and inference for
+differential privacy" (2019): their Private-PGM.
 """
 
 import itertools
@@ -107,7 +108,8 @@ def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTr
         for a, b in itertools.permutations(columns, 2):
             neighbors[a].add(b)
 
-    # Eliminate the column that adds fewest edges; of those, the one with the smallest clique.
+    # Eliminate the column that adds fewest edges; of those, the one with the smallest
+    # clique.
     cliques: list[Columns] = []
     left = set(range(d))
     while left:
@@ -133,7 +135,8 @@ def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTr
     while cliques:
         candidates = itertools.product(range(len(cliques)), range(len(ordered)))
         i, parent = max(
-            candidates, key=lambda pair: len(set(cliques[pair[0]]) & set(ordered[pair[1]]))
+            candidates,
+            key=lambda pair: len(set(cliques[pair[0]]) & set(ordered[pair[1]])),
         )
         ordered.append(cliques.pop(i))
         parents.append(parent)
@@ -178,7 +181,9 @@ class GraphicalModel:
         kept = set(range(len(tree.cliques)))
         for i in reversed(range(len(tree.cliques))):
             has_child = any(tree.parents[j] == i for j in kept)
-            if not has_child and wanted & set(tree.cliques[i]) <= set(tree.separators[i]):
+            if not has_child and wanted & set(tree.cliques[i]) <= set(
+                tree.separators[i]
+            ):
                 kept.remove(i)
         root = min(kept)
         while True:
@@ -189,7 +194,8 @@ class GraphicalModel:
             kept.remove(root)
             root = children[0]
 
-        # Of the others: what each adds given its separator, summed over columns of no use to any.
+        # Of the others: what each adds given its separator, summed over columns of no
+        # use to any.
         found = {}
         for i in kept:
             table = self.tables[root] if i == root else self._conditional(i)
@@ -203,11 +209,15 @@ class GraphicalModel:
         # Sum out from the ends to the root.
         for i in sorted(kept - {root}, reverse=True):
             table, axes = found[i]
-            message_axes = tuple(h for h in axes if h in wanted or h in tree.separators[i])
+            message_axes = tuple(
+                h for h in axes if h in wanted or h in tree.separators[i]
+            )
             message = _summed(table, axes, message_axes)
             table, axes = found[tree.parents[i]]
             together = tuple(sorted({*axes, *message_axes}))
-            product = np.einsum(table, list(axes), message, list(message_axes), list(together))
+            product = np.einsum(
+                table, list(axes), message, list(message_axes), list(together)
+            )
             found[tree.parents[i]] = (product, together)
         table, axes = found[root]
         return _summed(table, axes, columns)
@@ -228,7 +238,9 @@ class GraphicalModel:
             new = tuple(h for h in clique if h not in given)
             sizes = [tree.shape[h] for h in given]
             new_sizes = [tree.shape[h] for h in new]
-            weights = self.tables[i].transpose([clique.index(h) for h in (*given, *new)])
+            weights = self.tables[i].transpose(
+                [clique.index(h) for h in (*given, *new)]
+            )
             weights = weights.reshape(math.prod(sizes), math.prod(new_sizes))
             rows = np.zeros(n_records, np.int64)
             if given:
@@ -241,9 +253,13 @@ class GraphicalModel:
     def _conditional(self, i: int) -> np.ndarray:
         """Table of a clique given its separator; 0 where that has probability 0."""
         clique = self.tree.cliques[i]
-        axes = tuple(a for a, h in enumerate(clique) if h not in self.tree.separators[i])
+        axes = tuple(
+            a for a, h in enumerate(clique) if h not in self.tree.separators[i]
+        )
         given = self.tables[i].sum(axis=axes, keepdims=True)
-        return np.divide(self.tables[i], given, out=np.zeros_like(self.tables[i]), where=given > 0)
+        return np.divide(
+            self.tables[i], given, out=np.zeros_like(self.tables[i]), where=given > 0
+        )
 
 
 def model_of(
@@ -274,7 +290,9 @@ def model_of(
     for columns, factor in factors.items():
         i = tree.containing(columns)
         if i is None:
-            raise ValueError(f"columns={columns} of a factor must be in a clique: {tree.cliques}")
+            raise ValueError(
+                f"columns={columns} of a factor must be in a clique: {tree.cliques}"
+            )
         beliefs[i] += _spread(factor, columns, tree.cliques[i])
 
     # Messages from the ends of the tree to the first clique, then back.
@@ -286,7 +304,9 @@ def model_of(
     log_total = float(_log_summed(beliefs[0], tree.cliques[0], ()))
     for i in range(1, len(beliefs)):
         parent = tree.parents[i]
-        downward = _log_summed(beliefs[parent], tree.cliques[parent], tree.separators[i])
+        downward = _log_summed(
+            beliefs[parent], tree.cliques[parent], tree.separators[i]
+        )
         beliefs[i] += _spread(downward - upward[i], tree.separators[i], tree.cliques[i])
     tables = [total * np.exp(belief - log_total) for belief in beliefs]
     return GraphicalModel(tree, factors, tables, total)
@@ -325,15 +345,17 @@ def fit_model(
     Returns
     -------
     GraphicalModel
-        With one factor for each set of measured columns. The loss is convex in the tables, so that
-        enough steps reach its least value; of all distributions with that loss the limit is the one
-        of largest entropy, where it starts from the uniform one.
+        With one factor for each set of measured columns. The loss is convex in the
+        tables, so that enough steps reach its least value; of all distributions with
+        that loss the limit is the one of largest entropy, where it starts from the
+        uniform one.
 
     Notes
     -----
-    Private-PGM, Algorithm 1: a step multiplies the distribution by the exponential of the negative
-    gradient. Its length is halved until the loss falls by half of what the gradient promises, which
-    it does at the latest where the length times the total times all precisions is at most 1.
+    Private-PGM, Algorithm 1: a step multiplies the distribution by the exponential of
+    the negative gradient. Its length is halved until the loss falls by half of what the
+    gradient promises, which it does at the latest where the length times the total
+    times all precisions is at most 1.
 
     Examples
     --------
@@ -359,7 +381,11 @@ def fit_model(
             new_expected = {columns: candidate.marginal(columns) for columns in factors}
             new_loss, new_gradients = _loss_and_gradients(new_expected, measurements)
             promised = sum(
-                float((gradients[columns] * (expected[columns] - new_expected[columns])).sum())
+                float(
+                    (
+                        gradients[columns] * (expected[columns] - new_expected[columns])
+                    ).sum()
+                )
                 for columns in factors
             )
             if loss - new_loss >= promised / 2:
@@ -413,7 +439,9 @@ def _spread(values: np.ndarray, columns: Columns, clique: Columns) -> np.ndarray
     return values.reshape([next(sizes) if h in columns else 1 for h in clique])
 
 
-def _draw_rows(weights: np.ndarray, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def _draw_rows(
+    weights: np.ndarray, rows: np.ndarray, generator: np.random.Generator
+) -> np.ndarray:
     """For each given row of a matrix, an index in proportion to the row's weights.
 
     Uniform where a row has no weight.

@@ -1,10 +1,10 @@
 """k-means on synthetic records from a private maximum spanning tree of columns.
 
-The synthetic-data route to private clustering: columns are measured one by one and along the edges
-of a tree of dependent pairs, records are drawn from what was measured, and k-means on them costs
-nothing more. After McKenna, Miklau and Sheldon, "Winning the NIST Contest: a scalable and general
-approach to differentially private synthetic data" (2021), section 4: their MST, with intervals of
-numeric columns in place of categories.
+The synthetic-data route to private clustering: columns are measured one by one and
+along the edges of a tree of dependent pairs, records are drawn from what was measured,
+and k-means on them costs nothing more. After McKenna, Miklau and Sheldon, "Winning the
+NIST Contest: a scalable and general approach to differentially private synthetic data"
+(2021), section 4: their MST, with intervals of numeric columns in place of categories.
 """
 
 import itertools
@@ -140,7 +140,9 @@ def spanning_pairs(
     part = np.arange(d)  # of the tree that each column belongs to
     chosen = []
     for _ in range(d - 1):
-        joining = [(a, b) for a, b in itertools.combinations(range(d), 2) if part[a] != part[b]]
+        joining = [
+            (a, b) for a, b in itertools.combinations(range(d), 2) if part[a] != part[b]
+        ]
         query = DependentColumns(joining, edges, shares)
         choice = curator.release(query, choices=Exponential(epsilon))["choices"][0, 0]
         a, b = joining[int(choice)]
@@ -187,7 +189,9 @@ def synthetic_records(
                 weights = conditional[value]
                 if not weights.any():
                     weights = columns[child_column].counts
-                intervals[of_value, child_column] = _draw(weights, len(of_value), generator)
+                intervals[of_value, child_column] = _draw(
+                    weights, len(of_value), generator
+                )
             done.add(child_column)
 
     return records_in_intervals(columns, intervals, generator)
@@ -239,8 +243,8 @@ class MSTKMeans(SyntheticKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency: a record changes one cell of every table by 1, and every score of
-        a pair of columns by at most 1.
+        Total, zero-out adjacency: a record changes one cell of every table by 1, and
+        every score of a pair of columns by at most 1.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     n_init : int, default=10
@@ -250,14 +254,15 @@ class MSTKMeans(SyntheticKMeans):
 
     Notes
     -----
-    For up to 64 columns. Each is measured on 64 equal intervals; neighboring ones are merged until
-    they hold more than noise and more than one in 32 records. As many records are drawn as there
-    are, at most 20,000.
+    For up to 64 columns. Each is measured on 64 equal intervals; neighboring ones are
+    merged until they hold more than noise and more than one in 32 records. As many
+    records are drawn as there are, at most 20,000.
 
     References
     ----------
-    McKenna, R., Miklau, G. and Sheldon, D. (2021). Winning the NIST Contest: a scalable and general
-    approach to differentially private synthetic data. Journal of Privacy and Confidentiality 11(3).
+    McKenna, R., Miklau, G. and Sheldon, D. (2021). Winning the NIST Contest: a scalable
+    and general approach to differentially private synthetic data. Journal of Privacy
+    and Confidentiality 11(3).
 
     Examples
     --------
@@ -300,7 +305,9 @@ class MSTKMeans(SyntheticKMeans):
             query = Marginals(pairs, [column.edges for column in columns])
             stddev = math.sqrt(len(pairs)) / schedule.table_mu
             answer = curator.release(query, counts=Gaussian(stddev * SCALE))
-            for pair, table in zip(pairs, query.split(answer["counts"][0] / SCALE), strict=True):
+            for pair, table in zip(
+                pairs, query.split(answer["counts"][0] / SCALE), strict=True
+            ):
                 tables[pair] = consistent(table.ravel(), float(n)).reshape(table.shape)
 
         return synthetic_records(columns, tables, n_records, generator)

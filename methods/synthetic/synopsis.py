@@ -1,9 +1,9 @@
 """k-means on a private synopsis whose kind a public rule chooses: a method of this project.
 
-No single private method is good everywhere: counts of nested grids are best in few columns, hashing
-and averages in many. Which case it is, and what share of the budget a smaller domain is worth,
-follows from the numbers of records, columns and centers and from the budget, which are public, so
-the choice costs nothing. See docs/synopsis.md.
+No single private method is good everywhere: counts of nested grids are best in few
+columns, hashing and averages in many. Which case it is, and what share of the budget a
+smaller domain is worth, follows from the numbers of records, columns and centers and
+from the budget, which are public, so the choice costs nothing. See docs/synopsis.md.
 """
 
 import math
@@ -22,36 +22,40 @@ from pkm.methods.trees.quadtree import BALANCED, QuadtreeKMeans, TreeKind, TreeS
 from pkm.methods.zoom import ZoomPlan, insufficient_budget
 from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
 
-# These constants were chosen on generated sets and five real ones: celltype, letters, shuttle, s1
-# and yeast. Records of a center are in standard deviations of the noise that a count would have if
-# it were all that is released: n mu / k.
+# These constants were chosen on generated sets and five real ones: celltype, letters,
+# shuttle, s1 and yeast. Records of a center are in standard deviations of the noise
+# that a count would have if it were all that is released: n mu / k.
 
 GRID_FEATURES = 3  # up to here always a quadtree
-MORE_GRID_FEATURES = 4  # up to here a quadtree with fewer records of a center than these
+MORE_GRID_FEATURES = (
+    4  # up to here a quadtree with fewer records of a center than these
+)
 HASHING_RECORDS = 50.0
 LLOYD_STEPS = 6  # after hashing
-# Of a Lloyd step at most, where its radius is released, in radii of the ball: for clusters that are
-# wide or skewed, whose means a smaller radius moves.
+# Of a Lloyd step at most, where its radius is released, in radii of the ball: for
+# clusters that are wide or skewed, whose means a smaller radius moves.
 LARGEST_RADIUS = 0.5
-# Of the budget: by default for a zoom, where that is too little, and where it still is too little
-# before hashing, which gains more from a smaller domain than a quadtree does.
+# Of the budget: by default for a zoom, where that is too little, and where it still is
+# too little before hashing, which gains more from a smaller domain than a quadtree
+# does.
 ZOOM_SHARE = 0.1
 LARGEST_SHARE_OF_GRIDS = 0.2
 LARGEST_SHARE_OF_HASHING = 0.35
 ZOOM_STEP = 0.05
-# The public guard of a zoom before hashing, less strict than that of other methods: errors of a
-# mean, in radii, and of a count, by n.
+# The public guard of a zoom before hashing, less strict than that of other methods:
+# errors of a mean, in radii, and of a count, by n.
 MAX_MEAN_ERROR = 0.2
 MAX_COUNT_ERROR = 1 / 12
-# Counts are made nonnegative with at least this many records times epsilon for each center, in up
-# to two columns or in more; with fewer, one grid is better than a tree.
+# Counts are made nonnegative with at least this many records times epsilon for each
+# center, in up to two columns or in more; with fewer, one grid is better than a tree.
 TREE_RECORDS_IN_FEW_COLUMNS = 40.0
 TREE_RECORDS_IN_MORE_COLUMNS = 20.0
 FEW_COLUMNS = 2
-# A tree is deep with at least this many records times epsilon for each center (in one column it is
-# finer first, and deep from the last number on), and its counts are left as they are with more. It
-# finds small clusters far from the others by itself, so that a zoom before it must not leave them
-# out: the error of its counts, by the records of a center.
+# A tree is deep with at least this many records times epsilon for each center (in one
+# column it is finer first, and deep from the last number on), and its counts are left
+# as they are with more. It finds small clusters far from the others by itself, so that
+# a zoom before it must not leave them out: the error of its counts, by the records of a
+# center.
 DEEP_RECORDS = 100.0
 FINER_RECORDS_IN_ONE_COLUMN = 150.0
 MANY_RECORDS = 300.0
@@ -73,8 +77,8 @@ def choose_synopsis(
     Returns
     -------
     {"quadtree", "hashing"}
-        ``quadtree`` in up to three columns, and in four with few records of a center, see
-        :class:`pkm.methods.QuadtreeKMeans`; otherwise ``hashing``, see
+        ``quadtree`` in up to three columns, and in four with few records of a center,
+        see :class:`pkm.methods.QuadtreeKMeans`; otherwise ``hashing``, see
         :class:`pkm.methods.KaplanStemmer`.
 
     Examples
@@ -94,26 +98,32 @@ def choose_synopsis(
     return "hashing"
 
 
-#: Half of mu squared is for Lloyd steps, the last of which are averaged. The noise of steps is
-#: independent: the variance of an average over half of them is twice that of a single step that
-#: costs as much as all of them, and its assignments are better. Counts of less than twice their
-#: noise are not divided by.
-FINISH = LloydFinish(share=0.5, n_averaged=3, min_count=2.0, largest_radius=LARGEST_RADIUS)
+#: Half of mu squared is for Lloyd steps, the last of which are averaged. The noise of
+#: steps is independent: the variance of an average over half of them is twice that of a
+#: single step that costs as much as all of them, and its assignments are better. Counts
+#: of less than twice their noise are not divided by.
+FINISH = LloydFinish(
+    share=0.5, n_averaged=3, min_count=2.0, largest_radius=LARGEST_RADIUS
+)
 
-#: One level or two beyond the balanced one, on which less is spent. Where records fill a small
-#: part of the domain, or lie in clusters that are small and far apart, few cells hold all of them,
-#: and their counts stand out of the noise of finer levels, too.
+#: One level or two beyond the balanced one, on which less is spent. Where records fill
+#: a small part of the domain, or lie in clusters that are small and far apart, few
+#: cells hold all of them, and their counts stand out of the noise of finer levels, too.
 FINER = TreeKind(growth=1.3, peak=0.0, decay=0.5, finest=1.25, settle=trimmed_means)
 #: Two levels or three, for more records of each center.
 DEEP = TreeKind(growth=1.4, peak=-1.0, decay=0.7, finest=2.5, settle=trimmed_means)
-#: The same with counts that are not negative, for fewer records: always a tree, never one grid.
+#: The same with counts that are not negative, for fewer records: always a tree, never
+#: one grid.
 NONNEGATIVE = replace(FINER, min_records=0.0, read_leaves=nonnegative_leaves)
 DEEP_NONNEGATIVE = replace(DEEP, min_records=0.0, read_leaves=nonnegative_leaves)
 
 
 def _is_too_noisy(plan: ZoomPlan) -> bool:
     """Whether a zoom would find too little even for hashing."""
-    return plan.mean_error > MAX_MEAN_ERROR or plan.count_stddev > MAX_COUNT_ERROR * plan.n_points
+    return (
+        plan.mean_error > MAX_MEAN_ERROR
+        or plan.count_stddev > MAX_COUNT_ERROR * plan.n_points
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -128,27 +138,30 @@ class SynopsisKMeans(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that points are moved into, in
-        half-widths. ``auto`` is sqrt(d), the whole domain, or that of the ball that a zoom finds.
+        Of the public ball about the midpoint of the domain that points are moved into,
+        in half-widths. ``auto`` is sqrt(d), the whole domain, or that of the ball that
+        a zoom finds.
     zoom : float, optional, default=0.1
         Share of the budget that buys a smaller domain first; see
-        :class:`pkm.methods.PrivateKMeans`. Where it is too little for that, the share that is
-        enough, up to 0.35 (0.2 before a quadtree).
+        :class:`pkm.methods.PrivateKMeans`. Where it is too little for that, the share
+        that is enough, up to 0.35 (0.2 before a quadtree).
     tree : {"deep", "balanced"}, default="deep"
-        Quadtrees with at least 40 records times epsilon for each center (20 in more than two
-        columns): with levels beyond the balanced one, more of them from 100 on (300 in one column),
-        and a zoom only where its counts show a part of a cluster; or up to that level after a zoom.
-        ``deep`` is for clusters that are small and far apart and for bounds that are wide.
+        Quadtrees with at least 40 records times epsilon for each center (20 in more
+        than two columns): with levels beyond the balanced one, more of them from 100 on
+        (300 in one column), and a zoom only where its counts show a part of a cluster;
+        or up to that level after a zoom. ``deep`` is for clusters that are small and
+        far apart and for bounds that are wide.
     bounds, clip, random_state, secure, require_zoom
         As for :class:`pkm.methods.PrivateKMeans`.
 
     Notes
     -----
-    The rule is :func:`choose_synopsis`; :meth:`choose` says what it chooses. A run is private
-    because each of its parts is, and because the choice follows from public quantities. After
-    hashing come six Lloyd steps, and centers are the average of those after the last three. Their
-    radius is released where Kaplan-Stemmer releases it: with at least 200 records of a center, in
-    standard deviations of the noise that a count would have if it were all that is released.
+    The rule is :func:`choose_synopsis`; :meth:`choose` says what it chooses. A run is
+    private because each of its parts is, and because the choice follows from public
+    quantities. After hashing come six Lloyd steps, and centers are the average of those
+    after the last three. Their radius is released where Kaplan-Stemmer releases it:
+    with at least 200 records of a center, in standard deviations of the noise that a
+    count would have if it were all that is released.
 
     Examples
     --------
@@ -182,11 +195,14 @@ class SynopsisKMeans(PrivateKMeans):
     def choose(self, n_points: int, n_features: int) -> Synopsis:
         """The synopsis of points of that shape; see :func:`choose_synopsis`.
 
-        It decides about the zoom. After one the synopsis is chosen again, for the budget that is
-        left: on the border between the two kinds that may be the other one.
+        It decides about the zoom. After one the synopsis is chosen again, for the
+        budget that is left: on the border between the two kinds that may be the other
+        one.
         """
         delta = self.resolved_delta(n_points)
-        return choose_synopsis(n_points, n_features, self.n_clusters, self.epsilon, delta)
+        return choose_synopsis(
+            n_points, n_features, self.n_clusters, self.epsilon, delta
+        )
 
     def zoom_plan(self, n_points: int, n_features: int) -> ZoomPlan | None:
         """The releases that find a domain; see :meth:`PrivateKMeans.zoom_plan`.
@@ -213,7 +229,9 @@ class SynopsisKMeans(PrivateKMeans):
         """The kind of quadtree for points of that shape, from public quantities only."""
         records = self.epsilon * n_points / self.n_clusters
         is_few = n_features <= FEW_COLUMNS
-        fewest_of_tree = TREE_RECORDS_IN_FEW_COLUMNS if is_few else TREE_RECORDS_IN_MORE_COLUMNS
+        fewest_of_tree = (
+            TREE_RECORDS_IN_FEW_COLUMNS if is_few else TREE_RECORDS_IN_MORE_COLUMNS
+        )
         if self.tree == "balanced" or records < fewest_of_tree:
             return BALANCED
         if records >= MANY_RECORDS:
@@ -226,7 +244,10 @@ class SynopsisKMeans(PrivateKMeans):
         """Whether a zoom leaves no cluster out of a finer tree; others need it in any case."""
         if self.choose_tree(plan.n_points, plan.n_features) is BALANCED:
             return True
-        return plan.count_stddev <= MAX_COUNT_ERROR_OF_TREE * plan.n_points / self.n_clusters
+        return (
+            plan.count_stddev
+            <= MAX_COUNT_ERROR_OF_TREE * plan.n_points / self.n_clusters
+        )
 
     def schedule(self, n_points: int, n_features: int) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""

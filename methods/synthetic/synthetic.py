@@ -80,7 +80,8 @@ class SyntheticKMeans(PrivateKMeans):
     choice : type
         Query that chooses a table of several columns.
     shares : tuple of float
-        Of mu squared: for single columns, for all choices, for all tables that were chosen.
+        Of mu squared: for single columns, for all choices, for all tables that were
+        chosen.
     """
 
     claims = {"sound": PrivacyClaim("approximate")}
@@ -115,8 +116,9 @@ class SyntheticKMeans(PrivateKMeans):
     def schedule(self, n_points: int, n_features: int) -> TablesSchedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
-        Mu squared is divided by ``shares``; then all costs are multiplied by the largest factor
-        that keeps to the budget, as choices are charged by their epsilon.
+        Mu squared is divided by ``shares``; then all costs are multiplied by the
+        largest factor that keeps to the budget, as choices are charged by their
+        epsilon.
         """
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, delta)

@@ -1,17 +1,19 @@
 """EM-MC: candidate centers by a private maximum cover in few dimensions.
 
-Nguyen, Chaturvedi, Xu, AAAI 2021. Points are projected to about log10(n) dimensions. Grid points
-that cover many of them are picked by the exponential mechanism on grids from fine to coarse; noisy
-counts make them a weighted set that k-means clusters in the projection, at no further cost; the
-points of each of the k clusters are then averaged privately in all dimensions.
+Nguyen, Chaturvedi, Xu, AAAI 2021. Points are projected to about log10(n) dimensions.
+Grid points that cover many of them are picked by the exponential mechanism on grids
+from fine to coarse; noisy counts make them a weighted set that k-means clusters in the
+projection, at no further cost; the points of each of the k clusters are then averaged
+privately in all dimensions.
 
-The list of radii, the dimensions, the budget's shares and the radius of a cover are those of the
-re-implementation in the DPM study (its Section 6). Departures: scale and clipping are public (half
-of the domain's diagonal, with half as much again for the projection's distortion); grids start at a
-fixed smallest radius, because on finer ones only a large part of all points within that radius
-could outweigh the empty grid points, and every grid adds picks that ignore the data; clusters are
-averaged by noisy sums and counts about the midpoint of the domain, which needs less noise at the
-same budget than averages whose noise is set by a noisy size; and no cluster is dropped.
+The list of radii, the dimensions, the budget's shares and the radius of a cover are
+those of the re-implementation in the DPM study (its Section 6). Departures: scale and
+clipping are public (half of the domain's diagonal, with half as much again for the
+projection's distortion); grids start at a fixed smallest radius, because on finer ones
+only a large part of all points within that radius could outweigh the empty grid points,
+and every grid adds picks that ignore the data; clusters are averaged by noisy sums and
+counts about the midpoint of the domain, which needs less noise at the same budget than
+averages whose noise is set by a noisy size; and no cluster is dropped.
 """
 
 import math
@@ -53,10 +55,21 @@ COUNT_SHARE = 0.2
 AVERAGE_SHARE = 0.6
 COVER_SHARE = 0.2
 COVER_DELTA_SHARE = 0.5  # of delta, the rest is for the averages
-GAMMA = 0.99  # distortion of the projection, and how much finer than its covers a grid is
-CLIP_FACTOR = 1.5  # of half of the domain's diagonal: projected points are clipped to that length
+GAMMA = (
+    0.99  # distortion of the projection, and how much finer than its covers a grid is
+)
+CLIP_FACTOR = (
+    1.5  # of half of the domain's diagonal: projected points are clipped to that length
+)
 MAX_DIMENSIONS = 6
-SMALLEST_RADII = {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.01, 5: 0.05, 6: 0.1}  # by projected dimensions
+SMALLEST_RADII = {
+    1: 0.01,
+    2: 0.01,
+    3: 0.01,
+    4: 0.01,
+    5: 0.05,
+    6: 0.1,
+}  # by projected dimensions
 MIN_RADIUS = 0.002  # the tables of finer grids take seconds
 N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
 
@@ -101,19 +114,20 @@ class EMMC(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency: 0.2 for the candidates' counts, 0.6 for the averages, 0.2 for the
-        cover.
+        Total, zero-out adjacency: 0.2 for the candidates' counts, 0.6 for the averages,
+        0.2 for the cover.
     delta : float or "auto", default="auto"
-        ``auto`` is 1 / (n sqrt n) for ``published`` and 1e-6 for ``sound``. Half is for the cover.
+        ``auto`` is 1 / (n sqrt n) for ``published`` and 1e-6 for ``sound``. Half is for
+        the cover.
     variant : {"published", "sound"}, default="sound"
-        ``published`` weighs a covered point by the paper's epsilon / (2 ln(e / delta)) and adds the
-        parts' budgets up; ``sound`` takes the largest weight that its part of the budget allows,
-        and composes the parts tightly.
+        ``published`` weighs a covered point by the paper's epsilon / (2 ln(e / delta))
+        and adds the parts' budgets up; ``sound`` takes the largest weight that its part
+        of the budget allows, and composes the parts tightly.
     smallest_radius : float or "auto", default="auto"
-        Radii below it are left out of the paper's list; 1 is 1.5 times half of the domain's
-        diagonal. In [0.002, 1]. ``auto`` is 0.01 in up to four projected dimensions, 0.05 in five,
-        0.1 in six: finer grids have so many points there that time and memory would depend on the
-        data.
+        Radii below it are left out of the paper's list; 1 is 1.5 times half of the
+        domain's diagonal. In [0.002, 1]. ``auto`` is 0.01 in up to four projected
+        dimensions, 0.05 in five, 0.1 in six: finer grids have so many points there that
+        time and memory would depend on the data.
     n_dimensions : int or "auto", default="auto"
         Of the projection, at most 6; ``auto`` is floor(log10(n) / 0.99^2).
     bounds, clip, random_state, secure
@@ -154,7 +168,8 @@ class EMMC(PrivateKMeans):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         if n_points is not None:
-            # The finest grid has the largest tables: the lattice refuses those that are too large.
+            # The finest grid has the largest tables: the lattice refuses those that are
+            # too large.
             finest_side, _ = self._scales(n_points)[0]
             cached_lattice(self.dimensions(n_points), finest_side)
 
@@ -167,7 +182,11 @@ class EMMC(PrivateKMeans):
     def _scales(self, n_points: int) -> tuple[tuple[float, float], ...]:
         """Side and cover radius of every grid, from fine to coarse."""
         m = self.dimensions(n_points)
-        radius = SMALLEST_RADII[m] if self.smallest_radius == "auto" else self.smallest_radius
+        radius = (
+            SMALLEST_RADII[m]
+            if self.smallest_radius == "auto"
+            else self.smallest_radius
+        )
         return tuple(cover_scales(n_points, m, GAMMA, radius))
 
     @property
@@ -188,7 +207,9 @@ class EMMC(PrivateKMeans):
 
         # For "sound", scale the parts up until they spend the budget, composed tightly.
         if self.variant == "sound":
-            factor = largest_multiple([mu], [count_epsilon, cover_part], epsilon, average_delta)
+            factor = largest_multiple(
+                [mu], [count_epsilon, cover_part], epsilon, average_delta
+            )
             mu *= factor
             count_epsilon *= factor
             cover_part *= factor
@@ -198,8 +219,9 @@ class EMMC(PrivateKMeans):
         if self.variant == "published":
             weight = min(weight, cover_part / (2 * math.log(math.e / cover_delta)))
 
-        # Divide the averages' mu in proportion to the errors that they make in a mean: that of the
-        # sum, and that of the count times the expected distance from the midpoint.
+        # Divide the averages' mu in proportion to the errors that they make in a mean:
+        # that of the sum, and that of the count times the expected distance from the
+        # midpoint.
         sum_part = math.sqrt(n_features)
         count_part = 2 * TYPICAL_CENTER
         return CoverSchedule(
@@ -215,11 +237,13 @@ class EMMC(PrivateKMeans):
         m = self.dimensions(curator.n_points)
         schedule = self.schedule(curator.n_points, d)
 
-        # Project at random to m dimensions. Entries of the matrix are rounded, so that products
-        # are exact; points are scaled into the unit ball and clipped to it.
+        # Project at random to m dimensions. Entries of the matrix are rounded, so that
+        # products are exact; points are scaled into the unit ball and clipped to it.
         bits = np.random.MT19937(child(curator.public_seeds[0], INITIALIZATION))
         generator = np.random.RandomState(bits)
-        matrix = np.rint(generator.standard_normal((m, d)) * DIRECTION_SCALE).astype(np.int64)
+        matrix = np.rint(generator.standard_normal((m, d)) * DIRECTION_SCALE).astype(
+            np.int64
+        )
         length = CLIP_FACTOR * math.sqrt(d) * SCALE * math.sqrt(m) * DIRECTION_SCALE
         projected = curator.projection(matrix, length)
 
@@ -261,7 +285,10 @@ def repeated(candidates: np.ndarray) -> np.ndarray:
 
 
 def weighted_centers(
-    candidates: np.ndarray, sample_weight: np.ndarray, k: int, generator: np.random.RandomState
+    candidates: np.ndarray,
+    sample_weight: np.ndarray,
+    k: int,
+    generator: np.random.RandomState,
 ) -> np.ndarray:
     """Cluster weighted candidates into k centers.
 
@@ -276,8 +303,8 @@ def weighted_centers(
     Returns
     -------
     ndarray of shape (k, m), float64
-        By k-means where more than k candidates have weight; otherwise the k heaviest, the lightest
-        of them repeated where there are too few.
+        By k-means where more than k candidates have weight; otherwise the k heaviest,
+        the lightest of them repeated where there are too few.
     """
     heaviest = np.argsort(-sample_weight, kind="stable")
     if np.count_nonzero(sample_weight) <= k:

@@ -1,7 +1,8 @@
 """EUGkM: noisy counts of a uniform grid, clustered by weighted k-means (Su et al. 2016).
 
-One release, no iterations, any number of restarts. For few features only: the grid has at least two
-intervals in each. Their hybrid spends half of the budget on one Lloyd step from there.
+One release, no iterations, any number of restarts. For few features only: the grid has
+at least two intervals in each. Their hybrid spends half of the budget on one Lloyd step
+from there.
 """
 
 import math
@@ -32,11 +33,18 @@ from pkm.privacy import (
 
 MIN_INTERVALS = 2
 N_PARTS = 2  # of the hybrid: the grid and a Lloyd step, which cost the same
-RECORDS_PER_CELL = 10  # of the published rule: balances the noise of a cell against its width
+RECORDS_PER_CELL = (
+    10  # of the published rule: balances the noise of a cell against its width
+)
 
 
 def grid_intervals(
-    n_points: int, n_features: int, n_clusters: int, epsilon: float, rule: str, max_cells: int
+    n_points: int,
+    n_features: int,
+    n_clusters: int,
+    epsilon: float,
+    rule: str,
+    max_cells: int,
 ) -> int:
     """Number of intervals per feature, from public quantities only.
 
@@ -46,8 +54,9 @@ def grid_intervals(
     epsilon : float
     rule : {"published", "balanced"}
         ``published``: (n epsilon / 10)^(2 / (d + 2)), whatever the number of clusters.
-        ``balanced``: the minimizer of the squared error of rounding to cells plus that of noise in
-        k equal clusters, (n epsilon)^(2 / (d + 2)) / (d k^(1 - 2 / d))^(1 / (d + 2)).
+        ``balanced``: the minimizer of the squared error of rounding to cells plus that
+        of noise in k equal clusters, (n epsilon)^(2 / (d + 2)) / (d k^(1 - 2 / d))^(1 /
+        (d + 2)).
     max_cells : int
         Of the grid, which is made coarser until it has no more.
 
@@ -59,7 +68,8 @@ def grid_intervals(
     Raises
     ------
     ValueError
-        If a grid of two intervals per feature has more than ``max_cells`` cells already.
+        If a grid of two intervals per feature has more than ``max_cells`` cells
+        already.
 
     Examples
     --------
@@ -73,14 +83,18 @@ def grid_intervals(
             f"2^{d} cells; EUGkM is a method for few features"
         )
 
-    # Intervals by the rule, each a compromise between rounding to cells and noise per cell.
+    # Intervals by the rule, each a compromise between rounding to cells and noise per
+    # cell.
     if rule == "published":
         optimum = (n_points * epsilon / RECORDS_PER_CELL) ** (2 / (d + 2))
     else:
-        optimum = ((n_points * epsilon) ** 2 / (d * n_clusters ** (1 - 2 / d))) ** (1 / (d + 2))
+        optimum = ((n_points * epsilon) ** 2 / (d * n_clusters ** (1 - 2 / d))) ** (
+            1 / (d + 2)
+        )
     intervals = max(MIN_INTERVALS, round(min(optimum, float(max_cells))))
 
-    # The largest number of intervals that keeps to max_cells; the root may be rounded either way.
+    # The largest number of intervals that keeps to max_cells; the root may be rounded
+    # either way.
     if intervals**d > max_cells:
         intervals = int(max_cells ** (1 / d)) + 1
         while intervals**d > max_cells:
@@ -96,16 +110,16 @@ class EUGkM(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        All of it goes to the counts: a record lies in one cell and changes its count by 1 (zero-out
-        adjacency).
+        All of it goes to the counts: a record lies in one cell and changes its count by
+        1 (zero-out adjacency).
     grid_rule : {"published", "balanced"}, default="published"
-        Number of intervals per feature, by the rule of Su et al. or by that of this implementation;
-        see :func:`grid_intervals`.
+        Number of intervals per feature, by the rule of Su et al. or by that of this
+        implementation; see :func:`grid_intervals`.
     max_cells : int, default=2_000_000
         Largest grid; where the rule gives a finer one, this is taken.
     consistent : bool, default=True
-        Whether counts are shifted so that they sum to the public number of points; otherwise
-        negative ones become zero.
+        Whether counts are shifted so that they sum to the public number of points;
+        otherwise negative ones become zero.
     n_init : int, default=10
         Starts of the k-means on the cells; they cost no privacy.
     bounds, clip, random_state, secure
@@ -113,14 +127,14 @@ class EUGkM(PrivateKMeans):
 
     Notes
     -----
-    Where fewer than ``n_clusters`` cells have a positive count, the midpoints of those cells are
-    all that is released. More features than the binary logarithm of ``max_cells`` are refused
-    before any query.
+    Where fewer than ``n_clusters`` cells have a positive count, the midpoints of those
+    cells are all that is released. More features than the binary logarithm of
+    ``max_cells`` are refused before any query.
 
     References
     ----------
-    Su, D., Cao, J., Li, N., Bertino, E. and Jin, H. (2016). Differentially private k-means
-    clustering. CODASPY, 26-37.
+    Su, D., Cao, J., Li, N., Bertino, E. and Jin, H. (2016). Differentially private
+    k-means clustering. CODASPY, 26-37.
 
     Examples
     --------
@@ -162,7 +176,12 @@ class EUGkM(PrivateKMeans):
         # Epsilon at which Laplace noise has the variance of the noise of a count.
         epsilon = math.sqrt(2) * cost.mu if cost.mu > 0 else cost.epsilon
         return grid_intervals(
-            n_points, n_features, self.n_clusters, epsilon, self.grid_rule, self.max_cells
+            n_points,
+            n_features,
+            self.n_clusters,
+            epsilon,
+            self.grid_rule,
+            self.max_cells,
         )
 
     def _grid_cost(self, n_points: int, share: float) -> Charge:
@@ -187,10 +206,15 @@ class EUGkM(PrivateKMeans):
         counts = answer.pop("counts")[0]
         shape = counts.shape
 
-        # Weights that are not negative; consistent ones add up to the public number of points.
+        # Weights that are not negative; consistent ones add up to the public number of
+        # points.
         weights = counts.ravel() / SCALE
         del counts
-        weights = consistent(weights, float(n)) if self.consistent else np.maximum(weights, 0.0)
+        weights = (
+            consistent(weights, float(n))
+            if self.consistent
+            else np.maximum(weights, 0.0)
+        )
 
         # Without a positive count nothing is known of the points.
         cells = np.flatnonzero(weights > 0)
@@ -202,7 +226,9 @@ class EUGkM(PrivateKMeans):
         midpoints = (2 * positions + 1 - intervals) * (SCALE / intervals)
         generator = curator.public_rng()
         seed = int(generator.integers(2**32))
-        centers = weighted_kmeans(midpoints, weights[cells], self.n_clusters, self.n_init, seed)
+        centers = weighted_kmeans(
+            midpoints, weights[cells], self.n_clusters, self.n_init, seed
+        )
         return snap_centers(centers)[None]
 
 
@@ -218,13 +244,13 @@ class GaussianEUGkM(EUGkM):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     grid_rule, max_cells, consistent, n_init, bounds, clip, random_state, secure
-        As for :class:`EUGkM`; the rules see the epsilon at which Laplace noise has the variance of
-        the Gaussian noise of a count.
+        As for :class:`EUGkM`; the rules see the epsilon at which Laplace noise has the
+        variance of the Gaussian noise of a count.
 
     Notes
     -----
-    It tells the choice of noise from that of the method: of one count, Laplace noise is the smaller
-    one at all epsilons of the papers with delta at 1e-6.
+    It tells the choice of noise from that of the method: of one count, Laplace noise is
+    the smaller one at all epsilons of the papers with delta at 1e-6.
 
     References
     ----------
@@ -266,15 +292,15 @@ class HybridKMeans(EUGkM):
 
     Notes
     -----
-    The step is made where its predicted error (:meth:`pkm.methods.SuLloyd.round_error`) is
-    below that of rounding to cells, d / 3 m^2 for m intervals per feature; elsewhere EUGkM has the
-    whole budget. Both errors follow from public quantities. Su et al. choose by predicted errors
-    too; this rule is a reconstruction.
+    The step is made where its predicted error (:meth:`pkm.methods.SuLloyd.round_error`)
+    is below that of rounding to cells, d / 3 m^2 for m intervals per feature; elsewhere
+    EUGkM has the whole budget. Both errors follow from public quantities. Su et al.
+    choose by predicted errors too; this rule is a reconstruction.
 
     References
     ----------
-    Su, D., Cao, J., Li, N., Bertino, E. and Jin, H. (2016). Differentially private k-means
-    clustering. CODASPY, 26-37.
+    Su, D., Cao, J., Li, N., Bertino, E. and Jin, H. (2016). Differentially private
+    k-means clustering. CODASPY, 26-37.
 
     Examples
     --------
@@ -330,7 +356,8 @@ class GaussianHybridKMeans(GaussianEUGkM, HybridKMeans):
 
     References
     ----------
-    Su et al. (2016) for the hybrid; the noise and FastLloyd's step are a variation of this project.
+    Su et al. (2016) for the hybrid; the noise and FastLloyd's step are a variation of
+    this project.
 
     Examples
     --------

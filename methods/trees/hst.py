@@ -1,9 +1,9 @@
 """HST: k-means on a private tree of randomly cut boxes (Cohen-Addad et al. 2022).
 
-Boxes are cut in two along one feature after the other, at random places. Noisy counts of the boxes
-that seem to hold records make a tree whose distances are the boxes' diameters: a hierarchically
-separated tree. On that a dynamic program finds the best k leaves; a noisy Lloyd step moves their
-midpoints.
+Boxes are cut in two along one feature after the other, at random places. Noisy counts
+of the boxes that seem to hold records make a tree whose distances are the boxes'
+diameters: a hierarchically separated tree. On that a dynamic program finds the best k
+leaves; a noisy Lloyd step moves their midpoints.
 """
 
 import math
@@ -58,7 +58,9 @@ class Node:
     children: tuple[int, ...]
 
 
-def random_cuts(generator: np.random.Generator, layers: int, n_features: int) -> list[np.ndarray]:
+def random_cuts(
+    generator: np.random.Generator, layers: int, n_features: int
+) -> list[np.ndarray]:
     """Positions at which boxes are cut, per layer.
 
     Parameters
@@ -70,9 +72,9 @@ def random_cuts(generator: np.random.Generator, layers: int, n_features: int) ->
     Returns
     -------
     list of ndarray of shape (d, 2**layer), int64
-        In grid steps: in layer l, from 0, entry i of a feature cuts interval i of the 2**l that
-        earlier layers have made. All boxes are cut at the same fraction of their width in a layer
-        and feature.
+        In grid steps: in layer l, from 0, entry i of a feature cuts interval i of the
+        2**l that earlier layers have made. All boxes are cut at the same fraction of
+        their width in a layer and feature.
 
     Examples
     --------
@@ -84,7 +86,9 @@ def random_cuts(generator: np.random.Generator, layers: int, n_features: int) ->
     layers_of_cuts = []
     for _ in range(layers):
         fractions = generator.uniform(*MIDDLE, (n_features, 1))
-        cuts = np.floor(ends[:, :-1] + fractions * np.diff(ends, axis=1)).astype(np.int64)
+        cuts = np.floor(ends[:, :-1] + fractions * np.diff(ends, axis=1)).astype(
+            np.int64
+        )
         layers_of_cuts.append(cuts)
         ends = np.sort(np.concatenate([ends, cuts], axis=1), axis=1)
     return layers_of_cuts
@@ -106,8 +110,8 @@ def best_leaves(nodes: list[Node], k: int) -> list[int]:
 
     Notes
     -----
-    A box without a center costs twice its count times its squared diameter, a leaf with one costs
-    half of that, and a cut box with centers what its parts cost.
+    A box without a center costs twice its count times its squared diameter, a leaf with
+    one costs half of that, and a cut box with centers what its parts cost.
 
     Examples
     --------
@@ -116,7 +120,8 @@ def best_leaves(nodes: list[Node], k: int) -> list[int]:
     >>> best_leaves(tree, 1), best_leaves(tree, 2)
     ([2], [1, 2])
     """
-    # Costs with at most 0 .. k centers, from the leaves up, and how many the first part gets.
+    # Costs with at most 0 .. k centers, from the leaves up, and how many the first part
+    # gets.
     costs = np.empty((len(nodes), k + 1))
     shares: dict[int, np.ndarray] = {}
     for i in range(len(nodes) - 1, -1, -1):
@@ -127,7 +132,9 @@ def best_leaves(nodes: list[Node], k: int) -> list[int]:
             costs[i, 1:] = leaf_cost
             continue
         # Records of parts that are not kept leave the box.
-        missing = max(node.count - sum(nodes[part].count for part in node.children), 0.0)
+        missing = max(
+            node.count - sum(nodes[part].count for part in node.children), 0.0
+        )
         missing_cost = NO_CENTER * missing * node.diameter**2
         if len(node.children) == 1:
             costs[i, 1:] = costs[node.children[0], 1:] + missing_cost
@@ -165,8 +172,8 @@ class HST(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency; half of the squared noise cost goes to the tree, half to a step
-        of :class:`pkm.methods.FastLloyd`.
+        Total, zero-out adjacency; half of the squared noise cost goes to the tree, half
+        to a step of :class:`pkm.methods.FastLloyd`.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     layers : int, default=10
@@ -176,18 +183,19 @@ class HST(PrivateKMeans):
 
     Notes
     -----
-    A record lies in ``layers * d`` nested boxes, all of which are counted, so that noise grows with
-    the root of their number. Boxes above a threshold are kept, and the parts of kept boxes counted
-    in the next level, whether they hold records or not: the published threshold, which hides the
-    names of occupied boxes at the price of a part of delta, is here a rule of what to keep alone.
-    The root's count is n, which is public. More than about 60 features with ten layers are refused;
-    the authors project many features to few first.
+    A record lies in ``layers * d`` nested boxes, all of which are counted, so that
+    noise grows with the root of their number. Boxes above a threshold are kept, and the
+    parts of kept boxes counted in the next level, whether they hold records or not: the
+    published threshold, which hides the names of occupied boxes at the price of a part
+    of delta, is here a rule of what to keep alone. The root's count is n, which is
+    public. More than about 60 features with ten layers are refused; the authors project
+    many features to few first.
 
     References
     ----------
-    Cohen-Addad, V., Epasto, A., Lattanzi, S., Mirrokni, V., Munoz Medina, A., Saulpic, D.,
-    Schwiegelshohn, C. and Vassilvitskii, S. (2022). Scalable differentially private clustering via
-    hierarchically separated trees. KDD. arXiv:2206.08646.
+    Cohen-Addad, V., Epasto, A., Lattanzi, S., Mirrokni, V., Munoz Medina, A., Saulpic,
+    D., Schwiegelshohn, C. and Vassilvitskii, S. (2022). Scalable differentially private
+    clustering via hierarchically separated trees. KDD. arXiv:2206.08646.
 
     Examples
     --------
@@ -286,7 +294,9 @@ def release_tree(
     thresholds = np.unique(np.concatenate([layer.ravel() for layer in cuts]))
     tree = curator.partition(BoxGrid(tuple(thresholds.tolist()), inside_cell=False))
     kept = [0]
-    intervals = {0: np.zeros(d, np.int64)}  # of each kept cell, among those of the layer
+    intervals = {
+        0: np.zeros(d, np.int64)
+    }  # of each kept cell, among those of the layer
     counts = {0: float(curator.n_points)}
     children: dict[int, tuple[int, ...]] = {}
     for layer in cuts:
@@ -305,7 +315,9 @@ def release_tree(
             counts |= dict(zip(cells, (answer["counts"] / SCALE).tolist(), strict=True))
             kept = [cell for cell in cells if counts[cell] >= threshold]
             for parent, pair in zip(parents, parts, strict=True):
-                children[parent] = tuple(cell for cell in pair if counts[cell] >= threshold)
+                children[parent] = tuple(
+                    cell for cell in pair if counts[cell] >= threshold
+                )
                 for side, cell in enumerate(pair):
                     intervals[cell] = intervals[parent].copy()
                     intervals[cell][feature] = 2 * intervals[parent][feature] + side

@@ -1,8 +1,8 @@
 """Quadtrees for few records of each center: counts that are not negative, means without far leaves.
 
-Post-processing of the releases of :mod:`.quadtree`. Noise of counts is about as large as
-the counts here, so that what is known of them without looking matters: none is negative, and those
-of the children of a cell sum to that of the cell.
+Post-processing of the releases of :mod:`.quadtree`. Noise of counts is about as large
+as the counts here, so that what is known of them without looking matters: none is
+negative, and those of the children of a cell sum to that of the cell.
 """
 
 import itertools
@@ -17,8 +17,12 @@ from pkm.privacy import SCALE, snap_centers
 # These constants were chosen on generated sets and on s1.
 
 OPEN_FACTOR = 0.1  # of the noise of all children: a cell with less is a leaf
-LEAF_FACTOR = 0.5  # of the noise of a count: a leaf above the finest level with less is left out
-TRIM_FACTOR = 3.0  # of the median distance: leaves of a cluster that are farther do not count
+LEAF_FACTOR = (
+    0.5  # of the noise of a count: a leaf above the finest level with less is left out
+)
+TRIM_FACTOR = (
+    3.0  # of the median distance: leaves of a cluster that are farther do not count
+)
 TRIM_ROUNDS = 3
 
 
@@ -38,8 +42,9 @@ def project_onto_simplices(values: np.ndarray, totals: np.ndarray) -> np.ndarray
 
     References
     ----------
-    Duchi, J., Shalev-Shwartz, S., Singer, Y. and Chandra, T. (2008). Efficient projections onto the
-    l1-ball for learning in high dimensions. ICML, 272-279, figure 1.
+    Duchi, J., Shalev-Shwartz, S., Singer, Y. and Chandra, T. (2008). Efficient
+    projections onto the l1-ball for learning in high dimensions. ICML, 272-279, figure
+    1.
 
     Examples
     --------
@@ -58,7 +63,9 @@ def project_onto_simplices(values: np.ndarray, totals: np.ndarray) -> np.ndarray
     return np.maximum(values - taken_off, 0.0)
 
 
-def nonnegative_leaves(counts: list[np.ndarray], deviations: np.ndarray, total: float) -> Leaves:
+def nonnegative_leaves(
+    counts: list[np.ndarray], deviations: np.ndarray, total: float
+) -> Leaves:
     """Leaves of the tree of nonnegative counts: children are the nearest that sum to their parent.
 
     Parameters
@@ -73,15 +80,16 @@ def nonnegative_leaves(counts: list[np.ndarray], deviations: np.ndarray, total: 
     Returns
     -------
     Leaves
-        Cells that are not open below open ones, and those of the finest level. A cell is open if
-        its count exceeds ``OPEN_FACTOR`` of the noise of its children.
+        Cells that are not open below open ones, and those of the finest level. A cell
+        is open if its count exceeds ``OPEN_FACTOR`` of the noise of its children.
 
     Notes
     -----
-    From the finest level up, counts are averaged with the sums of their children, as for
-    :func:`pkm.methods.trees.quadtree.consistent_levels`. From the coarsest down, the counts of the
-    children of an open cell are projected onto the simplex of its count: noise about an empty place
-    is cut off by as much as the children exceed their parent.
+    From the finest level up, counts are averaged with the sums of their children, as
+    for :func:`pkm.methods.trees.quadtree.consistent_levels`. From the coarsest down,
+    the counts of the children of an open cell are projected onto the simplex of its
+    count: noise about an empty place is cut off by as much as the children exceed their
+    parent.
 
     Examples
     --------
@@ -115,7 +123,9 @@ def nonnegative_leaves(counts: list[np.ndarray], deviations: np.ndarray, total: 
             least = LEAF_FACTOR * deviations[level]
         is_leaf = ~is_open & (child_counts > least)
         n_intervals = level_counts.shape[0]
-        midpoints.append((2 * children[is_leaf] + 1 - n_intervals) * (SCALE / n_intervals))
+        midpoints.append(
+            (2 * children[is_leaf] + 1 - n_intervals) * (SCALE / n_intervals)
+        )
         sides.append(np.full(int(is_leaf.sum()), 2.0 * SCALE / n_intervals))
         weights.append(child_counts[is_leaf])
         open_cells = children[is_open]
@@ -123,7 +133,9 @@ def nonnegative_leaves(counts: list[np.ndarray], deviations: np.ndarray, total: 
 
     if not sum(map(len, weights)):
         return Leaves(np.zeros((1, d)), np.array([2.0 * SCALE]), np.array([total]))
-    return Leaves(np.concatenate(midpoints), np.concatenate(sides), np.concatenate(weights))
+    return Leaves(
+        np.concatenate(midpoints), np.concatenate(sides), np.concatenate(weights)
+    )
 
 
 def trimmed_means(centers: np.ndarray, leaves: Leaves) -> np.ndarray:
@@ -138,10 +150,10 @@ def trimmed_means(centers: np.ndarray, leaves: Leaves) -> np.ndarray:
     Returns
     -------
     ndarray of shape (k, d), int64
-        After three rounds. In each, leaves are assigned to their nearest center, and those count
-        that are at most three times as far from it as the median record of the cluster. What is
-        farther from a tight cluster is noise that would draw its center away. A center without
-        leaves stays.
+        After three rounds. In each, leaves are assigned to their nearest center, and
+        those count that are at most three times as far from it as the median record of
+        the cluster. What is farther from a tight cluster is noise that would draw its
+        center away. A center without leaves stays.
 
     Examples
     --------
@@ -150,7 +162,9 @@ def trimmed_means(centers: np.ndarray, leaves: Leaves) -> np.ndarray:
     [[10]]
     """
     d = centers.shape[1]
-    within = d * leaves.sides**2 / 12  # mean squared distance of records from their leaf's midpoint
+    within = (
+        d * leaves.sides**2 / 12
+    )  # mean squared distance of records from their leaf's midpoint
     means = centers.astype(np.float64)
     for _ in range(TRIM_ROUNDS):
         squares = cdist(leaves.midpoints, means, "sqeuclidean")
@@ -160,7 +174,9 @@ def trimmed_means(centers: np.ndarray, leaves: Leaves) -> np.ndarray:
             members = np.flatnonzero(nearest == cluster)
             by_distance = members[np.argsort(distances[members], kind="stable")]
             cumulated = np.cumsum(leaves.weights[by_distance])
-            median = distances[by_distance[np.searchsorted(cumulated, cumulated[-1] / 2)]]
+            median = distances[
+                by_distance[np.searchsorted(cumulated, cumulated[-1] / 2)]
+            ]
             near = members[distances[members] <= TRIM_FACTOR * median]
             means[cluster] = np.average(
                 leaves.midpoints[near], axis=0, weights=leaves.weights[near]

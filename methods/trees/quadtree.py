@@ -1,9 +1,10 @@
 """Weighted k-means on the leaves of a private quadtree: counts on nested grids, pure epsilon.
 
-An adaptive relative of EUGkM (Su et al. 2016) in the family of private spatial decompositions
-(Cormode, Procopiuc, Srivastava, Shen and Yu 2012; Zhang, Xiao and Xie 2016): where records are
-dense the tree is fine, where they are not its cells stay large. All levels are counted, as a record
-lies in one cell of each; which cells are leaves is read off the noisy counts.
+An adaptive relative of EUGkM (Su et al. 2016) in the family of private spatial
+decompositions (Cormode, Procopiuc, Srivastava, Shen and Yu 2012; Zhang, Xiao and Xie
+2016): where records are dense the tree is fine, where they are not its cells stay
+large. All levels are counted, as a record lies in one cell of each; which cells are
+leaves is read off the noisy counts.
 """
 
 import itertools
@@ -38,8 +39,12 @@ MAX_LEVELS = 9
 # These constants were chosen on generated sets and on s1.
 
 OPEN_FACTOR = 0.7  # of the noise of all children: a cell with less is a leaf
-LEAF_FACTOR = 1.0  # of the noise of a count: a leaf above the finest level with less is left out
-TREE_RECORDS = 70.0  # times epsilon, for each center: with fewer, one grid is better than a tree
+LEAF_FACTOR = (
+    1.0  # of the noise of a count: a leaf above the finest level with less is left out
+)
+TREE_RECORDS = (
+    70.0  # times epsilon, for each center: with fewer, one grid is better than a tree
+)
 STEP_RECORDS = 400  # times epsilon, for each center: with fewer, no Lloyd step is made
 
 
@@ -62,7 +67,9 @@ class Leaves:
     weights: np.ndarray
 
 
-def consistent_levels(counts: list[np.ndarray], variances: np.ndarray, total: float) -> None:
+def consistent_levels(
+    counts: list[np.ndarray], variances: np.ndarray, total: float
+) -> None:
     """Combine the noisy counts of nested grids, in place: children then sum to their parent.
 
     Parameters
@@ -76,9 +83,10 @@ def consistent_levels(counts: list[np.ndarray], variances: np.ndarray, total: fl
 
     Notes
     -----
-    The least squares estimate (Hay, Rastogi, Miklau and Suciu 2010, section 4): from the finest
-    level up, a count is averaged with the sum of its children by inverse variance; from the
-    coarsest level down, what children miss to their parent is spread evenly.
+    The least squares estimate (Hay, Rastogi, Miklau and Suciu 2010, section 4): from
+    the finest level up, a count is averaged with the sum of its children by inverse
+    variance; from the coarsest level down, what children miss to their parent is spread
+    evenly.
 
     Examples
     --------
@@ -96,7 +104,9 @@ def consistent_levels(counts: list[np.ndarray], variances: np.ndarray, total: fl
         children += _to_children(missing)
 
 
-def average_with_children(counts: list[np.ndarray], variances: np.ndarray) -> np.ndarray:
+def average_with_children(
+    counts: list[np.ndarray], variances: np.ndarray
+) -> np.ndarray:
     """Average each noisy count with the sum of its children, in place, from the finest level up.
 
     Parameters
@@ -109,8 +119,8 @@ def average_with_children(counts: list[np.ndarray], variances: np.ndarray) -> np
     Returns
     -------
     ndarray of shape (levels,)
-        Variances of the averages, by inverse variance. The noise of the counts below one cell is
-        independent of that below another one.
+        Variances of the averages, by inverse variance. The noise of the counts below
+        one cell is independent of that below another one.
 
     Examples
     --------
@@ -155,8 +165,9 @@ def leaves_of(
     counts : list of ndarray, float64
         Consistent, of each level.
     thresholds : ndarray of shape (levels - 1,)
-        A cell of a level is open if its count exceeds the level's threshold, and its parent is
-        open. Closed cells below open ones are leaves, and so are the cells of the finest level.
+        A cell of a level is open if its count exceeds the level's threshold, and its
+        parent is open. Closed cells below open ones are leaves, and so are the cells of
+        the finest level.
     smallest : ndarray of shape (levels,)
         Leaves of a level with at most this count are left out.
     total : float
@@ -165,8 +176,8 @@ def leaves_of(
     Returns
     -------
     Leaves
-        From the heaviest down; as many as make their weights sum to the total. One leaf, the
-        domain, if none has a positive weight.
+        From the heaviest down; as many as make their weights sum to the total. One
+        leaf, the domain, if none has a positive weight.
     """
     d = counts[0].ndim
     midpoints = []
@@ -189,7 +200,9 @@ def leaves_of(
         weights.append(level_counts[tuple(positions.T)])
 
     # The heaviest leaves until they sum to the number of records: the others are noise.
-    leaves = Leaves(np.concatenate(midpoints), np.concatenate(sides), np.concatenate(weights))
+    leaves = Leaves(
+        np.concatenate(midpoints), np.concatenate(sides), np.concatenate(weights)
+    )
     order = np.argsort(-leaves.weights, kind="stable")
     n_kept = np.searchsorted(np.cumsum(leaves.weights[order]), total) + 1
     kept = order[:n_kept]
@@ -198,7 +211,9 @@ def leaves_of(
     return Leaves(leaves.midpoints[kept], leaves.sides[kept], leaves.weights[kept])
 
 
-def consistent_leaves(counts: list[np.ndarray], deviations: np.ndarray, total: float) -> Leaves:
+def consistent_leaves(
+    counts: list[np.ndarray], deviations: np.ndarray, total: float
+) -> Leaves:
     """Leaves of counts that are made consistent; see :class:`TreeKind`."""
     consistent_levels(counts, deviations**2, total)
 
@@ -220,8 +235,9 @@ def _keep_centers(centers: np.ndarray, leaves: Leaves) -> np.ndarray:
 class TreeKind:
     """How a tree is grown, read and left; its levels are counted from the balanced one.
 
-    The balanced level is the binary logarithm of ``(n epsilon)^(2 / (d + 2))``: there the width of
-    cells balances their noise if records are spread evenly over the domain.
+    The balanced level is the binary logarithm of ``(n epsilon)^(2 / (d + 2))``: there
+    the width of cells balances their noise if records are spread evenly over the
+    domain.
 
     Attributes
     ----------
@@ -234,11 +250,11 @@ class TreeKind:
     min_records : float
         Times epsilon, for each center: with fewer, one grid is better than a tree.
     read_leaves : callable
-        From the released counts of all levels (overwritten), the standard deviation of a
-        count of each, and the number of records, to the leaves.
+        From the released counts of all levels (overwritten), the standard deviation of
+        a count of each, and the number of records, to the leaves.
     settle : callable
-        From centers (k, d), int64, that no Lloyd step will move, and the leaves, to those
-        that are released.
+        From centers (k, d), int64, that no Lloyd step will move, and the leaves, to
+        those that are released.
     """
 
     growth: float
@@ -246,7 +262,9 @@ class TreeKind:
     decay: float
     finest: float
     min_records: float = TREE_RECORDS
-    read_leaves: Callable[[list[np.ndarray], np.ndarray, float], Leaves] = consistent_leaves
+    read_leaves: Callable[[list[np.ndarray], np.ndarray, float], Leaves] = (
+        consistent_leaves
+    )
     settle: Callable[[np.ndarray, Leaves], np.ndarray] = _keep_centers
 
 
@@ -277,7 +295,10 @@ class TreeSchedule(Schedule):
     @property
     def releases(self) -> Sequence[Charge]:
         """Counts level by level, then the step, if there is one."""
-        counts = [plan_release(GridCounts, Laplace, epsilon=epsilon) for epsilon in self.epsilons]
+        counts = [
+            plan_release(GridCounts, Laplace, epsilon=epsilon)
+            for epsilon in self.epsilons
+        ]
         step = plan_release(SumsAndCounts, Laplace, epsilon=self.step_epsilon)
         return counts + [step] * (self.step_epsilon > 0)
 
@@ -290,11 +311,11 @@ class QuadtreeKMeans(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Pure, zero-out adjacency: a record changes one count of each level, and one sum and count of
-        the step.
+        Pure, zero-out adjacency: a record changes one count of each level, and one sum
+        and count of the step.
     step_share : float, default=0.25
-        Of epsilon, for the Lloyd step, which is made where there are enough records for each
-        center; 0 leaves it out. See :meth:`schedule`.
+        Of epsilon, for the Lloyd step, which is made where there are enough records for
+        each center; 0 leaves it out. See :meth:`schedule`.
     n_init : int, default=10
         Starts of the k-means on the leaves; they cost no privacy.
     bounds, clip, random_state, secure
@@ -302,16 +323,17 @@ class QuadtreeKMeans(PrivateKMeans):
 
     Notes
     -----
-    For up to about four features; a grid of two intervals in each feature must have at most 2**22
-    cells. Reconstructed from the cited ideas; the constants are of this project.
+    For up to about four features; a grid of two intervals in each feature must have at
+    most 2**22 cells. Reconstructed from the cited ideas; the constants are of this
+    project.
 
     References
     ----------
-    Cormode, G., Procopiuc, C., Srivastava, D., Shen, E. and Yu, T. (2012). Differentially private
-    spatial decompositions. ICDE, 20-31.
+    Cormode, G., Procopiuc, C., Srivastava, D., Shen, E. and Yu, T. (2012).
+    Differentially private spatial decompositions. ICDE, 20-31.
 
-    Zhang, J., Xiao, X. and Xie, X. (2016). PrivTree: a differentially private algorithm for
-    hierarchical decompositions. SIGMOD, 155-170.
+    Zhang, J., Xiao, X. and Xie, X. (2016). PrivTree: a differentially private algorithm
+    for hierarchical decompositions. SIGMOD, 155-170.
 
     Examples
     --------
@@ -348,12 +370,14 @@ class QuadtreeKMeans(PrivateKMeans):
             )
         return super().budget(n_points, n_features)
 
-    def schedule(self, n_points: int, n_features: int, kind: TreeKind = BALANCED) -> TreeSchedule:
+    def schedule(
+        self, n_points: int, n_features: int, kind: TreeKind = BALANCED
+    ) -> TreeSchedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
-        Level j, from 1, has ``2**j`` intervals per feature, as far as a grid of ``MAX_CELLS``
-        cells goes. With few records for each center there is one level, the grid of
-        :func:`pkm.methods.trees.eugkm.grid_intervals`, and no step.
+        Level j, from 1, has ``2**j`` intervals per feature, as far as a grid of
+        ``MAX_CELLS`` cells goes. With few records for each center there is one level,
+        the grid of :func:`pkm.methods.trees.eugkm.grid_intervals`, and no step.
 
         Examples
         --------
@@ -388,19 +412,27 @@ class QuadtreeKMeans(PrivateKMeans):
         """Follow the schedule; see :meth:`PrivateKMeans.cluster`."""
         return self.follow(curator, self.schedule(curator.n_points, curator.n_features))
 
-    def follow(self, curator: Curator, schedule: TreeSchedule) -> tuple[np.ndarray, int]:
+    def follow(
+        self, curator: Curator, schedule: TreeSchedule
+    ) -> tuple[np.ndarray, int]:
         """Release the tree, cluster its leaves, make a step."""
         # Count the cells of all levels, in records: a release for each level.
         counts = []
-        for intervals, epsilon in zip(schedule.intervals, schedule.epsilons, strict=True):
-            answer = curator.release(GridCounts(intervals), counts=Laplace(SCALE / epsilon))
+        for intervals, epsilon in zip(
+            schedule.intervals, schedule.epsilons, strict=True
+        ):
+            answer = curator.release(
+                GridCounts(intervals), counts=Laplace(SCALE / epsilon)
+            )
             counts.append(answer["counts"][0] / SCALE)
 
         # Read the leaves, and cluster them.
         kind = schedule.kind
         deviations = math.sqrt(2) / np.array(schedule.epsilons)
         leaves = kind.read_leaves(counts, deviations, float(curator.n_points))
-        centers = cluster_leaves(leaves, self.n_clusters, self.n_init, curator.public_rng())
+        centers = cluster_leaves(
+            leaves, self.n_clusters, self.n_init, curator.public_rng()
+        )
 
         # Make a step, or leave the centers as they are.
         if schedule.step_epsilon == 0:
@@ -415,7 +447,9 @@ def cluster_leaves(
 ) -> np.ndarray:
     """Centers (at most k, d), int64, of weighted k-means on the midpoints of leaves."""
     seed = int(generator.integers(2**32))
-    return snap_centers(weighted_kmeans(leaves.midpoints, leaves.weights, k, n_init, seed))
+    return snap_centers(
+        weighted_kmeans(leaves.midpoints, leaves.weights, k, n_init, seed)
+    )
 
 
 def leaf_radii(leaves: Leaves, centers: np.ndarray, sum_noise: Laplace) -> np.ndarray:

@@ -8,7 +8,9 @@ MAX_ITER = 300
 TOLERANCE = 1e-3  # of the loss
 
 
-def local_lloyd(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def local_lloyd(
+    points: np.ndarray, centers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Lloyd's algorithm until an iteration lowers the loss by less than a thousandth.
 
     An empty cluster keeps its center.

@@ -1,7 +1,7 @@
 """Clients of federated clustering with removals: k-means++ seeds (MUFC) or means (DC-KMeans).
 
-The state of a client holds no data of a removed point: rows are overwritten.
-Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and 3. Units:
+The state of a client holds no data of a removed point: rows are overwritten. Source:
+Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and 3. Units:
 grid steps.
 """
 
@@ -30,7 +30,8 @@ class Client:
     Attributes
     ----------
     n : int
-        Number of points that are left, the first rows of the three arrays; zeros follow.
+        Number of points that are left, the first rows of the three arrays; zeros
+        follow.
     seeds : ndarray of shape (k,), int64
         Rows of the seeds, the first `n_seeds` of them.
     n_seeds : int
@@ -69,8 +70,8 @@ class Client:
         row_of : ndarray
             Row of each point by id; kept up to date.
         draw : callable or None
-            From a shape to fresh arrival times, for the seeds that are drawn again; None keeps the
-            times.
+            From a shape to fresh arrival times, for the seeds that are drawn again;
+            None keeps the times.
 
         Returns
         -------
@@ -82,7 +83,11 @@ class Client:
     def _removed_steps(self, ids: list[int]) -> list[int]:
         """Steps of the seeding whose seeds are among the points to remove."""
         requested = set(ids)
-        return [step for step, point in enumerate(self.seed_ids.tolist()) if point in requested]
+        return [
+            step
+            for step, point in enumerate(self.seed_ids.tolist())
+            if point in requested
+        ]
 
     def _drop(self, point: int, row_of: np.ndarray) -> None:
         """Overwrite a point by the last one, and the last row by zeros."""
@@ -112,7 +117,9 @@ class Client:
             return
         rows = self.rows[:n]
         times = self.arrival_times[:n]
-        self.n_seeds = exponential_race(rows, times, self.ids[:n], self.seeds, first, self.sizes)
+        self.n_seeds = exponential_race(
+            rows, times, self.ids[:n], self.seeds, first, self.sizes
+        )
         self.centers = self.rows[self.seeds[: self.n_seeds]].astype(np.float64)
 
     def _clear(self) -> None:
@@ -142,7 +149,8 @@ class SeedingClient(Client):
                 self.sizes[nearest_row(row, self.rows, self.seeds, self.n_seeds)] -= 1
             self._drop(point, row_of)
 
-        # The seeds before the first removed one stay, the race is run again from there (Alg. 3).
+        # The seeds before the first removed one stay, the race is run again from there
+        # (Alg. 3).
         if removed_steps:
             self._redraw(removed_steps[0], draw)
             self._seed(removed_steps[0])
@@ -158,7 +166,8 @@ class LloydClient(Client):
             self._clear()
             return
 
-        # In the order of ids, so that float sums do not depend on how rows have been moved.
+        # In the order of ids, so that float sums do not depend on how rows have been
+        # moved.
         n = self.n
         order = np.argsort(self.ids[:n])
         for array in (self.rows, self.ids, self.arrival_times):

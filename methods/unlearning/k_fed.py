@@ -1,8 +1,9 @@
 """K-FED: one-shot federated clustering (Dennis, Li, Smith, "Heterogeneity for the win", 2021).
 
-For comparison. Clients cluster in a projection to few dimensions, then in all of them; the server
-takes the first client's centers, adds the farthest ones of the other clients, and makes one step of
-Lloyd's algorithm over the clients' centers. It claims no privacy and cannot remove points.
+For comparison. Clients cluster in a projection to few dimensions, then in all of them;
+the server takes the first client's centers, adds the farthest ones of the other
+clients, and makes one step of Lloyd's algorithm over the clients' centers. It claims no
+privacy and cannot remove points.
 """
 
 from collections.abc import Sequence
@@ -29,8 +30,8 @@ class KFed:
     n_clusters : int
         Of the server.
     client_clusters : int, optional
-        Of each client; default the same, as the unlearning paper runs it. With as many the server
-        starts from the first client's centers alone.
+        Of each client; default the same, as the unlearning paper runs it. With as many
+        the server starts from the first client's centers alone.
 
     Raises
     ------
@@ -69,7 +70,8 @@ class KFed:
         centers : ndarray of shape (at most k, d), float64
             In half-widths.
         labels : ndarray of shape (n,), int64
-            Global cluster of every point, client by client: that of its client's center.
+            Global cluster of every point, client by client: that of its client's
+            center.
         """
         # Every client clusters its points.
         sequences = child(seed, INITIALIZATION).spawn(len(parts))
@@ -83,7 +85,8 @@ class KFed:
             if points.shape[0]
         ]
 
-        # The server starts from the first client's centers and adds the farthest of the others.
+        # The server starts from the first client's centers and adds the farthest of the
+        # others.
         sent = np.concatenate([centers for centers, _ in client_results])
         n_distinct = len(np.unique(sent, axis=0))
         start = list(client_results[0][0][: self.n_clusters])
@@ -128,8 +131,8 @@ def client_centers(
         probabilities = squares / squares.sum()
         seeds.append(int(generator.choice(len(points), p=probabilities)))
 
-    # Start Lloyd's algorithm from the means of the cores: points much nearer to one seed than to
-    # all others.
+    # Start Lloyd's algorithm from the means of the cores: points much nearer to one
+    # seed than to all others.
     distances = np.sqrt(cdist(projected, projected[seeds], "sqeuclidean"))
     is_same_seed = np.eye(len(seeds), dtype=bool)[None]
     nearest_other = np.where(is_same_seed, np.inf, distances[:, None, :]).min(axis=2)
@@ -141,7 +144,9 @@ def client_centers(
     return local_lloyd(points, np.array(means))
 
 
-def update_centers(points: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> np.ndarray:
+def update_centers(
+    points: np.ndarray, labels: np.ndarray, centers: np.ndarray
+) -> np.ndarray:
     """Mean (k, d) of the points with each label; an empty cluster keeps its center."""
     means = [
         points[labels == j].mean(axis=0) if (labels == j).any() else center

@@ -1,9 +1,10 @@
 """A server of federated clusters whose fit is repaired after a removal instead of done again.
 
-Its centers are a function of the sum of the clients' messages and of public randomness: the best of
-several starts, each of k-means++ seeds from a race among the bins and of Lloyd's steps. All of it
-is kept in integers, so that a repaired fit has, bit for bit, the centers of a fit to the same sum
-from scratch (:mod:`pkm.compute.kernels.repaired_lloyd`). Units: bins, counted from the middle one.
+Its centers are a function of the sum of the clients' messages and of public randomness:
+the best of several starts, each of k-means++ seeds from a race among the bins and of
+Lloyd's steps. All of it is kept in integers, so that a repaired fit has, bit for bit,
+the centers of a fit to the same sum from scratch
+(:mod:`pkm.compute.kernels.repaired_lloyd`). Units: bins, counted from the middle one.
 """
 
 import numpy as np
@@ -46,7 +47,12 @@ class RepairedServer:
     """
 
     def __init__(
-        self, n_clusters: int, bins: np.ndarray, weights: np.ndarray, seed: int, capacity: int
+        self,
+        n_clusters: int,
+        bins: np.ndarray,
+        weights: np.ndarray,
+        seed: int,
+        capacity: int,
     ):
         d = bins.shape[1]
         by_step = (STARTS, MAX_STEPS)
@@ -78,7 +84,8 @@ class RepairedServer:
     @property
     def centers(self) -> np.ndarray:
         """Centers (at most k, d) of the start of least cost, in lexicographic order."""
-        # Cost is the sum of squares, which all starts share, less what the means explain.
+        # Cost is the sum of squares, which all starts share, less what the means
+        # explain.
         starts = np.arange(STARTS)
         last = self._n_steps - 1
         sums = self._sums[starts, last].astype(np.float64)
@@ -96,18 +103,23 @@ class RepairedServer:
         bins : ndarray of shape (c, d), int64
             All different.
         changes : ndarray of shape (c,), int64
-            Not 0. A bin is new where it had no weight, and is forgotten where none is left.
+            Not 0. A bin is new where it had no weight, and is forgotten where none is
+            left.
 
         Raises
         ------
         ValueError
             If a weight would be negative.
         """
-        rows = np.array([self._row_of.get(bin_.tobytes(), -1) for bin_ in bins], np.int64)
+        rows = np.array(
+            [self._row_of.get(bin_.tobytes(), -1) for bin_ in bins], np.int64
+        )
         old_weights = np.where(rows < 0, 0, self._weights[rows])
         weights = old_weights + changes
         if (weights < 0).any():
-            raise ValueError(f"changes={changes.tolist()} must leave weights of at least 0")
+            raise ValueError(
+                f"changes={changes.tolist()} must leave weights of at least 0"
+            )
         times = np.empty((len(bins), *self._times.shape[1:]))
         present = rows >= 0
         times[present] = self._times[rows[present]]
@@ -132,10 +144,16 @@ class RepairedServer:
         for c in np.flatnonzero(~present):
             self._append(bins[c], weights[c], times[c])
 
-        # The race is run again where it can have another outcome, and the steps are repaired.
+        # The race is run again where it can have another outcome, and the steps are
+        # repaired.
         for r in range(STARTS):
             stands = self._n_steps[r] > 0 and race_stands(
-                bins, old_weights, weights, times[:, r], self._seeds[r], self._arrivals[r]
+                bins,
+                old_weights,
+                weights,
+                times[:, r],
+                self._seeds[r],
+                self._arrivals[r],
             )
             self._repair(r, stands)
 
@@ -143,7 +161,9 @@ class RepairedServer:
         """Arrival times of bins, of shape (c, starts, k)."""
         _, starts, k = self._times.shape
         contiguous = np.ascontiguousarray(bins)
-        return hashed_arrival_times(contiguous, self._key, starts * k).reshape(-1, starts, k)
+        return hashed_arrival_times(contiguous, self._key, starts * k).reshape(
+            -1, starts, k
+        )
 
     def _append(self, bin_: np.ndarray, weight: int, times: np.ndarray) -> None:
         """Add a bin, to which no step has assigned a center yet."""

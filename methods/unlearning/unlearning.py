@@ -1,15 +1,15 @@
 """Federated clustering with exact removal of points and of clients: MUFC and DC-KMeans.
 
-Every client clusters its points; the server clusters the clients' centers. With seeding by an
-exponential race (:mod:`pkm.compute.kernels.seeding`) the model follows from the remaining points
-and of arrival times that belong to them. Removing points therefore gives, bit for bit, the model of
-a fit without these points with the same arrival times, ids and bins. The times are secret: without
-a seed they come from the operating system, and nothing from which they could be drawn again is
-kept. No privacy is claimed.
+Every client clusters its points; the server clusters the clients' centers. With seeding
+by an exponential race (:mod:`pkm.compute.kernels.seeding`) the model follows from the
+remaining points and of arrival times that belong to them. Removing points therefore
+gives, bit for bit, the model of a fit without these points with the same arrival times,
+ids and bins. The times are secret: without a seed they come from the operating system,
+and nothing from which they could be drawn again is kept. No privacy is claimed.
 
-Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and 3; DC-KMeans
-after Ginart et al. (2019), with clients as leaves. Units: the domain is [-1, 1]^d; points lie on
-the 2^-16 grid.
+Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and
+3; DC-KMeans after Ginart et al. (2019), with clients as leaves. Units: the domain is
+[-1, 1]^d; points lie on the 2^-16 grid.
 """
 
 import math
@@ -49,24 +49,25 @@ class Unlearning:
     n_clusters : int
         Of every client and of the server.
     client : {"seeding", "full"}, default="seeding"
-        Centers of a client: its k-means++ seeds, which are points (the paper's MUFC), or means
-        after Lloyd's algorithm.
+        Centers of a client: its k-means++ seeds, which are points (the paper's MUFC),
+        or means after Lloyd's algorithm.
     gamma : float, "auto" or None, default="auto"
-        Side of the bins that clients round their centers to, in half-widths; ``auto`` is
-        1 / sqrt(n) with the n of the fit; None does not round.
+        Side of the bins that clients round their centers to, in half-widths; ``auto``
+        is 1 / sqrt(n) with the n of the fit; None does not round.
     weights : {"sizes", "unit"}, default="sizes"
         Weight of a client's center: the size of its cluster, or 1.
     server_data : {"centers", "points"}, default="centers"
-        What the server clusters: weighted bin centers, or uniform points in the bins, one for each
-        point (the paper's).
+        What the server clusters: weighted bin centers, or uniform points in the bins,
+        one for each point (the paper's).
     arrival_times : {"kept", "fresh"}, default="kept"
-        What determines the seeds that are drawn again after a removal: the arrival times that the
-        points have had from the start, or fresh ones, which is the paper's Alg. 3: exact in
-        distribution, but not the same model that a fit would give.
+        What determines the seeds that are drawn again after a removal: the arrival
+        times that the points have had from the start, or fresh ones, which is the
+        paper's Alg. 3: exact in distribution, but not the same model that a fit would
+        give.
     server : {"refit", "repaired", "lazy"}, default="refit"
-        ``repaired`` keeps what the server's fit is made of and computes again what has changed:
-        exact, and faster than a fit from scratch. ``lazy`` keeps the server's centers where no seed
-        was removed, as the published code does: **not exact**.
+        ``repaired`` keeps what the server's fit is made of and computes again what has
+        changed: exact, and faster than a fit from scratch. ``lazy`` keeps the server's
+        centers where no seed was removed, as the published code does: **not exact**.
 
     Raises
     ------
@@ -98,10 +99,18 @@ class Unlearning:
 
     def __post_init__(self):
         check_constraints(self.constraints, vars(self))
-        if self.server_data == "points" and (self.gamma is None or self.weights == "unit"):
-            raise ValueError("server_data='points' needs bins (gamma) and weights='sizes'")
-        if self.server == "repaired" and (self.gamma is None or self.server_data == "points"):
-            raise ValueError("server='repaired' needs bins (gamma) and server_data='centers'")
+        if self.server_data == "points" and (
+            self.gamma is None or self.weights == "unit"
+        ):
+            raise ValueError(
+                "server_data='points' needs bins (gamma) and weights='sizes'"
+            )
+        if self.server == "repaired" and (
+            self.gamma is None or self.server_data == "points"
+        ):
+            raise ValueError(
+                "server='repaired' needs bins (gamma) and server_data='centers'"
+            )
 
     @property
     def exact(self) -> bool:
@@ -129,11 +138,13 @@ class Unlearning:
         parts : sequence of Points
             One per client.
         seed : int, optional
-            Of an experiment that is to be repeated. The model is marked `repeatable`: whoever knows
-            the seed, or finds it by trial, draws the arrival times of removed points again. Without
-            a seed they come from the operating system's entropy.
+            Of an experiment that is to be repeated. The model is marked `repeatable`:
+            whoever knows the seed, or finds it by trial, draws the arrival times of
+            removed points again. Without a seed they come from the operating system's
+            entropy.
         ids : sequence of ndarray of int64, optional
-            Identifiers of the points, all different. Default: consecutive, client by client.
+            Identifiers of the points, all different. Default: consecutive, client by
+            client.
 
         Returns
         -------
@@ -152,7 +163,9 @@ class Unlearning:
             server_seed = secrets.randbits(32)
             generator = None
         else:
-            time_sequence, server_sequence, fresh_sequence = child(seed, INITIALIZATION).spawn(3)
+            time_sequence, server_sequence, fresh_sequence = child(
+                seed, INITIALIZATION
+            ).spawn(3)
             times = np.random.default_rng(time_sequence).standard_exponential(shape)
             # Numbers are kept, and not the sequences, which hold the seed.
             server_seed = int(server_sequence.generate_state(1)[0])
@@ -170,8 +183,8 @@ class Unlearning:
 def secret_exponentials(shape: tuple[int, ...]) -> np.ndarray:
     """Standard exponential variates from the operating system's entropy.
 
-    Each has 52 random bits of its own. No generator links them: those of the points that are left
-    tell nothing of those that were removed.
+    Each has 52 random bits of its own. No generator links them: those of the points
+    that are left tell nothing of those that were removed.
     """
     words = np.frombuffer(os.urandom(8 * math.prod(shape)), np.uint64).reshape(shape)
     # Uniform on the odd multiples of 2**-53 in (0, 1).
@@ -331,8 +344,8 @@ class FederatedModel:
         Raises
         ------
         ValueError
-            If an id is not in the model or given twice, or if no point would be left; nothing is
-            removed then.
+            If an id is not in the model or given twice, or if no point would be left;
+            nothing is removed then.
         """
         requested = self._checked(ids)
 
@@ -358,12 +371,16 @@ class FederatedModel:
             self._repair(self._repaired, changes)
         elif self.method.exact or n_reseeded:
             self._refit()
-        return Removal(len(requested), n_reseeded, slowest, time.perf_counter() - started)
+        return Removal(
+            len(requested), n_reseeded, slowest, time.perf_counter() - started
+        )
 
     def remove_clients(self, clients: Sequence[int]) -> Removal:
         """Remove all points of given clients; see :meth:`remove`."""
         numbers = sorted(set(clients))
-        if not numbers or not all(0 <= number < len(self._clients) for number in numbers):
+        if not numbers or not all(
+            0 <= number < len(self._clients) for number in numbers
+        ):
             raise ValueError(
                 f"clients={list(clients)} must be one or more of the {len(self._clients)} clients"
             )
@@ -405,8 +422,8 @@ class FederatedModel:
     def messages(self) -> list[Message]:
         """Message of each client: positions and weights of its centers; the server needs their sum.
 
-        Positions are bins (see :attr:`n_bins`), or the centers themselves where they are not
-        rounded.
+        Positions are bins (see :attr:`n_bins`), or the centers themselves where they
+        are not rounded.
         """
         return [self._message(client) for client in self._clients]
 
@@ -417,7 +434,11 @@ class FederatedModel:
     def _weights(self, client: Client) -> np.ndarray:
         """Weight of each of a client's centers: the size of its cluster, or 1 if it has a point."""
         sizes = client.sizes[: len(client.centers)]
-        return sizes.copy() if self.method.weights == "sizes" else (sizes > 0).astype(np.int64)
+        return (
+            sizes.copy()
+            if self.method.weights == "sizes"
+            else (sizes > 0).astype(np.int64)
+        )
 
     @property
     def n_bins(self) -> int:
@@ -449,7 +470,8 @@ class FederatedModel:
 
     def _aggregate(self) -> tuple[np.ndarray, np.ndarray]:
         """Positions, in lexicographic order, and weights: the sum of the clients' messages."""
-        # Concatenate before rounding: this is faster, and part of the latency of a removal.
+        # Concatenate before rounding: this is faster, and part of the latency of a
+        # removal.
         weights = np.concatenate([self._weights(client) for client in self._clients])
         centers = np.concatenate([client.centers for client in self._clients])
         positions = self._positions(centers[weights > 0])
@@ -480,7 +502,9 @@ class FederatedModel:
     def _repair(self, server: RepairedServer, messages: Sequence[Message]) -> None:
         """Repair the server's fit after changes of the sum of the clients' messages."""
         assert self.gamma is not None
-        bins = np.concatenate([positions for positions, _ in messages]) - _central_bin(self.gamma)
+        bins = np.concatenate([positions for positions, _ in messages]) - _central_bin(
+            self.gamma
+        )
         changes = np.concatenate([weights for _, weights in messages])
         distinct, index = np.unique(bins, axis=0, return_inverse=True)
         totals = np.zeros(len(distinct), np.int64)
@@ -512,10 +536,12 @@ class FederatedModel:
                 squares.append(self._induced_squares(client, label_of))
         return np.concatenate(ids), np.concatenate(squares)
 
-    def _induced_squares(self, client: Client, label_of: dict[bytes, int]) -> np.ndarray:
+    def _induced_squares(
+        self, client: Client, label_of: dict[bytes, int]
+    ) -> np.ndarray:
         """Squared distances of a client's points to their induced global centers."""
-        # The global cluster of each of the client's centers; the nearest one for a center that the
-        # server has not received, as a lazy server may not have.
+        # The global cluster of each of the client's centers; the nearest one for a
+        # center that the server has not received, as a lazy server may not have.
         positions = np.ascontiguousarray(self._positions(client.centers))
         global_labels = [label_of.get(bytes(position)) for position in positions]
         for number, label in enumerate(global_labels):

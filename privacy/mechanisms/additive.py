@@ -1,13 +1,14 @@
 """Additive noise mechanisms on the grid: integers in, integers out.
 
 With ``secure=True`` noise is drawn from discrete laws by exact integer samplers
-(:mod:`pkm.privacy.mechanisms.samplers`), at integer scales that are rounded up: rounding up never
-costs privacy.
+(:mod:`pkm.privacy.mechanisms.samplers`), at integer scales that are rounded up:
+rounding up never costs privacy.
 
 Seeded noise is continuous noise, rounded in this module only, by
-:func:`pkm.compute.add_rounded`. It is rounded *to nearest* before it is added to an integer, which
-is the same as rounding the noisy value: post-processing of the continuous mechanism, with the same
-privacy curve. (Truncation toward zero is not: it makes an atom of double width at zero.)
+:func:`pkm.compute.add_rounded`. It is rounded *to nearest* before it is added to an
+integer, which is the same as rounding the noisy value: post-processing of the
+continuous mechanism, with the same privacy curve. (Truncation toward zero is not: it
+makes an atom of double width at zero.)
 """
 
 import math
@@ -24,14 +25,15 @@ from pkm.privacy.mechanisms import samplers
 from pkm.privacy.mechanisms.noise import MAX_VARIATE, Key, NoiseStreams
 from pkm.privacy.query import Sensitivity
 
-# Largest scale of additive noise, in grid steps: the samplers' arithmetic has that range, and the
-# noise fits integers. (Beyond 2**53 float noise comes in multiples of a power of two, and the low
-# bits of an answer would be released as they are.) The largest scale of a built-in schedule is
-# about 2**40 at epsilon = 1e-4 in 784 features. So the smallest epsilon of a method follows from
-# this.
+# Largest scale of additive noise, in grid steps: the samplers' arithmetic has that
+# range, and the noise fits integers. (Beyond 2**53 float noise comes in multiples of a
+# power of two, and the low bits of an answer would be released as they are.) The
+# largest scale of a built-in schedule is about 2**40 at epsilon = 1e-4 in 784 features.
+# So the smallest epsilon of a method follows from this.
 MAX_SCALE = 2.0**44
 
-# Deviation of the rounding that relates discrete Gaussian noise to continuous noise, in grid steps.
+# Deviation of the rounding that relates discrete Gaussian noise to continuous noise, in
+# grid steps.
 ROUNDING = 2
 
 
@@ -47,8 +49,8 @@ class Cost(NamedTuple):
 class _Additive:
     """Additive noise of a scale.
 
-    ``distribution`` names the seeded draw of :class:`NoiseStreams`, ``norm`` that of the
-    sensitivity.
+    ``distribution`` names the seeded draw of :class:`NoiseStreams`, ``norm`` that of
+    the sensitivity.
     """
 
     scale: float
@@ -65,9 +67,10 @@ class _Additive:
     def max_noise(self) -> int:
         """Bound on the absolute noise, in grid steps.
 
-        It holds for every seeded draw. Secure noise has no bound: it exceeds this one with
-        probability below 2**-64 a draw. What does not fit the integers or the ring of a sum then
-        wraps, which makes the answer wrong and tells no more: it is post-processing.
+        It holds for every seeded draw. Secure noise has no bound: it exceeds this one
+        with probability below 2**-64 a draw. What does not fit the integers or the ring
+        of a sum then wraps, which makes the answer wrong and tells no more: it is
+        post-processing.
         """
         return math.ceil(self.scale * MAX_VARIATE[self.distribution])
 
@@ -80,7 +83,9 @@ class _Additive:
             If the scale, in grid steps, is above :data:`MAX_SCALE`.
         """
         unit = sensitivity.unit
-        largest = self.scale * (unit if isinstance(unit, float) else np.max(unit, initial=0.0))
+        largest = self.scale * (
+            unit if isinstance(unit, float) else np.max(unit, initial=0.0)
+        )
         if not largest <= MAX_SCALE:
             raise ValueError(
                 f"scale={largest:.3g} grid steps of {self.name} noise must be at most "
@@ -89,7 +94,9 @@ class _Additive:
 
     def secure_noise(self, scales: np.ndarray) -> np.ndarray:
         """Exact integer noise from the operating system's entropy, for scales in grid steps."""
-        raise NotImplementedError(f"{type(self).__name__} must define secure_noise(scales)")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define secure_noise(scales)"
+        )
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Cost of a release: the norm of what neighbors change, over the scale.
@@ -100,7 +107,9 @@ class _Additive:
         >>> Gaussian(200.0).cost(change).mu, Laplace(200.0).cost(change).epsilon
         (0.25, 0.3)
         """
-        raise NotImplementedError(f"{type(self).__name__} must define cost(sensitivity)")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define cost(sensitivity)"
+        )
 
     def details(self, sensitivity: Sensitivity) -> dict[str, float]:
         """Scale and sensitivity for the ledger: in half-widths or records, or per unit."""
@@ -135,7 +144,9 @@ class _Additive:
         """
         unit = 1.0 if sensitivity is None else sensitivity.unit
         if streams.secure:
-            return values + self.secure_noise(np.broadcast_to(self.scale * unit, values.shape))
+            return values + self.secure_noise(
+                np.broadcast_to(self.scale * unit, values.shape)
+            )
         noise = getattr(streams, self.distribution)(key, values.shape[1:])
         if isinstance(unit, float):
             return add_rounded(values, noise, self.scale * unit)
@@ -152,17 +163,20 @@ class Gaussian(_Additive):
 
     Notes
     -----
-    Secure noise has the discrete Gaussian law of scale ``s = ceil(scale) + 2`` on the integers. It
-    costs no more than the continuous noise that the ledger charges, N(0, scale^2):
+    Secure noise has the discrete Gaussian law of scale ``s = ceil(scale) + 2`` on the
+    integers. It costs no more than the continuous noise that the ledger charges, N(0,
+    scale^2):
 
-    Round a continuous noisy value z at random to an integer y, with probability proportional to
-    ``exp(-(y - z)^2 / (2 t^2))``: this is post-processing, so its cost is that of z. If z has
-    variance ``s^2 - t^2`` about an exact integer x, then y has probability proportional to
-    ``exp(-(y - x)^2 / (2 s^2))`` times the mean of ``1 / Z(z)``, where Z normalizes the rounding.
-    By Poisson summation Z differs from its mean by a factor within ``1 +- 2.1 exp(-2 pi^2 t^2)``.
-    With t = 2 that is ``1 +- 2**-112``. So the discrete Gaussian law costs no more than N(0, s^2 -
-    4), in any number of dimensions, up to 2**-110 in epsilon per entry of an answer: for answers
-    that fit memory this is far below the relative margin of 1e-9 that calibration keeps. And ``s^2
+    Round a continuous noisy value z at random to an integer y, with probability
+    proportional to ``exp(-(y - z)^2 / (2 t^2))``: this is post-processing, so its cost
+    is that of z. If z has variance ``s^2 - t^2`` about an exact integer x, then y has
+    probability proportional to ``exp(-(y - x)^2 / (2 s^2))`` times the mean of ``1 /
+    Z(z)``, where Z normalizes the rounding. By Poisson summation Z differs from its
+    mean by a factor within ``1 +- 2.1 exp(-2 pi^2 t^2)``. With t = 2 that is ``1 +-
+    2**-112``. So the discrete Gaussian law costs no more than N(0, s^2 - 4), in any
+    number of dimensions, up to 2**-110 in epsilon per entry of an answer: for answers
+    that fit memory this is far below the relative margin of 1e-9 that calibration
+    keeps. And ``s^2
     - 4 >= scale^2``, so no scale is too small.
     """
 
@@ -170,7 +184,9 @@ class Gaussian(_Additive):
     distribution = "normal"
     norm = "l2"
 
-    def draw_parts(self, streams: NoiseStreams, key: Key) -> Callable[[np.ndarray], np.ndarray]:
+    def draw_parts(
+        self, streams: NoiseStreams, key: Key
+    ) -> Callable[[np.ndarray], np.ndarray]:
         """Add noise part by part, for one replicate: the noise of :meth:`draw` on all of them.
 
         Returns
@@ -211,9 +227,9 @@ class Laplace(_Additive):
 
     Notes
     -----
-    Secure noise has the discrete Laplace law of scale ``ceil(b)`` on the integers. An answer that
-    changes by an integer vector of L1 norm D changes probabilities by a factor of at most ``exp(D /
-    b)``, exactly.
+    Secure noise has the discrete Laplace law of scale ``ceil(b)`` on the integers. An
+    answer that changes by an integer vector of L1 norm D changes probabilities by a
+    factor of at most ``exp(D / b)``, exactly.
     """
 
     name = "laplace"
@@ -233,7 +249,8 @@ class Laplace(_Additive):
 class BoundedLaplace:
     """Laplace noise conditioned on the outcome lying in a public interval.
 
-    Source: Holohan et al. 2018, "The bounded Laplace mechanism in differential privacy".
+    Source: Holohan et al. 2018, "The bounded Laplace mechanism in differential
+    privacy".
 
     Parameters
     ----------
@@ -244,12 +261,14 @@ class BoundedLaplace:
 
     Notes
     -----
-    Secure noise has the discrete Laplace law, conditioned on the integers of the interval, at the
-    continuous law's scale rounded up. It costs no more than the continuous one: on the integers 0
+    Secure noise has the discrete Laplace law, conditioned on the integers of the
+    interval, at the continuous law's scale rounded up. It costs no more than the
+    continuous one: on the integers 0
     .. w the normalization at 0, against that at the sensitivity D from it, changes by ``(1 + r - r
-    (A + B)) / (1 - r A B)`` with ``r = exp(-1 / b)``, ``A = exp(-D / b)`` and ``B = exp(-(w - D) /
-    b)``. That grows with r, and r = 1 gives the continuous law's change. A larger scale costs less:
-    the mean distance from the center grows by no more than the center moves.
+    (A + B)) / (1 - r A B)`` with ``r = exp(-1 / b)``, ``A = exp(-D / b)`` and ``B =
+    exp(-(w - D) / b)``. That grows with r, and r = 1 gives the continuous law's change.
+    A larger scale costs less: the mean distance from the center grows by no more than
+    the center moves.
     """
 
     epsilon: float
@@ -285,9 +304,9 @@ class BoundedLaplace:
     def scale(self, width: np.ndarray) -> np.ndarray:
         """Scale for intervals of given widths, in grid steps.
 
-        Larger than sensitivity / epsilon, to make up for the lost tails: the smallest fixed point
-        of ``b = sensitivity / (epsilon - log C(b))``, where C bounds by how much the normalization
-        changes between neighbors.
+        Larger than sensitivity / epsilon, to make up for the lost tails: the smallest
+        fixed point of ``b = sensitivity / (epsilon - log C(b))``, where C bounds by how
+        much the normalization changes between neighbors.
         """
         m = np.maximum(np.asarray(width, np.float64) / self.sensitivity, 1.0)
 
@@ -296,7 +315,8 @@ class BoundedLaplace:
             change = parts / np.expm1(-m / b)
             return 1 / (self.epsilon - np.log(change))
 
-        # Bisect, starting from the scale without bounds: the fixed point lies between low and high.
+        # Bisect, starting from the scale without bounds: the fixed point lies between
+        # low and high.
         low = np.full(m.shape, 1 / self.epsilon)
         high = next_scale(low)
         for _ in range(60):
@@ -336,7 +356,8 @@ class BoundedLaplace:
         center = np.clip(values.exact, lower, upper).astype(np.float64)
         b = self.scale(upper - lower)
 
-        # Invert the Laplace distribution function on the part of [0, 1] that the interval covers.
+        # Invert the Laplace distribution function on the part of [0, 1] that the
+        # interval covers.
         below = 0.5 * np.exp((lower - center) / b)
         above = 0.5 * np.exp((center - upper) / b)
         uniforms = streams.uniform(key, center.shape[1:])
@@ -360,7 +381,8 @@ class BoundedLaplace:
 class BoundedValues(NamedTuple):
     """Integer values, each with the public interval that its noisy value lies in, in grid steps.
 
-    Values outside their interval are moved to its nearer end. The ends broadcast against them.
+    Values outside their interval are moved to its nearer end. The ends broadcast
+    against them.
     """
 
     exact: np.ndarray

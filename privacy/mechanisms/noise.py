@@ -1,10 +1,11 @@
 """Random numbers for private releases: every release of every replicate has a separate stream.
 
-Seeded streams (the default here; a method's ``fit`` has it only with a ``random_state``) make
-experiments repeatable and are therefore not private: whoever knows the seed can subtract the noise.
-``secure=True`` draws from the operating system's entropy: additive noise and choices from exact
-integer samplers (:mod:`pkm.privacy.mechanisms.samplers`), everything else as float variates that
-are as fine near 0 as float64 is and end at 2**-65.
+Seeded streams (the default here; a method's ``fit`` has it only with a
+``random_state``) make experiments repeatable and are therefore not private: whoever
+knows the seed can subtract the noise. ``secure=True`` draws from the operating system's
+entropy: additive noise and choices from exact integer samplers
+(:mod:`pkm.privacy.mechanisms.samplers`), everything else as float variates that are as
+fine near 0 as float64 is and end at 2**-65.
 """
 
 import hashlib
@@ -19,12 +20,14 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-# Bounds on the absolute float variates. Uniforms have 53 bits (seeded) or end at 2**-65 (secure),
-# so logarithms stay below 37 or 45; the tail of the seeded normal is 3.66 + x with x^2 < 2 * 37.
-# The exact samplers exceed them with probability below 2**-64.
+# Bounds on the absolute float variates. Uniforms have 53 bits (seeded) or end at 2**-65
+# (secure), so logarithms stay below 37 or 45; the tail of the seeded normal is 3.66 + x
+# with x^2 < 2 * 37. The exact samplers exceed them with probability below 2**-64.
 MAX_VARIATE = {"normal": 13.0, "laplace": 45.0}
 
-DATA, SPLIT, INITIALIZATION, NOISE = range(4)  # children of a replicate's seed, one per purpose
+DATA, SPLIT, INITIALIZATION, NOISE = range(
+    4
+)  # children of a replicate's seed, one per purpose
 
 #: Key of a stream: label and round of a release, then names of its parts.
 Key = tuple[object, ...]
@@ -40,15 +43,17 @@ def child(seed: int, purpose: int) -> np.random.SeedSequence:
 def public_seed(seed: int) -> int:
     """Seed of a replicate's public randomness: starting centers, hashes, partitions.
 
-    It is a one-way function of the replicate's seed, so that what it is handed to does not know the
-    seed of the noise.
+    It is a one-way function of the replicate's seed, so that what it is handed to does
+    not know the seed of the noise.
 
     Examples
     --------
     >>> public_seed(0) == public_seed(0), public_seed(0) == public_seed(1)
     (True, False)
     """
-    digest = hashlib.blake2b(str(seed).encode(), digest_size=8, person=b"public seed").digest()
+    digest = hashlib.blake2b(
+        str(seed).encode(), digest_size=8, person=b"public seed"
+    ).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
@@ -67,15 +72,15 @@ def _position(context: str, key: Key) -> tuple[int, ...]:
 def _secure_tails(size: int) -> tuple[np.ndarray, np.ndarray]:
     """Random signs, and uniforms in (0, 1/2] that are as fine near 0 as float64 is.
 
-    The binary exponent is geometric (leading zeros of a random word), the mantissa has 52 random
-    bits, so that inverse distribution functions reach far tails without gaps; values below 2**-65
-    are cut off.
+    The binary exponent is geometric (leading zeros of a random word), the mantissa has
+    52 random bits, so that inverse distribution functions reach far tails without gaps;
+    values below 2**-65 are cut off.
     """
     words = np.frombuffer(os.urandom(16 * size), np.uint64).reshape(2, size)
     mantissa = 1.0 + (words[0] >> np.uint64(12)) * 2.0**-52
 
-    # The exponent of a 64-bit word is geometric. Its lowest bit is set so that it is not zero; the
-    # conversion may round the largest words up to the next power of two.
+    # The exponent of a 64-bit word is geometric. Its lowest bit is set so that it is
+    # not zero; the conversion may round the largest words up to the next power of two.
     _, exponent = np.frexp((words[1] | np.uint64(1)).astype(np.float64))
 
     signs = np.where(words[0] & np.uint64(1), 1.0, -1.0)
@@ -85,8 +90,8 @@ def _secure_tails(size: int) -> tuple[np.ndarray, np.ndarray]:
 class _StreamGenerator:
     """A generator for the streams of all seeds and keys.
 
-    Philox is counter based: a stream is a replicate's Philox key and a position in the counter's
-    upper half. Every draw sets both.
+    Philox is counter based: a stream is a replicate's Philox key and a position in the
+    counter's upper half. Every draw sets both.
     """
 
     def __init__(self) -> None:
@@ -102,7 +107,9 @@ class _StreamGenerator:
             "uinteger": 0,
         }
 
-    def at(self, philox_key: tuple[int, ...], position: tuple[int, ...]) -> np.random.Generator:
+    def at(
+        self, philox_key: tuple[int, ...], position: tuple[int, ...]
+    ) -> np.random.Generator:
         """Return the generator at the start of a stream."""
         self.start["key"] = philox_key
         self.start["counter"] = (0, 0, *position)
@@ -130,8 +137,8 @@ class NoiseStreams:
     secure : bool, default=False
         Draw from the operating system's entropy; results are then not repeatable.
     context : str, default=""
-        What the noise is for: a part of every key, so that runs which differ in it share no noise.
-        Noise that two runs share could be taken off by comparing them.
+        What the noise is for: a part of every key, so that runs which differ in it
+        share no noise. Noise that two runs share could be taken off by comparing them.
     public_seeds : sequence of int, optional
         One per replicate. Default: from the seeds, one way.
 
@@ -161,7 +168,11 @@ class NoiseStreams:
         public_seeds: Sequence[int] | None = None,
     ) -> None:
         self.seeds = tuple([int(seed) for seed in seeds])
-        if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
+        if (
+            not self.seeds
+            or min(self.seeds) < 0
+            or len(set(self.seeds)) < len(self.seeds)
+        ):
             raise ValueError(
                 f"seeds={self.seeds} must be one or more different non-negative integers"
             )
@@ -186,7 +197,9 @@ class NoiseStreams:
             for seed, public in zip(self.seeds, self.public_seeds, strict=True)
         ]
 
-    def release(self, mechanism: Any, values: Any, key: Key, sensitivity: Any = None) -> Any:
+    def release(
+        self, mechanism: Any, values: Any, key: Key, sensitivity: Any = None
+    ) -> Any:
         """Draw the outcome of a mechanism on exact values: the only draw that sees private values.
 
         Parameters
@@ -194,7 +207,8 @@ class NoiseStreams:
         mechanism
             One of the project's mechanisms.
         values
-            What it takes: for additive noise int64 of shape (replicates, ...), in grid steps.
+            What it takes: for additive noise int64 of shape (replicates, ...), in grid
+            steps.
         key : tuple
             Of a release that has been charged.
         sensitivity : Sensitivity, optional
@@ -227,7 +241,9 @@ class NoiseStreams:
         True
         """
         if len(self.seeds) != 1:
-            raise ValueError(f"normal_parts serves one replicate, not {len(self.seeds)}")
+            raise ValueError(
+                f"normal_parts serves one replicate, not {len(self.seeds)}"
+            )
         if self.secure:
             return lambda size: self.normal(key, (size,))[0]
         # A generator of its own: the thread's is set anew by other draws.
@@ -240,7 +256,9 @@ class NoiseStreams:
             signs, tails = self._secure(shape)
             return signs * -np.log(2.0 * tails)
         centered = 0.5 - self._seeded(key, shape, np.random.Generator.random)
-        centered -= 2.0**-54  # generator.random includes 0, which would map to minus infinity
+        centered -= (
+            2.0**-54
+        )  # generator.random includes 0, which would map to minus infinity
         tails = np.abs(centered)
         tails *= -2.0
         return np.copysign(np.log1p(tails, out=tails), centered, out=tails)
@@ -252,7 +270,9 @@ class NoiseStreams:
             # 1 - 2**-54 would be rounded to 1.
             return np.where(signs > 0, tails, np.minimum(1.0 - tails, 1.0 - 2.0**-53))
         variates = self._seeded(key, shape, np.random.Generator.random)
-        return np.maximum(variates, 2.0**-54)  # generator.random includes 0 and leaves out 1
+        return np.maximum(
+            variates, 2.0**-54
+        )  # generator.random includes 0 and leaves out 1
 
     def gumbel(self, key: Key, shape: Shape) -> np.ndarray:
         """Standard Gumbel variates of shape (replicates, *shape) from the stream of ``key``."""
@@ -261,12 +281,16 @@ class NoiseStreams:
             signs, tails = self._secure(shape)
             exponential = np.where(signs > 0, -np.log(tails), -np.log1p(-tails))
         else:
-            exponential = self._seeded(key, shape, np.random.Generator.standard_exponential)
+            exponential = self._seeded(
+                key, shape, np.random.Generator.standard_exponential
+            )
         tiny = np.finfo(np.float64).tiny
         np.log(np.maximum(exponential, tiny, out=exponential), out=exponential)
         return np.negative(exponential, out=exponential)
 
-    def _seeded(self, key: Key, shape: Shape, draw: Callable[..., object]) -> np.ndarray:
+    def _seeded(
+        self, key: Key, shape: Shape, draw: Callable[..., object]
+    ) -> np.ndarray:
         """Fill an array of shape (replicates, *shape) from the seeded streams of ``key``."""
         position = _position(self._context, key)
         values = np.empty((len(self.seeds), *shape))

@@ -1,17 +1,19 @@
 """Local randomizers: reports instead of values, with pure local differential privacy.
 
-A frequency oracle estimates the number of users with each of K values; a vector randomizer gives
-unbiased vectors, and with public random signs sums of them over cells that are chosen only later. A
-report depends on the user's value and randomness alone. Every randomizer is built on one step whose
-distribution is exact: a choice among finitely many outcomes whose probabilities differ by a factor
-of at most exp(epsilon) between any two values.
+A frequency oracle estimates the number of users with each of K values; a vector
+randomizer gives unbiased vectors, and with public random signs sums of them over cells
+that are chosen only later. A report depends on the user's value and randomness alone.
+Every randomizer is built on one step whose distribution is exact: a choice among
+finitely many outcomes whose probabilities differ by a factor of at most exp(epsilon)
+between any two values.
 
-A randomizer is a mechanism: it draws the reports of a chunk of users at a time. What reports are
-added up to is post-processing.
+A randomizer is a mechanism: it draws the reports of a chunk of users at a time. What
+reports are added up to is post-processing.
 
-Sources: optimized local hashing, Wang, Blocki, Li, Jha (USENIX Security 2017); Hadamard response,
-after Acharya, Sun, Zhang (AISTATS 2019) and Cormode, Maddock, Maple (VLDB 2021); the vector
-randomizer, Duchi, Jordan, Wainwright (JASA 2018); signed sums, after Bassily, Smith (STOC 2015).
+Sources: optimized local hashing, Wang, Blocki, Li, Jha (USENIX Security 2017); Hadamard
+response, after Acharya, Sun, Zhang (AISTATS 2019) and Cormode, Maddock, Maple (VLDB
+2021); the vector randomizer, Duchi, Jordan, Wainwright (JASA 2018); signed sums, after
+Bassily, Smith (STOC 2015).
 """
 
 import math
@@ -33,13 +35,14 @@ from pkm.compute.kernels.ldp import (
 from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 
-# Uniforms have 53 bits or more: from here on, that changes no ratio of two reports' probabilities
-# by more than a part in 2**30 of epsilon.
+# Uniforms have 53 bits or more: from here on, that changes no ratio of two reports'
+# probabilities by more than a part in 2**30 of epsilon.
 MIN_EPSILON = 2.0**-20
 MAX_EPSILON = 40.0  # exp(-40) is still resolved by secure uniforms, which end at 2**-65
 MAX_SYMBOLS = 1 << 16  # that a hashed value can be reported as
 MAX_BITS = 10
-# Up to here local hashing, which visits all values of all users; beyond, the Hadamard transform.
+# Up to here local hashing, which visits all values of all users; beyond, the Hadamard
+# transform.
 MAX_HASHED_VALUES = 256
 REPORT_SCALE = 1 << 20  # steps per unit of a reported direction
 GROWTH = 3  # direct response is more accurate than hashing below GROWTH * exp(epsilon) + 2 values
@@ -97,8 +100,8 @@ class LocalDomain(NamedTuple):
 class FrequencyOracle:
     """Counts of values from randomized reports: base class.
 
-    A user's symbol, a public function of value, user and key, is reported with probability
-    ``p_true``, and each of the false symbols with probability ``p_false``.
+    A user's symbol, a public function of value, user and key, is reported with
+    probability ``p_true``, and each of the false symbols with probability ``p_false``.
 
     Parameters
     ----------
@@ -114,11 +117,11 @@ class FrequencyOracle:
     symbols : int
         Number of symbols that a report can be.
     p_true, p_false : float
-        Probabilities of the user's symbol and of each false one; ``p_true = exp(epsilon) *
-        p_false``.
+        Probabilities of the user's symbol and of each false one; ``p_true =
+        exp(epsilon) * p_false``.
     p_false_support : float
-        Probability, over the hash and the report, that a user supports a value that is not the
-        user's.
+        Probability, over the hash and the report, that a user supports a value that is
+        not the user's.
     """
 
     epsilon: float
@@ -129,7 +132,9 @@ class FrequencyOracle:
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         if self.size < 1:
-            raise ValueError(f"size={self.size} must be at least 1: the number of values to count")
+            raise ValueError(
+                f"size={self.size} must be at least 1: the number of values to count"
+            )
 
     @property
     def symbols(self) -> int:
@@ -157,7 +162,9 @@ class FrequencyOracle:
 
     def symbols_of(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Symbols (m,), int64, of a value of each user."""
-        raise NotImplementedError(f"{type(self).__name__} must define symbols_of(users, values)")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define symbols_of(users, values)"
+        )
 
     def check(self, domain: LocalDomain) -> None:
         """Refuse an oracle for fewer values than users can have."""
@@ -250,7 +257,9 @@ class FrequencyOracle:
         return np.zeros(self.size, np.int64)
 
     def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
-        raise NotImplementedError(f"{type(self).__name__} must define _add(totals, users, reports)")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define _add(totals, users, reports)"
+        )
 
     def _supports(self, totals: np.ndarray) -> np.ndarray:
         return totals
@@ -325,9 +334,9 @@ class LocalHashing(FrequencyOracle):
 class HadamardResponse(FrequencyOracle):
     """Local hashing by a few random rows of a Hadamard matrix: a symbol is a value's entries.
 
-    The number of symbols is the power of two next to exp(epsilon) + 1 on a logarithmic scale; that
-    costs at most 3 % of the standard deviation, and the server's work is n * symbols + K log K
-    instead of n * K.
+    The number of symbols is the power of two next to exp(epsilon) + 1 on a logarithmic
+    scale; that costs at most 3 % of the standard deviation, and the server's work is n
+    * symbols + K log K instead of n * K.
     """
 
     name = "hadamard_response"
@@ -376,9 +385,9 @@ def frequency_oracle(epsilon: float, size: int, key: int = 0) -> FrequencyOracle
     Returns
     -------
     FrequencyOracle
-        :class:`DirectResponse` below 3 exp(epsilon) + 2 values, where its variance is the smallest;
-        then :class:`LocalHashing` up to :data:`MAX_HASHED_VALUES`; beyond,
-        :class:`HadamardResponse`.
+        :class:`DirectResponse` below 3 exp(epsilon) + 2 values, where its variance is
+        the smallest; then :class:`LocalHashing` up to :data:`MAX_HASHED_VALUES`;
+        beyond, :class:`HadamardResponse`.
 
     Examples
     --------
@@ -397,11 +406,12 @@ def frequency_oracle(epsilon: float, size: int, key: int = 0) -> FrequencyOracle
 class VectorRandomizer:
     """Unbiased private vectors of the unit ball.
 
-    A uniform direction is drawn independently of the vector; it is sent as it is, or negated, so
-    that it points to the vector's side with probability ``(1 + r tanh(epsilon / 2)) / 2`` for a
-    vector of length r. Only one bit depends on the vector, with probabilities between 1 /
-    (exp(epsilon) + 1) and exp(epsilon) / (exp(epsilon) + 1) however directions and inner products
-    are rounded: a rounded direction and its opposite are equally likely before.
+    A uniform direction is drawn independently of the vector; it is sent as it is, or
+    negated, so that it points to the vector's side with probability ``(1 + r
+    tanh(epsilon / 2)) / 2`` for a vector of length r. Only one bit depends on the
+    vector, with probabilities between 1 / (exp(epsilon) + 1) and exp(epsilon) /
+    (exp(epsilon) + 1) however directions and inner products are rounded: a rounded
+    direction and its opposite are equally likely before.
 
     Parameters
     ----------
@@ -411,8 +421,8 @@ class VectorRandomizer:
     Attributes
     ----------
     length : float
-        B: a report stands for the vector B times its direction, whose expectation is the user's
-        vector.
+        B: a report stands for the vector B times its direction, whose expectation is
+        the user's vector.
     """
 
     epsilon: float
@@ -450,7 +460,11 @@ class VectorRandomizer:
 
     def details(self, domain: LocalDomain) -> dict[str, float]:
         """Length of the vector that a report stands for, number of dimensions, the ball."""
-        return {"length": self.length, "dimensions": self.dimensions, "radius": domain.radius}
+        return {
+            "length": self.length,
+            "dimensions": self.dimensions,
+            "radius": domain.radius,
+        }
 
     def draw(
         self,
@@ -482,12 +496,15 @@ class VectorRandomizer:
         lengths = np.sqrt(np.einsum("ij,ij->i", directions, directions))
         directions /= np.maximum(lengths, np.finfo(float).tiny)[:, None]
 
-        # Point each to the vector's side, or away from it with the probability of its length.
+        # Point each to the vector's side, or away from it with the probability of its
+        # length.
         on_side = np.einsum("ij,ij->i", directions, vectors) >= 0
         p_flip = self.flip_probability(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
         uniforms = streams.uniform((*key, "side"), (len(vectors),))[0]
         is_flipped = uniforms < p_flip
-        directions *= np.where(on_side ^ is_flipped, REPORT_SCALE, -REPORT_SCALE)[:, None]
+        directions *= np.where(on_side ^ is_flipped, REPORT_SCALE, -REPORT_SCALE)[
+            :, None
+        ]
         return np.rint(directions).astype(np.int32)[None]
 
     def flip_probability(self, lengths: np.ndarray) -> np.ndarray:
@@ -515,10 +532,10 @@ class VectorRandomizer:
 class SignedSums(VectorRandomizer):
     """Sums of the users' vectors over cells that need not be known when users report.
 
-    A user multiplies the vector by a public random sign of (user, cell) and randomizes it as
-    :class:`VectorRandomizer` does; for the sum of a cell the server multiplies every report by its
-    sign of that cell, which cancels the sign of that cell's vectors and makes zero-mean noise of
-    all others.
+    A user multiplies the vector by a public random sign of (user, cell) and randomizes
+    it as :class:`VectorRandomizer` does; for the sum of a cell the server multiplies
+    every report by its sign of that cell, which cancels the sign of that cell's vectors
+    and makes zero-mean noise of all others.
 
     Parameters
     ----------
@@ -543,7 +560,11 @@ class SignedSums(VectorRandomizer):
         return super().draw(signed, streams, key, sensitivity)
 
     def add(
-        self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray, cells: np.ndarray
+        self,
+        totals: np.ndarray,
+        users: np.ndarray,
+        reports: np.ndarray,
+        cells: np.ndarray,
     ) -> None:
         """Add reports (m, d) of users (m,) to the totals (cells, d), int64, of cells (cells,)."""
         add_signed_reports(self.key, users, reports, cells, totals)

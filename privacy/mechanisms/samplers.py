@@ -7,17 +7,17 @@ discrete Laplace law of scale s         P(x) ~ exp(-|x| / s)
 discrete Gaussian law of scale s        P(x) ~ exp(-x^2 / (2 s^2))
 ======================================  ==============================
 
-Scales are integers, so that every outcome has a rational exponent. A candidate is drawn by
-rejection: its magnitude is ``v * cell + offset``, where the offset is uniform below the cell's
-integer width, and v is the number of zeros before the first one among random bits; it is kept with
-probability ``2**v * exp(-exponent)``, which is at most 1 because the envelope falls by half within
-a cell.
+Scales are integers, so that every outcome has a rational exponent. A candidate is drawn
+by rejection: its magnitude is ``v * cell + offset``, where the offset is uniform below
+the cell's integer width, and v is the number of zeros before the first one among random
+bits; it is kept with probability ``2**v * exp(-exponent)``, which is at most 1 because
+the envelope falls by half within a cell.
 
-What decides is whether a uniform number, whose first 64 bits are a random word, lies below that
-probability. The probability is computed in float64, with an error below :data:`TOLERANCE`. A word
-that is nearer to it than that, about one in 2**39, is decided by rational bounds and further random
-bits. So every outcome has exactly the stated probability, whatever the float arithmetic, and no
-tail is cut off.
+What decides is whether a uniform number, whose first 64 bits are a random word, lies
+below that probability. The probability is computed in float64, with an error below
+:data:`TOLERANCE`. A word that is nearer to it than that, about one in 2**39, is decided
+by rational bounds and further random bits. So every outcome has exactly the stated
+probability, whatever the float arithmetic, and no tail is cut off.
 """
 
 import decimal
@@ -29,17 +29,20 @@ from fractions import Fraction
 import numpy as np
 from numba import njit
 
-# Bound on the error of a float64 probability 2^v exp(-x) <= 1 for x <= MAX_EXPONENT, and of a word
-# as a fraction of 2^64. The exponent is off by at most 2^-50 of itself, so the probability by at
-# most 2^-41 of itself, even if exp itself is off by a thousand units in the last place.
+# Bound on the error of a float64 probability 2^v exp(-x) <= 1 for x <= MAX_EXPONENT,
+# and of a word as a fraction of 2^64. The exponent is off by at most 2^-50 of itself,
+# so the probability by at most 2^-41 of itself, even if exp itself is off by a thousand
+# units in the last place.
 TOLERANCE = 2.0**-40
 MAX_EXPONENT = 512.0
 
-MAX_SCALE = 1 << 46  # integer scales up to this one are served: no product below overflows
+MAX_SCALE = (
+    1 << 46
+)  # integer scales up to this one are served: no product below overflows
 UNBOUNDED = 1 << 61
 
-# Width of a cell over the scale, times 2^16, rounded up: log 2 and sqrt(2 log 2). Over so many
-# scales the law of magnitudes falls at least by half.
+# Width of a cell over the scale, times 2^16, rounded up: log 2 and sqrt(2 log 2). Over
+# so many scales the law of magnitudes falls at least by half.
 LAPLACE_CELL = 45_427
 GAUSSIAN_CELL = 77_163
 
@@ -74,7 +77,8 @@ def bounded_laplace(
     scales : ndarray of int64
         Positive, at most :data:`MAX_SCALE`.
     lower, upper : ndarray of int64
-        Both ends belong to the interval, ``lower <= 0 <= upper``; they broadcast with the scales.
+        Both ends belong to the interval, ``lower <= 0 <= upper``; they broadcast with
+        the scales.
 
     Returns
     -------
@@ -106,18 +110,20 @@ def choose(exponents: Sequence[Fraction], word: int) -> int:
     distinct = set(exponents)
     bits = 64
     while True:
-        # Work in units of 2^-precision of the largest weight. The widths of the bounds add up to
-        # three units per candidate, far less than one in 2^bits of the total.
+        # Work in units of 2^-precision of the largest weight. The widths of the bounds
+        # add up to three units per candidate, far less than one in 2^bits of the total.
         precision = bits + 64 + len(exponents).bit_length()
-        bounds = {exponent: exp_bounds(top - exponent, precision) for exponent in distinct}
+        bounds = {
+            exponent: exp_bounds(top - exponent, precision) for exponent in distinct
+        }
         total_low = sum(bounds[exponent][0] for exponent in exponents)
         total_high = sum(bounds[exponent][1] for exponent in exponents)
         target_low = word * total_low >> bits
         target_high = ((word + 1) * total_high >> bits) + 1
 
-        # Find the first candidate whose cumulative weight may exceed the target. It is the one if
-        # its cumulative weight certainly does, as that of the last candidate, and that of those
-        # before it certainly does not.
+        # Find the first candidate whose cumulative weight may exceed the target. It is
+        # the one if its cumulative weight certainly does, as that of the last
+        # candidate, and that of those before it certainly does not.
         low = 0
         high = 0
         for index, exponent in enumerate(exponents):
@@ -157,8 +163,8 @@ def exp_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
     >>> exp_bounds(Fraction(1), 10)
     (375, 378)
     """
-    # Decimal division and exp are correctly rounded. Their relative errors, times the exponent or
-    # 1, are far below 10^-20 of 2^-bits; exp(-x) times x is at most 1.
+    # Decimal division and exp are correctly rounded. Their relative errors, times the
+    # exponent or 1, are far below 10^-20 of 2^-bits; exp(-x) times x is at most 1.
     context = decimal.Context(
         prec=math.ceil(bits * math.log10(2)) + 30,
         Emin=decimal.MIN_EMIN,
@@ -186,7 +192,8 @@ def _sample(
     words = np.empty(0, np.uint64)
     done = 0
     while done < noise.size:
-        # Six words make one draw on average. Words that are left over begin the next buffer.
+        # Six words make one draw on average. Words that are left over begin the next
+        # buffer.
         fresh = random_words(min(6 * (noise.size - done) + 16, _BUFFER_WORDS))
         words = np.concatenate([words, fresh])
         done, used = _fill_from(
@@ -216,7 +223,11 @@ def _fill_from(
 
         # A word too near to the probability: decide it exactly.
         scale = int(scales[done])
-        exponent = Fraction(value**2, 2 * scale**2) if is_gaussian else Fraction(abs(value), scale)
+        exponent = (
+            Fraction(value**2, 2 * scale**2)
+            if is_gaussian
+            else Fraction(abs(value), scale)
+        )
         if _is_below(int(words[used - 1]), exponent, doublings):
             noise[done] = value
             done += 1
@@ -249,30 +260,35 @@ def _fill(
 ) -> tuple[int, int, int, int]:
     """Draw candidates while there are words.
 
-    Returns the next entry to fill and the number of words used. A candidate that float64 does not
-    decide follows, with its number of doublings: the last word used decides on it. Where there is
-    none, the doublings are -1.
+    Returns the next entry to fill and the number of words used. A candidate that
+    float64 does not decide follows, with its number of doublings: the last word used
+    decides on it. Where there is none, the doublings are -1.
     """
-    # Before each candidate: entries below ``done`` are filled and words below ``used`` are spent.
-    # A candidate that the words do not suffice for is drawn again from the same words, and more.
+    # Before each candidate: entries below ``done`` are filled and words below ``used``
+    # are spent. A candidate that the words do not suffice for is drawn again from the
+    # same words, and more.
     while done < len(noise):
         if used + 3 > len(words):
             break
         scale = scales[done]
 
-        # A uniform offset, in steps: of a cell, or of an interval that is narrower than the scale.
+        # A uniform offset, in steps: of a cell, or of an interval that is narrower than
+        # the scale.
         is_narrow = upper[done] - lower[done] < scale
         if is_narrow:
             width = upper[done] - lower[done] + 1
         else:
-            width = scale * (GAUSSIAN_CELL if is_gaussian else LAPLACE_CELL) // 65536 + 1
+            width = (
+                scale * (GAUSSIAN_CELL if is_gaussian else LAPLACE_CELL) // 65536 + 1
+            )
         offset = words[used] // (_MAX_WORD // np.uint64(width))
         position = used + 1
         if offset >= np.uint64(width):
             used = position
             continue
 
-        # The candidate: negative by the first bit, with a doubling for every zero after it.
+        # The candidate: negative by the first bit, with a doubling for every zero after
+        # it.
         doublings = 0
         if is_narrow:
             value = lower[done] + np.int64(offset)
@@ -304,7 +320,8 @@ def _fill(
         if position == len(words):
             break
 
-        # Keep it if the uniform number that begins with the next word is below its probability.
+        # Keep it if the uniform number that begins with the next word is below its
+        # probability.
         exponent = abs(value) / scale
         if is_gaussian:
             exponent *= exponent / 2

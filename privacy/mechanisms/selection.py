@@ -1,7 +1,7 @@
 """The exponential mechanism, and the score of a candidate split of a cell.
 
-Only the index of the chosen candidate is released. Weights are relative to the largest, so that
-none can overflow.
+Only the index of the chosen candidate is released. Weights are relative to the largest,
+so that none can overflow.
 """
 
 import math
@@ -22,8 +22,9 @@ from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 GAP_BLOCK = 1 << 13  # gaps that are scored together
 NEGLIGIBLE = 40.0  # exp(-40) is below the resolution of a seeded uniform variate
 
-# Bound on the relative error of the float arithmetic of a choice, per unit of the largest exponent
-# and per candidate; candidates below the negligible weight are left out of it.
+# Bound on the relative error of the float arithmetic of a choice, per unit of the
+# largest exponent and per candidate; candidates below the negligible weight are left
+# out of it.
 TOLERANCE = 2.0**-50
 
 
@@ -47,8 +48,8 @@ def _split_score(
     rank = min(left, total - left) if from_both_ends else half - abs(left - half)
     rank = min(rank, half)
 
-    # Centreness: two lines that meet at the border of the outer ranks. The outer one is steeper, so
-    # the smaller of the two is the centreness.
+    # Centreness: two lines that meet at the border of the outer ranks. The outer one is
+    # steeper, so the smaller of the two is the centreness.
     outer = size * q
     inner_line = rank * ((1 - t) / (half - outer)) + (t - 2 * q) / (1 - 2 * q)
     centreness = min(rank * (t / outer), inner_line)
@@ -70,7 +71,8 @@ def _score_cell(
     t, q, emptiness_weight, from_both_ends = score
     total = counts[0].sum()
     for h in range(scores.shape[0]):
-        # Before each candidate, ``below`` is the number of points in the bins below its interval.
+        # Before each candidate, ``below`` is the number of points in the bins below its
+        # interval.
         below = 0
         for candidate in range(scores.shape[1]):
             # A candidate's interval is the two bins on either side of its boundary.
@@ -89,9 +91,9 @@ def _score_cell(
 def _choose(scores: np.ndarray, scale: float, uniform: float, tolerance: float) -> int:
     """Draw an index with probability proportional to ``exp(scale * scores)``, by inversion.
 
-    Returns -1 if the target is within ``tolerance``, per unit of the largest exponent and per
-    candidate, of an edge of the chosen candidate's share: rounding could have decided. A tolerance
-    of 0 decides always.
+    Returns -1 if the target is within ``tolerance``, per unit of the largest exponent
+    and per candidate, of an edge of the chosen candidate's share: rounding could have
+    decided. A tolerance of 0 decides always.
     """
     # Loops throughout: numpy's max and searchsorted take a second to compile each.
     top = -np.inf
@@ -100,7 +102,8 @@ def _choose(scores: np.ndarray, scale: float, uniform: float, tolerance: float) 
     if top == -np.inf:
         return 0
 
-    # After step i, ``total`` is the weight of candidates 0 .. i, relative to the largest.
+    # After step i, ``total`` is the weight of candidates 0 .. i, relative to the
+    # largest.
     cumulative = np.empty(len(scores))
     total = 0.0
     for i in range(len(scores)):
@@ -109,8 +112,8 @@ def _choose(scores: np.ndarray, scale: float, uniform: float, tolerance: float) 
             total += math.exp(exponent - top)
         cumulative[i] = total
 
-    # Find the first candidate beyond the target. Rounding may lift the target to the total itself:
-    # the last candidate that has weight ends the search.
+    # Find the first candidate beyond the target. Rounding may lift the target to the
+    # total itself: the last candidate that has weight ends the search.
     target = uniform * total
     i = 0
     while cumulative[i] <= target and cumulative[i] < total:
@@ -129,9 +132,9 @@ def _choose(scores: np.ndarray, scale: float, uniform: float, tolerance: float) 
 def choose_securely(scores: np.ndarray, scale: float) -> int:
     """Draw an index with probability proportional to ``exp(scale * scores)``, exactly.
 
-    Inversion of a uniform number, whose first 64 bits are a random word. Float arithmetic decides
-    unless the word is too near to the edge of a candidate's share; then rational bounds and further
-    random bits do.
+    Inversion of a uniform number, whose first 64 bits are a random word. Float
+    arithmetic decides unless the word is too near to the edge of a candidate's share;
+    then rational bounds and further random bits do.
 
     Parameters
     ----------
@@ -168,14 +171,14 @@ class SplitScore:
     emptiness_weight : float
         Positive weight of the emptiness against the centreness.
     from_both_ends : bool
-        Whether the rank is the smaller of the exact counts on the two sides (True), or is measured
-        from half the noisy size (False, as published).
+        Whether the rank is the smaller of the exact counts on the two sides (True), or
+        is measured from half the noisy size (False, as published).
 
     Attributes
     ----------
     sensitivity : float
-        Bound on the change that a record makes to the difference of two scores, times the noisy
-        size: zero-out or add-remove.
+        Bound on the change that a record makes to the difference of two scores, times
+        the noisy size: zero-out or add-remove.
 
     Raises
     ------
@@ -184,11 +187,12 @@ class SplitScore:
 
     Notes
     -----
-    An added record adds at most 1 to each side's count and to the count inside an interval. The
-    centreness has slope at most t / q per noisy size. Counted from both ends, no centreness falls
-    and no emptiness rises when a record is added, so scores change within [-emptiness_weight, t /
-    q] / size, and the difference of any two by at most the sum. Measured from half the size,
-    centreness moves either way; twice the published sensitivity covers that.
+    An added record adds at most 1 to each side's count and to the count inside an
+    interval. The centreness has slope at most t / q per noisy size. Counted from both
+    ends, no centreness falls and no emptiness rises when a record is added, so scores
+    change within [-emptiness_weight, t / q] / size, and the difference of any two by at
+    most the sum. Measured from half the size, centreness moves either way; twice the
+    published sensitivity covers that.
 
     Examples
     --------
@@ -269,7 +273,12 @@ class SplitScore:
 
     @property
     def _numbers(self) -> tuple[float, float, float, bool]:
-        return float(self.t), float(self.q), float(self.emptiness_weight), bool(self.from_both_ends)
+        return (
+            float(self.t),
+            float(self.q),
+            float(self.emptiness_weight),
+            bool(self.from_both_ends),
+        )
 
 
 class ScoreRange(NamedTuple):
@@ -299,7 +308,9 @@ class _Selection:
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
-            raise ValueError(f"epsilon={self.epsilon} of a selection must be positive and finite")
+            raise ValueError(
+                f"epsilon={self.epsilon} of a selection must be positive and finite"
+            )
 
     def check(self, sensitivity: ScoreRange) -> None:
         """Any epsilon is served: scores are divided by what neighbors change."""
@@ -336,8 +347,8 @@ class Exponential(_Selection):
         Parameters
         ----------
         values : iterable of ndarray of shape (c,), float64
-            Scores of the candidates, one selection after the other: ``-inf`` for candidates that
-            must not be chosen, unless there are no others.
+            Scores of the candidates, one selection after the other: ``-inf`` for
+            candidates that must not be chosen, unless there are no others.
         streams : NoiseStreams
             Of one replicate.
         key : tuple
@@ -346,18 +357,23 @@ class Exponential(_Selection):
         Returns
         -------
         ndarray of shape (1, m), int64
-            Index of the candidate of each selection. A secure choice has exactly the stated
-            probabilities, for scores and scale as float64. A seeded one never chooses a candidate
-            less likely than the resolution of a uniform variate, 2**-53.
+            Index of the candidate of each selection. A secure choice has exactly the
+            stated probabilities, for scores and scale as float64. A seeded one never
+            chooses a candidate less likely than the resolution of a uniform variate,
+            2**-53.
         """
         scales = self.epsilon / np.atleast_1d(sensitivity.change)
         if streams.secure:
             pairs = zip(values, scales.tolist(), strict=True)
-            return np.array([[choose_securely(scores, scale) for scores, scale in pairs]], np.int64)
+            return np.array(
+                [[choose_securely(scores, scale) for scores, scale in pairs]], np.int64
+            )
         uniforms = streams.uniform(key, scales.shape)[0].tolist()
         choices = [
             _choose(scores, scale, uniform, 0.0)
-            for scores, scale, uniform in zip(values, scales.tolist(), uniforms, strict=True)
+            for scores, scale, uniform in zip(
+                values, scales.tolist(), uniforms, strict=True
+            )
         ]
         return np.array([choices], np.int64)
 
@@ -391,16 +407,16 @@ class Percentile(_Selection):
         Returns
         -------
         ndarray of shape (1,), float64
-            Secure values are integers between 0 and ``upper``, each a candidate of its own with
-            exactly the stated probability: low-order bits of a float would tell the neighbors in
-            rank.
+            Secure values are integers between 0 and ``upper``, each a candidate of its
+            own with exactly the stated probability: low-order bits of a float would
+            tell the neighbors in rank.
         """
         if streams.secure:
             scale = self.epsilon / float(sensitivity.change)
             return np.array([choose_securely(values.scores(), scale)], np.float64)
 
-        # Draw an interval between neighboring values, block by block: the largest of exponent plus
-        # Gumbel variate wins.
+        # Draw an interval between neighboring values, block by block: the largest of
+        # exponent plus Gumbel variate wins.
         best = -math.inf
         lower = 0.0
         length = values.upper
@@ -409,10 +425,13 @@ class Percentile(_Selection):
             last = min(first + GAP_BLOCK, n_intervals)
             edges = values.edges(first, last)
             lengths = np.maximum(np.diff(edges), 0.0)
-            # The weight of an interval is its length times the exponential of its utility.
+            # The weight of an interval is its length times the exponential of its
+            # utility.
             utility = -np.abs(np.arange(first, last) - values.rank)
             with np.errstate(divide="ignore"):
-                exponents = self.epsilon / sensitivity.change * utility + np.log(lengths)
+                exponents = self.epsilon / sensitivity.change * utility + np.log(
+                    lengths
+                )
             variates = streams.gumbel((*key, "interval", first), exponents.shape)[0]
             noisy = exponents + variates
             winner = int(noisy.argmax())
@@ -435,14 +454,16 @@ class OrderStatistics(NamedTuple):
 
     def scores(self) -> np.ndarray:
         """Score of each integer from 0 to ``upper``: minus its distance in rank."""
-        ranks = np.searchsorted(self.ordered, np.arange(int(self.upper) + 1), side="right")
+        ranks = np.searchsorted(
+            self.ordered, np.arange(int(self.upper) + 1), side="right"
+        )
         return -np.abs(ranks - self.rank)
 
     def edges(self, first: int, last: int) -> np.ndarray:
         """Ends of the intervals ``first`` .. ``last`` - 1 between neighboring values.
 
-        Interval i lies between the i-th smallest value and the next; the outermost ones end at the
-        ends of the range.
+        Interval i lies between the i-th smallest value and the next; the outermost ones
+        end at the ends of the range.
         """
         edges = np.empty(last - first + 1)
         edges[1:-1] = self.ordered[first : last - 1]
@@ -457,8 +478,8 @@ def selection_mu(epsilon: float) -> float:
     Parameters
     ----------
     epsilon : float
-        Bound on the range of the privacy loss: on what one record adds to an exponent, where it
-        lowers none.
+        Bound on the range of the privacy loss: on what one record adds to an exponent,
+        where it lowers none.
 
     Returns
     -------
@@ -467,11 +488,12 @@ def selection_mu(epsilon: float) -> float:
 
     Notes
     -----
-    Losses in an interval of length epsilon (bounded range, Durfee and Rogers 2019) let no event of
-    probability q be more likely than p for the neighbor with ``logit(p) = logit(q) + epsilon``.
-    Gaussians whose means differ by ``mu`` allow ``probit(p) = probit(q) + mu``. The slope of probit
-    against logit is largest at one half, so the interval of length epsilon that needs the largest
-    mu is the one about it: ``mu = 2 probit(expit(epsilon / 2))``.
+    Losses in an interval of length epsilon (bounded range, Durfee and Rogers 2019) let
+    no event of probability q be more likely than p for the neighbor with ``logit(p) =
+    logit(q) + epsilon``. Gaussians whose means differ by ``mu`` allow ``probit(p) =
+    probit(q) + mu``. The slope of probit against logit is largest at one half, so the
+    interval of length epsilon that needs the largest mu is the one about it: ``mu = 2
+    probit(expit(epsilon / 2))``.
 
     Examples
     --------

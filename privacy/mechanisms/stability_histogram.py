@@ -1,8 +1,8 @@
 """Counts of the cells of an unbounded domain: only large noisy counts are released.
 
-Which cells occur is private: empty cells are never released, and a cell of one record passes the
-threshold with small probability only. Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009; with
-Gaussian noise as in Wilkins, Kifer, Zhang, Karrer 2024.
+Which cells occur is private: empty cells are never released, and a cell of one record
+passes the threshold with small probability only. Source: Korolova, Kenthapadi, Mishra,
+Ntoulas 2009; with Gaussian noise as in Wilkins, Kifer, Zhang, Karrer 2024.
 """
 
 import math
@@ -32,17 +32,18 @@ class StabilityHistogram:
     stddev : float
         Standard deviation of the noise, in records.
     delta : float
-        Probability that a cell which occurs for one neighbor only is released; in (0, 1).
+        Probability that a cell which occurs for one neighbor only is released; in (0,
+        1).
     cells : int, default=1
-        Largest number of cells in which neighbors can differ, over all histograms that are released
-        together.
+        Largest number of cells in which neighbors can differ, over all histograms that
+        are released together.
 
     Attributes
     ----------
     threshold : float
-        Smallest noisy count to release, in records: ``1 + stddev * q``, where all of ``cells``
-        standard normal variates stay below q with probability ``1 - delta``. A cell that occurs for
-        one neighbor only holds one record there.
+        Smallest noisy count to release, in records: ``1 + stddev * q``, where all of
+        ``cells`` standard normal variates stay below q with probability ``1 - delta``.
+        A cell that occurs for one neighbor only holds one record there.
 
     Examples
     --------
@@ -67,8 +68,8 @@ class StabilityHistogram:
     @property
     def threshold(self) -> float:
         """Smallest noisy count to release, in records."""
-        # Noise is rounded to the grid: half a step below, a count could be rounded up to the
-        # threshold. Secure noise has a slightly larger scale.
+        # Noise is rounded to the grid: half a step below, a count could be rounded up
+        # to the threshold. Secure noise has a slightly larger scale.
         stddev = float(Gaussian.secure_scale(self.stddev * SCALE)) / SCALE
         return 1 + stddev * quantile(self.delta, self.cells) + 0.5 / SCALE
 
@@ -115,7 +116,8 @@ class StabilityHistogram:
             noisy = self._noise.draw(exact, streams, key)[0]
             return [self._large(values.cells.__getitem__, noisy, values.min_count)]
 
-        # Part by part, block by block, with the same noise: a part at a time is in memory.
+        # Part by part, block by block, with the same noise: a part at a time is in
+        # memory.
         add_noise = self._noise.draw_parts(streams, key)
         parts = []
         for cells_at, counts in values.parts():
@@ -127,7 +129,9 @@ class StabilityHistogram:
         cells = np.concatenate([part.cells for part in parts])
         return [ReleasedCells(cells, np.concatenate([part.counts for part in parts]))]
 
-    def _large(self, cells_at: CellsAt, noisy: np.ndarray, min_count: float) -> "ReleasedCells":
+    def _large(
+        self, cells_at: CellsAt, noisy: np.ndarray, min_count: float
+    ) -> "ReleasedCells":
         """Cells whose noisy counts reach the threshold."""
         selected = np.flatnonzero(noisy >= max(self.threshold, min_count) * SCALE)
         return ReleasedCells(cells_at(selected), noisy[selected])
@@ -143,7 +147,8 @@ class OccupiedCells(NamedTuple):
     Attributes
     ----------
     cells : ndarray of shape (m, ...)
-        Names of the cells, in a public order that does not depend on that of the records.
+        Names of the cells, in a public order that does not depend on that of the
+        records.
     counts : ndarray of shape (m,), int64
         Positive, in records.
     min_count : float, default=0
@@ -162,8 +167,9 @@ class StreamedCells:
     Attributes
     ----------
     parts : callable
-        Starts an iterator over one or more pairs: a function from indices or a slice of the part's
-        cells to their names, and the counts. Joined they are those of `OccupiedCells`.
+        Starts an iterator over one or more pairs: a function from indices or a slice of
+        the part's cells to their names, and the counts. Joined they are those of
+        `OccupiedCells`.
     min_count : float, default=0
         As of `OccupiedCells`.
     """

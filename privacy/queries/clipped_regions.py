@@ -28,21 +28,22 @@ class ClippedRegions(View):
 
     Made by :meth:`pkm.privacy.rho_bounded.RhoBoundedCurator.regions`.
 
-    Cells 0 .. m - 1 are the regions. A move takes a record out of one cell and puts it into
-    another, of the same region or of another one: it is charged as the removal of one record and
-    the addition of another. Given earlier answers, each of these two records lies in one of any
-    disjoint cells.
+    Cells 0 .. m - 1 are the regions. A move takes a record out of one cell and puts it
+    into another, of the same region or of another one: it is charged as the removal of
+    one record and the addition of another. Given earlier answers, each of these two
+    records lies in one of any disjoint cells.
 
-    Its queries are :class:`RegionSizes`, :class:`LargeRegions`, :class:`RegionCounts` and
-    :class:`RegionSums`.
+    Its queries are :class:`RegionSizes`, :class:`LargeRegions`, :class:`RegionCounts`
+    and :class:`RegionSums`.
 
     Parameters
     ----------
     curator : RhoBoundedCurator
-        It charges and draws all releases; its ``max_shift`` is the largest move of a record.
+        It charges and draws all releases; its ``max_shift`` is the largest move of a
+        record.
     clip : callable
-        Private: returns the clipped records about their region's center, (n, d), int64, in grid
-        steps. It is called once, when a query or a split needs them.
+        Private: returns the clipped records about their region's center, (n, d), int64,
+        in grid steps. It is called once, when a query or a split needs them.
     cell : ndarray of shape (n,), int
         Private: the region of each record.
     n_cells : int
@@ -60,7 +61,8 @@ class ClippedRegions(View):
     charge_both : bool
     sum_sensitivity : float
         L2 sensitivity of the sums of disjoint cells, in half-widths: see
-        :func:`two_sums_sensitivity`, or the radius where a move is charged as one record.
+        :func:`two_sums_sensitivity`, or the radius where a move is charged as one
+        record.
     """
 
     def __init__(
@@ -82,13 +84,17 @@ class ClippedRegions(View):
         self.charge_both = charge_both
         self.sum_sensitivity = radius
         if charge_both:
-            self.sum_sensitivity = two_sums_sensitivity(radius, curator.max_shift, self.n_features)
+            self.sum_sensitivity = two_sums_sensitivity(
+                radius, curator.max_shift, self.n_features
+            )
 
     @cached_property
     def _points(self) -> np.ndarray:
         return self._clip()
 
-    def split(self, cells: Sequence[int] | np.ndarray, normal: np.ndarray) -> np.ndarray:
+    def split(
+        self, cells: Sequence[int] | np.ndarray, normal: np.ndarray
+    ) -> np.ndarray:
         """Split cells by a public hyperplane through their region's center.
 
         Parameters
@@ -101,14 +107,18 @@ class ClippedRegions(View):
         Returns
         -------
         ndarray of shape (len(cells), 2), int64
-            The two parts of each; records on the side that the normal points to are in the second.
+            The two parts of each; records on the side that the normal points to are in
+            the second.
         """
         cells = np.asarray(cells, np.int64)
         largest = np.abs(normal).max(initial=0)
         if largest > MAX_NORMAL:
-            raise ValueError(f"normal must have entries of at most {MAX_NORMAL}, got {largest}")
+            raise ValueError(
+                f"normal must have entries of at most {MAX_NORMAL}, got {largest}"
+            )
 
-        # Number the parts: the i-th cell is split into n_cells + 2 i and n_cells + 2 i + 1.
+        # Number the parts: the i-th cell is split into n_cells + 2 i and n_cells + 2 i
+        # + 1.
         first_part = np.full(self.n_cells, -1, np.int64)
         first_part[cells] = self.n_cells + 2 * np.arange(len(cells))
 
@@ -126,14 +136,22 @@ class ClippedRegions(View):
     def check_cells(self, cells: np.ndarray) -> None:
         """Refuse cells that do not exist or are named twice."""
         are_different = len(np.unique(cells)) == len(cells)
-        if not are_different or cells.min(initial=0) < 0 or cells.max(initial=-1) >= self.n_cells:
-            raise ValueError(f"cells={cells.tolist()} must be different and below {self.n_cells}")
+        if (
+            not are_different
+            or cells.min(initial=0) < 0
+            or cells.max(initial=-1) >= self.n_cells
+        ):
+            raise ValueError(
+                f"cells={cells.tolist()} must be different and below {self.n_cells}"
+            )
 
     def check_groups(self, groups: np.ndarray, n_groups: int) -> None:
         """Refuse groups that do not cover all cells, or that unite cells of different regions."""
         is_in_range = groups.min(initial=-1) >= -1 and groups.max(initial=-1) < n_groups
         if groups.shape != (self.n_cells,) or not is_in_range:
-            raise ValueError(f"groups must have {self.n_cells} entries from -1 to {n_groups - 1}")
+            raise ValueError(
+                f"groups must have {self.n_cells} entries from -1 to {n_groups - 1}"
+            )
 
         # In a group about two centers, a move could change the sum by twice the radius.
         is_grouped = groups >= 0
@@ -152,9 +170,9 @@ class ClippedRegions(View):
 def two_sums_sensitivity(radius: float, max_shift: float, n_features: int) -> float:
     """L2 sensitivity of the sums of disjoint cells to the move of a record, in half-widths.
 
-    Between two cells, one sum loses and another gains at most the radius: sqrt(2) radius. Inside a
-    cell the sum moves with the record: by at most ``max_shift`` and a grid step of rounding per
-    coordinate, or across the ball.
+    Between two cells, one sum loses and another gains at most the radius: sqrt(2)
+    radius. Inside a cell the sum moves with the record: by at most ``max_shift`` and a
+    grid step of rounding per coordinate, or across the ball.
 
     Examples
     --------
@@ -174,8 +192,8 @@ class RegionSizes(Query):
 
     Notes
     -----
-    Its part is ``counts`` (n_cells,), int64, in units of 2**-16 records. A move changes at most two
-    of them by one.
+    Its part is ``counts`` (n_cells,), int64, in units of 2**-16 records. A move changes
+    at most two of them by one.
     """
 
     label = "region_sizes"
@@ -198,8 +216,9 @@ class LargeRegions(RegionSizes):
 
     Notes
     -----
-    Its part is ``counts``, a :class:`ReleasedCells` of the regions' numbers. A move changes at most
-    two sizes by one, and an occupied region that is empty for the neighbor holds one record.
+    Its part is ``counts``, a :class:`ReleasedCells` of the regions' numbers. A move
+    changes at most two sizes by one, and an occupied region that is empty for the
+    neighbor holds one record.
     """
 
     mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
@@ -218,12 +237,14 @@ class RegionCounts(Query):
     Parameters
     ----------
     cells : ndarray of int
-        Different cells that are not split; may be empty, the release is charged all the same.
+        Different cells that are not split; may be empty, the release is charged all the
+        same.
 
     Notes
     -----
-    Its part is ``counts`` (len(cells),), int64, in units of 2**-16 records. A move changes two of
-    them by one, in L2 by sqrt(2); with Laplace noise two releases are charged, one for each record.
+    Its part is ``counts`` (len(cells),), int64, in units of 2**-16 records. A move
+    changes two of them by one, in L2 by sqrt(2); with Laplace noise two releases are
+    charged, one for each record.
     """
 
     label = "region_counts"
@@ -261,15 +282,16 @@ class RegionSums(Query):
     Parameters
     ----------
     groups : ndarray of shape (n_cells,), int
-        Public: the group that each cell belongs to, -1 for none. Cells of a group are disjoint and
-        of one region.
+        Public: the group that each cell belongs to, -1 for none. Cells of a group are
+        disjoint and of one region.
     n_groups : int
 
     Notes
     -----
-    Its part is ``sums`` (n_groups, d), int64, in grid steps. A move changes at most two of them,
-    by :attr:`ClippedRegions.sum_sensitivity` in L2. That is the unit of the noise, so that its
-    scale is the noise multiplier, and the cost is known before the regions are.
+    Its part is ``sums`` (n_groups, d), int64, in grid steps. A move changes at most two
+    of them, by :attr:`ClippedRegions.sum_sensitivity` in L2. That is the unit of the
+    noise, so that its scale is the noise multiplier, and the cost is known before the
+    regions are.
     """
 
     label = "region_sums"
@@ -306,5 +328,7 @@ def group_sums(rows: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarra
     rows = rows[is_grouped]
     groups = groups[is_grouped]
     # Integers below 2**53: their float64 sums are exact in any order.
-    columns = [np.bincount(groups, weights=column, minlength=n_groups) for column in rows.T]
+    columns = [
+        np.bincount(groups, weights=column, minlength=n_groups) for column in rows.T
+    ]
     return np.stack(columns, axis=1).astype(np.int64)

@@ -1,10 +1,10 @@
 """Private points in a public ball, as Kaplan-Stemmer and local search see them.
 
-There are two sets: all points, and the restricted set of those that were farthest from released
-centers. A record that is present or not (zero-out adjacency) changes the restricted set by one
-replacement, because without it the next farthest is in the set; so the sensitivities of queries on
-the restricted set are those of a replacement. The queries are in
-:mod:`pkm.privacy.queries.hashed_queries`.
+There are two sets: all points, and the restricted set of those that were farthest from
+released centers. A record that is present or not (zero-out adjacency) changes the
+restricted set by one replacement, because without it the next farthest is in the set;
+so the sensitivities of queries on the restricted set are those of a replacement. The
+queries are in :mod:`pkm.privacy.queries.hashed_queries`.
 """
 
 import math
@@ -26,28 +26,31 @@ from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
 class HashedPoints(View):
     """One replicate's points, pulled into a public ball around the midpoint of the domain.
 
-    Made by :meth:`pkm.privacy.Curator.hashed_points`. Its queries are :class:`BucketCounts` and
-    :class:`BucketSums` on the restricted set, which is all points at first, and
-    :class:`NearestCounts`, :class:`NearestShells`, :class:`NearestSumsAndCounts`,
-    :class:`SecondMoments`, :class:`Swaps` and :class:`CandidateSets` on all points.
+    Made by :meth:`pkm.privacy.Curator.hashed_points`. Its queries are
+    :class:`BucketCounts` and :class:`BucketSums` on the restricted set, which is all
+    points at first, and :class:`NearestCounts`, :class:`NearestShells`,
+    :class:`NearestSumsAndCounts`, :class:`SecondMoments`, :class:`Swaps` and
+    :class:`CandidateSets` on all points.
 
     Parameters
     ----------
     curator : BaseCurator
-        Of one replicate. Answers depend neither on its shards nor on the order of the points.
+        Of one replicate. Answers depend neither on its shards nor on the order of the
+        points.
     radius : float
-        Of the ball, in half-widths of the domain. Points outside are moved to its surface (to the
-        grid point next to it inside); at sqrt(d) no point is outside.
+        Of the ball, in half-widths of the domain. Points outside are moved to its
+        surface (to the grid point next to it inside); at sqrt(d) no point is outside.
 
     Attributes
     ----------
     radius : float
         At most sqrt(d).
     n_points, n_restricted, n_features : int
-        Public: number of records, those that contribute nothing included, largest number of records
-        of the restricted set, number of features.
+        Public: number of records, those that contribute nothing included, largest
+        number of records of the restricted set, number of features.
     is_restricted : bool
-        Whether the restricted set is not all points: then a record changes it by a replacement.
+        Whether the restricted set is not all points: then a record changes it by a
+        replacement.
     """
 
     def __init__(self, curator: BaseCurator, radius: float) -> None:
@@ -58,7 +61,8 @@ class HashedPoints(View):
         self.n_restricted = curator.n_points
         self.n_features = curator.n_features
         self.radius = min(radius, math.sqrt(self.n_features))
-        # What a zoom has entered is in its ball but for rounding, and in memory for this run alone.
+        # What a zoom has entered is in its ball but for rounding, and in memory for
+        # this run alone.
         in_place = curator.is_zoomed and self.radius == curator.radius
         into_ball = partial(pull_into_ball, radius=self.radius, in_place=in_place)
         self._all: Shards | Blocks | DaskPoints = curator._shards.map(into_ball)
@@ -75,23 +79,28 @@ class HashedPoints(View):
         centers : ndarray of shape (k, d), int64
             Released, in the domain.
         fraction : float
-            Of the restricted set's public number of records to keep, in (0, 1); the number is
-            rounded down.
+            Of the restricted set's public number of records to keep, in (0, 1); the
+            number is rounded down.
 
         Notes
         -----
-        Ties go to the points first in lexicographic order, so that the set is a function of the
-        points as a multiset. Nothing is released. If two sets differ by one record, or by one
-        replacement, their restrictions differ by at most one replacement: but for the record
-        itself, both hold the farthest ones that the smaller takes.
+        Ties go to the points first in lexicographic order, so that the set is a
+        function of the points as a multiset. Nothing is released. If two sets differ by
+        one record, or by one replacement, their restrictions differ by at most one
+        replacement: but for the record itself, both hold the farthest ones that the
+        smaller takes.
         """
         self.check_positions(centers)
         if not 0 < fraction < 1:
-            raise ValueError(f"fraction={fraction} of the records to keep must be in (0, 1)")
+            raise ValueError(
+                f"fraction={fraction} of the records to keep must be in (0, 1)"
+            )
         self.n_restricted = math.floor(fraction * self.n_restricted)
         # A copy: later passes find the distances anew.
         centers = centers.copy()
-        self._restricted = farthest(self._all, self._restricted, centers, self.n_restricted)
+        self._restricted = farthest(
+            self._all, self._restricted, centers, self.n_restricted
+        )
         self.is_restricted = True
 
     def histogram_noise(self, mu: float, delta: float) -> StabilityHistogram:
@@ -111,8 +120,8 @@ class HashedPoints(View):
     def cost_range(self, candidates: np.ndarray) -> float:
         """Bound on what a record adds to the cost of a set of candidates, in squared half-widths.
 
-        Public. No point is farther from a candidate than the ball's far side, or than the far
-        corner of the domain.
+        Public. No point is farther from a candidate than the ball's far side, or than
+        the far corner of the domain.
         """
         y = np.abs(candidates) / SCALE
         norms = np.sqrt((y * y).sum(axis=1))
@@ -129,7 +138,9 @@ class HashedPoints(View):
         remedy = "; release them through into_ball"
         check_grid_integers("positions", positions, ("m", self.n_features), remedy)
         if positions.min(initial=0) < -SCALE or positions.max(initial=0) > SCALE:
-            raise ValueError("positions must lie in the domain; release them through into_ball")
+            raise ValueError(
+                "positions must lie in the domain; release them through into_ball"
+            )
 
     def check_hash(self, hashing: Hash) -> None:
         """Refuse a hash of points of another number of features, and code that is not ours."""

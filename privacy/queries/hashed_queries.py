@@ -41,7 +41,14 @@ from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityH
 from pkm.privacy.queries.hashed_points import HashedPoints
 from pkm.privacy.queries.shells import check_radii
 from pkm.privacy.queries.sums import ONE_COUNT
-from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, Sensitivity
+from pkm.privacy.query import (
+    Answer,
+    Details,
+    Mechanisms,
+    Query,
+    Sensitivities,
+    Sensitivity,
+)
 
 MOMENT_STEPS = 1 << 12
 """Steps of a half-width that coordinates are cut to before they are multiplied."""
@@ -66,11 +73,12 @@ class BucketCounts(Query):
 
     Notes
     -----
-    Its part is ``counts``, a :class:`pkm.privacy.mechanisms.stability_histogram.ReleasedCells`:
-    buckets by their numbers under the hash (b,), int64, in increasing order, and their counts (b,),
-    int64, in units of 2**-16 records. A record lies in one bucket; a replacement takes one out of a
-    bucket and puts one into another. The number of records of the restricted set is public under
-    zero-out adjacency alone.
+    Its part is ``counts``, a
+    :class:`pkm.privacy.mechanisms.stability_histogram.ReleasedCells`: buckets by their
+    numbers under the hash (b,), int64, in increasing order, and their counts (b,),
+    int64, in units of 2**-16 records. A record lies in one bucket; a replacement takes
+    one out of a bucket and puts one into another. The number of records of the
+    restricted set is public under zero-out adjacency alone.
     """
 
     label = "bucket_counts"
@@ -91,12 +99,16 @@ class BucketCounts(Query):
 
     def exact(self, view: HashedPoints) -> Mapping[str, OccupiedCells]:
         """Buckets that occur, and their exact counts."""
-        count = partial(bucket_counts, hashing=self.hashing, restricted=view._restricted)
+        count = partial(
+            bucket_counts, hashing=self.hashing, restricted=view._restricted
+        )
         found = view._all.total(count, merge_counts)
         copies, n_copies = copies_of(view._restricted, view.n_features)
         codes = self.hashing.codes(Points.prepare(copies))
         buckets, counts = merge_counts(found, (codes, n_copies))
-        return {"counts": OccupiedCells(buckets.astype(np.int64), counts, self.min_count)}
+        return {
+            "counts": OccupiedCells(buckets.astype(np.int64), counts, self.min_count)
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,9 +128,10 @@ class BucketSums(Query):
 
     Notes
     -----
-    Its part is ``sums`` (b, d), int64, in grid steps. A record adds at most the radius to one sum;
-    a replacement takes as much out of a sum and adds as much to the same or another one. The L2
-    sensitivity, for the scale of the noise, is :meth:`HashedPoints.sum_sensitivity`.
+    Its part is ``sums`` (b, d), int64, in grid steps. A record adds at most the radius
+    to one sum; a replacement takes as much out of a sum and adds as much to the same or
+    another one. The L2 sensitivity, for the scale of the noise, is
+    :meth:`HashedPoints.sum_sensitivity`.
     """
 
     label = "bucket_sums"
@@ -135,7 +148,10 @@ class BucketSums(Query):
         """Refuse origins off the grid or outside the domain, and codes that do not fit them."""
         view.check_hash(self.hashing)
         view.check_positions(self.origins)
-        if self.origins.shape[0] != len(self.codes) or (self.codes[1:] <= self.codes[:-1]).any():
+        if (
+            self.origins.shape[0] != len(self.codes)
+            or (self.codes[1:] <= self.codes[:-1]).any()
+        ):
             raise ValueError(
                 f"codes must be {len(self.origins)} increasing numbers, one for each origin"
             )
@@ -194,7 +210,8 @@ class NearestCounts(_OfCenters):
 
     Notes
     -----
-    Its part is ``counts`` (k,), int64, in units of 2**-16 records. A record changes one of them.
+    Its part is ``counts`` (k,), int64, in units of 2**-16 records. A record changes one
+    of them.
     """
 
     label = "nearest_counts"
@@ -206,7 +223,9 @@ class NearestCounts(_OfCenters):
 
     def exact(self, view: HashedPoints) -> Answer:
         """Exact counts."""
-        _, counts = view._all.total(partial(sums_and_counts, centers=self.centers[None]))
+        _, counts = view._all.total(
+            partial(sums_and_counts, centers=self.centers[None])
+        )
         return {"counts": counts * SCALE}
 
 
@@ -219,12 +238,14 @@ class NearestShells(_OfCenters):
     centers : ndarray of shape (k, d), int64
         Released, in the domain.
     radii : ndarray of shape (m,), float64
-        Decreasing, in half-widths. Shell 0 is all that is farther than ``radii[1]``, shell j the
-        points at distances from ``radii[j + 1]`` to ``radii[j]``, the last one the rest.
+        Decreasing, in half-widths. Shell 0 is all that is farther than ``radii[1]``,
+        shell j the points at distances from ``radii[j + 1]`` to ``radii[j]``, the last
+        one the rest.
 
     Notes
     -----
-    Its part is ``counts`` (m,), int64, in units of 2**-16 records. A record changes one of them.
+    Its part is ``counts`` (m,), int64, in units of 2**-16 records. A record changes one
+    of them.
     """
 
     label = "nearest_shells"
@@ -261,8 +282,9 @@ class NearestSumsAndCounts(_OfCenters):
 
     Notes
     -----
-    Its parts are ``sums`` (k, d), int64, in grid steps, and ``counts`` (k,), int64, in units of
-    2**-16 records. A record changes one count by 1 and its sum by at most the radius.
+    Its parts are ``sums`` (k, d), int64, in grid steps, and ``counts`` (k,), int64, in
+    units of 2**-16 records. A record changes one count by 1 and its sum by at most the
+    radius.
     """
 
     label = "nearest_sums_and_counts"
@@ -283,7 +305,9 @@ class NearestSumsAndCounts(_OfCenters):
 
     def exact(self, view: HashedPoints) -> Answer:
         """Exact sums and counts."""
-        add_up = partial(nearest_clipped_sums, centers=self.centers, radius=self.radius * SCALE)
+        add_up = partial(
+            nearest_clipped_sums, centers=self.centers, radius=self.radius * SCALE
+        )
         sums, counts = view._all.total(add_up)
         return {"sums": sums[None], "counts": counts[None] * SCALE}
 
@@ -298,12 +322,13 @@ class SecondMoments(Query):
 
     Notes
     -----
-    Its part is ``moments`` (d (d + 1) / 2,), int64: the upper triangle, row by row, in units of
-    2**-24 squared half-widths; :meth:`matrix` makes the symmetric matrix of it. A record adds the
-    matrix ``x x'``, whose Frobenius norm is ``|x|^2``, at most the squared radius of the ball: that
-    is 2**16 units of the noise. An entry off the diagonal stands for two of the matrix, so its
-    unit is smaller by the root of 2: the change of the triangle has the norm of that of the matrix
-    then. Coordinates are cut to 2**-12 half-widths, toward zero, so that products are integers.
+    Its part is ``moments`` (d (d + 1) / 2,), int64: the upper triangle, row by row, in
+    units of 2**-24 squared half-widths; :meth:`matrix` makes the symmetric matrix of
+    it. A record adds the matrix ``x x'``, whose Frobenius norm is ``|x|^2``, at most
+    the squared radius of the ball: that is 2**16 units of the noise. An entry off the
+    diagonal stands for two of the matrix, so its unit is smaller by the root of 2: the
+    change of the triangle has the norm of that of the matrix then. Coordinates are cut
+    to 2**-12 half-widths, toward zero, so that products are integers.
     """
 
     label = "second_moments"
@@ -367,10 +392,10 @@ class Swaps(_OfCandidates):
 
     Notes
     -----
-    Its part is ``choices`` (1,), int64: the position among the slots times m, plus the index of the
-    candidate; see :meth:`swap`. A record adds to all costs, by at most
-    :meth:`HashedPoints.cost_range`. That depends on released centers, hence stays out of the
-    charge, which is the same for all replicates.
+    Its part is ``choices`` (1,), int64: the position among the slots times m, plus the
+    index of the candidate; see :meth:`swap`. A record adds to all costs, by at most
+    :meth:`HashedPoints.cost_range`. That depends on released centers, hence stays out
+    of the charge, which is the same for all replicates.
     """
 
     label = "swaps"
@@ -411,8 +436,8 @@ class CandidateSets(_OfCandidates):
 
     Notes
     -----
-    Its part is ``choices`` (1,), int64: the index of the set. A record adds to all costs as for
-    :class:`Swaps`.
+    Its part is ``choices`` (1,), int64: the index of the set. A record adds to all
+    costs as for :class:`Swaps`.
     """
 
     label = "sets"
@@ -433,8 +458,8 @@ class CandidateSets(_OfCandidates):
 def scores_of_costs(costs: Sequence[int]) -> np.ndarray:
     """Scores (c,), float64, of exact costs in squared grid steps: the lower, the likelier.
 
-    Relative to the smallest cost. Costs are integers of any size and their differences are exact,
-    so that scores are good to a part in 2**53.
+    Relative to the smallest cost. Costs are integers of any size and their differences
+    are exact, so that scores are good to a part in 2**53.
 
     Examples
     --------
@@ -449,7 +474,9 @@ def check_indices(name: str, indices: Any, size: int) -> None:
     """Refuse indices that are not in ``range(size)``."""
     indices = np.asarray(indices)
     if not indices.size or indices.min() < 0 or indices.max() >= size:
-        raise ValueError(f"{name} must be one or more indices from 0 to {size - 1}, got {indices}")
+        raise ValueError(
+            f"{name} must be one or more indices from 0 to {size - 1}, got {indices}"
+        )
 
 
 def _moments(points: Points) -> np.ndarray:

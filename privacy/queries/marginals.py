@@ -1,8 +1,8 @@
 """Queries on few columns at a time: contingency tables, and which of them is far from a public one.
 
-Under zero-out or add-remove adjacency a record changes one cell of every table by 1. The score of
-some columns is the L1 distance of their table from a public one, such as that of independent
-columns, so a record changes it by at most 1.
+Under zero-out or add-remove adjacency a record changes one cell of every table by 1.
+The score of some columns is the L1 distance of their table from a public one, such as
+that of independent columns, so a record changes it by at most 1.
 """
 
 import math
@@ -19,11 +19,20 @@ from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.additive import Gaussian, Laplace
 from pkm.privacy.mechanisms.selection import Exponential, ScoreRange
-from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, Sensitivity
+from pkm.privacy.query import (
+    Answer,
+    Details,
+    Mechanisms,
+    Query,
+    Sensitivities,
+    Sensitivity,
+)
 from pkm.scalars import is_integer
 
 MAX_EXPECTED = 2.0**40  # records of a table: in units of 2**-16 they fit int64
-MAX_WEIGHT = 1 << 10  # of a score: times 2**27 records in units of 2**-16 it fits float64
+MAX_WEIGHT = (
+    1 << 10
+)  # of a score: times 2**27 records in units of 2**-16 it fits float64
 BLOCK_ROWS = 1 << 14  # points whose cells are found at a time
 
 
@@ -45,7 +54,9 @@ class _OfTables(Query):
 
     def _count(self, view: Any) -> Sums:
         """Exact contingency tables, int64, over all shards."""
-        return view._shards.total(partial(_tables, tables=self.tables, edges=self.edges))
+        return view._shards.total(
+            partial(_tables, tables=self.tables, edges=self.edges)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +68,14 @@ class Marginals(_OfTables):
     tables : sequence of tuple of int
         Columns of each table, without repetition.
     edges : sequence of ndarray of shape (m - 1,), int64
-        For each column, in grid steps, increasing and public: a point lies in the interval after
-        as many of them as are at most its coordinate, of m.
+        For each column, in grid steps, increasing and public: a point lies in the
+        interval after as many of them as are at most its coordinate, of m.
 
     Notes
     -----
-    Its part is ``counts`` (R, cells), int64, in units of 2**-16 records: the tables one after the
-    other, each in C order; :meth:`split` separates them. It serves one replicate.
+    Its part is ``counts`` (R, cells), int64, in units of 2**-16 records: the tables one
+    after the other, each in C order; :meth:`split` separates them. It serves one
+    replicate.
     """
 
     label = "marginals"
@@ -74,7 +86,8 @@ class Marginals(_OfTables):
         shapes = [self.shape(columns) for columns in self.tables]
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         return [
-            table.reshape(shape) for table, shape in zip(np.split(cells, ends), shapes, strict=True)
+            table.reshape(shape)
+            for table, shape in zip(np.split(cells, ends), shapes, strict=True)
         ]
 
     def sensitivity(self, view: Any) -> Sensitivities:
@@ -108,9 +121,10 @@ class DependentColumns(_OfTables):
 
     Notes
     -----
-    Its part is ``choices`` (1, 1), int64: the index of the candidate. The score is the L1 distance
-    of the table from ``n`` times the product of the shares, which is rounded to 2**-16 records so
-    that scores are exact: a record changes each by at most 1, up or down. It serves one replicate.
+    Its part is ``choices`` (1, 1), int64: the index of the candidate. The score is the
+    L1 distance of the table from ``n`` times the product of the shares, which is
+    rounded to 2**-16 records so that scores are exact: a record changes each by at most
+    1, up or down. It serves one replicate.
     """
 
     label = "dependent_columns"
@@ -130,7 +144,10 @@ class DependentColumns(_OfTables):
             )
         for h, shares in enumerate(self.shares):
             expected = (len(self.edges[h]) + 1,)
-            if shares.shape != expected or not (np.isfinite(shares) & (shares >= 0)).all():
+            if (
+                shares.shape != expected
+                or not (np.isfinite(shares) & (shares >= 0)).all()
+            ):
                 raise ValueError(
                     f"shares[{h}] must be finite, not negative, of shape {expected}, got shape "
                     f"{shares.shape}"
@@ -167,15 +184,16 @@ class WorstApproximated(_OfTables):
     weights : sequence of int
         Positive: how much an error in each table matters.
     offsets : sequence of float
-        Number of records taken off the error of each table, such as what the noise of measuring it
-        would add.
+        Number of records taken off the error of each table, such as what the noise of
+        measuring it would add.
 
     Notes
     -----
-    Its part is ``choices`` (1, 1), int64: the index of the candidate. The score is the weight times
-    the L1 distance of the table from the expected one, less the offset. Expected counts and offsets
-    are rounded to 2**-16 records so that scores are exact: a record changes each by at most its
-    weight, up or down. It serves one replicate. Source: AIM (McKenna et al. 2022), Algorithm 2.
+    Its part is ``choices`` (1, 1), int64: the index of the candidate. The score is the
+    weight times the L1 distance of the table from the expected one, less the offset.
+    Expected counts and offsets are rounded to 2**-16 records so that scores are exact:
+    a record changes each by at most its weight, up or down. It serves one replicate.
+    Source: AIM (McKenna et al. 2022), Algorithm 2.
     """
 
     label = "worst_approximated"
@@ -191,7 +209,9 @@ class WorstApproximated(_OfTables):
         for name in ("expected", "weights", "offsets"):
             length = len(getattr(self, name))
             if length != len(self.tables):
-                raise ValueError(f"{name} must be of {len(self.tables)} tables, got {length}")
+                raise ValueError(
+                    f"{name} must be of {len(self.tables)} tables, got {length}"
+                )
         for columns, expected in zip(self.tables, self.expected, strict=True):
             shape = self.shape(columns)
             if expected.shape != shape or not np.abs(expected).sum() <= MAX_EXPECTED:
@@ -201,10 +221,14 @@ class WorstApproximated(_OfTables):
                 )
         for weight in self.weights:
             if not (is_integer(weight) and 1 <= weight <= MAX_WEIGHT):
-                raise ValueError(f"weights={weight!r} must be integers from 1 to {MAX_WEIGHT}")
+                raise ValueError(
+                    f"weights={weight!r} must be integers from 1 to {MAX_WEIGHT}"
+                )
         for offset in self.offsets:
             if not abs(offset) <= MAX_EXPECTED:
-                raise ValueError(f"offsets={offset:g} must be at most {MAX_EXPECTED:.3g} records")
+                raise ValueError(
+                    f"offsets={offset:g} must be at most {MAX_EXPECTED:.3g} records"
+                )
 
     def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
         """Scores move by at most their weights, in both directions."""
@@ -213,10 +237,14 @@ class WorstApproximated(_OfTables):
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all tables."""
         tables = self._count(view)
-        errors = [_l1_distance(*pair) for pair in zip(tables, self.expected, strict=True)]
+        errors = [
+            _l1_distance(*pair) for pair in zip(tables, self.expected, strict=True)
+        ]
         scores = [
             weight * (error - round(offset * SCALE)) / SCALE
-            for error, weight, offset in zip(errors, self.weights, self.offsets, strict=True)
+            for error, weight, offset in zip(
+                errors, self.weights, self.offsets, strict=True
+            )
         ]
         return {"choices": [np.array(scores)]}
 
@@ -231,19 +259,24 @@ def _l1_distance(table: np.ndarray, expected: np.ndarray) -> int:
     return int(np.abs(difference).sum())
 
 
-def _tables(points: Points, tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]) -> Sums:
+def _tables(
+    points: Points, tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]
+) -> Sums:
     """Contingency tables, int64, of points."""
     shapes = [tuple(len(edges[h]) + 1 for h in columns) for columns in tables]
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
     for first in range(0, len(points.rows), BLOCK_ROWS):
         rows = points.rows[first : first + BLOCK_ROWS]
         intervals = [
-            np.searchsorted(inner, rows[:, h], side="right") for h, inner in enumerate(edges)
+            np.searchsorted(inner, rows[:, h], side="right")
+            for h, inner in enumerate(edges)
         ]
         for columns, shape, count in zip(tables, shapes, counts, strict=True):
             cells = np.ravel_multi_index(tuple(intervals[h] for h in columns), shape)
             count += np.bincount(cells, minlength=len(count))
-    return tuple(count.reshape(shape) for count, shape in zip(counts, shapes, strict=True))
+    return tuple(
+        count.reshape(shape) for count, shape in zip(counts, shapes, strict=True)
+    )
 
 
 def _check_tables(

@@ -1,15 +1,16 @@
 """Queries on the points of a curator under rho-bounded adjacency.
 
-What the move of one record by at most ``max_shift`` changes, in L2, in half-widths and records:
+What the move of one record by at most ``max_shift`` changes, in L2, in half-widths and
+records:
 
 =======================  ==========================================================================
 query                    change
 =======================  ==========================================================================
-:class:`AllPoints`       one row by ``max_shift``
-:class:`Total`           the sum by ``max_shift``
-:class:`GroupSums`       one sum by ``max_shift``: a record keeps its group when it moves
-:class:`QuadtreeCounts`  two counts of each histogram by 1, however short the move
-:class:`SoftCounts`      the weights of one record, by :func:`soft_sensitivity`
+:class:`AllPoints`       one row by ``max_shift`` :class:`Total`           the sum by
+``max_shift`` :class:`GroupSums`       one sum by ``max_shift``: a record keeps its
+group when it moves :class:`QuadtreeCounts`  two counts of each histogram by 1, however
+short the move :class:`SoftCounts`      the weights of one record, by
+:func:`soft_sensitivity`
 =======================  ==========================================================================
 """
 
@@ -38,7 +39,14 @@ from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram, StreamedCells
 from pkm.privacy.queries.clipped_regions import TWO_RECORDS, group_sums
 from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
-from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, Sensitivity
+from pkm.privacy.query import (
+    Answer,
+    Details,
+    Mechanisms,
+    Query,
+    Sensitivities,
+    Sensitivity,
+)
 
 LEVELS = 19  # of a quadtree: cells of the last are single grid points
 MAX_NODES = 1 << 18  # of a grid of soft counts
@@ -49,8 +57,8 @@ BLOCK_ROWS = 1 << 16  # rows that are changed at a time
 class SortedGaussian(Gaussian):
     """Gaussian noise on every coordinate of every row, and the rows in the order of their values.
 
-    Rows are released without their private order: it is the noisy values that they are sorted by,
-    equal ones in random order.
+    Rows are released without their private order: it is the noisy values that they are
+    sorted by, equal ones in random order.
 
     Parameters
     ----------
@@ -63,7 +71,11 @@ class SortedGaussian(Gaussian):
     """
 
     def draw(
-        self, values: np.ndarray, streams: NoiseStreams, key: Key, sensitivity: Sensitivity
+        self,
+        values: np.ndarray,
+        streams: NoiseStreams,
+        key: Key,
+        sensitivity: Sensitivity,
     ) -> list["SortedRows"]:
         """Add noise to rows (1, n, d), int32 or int64, and sort them lexicographically.
 
@@ -76,7 +88,9 @@ class SortedGaussian(Gaussian):
         add_noise = Gaussian(self.scale).draw_parts(streams, (*key, "noise"))
         for start in range(0, len(noised), BLOCK_ROWS):
             rows = values[0, start : start + BLOCK_ROWS].astype(np.int64)
-            noised[start : start + BLOCK_ROWS] = add_noise(rows.ravel()).reshape(rows.shape)
+            noised[start : start + BLOCK_ROWS] = add_noise(rows.ravel()).reshape(
+                rows.shape
+            )
 
         ties = streams.uniform((*key, "ties"), (len(noised),))[0]
         order = _sorted_order(noised, ties)
@@ -119,8 +133,8 @@ class AllPoints(Query):
 
     Notes
     -----
-    Its part is ``points`` (1, n, d), int64, in grid steps and in lexicographic order, equal ones in
-    random order.
+    Its part is ``points`` (1, n, d), int64, in grid steps and in lexicographic order,
+    equal ones in random order.
     """
 
     label = "noised_points"
@@ -139,7 +153,9 @@ class AllPoints(Query):
         """Exact points, in an order that does not depend on that of the data."""
         return {"points": view._rows[None]}
 
-    def postprocess(self, view: NumberedRecords, outcomes: dict[str, Any]) -> dict[str, Any]:
+    def postprocess(
+        self, view: NumberedRecords, outcomes: dict[str, Any]
+    ) -> dict[str, Any]:
         """Keep the order in the curator, and release the rows."""
         (released,) = outcomes["points"]
         view.number_records(released.order)
@@ -175,14 +191,15 @@ class GroupSums(Query):
     Parameters
     ----------
     groups : ndarray of shape (n,), int
-        Group of each released record, -1 for none: a function of released data. Group sizes are
-        then public.
+        Group of each released record, -1 for none: a function of released data. Group
+        sizes are then public.
     n_groups : int
 
     Notes
     -----
-    Its part is ``sums`` (1, n_groups, d), int64, in grid steps. A record keeps its group when it
-    moves, so all groups together have the sensitivity of one sum, whatever their extent.
+    Its part is ``sums`` (1, n_groups, d), int64, in grid steps. A record keeps its
+    group when it moves, so all groups together have the sensitivity of one sum,
+    whatever their extent.
     """
 
     label = "group_sums"
@@ -218,13 +235,13 @@ class QuadtreeCounts(Query):
 
     Notes
     -----
-    Its part is ``counts``, a list of one :class:`ReleasedCells`. A cell is named by its tree, its
-    level and its position, (2 + d,), int64; the names are ordered by tree, by falling level, and
-    lexicographically.
+    Its part is ``counts``, a list of one :class:`ReleasedCells`. A cell is named by its
+    tree, its level and its position, (2 + d,), int64; the names are ordered by tree, by
+    falling level, and lexicographically.
 
-    In each of the H = r len(levels) histograms a move takes one record out of a cell and puts it
-    into another: at most 2 H counts change, by 1 each, hence L2 sensitivity sqrt(2 H). A cell that
-    occurs for one neighbor only holds one record there.
+    In each of the H = r len(levels) histograms a move takes one record out of a cell
+    and puts it into another: at most 2 H counts change, by 1 each, hence L2 sensitivity
+    sqrt(2 H). A cell that occurs for one neighbor only holds one record there.
     """
 
     label = "cell_counts"
@@ -242,7 +259,9 @@ class QuadtreeCounts(Query):
             raise ValueError(f"shifts must be from 0 to {4 * SCALE} grid steps")
         is_known = all(level in range(LEVELS) for level in self.levels)
         if self.levels.step != 1 or not is_known:
-            raise ValueError(f"levels={self.levels} must be consecutive and below {LEVELS}")
+            raise ValueError(
+                f"levels={self.levels} must be consecutive and below {LEVELS}"
+            )
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
         """Two counts of each histogram."""
@@ -258,7 +277,9 @@ class QuadtreeCounts(Query):
             no_names = np.empty((0, 2 + view.n_features), np.int64)
             yield lambda selected: no_names[selected], np.empty(0, np.int64)
             for tree, shift in enumerate(self.shifts):
-                for level, cells_at, counts in occupied_cells(view._rows, shift, self.levels):
+                for level, cells_at, counts in occupied_cells(
+                    view._rows, shift, self.levels
+                ):
                     yield partial(_names_at, tree, level, cells_at), counts
 
         return {"counts": StreamedCells(parts)}
@@ -277,10 +298,10 @@ def _names_at(tree: int, level: int, cells_at: CellsAt, selected: Any) -> np.nda
 class SoftCounts(Query):
     """Numbers of points at all nodes of a public grid, where nearby nodes share a point.
 
-    A point between nodes counts for each of the 2^d around it by how near it is, feature by
-    feature: with weight 1 - a for the node below and a for the one above, at the fraction a of the
-    way, multiplied over the features. Its weights add up to 1, and the weighted mean of the nodes
-    is the point.
+    A point between nodes counts for each of the 2^d around it by how near it is,
+    feature by feature: with weight 1 - a for the node below and a for the one above, at
+    the fraction a of the way, multiplied over the features. Its weights add up to 1,
+    and the weighted mean of the nodes is the point.
 
     Parameters
     ----------
@@ -289,9 +310,10 @@ class SoftCounts(Query):
 
     Notes
     -----
-    Its part is ``counts`` (1, intervals + 1, ..., intervals + 1), int64: one axis per feature, in
-    units of 2**-16 records. Node i of m intervals lies at -1 + 2 i / m. Weights change gradually,
-    so that a short move changes little: see :func:`soft_sensitivity`.
+    Its part is ``counts`` (1, intervals + 1, ..., intervals + 1), int64: one axis per
+    feature, in units of 2**-16 records. Node i of m intervals lies at -1 + 2 i / m.
+    Weights change gradually, so that a short move changes little: see
+    :func:`soft_sensitivity`.
     """
 
     label = "soft_counts"
@@ -338,12 +360,12 @@ def one_move(view: NumberedRecords) -> Sensitivity:
 def soft_sensitivity(n_features: int, side: float, max_shift: float) -> float:
     """L2 sensitivity of soft counts if a point moves by at most ``max_shift``.
 
-    Inside a cell the weights are products of 1 - a and a. Their derivatives by two features have
-    inner products of at most 2 (the same feature) and 1 (two features) over the side squared, so
-    that along a unit vector they change at a rate of at most sqrt(1 + d) / side; they are
-    continuous across cells. The weights of two points, which add up to 1 each, differ by at most
-    sqrt(2) in L2. Rounding to 2**-16 moves each of the 2^d weights of either point by half a unit
-    at most.
+    Inside a cell the weights are products of 1 - a and a. Their derivatives by two
+    features have inner products of at most 2 (the same feature) and 1 (two features)
+    over the side squared, so that along a unit vector they change at a rate of at most
+    sqrt(1 + d) / side; they are continuous across cells. The weights of two points,
+    which add up to 1 each, differ by at most sqrt(2) in L2. Rounding to 2**-16 moves
+    each of the 2^d weights of either point by half a unit at most.
 
     Parameters
     ----------

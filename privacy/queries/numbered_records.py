@@ -1,8 +1,8 @@
 """Numbered records of a curator under rho-bounded adjacency.
 
-Records have no public order: they are released in the order of their noised values, and later
-queries name them by their position in it. Noise is drawn independently for each record, so the
-release is that of a mechanism on numbered records, without the numbers.
+Records have no public order: they are released in the order of their noised values, and
+later queries name them by their position in it. Noise is drawn independently for each
+record, so the release is that of a mechanism on numbered records, without the numbers.
 """
 
 import math
@@ -26,14 +26,16 @@ class NumberedRecords(BaseCurator):
     Parameters
     ----------
     points : ndarray of shape (n, d), int64, or Points, or a sequence of either
-        Private points on the grid, whole or in shards; answers depend neither on their order nor on
-        the shards.
+        Private points on the grid, whole or in shards; answers depend neither on their
+        order nor on the shards.
     ledger : Ledger
-        Its budget must be one under ``rho_bounded``; rho is in half-widths of the domain.
+        Its budget must be one under ``rho_bounded``; rho is in half-widths of the
+        domain.
     streams : NoiseStreams
         Of one replicate.
     domain : array-like of shape (2, d), optional
-        Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
+        Public bounds, in the units of the data, that the grid represents. Default: -1
+        and 1.
 
     Attributes
     ----------
@@ -42,15 +44,15 @@ class NumberedRecords(BaseCurator):
     public_seeds : tuple of int
     domain : ndarray of shape (2, d), float64
     max_shift : float
-        Largest move between grid points, in half-widths: a point that moves by rho before it is
-        rounded to the grid moves by at most rho + sqrt(d) grid steps after, and nothing moves
-        farther than the domain is wide.
+        Largest move between grid points, in half-widths: a point that moves by rho
+        before it is rounded to the grid moves by at most rho + sqrt(d) grid steps
+        after, and nothing moves farther than the domain is wide.
 
     Raises
     ------
     ValueError
-        If the ledger has another adjacency, rho exceeds the domain's diagonal 2 sqrt(d), a point
-        lies off the domain, or there is more than one replicate.
+        If the ledger has another adjacency, rho exceeds the domain's diagonal 2
+        sqrt(d), a point lies off the domain, or there is more than one replicate.
     """
 
     def __init__(
@@ -73,10 +75,14 @@ class NumberedRecords(BaseCurator):
         assert rho is not None  # a budget under rho_bounded has it
         self.max_shift = largest_shift(rho, self.n_features)
 
-        # A canonical order, so that seeded noise falls on the same point in whatever order the
-        # points were given.
-        rows = np.empty((sum(len(shard.rows) for shard in self._shards), self.n_features), np.int32)
-        np.concatenate([shard.rows for shard in self._shards], out=rows, casting="unsafe")
+        # A canonical order, so that seeded noise falls on the same point in whatever
+        # order the points were given.
+        rows = np.empty(
+            (sum(len(shard.rows) for shard in self._shards), self.n_features), np.int32
+        )
+        np.concatenate(
+            [shard.rows for shard in self._shards], out=rows, casting="unsafe"
+        )
         digits = Digits(rows, span_of(rows), np.zeros(self.n_features, np.int64))
         order, _ = lexicographic_order(digits, np.arange(len(rows)))
         self._rows = rows.take(order, axis=0)
@@ -97,7 +103,9 @@ class NumberedRecords(BaseCurator):
     def check_groups(self, groups: np.ndarray, n_groups: int) -> None:
         """Refuse groups that are not one of 0 .. n_groups - 1, or -1, for each released record."""
         self._check_released("groups")
-        if groups.shape != (self.n_points,) or not np.issubdtype(groups.dtype, np.integer):
+        if groups.shape != (self.n_points,) or not np.issubdtype(
+            groups.dtype, np.integer
+        ):
             raise ValueError(
                 f"groups must be {self.n_points} integers, got {groups.dtype} of shape "
                 f"{groups.shape}"
@@ -117,9 +125,12 @@ class NumberedRecords(BaseCurator):
             )
 
     def _check_released(self, parameter: str) -> None:
-        # Before that, records have a private order alone, by which no query may name them.
+        # Before that, records have a private order alone, by which no query may name
+        # them.
         if not self._released:
-            raise ValueError(f"{parameter} name released records; query noised_points first")
+            raise ValueError(
+                f"{parameter} name released records; query noised_points first"
+            )
 
 
 def largest_shift(rho: float, n_features: int) -> float:

@@ -1,23 +1,26 @@
 """Private points under a public projection into the unit ball, with noisy queries on them.
 
-Maximum cover (Gupta, Ligett, McSherry, Roth, Talwar, SODA 2010; used for clustering by Nguyen,
-Chaturvedi, Xu, AAAI 2021): grid points are picked one after the other, each with probability
-proportional to ``exp(weight * c)`` where c is the number of points within its radius that no
-earlier pick has covered.
+Maximum cover (Gupta, Ligett, McSherry, Roth, Talwar, SODA 2010; used for clustering by
+Nguyen, Chaturvedi, Xu, AAAI 2021): grid points are picked one after the other, each
+with probability proportional to ``exp(weight * c)`` where c is the number of points
+within its radius that no earlier pick has covered.
 
-Cost of a cover, zero-out or add-remove adjacency, whatever the number of picks and grids. Let a
-record be in A and not in B, and let p_i be the probability, on B and given the earlier picks, that
-pick i covers it. Until it is covered, the sum of weights on A is ``1 + (exp(weight) - 1) p_i``
-times that on B; afterwards all is equal. So any outcome is at most ``exp(weight)`` times as likely
-on A. Conversely the ratio is at most ``exp((exp(weight) - 1) S)``, where S sums p_i over the picks
-before the record is covered (the covering pick itself has a ratio of at most 1); S exceeds ln(1 /
-delta) with probability at most delta, because all these picks must miss the record. Hence
-``epsilon = max(weight, (exp(weight) - 1) ln(1 / delta))``, about half of the papers' constant.
+Cost of a cover, zero-out or add-remove adjacency, whatever the number of picks and
+grids. Let a record be in A and not in B, and let p_i be the probability, on B and given
+the earlier picks, that pick i covers it. Until it is covered, the sum of weights on A
+is ``1 + (exp(weight) - 1) p_i`` times that on B; afterwards all is equal. So any
+outcome is at most ``exp(weight)`` times as likely on A. Conversely the ratio is at most
+``exp((exp(weight) - 1) S)``, where S sums p_i over the picks before the record is
+covered (the covering pick itself has a ratio of at most 1); S exceeds ln(1 / delta)
+with probability at most delta, because all these picks must miss the record. Hence
+``epsilon = max(weight, (exp(weight) - 1) ln(1 / delta))``, about half of the papers'
+constant.
 
-Most grid points cover nothing and are never listed. A pick is drawn from a mixture with the same
-distribution: every grid point weighs 1, and a grid point that covers c points weighs ``exp(weight
-c) - 1`` in addition. Where only a bound on c is known, a draw by the bound is accepted with the
-ratio of the two weights. All computations are in log space.
+Most grid points cover nothing and are never listed. A pick is drawn from a mixture with
+the same distribution: every grid point weighs 1, and a grid point that covers c points
+weighs ``exp(weight c) - 1`` in addition. Where only a bound on c is known, a draw by
+the bound is accepted with the ratio of the two weights. All computations are in log
+space.
 """
 
 import math
@@ -30,7 +33,12 @@ import numpy as np
 from pkm.compute import SCALE
 from pkm.compute.kernels.cover import BLOCK_SIDE, Cover, log_expm1
 from pkm.compute.kernels.lattice import uniform_index
-from pkm.compute.kernels.unit_ball import Projection, label_sums, nearest_labels, slices_of
+from pkm.compute.kernels.unit_ball import (
+    Projection,
+    label_sums,
+    nearest_labels,
+    slices_of,
+)
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Cost, Gaussian, Laplace
@@ -190,7 +198,11 @@ class ProjectedPoints(View):
 
     def check_centers(self, centers: np.ndarray) -> None:
         """Refuse centers (k, m) that are no finite positions in the projection."""
-        if centers.ndim != 2 or centers.shape[1] != self.n_dimensions or not len(centers):
+        if (
+            centers.ndim != 2
+            or centers.shape[1] != self.n_dimensions
+            or not len(centers)
+        ):
             raise ValueError(
                 f"centers must have shape (k, {self.n_dimensions}) with k >= 1, got {centers.shape}"
             )
@@ -205,16 +217,16 @@ class CoverPicks(Query):
     Parameters
     ----------
     scales : sequence of (side, radius)
-        Public grids, each with the distance up to which its grid points cover; a record that is
-        covered on one grid is left out on all later ones.
+        Public grids, each with the distance up to which its grid points cover; a record
+        that is covered on one grid is left out on all later ones.
     n_picks : int
         Number of grid points for each grid; a grid point can be picked twice.
 
     Notes
     -----
-    Its part is ``picks`` (len(scales) * n_picks, m), float64: grid points of the unit ball, in the
-    order of the picks. A record that is not covered yet adds 1 to the numbers of points that its
-    grid points cover, and changes no other.
+    Its part is ``picks`` (len(scales) * n_picks, m), float64: grid points of the unit
+    ball, in the order of the picks. A record that is not covered yet adds 1 to the
+    numbers of points that its grid points cover, and changes no other.
     """
 
     label = "maximum_cover"
@@ -227,7 +239,9 @@ class CoverPicks(Query):
     def check(self, view: ProjectedPoints) -> None:
         """Refuse a cover without grids or picks, and grids of impossible sizes."""
         if not all(0 < length < math.inf for scale in self.scales for length in scale):
-            raise ValueError(f"scales={self.scales} must be pairs of positive finite lengths")
+            raise ValueError(
+                f"scales={self.scales} must be pairs of positive finite lengths"
+            )
         if self.n_picks < 1 or not self.scales:
             raise ValueError(
                 f"n_picks={self.n_picks} and the number of scales, {len(self.scales)}, must be at "
@@ -267,7 +281,8 @@ class ProjectedCounts(_OfCenters):
 
     Notes
     -----
-    Its part is ``counts`` (k,), int64, in units of 2**-16 records. One record lies in one cell.
+    Its part is ``counts`` (k,), int64, in units of 2**-16 records. One record lies in
+    one cell.
     """
 
     label = "projected_counts"
@@ -297,9 +312,10 @@ class ProjectedSumsAndCounts(_OfCenters):
 
     Notes
     -----
-    Its parts are ``sums`` (k, d), int64, about the domain's midpoint, in grid steps, and ``counts``
-    (k,), int64, in units of 2**-16 records. A record changes one cell: its count by 1 and its sum
-    by at most the domain's half-diagonal, sqrt(d) half-widths.
+    Its parts are ``sums`` (k, d), int64, about the domain's midpoint, in grid steps,
+    and ``counts`` (k,), int64, in units of 2**-16 records. A record changes one cell:
+    its count by 1 and its sum by at most the domain's half-diagonal, sqrt(d)
+    half-widths.
     """
 
     label = "projected_sums_and_counts"
@@ -308,7 +324,10 @@ class ProjectedSumsAndCounts(_OfCenters):
     def sensitivity(self, view: ProjectedPoints) -> Sensitivities:
         """One record in one cell."""
         d = view.n_features
-        return {"sums": Sensitivity(d * SCALE, math.sqrt(d) * SCALE), "counts": ONE_COUNT}
+        return {
+            "sums": Sensitivity(d * SCALE, math.sqrt(d) * SCALE),
+            "counts": ONE_COUNT,
+        }
 
     def exact(self, view: ProjectedPoints) -> Answer:
         """Exact sums and counts."""
@@ -317,13 +336,17 @@ class ProjectedSumsAndCounts(_OfCenters):
         projection = view._projection
         for part in slices_of(len(projection)):
             nearest = nearest_labels(projection[part], self.centers)
-            part_sums, part_counts = label_sums(projection.rows(part), nearest, len(self.centers))
+            part_sums, part_counts = label_sums(
+                projection.rows(part), nearest, len(self.centers)
+            )
             sums += part_sums
             counts += part_counts
         return {"sums": sums[None], "counts": counts[None] * SCALE}
 
 
-def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: Key) -> np.ndarray:
+def draw_cover(
+    cover: Cover, weight: float, streams: NoiseStreams, key: Key
+) -> np.ndarray:
     """Draw one grid point with probability proportional to ``exp(weight * points covered)``.
 
     Parameters
@@ -339,24 +362,32 @@ def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: Key) -> 
     -------
     ndarray of shape (m,), int64
     """
-    # Log weights of the mixture's components: all grid points at 1; the counted ones, by count; the
-    # blocks of grid points with only a bound on their counts, by bound.
+    # Log weights of the mixture's components: all grid points at 1; the counted ones,
+    # by count; the blocks of grid points with only a bound on their counts, by bound.
     lattice = cover.lattice
     block_size = BLOCK_SIDE**lattice.dimensions
     counts, multiplicities = cover.positive_counts()
     log_counted = np.log(multiplicities) + log_expm1(weight * counts)
-    log_bounded = np.log(cover.n_bounded) + math.log(block_size) + log_expm1(weight * cover.bounds)
+    log_bounded = (
+        np.log(cover.n_bounded)
+        + math.log(block_size)
+        + log_expm1(weight * cover.bounds)
+    )
     log_weights = np.concatenate([[math.log(lattice.size)], log_counted, log_bounded])
 
     attempt = 0
     while True:
         # Draw a component by the Gumbel-max trick.
         attempt_key = (*key, attempt)
-        noisy = log_weights + streams.gumbel((*attempt_key, "kind"), log_weights.shape)[0]
+        noisy = (
+            log_weights + streams.gumbel((*attempt_key, "kind"), log_weights.shape)[0]
+        )
         component = int(np.argmax(noisy))
 
         # Draw a grid point of the component.
-        uniforms = _uniforms(streams, (*attempt_key, "place"), max(3, lattice.dimensions))
+        uniforms = _uniforms(
+            streams, (*attempt_key, "place"), max(3, lattice.dimensions)
+        )
         if component == 0:
             return lattice.draw(uniforms[: lattice.dimensions])
         if component <= len(counts):
@@ -371,7 +402,9 @@ def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: Key) -> 
         # Accept it with the ratio of its weight to that of the bound.
         n_covered = np.count_nonzero(cover.covered(grid_point))
         if n_covered:
-            log_weight, log_bound = log_expm1(np.array([n_covered, cover.bounds[i]]) * weight)
+            log_weight, log_bound = log_expm1(
+                np.array([n_covered, cover.bounds[i]]) * weight
+            )
             if uniforms[2] <= math.exp(log_weight - log_bound):
                 return grid_point
         attempt += 1

@@ -10,9 +10,9 @@ query                 change
 :class:`ClippedSum`   the sum by the radius in L2, and by sqrt(d) times as much in L1
 ====================  =========================================================================
 
-Centers and radii are released or public floats. They need not lie on the grid: what a record adds
-is rounded to integers before it is added. The ledger does not name them: its charges are public
-before the first draw.
+Centers and radii are released or public floats. They need not lie on the grid: what a
+record adds is rounded to integers before it is added. The ledger does not name them:
+its charges are public before the first draw.
 """
 
 import math
@@ -41,7 +41,11 @@ class _AboutCenter(Query):
         view.check_single(self.label)
         center = self.center
         shape = (view.n_features,)
-        if center.dtype != np.float64 or center.shape != shape or not np.isfinite(center).all():
+        if (
+            center.dtype != np.float64
+            or center.shape != shape
+            or not np.isfinite(center).all()
+        ):
             raise ValueError(
                 f"center must be finite float64 of shape {shape}, got {center.dtype} of shape "
                 f"{center.shape}; release it first"
@@ -57,14 +61,16 @@ class ShellCounts(_AboutCenter):
     center : ndarray of shape (d,), float64
         In half-widths of the domain.
     radii : ndarray of shape (m,), float64
-        Decreasing, in half-widths. Shell 0 is all that is farther than ``radii[1]``, shell j the
-        points at distances from ``radii[j + 1]`` to ``radii[j]``, the last one the rest.
+        Decreasing, in half-widths. Shell 0 is all that is farther than ``radii[1]``,
+        shell j the points at distances from ``radii[j + 1]`` to ``radii[j]``, the last
+        one the rest.
     box : bool, default=False
         Distances are the largest difference of a coordinate, so that shells are cubes.
 
     Notes
     -----
-    Its part is ``counts`` (R, m), int64, in units of 2**-16 records. It serves one replicate.
+    Its part is ``counts`` (R, m), int64, in units of 2**-16 records. It serves one
+    replicate.
     """
 
     label = "shell_counts"
@@ -104,8 +110,8 @@ class SideCounts(_AboutCenter):
 
     Notes
     -----
-    Its part is ``counts`` (R, d, 2, m), int64, in units of 2**-16 records, the lower side first. It
-    serves one replicate.
+    Its part is ``counts`` (R, d, 2, m), int64, in units of 2**-16 records, the lower
+    side first. It serves one replicate.
     """
 
     label = "side_counts"
@@ -143,8 +149,8 @@ class ClippedSum(_AboutCenter):
 
     Notes
     -----
-    Its part is ``sums`` (R, d), int64, in units of 2**-16 radii: a record adds a vector of at most
-    2**16 in size. It serves one replicate.
+    Its part is ``sums`` (R, d), int64, in units of 2**-16 radii: a record adds a vector
+    of at most 2**16 in size. It serves one replicate.
     """
 
     label = "clipped_sum"
@@ -171,7 +177,12 @@ class ClippedSum(_AboutCenter):
 def check_radii(radii: np.ndarray) -> None:
     """Refuse radii that are no decreasing positive numbers."""
     is_list = radii.dtype == np.float64 and radii.ndim == 1 and len(radii) > 0
-    if not is_list or not np.isfinite(radii).all() or radii[-1] <= 0 or (np.diff(radii) >= 0).any():
+    if (
+        not is_list
+        or not np.isfinite(radii).all()
+        or radii[-1] <= 0
+        or (np.diff(radii) >= 0).any()
+    ):
         raise ValueError(
             f"radii must be finite, positive and decreasing, float64 of shape (m,), got "
             f"{radii.dtype} of shape {radii.shape}"

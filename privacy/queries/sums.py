@@ -1,15 +1,17 @@
 """Queries on the points of a curator: sums, counts and the percentile of gaps.
 
-What one record changes, under zero-out or add-remove adjacency, in records and half-widths:
+What one record changes, under zero-out or add-remove adjacency, in records and
+half-widths:
 
 ===========================  ==================================================================
 query                        change
 ===========================  ==================================================================
-:class:`SumsAndCounts`       one count by 1; its sum by the radius of its center (relative) or by
+:class:`SumsAndCounts`       one count by 1; its sum by the radius of its center
+(relative) or by
                              sqrt(d) in L2, and by sqrt(d) times as much in L1
 :class:`CountsAndBoundedSums`  one count by 1; each coordinate of its sum
-:class:`GridCounts`          one count by 1
-:class:`GapPercentile`       what its paper claims, which does not hold for two or more features
+:class:`GridCounts`          one count by 1 :class:`GapPercentile`       what its paper
+claims, which does not hold for two or more features
 ===========================  ==================================================================
 
 One record lies in one cell, so the cost of a query is that of its most expensive cell.
@@ -27,9 +29,21 @@ from pkm.compute import averaged_gaps, cell_counts, subtract_centers, sums_and_c
 from pkm.compute.storage.blocks import total_array
 from pkm.privacy.checks import check_grid_integers, check_positive
 from pkm.privacy.grid import MAX_CELLS, SCALE
-from pkm.privacy.mechanisms.additive import BoundedLaplace, BoundedValues, Gaussian, Laplace
+from pkm.privacy.mechanisms.additive import (
+    BoundedLaplace,
+    BoundedValues,
+    Gaussian,
+    Laplace,
+)
 from pkm.privacy.mechanisms.selection import OrderStatistics, Percentile, ScoreRange
-from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, Sensitivity
+from pkm.privacy.query import (
+    Answer,
+    Details,
+    Mechanisms,
+    Query,
+    Sensitivities,
+    Sensitivity,
+)
 
 ONE_COUNT = Sensitivity(l1=SCALE, l2=SCALE, linf=SCALE, l0=1)
 """One record more or less in one count, which is in units of 2**-16 records."""
@@ -44,21 +58,25 @@ class SumsAndCounts(Query):
     centers : ndarray of shape (R, k, d), int64
         Released or public centers on the grid, one set per replicate.
     radius : float or ndarray of shape (R, k), optional
-        In half-widths of the domain: points farther than this from their nearest center are left
-        out. An array has one for each center, from released values only.
+        In half-widths of the domain: points farther than this from their nearest center
+        are left out. An array has one for each center, from released values only.
     relative : bool, default=False
-        Sum ``x - center`` instead of ``x``; needs a radius, which then bounds what one record adds.
+        Sum ``x - center`` instead of ``x``; needs a radius, which then bounds what one
+        record adds.
 
     Notes
     -----
-    Its parts are ``sums`` (R, k, d), int64, in grid steps, and ``counts`` (R, k), int64, in units
-    of 2**-16 records. With one radius for each center, relative sums have their center's radius as
-    unit: their noise has its scale in multiples of that, and a record changes sums and counts
-    together by 1 each, whatever the radii.
+    Its parts are ``sums`` (R, k, d), int64, in grid steps, and ``counts`` (R, k),
+    int64, in units of 2**-16 records. With one radius for each center, relative sums
+    have their center's radius as unit: their noise has its scale in multiples of that,
+    and a record changes sums and counts together by 1 each, whatever the radii.
     """
 
     label = "sums_and_counts"
-    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian, Laplace), "counts": (Gaussian, Laplace)}
+    mechanisms: ClassVar[Mechanisms] = {
+        "sums": (Gaussian, Laplace),
+        "counts": (Gaussian, Laplace),
+    }
     exact_without_ledger: ClassVar[bool] = True
 
     centers: np.ndarray
@@ -124,8 +142,9 @@ class CountsAndBoundedSums(Query):
 
     Notes
     -----
-    Its parts are ``counts`` (R, k), int64, in units of 2**-16 records, and ``sums`` (R, k, d),
-    int64, in grid steps, each between its mirrored count times the domain's ends.
+    Its parts are ``counts`` (R, k), int64, in units of 2**-16 records, and ``sums`` (R,
+    k, d), int64, in grid steps, each between its mirrored count times the domain's
+    ends.
     """
 
     label = "counts_and_bounded_sums"
@@ -152,7 +171,9 @@ class CountsAndBoundedSums(Query):
         sums -= counts[:, :, None] * self.origin
         return {"counts": counts * SCALE, "sums": sums}
 
-    def mechanism_input(self, part: str, exact: Any, released: Mapping[str, np.ndarray]) -> Any:
+    def mechanism_input(
+        self, part: str, exact: Any, released: Mapping[str, np.ndarray]
+    ) -> Any:
         """Bound the sums, about the origin, by the noisy count times the ends of the domain."""
         if part == "counts":
             return exact
@@ -174,13 +195,13 @@ class GridCounts(Query):
     Parameters
     ----------
     intervals : int
-        Number of equal intervals per feature, at least 1. Interval i of m goes from -1 + 2 i / m to
-        -1 + 2 (i + 1) / m in half-widths of the domain.
+        Number of equal intervals per feature, at least 1. Interval i of m goes from -1
+        + 2 i / m to -1 + 2 (i + 1) / m in half-widths of the domain.
 
     Notes
     -----
-    Its part is ``counts`` (R, intervals, ..., intervals), int64: one axis per feature, in units of
-    2**-16 records.
+    Its part is ``counts`` (R, intervals, ..., intervals), int64: one axis per feature,
+    in units of 2**-16 records.
     """
 
     label = "grid_counts"
@@ -191,7 +212,11 @@ class GridCounts(Query):
     def check(self, view: Any) -> None:
         """Refuse too many cells."""
         is_whole = isinstance(self.intervals, int | np.integer)
-        if not is_whole or self.intervals < 1 or self.intervals**view.n_features > MAX_CELLS:
+        if (
+            not is_whole
+            or self.intervals < 1
+            or self.intervals**view.n_features > MAX_CELLS
+        ):
             raise ValueError(
                 f"intervals={self.intervals} must be at least 1 and, in {view.n_features} "
                 f"features, make at most {MAX_CELLS} cells; take fewer, or a method for more "
@@ -209,7 +234,11 @@ class GridCounts(Query):
         counts *= SCALE
         counts = counts.reshape(1, *shape)
         # Replicates have equal exact counts, and a single one those that were counted.
-        repeated = np.repeat(counts, view.n_replicates, axis=0) if view.n_replicates > 1 else counts
+        repeated = (
+            np.repeat(counts, view.n_replicates, axis=0)
+            if view.n_replicates > 1
+            else counts
+        )
         return {"counts": repeated}
 
     def details(self) -> Details:
@@ -228,9 +257,10 @@ class GapPercentile(Query):
 
     Notes
     -----
-    Its part is ``gap`` (R,), float64, in grid steps. Not private for two or more features: a record
-    shifts the ranks of different features differently, and the claimed rank sensitivity of 2
-    (Algorithm 2 and Lemma 1 of the DPM paper) does not hold. The charge carries that flaw.
+    Its part is ``gap`` (R,), float64, in grid steps. Not private for two or more
+    features: a record shifts the ranks of different features differently, and the
+    claimed rank sensitivity of 2 (Algorithm 2 and Lemma 1 of the DPM paper) does not
+    hold. The charge carries that flaw.
     """
 
     label = "gap_percentile"
@@ -270,8 +300,8 @@ def nearest_sums_and_counts(
 
 def check_centers(centers: np.ndarray, view: Any) -> None:
     """Refuse centers that are no grid integers, one set per replicate."""
-    # Relative sums about centers between grid points would show the exact count in their fractional
-    # parts.
+    # Relative sums about centers between grid points would show the exact count in
+    # their fractional parts.
     shape = (view.n_replicates, "k", view.n_features)
     remedy = f", for {view.n_replicates} replicates; release them through snap_centers"
     check_grid_integers("centers", centers, shape, remedy)

@@ -1,9 +1,9 @@
 """Private points in a tree of public cells, with noisy queries on the cells.
 
-A method grows the tree by splits that are functions of released values only. Which points lie in
-which cell is private: the method names cells by number, and every answer is charged before it is
-drawn. The cells of one query must be disjoint, so that a record changes one of them and the cost
-of the query is that of its most expensive cell.
+A method grows the tree by splits that are functions of released values only. Which
+points lie in which cell is private: the method names cells by number, and every answer
+is charged before it is drawn. The cells of one query must be disjoint, so that a record
+changes one of them and the cost of the query is that of its most expensive cell.
 """
 
 import itertools
@@ -30,7 +30,14 @@ from pkm.privacy.checks import check_grid_integers, check_type
 from pkm.privacy.mechanisms.additive import Gaussian, Laplace
 from pkm.privacy.mechanisms.selection import Exponential, ScoreRange, SplitScore
 from pkm.privacy.queries.sums import ONE_COUNT
-from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, Sensitivity
+from pkm.privacy.query import (
+    Answer,
+    Details,
+    Mechanisms,
+    Query,
+    Sensitivities,
+    Sensitivity,
+)
 
 MAX_INTERVALS = 4096  # a finer grid would not fit the memory of large trees
 MAX_SUM = 2.0**60  # grid steps
@@ -46,14 +53,14 @@ Split = tuple[int, int, int]
 class BoxGrid:
     """Public grid on [-1, 1], the same for every feature, of equal intervals.
 
-    The midpoints of the intervals are the candidates for splits. Every interval is two bins. A last
-    bin holds what the intervals leave over at the upper end.
+    The midpoints of the intervals are the candidates for splits. Every interval is two
+    bins. A last bin holds what the intervals leave over at the upper end.
 
     Attributes
     ----------
     thresholds : tuple of int
-        Increasing grid positions, in grid steps: a point belongs to bin b if b thresholds are below
-        it.
+        Increasing grid positions, in grid steps: a point belongs to bin b if b
+        thresholds are below it.
     inside_cell : bool
         Whether candidates are left out whose interval is not inside the cell.
     """
@@ -114,7 +121,9 @@ class _Shard:
     def split(self, cell: int, feature: int, boundary: int) -> None:
         start, stop = self._ranges[cell]
         order = self.order[start:stop]
-        n_left = stable_partition(self.codes, order, feature, boundary, np.empty_like(order))
+        n_left = stable_partition(
+            self.codes, order, feature, boundary, np.empty_like(order)
+        )
         self._ranges += [(start, start + n_left), (start + n_left, stop)]
 
     def size(self, cell: int) -> int:
@@ -147,8 +156,8 @@ class PartitionTree(View):
     curator : BaseCurator
         Of one replicate.
     code : callable
-        From Points to the codes (n, m) that cells are split by, of an unsigned type: one column per
-        feature or hyperplane.
+        From Points to the codes (n, m) that cells are split by, of an unsigned type:
+        one column per feature or hyperplane.
     n_codes : int
         Their number m.
     grid : BoxGrid or None
@@ -160,10 +169,13 @@ class PartitionTree(View):
     ) -> None:
         curator.check_single(type(self).__name__)
         super().__init__(curator)
-        # Points that are kept stay in the order of the cells; others are ordered in every pass.
+        # Points that are kept stay in the order of the cells; others are ordered in
+        # every pass.
         self._points = curator._shards
         is_kept = isinstance(self._points, Shards)
-        self._shards = [_Shard(shard, code) for shard in self._points] if is_kept else None
+        self._shards = (
+            [_Shard(shard, code) for shard in self._points] if is_kept else None
+        )
         self._code = code
         self._splits: list[Split] = []
         self.n_features = curator.n_features
@@ -174,11 +186,14 @@ class PartitionTree(View):
         first = np.zeros(self.n_features, np.int64)
         last = np.full(self.n_features, n_bins)
         self._cells = [_Cell(first, last)]
-        # Bin b reaches from above edges[b] to edges[b + 1], the first from the domain's lower end
-        # itself.
+        # Bin b reaches from above edges[b] to edges[b + 1], the first from the domain's
+        # lower end itself.
         thresholds = () if grid is None else grid.thresholds
         self._edges = np.array([-SCALE - 1, *thresholds, SCALE], np.int64)
-        self._unrestricted = (np.full(self.n_features, -1), np.full(self.n_features, n_bins))
+        self._unrestricted = (
+            np.full(self.n_features, -1),
+            np.full(self.n_features, n_bins),
+        )
 
     @classmethod
     def whole(cls, curator: BaseCurator) -> "PartitionTree":
@@ -202,10 +217,11 @@ class PartitionTree(View):
         ----------
         curator : BaseCurator
         normals : ndarray of shape (m, d), int64
-            Entries of at most 2**20 in size; points on the side that a normal points to go to the
-            second part.
+            Entries of at most 2**20 in size; points on the side that a normal points to
+            go to the second part.
         origin : ndarray of shape (d,), int64
-            Released or public point of the domain that all hyperplanes contain, in grid steps.
+            Released or public point of the domain that all hyperplanes contain, in grid
+            steps.
         """
         code = partial(hyperplane_sides, normals=normals, origin=origin)
         return cls(curator, code, len(normals), None)
@@ -243,10 +259,14 @@ class PartitionTree(View):
         for shard in self._shards or ():
             shard.split(cell, feature, boundary)
 
-        # Divide the bins; a boundary outside the cell leaves one part empty and the box as it is.
+        # Divide the bins; a boundary outside the cell leaves one part empty and the box
+        # as it is.
         left = _Cell(parent.first, parent.last.copy(), cell)
         right = _Cell(parent.first.copy(), parent.last, cell)
-        if self._grid is not None and parent.first[feature] < boundary < parent.last[feature]:
+        if (
+            self._grid is not None
+            and parent.first[feature] < boundary < parent.last[feature]
+        ):
             left.last[feature] = boundary
             right.first[feature] = boundary
         parent.children = (len(self._cells), len(self._cells) + 1)
@@ -276,11 +296,15 @@ class PartitionTree(View):
         assert self._grid is not None  # boundaries are those of a grid
         return self._grid.thresholds[boundary - 1]
 
-    def _total(self, function: Callable[..., np.ndarray], **arguments: Any) -> np.ndarray:
+    def _total(
+        self, function: Callable[..., np.ndarray], **arguments: Any
+    ) -> np.ndarray:
         """Sum of a function's integer array over all shards, blocks or chunks."""
         work = partial(function, **arguments)
         if self._shards is None:
-            split = partial(_of_split, code=self._code, splits=self._splits, function=work)
+            split = partial(
+                _of_split, code=self._code, splits=self._splits, function=work
+            )
             return total_array(self._points, split)
         return sum(map(work, self._shards[1:]), work(self._shards[0]))
 
@@ -294,7 +318,9 @@ class PartitionTree(View):
             ancestor = self._cells[cell].parent
             while ancestor is not None:
                 if ancestor in requested:
-                    raise ValueError(f"cells {ancestor} and {cell} overlap; query disjoint cells")
+                    raise ValueError(
+                        f"cells {ancestor} and {cell} overlap; query disjoint cells"
+                    )
                 ancestor = self._cells[ancestor].parent
 
     def check_exist(self, cells: Sequence[int]) -> None:
@@ -349,14 +375,15 @@ class CellSums(Query):
     origins : ndarray of shape (len(cells), d), int64
         Subtracted from each point of a cell, in grid steps.
     radius : float, optional
-        In half-widths: a bound on the distance from the origin to calibrate to, if larger than the
-        exact one.
+        In half-widths: a bound on the distance from the origin to calibrate to, if
+        larger than the exact one.
 
     Notes
     -----
-    Its part is ``sums`` (len(cells), d), int64, in grid steps. A record adds at most the distance
-    from the origin to the farthest corner of its cell's box. That is the unit of the noise, so that
-    its scale is the noise multiplier, and the cost is known before any cell is.
+    Its part is ``sums`` (len(cells), d), int64, in grid steps. A record adds at most
+    the distance from the origin to the farthest corner of its cell's box. That is the
+    unit of the noise, so that its scale is the noise multiplier, and the cost is known
+    before any cell is.
     """
 
     label = "cell_sums"
@@ -396,8 +423,8 @@ class CellSums(Query):
         farthest = differences.max(axis=1).astype(np.float64)
         distances = np.sqrt((farthest * farthest).sum(axis=1))
         if self.radius is None:
-            # The sum over a cell of one grid point may be 0 for any data: any positive scale will
-            # do.
+            # The sum over a cell of one grid point may be 0 for any data: any positive
+            # scale will do.
             return np.maximum(distances, 1.0)
         if self.radius * SCALE < distances.max(initial=0.0) * (1 - 1e-9):
             raise ValueError(
@@ -419,10 +446,11 @@ class Splits(Query):
         Their released counts, in records.
     score : SplitScore
     margin : float, default=0
-        In records: subtracted from the size that the sensitivity is computed from, a margin of
-        safety that is not needed.
+        In records: subtracted from the size that the sensitivity is computed from, a
+        margin of safety that is not needed.
     failure : float, default=0
-        Probability that a size less the margin exceeds the exact one, where a paper charges for it.
+        Probability that a size less the margin exceeds the exact one, where a paper
+        charges for it.
 
     Notes
     -----
@@ -489,7 +517,9 @@ class Splits(Query):
             cells = self.cells[start : start + n_together]
             arguments = {"cells": cells, "n_bins": n_bins, "count_type": count_type}
             counts_of_cells = view._total(_histograms, **arguments)
-            for cell, counts, size in zip(cells, counts_of_cells, sizes[start:], strict=False):
+            for cell, counts, size in zip(
+                cells, counts_of_cells, sizes[start:], strict=False
+            ):
                 first, last = view._unrestricted
                 if grid.inside_cell:
                     first = view._cells[cell].first
@@ -498,7 +528,8 @@ class Splits(Query):
                 yield scores.ravel()
 
 
-# Functions of points or of one shard, block or chunk, whose results are added over all of them.
+# Functions of points or of one shard, block or chunk, whose results are added over all
+# of them.
 
 
 def _no_codes(points: Points) -> np.ndarray:
@@ -506,7 +537,10 @@ def _no_codes(points: Points) -> np.ndarray:
 
 
 def _of_split(
-    points: Points, code: Code, splits: Sequence[Split], function: Callable[[_Shard], np.ndarray]
+    points: Points,
+    code: Code,
+    splits: Sequence[Split],
+    function: Callable[[_Shard], np.ndarray],
 ) -> np.ndarray:
     """A function of points that are brought into the order of the cells."""
     shard = _Shard(points, code)
@@ -529,7 +563,9 @@ def _sums(shard: _Shard, cells: Sequence[int], origins: np.ndarray) -> np.ndarra
     return sums
 
 
-def _histograms(shard: _Shard, cells: Sequence[int], n_bins: int, count_type: type) -> np.ndarray:
+def _histograms(
+    shard: _Shard, cells: Sequence[int], n_bins: int, count_type: type
+) -> np.ndarray:
     """Numbers of points of some cells in the bins of every feature."""
     counts = np.zeros((len(cells), shard.codes.shape[1], n_bins), count_type)
     for i, cell in enumerate(cells):
