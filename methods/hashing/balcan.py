@@ -29,6 +29,7 @@ from pkm.compute.kernels.hashing import Hash, orthonormal
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.hashing.local_search import MOVES, plan_search, private_local_search
+from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
     SCALE,
@@ -242,49 +243,3 @@ class Balcan(PrivateKMeans):
         packed = packed * (points.radius / math.sqrt(len(directions)))
         lifted = points.into_ball(packed @ (directions / DIRECTION_SCALE) * SCALE)
         return np.concatenate([candidates, lifted[: max(0, k - len(candidates))]])
-
-
-def noisy_lloyd_step(
-    points: HashedPoints,
-    centers: np.ndarray,
-    radius: float,
-    mu: float,
-    min_count: float = 0.0,
-) -> np.ndarray:
-    """Move each center by the noisy mean difference of the points nearest to it.
-
-    Parameters
-    ----------
-    points : HashedPoints
-    centers : ndarray of shape (k, d), int64
-        Released, in the domain, in grid steps.
-    radius : float
-        In half-widths: longer differences are shortened to it.
-    mu : float
-        Cost of the sums and counts together.
-    min_count : float, default=0.0
-        Smallest count to divide by, in standard deviations of its noise: a smaller one
-        may be noise, and would make a step as long as the domain.
-
-    Returns
-    -------
-    ndarray of shape (k, d), int64
-        On the grid, in the ball of the points.
-    """
-    # Divide mu in proportion to the errors in a mean: that of the sum is sqrt(d) times
-    # the radius, that of the count is the distance moved, about half the radius.
-    sum_part = math.sqrt(points.n_features)
-    count_part = 0.5
-    sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))
-    count_mu = mu * math.sqrt(count_part / (sum_part + count_part))
-    answer = points.release(
-        NearestSumsAndCounts(centers, radius),
-        sums=Gaussian(radius * SCALE / sum_mu),
-        counts=Gaussian(SCALE / count_mu),
-    )
-
-    # The center of an empty cluster does not move.
-    counts = answer["counts"] / SCALE
-    divisor = np.maximum(counts, max(1.0, min_count / count_mu))
-    moved = centers + answer["sums"] / divisor[:, None]
-    return points.into_ball(np.where(counts[:, None] < 1, centers, moved))

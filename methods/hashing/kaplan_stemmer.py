@@ -21,8 +21,8 @@ from pkm.compute import largest_packing
 from pkm.compute.kernels.hashing import euclidean_hash
 from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.coreset import CoresetMethod, consistent
-from pkm.methods.hashing.balcan import noisy_lloyd_step
 from pkm.methods.hashing.local_search import MOVES, plan_search, private_local_search
+from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (

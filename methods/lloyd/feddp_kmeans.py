@@ -17,7 +17,7 @@ import numpy as np
 from pkm.compute import DIRECTION_SCALE
 from pkm.methods.baselines.public_data import PublicDataMethod
 from pkm.methods.constraints import AUTO, Integer
-from pkm.methods.hashing.balcan import noisy_lloyd_step
+from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.lloyd.pe_means import LLOYD_RADIUS, PublicBall
 from pkm.methods.schedule import Schedule, count_noise, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans

@@ -22,7 +22,7 @@ from pkm.compute.kernels.seeding import ball_packing
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, NONE, Integer, OneOf, Real
 from pkm.methods.contract import inverse_power
-from pkm.methods.hashing.balcan import noisy_lloyd_step
+from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (

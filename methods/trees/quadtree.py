@@ -16,7 +16,7 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer, Real
-from pkm.methods.lloyd.final_step import cluster_radii, final_step, step_noise
+from pkm.methods.lloyd.noisy_steps import cluster_radii, final_step, step_noise
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.trees.eugkm import grid_intervals
 from pkm.methods.weighted_kmeans import weighted_kmeans

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pkm import datasets
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
-from pkm.methods.lloyd.final_step import cluster_radii, final_step, step_noise
+from pkm.methods.lloyd.noisy_steps import cluster_radii, final_step, step_noise
 from pkm.methods.trees.eugkm import EUGkM
 from pkm.methods.trees.quadtree import (
     BALANCED,

@@ -9,7 +9,7 @@ from tuned import AveragedKaplanStemmer, tree_of
 from pkm import datasets
 from pkm.methods import QuadtreeKMeans, SynopsisKMeans
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
-from pkm.methods.hashing.balcan import noisy_lloyd_step
+from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.synthetic.synopsis import (
     DEEP,
     DEEP_NONNEGATIVE,

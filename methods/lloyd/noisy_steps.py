@@ -1,10 +1,19 @@
-"""A last step of Lloyd's algorithm about released centers, each with a radius of its own."""
+"""Single noisy steps of Lloyd's algorithm, for methods that have their centers already."""
 
 import math
 
 import numpy as np
 
-from pkm.privacy import SCALE, Curator, Laplace, SumsAndCounts, snap_centers
+from pkm.privacy import (
+    SCALE,
+    Curator,
+    Gaussian,
+    HashedPoints,
+    Laplace,
+    NearestSumsAndCounts,
+    SumsAndCounts,
+    snap_centers,
+)
 
 SUM_SHARE = 0.75  # of the step's epsilon; the rest is for the counts
 # A radius, and the noise of a mean that allows a larger one: in root mean squared
@@ -147,3 +156,49 @@ def final_step(
     factors = np.where(counts < 1, 0.0, np.maximum(0.0, 1 - noise_squares / squares))
     moved = centers + factors[:, None] * steps
     return snap_centers(np.clip(moved, -SCALE, SCALE))
+
+
+def noisy_lloyd_step(
+    points: HashedPoints,
+    centers: np.ndarray,
+    radius: float,
+    mu: float,
+    min_count: float = 0.0,
+) -> np.ndarray:
+    """Move each center by the noisy mean difference of the points nearest to it.
+
+    Parameters
+    ----------
+    points : HashedPoints
+    centers : ndarray of shape (k, d), int64
+        Released, in the domain, in grid steps.
+    radius : float
+        In half-widths: longer differences are shortened to it.
+    mu : float
+        Cost of the sums and counts together.
+    min_count : float, default=0.0
+        Smallest count to divide by, in standard deviations of its noise: a smaller one
+        may be noise, and would make a step as long as the domain.
+
+    Returns
+    -------
+    ndarray of shape (k, d), int64
+        On the grid, in the ball of the points.
+    """
+    # Divide mu in proportion to the errors in a mean: that of the sum is sqrt(d) times
+    # the radius, that of the count is the distance moved, about half the radius.
+    sum_part = math.sqrt(points.n_features)
+    count_part = 0.5
+    sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))
+    count_mu = mu * math.sqrt(count_part / (sum_part + count_part))
+    answer = points.release(
+        NearestSumsAndCounts(centers, radius),
+        sums=Gaussian(radius * SCALE / sum_mu),
+        counts=Gaussian(SCALE / count_mu),
+    )
+
+    # The center of an empty cluster does not move.
+    counts = answer["counts"] / SCALE
+    divisor = np.maximum(counts, max(1.0, min_count / count_mu))
+    moved = centers + answer["sums"] / divisor[:, None]
+    return points.into_ball(np.where(counts[:, None] < 1, centers, moved))
