@@ -16,7 +16,11 @@ from planted_faults import (
 
 from pkm.audit.conformance import CHECKS, conformance, main
 from pkm.compute import SCALE, Points
-from pkm.methods import GLloyd, SuLloyd
+from pkm.methods import (
+    FastLloyd,
+    GLloyd,
+    SuLloyd,
+)
 
 
 class KeepsPoints(GLloyd):
@@ -104,3 +108,48 @@ def test_command_refuses_a_method_that_reads_rows(capsys):
     printed = capsys.readouterr().out
     assert printed.count("\n") == len(CHECKS) * len(ReadsRows.claims)
     assert "check_replay                   FAILED" in printed
+
+
+class OrderDependent(FastLloyd):
+    """Wrong: the result depends on the order of the points."""
+
+    def cluster(self, curator):
+        centers, n_iter = super().cluster(curator)
+        return centers + int(curator._shards[0].rows[0, 0]), n_iter
+
+
+class BatchDependent(FastLloyd):
+    """Wrong: a replicate's result depends on the others."""
+
+    def cluster(self, curator):
+        centers, n_iter = super().cluster(curator)
+        return centers + curator.n_replicates, n_iter
+
+
+class Uncharged(FastLloyd):
+    """Wrong: claims privacy and charges nothing."""
+
+    def cluster(self, curator):
+        shape = (curator.n_replicates, self.n_clusters, curator.n_features)
+        return np.zeros(shape, np.int64), 0
+
+
+@pytest.mark.parametrize(
+    ("method", "failed_check"),
+    [
+        (OrderDependent, "check_order_and_shards"),
+        (BatchDependent, "check_batch_is_loop"),
+        (Uncharged, "check_ledger"),
+    ],
+)
+def test_conformance_catches_a_broken_method(method, failed_check):
+    failed_checks = {outcome.check for outcome in conformance(method) if outcome.error}
+    assert failed_check in failed_checks
+
+
+def test_conformance_command(capsys):
+    assert main(["pkm.methods.GLloyd"]) == 0
+    assert capsys.readouterr().out.count(" ok") == 2 * len(CHECKS)
+    assert main([f"{__name__}.Uncharged"]) == 1
+    assert main(["no.such.Method"]) == 2
+    assert "known: KMeansPlusPlus" in capsys.readouterr().out

@@ -4,6 +4,7 @@ from threading import Event, current_thread
 
 import numpy as np
 import pytest
+from hashed import grid_points, swaps_by_definition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
@@ -11,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 from pkm.compute import SCALE, Points, exact_limit, inertia, labels, sums_and_counts
 from pkm.compute.kernels import nearest as nearest_kernels
-from pkm.compute.kernels.nearest import nearest_of_many, squared_distances
+from pkm.compute.kernels.nearest import nearest_of_many, squared_distances, swap_costs
 from pkm.compute.kernels.scan import (
     BLOCK_VALUES,
     FEW_FEATURES,
@@ -353,3 +354,16 @@ def test_points_are_compared_with_the_centers_of_their_cluster_alone(monkeypatch
     index, _ = nearest_of_many(points, centers)
     assert (index // 40 == np.arange(2000) // 200).all()
     assert n_pairs < len(points) * len(centers) / 5
+
+
+@given(st.integers(0, 10**6), st.integers(1, 5), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_swap_costs_are_exact(seed, k, tied):
+    rng = np.random.default_rng(seed)
+    kind = "tied" if tied else "spread"
+    rows = grid_points(int(rng.integers(1, 700)), 3, seed, kind)
+    candidates = grid_points(6, 3, seed + 1, kind)
+    current = rng.permutation(6)[:k]
+    for slots in (np.arange(k), np.array([k - 1])):
+        costs = swap_costs(Points.prepare(rows), candidates, current, slots)
+        assert (costs == swaps_by_definition(rows, candidates, current, slots)).all()

@@ -449,7 +449,7 @@ def test_failure_reason_names_the_time_limit(tmp_path, monkeypatch):
     assert "1 of 1 cells to run" in console.file.getvalue()
 
 
-# diffprivlib needs an environment of its own: tests/methods/test_diffprivlib.py.
+# diffprivlib needs an environment of its own: tests/methods/baselines/test_diffprivlib.py.
 @pytest.mark.parametrize("name", [name for name in choices("method") if name != "diffprivlib"])
 def test_every_method_file_runs(name):
     target = entry_of("method", name)["_target_"]

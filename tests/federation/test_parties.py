@@ -5,6 +5,8 @@ p-values of 1e-8 and seven standard errors leave all checks together less than o
 chance in a million runs.
 """
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -390,3 +392,37 @@ def test_measured_times_add_up_and_cover_the_latency():
     assert min(times) >= 0
     assert measured.wire_ms >= 2e3 * latency
     assert measured.setup_ms >= 3e3 * latency
+
+
+@pytest.mark.parametrize("split", ["balanced", "unbalanced", "sorted"])
+def test_a_null_record_counts_in_the_protocol(split):
+    """Its presence must not show in n: delta and the schedule are computed from it."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-SCALE, SCALE + 1, (40, 2))
+    points = Points.prepare(rows[1:], 1)
+    method = FastLloyd(4, variant="published")
+    parts = split_points(points, 3, 0, split)
+    assert sum(part.n_records for part in parts) == 40
+    run, _ = run_in_threads(method, parts, [0], network=Network(3), simulated=True)
+    central = method.fit_batch(points, [0])
+    assert (run.centers == central.centers).all()
+    assert run.ledger.budget.delta == 1 / (40 * math.log(40))
+
+
+def test_a_client_does_not_release_what_the_server_does_not_noise():
+    """The server draws by the schedule; the ledger would price a client's own mechanism."""
+
+    class Understated(FastLloyd):
+        def cluster(self, curator):
+            release = curator.release
+
+            def quiet(query, **noise):
+                return release(query, **{part: Gaussian(2.0**40) for part in noise})
+
+            curator.release = quiet
+            return super().cluster(curator)
+
+    points = Points.prepare(np.zeros((40, 2), np.int64))
+    parts = split_points(points, 2, 0, "balanced")
+    with pytest.raises(Exception, match="the server draws noise by the schedule"):
+        run_in_threads(Understated(2), parts, [0], network=Network(2), simulated=True)

@@ -4,8 +4,15 @@ import math
 
 import numpy as np
 import pytest
+from estimators import blobs
 
-from pkm.methods import FEDERATED, METHODS, Lloyd, load_method
+from pkm.methods import (
+    FEDERATED,
+    METHODS,
+    FastLloyd,
+    Lloyd,
+    load_method,
+)
 from pkm.methods import __getattr__ as method_named
 from pkm.methods.constraints import AUTO, FLAG, NONE, Integer, OneOf, Real, check_constraints
 
@@ -56,3 +63,44 @@ def test_every_rule_is_of_a_parameter(name):
 def test_secure_noise_of_a_method_without_noise_is_refused():
     with pytest.raises(ValueError, match="secure=True has no effect: Lloyd claims no privacy"):
         Lloyd(3, secure=True).check_parameters()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            {"postprocessing": "mirror"},
+            "postprocessing='mirror' is unknown, choose one of 'auto', 'none'",
+        ),
+        ({"radius_schedule": "late"}, "radius_schedule='late' is unknown"),
+        ({"alpha": 0}, "alpha=0 must be a finite number of at least 1e-06"),
+        (
+            {"n_iterations": True},
+            "n_iterations=True must be 'auto' or an integer",
+        ),
+        ({"secure": "x"}, "secure='x' is unknown, choose one of True, False"),
+        ({"bounds": (-np.inf, 1)}, "must be finite with lower < upper"),
+        (
+            {"n_iterations": 0},
+            "n_iterations=0 must be 'auto' or an integer of at least 1",
+        ),
+        (
+            {"epsilon": "much"},
+            "epsilon='much' must be a positive finite number",
+        ),
+        ({"delta": 2}, r"delta=2 must be 'auto' or a number in \(0, 1\)"),
+        ({"bounds": (1, -1)}, "must be finite with lower < upper"),
+        (
+            {"bounds": (0, 1, 2)},
+            r"bounds must be \(lower, upper\) or of shape \(2, 2\)",
+        ),
+        ({"variant": "fast"}, "variant='fast' is unknown"),
+        ({"random_state": 1.5}, "random_state=1.5 must be None or an integer of at least 0"),
+        ({"random_state": -1}, "random_state=-1 must be None or an integer of at least 0"),
+        ({"random_state": np.random.default_rng(0)}, "not drawn from a generator"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, message):
+    estimator = FastLloyd(n_clusters=2).set_params(**parameters)
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(blobs())

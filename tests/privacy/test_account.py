@@ -21,6 +21,7 @@ from pkm.methods import (
     HST,
     METHODS,
     FastLloyd,
+    GLloyd,
     KaplanStemmer,
     KaplanStemmerLocal,
     Lloyd,
@@ -741,3 +742,9 @@ def test_the_command_line_refuses_what_an_account_does_not_take(call, path):
     path.write_text("{}")
     code, _, errors = call(run_command, f"account={path}", *RUN)
     assert code == 2 and "damaged" in errors
+
+
+def test_a_pure_account_takes_no_gaussian_run():
+    account = Account(Budget(10.0))
+    with pytest.raises(BudgetExceeded):
+        GLloyd(2, epsilon=1.0).fit_batch(np.zeros((50, 2), np.int64), [0], account=account)

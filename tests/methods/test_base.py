@@ -1,0 +1,431 @@
+"""Methods as estimators: what all of them keep to, keys of noise, budgets, scikit-learn."""
+
+import gc
+import warnings
+import weakref
+from dataclasses import replace
+from inspect import signature
+
+import numpy as np
+import pytest
+from estimators import blobs
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import check_estimator
+
+from pkm.audit.conformance import CHECKS, check_replay, conformance
+from pkm.compute import Points
+from pkm.methods import (
+    DPM,
+    METHODS,
+    FastLloyd,
+    GLloyd,
+    KaplanStemmer,
+    PrivateKMeans,
+    SuLloyd,
+    load_method,
+)
+from pkm.methods.base import RepeatableNoiseWarning
+from pkm.privacy import SCALE, Curator, Gaussian, NoiseStreams, PrivacyClaim, SumsAndCounts, snap
+from pkm.privacy.mechanisms.noise import public_seed
+
+KEY = ("sums_and_counts", 0, "counts")
+
+
+def noise_of(method, **where):
+    return method.noise_streams([5], 100, 2, **where).normal(KEY, (3,))
+
+
+def test_a_fit_and_a_coreset_share_no_noise():
+    """With two scales of the same noise, exact counts would follow."""
+    method = KaplanStemmer(2)
+    assert (noise_of(method) != noise_of(method, purpose="coreset")).all()
+
+
+def test_domains_share_no_noise():
+    """The same points on two grids differ by known factors; the same noise would be taken off."""
+    X = np.clip(np.random.default_rng(0).normal(0, 0.3, (300, 2)), -1, 1)
+    method = GLloyd(2)
+    wide = noise_of(method, domain=[[-2.0, -2.0], [2.0, 2.0]])
+    assert (noise_of(method) != wide).all()
+    # Bounds and the domain of the grid are the same thing, as is its default.
+    assert (noise_of(method) == noise_of(method, domain=[[-1.0, -1.0], [1.0, 1.0]])).all()
+    by_fit = GLloyd(2, random_state=5, bounds=(-1, 1)).fit(X)
+    by_batch = GLloyd(2).fit_batch(Points.quantize(X, -np.ones(2), np.ones(2))[0], [5])
+    assert (by_fit._centers == by_batch.centers).all()
+
+
+def test_parameters_that_are_arrays_are_in_the_key_in_full():
+    """An abbreviated array would let budgets differ and share noise."""
+    shares = np.array([0.1, 0.2, 0.3, 0.4])
+    other = shares + np.array([0.0, 0.0, 1e-10, -1e-10])
+    assert (noise_of(DPM(shares=shares)) != noise_of(DPM(shares=other))).all()
+
+
+#: Names of the methods that can run here: a library's own environment may be missing.
+AVAILABLE = [name for name in METHODS if load_method(name).unavailable() is None]
+
+
+CLASSES = [load_method(name) for name in AVAILABLE]
+
+
+PRIVATE_CLASSES = [
+    method for method in CLASSES if any(claim.private for claim in method.claims.values())
+]
+
+
+def variant_parameters(method, variant):
+    """Return the parameter that chooses a variant; a baseline has none."""
+    if "variant" in signature(method).parameters:
+        return {"variant": variant}
+    return {}
+
+
+def skip_unavailable(method):
+    """Skip a test where the method needs a library that is not installed."""
+    reason = getattr(method, "unavailable", lambda: None)()
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.mark.parametrize("method", CLASSES, ids=lambda method: method.__name__)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_registered_methods_conform(method):
+    """Every check but the replay of neighbors: tests of the audit replay more of them."""
+    skip_unavailable(method)
+    checks = [check for check in CHECKS if check is not check_replay]
+    outcomes = conformance(method, checks)
+    assert len(outcomes) == len(checks) * len(method.claims)
+    assert [outcome for outcome in outcomes if outcome.error] == []
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_no_points_are_held_after_fit(name, new_objects_alone):
+    """Private data die with their last reference outside: no cache of the process holds them."""
+    method = load_method(name)
+    skip_unavailable(method)
+    lower = np.full(2, -1.0)
+    upper = np.ones(2)
+    for variant in method.claims:
+        estimator = method(n_clusters=2, bounds=(-1, 1), random_state=0)
+        if "variant" in estimator.get_params():
+            estimator.set_params(variant=variant)
+        X = blobs(seed=1)
+        # Not the points of ``fit``: a cache that holds those would answer for equal ones.
+        points, _ = Points.quantize(blobs(seed=2), lower, upper)
+        references = [
+            weakref.ref(X),
+            weakref.ref(points),
+            weakref.ref(points.rows),
+        ]
+        estimator.fit(X)
+        estimator.fit_batch(points, [0])
+        del X, points
+        gc.collect()
+        assert [reference() for reference in references] == [None] * 3
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_remainders_are_kept_for_all_queries_that_read_them(name):
+    """``fit`` leaves out those that no query reads: the centers are those of points with them."""
+    method = load_method(name)
+    skip_unavailable(method)
+    # Narrower than a grid step: without remainders all gaps are 0, and a zoom finds a single point.
+    X = blobs(seed=3) * 2.0**-14
+    for variant in method.claims:
+        parameters = variant_parameters(method, variant)
+        can_zoom = "zoom" in method().get_params() and method.claims[variant].private
+        for zoom in [None, 0.2] if can_zoom else [None]:
+            if zoom:
+                parameters["zoom"] = zoom
+            model = method(2, bounds=(-1, 1), random_state=0, **parameters)
+            try:
+                centers = model.fit(X).cluster_centers_
+            except ValueError as error:
+                assert "zoom" in str(error)
+                continue
+            points, _ = Points.quantize(X, -np.ones(2), np.ones(2))
+            run = model.fit_batch(points, [0], np.array([[-1, -1], [1, 1]]))
+            np.testing.assert_array_equal(centers, run.positions[0])
+
+
+def test_an_overspending_method_is_stopped():
+    class Overspending(FastLloyd):
+        def schedule(self, n_points, n_features):
+            schedule = super().schedule(n_points, n_features)
+            return replace(schedule, rounds=schedule.rounds * 2)
+
+    with pytest.raises(RuntimeError, match="the budget has delta"):
+        Overspending(n_clusters=2, bounds=(-1, 1)).fit(blobs())
+
+
+def test_a_new_method_needs_only_cluster():
+    class NoisyMean(PrivateKMeans):
+        claims = {"sound": PrivacyClaim("approximate")}  # noqa: RUF012
+
+        def __init__(
+            self,
+            n_clusters=1,
+            *,
+            epsilon=1.0,
+            delta=1e-6,
+            bounds=(-1, 1),
+            clip=True,
+            random_state=None,
+        ):
+            self.n_clusters = n_clusters
+            self.epsilon = epsilon
+            self.delta = delta
+            self.bounds = bounds
+            self.clip = clip
+            self.random_state = random_state
+
+        def cluster(self, curator):
+            start = np.zeros((curator.n_replicates, 1, curator.n_features), np.int64)
+            noise = Gaussian(400.0 * SCALE)
+            answer = curator.release(SumsAndCounts(start), sums=noise, counts=noise)
+            means = answer["sums"] / (answer["counts"][:, :, None] / SCALE)
+            return np.rint(means).astype(np.int64), 1
+
+    model = NoisyMean(random_state=0, bounds=(-1, 1)).fit(blobs(100_000))
+    assert model.cluster_centers_.shape == (1, 2)
+
+
+@pytest.mark.parametrize("target", ["Nope", "pkm.methods.lloyd.lloyd.Nope", "nope.Nope", ""])
+def test_unknown_methods_are_refused(target):
+    """The message lists the known ones."""
+    message = r"is unknown .*known: KMeansPlusPlus, KMedian, Lloyd, SuLloyd"
+    with pytest.raises(ValueError, match=message):
+        load_method(target)
+
+
+def test_weights_are_not_swallowed():
+    with pytest.raises(TypeError, match="sample_weight"):
+        FastLloyd(bounds=(-1, 1)).fit_predict(blobs(), sample_weight=np.ones(len(blobs())))
+
+
+@pytest.mark.filterwarnings("ignore:Skipping check")
+def test_checks_of_scikit_learn_that_fail_are_meant_to():
+    checks = check_estimator(FastLloyd(3, bounds=(-10, 10)), on_fail=None)
+    failed = {check["check_name"] for check in checks if check["status"] == "failed"}
+    # A row with NaN is the null record, and exact labels are not covered by the claim.
+    assert failed == {"check_estimators_nan_inf", "check_clustering"}
+
+
+def test_a_search_of_scikit_learn_needs_no_scorer():
+    method = FastLloyd(4, bounds=(-1, 1), random_state=0)
+    search = GridSearchCV(method, {"epsilon": [0.01, 8]}, cv=2)
+    assert search.fit(blobs()).best_params_ == {"epsilon": 8}
+
+
+def test_bounds_are_the_units_of_the_data(shared_noise):
+    """Shifting and stretching data and bounds together moves the centers along with them and
+    nothing else.
+    """
+    points = blobs()
+    shift = [7.0, -1.0]
+    stretched = points * 4 + shift
+    bounds = ([3.0, -5.0], [11.0, 3.0])
+    unit = FastLloyd(4, random_state=2, bounds=(-1, 1)).fit(points)
+    moved = FastLloyd(4, random_state=2, bounds=bounds).fit(stretched)
+    expected = unit.cluster_centers_ * 4 + shift
+    np.testing.assert_allclose(moved.cluster_centers_, expected, atol=1e-9)
+    assert (moved.predict(stretched) == unit.predict(points)).all()
+
+
+def test_widest_bounds_do_not_overflow():
+    model = FastLloyd(2, bounds=(-1e308, 1e308), random_state=0).fit(blobs())
+    assert np.isfinite(model.cluster_centers_).all()
+
+
+def test_secure_noise_ignores_the_seed():
+    points = snap(blobs())
+    first = FastLloyd(2, secure=True).fit_batch(points, [0]).centers
+    second = FastLloyd(2, secure=True).fit_batch(points, [0]).centers
+    assert (first != second).any()
+
+
+@pytest.mark.parametrize(
+    "method",
+    PRIVATE_CLASSES,
+)
+def test_extreme_budgets_run_or_are_refused(method):
+    """A refusal names epsilon."""
+    points = np.random.default_rng(0).integers(-SCALE, SCALE, (300, 2))
+    for variant in method.claims:
+        parameters = variant_parameters(method, variant)
+        for epsilon in (1e-12, 1e-8, 1e-6, 1e-4, 1e5):
+            estimator = method(n_clusters=2, epsilon=epsilon, **parameters)
+            try:
+                run = estimator.fit_batch(points, [0])
+            except ValueError as refusal:
+                assert "epsilon=" in str(refusal) or "scale=" in str(refusal)
+            else:
+                assert np.isfinite(run.centers).all()
+        for epsilon, message in (
+            (0.0, "positive finite"),
+            (-1.0, "positive finite"),
+            (1e-17, "too small"),
+        ):
+            with pytest.raises(ValueError, match=f"epsilon={epsilon} .*{message}"):
+                method(n_clusters=2, epsilon=epsilon, **parameters).fit_batch(points, [0])
+
+
+@pytest.mark.parametrize("method", PRIVATE_CLASSES)
+@pytest.mark.parametrize("n", [30, 3000])
+def test_secure_noise_serves_every_schedule(method, n):
+    """Also empty releases: few points and a small budget leave queries after a threshold empty."""
+    points = np.random.default_rng(0).integers(-SCALE, SCALE, (n, 3))
+    for variant in method.claims:
+        parameters = variant_parameters(method, variant)
+        estimator = method(n_clusters=2, epsilon=1.0, secure=True, **parameters)
+        run = estimator.fit_batch(points, [0])
+        assert np.isfinite(run.centers).all()
+
+
+PRIVATE = [
+    method
+    for method in map(load_method, METHODS)
+    if any(claim.private for claim in method.claims.values())
+]
+
+
+@pytest.fixture
+def points():
+    rng = np.random.default_rng(0)
+    return np.clip(rng.normal(0.0, 0.3, (400, 2)), -1, 1)
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """Noisy counts of every release of sums and counts, run after run."""
+    released = []
+    release_from = Curator.release_from
+
+    def recording(self, view, query, noise):
+        answer = release_from(self, view, query, noise)
+        if isinstance(query, SumsAndCounts):
+            released.append((query, noise, answer["counts"]))
+        return answer
+
+    monkeypatch.setattr(Curator, "release_from", recording)
+    return released
+
+
+def noise_of_counts(recorded, points):
+    """Noise of recorded counts, in units of its scale."""
+    query, noise, counts = recorded
+    exact = query.exact(Curator(points, None, NoiseStreams([0])))["counts"]
+    return (counts - exact) / noise["counts"].scale
+
+
+def test_two_budgets_of_one_seed_are_not_two_equations(points, answers):
+    """With shared noise, two scales of it would give the exact counts."""
+    for epsilon in (0.5, 1.0):
+        GLloyd(2, epsilon=epsilon, n_iterations=2, random_state=7, bounds=(-1, 1)).fit(points)
+    grid = np.rint(points * SCALE).astype(np.int64)
+    first, _, other, _ = (noise_of_counts(recorded, grid) for recorded in answers)
+    assert np.abs(first - other).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"epsilon": 1.5},
+        {"delta": 1e-7},
+        {"n_iterations": 3},
+        {"n_clusters": 4},
+        {"postprocessing": "none"},
+        {"variant": "published"},
+    ],
+)
+def test_noise_depends_on_every_parameter(parameters):
+    key = ("sums_and_counts", 0, "counts")
+    given = {"epsilon": 1.0, "n_clusters": 3, **parameters}
+    streams = GLloyd(3, epsilon=1.0).noise_streams([5], 100, 2)
+    other = GLloyd(**given).noise_streams([5], 100, 2)
+    assert (streams.normal(key, (3,)) != other.normal(key, (3,))).all()
+
+
+def test_noise_depends_on_method_and_shape():
+    key = ("sums_and_counts", 0, "counts")
+    draws = [
+        method.noise_streams([5], n, d).normal(key, (3,))
+        for method, n, d in (
+            (GLloyd(3), 100, 2),
+            (FastLloyd(3), 100, 2),
+            (GLloyd(3), 101, 2),
+            (GLloyd(3), 100, 3),
+        )
+    ]
+    assert len(np.unique(np.concatenate(draws))) == 12
+
+
+def test_noise_does_not_depend_on_where_points_and_noise_come_from():
+    key = ("sums_and_counts", 0, "counts")
+    expected = GLloyd(3).noise_streams([5], 100, 2).normal(key, (3,))
+    for method in (GLloyd(3, bounds=(0, 5)), GLloyd(3, clip=False), GLloyd(3, random_state=5)):
+        assert (method.noise_streams([5], 100, 2).normal(key, (3,)) == expected).all()
+
+
+def test_public_seed_does_not_give_the_noise(points, answers):
+    """A method holds the public seed; streams of it, with any known key, are other streams."""
+    seen = []
+    cluster = GLloyd.cluster
+
+    class Curious(GLloyd):
+        def cluster(self, curator):
+            seen.extend(curator.public_seeds)
+            assert not hasattr(curator, "seeds")
+            return cluster(self, curator)
+
+    Curious(2, random_state=7, bounds=(-1, 1)).fit(points)
+    assert seen == [public_seed(7)]
+    grid = np.rint(points * SCALE).astype(np.int64)
+    noise = noise_of_counts(answers[0], grid)
+    guessed = NoiseStreams(seen).normal(("sums_and_counts", 0, "counts"), (2,))
+    assert np.abs(noise - guessed).max() > 1e-3
+
+
+@pytest.mark.parametrize("method", PRIVATE, ids=lambda method: method.__name__)
+def test_fit_without_a_seed_is_fresh_and_secure(method, monkeypatch):
+    """Two fits differ, and no seeded stream is touched."""
+    rng = np.random.default_rng(0)
+    X = np.clip(rng.normal(0.0, 0.3, (3000, 2)), -1, 1)
+
+    def refuse(*arguments):
+        raise AssertionError("noise was drawn from a seed")
+
+    monkeypatch.setattr(NoiseStreams, "_seeded", refuse)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RepeatableNoiseWarning)
+        first = method(n_clusters=2, bounds=(-1, 1)).fit(X)
+        second = method(n_clusters=2, bounds=(-1, 1)).fit(X)
+    assert not first.ledger_.repeatable
+    assert not np.array_equal(first.cluster_centers_, second.cluster_centers_)
+
+
+@pytest.mark.parametrize("method", [SuLloyd, KaplanStemmer])
+def test_a_seed_warns_and_marks_the_ledger(method, points):
+    with pytest.warns(RepeatableNoiseWarning, match="random_state=3 makes noise repeatable"):
+        fitted = method(2, random_state=3, bounds=(-1, 1)).fit(points)
+    assert fitted.ledger_.repeatable
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RepeatableNoiseWarning)
+        fitted = method(2, random_state=3, secure=True, bounds=(-1, 1)).fit(points)
+    assert not fitted.ledger_.repeatable
+
+
+def test_a_seed_of_a_method_without_a_claim_does_not_warn(points):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RepeatableNoiseWarning)
+        fitted = load_method("Lloyd")(2, random_state=3).fit(points)
+    assert fitted.ledger_ is None
+
+
+def test_a_coreset_warns_too(points):
+    with pytest.warns(RepeatableNoiseWarning):
+        coreset = KaplanStemmer(2, bounds=(-1, 1), random_state=3).coreset(points)
+    assert coreset.ledger.repeatable
+    assert not KaplanStemmer(2, bounds=(-1, 1)).coreset(points).ledger.repeatable

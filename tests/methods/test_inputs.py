@@ -1,0 +1,166 @@
+"""What a fit reads: rows, null records, bounds."""
+
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+from estimators import blobs
+from scipy.sparse import csr_matrix
+
+from pkm.compute import Points
+from pkm.methods import (
+    DPM,
+    Balcan,
+    FastLloyd,
+    GLloyd,
+    KaplanStemmer,
+    Lloyd,
+    LocalMean,
+    LSHSplits,
+    MSTKMeans,
+    NoisedPoints,
+    SynopsisKMeans,
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**400, -(10**400), np.nan, np.inf, 1e308, np.longdouble("1e4000")],
+    ids=["integer", "negative", "nan", "inf", "large", "longdouble"],
+)
+def test_no_number_of_one_record_makes_a_fit_fail(value):
+    X = np.random.default_rng(0).uniform(-1, 1, (50, 2)).astype(object)
+    X[3, 1] = value
+    model = FastLloyd(2, bounds=(-1, 1)).fit(X)
+    assert np.isfinite(model.cluster_centers_).all()
+
+
+@pytest.mark.parametrize("method", [LocalMean(1), NoisedPoints(1)])
+def test_null_records_are_refused_where_the_adjacency_has_none(method):
+    points = Points.prepare(np.zeros((300, 2), np.int64), 1)
+    with pytest.raises(ValueError, match=r"null records, which .* adjacency does not know"):
+        method.fit_batch(points, [0])
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        ([["a", "b"]], "X must be numeric"),
+        ([1.0, 2.0], "Reshape your data"),
+        (np.empty((0, 2)), r"X has 0 sample\(s\)"),
+        (np.empty((2, 0)), r"X has 0 feature\(s\)"),
+        (csr_matrix(np.eye(3)), r"X is sparse, .*: give X.toarray\(\)"),
+        ([[1j, 0.0]], "Complex data not supported"),
+    ],
+)
+def test_points_that_are_no_matrix_are_refused(points, message):
+    with pytest.raises(ValueError, match=message):
+        FastLloyd(n_clusters=1, bounds=(-1, 1)).fit(points)
+
+
+@pytest.mark.parametrize("kind", ["nullable", "object", "objects", "list", "masked"])
+def test_a_missing_value_of_any_kind_is_nan(kind):
+    X = np.random.default_rng(0).integers(-9, 10, (60, 2)).astype(np.float64)
+    X[4, 1] = np.nan
+    frame = pd.DataFrame(X, columns=["a", "b"]).convert_dtypes()
+    assert frame.loc[4, "b"] is pd.NA
+    given = {
+        "nullable": frame,
+        "object": frame.astype(object),
+        "objects": frame.to_numpy(dtype=object),
+        "list": frame.to_numpy(dtype=object).tolist(),
+        "masked": np.ma.masked_array(np.nan_to_num(X, nan=8).astype(np.int64), np.isnan(X)),
+    }[kind]
+    for method in (FastLloyd, DPM):
+        model = method(2, epsilon=5.0, bounds=(-10, 10), random_state=0)
+        expected = model.fit(X).cluster_centers_
+        np.testing.assert_array_equal(model.fit(given).cluster_centers_, expected)
+    with pytest.raises(ValueError, match="X has 1 rows with NaN"):
+        model.predict(given)
+
+
+def test_missing_values_beside_an_integer_beyond_the_floats():
+    X = [[1, 0], [None, 0], [pd.NA, 0], [10**400, 0], [-1, 1]]
+    model = FastLloyd(1, epsilon=5.0, bounds=(-1, 1), random_state=0)
+    expected = model.fit([[1, 0], *[[np.nan, 0]] * 3, [-1, 1]]).cluster_centers_
+    for points in (X, pd.DataFrame(X, columns=["a", "b"])):
+        np.testing.assert_array_equal(model.fit(points).cluster_centers_, expected)
+
+
+def test_text_in_a_frame_is_refused():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", pd.NA]})
+    with pytest.raises(ValueError, match="X must be numeric: could not convert string to float"):
+        FastLloyd(1, bounds=(-1, 1)).fit(frame)
+
+
+def test_columns_in_another_order_are_refused():
+    points = pd.DataFrame(blobs(), columns=["a", "b"])
+    model = FastLloyd(n_clusters=2, bounds=(-1, 1)).fit(points)
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    assert model.predict(points).tolist() == model.predict(points.to_numpy()).tolist()
+    with pytest.raises(ValueError, match="got b, a; fitted with a, b"):
+        model.predict(points[["b", "a"]])
+    assert not hasattr(model.fit(points.to_numpy()), "feature_names_in_")
+
+
+def test_a_private_fit_needs_bounds():
+    with pytest.raises(ValueError, match=r"bounds=None: a private fit needs the public domain"):
+        GLloyd(2).fit(blobs())
+
+
+def test_bounds_of_a_method_without_privacy_are_the_extremes():
+    X = np.random.default_rng(0).normal(50, 3, (200, 2))
+    X[:, 1] = 7.0
+    bounds = np.stack([X.min(axis=0), X.max(axis=0)])
+    bounds[:, 1] = 0.0, 14.0
+    given = Lloyd(3, bounds=bounds, random_state=0).fit(X)
+    found = Lloyd(3, random_state=0).fit(X)
+    assert np.array_equal(found.cluster_centers_, given.cluster_centers_)
+    with pytest.raises(ValueError, match="rows with NaN or infinite values"):
+        Lloyd(3).fit(np.full((5, 2), np.nan))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_mapped_file_is_read_in_blocks(tmp_path, monkeypatch, dtype):
+    """The same fit as in memory, with the memory of some blocks."""
+    monkeypatch.setattr("pkm.row_blocks.BLOCK_VALUES", 1 << 16)
+    X = np.random.default_rng(0).uniform(-1, 1, (200_000, 10)).astype(dtype)
+    np.save(tmp_path / "points.npy", X)
+    mapped = np.load(tmp_path / "points.npy", mmap_mode="r")
+    model = FastLloyd(n_clusters=8, bounds=(-1, 1), random_state=0)
+    expected = model.fit(X.astype(np.float64)).cluster_centers_
+    tracemalloc.start()
+    fitted = model.fit(mapped).cluster_centers_
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.array_equal(fitted, expected)
+    assert peak <= X.nbytes / 2
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        FastLloyd(2),
+        DPM(2),
+        KaplanStemmer(2),
+        SynopsisKMeans(2),
+        LSHSplits(2),
+        Balcan(2, shifts=1, depth=2, search_rounds=1),
+        MSTKMeans(2),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_fit_takes_at_most_twice_its_input(monkeypatch, model):
+    """Beyond it, the points on the grid included, in single precision."""
+    monkeypatch.setattr("pkm.row_blocks.BLOCK_VALUES", 1 << 16)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.7, 0.7, (2, 10))[rng.integers(2, size=300_000)].astype(np.float32)
+    X += 0.1 * rng.standard_normal(X.shape, dtype=np.float32)
+    model.set_params(bounds=(-1, 1), random_state=0)
+    model.fit(X)  # compilers and caches take memory once
+    tracemalloc.start()
+    model.fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 2 * X.nbytes

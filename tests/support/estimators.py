@@ -1,0 +1,32 @@
+"""Blobs to fit methods to, and a center that moves as those of the Lloyd family do."""
+
+import math
+
+import numpy as np
+
+from pkm.compute.kernels.center_moves import KEEP, move_centers
+from pkm.privacy import SCALE
+
+
+def blobs(n=3000, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    centers = rng.uniform(-0.7, 0.7, (4, d))
+    noise = 0.08 * rng.standard_normal((n, d))
+    points = centers[np.arange(n) % 4] + noise
+    return np.clip(points, -1, 1)
+
+
+def reflect(coordinate):
+    while abs(coordinate) > 1:
+        border = 2 if coordinate > 1 else -2
+        coordinate = border - coordinate
+    return coordinate
+
+
+def moved(center, mean, longest=math.inf, outside=KEEP):
+    """Move one center by ``move_centers`` to the mean of its only point."""
+    centers = np.array([[center]])
+    sums = np.array([[mean]])
+    counts = np.array([[SCALE]])
+    limit = 40.0 * SCALE
+    return move_centers(centers, sums, counts, False, True, longest, limit, outside)[0, 0]
