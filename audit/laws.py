@@ -581,10 +581,8 @@ class OracleLaw(Law):
     ) -> Cost:
         """See :class:`Law`."""
         oracle = self.mechanism
-        symbols = oracle.symbols_of(values.users, values.cells)
-        n_changed = int(
-            (symbols != oracle.symbols_of(others.users, others.cells)).sum()
-        )
+        symbols = oracle.encode(values.users, values.cells)
+        n_changed = int((symbols != oracle.encode(others.users, others.cells)).sum())
         return Cost(epsilon=n_changed * math.log(oracle.p_true / oracle.p_false))
 
     def _compare(
@@ -593,7 +591,7 @@ class OracleLaw(Law):
         values: UserCells,
     ) -> np.ndarray:
         """Tell which reports are true."""
-        return outcome[0] == self.mechanism.symbols_of(values.users, values.cells)
+        return outcome[0] == self.mechanism.encode(values.users, values.cells)
 
     def weigh(
         self,

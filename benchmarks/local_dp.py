@@ -64,6 +64,4 @@ def estimate_counts(
     oracle = randomizer(1.0, N_VALUES)
     values = UserCells(users, users % N_VALUES)
     reports = NoiseStreams([0]).release(oracle, values, ("benchmark",))
-    tally = oracle.tally()
-    tally.add(users, reports[0])
-    return tally.estimate()
+    return oracle.estimate([(users, reports[0])])

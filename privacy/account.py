@@ -11,18 +11,25 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from pkm.files import OWNER_FILE, atomic_write, locked
-from pkm.privacy.budget import Adjacency, Budget
-from pkm.privacy.calibration import gdp_delta, gdp_epsilon
-from pkm.privacy.ledger import COST_FIELDS, SLACK, BudgetExceeded, Charge, Ledger
+from pkm.privacy.budget import Budget
+from pkm.privacy.calibration import gdp_epsilon
+from pkm.privacy.ledger import (
+    COST_FIELDS,
+    SLACK,
+    BudgetExceeded,
+    Charge,
+    Ledger,
+    split_groups,
+)
 from pkm.privacy.mechanisms.selection import selection_mu
+from pkm.scalars import is_integer
 
 FORMAT = "account of private runs, version 1"
 COMPOSITIONS = ("basic", "gaussian")
@@ -69,10 +76,7 @@ class AccountedRun:
     date: str = ""
 
     def __post_init__(self) -> None:
-        integer = isinstance(self.n_replicates, int) and not isinstance(
-            self.n_replicates, bool
-        )
-        if not integer or self.n_replicates < 1:
+        if not is_integer(self.n_replicates) or self.n_replicates < 1:
             raise AccountError(
                 f"n_replicates={self.n_replicates!r} must be an integer, 1 or more"
             )
@@ -94,7 +98,7 @@ class AccountedRun:
             "date": self.date,
             "method": self.method,
             "parameters": {
-                name: _plain(value) for name, value in self.parameters.items()
+                name: _to_json(value) for name, value in self.parameters.items()
             },
             "purpose": self.purpose,
             "flaws": list(self.flaws),
@@ -119,6 +123,41 @@ class AccountedRun:
             flaws=record["flaws"],
             date=record["date"],
         )
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What an account is opened with, and never changes."""
+
+    budget: Budget
+    composition: str = "basic"
+    failure_delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.composition not in COMPOSITIONS:
+            raise AccountError(
+                f"composition={self.composition!r} is unknown, choose one of "
+                f"{', '.join(COMPOSITIONS)}"
+            )
+        if self.composition == "basic" and self.failure_delta != 0:
+            raise AccountError(
+                f"failure_delta={self.failure_delta} must be 0 with "
+                "composition='basic', where all deltas add up"
+            )
+        fits = 0 <= self.failure_delta < self.budget.delta
+        if self.composition == "gaussian" and not fits:
+            raise AccountError(
+                f"failure_delta={self.failure_delta} must be at least 0 and below the "
+                f"budget's delta={self.budget.delta}: composition='gaussian' needs the "
+                "rest for noise"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "budget": _budget_record(self.budget),
+            "composition": self.composition,
+            "failure_delta": float(self.failure_delta),
+        }
 
 
 class Account:
@@ -198,10 +237,10 @@ class Account:
         composition: str = "basic",
         failure_delta: float = 0.0,
     ) -> None:
-        _check_terms(budget, composition, failure_delta)
+        self._terms = _Terms(budget, composition, failure_delta)
         self.budget = budget
         self.composition = composition
-        self.failure_delta = float(failure_delta)
+        self.failure_delta = failure_delta
         self.path = None if path is None else Path(path).expanduser().resolve()
         self._runs: tuple[AccountedRun, ...] = ()
         self._lock = threading.Lock()
@@ -222,7 +261,12 @@ class Account:
         """
         path = Path(path).expanduser().resolve()
         terms, _ = _load(path)
-        return cls(terms[0], path, composition=terms[1], failure_delta=terms[2])
+        return cls(
+            terms.budget,
+            path,
+            composition=terms.composition,
+            failure_delta=terms.failure_delta,
+        )
 
     @property
     def runs(self) -> tuple[AccountedRun, ...]:
@@ -284,7 +328,7 @@ class Account:
         For runs that were fixed in advance it is a guarantee; for adaptively chosen
         ones under ``composition="gaussian"`` the guarantee is that of the budget.
         """
-        return self._epsilon_of(self.runs)
+        return self._compose(self.runs)[0]
 
     def unspent(self) -> float:
         """Epsilon of the budget that is left."""
@@ -296,26 +340,23 @@ class Account:
         Of the budget's delta with ``composition="basic"``, of ``failure_delta``
         otherwise.
         """
-        return self._totals(self.runs)[1]
+        return self._compose(self.runs)[1]
 
-    def _totals(self, runs: Sequence[AccountedRun]) -> tuple[float, float]:
-        """Sums over all replicates: of epsilon or of mu^2, and of delta or of the failures."""
-        costs = [(run.n_replicates, *self._cost(run)) for run in runs]
-        first = math.fsum(n_replicates * cost for n_replicates, cost, _ in costs)
-        second = math.fsum(n_replicates * cost for n_replicates, _, cost in costs)
-        return first, second
-
-    def _cost(self, run: AccountedRun) -> tuple[float, float]:
-        """Costs of one replicate that add up."""
-        if self.composition == "basic":
-            return run.budget.epsilon, run.budget.delta
-        return run.gaussian_cost
-
-    def _epsilon_of(self, runs: Sequence[AccountedRun]) -> float:
-        total, _ = self._totals(runs)
-        if self.composition == "basic":
-            return total
-        return gdp_epsilon(math.sqrt(total), self.budget.delta - self.failure_delta)
+    def _compose(self, runs: Sequence[AccountedRun]) -> tuple[float, float]:
+        """Epsilon that runs need, and what they use of the delta that adds up."""
+        is_basic = self.composition == "basic"
+        costs = []
+        deltas = []
+        for run in runs:
+            declared = (run.budget.epsilon, run.budget.delta)
+            cost, delta = declared if is_basic else run.gaussian_cost
+            costs.append(run.n_replicates * cost)
+            deltas.append(run.n_replicates * delta)
+        total = math.fsum(costs)
+        if not is_basic:
+            noise_delta = self.budget.delta - self.failure_delta
+            total = gdp_epsilon(math.sqrt(total), noise_delta)
+        return total, math.fsum(deltas)
 
     def _check_adjacency(self, run: AccountedRun) -> None:
         """Refuse a run whose neighbors are not those of the account."""
@@ -331,24 +372,21 @@ class Account:
     ) -> None:
         """Refuse runs that would exceed the budget."""
         epsilon = self.budget.epsilon
-        total, total_delta = self._totals(after)
-        if self.composition == "basic":
-            delta = self.budget.delta
-            fits = total <= epsilon * (1 + SLACK)
-        else:
-            delta = self.failure_delta
-            noise_delta = (self.budget.delta - delta) * (1 + SLACK)
-            fits = gdp_delta(math.sqrt(total), epsilon * (1 + SLACK)) <= noise_delta
-        name = "delta" if self.composition == "basic" else "failure_delta"
-        if not fits or not total_delta <= delta * (1 + SLACK):
+        is_basic = self.composition == "basic"
+        name = "delta" if is_basic else "failure_delta"
+        delta = self.budget.delta if is_basic else self.failure_delta
+
+        total, total_delta = self._compose(after)
+        fits = total <= epsilon * (1 + SLACK) and total_delta <= delta * (1 + SLACK)
+        if not fits:
             runs = after[len(earlier) :]
             replicates = sum(run.n_replicates for run in runs)
             methods = ", ".join(dict.fromkeys(run.method or "a run" for run in runs))
             raise BudgetExceeded(
                 f"{methods} ({replicates} replicates) would bring the account to "
-                f"epsilon={self._epsilon_of(after):.6g} {name}={total_delta:.3g}, of which "
+                f"epsilon={total:.6g} {name}={total_delta:.3g}, of which "
                 f"epsilon={epsilon:.6g} {name}={delta:.3g} is allowed and "
-                f"epsilon={self._epsilon_of(earlier):.6g} spent"
+                f"epsilon={self._compose(earlier)[0]:.6g} spent"
             )
 
     @contextmanager
@@ -370,23 +408,21 @@ class Account:
         """Runs in the file, which must still be on this account's terms."""
         assert self.path is not None
         terms, runs = _load(self.path)
-        expected = (self.budget, self.composition, self.failure_delta)
-        if terms != expected:
+        if terms != self._terms:
             raise AccountError(
-                f"account={str(self.path)!r} is on other terms: {_terms_record(*terms)}, not "
-                f"{_terms_record(*expected)}"
+                f"account={str(self.path)!r} is on other terms: {terms.to_dict()}, not "
+                f"{self._terms.to_dict()}"
             )
         return runs
 
     def _write(self, runs: Sequence[AccountedRun]) -> None:
         """Replace the file by one with these runs, and wait until the disk has it."""
         assert self.path is not None
-        terms = _terms_record(self.budget, self.composition, self.failure_delta)
         records = []
         for number, run in enumerate(runs):
-            spent = self._epsilon_of(runs[: number + 1])
+            spent, _ = self._compose(runs[: number + 1])
             records.append(run.to_dict() | {"spent": spent})
-        body = {"format": FORMAT, **terms, "runs": records}
+        body = {"format": FORMAT, **self._terms.to_dict(), "runs": records}
         content = json.dumps(
             body | {"sha256": _digest(body)}, indent=1, allow_nan=False
         )
@@ -415,41 +451,16 @@ def gaussian_cost(schedule: Sequence[Charge]) -> tuple[float, float]:
     >>> gaussian_cost([Charge("a", 0, "gaussian", mu=3.0), Charge("b", 0, "gaussian", mu=4.0)])
     (25.0, 0.0)
     """
+    groups = split_groups(schedule)
     # A pure mechanism's privacy loss lies in an interval of twice its epsilon.
-    squares = [
-        charge.mu**2 + selection_mu(2 * charge.epsilon) ** 2 for charge in schedule
-    ]
-    groups = {charge.group for charge in schedule} - {None} or {None}
-    mu_squared = []
-    failures = []
-    for group in groups:
-        concerned = [charge.group in (None, group) for charge in schedule]
-        mu_squared.append(math.fsum(compress(squares, concerned)))
-        failures.append(
-            math.fsum(compress((charge.delta for charge in schedule), concerned))
+    mu_squared = max(
+        math.fsum(
+            charge.mu**2 + selection_mu(2 * charge.epsilon) ** 2 for charge in group
         )
-    return max(mu_squared), max(failures)
-
-
-_Terms = tuple[Budget, str, float]
-
-
-def _check_terms(budget: Budget, composition: str, failure_delta: float) -> None:
-    """Refuse a budget that the filter cannot take."""
-    if composition not in COMPOSITIONS:
-        raise AccountError(
-            f"composition={composition!r} is unknown, choose one of {', '.join(COMPOSITIONS)}"
-        )
-    if composition == "basic" and failure_delta != 0:
-        raise AccountError(
-            f"failure_delta={failure_delta} must be 0 with composition='basic', where all deltas "
-            "add up"
-        )
-    if composition == "gaussian" and not 0 <= failure_delta < budget.delta:
-        raise AccountError(
-            f"failure_delta={failure_delta} must be at least 0 and below the budget's "
-            f"delta={budget.delta}: composition='gaussian' needs the rest for noise"
-        )
+        for group in groups
+    )
+    failure = max(math.fsum(charge.delta for charge in group) for group in groups)
+    return mu_squared, failure
 
 
 def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
@@ -465,8 +476,7 @@ def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
         if body.pop("sha256") != _digest(body) or body["format"] != FORMAT:
             raise ValueError("its checksum or its format is another")
         budget = Budget(**body["budget"])
-        terms = (budget, body["composition"], float(body["failure_delta"]))
-        _check_terms(*terms)
+        terms = _Terms(budget, body["composition"], body["failure_delta"])
         runs = tuple(AccountedRun.from_dict(record) for record in body["runs"])
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         raise AccountError(
@@ -481,26 +491,12 @@ def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _terms_record(
-    budget: Budget, composition: str, failure_delta: float
-) -> dict[str, Any]:
-    return {
-        "budget": _budget_record(budget),
-        "composition": composition,
-        "failure_delta": failure_delta,
-    }
-
-
 def _budget_record(budget: Budget) -> dict[str, Any]:
-    return {
-        "epsilon": float(budget.epsilon),
-        "delta": float(budget.delta),
-        "adjacency": str(Adjacency(budget.adjacency)),
-        "rho": None if budget.rho is None else float(budget.rho),
-    }
+    record = asdict(budget)
+    return record | {"epsilon": float(budget.epsilon), "delta": float(budget.delta)}
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Return a value as JSON has it, or else as text."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from pkm.compute.storage.blocks import Blocks, Shards
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.charging import charge_release
+from pkm.privacy.checks import check_type
 from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.mechanisms.noise import INITIALIZATION, NoiseStreams, child
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES, Query
@@ -55,6 +56,10 @@ class BaseCurator:
         sqrt(d), or less where points were pulled into a smaller one.
     serves : tuple of type
         The queries that it answers, also on its views.
+    charged_adjacency : Adjacency or None
+        The only one that its ledgers may have; None for any.
+    needs_ledger : bool
+        Whether it serves no method without a claim.
     group : int or None
         Of the users that charges concern; see :class:`Charge`.
     is_zoomed : bool
@@ -63,6 +68,8 @@ class BaseCurator:
     """
 
     serves: ClassVar[tuple[type[Query], ...]] = ()
+    charged_adjacency: ClassVar[Adjacency | None] = None
+    needs_ledger: ClassVar[bool] = False
     group: int | None = None
     is_zoomed: bool = False
 
@@ -76,20 +83,11 @@ class BaseCurator:
         self._shards: Any = shards_of(points)
         self._ledger = ledger
         self._streams = streams
-        self._rounds: defaultdict[str, int] = defaultdict(
-            int
-        )  # releases so far, by label
-        self.adjacency = (
-            None if ledger is None else cast("Adjacency", ledger.budget.adjacency)
-        )
+        # Releases so far, by label.
+        self._rounds: defaultdict[str, int] = defaultdict(int)
+        self.adjacency: Any = None if ledger is None else ledger.budget.adjacency
+        self._check_adjacency()
         self.n_points = self._shards.n_records
-        if (
-            self.adjacency not in (None, *ONE_RECORD_ADJACENCIES)
-            and self._shards.has_null
-        ):
-            raise ValueError(
-                f"points have null records, which {self.adjacency} adjacency does not know"
-            )
         self.n_features = self._shards.n_features
         self.n_replicates = len(streams.public_seeds)
         self.public_seeds = streams.public_seeds
@@ -185,7 +183,7 @@ class BaseCurator:
         released: dict[str, np.ndarray] = {}
         for part, mechanism in noise.items():
             values = query.mechanism_input(part, exact[part], released)
-            part_key = stream_key(query, key, part)
+            part_key = key if len(noise) == 1 else (*key, part)
             released[part] = self._streams.release(
                 mechanism, values, part_key, sensitivities[part]
             )
@@ -194,6 +192,21 @@ class BaseCurator:
     def _collect(self, query: Query, exact: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return an exact answer, of a method that claims no privacy."""
         return dict(exact)
+
+    def _check_adjacency(self) -> None:
+        """Refuse a ledger whose adjacency this curator does not charge for."""
+        charged = self.charged_adjacency
+        is_optional = self.adjacency is None and not self.needs_ledger
+        if charged is not None and self.adjacency is not charged and not is_optional:
+            raise ValueError(
+                f"adjacency={self.adjacency} is not supported by this curator: it charges "
+                f"what {charged} costs"
+            )
+        knows_null = self.adjacency in (None, *ONE_RECORD_ADJACENCIES)
+        if self._shards.has_null and not knows_null:
+            raise ValueError(
+                f"points have null records, which {self.adjacency} adjacency does not know"
+            )
 
     def _check_served(self, query: Query) -> None:
         """Refuse a query that this curator does not serve; types must be equal."""
@@ -283,21 +296,10 @@ def checked_mechanisms(query: Query, noise: Mapping[str, Any]) -> dict[str, Any]
             f"noise for {', '.join(noise) or 'nothing'} was given, but {query.label} releases "
             f"{', '.join(query.mechanisms)}: give one mechanism for each"
         )
-    checked: dict[str, Any] = {}
     for part, allowed in query.mechanisms.items():
-        mechanism = noise[part]
-        if mechanism is not None and type(mechanism) not in allowed:
-            names = ", ".join(kind.__name__ for kind in allowed)
-            raise TypeError(
-                f"{part}={mechanism!r} of {query.label} must be one of {names}, and no subclass"
-            )
-        checked[part] = mechanism
-    return checked
-
-
-def stream_key(query: Query, key: StreamKey, part: str) -> tuple[object, ...]:
-    """Key of the noise stream of one part: that of the release, and the part if there are more."""
-    return key if len(query.mechanisms) == 1 else (*key, part)
+        if noise[part] is not None:
+            check_type(part, noise[part], *allowed)
+    return {part: noise[part] for part in query.mechanisms}
 
 
 def full_domain(domain: ArrayLike | None, n_features: int) -> np.ndarray:

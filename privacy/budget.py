@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 
 from pkm.privacy.checks import check_positive
 
@@ -60,17 +59,6 @@ class Budget:
             )
         if self.rho is not None and not self.rho > 0:
             raise ValueError(f"rho={self.rho} must be positive")
-
-    def __repr__(self) -> str:
-        return self._text
-
-    @cached_property
-    def _text(self) -> str:
-        """The constructor's call: kept, because it is in the keys of streams of every run."""
-        return (
-            f"{type(self).__qualname__}(epsilon={self.epsilon!r}, delta={self.delta!r}, "
-            f"adjacency={self.adjacency!r}, rho={self.rho!r})"
-        )
 
     def __add__(self, other: "Budget") -> "Budget":
         """Compose two budgets of the same adjacency by simple addition."""

@@ -1,20 +1,15 @@
 """What a release is charged, from public values."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pkm.privacy.ledger import Charge, StreamKey
 from pkm.privacy.query import Query
 
-MAX_CACHED = 4096  # releases whose charges are kept
-
 #: The sensitivity of each part of a release, and what the release is charged.
 Charged = tuple[Mapping[str, Any], Sequence[Charge]]
-
-#: Charges that a few public values fix, because schedules are run for many seeds.
-_cache: dict[tuple[Hashable, ...], Charged] = {}
 
 
 def charge_release(
@@ -25,34 +20,14 @@ def charge_release(
 ) -> Charged:
     """Compute what neighbors change in the parts of a release, and its charges.
 
+    The parts are charged together, each by its noise and sensitivity. There is one
+    charge, or one for each record that neighbors differ in:
+    :meth:`Query.n_changed_records`.
+
     Raises
     ------
     ValueError
         If a mechanism's scale is out of range.
-    """
-    cache_key = query.cache_key(view)
-    if cache_key is None:
-        return _compute_charges(key, query, view, noise)
-    values = (key, type(query), cache_key, view.group, *noise.values())
-    charged = _cache.get(values)
-    if charged is None:
-        if len(_cache) >= MAX_CACHED:
-            _cache.clear()
-        charged = _compute_charges(key, query, view, noise)
-        _cache[values] = charged
-    return charged
-
-
-def _compute_charges(
-    key: StreamKey,
-    query: Query,
-    view: Any,
-    noise: Mapping[str, Any],
-) -> Charged:
-    """Charge the parts together, each by its noise and sensitivity.
-
-    There is one charge, or one for each record that neighbors differ in:
-    :meth:`Query.n_changed_records`.
     """
     sensitivities = query.sensitivity(view)
     for part, mechanism in noise.items():

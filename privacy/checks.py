@@ -6,18 +6,18 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def check_type(name: str, value: object, expected: type) -> None:
-    """Refuse an argument that is not exactly of a type: its code meets private points, or prices.
+def check_type(name: str, value: object, *expected: type) -> None:
+    """Refuse an argument of another type, or of a subclass, whose code could be anything.
 
     Raises
     ------
     TypeError
         Naming the argument.
     """
-    if type(value) is not expected:
-        raise TypeError(
-            f"{name}={value!r} must be a {expected.__name__}, and no subclass"
-        )
+    if type(value) not in expected:
+        article = "a" if len(expected) == 1 else "one of"
+        names = ", ".join(known.__name__ for known in expected)
+        raise TypeError(f"{name}={value!r} must be {article} {names}, and no subclass")
 
 
 def check_positive(name: str, value: float, unit: str = "") -> None:

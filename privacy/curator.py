@@ -9,14 +9,11 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pkm.compute import Points, middle_and_half_width
 from pkm.compute.storage.blocks import Shards
-from pkm.privacy.base import BaseCurator, DisclosureError, PointsLike
+from pkm.privacy.base import BaseCurator, DisclosureError
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.ledger import Ledger
-from pkm.privacy.mechanisms.noise import NoiseStreams
 from pkm.privacy.queries.hashed_points import HashedPoints
 from pkm.privacy.queries.hashed_queries import (
     BucketCounts,
@@ -84,6 +81,7 @@ class Curator(BaseCurator):
         adjacency is not zero-out, for which the sensitivities are computed.
     """
 
+    charged_adjacency = Adjacency.ZERO_OUT
     serves: ClassVar[tuple[type[Query], ...]] = (
         SumsAndCounts,
         CountsAndBoundedSums,
@@ -110,20 +108,6 @@ class Curator(BaseCurator):
         ProjectedCounts,
         ProjectedSumsAndCounts,
     )
-
-    def __init__(
-        self,
-        points: PointsLike,
-        ledger: Ledger | None,
-        streams: NoiseStreams,
-        domain: ArrayLike | None = None,
-    ) -> None:
-        if ledger is not None and ledger.budget.adjacency is not Adjacency.ZERO_OUT:
-            raise ValueError(
-                f"adjacency={ledger.budget.adjacency} is not supported by this curator: it charges "
-                "what zero_out costs"
-            )
-        super().__init__(points, ledger, streams, domain)
 
     def rescale(
         self, center: np.ndarray, half_width: float, radius: float

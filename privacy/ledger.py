@@ -82,11 +82,8 @@ class Charge:
     group: int | None = None
 
     def __post_init__(self) -> None:
-        for name, cost in (
-            ("mu", self.mu),
-            ("epsilon", self.epsilon),
-            ("delta", self.delta),
-        ):
+        for name in ("mu", "epsilon", "delta"):
+            cost = getattr(self, name)
             if not 0 <= cost < math.inf:
                 raise ValueError(
                     f"{name}={cost} of a charge must be finite and not negative"
@@ -136,26 +133,12 @@ class Charge:
         )
 
 
-class _Tally(NamedTuple):
+class _Costs(NamedTuple):
     """Composed costs of all releases that concern one record."""
 
-    mu: float = 0.0  # of all Gaussian releases
-    epsilons: tuple[float, ...] = ()  # of each pure release, increasing
-    delta: float = 0.0  # sum of the deltas charged in addition
-    squares: tuple[float, ...] = ()  # mu^2 of each release
-    deltas: tuple[float, ...] = ()  # of each release
-
-    def plus(self, *charges: Charge) -> "_Tally":
-        """With more releases; sums are rounded once, whatever the order of their terms."""
-        squares = (*self.squares, *[charge.mu**2 for charge in charges])
-        deltas = (*self.deltas, *[charge.delta for charge in charges])
-        pure = [charge.epsilon for charge in charges if charge.epsilon > 0]
-        epsilons = tuple(sorted((*self.epsilons, *pure)))
-        mu = math.sqrt(math.fsum(squares))
-        return _Tally(mu, epsilons, math.fsum(deltas), squares, deltas)
-
-
-_NO_COSTS = _Tally()
+    mu: float  # of all Gaussian releases
+    epsilons: tuple[float, ...]  # of each pure release, increasing
+    delta: float  # sum of the deltas charged in addition
 
 
 class Ledger:
@@ -206,12 +189,12 @@ class Ledger:
         self.charges: tuple[Charge, ...] = ()
         self.notes: tuple[str, ...] = ()
         self._streams_used: set[StreamKey] = set()
-        # Costs of the charges so far, while no charge has a group.
-        self._tallied = self.charges
-        self._tally = _NO_COSTS
 
     def __repr__(self) -> str:
-        return f"Ledger({self.budget}, {len(self.charges)} releases, spent epsilon={self.spent():.6g})"
+        return (
+            f"Ledger({self.budget}, {len(self.charges)} releases, "
+            f"spent epsilon={self.spent():.6g})"
+        )
 
     def charge(self, charge: Charge) -> None:
         """Record a release, or refuse it.
@@ -235,19 +218,10 @@ class Ledger:
         if self.schedule is not None:
             self._check_scheduled(charge, self.schedule)
         charges = (*self.charges, charge)
-        is_one_more = charge.group is None and self._tallied is self.charges
-        tallies = [self._tally.plus(charge)] if is_one_more else _tallies(charges)
-
-        # With pure releases the plain sum is cheaper than a composition, and mostly
-        # enough.
-        has_pure = any([tally.epsilons for tally in tallies])
-        if not (has_pure and self._fits_plain_sum(tallies)):
-            self._check_composed(charge, tallies)
+        for costs in _compose_costs(charges):
+            self._check_fits(charge, costs)
         self.charges = charges
         self._streams_used.add(stream)
-        if is_one_more:
-            self._tallied = charges
-            self._tally = tallies[0]
 
     def note(self, text: str) -> None:
         """Add a public fact about the run."""
@@ -263,61 +237,47 @@ class Ledger:
                 "schedule that was paid for: a schedule must not depend on private data"
             )
 
-    def _check_composed(self, charge: Charge, tallies: Sequence[_Tally]) -> None:
-        """Refuse a charge whose composition with the others exceeds the budget."""
+    def _check_fits(self, charge: Charge, costs: _Costs) -> None:
+        """Refuse a charge with which the costs exceed the budget."""
+        budget = self.budget
+        epsilon = budget.epsilon * (1 + SLACK)
+        delta_left = budget.delta * (1 + SLACK) - costs.delta
+
+        # With pure releases the plain sum is cheaper than a composition, and mostly
+        # enough.
+        has_pure = len(costs.epsilons) > 0 or costs.mu == 0
+        may_fit = has_pure and delta_left >= 0
+        if may_fit and _plain_sum(costs, delta_left) <= epsilon:
+            return
+
         # Without a delta that is left nothing composes below the plain sum, and
         # Gaussian noise does not at all; the delta that it would need may be too small
         # for a float.
-        for tally in tallies:
-            if self.budget.delta <= tally.delta and not self._is_pure_within(tally):
-                raise BudgetExceeded(
-                    f"release {charge.label!r} round {charge.round} would need "
-                    f"epsilon={_plain_sum(tally, 0.0):.6g} and a delta, the budget has "
-                    f"epsilon={self.budget.epsilon:.6g} and delta={self.budget.delta:.3g}"
-                )
-        delta = _delta_at(tallies, self.budget.epsilon * (1 + SLACK))
-        if not delta <= self.budget.delta * (1 + SLACK):
+        if budget.delta <= costs.delta:
             raise BudgetExceeded(
-                f"release {charge.label!r} round {charge.round} would need delta={delta:.3g} at "
-                f"epsilon={self.budget.epsilon:.6g}, the budget has delta={self.budget.delta:.3g}"
+                f"release {charge.label!r} round {charge.round} would need "
+                f"epsilon={_plain_sum(costs, 0.0):.6g} and a delta, the budget has "
+                f"epsilon={budget.epsilon:.6g} and delta={budget.delta:.3g}"
             )
-
-    def _is_pure_within(self, tally: _Tally) -> bool:
-        """Whether all releases are pure and their plain sum is in budget, but for rounding."""
-        is_within = math.fsum(tally.epsilons) <= self.budget.epsilon * (1 + SLACK)
-        return (
-            tally.mu == 0
-            and is_within
-            and tally.delta <= self.budget.delta * (1 + SLACK)
-        )
-
-    def _fits_plain_sum(self, tallies: Sequence[_Tally]) -> bool:
-        """Whether the sum of the epsilons, that of the Gaussian releases included, is in budget."""
-        for tally in tallies:
-            delta_left = self.budget.delta - tally.delta
-            if delta_left < 0 or (tally.mu > 0 and delta_left == 0):
-                return False
-            if _plain_sum(tally, delta_left) > self.budget.epsilon:
-                return False
-        return True
+        delta = _delta_at(costs, epsilon)
+        if not delta <= budget.delta * (1 + SLACK):
+            raise BudgetExceeded(
+                f"release {charge.label!r} round {charge.round} would need "
+                f"delta={delta:.3g} at epsilon={budget.epsilon:.6g}, the budget has "
+                f"delta={budget.delta:.3g}"
+            )
 
     def delta_at(self, epsilon: float) -> float:
         """Delta that the releases so far need at ``epsilon``."""
-        return _delta_at(_tallies(self.charges), epsilon)
+        return max(_delta_at(costs, epsilon) for costs in _compose_costs(self.charges))
 
     def spent(self) -> float:
         """Epsilon that the releases so far need at the budget's delta.
 
         Of disjoint groups, what the most expensive one needs.
         """
-        return max(self._spent(tally) for tally in _tallies(self.charges))
-
-    def _spent(self, tally: _Tally) -> float:
-        delta_left = self.budget.delta - tally.delta
-        plain_sum = _plain_sum(tally, delta_left)
-        if not tally.epsilons or delta_left <= 0:
-            return plain_sum
-        return _composed_epsilon(tally.mu, tally.epsilons, delta_left, plain_sum)
+        delta = self.budget.delta
+        return max(_epsilon_at(costs, delta) for costs in _compose_costs(self.charges))
 
     def unspent(self) -> float:
         """Epsilon of the budget that is left at its delta."""
@@ -425,28 +385,62 @@ def remaining_epsilon(
     >>> round(gaussian_mu(rest, 1e-6) ** 2 / mu**2, 6)
     0.9
     """
-    tally = _NO_COSTS.plus(*charges)
-    delta_left = delta - tally.delta
+    costs = _add_up(charges)
+    delta_left = delta - costs.delta
     if delta_left <= 0 or _composed_delta(mu, (), epsilon) > delta_left:
         return 0.0
 
+    def scale(factor: float) -> _Costs:
+        epsilons = tuple(factor * e for e in costs.epsilons)
+        return _Costs(factor * costs.mu, epsilons, costs.delta)
+
     def fits(factor: float) -> bool:
-        epsilons = tuple(factor * e for e in tally.epsilons)
-        both = math.hypot(mu, factor * tally.mu)
-        return _composed_delta(both, epsilons, epsilon) <= delta_left * (1 + SLACK)
+        scaled = scale(factor)
+        both = math.hypot(mu, scaled.mu)
+        needed = _composed_delta(both, scaled.epsilons, epsilon)
+        return needed <= delta_left * (1 + SLACK)
 
-    low = _bisect(fits, 0.0, 1.0, absolute=1e-9)
-    epsilons = tuple(low * e for e in tally.epsilons)
-    scaled = _Tally(low * tally.mu, epsilons, 0.0)
-    plain_sum = _plain_sum(scaled, delta_left)
-    if not epsilons:
-        return plain_sum
-    return _composed_epsilon(scaled.mu, epsilons, delta_left, plain_sum)
+    return _epsilon_at(scale(_bisect(fits, 0.0, 1.0, absolute=1e-9)), delta)
 
 
-def _plain_sum(tally: _Tally, delta: float) -> float:
+def split_groups(charges: Sequence[Charge]) -> list[list[Charge]]:
+    """Charges that concern one record, for each disjoint group."""
+    groups = {charge.group for charge in charges} - {None} or {None}
+    return [
+        [charge for charge in charges if charge.group in (None, group)]
+        for group in groups
+    ]
+
+
+def _compose_costs(charges: Sequence[Charge]) -> list[_Costs]:
+    """Costs that concern one record, for each disjoint group."""
+    return [_add_up(of_group) for of_group in split_groups(charges)]
+
+
+def _add_up(charges: Sequence[Charge]) -> _Costs:
+    """Sums are rounded once, whatever the order of their terms."""
+    mu = math.sqrt(math.fsum([charge.mu**2 for charge in charges]))
+    epsilons = sorted([charge.epsilon for charge in charges if charge.epsilon > 0])
+    return _Costs(mu, tuple(epsilons), math.fsum([charge.delta for charge in charges]))
+
+
+def _plain_sum(costs: _Costs, delta: float) -> float:
     """Sum of the pure epsilons and of the Gaussian releases' epsilon at ``delta``."""
-    return math.fsum(tally.epsilons) + gdp_epsilon(tally.mu, delta)
+    return math.fsum(costs.epsilons) + gdp_epsilon(costs.mu, delta)
+
+
+def _epsilon_at(costs: _Costs, delta: float) -> float:
+    """Epsilon that releases need at ``delta``."""
+    delta_left = delta - costs.delta
+    plain_sum = _plain_sum(costs, delta_left)
+    if not costs.epsilons or delta_left <= 0:
+        return plain_sum
+    return _composed_epsilon(costs.mu, costs.epsilons, delta_left, plain_sum)
+
+
+def _delta_at(costs: _Costs, epsilon: float) -> float:
+    """Delta that releases need at ``epsilon``."""
+    return costs.delta + _composed_delta(costs.mu, costs.epsilons, epsilon)
 
 
 @lru_cache(maxsize=4096)
@@ -465,27 +459,6 @@ def _composed_epsilon(
         plain_sum,
         xtol=1e-14,
         rtol=1e-12,
-    )
-
-
-def _tallies(charges: Sequence[Charge]) -> list[_Tally]:
-    """Costs that concern one record, for each disjoint group."""
-    groups = {charge.group for charge in charges}
-    groups.discard(None)
-    if not groups:
-        return [_NO_COSTS.plus(*charges)]
-    return [
-        _NO_COSTS.plus(*[charge for charge in charges if charge.group in (None, group)])
-        for group in groups
-    ]
-
-
-def _delta_at(tallies: Sequence[_Tally], epsilon: float) -> float:
-    return max(
-        [
-            tally.delta + _composed_delta(tally.mu, tally.epsilons, epsilon)
-            for tally in tallies
-        ]
     )
 
 

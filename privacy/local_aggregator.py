@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from pkm.compute import DIRECTION_SCALE, Points, labels
 from pkm.privacy.base import BaseCurator, PointsLike, View
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.checks import check_positive
+from pkm.privacy.checks import check_positive, check_type
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.mechanisms.noise import SPLIT, NoiseStreams
@@ -27,6 +27,7 @@ from pkm.privacy.mechanisms.randomizers import (
     HadamardResponse,
     LocalDomain,
     LocalHashing,
+    Reports,
     SignedSums,
     UserCells,
     UserVectors,
@@ -125,9 +126,8 @@ class Boxes:
     def cells(self, points: np.ndarray) -> np.ndarray:
         """Number of each point's cell; the first direction's interval is the most significant."""
         directions = self.directions.T.astype(np.float64)
-        coordinates = (
-            points.astype(np.float64) @ directions / (float(SCALE) * DIRECTION_SCALE)
-        )
+        unit = float(SCALE) * DIRECTION_SCALE
+        coordinates = points.astype(np.float64) @ directions / unit
         intervals = np.floor((coordinates - self.lower) / self.width)
         bins = np.clip(intervals, 0, self.intervals - 1).astype(np.int64)
         return np.asarray(np.ravel_multi_index(tuple(bins.T), self._shape))
@@ -140,9 +140,8 @@ class Boxes:
         ndarray of shape (len(cells), d), float64
             In half-widths.
         """
-        return (self._corners(cells) + self.width / 2) @ (
-            self.directions / DIRECTION_SCALE
-        )
+        middles = self._corners(cells) + self.width / 2
+        return middles @ (self.directions / DIRECTION_SCALE)
 
     def clip(self, cells: np.ndarray, points: np.ndarray) -> np.ndarray:
         """Move points along the directions into their box.
@@ -162,10 +161,8 @@ class Boxes:
         basis = self.directions / DIRECTION_SCALE
         lower = self._corners(cells)
         coordinates = points @ basis.T
-        return (
-            points
-            + (np.clip(coordinates, lower, lower + self.width) - coordinates) @ basis
-        )
+        clipped = np.clip(coordinates, lower, lower + self.width)
+        return points + (clipped - coordinates) @ basis
 
     def _corners(self, cells: np.ndarray) -> np.ndarray:
         bins = np.stack(np.unravel_index(cells, self._shape), axis=-1)
@@ -173,11 +170,8 @@ class Boxes:
 
 
 Rule = SingleCell | NearestCenter | Boxes
-RULES = (
-    SingleCell,
-    NearestCenter,
-    Boxes,
-)  # the only rules: code of methods never runs on a point
+# The only rules: code of methods never runs on a point.
+RULES = (SingleCell, NearestCenter, Boxes)
 
 
 class Cohort(View):
@@ -253,10 +247,6 @@ class Cohort(View):
             yield users, pulled.astype(np.int64)
 
 
-Reports = tuple[np.ndarray, np.ndarray]
-"""Numbers (m,) of a chunk of users, and their reports (m, ...)."""
-
-
 class CohortQuery(Query):
     """Base class of the queries on a cohort, whose users answer with one report each.
 
@@ -270,10 +260,6 @@ class CohortQuery(Query):
     def check(self, view: Any) -> None:
         """Refuse a cohort that has reported."""
         view.check_unreported()
-
-    def exact(self, view: Any) -> Mapping[str, Iterator[UserCells | UserVectors]]:
-        """Values of the users, chunk by chunk."""
-        raise NotImplementedError(f"{type(self).__name__} must define exact")
 
     def estimate(self, mechanism: Any, reports: Iterable[Reports]) -> np.ndarray:
         """Answer from the reports of all users: post-processing."""
@@ -306,7 +292,7 @@ class LocalCounts(CohortQuery):
     def check(self, view: Any) -> None:
         """Refuse a rule that is not this module's."""
         super().check(view)
-        check_rule(self.rule)
+        check_type("rule", self.rule, *RULES)
 
     def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
         """A user is in any cell."""
@@ -324,10 +310,7 @@ class LocalCounts(CohortQuery):
         self, mechanism: FrequencyOracle, reports: Iterable[Reports]
     ) -> np.ndarray:
         """Unbiased counts."""
-        tally = mechanism.tally()
-        for users, symbols in reports:
-            tally.add(users, symbols)
-        return tally.estimate()[: self.rule.size] * SCALE
+        return mechanism.estimate(reports)[: self.rule.size] * SCALE
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +346,7 @@ class LocalSums(CohortQuery):
     def check(self, view: Any) -> None:
         """Refuse a rule that is not this module's, cells twice, origins and radii of bad shapes."""
         super().check(view)
-        check_rule(self.rule)
+        check_type("rule", self.rule, *RULES)
         cells = self.cells.tolist()
         is_known = all(cell in range(self.rule.size) for cell in cells)
         if not cells or len(set(cells)) < len(cells) or not is_known:
@@ -388,10 +371,8 @@ class LocalSums(CohortQuery):
 
     def estimate(self, mechanism: SignedSums, reports: Iterable[Reports]) -> np.ndarray:
         """Unbiased sums."""
-        totals = np.zeros(self.origins.shape, np.int64)
-        for users, directions in reports:
-            mechanism.add(totals, users, directions, self.cells)
-        return mechanism.estimate(totals) * (self.radii * SCALE)[:, None]
+        sums = mechanism.estimate(reports, self.cells)
+        return sums * (self.radii * SCALE)[:, None]
 
     def _vectors(self, view: Any) -> Iterator[UserVectors]:
         # Position of each cell of the rule among those that are summed over, -1 for the
@@ -440,13 +421,6 @@ class LocalPoints(CohortQuery):
         return np.concatenate([directions for _, directions in reports])
 
 
-def check_rule(rule: Rule) -> None:
-    """Refuse a rule that is not this module's; types must be equal."""
-    if type(rule) not in RULES:
-        names = ", ".join(known.__name__ for known in RULES)
-        raise TypeError(f"rule={rule!r} must be one of {names}")
-
-
 class LocalAggregator(BaseCurator):
     """Users of the local model, one replicate.
 
@@ -481,6 +455,8 @@ class LocalAggregator(BaseCurator):
         If the ledger has reports of users already.
     """
 
+    charged_adjacency = Adjacency.LOCAL
+    needs_ledger = True
     serves: ClassVar[tuple[type[Query], ...]] = (LocalCounts, LocalSums, LocalPoints)
 
     def __init__(
@@ -490,19 +466,14 @@ class LocalAggregator(BaseCurator):
         streams: NoiseStreams,
         domain: ArrayLike | None = None,
     ) -> None:
-        if ledger is None or ledger.budget.adjacency is not Adjacency.LOCAL:
-            adjacency = None if ledger is None else str(ledger.budget.adjacency)
-            raise ValueError(
-                f"adjacency={adjacency} is not supported by this aggregator: its users report "
-                "under local adjacency"
-            )
-        if _n_reports(ledger):
-            raise ReportReuseError(
-                "the ledger has reports of users; users who have reported do not report again"
-            )
-        check_epsilon(ledger.budget.epsilon)
         super().__init__(points, ledger, streams, domain)
         self.check_single("an aggregator")
+        assert ledger is not None  # checked above
+        if _n_reports(ledger):
+            raise ReportReuseError(
+                "the ledger has reports of users: who has reported does not report again"
+            )
+        check_epsilon(ledger.budget.epsilon)
         self.epsilon = ledger.budget.epsilon
         self._is_partitioned = False
 
@@ -574,23 +545,18 @@ class LocalAggregator(BaseCurator):
     ) -> dict[str, np.ndarray]:
         """Draw the users' reports; the answer is made of them alone."""
         assert isinstance(query, CohortQuery)  # no other is served
-        released: dict[str, np.ndarray] = {}
-        for part, mechanism in noise.items():
-            reports = self._reports(mechanism, exact[part], key, sensitivities[part])
-            released[part] = query.estimate(mechanism, reports)[None]
-        return released
+        ((part, mechanism),) = noise.items()
 
-    def _reports(
-        self,
-        mechanism: Any,
-        chunks: Iterable[UserCells | UserVectors],
-        key: StreamKey,
-        domain: LocalDomain,
-    ) -> Iterator[Reports]:
-        """Draw the reports of one chunk of users after the other, each from its own stream."""
-        for number, values in enumerate(chunks):
-            reports = self._streams.release(mechanism, values, (*key, number), domain)
-            yield values.users, reports[0]
+        def draw_chunks() -> Iterator[Reports]:
+            # One chunk of users after the other, each from its own stream.
+            for number, values in enumerate(exact[part]):
+                chunk_key = (*key, number)
+                reports = self._streams.release(
+                    mechanism, values, chunk_key, sensitivities[part]
+                )
+                yield values.users, reports[0]
+
+        return {part: query.estimate(mechanism, draw_chunks())[None]}
 
 
 def _n_reports(ledger: Ledger) -> int:

@@ -5,7 +5,7 @@ and a bound on what neighbors under an adjacency change in each part of the answ
 is released by :meth:`pkm.privacy.BaseCurator.release`, the only place that charges.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -127,13 +127,6 @@ class Query:
         twice the epsilon.
         """
         return 1
-
-    def cache_key(self, view: Any) -> Hashable:
-        """Public values that fix sensitivities, details and flaw; None where these are not few.
-
-        What a release costs is then computed once for all releases with these values.
-        """
-        return None
 
     def flaw(self, view: Any) -> str:
         """Id in ``analysis/flaws.yaml`` where the sensitivity is a paper's, known not to hold."""

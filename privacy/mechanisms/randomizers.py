@@ -17,6 +17,7 @@ Bassily, Smith (STOC 2015).
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -96,8 +97,26 @@ class LocalDomain(NamedTuple):
     radius: float = 1.0
 
 
+Reports = tuple[np.ndarray, np.ndarray]
+"""Numbers (m,) of a chunk of users, and their reports (m, ...)."""
+
+
 @dataclass(frozen=True)
-class FrequencyOracle:
+class _LocalRandomizer:
+    """Base class: one report of each user, at a pure epsilon."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+
+    def cost(self, domain: LocalDomain) -> Cost:
+        """Epsilon: it bounds the log ratio of a report's probabilities for two values."""
+        return Cost(epsilon=self.epsilon)
+
+
+@dataclass(frozen=True)
+class FrequencyOracle(_LocalRandomizer):
     """Counts of values from randomized reports: base class.
 
     A user's symbol, a public function of value, user and key, is reported with
@@ -124,13 +143,12 @@ class FrequencyOracle:
         not the user's.
     """
 
-    epsilon: float
     size: int
     key: int = 0
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
+        super().__post_init__()
         if self.size < 1:
             raise ValueError(
                 f"size={self.size} must be at least 1: the number of values to count"
@@ -139,7 +157,7 @@ class FrequencyOracle:
     @property
     def symbols(self) -> int:
         """Number of symbols that a report can be."""
-        raise NotImplementedError(f"{type(self).__name__} must define symbols")
+        raise NotImplementedError
 
     @property
     def p_false(self) -> float:
@@ -160,11 +178,9 @@ class FrequencyOracle:
         """Probability that a user supports a value that is not the user's."""
         return 1 / self.symbols
 
-    def symbols_of(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Symbols (m,), int64, of a value of each user."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must define symbols_of(users, values)"
-        )
+        raise NotImplementedError
 
     def check(self, domain: LocalDomain) -> None:
         """Refuse an oracle for fewer values than users can have."""
@@ -173,10 +189,6 @@ class FrequencyOracle:
                 f"size={self.size} of the oracle must be at least the number of cells, "
                 f"{domain.size}"
             )
-
-    def cost(self, domain: LocalDomain) -> Cost:
-        """Epsilon: no report is more likely by a larger factor for one value than for another."""
-        return Cost(epsilon=self.epsilon)
 
     def details(self, domain: LocalDomain) -> dict[str, float]:
         """Probabilities of the user's symbol and of each false one, numbers of symbols, values."""
@@ -212,7 +224,7 @@ class FrequencyOracle:
             In 0 .. symbols - 1.
         """
         uniforms, shift_uniforms = streams.uniform(key, (2, len(values.users)))[0]
-        true_symbols = self.symbols_of(values.users, values.cells)
+        true_symbols = self.encode(values.users, values.cells)
 
         # False symbols: the true one shifted by 1 .. symbols - 1, uniformly.
         shifts = 1 + (shift_uniforms * (self.symbols - 1)).astype(np.int64)
@@ -225,13 +237,25 @@ class FrequencyOracle:
         """Probability of every report of a user for every value, shape (size, symbols)."""
         values = np.arange(self.size)
         probabilities = np.full((self.size, self.symbols), self.p_false)
-        true_symbols = self.symbols_of(np.full(self.size, user), values)
+        true_symbols = self.encode(np.full(self.size, user), values)
         probabilities[values, true_symbols] = self.p_true
         return probabilities
 
-    def tally(self) -> "Tally":
-        """Start counting reports."""
-        return Tally(self)
+    def count_supports(self, reports: Iterable[Reports]) -> tuple[np.ndarray, int]:
+        """Numbers of reports that support each value, (size,) int64, and of all reports."""
+        totals = np.zeros(self.n_totals, np.int64)
+        n_reports = 0
+        for users, symbols in reports:
+            self._add(totals, users, symbols)
+            n_reports += len(users)
+        return self._supports(totals), n_reports
+
+    def estimate(self, reports: Iterable[Reports]) -> np.ndarray:
+        """Unbiased numbers of users with each value, (size,) float64; may be negative."""
+        supports, n_reports = self.count_supports(reports)
+        p = self.p_true
+        q = self.p_false_support
+        return (supports - n_reports * q) / (p - q)
 
     def stddev(self, n_users: int, count: float = 0.0) -> float:
         """Standard deviation of an estimated count.
@@ -253,41 +277,16 @@ class FrequencyOracle:
         variance = count * p * (1 - p) + (n_users - count) * q * (1 - q)
         return math.sqrt(variance) / (p - q)
 
-    def _start(self) -> np.ndarray:
-        return np.zeros(self.size, np.int64)
+    @property
+    def n_totals(self) -> int:
+        """Number of totals that reports are added to."""
+        return self.size
 
     def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
-        raise NotImplementedError(
-            f"{type(self).__name__} must define _add(totals, users, reports)"
-        )
+        raise NotImplementedError
 
     def _supports(self, totals: np.ndarray) -> np.ndarray:
         return totals
-
-
-class Tally:
-    """Counts of the reports of a frequency oracle, added up chunk by chunk."""
-
-    def __init__(self, oracle: FrequencyOracle) -> None:
-        self._oracle = oracle
-        self._totals = oracle._start()
-        self._n_reports = 0
-
-    def add(self, users: np.ndarray, reports: np.ndarray) -> None:
-        """Add reports (m,) of users (m,)."""
-        self._oracle._add(self._totals, users, reports)
-        self._n_reports += len(users)
-
-    @property
-    def supports(self) -> np.ndarray:
-        """Number of reports that support each value, shape (size,), int64."""
-        return self._oracle._supports(self._totals)
-
-    def estimate(self) -> np.ndarray:
-        """Unbiased numbers of users with each value, shape (size,), float64; may be negative."""
-        p = self._oracle.p_true
-        q = self._oracle.p_false_support
-        return (self.supports - self._n_reports * q) / (p - q)
 
 
 class DirectResponse(FrequencyOracle):
@@ -305,7 +304,7 @@ class DirectResponse(FrequencyOracle):
         """Probability that a user supports a value that is not the user's."""
         return self.p_false
 
-    def symbols_of(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
         """The values themselves."""
         return np.asarray(values, np.int64)
 
@@ -323,7 +322,7 @@ class LocalHashing(FrequencyOracle):
         """Close to exp(epsilon) + 1, which minimizes the variance."""
         return min(round(math.exp(self.epsilon)) + 1, MAX_SYMBOLS)
 
-    def symbols_of(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Keyed hashes of (user, value)."""
         return hash_values(self.key, users, values, self.symbols)
 
@@ -353,16 +352,13 @@ class HadamardResponse(FrequencyOracle):
         return 1 << self.bits
 
     @property
-    def order(self) -> int:
-        """Order of the matrix: the smallest power of two that is not below the number of values."""
-        return 1 << max(self.size - 1, 0).bit_length()
+    def n_totals(self) -> int:
+        """Order of the matrix: the smallest power of two not below the number of values."""
+        return 1 << (self.size - 1).bit_length()
 
-    def symbols_of(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Entries of the user's rows in the values' columns."""
-        return parity_hashes(self.key, users, values, self.bits, self.order)
-
-    def _start(self) -> np.ndarray:
-        return np.zeros(self.order, np.int64)
+        return parity_hashes(self.key, users, values, self.bits, self.n_totals)
 
     def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
         add_spectrum(self.key, users, reports, self.bits, totals)
@@ -403,7 +399,7 @@ def frequency_oracle(epsilon: float, size: int, key: int = 0) -> FrequencyOracle
 
 
 @dataclass(frozen=True)
-class VectorRandomizer:
+class VectorRandomizer(_LocalRandomizer):
     """Unbiased private vectors of the unit ball.
 
     A uniform direction is drawn independently of the vector; it is sent as it is, or
@@ -425,12 +421,11 @@ class VectorRandomizer:
         the user's vector.
     """
 
-    epsilon: float
     dimensions: int
     name = "vector_randomizer"
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
+        super().__post_init__()
         if self.dimensions < 1:
             raise ValueError(f"dimensions={self.dimensions} must be at least 1")
 
@@ -453,10 +448,6 @@ class VectorRandomizer:
                 f"dimensions={self.dimensions} of the randomizer must be the number of features, "
                 f"{domain.size}"
             )
-
-    def cost(self, domain: LocalDomain) -> Cost:
-        """Epsilon: no report is more likely by a larger factor for one vector than for another."""
-        return Cost(epsilon=self.epsilon)
 
     def details(self, domain: LocalDomain) -> dict[str, float]:
         """Length of the vector that a report stands for, number of dimensions, the ball."""
@@ -559,18 +550,11 @@ class SignedSums(VectorRandomizer):
         signed = values._replace(vectors=values.vectors * signs[:, None])
         return super().draw(signed, streams, key, sensitivity)
 
-    def add(
-        self,
-        totals: np.ndarray,
-        users: np.ndarray,
-        reports: np.ndarray,
-        cells: np.ndarray,
-    ) -> None:
-        """Add reports (m, d) of users (m,) to the totals (cells, d), int64, of cells (cells,)."""
-        add_signed_reports(self.key, users, reports, cells, totals)
-
-    def estimate(self, totals: np.ndarray) -> np.ndarray:
-        """Unbiased sums of the vectors, in radii."""
+    def estimate(self, reports: Iterable[Reports], cells: np.ndarray) -> np.ndarray:
+        """Unbiased sums (m, dimensions) of the vectors of cells (m,), in radii."""
+        totals = np.zeros((len(cells), self.dimensions), np.int64)
+        for users, directions in reports:
+            add_signed_reports(self.key, users, directions, cells, totals)
         return totals * (self.length / REPORT_SCALE)
 
     def sum_stddev(self, n_users: int) -> float:

@@ -40,7 +40,7 @@ from pkm.privacy.mechanisms.selection import Exponential, ScoreRange
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
 from pkm.privacy.queries.hashed_points import HashedPoints
 from pkm.privacy.queries.shells import check_radii
-from pkm.privacy.queries.sums import ONE_COUNT
+from pkm.privacy.queries.sums import ONE_COUNT, DisjointCounts, bound_vector
 from pkm.privacy.query import (
     Answer,
     Details,
@@ -160,7 +160,7 @@ class BucketSums(Query):
     def sensitivity(self, view: HashedPoints) -> Sensitivities:
         """The radius in one sum, or twice the radius for a replacement."""
         l2 = view.sum_sensitivity(self.radius)
-        return {"sums": Sensitivity(math.sqrt(view.n_features) * l2, l2)}
+        return {"sums": bound_vector(l2, view.n_features)}
 
     def exact(self, view: HashedPoints) -> Answer:
         """Exact sums."""
@@ -200,7 +200,7 @@ class _OfCenters(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class NearestCounts(_OfCenters):
+class NearestCounts(_OfCenters, DisjointCounts):
     """Numbers of all points nearest to each center.
 
     Parameters
@@ -217,10 +217,6 @@ class NearestCounts(_OfCenters):
     label = "nearest_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
 
-    def sensitivity(self, view: HashedPoints) -> Sensitivities:
-        """One record in one cell."""
-        return {"counts": ONE_COUNT}
-
     def exact(self, view: HashedPoints) -> Answer:
         """Exact counts."""
         _, counts = view._all.total(
@@ -230,7 +226,7 @@ class NearestCounts(_OfCenters):
 
 
 @dataclass(frozen=True, eq=False)
-class NearestShells(_OfCenters):
+class NearestShells(_OfCenters, DisjointCounts):
     """Numbers of all points by the distance to the nearest center.
 
     Parameters
@@ -257,10 +253,6 @@ class NearestShells(_OfCenters):
         """Refuse bad centers, and radii that do not decrease."""
         super().check(view)
         check_radii(self.radii)
-
-    def sensitivity(self, view: HashedPoints) -> Sensitivities:
-        """One record in one shell."""
-        return {"counts": ONE_COUNT}
 
     def exact(self, view: HashedPoints) -> Answer:
         """Exact counts."""
@@ -299,8 +291,7 @@ class NearestSumsAndCounts(_OfCenters):
 
     def sensitivity(self, view: HashedPoints) -> Sensitivities:
         """One record in one cell, and the radius in its sum."""
-        l2 = self.radius * SCALE
-        sums = Sensitivity(math.sqrt(view.n_features) * l2, l2)
+        sums = bound_vector(self.radius * SCALE, view.n_features)
         return {"sums": sums, "counts": ONE_COUNT}
 
     def exact(self, view: HashedPoints) -> Answer:
@@ -340,7 +331,7 @@ class SecondMoments(Query):
         rows, columns = np.triu_indices(view.n_features)
         largest = (view.radius * MOMENT_STEPS) ** 2
         unit = np.where(rows == columns, largest, math.sqrt(0.5) * largest) / SCALE
-        return {"moments": Sensitivity(math.sqrt(len(unit)) * SCALE, SCALE, unit=unit)}
+        return {"moments": bound_vector(SCALE, len(unit), unit)}
 
     def exact(self, view: HashedPoints) -> Answer:
         """Exact sums of products."""

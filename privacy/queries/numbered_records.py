@@ -55,6 +55,9 @@ class NumberedRecords(BaseCurator):
         sqrt(d), a point lies off the domain, or there is more than one replicate.
     """
 
+    charged_adjacency = Adjacency.RHO_BOUNDED
+    needs_ledger = True
+
     def __init__(
         self,
         points: PointsLike,
@@ -62,27 +65,15 @@ class NumberedRecords(BaseCurator):
         streams: NoiseStreams,
         domain: ArrayLike | None = None,
     ) -> None:
-        adjacency = None if ledger is None else ledger.budget.adjacency
-        if ledger is None or adjacency is not Adjacency.RHO_BOUNDED:
-            raise ValueError(
-                f"adjacency={adjacency} is not supported by this curator: it charges what "
-                "rho_bounded costs"
-            )
         super().__init__(points, ledger, streams, domain)
         self.check_single("a curator")
-
-        rho = ledger.budget.rho
-        assert rho is not None  # a budget under rho_bounded has it
-        self.max_shift = largest_shift(rho, self.n_features)
+        assert ledger is not None and ledger.budget.rho is not None  # checked above
+        self.max_shift = largest_shift(ledger.budget.rho, self.n_features)
 
         # A canonical order, so that seeded noise falls on the same point in whatever
         # order the points were given.
-        rows = np.empty(
-            (sum(len(shard.rows) for shard in self._shards), self.n_features), np.int32
-        )
-        np.concatenate(
-            [shard.rows for shard in self._shards], out=rows, casting="unsafe"
-        )
+        shards = [shard.rows for shard in self._shards]
+        rows = np.concatenate(shards, dtype=np.int32, casting="unsafe")
         digits = Digits(rows, span_of(rows), np.zeros(self.n_features, np.int64))
         order, _ = lexicographic_order(digits, np.arange(len(rows)))
         self._rows = rows.take(order, axis=0)

@@ -41,10 +41,10 @@ from pkm.compute.kernels.unit_ball import (
 )
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_positive
-from pkm.privacy.mechanisms.additive import Cost, Gaussian, Laplace
+from pkm.privacy.mechanisms.additive import Cost, Gaussian
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 from pkm.privacy.mechanisms.selection import ScoreRange
-from pkm.privacy.queries.sums import ONE_COUNT
+from pkm.privacy.queries.sums import ONE_COUNT, DisjointCounts
 from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
 
 
@@ -271,7 +271,7 @@ class _OfCenters(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedCounts(_OfCenters):
+class ProjectedCounts(_OfCenters, DisjointCounts):
     """Numbers of points nearest to each center in the projection.
 
     Parameters
@@ -286,11 +286,6 @@ class ProjectedCounts(_OfCenters):
     """
 
     label = "projected_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
-
-    def sensitivity(self, view: ProjectedPoints) -> Sensitivities:
-        """One record in one cell."""
-        return {"counts": ONE_COUNT}
 
     def exact(self, view: ProjectedPoints) -> Answer:
         """Exact counts."""
@@ -324,10 +319,8 @@ class ProjectedSumsAndCounts(_OfCenters):
     def sensitivity(self, view: ProjectedPoints) -> Sensitivities:
         """One record in one cell."""
         d = view.n_features
-        return {
-            "sums": Sensitivity(d * SCALE, math.sqrt(d) * SCALE),
-            "counts": ONE_COUNT,
-        }
+        sums = Sensitivity(d * SCALE, math.sqrt(d) * SCALE)
+        return {"sums": sums, "counts": ONE_COUNT}
 
     def exact(self, view: ProjectedPoints) -> Answer:
         """Exact sums and counts."""

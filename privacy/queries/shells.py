@@ -26,7 +26,7 @@ from pkm.compute.storage.blocks import total_array
 from pkm.privacy.checks import check_positive
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Gaussian, Laplace
-from pkm.privacy.queries.sums import ONE_COUNT
+from pkm.privacy.queries.sums import DisjointCounts
 from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
 
 
@@ -53,7 +53,7 @@ class _AboutCenter(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class ShellCounts(_AboutCenter):
+class ShellCounts(_AboutCenter, DisjointCounts):
     """Numbers of points in shells about a center.
 
     Parameters
@@ -74,7 +74,6 @@ class ShellCounts(_AboutCenter):
     """
 
     label = "shell_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
 
     radii: np.ndarray
     box: bool = False
@@ -85,10 +84,6 @@ class ShellCounts(_AboutCenter):
         check_radii(self.radii)
         if not isinstance(self.box, bool):
             raise ValueError(f"box={self.box!r} must be True or False")
-
-    def sensitivity(self, view: Any) -> Sensitivities:
-        """One record in one shell."""
-        return {"counts": ONE_COUNT}
 
     def exact(self, view: Any) -> Answer:
         """Exact counts over all shards."""

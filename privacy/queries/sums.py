@@ -18,7 +18,7 @@ One record lies in one cell, so the cost of a query is that of its most expensiv
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -44,9 +44,31 @@ from pkm.privacy.query import (
     Sensitivities,
     Sensitivity,
 )
+from pkm.scalars import is_integer
 
 ONE_COUNT = Sensitivity(l1=SCALE, l2=SCALE, linf=SCALE, l0=1)
 """One record more or less in one count, which is in units of 2**-16 records."""
+
+
+class DisjointCounts(Query):
+    """Base class of counts of disjoint cells: a record is in one of them."""
+
+    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
+
+    def sensitivity(self, view: Any) -> Sensitivities:
+        """One record in one cell."""
+        return {"counts": ONE_COUNT}
+
+
+def bound_vector(length: float, n_features: int, unit: Any = 1.0) -> Sensitivity:
+    """What a vector of at most a length changes, in L2 and in L1.
+
+    Examples
+    --------
+    >>> bound_vector(3.0, 4)[:2]
+    (6.0, 3.0)
+    """
+    return Sensitivity(math.sqrt(n_features) * length, length, unit=unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +99,7 @@ class SumsAndCounts(Query):
         "sums": (Gaussian, Laplace),
         "counts": (Gaussian, Laplace),
     }
-    exact_without_ledger: ClassVar[bool] = True
+    exact_without_ledger = True
 
     centers: np.ndarray
     radius: float | np.ndarray | None = None
@@ -97,17 +119,14 @@ class SumsAndCounts(Query):
 
     def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell."""
+        d = view.n_features
         radius = self.radius if self.relative else None
-        if isinstance(radius, np.ndarray):
-            unit = radius[:, :, None] * SCALE
-            sums = Sensitivity(math.sqrt(view.n_features), 1.0, unit=unit)
-            return {"sums": sums, "counts": ONE_COUNT}
-        l1 = float(view.n_features)
-        l2 = math.sqrt(view.n_features)
-        if radius is not None:
-            l1 = l2 * radius
-            l2 = radius
-        sums = Sensitivity(l1 * SCALE, l2 * SCALE)
+        if radius is None:
+            sums = Sensitivity(d * SCALE, math.sqrt(d) * SCALE)
+        elif isinstance(radius, np.ndarray):
+            sums = bound_vector(1.0, d, radius[:, :, None] * SCALE)
+        else:
+            sums = bound_vector(radius * SCALE, d)
         return {"sums": sums, "counts": ONE_COUNT}
 
     def exact(self, view: Any) -> Answer:
@@ -122,12 +141,6 @@ class SumsAndCounts(Query):
     def details(self) -> Details:
         """The radius; radii of centers stay out of the charge, which is that of all replicates."""
         return {} if isinstance(self.radius, np.ndarray) else {"radius": self.radius}
-
-    def cache_key(self, view: Any) -> Hashable:
-        """The radius and the number of features, unless each center has a radius."""
-        if isinstance(self.radius, np.ndarray):
-            return None
-        return self.radius, self.relative, view.n_features
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +202,7 @@ def mirrored(counts: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class GridCounts(Query):
+class GridCounts(DisjointCounts):
     """Numbers of points in all cells of a public grid.
 
     Parameters
@@ -205,27 +218,22 @@ class GridCounts(Query):
     """
 
     label = "grid_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
 
     intervals: int
 
     def check(self, view: Any) -> None:
         """Refuse too many cells."""
-        is_whole = isinstance(self.intervals, int | np.integer)
-        if (
-            not is_whole
-            or self.intervals < 1
-            or self.intervals**view.n_features > MAX_CELLS
-        ):
+        fits = (
+            is_integer(self.intervals)
+            and self.intervals >= 1
+            and self.intervals**view.n_features <= MAX_CELLS
+        )
+        if not fits:
             raise ValueError(
                 f"intervals={self.intervals} must be at least 1 and, in {view.n_features} "
                 f"features, make at most {MAX_CELLS} cells; take fewer, or a method for more "
                 "features"
             )
-
-    def sensitivity(self, view: Any) -> Sensitivities:
-        """One record in one cell."""
-        return {"counts": ONE_COUNT}
 
     def exact(self, view: Any) -> Answer:
         """Exact counts; the domain's upper end belongs to the last interval."""
@@ -233,13 +241,10 @@ class GridCounts(Query):
         counts = total_array(view._shards, cell_counts, intervals=self.intervals)
         counts *= SCALE
         counts = counts.reshape(1, *shape)
-        # Replicates have equal exact counts, and a single one those that were counted.
-        repeated = (
-            np.repeat(counts, view.n_replicates, axis=0)
-            if view.n_replicates > 1
-            else counts
-        )
-        return {"counts": repeated}
+        # Replicates have equal exact counts.
+        if view.n_replicates > 1:
+            counts = np.repeat(counts, view.n_replicates, axis=0)
+        return {"counts": counts}
 
     def details(self) -> Details:
         """The number of intervals."""

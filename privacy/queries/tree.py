@@ -7,7 +7,6 @@ changes one of them and the cost of the query is that of its most expensive cell
 """
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,17 +26,10 @@ from pkm.compute import (
 from pkm.compute.storage.blocks import Shards, total_array
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_grid_integers, check_type
-from pkm.privacy.mechanisms.additive import Gaussian, Laplace
+from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.selection import Exponential, ScoreRange, SplitScore
-from pkm.privacy.queries.sums import ONE_COUNT
-from pkm.privacy.query import (
-    Answer,
-    Details,
-    Mechanisms,
-    Query,
-    Sensitivities,
-    Sensitivity,
-)
+from pkm.privacy.queries.sums import DisjointCounts, bound_vector
+from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities
 
 MAX_INTERVALS = 4096  # a finer grid would not fit the memory of large trees
 MAX_SUM = 2.0**60  # grid steps
@@ -331,7 +323,7 @@ class PartitionTree(View):
 
 
 @dataclass(frozen=True)
-class CellCounts(Query):
+class CellCounts(DisjointCounts):
     """Numbers of points in disjoint cells of a tree.
 
     Parameters
@@ -345,7 +337,6 @@ class CellCounts(Query):
     """
 
     label = "cell_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
     view = PartitionTree
 
     cells: Sequence[int]
@@ -353,10 +344,6 @@ class CellCounts(Query):
     def check(self, view: PartitionTree) -> None:
         """Refuse cells that overlap."""
         view.check_disjoint(self.cells)
-
-    def sensitivity(self, view: PartitionTree) -> Sensitivities:
-        """One record in one cell."""
-        return {"counts": ONE_COUNT}
 
     def exact(self, view: PartitionTree) -> Answer:
         """Exact counts."""
@@ -408,7 +395,7 @@ class CellSums(Query):
     def sensitivity(self, view: PartitionTree) -> Sensitivities:
         """One sum by its cell's unit."""
         unit = self._distances(view)[:, None]
-        return {"sums": Sensitivity(math.sqrt(view.n_features), 1.0, unit=unit)}
+        return {"sums": bound_vector(1.0, view.n_features, unit)}
 
     def exact(self, view: PartitionTree) -> Answer:
         """Exact sums."""

@@ -179,7 +179,7 @@ def test_aggregator_accepts_only_the_local_model():
     streams = NoiseStreams([0])
     with pytest.raises(
         ValueError,
-        match="adjacency=zero_out is not supported by this aggregator",
+        match="adjacency=zero_out is not supported by this curator",
     ):
         LocalAggregator(points, Ledger(Budget(1.0)), streams)
     with pytest.raises(ValueError, match="adjacency=None is not supported"):

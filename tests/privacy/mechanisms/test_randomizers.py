@@ -49,9 +49,7 @@ def directions_of(randomizer, vectors, streams, key):
 
 def estimated_counts(oracle, users, values, key):
     reports = reports_of(oracle, users, values, streams(), key)
-    tally = oracle.tally()
-    tally.add(users, reports)
-    return tally.estimate()
+    return oracle.estimate([(users, reports)])
 
 
 # Frequency oracles: the distribution of a report
@@ -108,7 +106,7 @@ def test_support_probabilities_of_true_and_false_values(kind):
         (true_values, oracle.p_true),
         (false_values, oracle.p_false_support),
     ):
-        share = (oracle.symbols_of(users, values) == reports).mean()
+        share = (oracle.encode(users, values) == reports).mean()
         standard_error = math.sqrt(expected * (1 - expected) / n)
         assert abs(share - expected) < 5 * standard_error
 
@@ -127,15 +125,15 @@ def test_supports_by_brute_force(kind, size, key, epsilon, users):
     users = np.array(users)
     rng = np.random.default_rng(0)
     reports = rng.integers(0, oracle.symbols, len(users))
-    tally = oracle.tally()
-    for part in (slice(0, 3), slice(3, None)):
-        tally.add(users[part], reports[part])
+    chunks = [(users[part], reports[part]) for part in (slice(0, 3), slice(3, None))]
+    supports, n_reports = oracle.count_supports(chunks)
+    assert n_reports == len(users)
 
     expected = []
     for value in range(size):
-        symbols = oracle.symbols_of(users, np.full(len(users), value))
+        symbols = oracle.encode(users, np.full(len(users), value))
         expected.append((symbols == reports).sum())
-    assert tally.supports.tolist() == expected
+    assert supports.tolist() == expected
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -423,17 +421,14 @@ def test_signed_sums_decode_any_cell():
 
     # The same reports decode the sums of all queried cells, also in two parts.
     queried = np.array([499, 2, 0, 1])
-    totals = np.zeros((4, d), np.int64)
-    signed.add(totals, users, reports, queried)
-    totals_of_parts = np.zeros((4, d), np.int64)
-    for part in (slice(0, 1), slice(1, n)):
-        signed.add(totals_of_parts, users[part], reports[part], queried)
-    assert (totals == totals_of_parts).all()
+    estimates = signed.estimate([(users, reports)], queried)
+    chunks = [(users[part], reports[part]) for part in (slice(0, 1), slice(1, n))]
+    assert (estimates == signed.estimate(chunks, queried)).all()
 
     sums = [vectors[cells == cell].sum(axis=0) for cell in queried]
     exact = np.array(sums)
     stddev = signed.sum_stddev(n)
-    scores = (signed.estimate(totals) - exact) / stddev
+    scores = (estimates - exact) / stddev
     assert np.abs(scores).max() < 5
     # A decoding without the signs would still be within the noise of small cells; the error in a
     # large cell exceeds it.
