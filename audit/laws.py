@@ -270,10 +270,12 @@ class BoundedLaplaceLaw(Law):
         """See :class:`Law`."""
         # The ratio of two densities is monotone between the two centers and constant
         # outside of them.
+        laws = self._describe(values), self._describe(others)
         largest = np.zeros(np.shape(values.exact))
         for extreme in (values.lower, values.upper, values.exact, others.exact):
             outcome = np.clip(extreme, values.lower, values.upper)
-            losses = self.weigh(outcome, values) - self.weigh(outcome, others)
+            one, other = (_log_density(outcome, *law) for law in laws)
+            losses = one - other
             largest = np.maximum(largest, np.abs(losses))
         return Cost(epsilon=float(largest.sum()))
 
@@ -283,8 +285,7 @@ class BoundedLaplaceLaw(Law):
         values: BoundedValues,
     ) -> np.ndarray:
         """See :class:`Law`."""
-        center, scale, _, inside = self._describe(values)
-        return -np.abs(outcome - center) / scale - np.log(inside)
+        return _log_density(outcome, *self._describe(values))
 
     def bracket(
         self,
@@ -300,6 +301,17 @@ class BoundedLaplaceLaw(Law):
             return cdf.reshape(len(outcome), -1)
 
         return accumulate(outcome - 0.5), accumulate(outcome + 0.5)
+
+
+def _log_density(
+    outcome: np.ndarray,
+    center: np.ndarray,
+    scale: np.ndarray,
+    below: np.ndarray,
+    inside: np.ndarray,
+) -> np.ndarray:
+    """Log density of bounded Laplace noise, up to a constant."""
+    return -np.abs(outcome - center) / scale - np.log(inside)
 
 
 # Selections

@@ -20,8 +20,9 @@ import numpy as np
 from pkm.methods.synthetic.graphical_model import (
     GraphicalModel,
     Measurement,
+    count_cells,
+    eliminate,
     fit_model,
-    junction_tree,
 )
 from pkm.methods.synthetic.mst import Column, measured_columns, records_in_intervals
 from pkm.methods.synthetic.synthetic import SyntheticKMeans, TablesSchedule
@@ -87,7 +88,7 @@ def fitted_model(
         tables = [
             table
             for table in every_table
-            if junction_tree(shape, [*measured, table]).n_cells <= max_cells
+            if count_cells(shape, eliminate(shape, [*measured, table])) <= max_cells
         ]
 
         # Choose one by its error, less that of its measurement, times its number of

@@ -61,7 +61,7 @@ class JunctionTree:
     @property
     def n_cells(self) -> int:
         """Number of cells of all cliques together."""
-        return sum(math.prod(self.shape[h] for h in clique) for clique in self.cliques)
+        return count_cells(self.shape, self.cliques)
 
     @cached_property
     def separators(self) -> tuple[Columns, ...]:
@@ -77,6 +77,62 @@ class JunctionTree:
             if set(columns) <= set(clique):
                 return i
         return None
+
+
+def eliminate(shape: Sequence[int], tables: Iterable[Columns]) -> list[Columns]:
+    """Cliques that elimination in min-fill order makes of some tables, in their order.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Number of values of every column.
+    tables : iterable of tuple of int
+        Columns of each table, without repetition.
+
+    Returns
+    -------
+    list of tuple of int
+        No clique is in another one.
+
+    Examples
+    --------
+    >>> eliminate((2, 2, 2), [(0, 1), (1, 2)])
+    [(0, 1), (1, 2)]
+    """
+    neighbors: list[set[int]] = [set() for _ in shape]
+    for columns in tables:
+        for a, b in itertools.permutations(columns, 2):
+            neighbors[a].add(b)
+
+    def cost(h: int) -> tuple[int, int, int]:
+        """Twice the edges that are missing, and the size of the clique."""
+        near = neighbors[h]
+        fill = sum(len(near - neighbors[a]) - 1 for a in near)
+        return fill, math.prod(shape[a] for a in near) * shape[h], h
+
+    # Eliminate the column that adds fewest edges; of those, the one with the smallest
+    # clique. Costs change near the eliminated column only.
+    cliques: list[Columns] = []
+    costs = {h: cost(h) for h in range(len(shape))}
+    while costs:
+        column = min(costs, key=costs.__getitem__)
+        del costs[column]
+        near = neighbors[column]
+        clique = {column, *near}
+        for a in near:
+            neighbors[a] |= clique
+            neighbors[a] -= {a, column}
+        for h in costs:
+            if h in near or not near.isdisjoint(neighbors[h]):
+                costs[h] = cost(h)
+        if not any(clique <= set(other) for other in cliques):
+            cliques.append(tuple(sorted(clique)))
+    return sorted(cliques)
+
+
+def count_cells(shape: Sequence[int], cliques: Iterable[Columns]) -> int:
+    """Number of cells of all cliques together."""
+    return sum(math.prod(shape[h] for h in clique) for clique in cliques)
 
 
 def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTree:
@@ -102,34 +158,9 @@ def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTr
     >>> tree.cliques, tree.parents
     (((0, 1, 3), (1, 2, 3)), (-1, 0))
     """
-    d = len(shape)
-    neighbors: list[set[int]] = [set() for _ in range(d)]
-    for columns in tables:
-        for a, b in itertools.permutations(columns, 2):
-            neighbors[a].add(b)
-
-    # Eliminate the column that adds fewest edges; of those, the one with the smallest
-    # clique.
-    cliques: list[Columns] = []
-    left = set(range(d))
-    while left:
-        costs = {}
-        for h in left:
-            pairs = itertools.combinations(neighbors[h], 2)
-            fill = sum(b not in neighbors[a] for a, b in pairs)
-            costs[h] = (fill, math.prod(shape[a] for a in neighbors[h]) * shape[h], h)
-        column = min(left, key=costs.__getitem__)
-        clique = tuple(sorted({column, *neighbors[column]}))
-        for a, b in itertools.permutations(neighbors[column], 2):
-            neighbors[a].add(b)
-        for h in neighbors[column]:
-            neighbors[h].remove(column)
-        left.remove(column)
-        if not any(set(clique) <= set(other) for other in cliques):
-            cliques.append(clique)
+    cliques = eliminate(shape, tables)
 
     # A spanning tree of the largest separators (Prim's algorithm) is a junction tree.
-    cliques.sort()
     ordered = [cliques.pop(0)]
     parents = [-1]
     while cliques:

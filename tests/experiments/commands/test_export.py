@@ -20,7 +20,7 @@ from pkm.schema import BY_NAME
 
 pytestmark = pytest.mark.integration
 
-PAGE = Path(__file__).parents[2] / "docs" / "schema.md"
+PAGE = Path(__file__).parents[3] / "docs" / "schema.md"
 PAPER = {
     "name": "mini",
     "epsilon": [0.1, 1.0],

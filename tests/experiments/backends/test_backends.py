@@ -21,7 +21,7 @@ from pkm.experiments.config.backend import Backend
 from pkm.experiments.fit import execute
 from pkm.experiments.store.store import Store
 
-SUPPORT = Path(__file__).parents[1] / "support"
+SUPPORT = Path(__file__).parents[2] / "support"
 pytestmark = pytest.mark.integration
 
 

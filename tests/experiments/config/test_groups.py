@@ -1,0 +1,49 @@
+"""Groups of the configuration: names, defaults, files that cannot be read."""
+
+from functools import partial
+
+import pytest
+
+from pkm.experiments.commands.composition import load
+from pkm.experiments.config.errors import ConfigurationError
+from pkm.experiments.config.groups import choices, entry_of, with_defaults
+
+METHODS = choices("method")
+
+
+def test_published_variants_say_so_in_their_names():
+    for name in METHODS:
+        entry = entry_of("method", name)
+        named = "published" in name or name in ("dist_dp_printed", "diffprivlib")
+        assert (entry.get("variant") == "published") == named, name
+        if name.endswith("_published"):
+            assert entry_of("method", name.removesuffix("_published"))["variant"] == "sound"
+
+
+def test_parameters_are_filled_in_from_the_class():
+    entry = with_defaults({"name": "own", "_target_": "pkm.methods.KMeansPlusPlus"})
+    target = "pkm.methods.KMeansPlusPlus"
+    zoom = {"zoom": None, "require_zoom": False}  # of all methods
+    assert entry == {"name": "own", "_target_": target, **zoom, "n_init": 1}
+    assert with_defaults({"name": "own", "_target_": "nowhere.Class"})["name"] == "own"
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("name: x\n_target_: [1\n", "broken.yaml:3: "),
+        ("name: x\n\t_target_: y\n", "broken.yaml:2: "),
+        ("", "broken.yaml:1: the file must hold a mapping"),
+        ("- name\n", "broken.yaml:1: the file must hold a mapping"),
+        ("name\n", "broken.yaml:1: the file must hold a mapping"),
+        ("_target_: y\n", "broken.yaml: the key name is missing"),
+        ("name: x\n", "broken.yaml: the key _target_ is missing"),
+        ("name: x\ndefaults: [nowhere, _self_]\n", "method='nowhere' is unknown"),
+    ],
+)
+def test_unreadable_method_files_are_named(conf, text, message):
+    (conf / "method" / "broken.yaml").write_text(text)
+    for read in (partial(entry_of, "method"), lambda name: load([f"method={name}"], "run")):
+        with pytest.raises(ConfigurationError) as refusal:
+            read("broken")
+        assert message in str(refusal.value)

@@ -1,0 +1,31 @@
+"""Parameters of methods in files: changes to the class alone."""
+
+import pytest
+import yaml
+
+from pkm.catalogue import CONF
+from pkm.experiments.cell.cell import STYLE
+from pkm.experiments.config.groups import choices, entry_of
+from pkm.experiments.config.method_parameters import presets
+
+METHODS = choices("method")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_file_without_a_base_is_the_class_as_python_builds_it(name):
+    given = yaml.safe_load((CONF / "method" / f"{name}.yaml").read_text())
+    assert given["name"] == name
+    changed = set(given) - {"name", "_target_", "defaults", *STYLE}
+    assert bool(changed) == ("defaults" in given)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_method_files_hold_changes_alone(name):
+    given = yaml.safe_load((CONF / "method" / f"{name}.yaml").read_text())
+    changed = {key for key in given if key not in ("name", "_target_", "defaults", *STYLE)}
+    (base,) = [base for base in given.get("defaults", [None]) if base != "_self_"]
+    inherited = entry_of("method", base) if base else presets(given["_target_"])
+    for key in changed:
+        differs = inherited[key] != given[key] or type(inherited[key]) is not type(given[key])
+        assert differs, f"{key} of {name} is what it would be without"
+    assert ("_target_" in given) == (base is None)
