@@ -1,4 +1,4 @@
-"""LSH-Splits: a private coreset from a tree of random hyperplanes, clustered by k-means.
+"""LSH-Splits: k-means on a private coreset from a tree of random hyperplanes.
 
 Chang et al. 2021. Points are centered by a private mean, split level by level by the
 sign of a random projection while cells are large enough, and the noisy means of the
@@ -18,7 +18,7 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer, OneOf, Real
 from pkm.methods.contract import inverse_n_root_n
 from pkm.methods.schedule import Schedule, count_noise, plan_release
-from pkm.methods.trees.dpm import Node, origin_of, root_count
+from pkm.methods.trees.splitting import Node, count_parts, count_root, find_origin
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -37,9 +37,8 @@ from pkm.privacy import (
 # Shares of the centering's epsilon.
 COUNT_SHARE = 0.2
 SUM_SHARE = 0.8
-COUNTS_TO_SUM = (
-    20  # scale of the counts' Laplace noise per unit of the sums' noise multiplier
-)
+# Scale of the counts' Laplace noise per unit of the sums' noise multiplier.
+COUNTS_TO_SUM = 20
 BRANCH = 3  # a cell is split if it has at least this many times the smallest size
 
 
@@ -79,7 +78,7 @@ class LSHSplits(PrivateKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
-    >>> model = LSHSplits(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = LSHSplits(n_clusters=2, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -146,7 +145,7 @@ class LSHSplits(PrivateKMeans):
         )
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Center, grow the tree, cluster its leaves; see :meth:`PrivateKMeans.cluster`."""
+        """Center, grow the tree, cluster leaves; see :meth:`PrivateKMeans.cluster`."""
         # Center the points by a private mean.
         d = curator.n_features
         schedule = self.schedule(curator.n_points, d)
@@ -154,15 +153,13 @@ class LSHSplits(PrivateKMeans):
 
         # Draw one hyperplane through the mean for each level of the tree.
         generator = curator.public_rng()
-        normals = generator.standard_normal((self.depth, curator.n_features))
-        normals = np.rint(normals * DIRECTION_SCALE).astype(np.int64)
-        tree = curator.hyperplanes(normals, mean)
+        normals = generator.standard_normal((self.depth, d)) * DIRECTION_SCALE
+        tree = curator.hyperplanes(np.rint(normals).astype(np.int64), mean)
 
         # Split while cells are large.
         multiplier = 1 / schedule.find(CellSums)[-1].mu
-        cells, sizes = self._grow(
-            tree, multiplier, count_noise(schedule.find(CellCounts)[-1]), d
-        )
+        count = schedule.find(CellCounts)[-1]
+        cells, sizes = self._grow(tree, multiplier, count_noise(count), d)
 
         # The coreset: noisy means of the leaves, weighted by their noisy counts.
         origins = np.tile(mean, (len(cells), 1))
@@ -172,25 +169,34 @@ class LSHSplits(PrivateKMeans):
 
         # Cluster the coreset.
         seed = int(generator.integers(2**32))
-        centers = mean + weighted_kmeans(
-            coreset, sizes, self.n_clusters, self.n_init, seed
-        )
+        centers = weighted_kmeans(coreset, sizes, self.n_clusters, self.n_init, seed)
+        centers += mean
         if self.variant == "sound":
             centers = np.clip(centers, -SCALE, SCALE)
         return snap_centers(centers)[None], 1
 
     def _center(self, curator: Curator, schedule: Schedule) -> tuple[np.ndarray, float]:
-        """Private mean (d,) of the points, and the radius of a ball about it that holds them."""
-        multiplier = 1 / schedule.find(CellSums)[0].mu
-        if self.variant == "published":
-            # About the origin of the data's units.
-            origin, _ = origin_of(curator.domain)
-            mean = _mean(curator, root_count(curator, schedule), multiplier, origin)
-            largest_bound = float(SCALE + np.abs(mean).max())
-            return mean, math.sqrt(curator.n_features) * largest_bound / SCALE
-        midpoint = np.zeros(curator.n_features, np.int64)
-        mean = _mean(curator, float(curator.n_points), multiplier, midpoint)
-        return mean, math.sqrt(((SCALE + np.abs(mean)) ** 2).sum()) / SCALE
+        """Release the mean (d,) of all points; return a radius about it that holds them."""
+        # Sum about the origin of the data's units, or about the domain's midpoint.
+        is_published = self.variant == "published"
+        if is_published:
+            origin, _ = find_origin(curator.domain)
+            size = max(count_root(curator, schedule), 1.0)
+        else:
+            origin = np.zeros(curator.n_features, np.int64)
+            size = float(curator.n_points)
+        noise = Gaussian(1 / schedule.find(CellSums)[0].mu)
+        query = CellSums([0], origin[None])
+        total = curator.whole().release(query, sums=noise)["sums"][0]
+        mean = np.rint(origin + total / size)
+        mean = np.clip(mean, -SCALE, SCALE).astype(np.int64)
+
+        # From the mean to the far ends of all features, the published one to the
+        # farthest of them in each.
+        reaches = SCALE + np.abs(mean)
+        if is_published:
+            return mean, math.sqrt(len(mean)) * float(reaches.max()) / SCALE
+        return mean, math.sqrt((reaches**2).sum()) / SCALE
 
     def _grow(
         self,
@@ -212,39 +218,20 @@ class LSHSplits(PrivateKMeans):
         leaves: list[Node] = []
         for level in range(self.depth):
             # Split the cells with several times the smallest size by the level's
-            # hyperplane.
-            large = [node for node in nodes if node.size >= BRANCH * min_size]
+            # hyperplane, and count both parts.
             leaves += [node for node in nodes if node.size < BRANCH * min_size]
+            large = [node for node in nodes if node.size >= BRANCH * min_size]
             pairs = [tree.split(node.cell, level) for node in large]
-
-            # Count both parts of every split.
-            cells = [cell for pair in pairs for cell in pair]
-            counts = tree.release(CellCounts(cells), counts=noise)["counts"] / SCALE
-            parts = [
-                Node(cell, count) for cell, count in zip(cells, counts, strict=True)
-            ]
+            counted = count_parts(tree, pairs, noise)
 
             # Keep the parts that are large enough; a cell with none is a leaf.
             nodes = []
-            for i, node in enumerate(large):
-                selected = [
-                    part for part in parts[2 * i : 2 * i + 2] if part.size >= min_size
-                ]
-                nodes += selected
-                if not selected:
-                    leaves.append(node)
+            for node, parts in zip(large, counted, strict=True):
+                kept = [part for part in parts if part.size >= min_size]
+                nodes += kept
+                leaves += [node] * (not kept)
         leaves += nodes
         return [leaf.cell for leaf in leaves], np.array([leaf.size for leaf in leaves])
-
-
-def _mean(
-    curator: Curator, size: float, multiplier: float, origin: np.ndarray
-) -> np.ndarray:
-    """Private mean of all points, clipped to the domain."""
-    query = CellSums([0], origin[None])
-    total = curator.whole().release(query, sums=Gaussian(multiplier))["sums"][0]
-    mean = origin + total / max(size, 1.0)
-    return np.clip(np.rint(mean), -SCALE, SCALE).astype(np.int64)
 
 
 def clip_to_ball(points: np.ndarray, radius: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""DPM: clusters found by splitting the data through sparse regions (Liebenow et al., "DPM").
+"""DPM: clusters by splitting the data through sparse regions (Liebenow et al., "DPM").
 
 The domain is split recursively at candidates chosen by a score that favors empty
 intervals near the median; a split is accepted if both parts have enough points; the
@@ -10,15 +10,15 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
-from pkm.compute import middle_and_half_width
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, FLAG, Integer, OneOf, Real
 from pkm.methods.contract import inverse_n_root_n
 from pkm.methods.schedule import Schedule, count_noise, plan_release
+from pkm.methods.trees.splitting import Node, count_parts, count_root, find_origin
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -60,14 +60,6 @@ AVERAGE_DELTA_SHARE = 0.8
 EMPTINESS_WEIGHTS = {"published": 5.0, "sound": 3.0}
 SOUND_INTERVALS = 127  # per feature: as many as let a code fit a byte
 MERGE_STARTS = 10
-MAX_ORIGIN_DISTANCE = 1000  # half-widths of the range
-
-
-class Node(NamedTuple):
-    """A cell of a tree and its released count, in records."""
-
-    cell: int
-    size: float
 
 
 def level_budgets(total: float, n_levels: int) -> list[float]:
@@ -140,7 +132,7 @@ class DPM(PrivateKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
-    >>> model = DPM(n_clusters=2, merge=True, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = DPM(n_clusters=2, merge=True, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -183,28 +175,24 @@ class DPM(PrivateKMeans):
         self._score()
         self._shares()
 
-    def _shares(self) -> tuple[float, ...]:
-        if isinstance(self.shares, str):
-            if self.shares != "auto":
-                raise ValueError(
-                    f"shares={self.shares!r} must be 'auto' or four numbers"
-                )
-            return PUBLISHED_SHARES if self.variant == "published" else SOUND_SHARES
-        shares = (
-            tuple(self.shares) if isinstance(self.shares, Sequence | np.ndarray) else ()
+    def _shares(self) -> Sequence[float]:
+        """Shares of epsilon: interval size, counts, splits, averages."""
+        is_published = self.variant == "published"
+        if isinstance(self.shares, str) and self.shares == "auto":
+            return PUBLISHED_SHARES if is_published else SOUND_SHARES
+        if isinstance(self.shares, Sequence | np.ndarray):
+            shares = tuple(self.shares)
+            if len(shares) == 4 and all(map(is_number, shares)):
+                first, *others = shares
+                is_first_allowed = first > 0 if is_published else first == 0
+                adds_up = abs(math.fsum(shares) - 1) <= 1e-9
+                if is_first_allowed and min(others) > 0 and adds_up:
+                    return shares
+        raise ValueError(
+            f"shares={self.shares!r} must be 'auto' or four numbers (interval size, "
+            "counts, splits, averages) that must be positive and add up to 1; the "
+            "first must be 0 for variant='sound'"
         )
-        if len(shares) != 4 or not all(is_number(share) for share in shares):
-            raise ValueError(
-                f"shares={self.shares!r} must be four numbers: interval size, counts, splits, "
-                "averages"
-            )
-        first = shares[0] > 0 if self.variant == "published" else shares[0] == 0
-        if not (first and min(shares[1:]) > 0 and abs(math.fsum(shares) - 1) <= 1e-9):
-            raise ValueError(
-                f"shares={self.shares!r} must be positive and add up to 1; the first must be 0 for "
-                "variant='sound'"
-            )
-        return shares
 
     def _score(self) -> SplitScore:
         weight = self.emptiness_weight
@@ -216,7 +204,7 @@ class DPM(PrivateKMeans):
 
     @property
     def supports_chunks(self) -> bool:
-        """Whether all queries are sums over points: the gaps of the published variant are not."""
+        """Whether all queries are sums over points: the published gaps are not."""
         return self.variant == "sound"
 
     @property
@@ -225,117 +213,88 @@ class DPM(PrivateKMeans):
         return self.variant == "published" or super().needs_remainders
 
     def schedule(self, n_points: int, n_features: int) -> Schedule:
-        """All releases; see :meth:`PrivateKMeans.schedule`."""
-        plan = self._plan_published if self.variant == "published" else self._plan_sound
-        return plan(self.resolved_delta(n_points))
+        """All releases; see :meth:`PrivateKMeans.schedule`.
 
-    def _plan_published(self, delta: float) -> Schedule:
-        """Root count, interval size, a split and a count per level, averages."""
+        A split and a count per level, and averages. ``published`` counts the root and
+        estimates the interval size first.
+        """
+        delta = self.resolved_delta(n_points)
         gap, counts, splits, averages = (
             share * self.epsilon for share in self._shares()
         )
-        failure = COUNT_DELTA_SHARE * delta / (self.depth + 1)
-        average_mu = gaussian_mu(averages, AVERAGE_DELTA_SHARE * delta)
-        root, *count_releases = [
-            plan_release(CellCounts, Laplace, epsilon=epsilon)
-            for epsilon in level_budgets(counts, self.depth + 1)
-        ]
+        split_epsilons = level_budgets(splits, self.depth)
+        if self.variant == "published":
+            failure = COUNT_DELTA_SHARE * delta / (self.depth + 1)
+            root, *count_releases = [
+                plan_release(CellCounts, Laplace, epsilon=epsilon)
+                for epsilon in level_budgets(counts, self.depth + 1)
+            ]
+            first = [root, plan_release(GapPercentile, Percentile, epsilon=gap)]
+            average_mu = gaussian_mu(averages, AVERAGE_DELTA_SHARE * delta)
+        else:
+            # Scale all of it up until the parts, composed tightly, spend the budget.
+            failure = 0.0
+            mus = [*level_budgets(counts, self.depth), gaussian_mu(averages, delta)]
+            factor = largest_multiple(mus, split_epsilons, self.epsilon, delta)
+            *count_mus, average_mu = [factor * mu for mu in mus]
+            split_epsilons = [factor * epsilon for epsilon in split_epsilons]
+            count_releases = [
+                plan_release(CellCounts, Gaussian, mu=mu) for mu in count_mus
+            ]
+            first = []
         split_releases = [
             plan_release(Splits, Exponential, epsilon=epsilon, delta=failure)
-            for epsilon in level_budgets(splits, self.depth)
+            for epsilon in split_epsilons
         ]
-        return Schedule(
-            root,
-            plan_release(GapPercentile, Percentile, epsilon=gap),
-            *itertools.chain(*zip(split_releases, count_releases, strict=True)),
-            plan_release(CellSums, Gaussian, mu=average_mu),
-        )
-
-    def _plan_sound(self, delta: float) -> Schedule:
-        """A split and a count per level, averages; the root's count is n, public."""
-        _, counts, splits, averages = (share * self.epsilon for share in self._shares())
-        count_mus = level_budgets(counts, self.depth)
-        split_epsilons = level_budgets(splits, self.depth)
-        average_mu = gaussian_mu(averages, delta)
-
-        # Scale all of it up until the parts, composed tightly, spend the budget.
-        factor = largest_multiple(
-            [*count_mus, average_mu], split_epsilons, self.epsilon, delta
-        )
-        releases = []
-        for epsilon, mu in zip(split_epsilons, count_mus, strict=True):
-            releases.append(plan_release(Splits, Exponential, epsilon=factor * epsilon))
-            releases.append(plan_release(CellCounts, Gaussian, mu=factor * mu))
-        return Schedule(
-            *releases, plan_release(CellSums, Gaussian, mu=factor * average_mu)
-        )
+        levels = zip(split_releases, count_releases, strict=True)
+        average = plan_release(CellSums, Gaussian, mu=average_mu)
+        return Schedule(*first, *itertools.chain(*levels), average)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Grow the tree and average its leaves; see :meth:`PrivateKMeans.cluster`."""
-        find_centers = self._published if self.variant == "published" else self._sound
-        schedule = self.schedule(curator.n_points, curator.n_features)
-        centers, sizes = find_centers(curator, schedule)
-        if self.merge:
-            seed = int(
-                child(curator.public_seeds[0], INITIALIZATION).generate_state(1)[0]
-            )
-            centers = weighted_kmeans(
-                centers, sizes, self.n_clusters, MERGE_STARTS, seed
-            )
-        return snap_centers(centers)[None], self.depth
+        d = curator.n_features
+        schedule = self.schedule(curator.n_points, d)
 
-    def _published(
-        self, curator: Curator, schedule: Schedule
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Centers (m, d) on the grid and their released counts, as in the paper."""
-        origin, half_width = origin_of(curator.domain)
-
-        # Estimate the interval size from the gaps between neighboring values (Algorithm
-        # 2).
-        size = root_count(curator, schedule)
-        (gap_cost,) = schedule.find(GapPercentile)
-        answer = curator.release(
-            GapPercentile(PERCENTILE), gap=Percentile(gap_cost.epsilon)
-        )
-        gap = float(answer["gap"][0]) / SCALE * half_width
-        width = interval_width(gap, size) / half_width
+        # Lay out the candidates: on intervals that follow from the data, or on fixed
+        # ones.
+        is_published = self.variant == "published"
+        if is_published:
+            origin, half_width = find_origin(curator.domain)
+            size = count_root(curator, schedule)
+            width = _release_width(curator, schedule, size, half_width)
+        else:
+            size = float(curator.n_points)
+            width = 2 / SOUND_INTERVALS
+        grid = BoxGrid.of_intervals(width, inside_cell=not is_published)
 
         # Split recursively at the candidates of highest score.
-        tree = curator.partition(BoxGrid.of_intervals(width))
+        tree = curator.partition(grid)
         leaves = self._grow(tree, size, schedule)
-
-        # Average the leaves about the origin, by noisy sums and the counts released
-        # already.
         cells = [leaf.cell for leaf in leaves]
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
-        origins = np.tile(origin, (len(leaves), 1))
-        radius = math.sqrt(curator.n_features) * float(SCALE + abs(origin[0])) / SCALE
+
+        # Average each leaf, by a noisy sum and the count released already: about the
+        # origin, or about its midpoint.
+        if is_published:
+            origins = np.tile(origin, (len(cells), 1))
+            radius = math.sqrt(d) * float(SCALE + abs(origin[0])) / SCALE
+        else:
+            origins = np.array([tree.midpoint(cell) for cell in cells])
+            radius = None
+        noise = Gaussian(1 / schedule.find(CellSums)[0].mu)  # in radii
         query = CellSums(cells, origins, radius)
-        sums = tree.release(query, sums=_sum_noise(schedule))["sums"]
-        return origin + sums / sizes[:, None], sizes
+        sums = tree.release(query, sums=noise)["sums"]
+        centers = origins + sums / sizes[:, None]
+        if not is_published:
+            boxes = np.array([tree.box(cell) for cell in cells])
+            centers = np.clip(centers, boxes[:, 0], boxes[:, 1])
 
-    def _sound(
-        self, curator: Curator, schedule: Schedule
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Centers (m, d) on the grid and their released counts, with the repairs of ``sound``."""
-        # Split recursively at the candidates of highest score, on a fixed grid of
-        # intervals.
-        tree = curator.partition(
-            BoxGrid.of_intervals(2 / SOUND_INTERVALS, inside_cell=True)
-        )
-        leaves = self._grow(tree, float(curator.n_points), schedule)
-
-        # Average each leaf about its midpoint and keep the average inside the leaf.
-        cells = [leaf.cell for leaf in leaves]
-        sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
-        midpoints = np.array([tree.midpoint(cell) for cell in cells])
-        sums = tree.release(CellSums(cells, midpoints), sums=_sum_noise(schedule))[
-            "sums"
-        ]
-        boxes = np.array([tree.box(cell) for cell in cells])
-        lower = boxes[:, 0]
-        upper = boxes[:, 1]
-        return np.clip(midpoints + sums / sizes[:, None], lower, upper), sizes
+        if self.merge:
+            key = child(curator.public_seeds[0], INITIALIZATION)
+            seed = int(key.generate_state(1)[0])
+            k = self.n_clusters
+            centers = weighted_kmeans(centers, sizes, k, MERGE_STARTS, seed)
+        return snap_centers(centers)[None], self.depth
 
     def _grow(self, tree: PartitionTree, size: float, schedule: Schedule) -> list[Node]:
         """Split all cells level by level; return the leaves.
@@ -343,6 +302,7 @@ class DPM(PrivateKMeans):
         A split is accepted if the released counts of both parts are larger than the
         ``2**depth``-th part of ``size``, the count of the root.
         """
+        is_published = self.variant == "published"
         score = self._score()
         min_size = size / 2**self.depth
         noises = [count_noise(release) for release in schedule.find(CellCounts)]
@@ -353,44 +313,34 @@ class DPM(PrivateKMeans):
             # Pad the counts that set the scores' sensitivity: each stays below the
             # exact one with probability 1 - delta. The released counts need no padding.
             margin = 0.0
-            if self.variant == "published":
+            if is_published:
                 margin = -math.log(2 * split.delta) * noises[level].scale / SCALE
 
             # Choose one split of every cell by the exponential mechanism.
-            query = Splits(
-                [node.cell for node in nodes],
-                [node.size for node in nodes],
-                score,
-                margin,
-                split.delta,
-            )
+            cells = [node.cell for node in nodes]
+            sizes = [node.size for node in nodes]
+            query = Splits(cells, sizes, score, margin, split.delta)
             choices = tree.release(query, choices=Exponential(split.epsilon))["choices"]
-            parts = [
-                tree.split(node.cell, *tree.candidate(choice))
-                for node, choice in zip(nodes, choices, strict=True)
-            ]
-
-            # Count both parts of every split.
-            noise = part_noises[level]
-            cells = [cell for pair in parts for cell in pair]
-            counts = tree.release(CellCounts(cells), counts=noise)["counts"] / SCALE
-            children = [
-                Node(cell, count) for cell, count in zip(cells, counts, strict=True)
+            places = map(tree.candidate, choices)
+            pairs = [
+                tree.split(cell, *place)
+                for cell, place in zip(cells, places, strict=True)
             ]
 
             # Accept a split if both parts are large enough; otherwise the cell is a
             # leaf.
+            noise = part_noises[level]
+            counted = count_parts(tree, pairs, noise)
             accepted: list[Node] = []
-            for i, node in enumerate(nodes):
-                sizes = [child.size for child in children[2 * i : 2 * i + 2]]
-                if min(sizes) > min_size:
-                    accepted += children[2 * i : 2 * i + 2]
-                elif self.variant == "published" or level == 0:
+            for node, parts in zip(nodes, counted, strict=True):
+                part_sizes = [part.size for part in parts]
+                if min(part_sizes) > min_size:
+                    accepted += parts
+                elif is_published or level == 0:
                     leaves.append(node)
                 else:
-                    size = averaged_size(
-                        node.size, part_noises[level - 1], sum(sizes), noise
-                    )
+                    former = part_noises[level - 1]
+                    size = averaged_size(node.size, former, sum(part_sizes), noise)
                     leaves.append(Node(node.cell, size))
             nodes = accepted
         return leaves + nodes
@@ -408,16 +358,15 @@ def averaged_size(
     return (weight * size + parts_weight * parts_size) / (weight + parts_weight)
 
 
-def root_count(curator: Curator, schedule: Schedule) -> float:
-    """Noisy number of all points, the first count of a schedule."""
-    noise = count_noise(schedule.find(CellCounts)[0])
-    answer = curator.whole().release(CellCounts([0]), counts=noise)
-    return float(answer["counts"][0] / SCALE)
-
-
-def _sum_noise(schedule: Schedule) -> Gaussian:
-    """Noise of the sums of leaves, in their radii."""
-    return Gaussian(1 / schedule.find(CellSums)[0].mu)
+def _release_width(
+    curator: Curator, schedule: Schedule, size: float, half_width: float
+) -> float:
+    """Estimate the interval size from gaps of neighboring values (Algorithm 2)."""
+    (cost,) = schedule.find(GapPercentile)
+    noise = Percentile(cost.epsilon)
+    answer = curator.release(GapPercentile(PERCENTILE), gap=noise)
+    gap = float(answer["gap"][0]) / SCALE * half_width
+    return interval_width(gap, size) / half_width
 
 
 def interval_width(gap: float, size: float) -> float:
@@ -438,30 +387,3 @@ def interval_width(gap: float, size: float) -> float:
     """
     sigma = SIGMA_STEP * round(gap * max(size, 0.0) / GAP_CONSTANT / SIGMA_STEP)
     return min(max(sigma, MIN_SIGMA), MAX_SIGMA) / 2
-
-
-def origin_of(domain: np.ndarray) -> tuple[np.ndarray, float]:
-    """Grid position of the origin that published methods average about, and their half-width.
-
-    That is the origin of the data's units where all features have the same range.
-    Features of different ranges are scaled separately before such a method is run, so
-    that its units are the cube's: origin 0, half-width 1.
-
-    Raises
-    ------
-    ValueError
-        If the common range is so far from its origin that averages about it are too
-        coarse on the grid.
-    """
-    lower, upper = domain
-    midpoint, half_width = middle_and_half_width(lower, upper)
-    if not ((lower == lower[0]).all() and (upper == upper[0]).all()):
-        return np.zeros(len(lower), np.int64), 1.0
-    if abs(midpoint[0]) > MAX_ORIGIN_DISTANCE * half_width[0]:
-        raise ValueError(
-            f"bounds=({lower[0]}, {upper[0]}) are more than {MAX_ORIGIN_DISTANCE} times their "
-            "half-width from zero, about which variant='published' averages: shift the data, or "
-            "take variant='sound'"
-        )
-    origin = np.rint(-midpoint / half_width * SCALE).astype(np.int64)
-    return origin, float(half_width[0])

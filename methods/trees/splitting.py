@@ -1,0 +1,63 @@
+"""What methods that split cells share: released cells, their counts, a public origin."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pkm.compute import middle_and_half_width
+from pkm.methods.schedule import Schedule, count_noise
+from pkm.privacy import SCALE, CellCounts, Curator, Gaussian, Laplace, PartitionTree
+
+MAX_ORIGIN_DISTANCE = 1000  # half-widths of the range
+
+
+class Node(NamedTuple):
+    """A cell of a tree and its released count, in records."""
+
+    cell: int
+    size: float
+
+
+def count_parts(
+    tree: PartitionTree, pairs: Sequence[tuple[int, int]], noise: Laplace | Gaussian
+) -> list[tuple[Node, Node]]:
+    """Release the counts of both parts of every split, in one query."""
+    cells = [cell for pair in pairs for cell in pair]
+    counts = tree.release(CellCounts(cells), counts=noise)["counts"] / SCALE
+    nodes = list(map(Node, cells, counts))
+    return list(zip(nodes[::2], nodes[1::2], strict=True))
+
+
+def count_root(curator: Curator, schedule: Schedule) -> float:
+    """Release the number of all points, the first count of a schedule."""
+    noise = count_noise(schedule.find(CellCounts)[0])
+    answer = curator.whole().release(CellCounts([0]), counts=noise)
+    return float(answer["counts"][0] / SCALE)
+
+
+def find_origin(domain: np.ndarray) -> tuple[np.ndarray, float]:
+    """Find the grid position that published methods average about, and their half-width.
+
+    It is the origin of the data's units where all features have the same range.
+    Features of different ranges are scaled separately before such a method is run. Its
+    units are then the cube's: origin 0, half-width 1.
+
+    Raises
+    ------
+    ValueError
+        If the common range is so far from its origin that averages about it are too
+        coarse on the grid.
+    """
+    lower, upper = domain
+    midpoint, half_width = middle_and_half_width(lower, upper)
+    if np.ptp(lower) > 0 or np.ptp(upper) > 0:
+        return np.zeros(len(lower), np.int64), 1.0
+    if abs(midpoint[0]) > MAX_ORIGIN_DISTANCE * half_width[0]:
+        raise ValueError(
+            f"bounds=({lower[0]}, {upper[0]}) are more than {MAX_ORIGIN_DISTANCE} "
+            "times their half-width from zero, about which variant='published' "
+            "averages: shift the data, or take variant='sound'"
+        )
+    origin = np.rint(-midpoint / half_width * SCALE).astype(np.int64)
+    return origin, float(half_width[0])
