@@ -24,11 +24,16 @@ from typing import Literal
 
 import numpy as np
 
-from pkm.compute import DIRECTION_SCALE, largest_packing
+from pkm.compute import DIRECTION_SCALE
 from pkm.compute.kernels.hashing import Hash, orthonormal
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, Integer, OneOf, Real
-from pkm.methods.hashing.local_search import MOVES, plan_search, private_local_search
+from pkm.methods.hashing.local_search import (
+    MOVES,
+    fill_up,
+    plan_search,
+    private_local_search,
+)
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
@@ -169,9 +174,8 @@ class Balcan(PrivateKMeans):
         schedule = self.schedule(curator.n_points, d)
 
         # Project at random to few dimensions.
-        points = curator.hashed_points(
-            curator.radius if self.radius == "auto" else self.radius
-        )
+        radius = curator.radius if self.radius == "auto" else self.radius
+        points = curator.hashed_points(radius)
         generator = curator.public_rng()
         directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
 
@@ -204,7 +208,7 @@ class Balcan(PrivateKMeans):
         cubes: Sequence[Charge],
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """Midpoints of large cubes in the span of the directions, on the grid, of shape (m, d).
+        """Midpoints (m, d) of large cubes in the span of the directions, on the grid.
 
         At least k and at most 500, of the largest cubes. ``cubes`` are the releases of
         all levels of all shifts.
@@ -212,12 +216,13 @@ class Balcan(PrivateKMeans):
         k = self.n_clusters
         min_count = points.n_points / (SMALLEST_CLUSTER * k)
 
-        midpoints = [np.empty((0, points.n_features), np.int64)]
-        counts = [np.empty(0, np.int64)]
-        # Sides are halved without a remainder, so that cubes of all levels nest. In
-        # steps of the hash: grid steps over DIRECTION_SCALE.
+        # Sides are halved without a remainder, so that cubes of all levels nest. They
+        # are in steps of the hash: grid steps over DIRECTION_SCALE.
         ball_steps = points.radius * SCALE * DIRECTION_SCALE
         smallest_side = max(1, round(ball_steps / 2 ** (self.depth - 1)))
+        noise = points.histogram_noise(cubes[0].mu, cubes[0].delta)
+        midpoints = []
+        counts = []
         for _ in range(self.shifts):
             # Shift the cubes at random, the same for all levels.
             side = smallest_side << (self.depth - 1)
@@ -227,7 +232,6 @@ class Balcan(PrivateKMeans):
                 # threshold.
                 hashing = Hash(directions, shift % side, side)
                 query = BucketCounts(hashing, min_count)
-                noise = points.histogram_noise(cubes[0].mu, cubes[0].delta)
                 codes, sizes = points.release(query, counts=noise)["counts"]
                 midpoints.append(points.into_ball(hashing.cell_centers(codes)))
                 counts.append(sizes)
@@ -237,9 +241,6 @@ class Balcan(PrivateKMeans):
         largest = np.argsort(-np.concatenate(counts), kind="stable")[:MAX_CANDIDATES]
         candidates = np.concatenate(midpoints)[largest]
 
-        # Complete them to k by packed points of the projection, which ignore the data.
-        source = np.random.RandomState(int(generator.integers(2**32)))
-        packed = largest_packing(source, k, len(directions), "bisection")
-        packed = packed * (points.radius / math.sqrt(len(directions)))
-        lifted = points.into_ball(packed @ (directions / DIRECTION_SCALE) * SCALE)
-        return np.concatenate([candidates, lifted[: max(0, k - len(candidates))]])
+        # Complete them to k by packed points of the projection.
+        span = directions / DIRECTION_SCALE
+        return fill_up(candidates, points, k, span, generator)

@@ -1,4 +1,4 @@
-"""Kaplan and Stemmer's private k-means in the central model (NeurIPS 2018): a reconstruction.
+"""Kaplan and Stemmer's private k-means in the central model (NeurIPS 2018), reconstructed.
 
 The paper's extended abstract fixes the outline: locality sensitive hashing isolates
 groups of points, private averages recover their centers; this is repeated on the points
@@ -17,13 +17,18 @@ from typing import Literal
 
 import numpy as np
 
-from pkm.compute import largest_packing
 from pkm.compute.kernels.hashing import euclidean_hash
 from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.coreset import CoresetMethod, consistent
-from pkm.methods.hashing.local_search import MOVES, plan_search, private_local_search
+from pkm.methods.hashing.local_search import (
+    MOVES,
+    fill_up,
+    plan_search,
+    private_local_search,
+)
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.schedule import Schedule, plan_release
+from pkm.methods.sufficient import smallest_epsilon
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -44,53 +49,54 @@ from pkm.privacy import (
 from pkm.privacy.queries.hashed_points import histogram_noise
 from pkm.scalars import is_positive
 
-# These constants were chosen on generated mixtures like those of the planted sets, not
-# on real data.
+# Constants. They were chosen on generated mixtures like those of the planted sets, not
+# on real data, but for those of a released radius: these were chosen on seven generated
+# families and on celltype, letters, shuttle and yeast (docs/studies/kaplan-stemmer.md).
 
-# Shares of mu squared.
+# Shares of mu squared; that of the Lloyd steps is LloydFinish.share.
 CANDIDATE_SHARE = 0.5
 SELECTION_SHARE = 0.25
-LLOYD_SHARE = (
-    0.25  # by default; of what it leaves, candidates have twice as much as selection
-)
 HISTOGRAM_SHARE = 0.5  # of the candidates' part, the rest is for averages
 THRESHOLD_DELTA_SHARE = 0.5  # of delta, the rest is for the noise
-COARSE_RADIUS = 0.5  # of a coarse average, in radii of the ball
-LLOYD_RADIUS = 2  # of a Lloyd step, in the smallest widths, where these are given
-# Of a Lloyd step, and at least of a fine average, in radii of the ball: a cluster is
-# round, however thin the buckets are that its points fall into.
+
+# Widths of buckets, in radii of the ball over sqrt(d): a projection of the domain on a
+# line extends to about as much.
+WIDTHS = (1.0, 1 / 2)
+WIDTHS_FOR_MANY_CLUSTERS = (1.0, 1 / 2, 1 / 4)
+MANY_CLUSTERS = 50
+# The same for few features, in radii of the ball; of all hashes and of a single one.
+WIDTHS_FOR_FEW_FEATURES = (1 / 4, 1 / 8)
+WIDTH_FOR_FEW_FEATURES = 1 / 6
+FEW_FEATURES = 3
+REPETITIONS = 2
+PROJECTIONS = 4
+
+# Radii, in radii of the ball. A cluster is round, however thin the buckets are that its
+# points fall into: its radius is that of a Lloyd step, and at least of a fine average.
+COARSE_RADIUS = 0.5
 CLUSTER_RADIUS = 1 / 5
-# The same in a ball that points fill, while most of those in a cube are at about half
-# of its radius: one that was found (a zoom), and one that is given where features are
-# many.
+LLOYD_RADIUS = 2  # in the smallest widths, where these are given or features are few
+
+# In a ball that points fill. Most points of a cube are at about half of its ball's
+# radius. A ball is filled that a zoom found, or that is given where features are many.
 WIDTHS_IN_BALL = 2.0  # over those in a cube
 CLUSTER_RADIUS_IN_BALL = 3 / 10
 MANY_FEATURES = 16
-# Widths of buckets, in radii of the ball over sqrt(d), which is about what a projection
-# of the domain on a line extends to: by default, and for many clusters.
-WIDTHS = (1.0, 1 / 2)
-MANY_CLUSTERS = 50
-WIDTHS_FOR_MANY_CLUSTERS = (1.0, 1 / 2, 1 / 4)
-# For few features, in radii of the ball.
-FEW_FEATURES = 3
-WIDTHS_FOR_FEW_FEATURES = (1 / 4, 1 / 8)
-WIDTH_FOR_FEW_FEATURES = 1 / 6
-REPETITIONS = 2
-PROJECTIONS = 4
+
 SMALLEST_CLUSTER = 8  # a bucket must have a share of 1 / (8 k) of the points
 N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
-# Of a Lloyd step whose radius is released: what the radius costs, of mu squared of all
-# steps.
-SHELL_SHARE = 0.05
+
+# A radius of Lloyd steps that is released, by counts of points in shells.
+SHELL_SHARE = 0.05  # of mu squared of all steps
 SHELL_RATIO = 2**-0.5
 SHELLS = 15  # down to 1/128 of the radius that is planned
 TAIL = 2.5  # standard deviations that the number of points outside a radius must exceed
 LEFT_OUT = 0.01  # share of the points that may be outside
-# By default it is released for more than a few features with at least this many records
-# of a center, in standard deviations of the noise that a count would have if it were
-# all that is released: n mu / k.
+# "auto" releases it if d > 3 and n mu / k is at least this: the records of a cluster, in
+# standard deviations of the noise of a count at the whole budget.
 RELEASED_RECORDS = 200.0
 
+MAX_EPSILON = 1e6  # more budget than this is named in no message
 
 #: Rounds, widths and repetitions.
 _Hashes = tuple[int, tuple[float, ...], int]
@@ -114,7 +120,7 @@ class LloydFinish:
         planned otherwise, if at all.
     """
 
-    share: float = LLOYD_SHARE
+    share: float = 0.25
     n_averaged: int = 1
     min_count: float = 0.0
     largest_radius: float = 0.0
@@ -317,14 +323,14 @@ class KaplanStemmer(CoresetMethod):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if self.widths != "auto":
-            numbers = not isinstance(self.widths, str) and all(
-                is_positive(width) for width in self.widths
+        if self.widths == "auto":
+            return
+        is_sequence = not isinstance(self.widths, str) and len(self.widths) > 0
+        if not (is_sequence and all(map(is_positive, self.widths))):
+            raise ValueError(
+                f"widths={self.widths!r} must be 'auto' or one or more positive finite "
+                "numbers"
             )
-            if not (numbers and len(self.widths)):
-                raise ValueError(
-                    f"widths={self.widths!r} must be 'auto' or one or more positive finite numbers"
-                )
 
     # The schedule
 
@@ -359,6 +365,41 @@ class KaplanStemmer(CoresetMethod):
             If no bucket can pass and there is nothing to fall back to.
         """
         only = only or self.release
+
+        def plan(epsilon: float) -> HashSchedule:
+            method = replace(self, epsilon=epsilon)
+            return method._choose_schedule(n_points, n_features, only, in_ball, finish)
+
+        def passes(epsilon: float) -> bool:
+            return plan(epsilon).threshold <= n_points
+
+        schedule = plan(self.epsilon)
+        is_fixed = "auto" not in (self.widths, self.repetitions)
+        can_fall_back = only == "centers" and not is_fixed
+        if schedule.threshold <= n_points or can_fall_back:
+            return schedule
+        sufficient = f"n={math.ceil(schedule.threshold)}"
+        if not passes(MAX_EPSILON):
+            raise ValueError(
+                f"n={n_points} records are too few for one release: {sufficient} would "
+                f"suffice at epsilon={self.epsilon:g}"
+            )
+        epsilon = smallest_epsilon(self.epsilon, passes, MAX_EPSILON)
+        raise ValueError(
+            f"epsilon={self.epsilon:g} is too little for one release from n={n_points} "
+            f"records: buckets need a noisy count of {schedule.threshold:.1f}; about "
+            f"{sufficient} or epsilon={epsilon:.3g} would suffice"
+        )
+
+    def _choose_schedule(
+        self,
+        n_points: int,
+        n_features: int,
+        only: str,
+        in_ball: bool,
+        finish: LloydFinish,
+    ) -> HashSchedule:
+        """Return the first schedule that a cluster can pass; else the one of one hash."""
         schedules = [
             self._divide_budget(hashes, n_points, n_features, only, finish)
             for hashes in self._list_hashes(n_features, in_ball)
@@ -366,9 +407,6 @@ class KaplanStemmer(CoresetMethod):
         smallest = n_points / (3 * self.n_clusters)
         passing = [schedule for schedule in schedules if schedule.threshold <= smallest]
         schedule = (passing or schedules[-1:])[0]
-        fixed = "auto" not in (self.widths, self.repetitions)
-        if schedule.threshold > n_points and (only != "centers" or fixed):
-            raise ValueError(self._insufficient_budget(schedule, n_points))
         if self.widths != "auto" or n_features <= FEW_FEATURES:
             return schedule
         reach = CLUSTER_RADIUS_IN_BALL if in_ball else CLUSTER_RADIUS
@@ -384,25 +422,25 @@ class KaplanStemmer(CoresetMethod):
     def _list_hashes(self, n_features: int, in_ball: bool) -> list[_Hashes]:
         """Rounds, widths and repetitions, from the most hashes to the fewest."""
         if self.widths != "auto":
-            widths = tuple(float(width) for width in self.widths)
-            single_width = widths
+            widths = single = tuple(map(float, self.widths))
         elif n_features <= FEW_FEATURES:
             widths = WIDTHS_FOR_FEW_FEATURES
-            single_width = (WIDTH_FOR_FEW_FEATURES,)
+            single = (WIDTH_FOR_FEW_FEATURES,)
         else:
-            relative = (
-                WIDTHS_FOR_MANY_CLUSTERS if self.n_clusters > MANY_CLUSTERS else WIDTHS
-            )
+            is_many = self.n_clusters > MANY_CLUSTERS
+            relative = WIDTHS_FOR_MANY_CLUSTERS if is_many else WIDTHS
             unit = (WIDTHS_IN_BALL if in_ball else 1.0) / math.sqrt(n_features)
             widths = tuple(width * unit for width in relative)
-            single_width = (WIDTHS[-1] * unit,)
-        repetitions = REPETITIONS if self.repetitions == "auto" else self.repetitions
-        fewest_repetitions = 1 if self.repetitions == "auto" else self.repetitions
+            single = (WIDTHS[-1] * unit,)
+        most = fewest = self.repetitions
+        if self.repetitions == "auto":
+            most = REPETITIONS
+            fewest = 1
         return [
-            (self.rounds, widths, repetitions),
-            (self.rounds, widths, fewest_repetitions),
-            (self.rounds, single_width, fewest_repetitions),
-            (1, single_width, fewest_repetitions),
+            (self.rounds, widths, most),
+            (self.rounds, widths, fewest),
+            (self.rounds, single, fewest),
+            (1, single, fewest),
         ]
 
     def _divide_budget(
@@ -416,18 +454,28 @@ class KaplanStemmer(CoresetMethod):
         """Divide the budget among the releases: mu squared in shares, delta evenly."""
         rounds, widths, repetitions = hashes
         n_hashes = rounds * len(widths) * repetitions
-        others = CANDIDATE_SHARE + SELECTION_SHARE
-        n_steps = self.lloyd_steps if only == "centers" else 0
-        lloyd = others * finish.share / (1 - finish.share) if n_steps else 0.0
-        selection = 0.0 if only == "candidates" else SELECTION_SHARE
-        searches = only == "centers" and self.select == "local_search"
-        total = CANDIDATE_SHARE + selection + lloyd
-        shells = (
-            SHELL_SHARE * lloyd if self._releases_radius(n_points, n_features) else 0.0
-        )
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
+
+        # Shares of mu squared, of any sum: what is not released has none.
+        n_steps = self.lloyd_steps if only == "centers" else 0
+        others = CANDIDATE_SHARE + SELECTION_SHARE
+        lloyd = others * finish.share / (1 - finish.share) if n_steps else 0.0
+        selection = 0.0 if only == "candidates" else SELECTION_SHARE
+        total = CANDIDATE_SHARE + selection + lloyd
+
+        # Part of the steps' share for their radius: where a count is clear at the whole
+        # budget, if not by a parameter.
+        whole_mu = gaussian_mu(self.epsilon, delta)
+        is_clear = n_points * whole_mu / self.n_clusters >= RELEASED_RECORDS
+        is_released = is_clear and n_features > FEW_FEATURES
+        if self.step_radius != "auto":
+            is_released = self.step_radius == "released"
+        shells = SHELL_SHARE * lloyd if is_released else 0.0
+        steps = (lloyd - shells) / total / max(self.lloyd_steps, 1)
+
         hash_mu = mu * math.sqrt(CANDIDATE_SHARE / total / n_hashes)
+        searches = only == "centers" and self.select == "local_search"
         return HashSchedule(
             rounds=rounds,
             widths=widths,
@@ -437,8 +485,7 @@ class KaplanStemmer(CoresetMethod):
             delta=THRESHOLD_DELTA_SHARE * delta / n_hashes,
             selection_mu=mu * math.sqrt(selection / total),
             shells_mu=mu * math.sqrt(shells / total),
-            lloyd_mu=mu
-            * math.sqrt((lloyd - shells) / total / max(self.lloyd_steps, 1)),
+            lloyd_mu=mu * math.sqrt(steps),
             fine_radius=0.0,
             lloyd_radius=min(widths) * LLOYD_RADIUS,
             # Buckets that use all features are cubes, which one average serves.
@@ -450,41 +497,9 @@ class KaplanStemmer(CoresetMethod):
 
     def _n_projections(self, n_features: int) -> int:
         """Number of directions of a hash."""
-        return (
-            n_features
-            if n_features <= FEW_FEATURES
-            else min(self.projections, n_features)
-        )
-
-    def _releases_radius(self, n_points: int, n_features: int) -> bool:
-        """Whether the radius of Lloyd steps is released, from public quantities only."""
-        if self.step_radius != "auto":
-            return self.step_radius == "released"
-        mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
-        records = n_points * mu / self.n_clusters
-        return n_features > FEW_FEATURES and records >= RELEASED_RECORDS
-
-    def _insufficient_budget(self, schedule: HashSchedule, n_points: int) -> str:
-        """Message that names a sufficient number of records and a sufficient epsilon."""
-        delta = schedule.delta
-        n_sufficient = math.ceil(schedule.threshold)
-        epsilon = self.epsilon
-        histogram_share = schedule.histogram_mu / gaussian_mu(self.epsilon, delta)
-        while True:
-            mu = histogram_share * gaussian_mu(epsilon, delta)
-            if histogram_noise(mu, delta, restricted=False).threshold <= n_points:
-                break
-            epsilon *= 1.1
-            if epsilon > 1e6:
-                return (
-                    f"n={n_points} records are too few for one release: n={n_sufficient} would "
-                    f"suffice at epsilon={self.epsilon:g}"
-                )
-        return (
-            f"epsilon={self.epsilon:g} is too little for one release from n={n_points} records: "
-            f"buckets need a noisy count of {schedule.threshold:.1f}; about n={n_sufficient} or "
-            f"epsilon={epsilon:.3g} would suffice"
-        )
+        if n_features <= FEW_FEATURES:
+            return n_features
+        return min(self.projections, n_features)
 
     # The releases
 
@@ -505,43 +520,32 @@ class KaplanStemmer(CoresetMethod):
         candidates = self._candidates(schedule, buckets, generator)
         if self.release == "candidates":
             return candidates[None], schedule.rounds
-        candidates = self._fill_up(candidates, buckets, generator)
+
+        # Complete them to k by packed points, where they are too few.
+        k = self.n_clusters
+        if len(candidates) < k:
+            directions = np.eye(buckets.n_features)
+            candidates = fill_up(candidates, buckets, k, directions, generator)
 
         # Choose k of them.
         if schedule.n_swaps == 0:
-            counts = _nearest_counts(buckets, candidates, schedule.selection_mu)
-            centers = self._cluster_candidates(candidates, counts, schedule, generator)
+            counts = _count_nearest(buckets, candidates, schedule.selection_mu)
+            deviation = 1 / schedule.selection_mu
+            centers = _cluster_candidates(candidates, counts, deviation, k, generator)
         else:
             centers = private_local_search(
                 buckets,
                 candidates,
-                self.n_clusters,
+                k,
                 n_swaps=schedule.n_swaps,
                 mu=schedule.find(Swaps)[0].mu,
                 generator=generator,
                 moves=self.moves,
             )
 
-        centers = self._refined(buckets.into_ball(centers), buckets, schedule)
+        # Move them by noisy Lloyd steps.
+        centers = _refine(buckets.into_ball(centers), buckets, schedule)
         return centers[None], schedule.rounds
-
-    def _refined(
-        self, centers: np.ndarray, buckets: HashedPoints, schedule: HashSchedule
-    ) -> np.ndarray:
-        """Centers (k, d), int64, after noisy Lloyd steps: the average over the last of them."""
-        radius = schedule.lloyd_radius * buckets.radius
-        if schedule.shells_mu > 0:
-            radius = _radius_of_clusters(buckets, centers, radius, schedule.shells_mu)
-        visited: list[np.ndarray] = []
-        finish = schedule.finish
-        for _ in range(schedule.n_steps):
-            centers = noisy_lloyd_step(
-                buckets, centers, radius, schedule.lloyd_mu, finish.min_count
-            )
-            visited.append(centers)
-        if finish.n_averaged == 1 or not visited:
-            return centers
-        return buckets.into_ball(np.mean(visited[-finish.n_averaged :], axis=0))
 
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
         """Candidates and their noisy numbers of points.
@@ -555,7 +559,7 @@ class KaplanStemmer(CoresetMethod):
         buckets = curator.hashed_points(self.resolved_radius(curator))
         generator = curator.public_rng()
         candidates = self._candidates(schedule, buckets, generator)
-        counts = _nearest_counts(buckets, candidates, schedule.selection_mu)
+        counts = _count_nearest(buckets, candidates, schedule.selection_mu)
         return candidates, consistent(counts, float(curator.n_points))
 
     def resolved_radius(self, curator: Curator) -> float:
@@ -608,9 +612,8 @@ class KaplanStemmer(CoresetMethod):
         # Release the codes and counts of the large buckets.
         min_count = buckets.n_restricted / (SMALLEST_CLUSTER * self.n_clusters)
         noise = buckets.histogram_noise(schedule.histogram_mu, schedule.delta)
-        codes, counts = buckets.release(BucketCounts(hashing, min_count), counts=noise)[
-            "counts"
-        ]
+        query = BucketCounts(hashing, min_count)
+        codes, counts = buckets.release(query, counts=noise)["counts"]
         centers = buckets.into_ball(hashing.cell_centers(codes))
         sizes = np.maximum(counts / SCALE, 1.0)
 
@@ -632,64 +635,59 @@ class KaplanStemmer(CoresetMethod):
             centers = buckets.into_ball(centers + sums / sizes[:, None])
         return centers
 
-    def _fill_up(
-        self,
-        candidates: np.ndarray,
-        buckets: HashedPoints,
-        generator: np.random.Generator,
-    ) -> np.ndarray:
-        """Complete the candidates to at least k by packed points of the ball, which ignore data."""
-        k = self.n_clusters
-        d = buckets.n_features
-        if len(candidates) >= k:
-            return candidates
-        source = np.random.RandomState(int(generator.integers(2**32)))
-        inscribed = (
-            buckets.radius / math.sqrt(d) * SCALE
-        )  # half a side of the cube in the ball
-        packed = buckets.into_ball(
-            largest_packing(source, k, d, "bisection") * inscribed
-        )
-        return np.concatenate([candidates, packed[: k - len(candidates)]])
 
-    def _cluster_candidates(
-        self,
-        candidates: np.ndarray,
-        counts: np.ndarray,
-        schedule: HashSchedule,
-        generator: np.random.Generator,
-    ) -> np.ndarray:
-        """Weighted k-means on the candidates whose counts exceed the noise.
-
-        The k heaviest if these are too few.
-        """
-        seed = int(generator.integers(2**32))
-        weights = np.where(counts < 1 / schedule.selection_mu, 0.0, counts)
-        positive = weights > 0
-        if np.count_nonzero(weights) <= self.n_clusters:
-            heaviest = np.argsort(-counts, kind="stable")[: self.n_clusters]
-            return candidates[np.sort(heaviest)].astype(np.float64)
-        points = candidates[positive].astype(np.float64)
-        return weighted_kmeans(points, weights[positive], self.n_clusters, N_INIT, seed)
-
-
-def _nearest_counts(
+def _count_nearest(
     points: HashedPoints, candidates: np.ndarray, mu: float
 ) -> np.ndarray:
-    """Noisy numbers of points nearest to each candidate, in records: shape (m,), float64."""
+    """Release the numbers (m,) of points nearest to each candidate, in records."""
     answer = points.release(NearestCounts(candidates), counts=Gaussian(SCALE / mu))
     return answer["counts"] / SCALE
 
 
-def _radius_of_clusters(
+def _cluster_candidates(
+    candidates: np.ndarray,
+    counts: np.ndarray,
+    deviation: float,
+    k: int,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """Cluster candidates whose counts exceed the noise; the k heaviest if too few do."""
+    seed = int(generator.integers(2**32))
+    points = candidates.astype(np.float64)
+    positive = (counts >= deviation) & (counts > 0)
+    if np.count_nonzero(positive) <= k:
+        heaviest = np.argsort(-counts, kind="stable")[:k]
+        return points[np.sort(heaviest)]
+    return weighted_kmeans(points[positive], counts[positive], k, N_INIT, seed)
+
+
+def _refine(
+    centers: np.ndarray, points: HashedPoints, schedule: HashSchedule
+) -> np.ndarray:
+    """Move centers (k, d), int64, by noisy Lloyd steps; average them over the last."""
+    radius = schedule.lloyd_radius * points.radius
+    if schedule.shells_mu > 0:
+        radius = _release_radius(points, centers, radius, schedule.shells_mu)
+    finish = schedule.finish
+    visited = []
+    for _ in range(schedule.n_steps):
+        centers = noisy_lloyd_step(
+            points, centers, radius, schedule.lloyd_mu, finish.min_count
+        )
+        visited.append(centers)
+    if finish.n_averaged == 1 or not visited:
+        return centers
+    return points.into_ball(np.mean(visited[-finish.n_averaged :], axis=0))
+
+
+def _release_radius(
     points: HashedPoints, centers: np.ndarray, largest: float, mu: float
 ) -> float:
-    """Smallest of some radii, up to the largest, that holds nearly all points of all clusters."""
+    """Release the smallest of some radii that holds nearly all points of all clusters."""
     radii = largest * SHELL_RATIO ** np.arange(SHELLS)
-    noise = Gaussian(SCALE / mu)
-    counts = (
-        points.release(NearestShells(centers, radii), counts=noise)["counts"] / SCALE
-    )
+    query = NearestShells(centers, radii)
+    counts = points.release(query, counts=Gaussian(SCALE / mu))["counts"] / SCALE
+
     # From outside inward, the first shell at which too many points are that far.
     stddev = np.sqrt(np.arange(1, SHELLS + 1)) / mu
     least = np.maximum(TAIL * stddev, LEFT_OUT * points.n_points)

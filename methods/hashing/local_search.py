@@ -1,4 +1,4 @@
-"""Private local search: k of a set of released candidates, by swaps of the exponential mechanism.
+"""Private local search: k of released candidates, by swaps of the exponential mechanism.
 
 Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, Dick,
 Liang, Mou, Zhang (ICML 2017) and by Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1).
@@ -13,8 +13,17 @@ import math
 
 import numpy as np
 
+from pkm.compute import largest_packing
+from pkm.methods.constraints import OneOf
 from pkm.methods.schedule import plan_release
-from pkm.privacy import CandidateSets, Charge, Exponential, HashedPoints, Swaps
+from pkm.privacy import (
+    SCALE,
+    CandidateSets,
+    Charge,
+    Exponential,
+    HashedPoints,
+    Swaps,
+)
 from pkm.privacy.mechanisms.selection import selection_epsilon
 
 MOVES = ("all", "round_robin")
@@ -25,6 +34,37 @@ def plan_search(n_swaps: int, mu: float) -> list[Charge]:
     draw_mu = mu / math.sqrt(n_swaps + 1)
     swap = plan_release(Swaps, Exponential, mu=draw_mu)
     return [swap] * n_swaps + [plan_release(CandidateSets, Exponential, mu=draw_mu)]
+
+
+def fill_up(
+    candidates: np.ndarray,
+    points: HashedPoints,
+    k: int,
+    directions: np.ndarray,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """Complete candidates to at least k by points that ignore the data.
+
+    Parameters
+    ----------
+    candidates : ndarray of shape (m, d), int64
+    points : HashedPoints
+    k : int
+    directions : ndarray of shape (m, d), float64
+        Orthonormal: the points are packed into the cube of the ball in their span.
+    generator : numpy.random.Generator
+        Public.
+
+    Returns
+    -------
+    ndarray of shape (max(m, k), d), int64
+    """
+    n_dimensions = len(directions)
+    source = np.random.RandomState(int(generator.integers(2**32)))
+    packed = largest_packing(source, k, n_dimensions, "bisection")
+    packed = packed * (points.radius / math.sqrt(n_dimensions))
+    lifted = points.into_ball(packed @ directions * SCALE)
+    return np.concatenate([candidates, lifted[: max(0, k - len(candidates))]])
 
 
 def private_local_search(
@@ -60,9 +100,7 @@ def private_local_search(
     ndarray of shape (k, d), int64
     """
     if moves not in MOVES:
-        raise ValueError(
-            f"moves={moves!r} is unknown, choose one of {', '.join(map(repr, MOVES))}"
-        )
+        raise ValueError(OneOf(*MOVES).refuse("moves", moves))
     if not 1 <= k <= len(candidates):
         raise ValueError(
             f"k={k} must be from 1 to the number of candidates, {len(candidates)}"

@@ -1,4 +1,4 @@
-"""EUGkM: noisy counts of a uniform grid, clustered by weighted k-means (Su et al. 2016).
+"""EUGkM: weighted k-means on the noisy counts of a uniform grid (Su et al. 2016).
 
 One release, no iterations, any number of restarts. For few features only: the grid has
 at least two intervals in each. Their hybrid spends half of the budget on one Lloyd step
@@ -16,7 +16,7 @@ from pkm.methods.constraints import FLAG, Integer, OneOf
 from pkm.methods.coreset import consistent
 from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
 from pkm.methods.schedule import Schedule, count_noise, plan_release
-from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.methods.trees.leaves import gather_leaves
 from pkm.privacy import (
     MAX_CELLS,
     SCALE,
@@ -28,14 +28,12 @@ from pkm.privacy import (
     Laplace,
     PrivacyClaim,
     gaussian_mu,
-    snap_centers,
 )
 
 MIN_INTERVALS = 2
 N_PARTS = 2  # of the hybrid: the grid and a Lloyd step, which cost the same
-RECORDS_PER_CELL = (
-    10  # of the published rule: balances the noise of a cell against its width
-)
+# Of the published rule: balances the noise of a cell against its width.
+RECORDS_PER_CELL = 10
 
 
 def grid_intervals(
@@ -79,8 +77,8 @@ def grid_intervals(
     d = n_features
     if MIN_INTERVALS**d > max_cells:
         raise ValueError(
-            f"max_cells={max_cells} is too few for d={d} features: two intervals in each make "
-            f"2^{d} cells; EUGkM is a method for few features"
+            f"max_cells={max_cells} is too few for d={d} features: two intervals in "
+            f"each make 2^{d} cells; EUGkM is a method for few features"
         )
 
     # Intervals by the rule, each a compromise between rounding to cells and noise per
@@ -88,9 +86,8 @@ def grid_intervals(
     if rule == "published":
         optimum = (n_points * epsilon / RECORDS_PER_CELL) ** (2 / (d + 2))
     else:
-        optimum = ((n_points * epsilon) ** 2 / (d * n_clusters ** (1 - 2 / d))) ** (
-            1 / (d + 2)
-        )
+        clusters = d * n_clusters ** (1 - 2 / d)
+        optimum = ((n_points * epsilon) ** 2 / clusters) ** (1 / (d + 2))
     intervals = max(MIN_INTERVALS, round(min(optimum, float(max_cells))))
 
     # The largest number of intervals that keeps to max_cells; the root may be rounded
@@ -116,10 +113,10 @@ class EUGkM(PrivateKMeans):
         Number of intervals per feature, by the rule of Su et al. or by that of this
         implementation; see :func:`grid_intervals`.
     max_cells : int, default=2_000_000
-        Largest grid; where the rule gives a finer one, this is taken.
+        Largest number of grid cells. A finer grid is coarsened until it fits.
     consistent : bool, default=True
-        Whether counts are shifted so that they sum to the public number of points;
-        otherwise negative ones become zero.
+        Shift counts so that they sum to the public number of points. Otherwise negative
+        ones become zero.
     n_init : int, default=10
         Starts of the k-means on the cells; they cost no privacy.
     bounds, clip, random_state, secure
@@ -175,14 +172,9 @@ class EUGkM(PrivateKMeans):
         cost = self._grid_cost(n_points, share)
         # Epsilon at which Laplace noise has the variance of the noise of a count.
         epsilon = math.sqrt(2) * cost.mu if cost.mu > 0 else cost.epsilon
-        return grid_intervals(
-            n_points,
-            n_features,
-            self.n_clusters,
-            epsilon,
-            self.grid_rule,
-            self.max_cells,
-        )
+        k = self.n_clusters
+        rule = self.grid_rule
+        return grid_intervals(n_points, n_features, k, epsilon, rule, self.max_cells)
 
     def _grid_cost(self, n_points: int, share: float) -> Charge:
         """Cost of counts that have a share of the budget."""
@@ -193,43 +185,29 @@ class EUGkM(PrivateKMeans):
         return Schedule(self._grid_cost(n_points, 1.0))
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Count the grid's cells, cluster their midpoints; see :meth:`PrivateKMeans.cluster`."""
+        """Count cells and cluster their midpoints; see :meth:`PrivateKMeans.cluster`."""
         return self._cluster_grid(curator, 1.0), 1
 
     def _cluster_grid(self, curator: Curator, share: float) -> np.ndarray:
-        """Centers (1, at most k, d), int64, from counts that have a share of the budget."""
-        # Noisy counts of all cells of the grid.
+        """Find centers (1, at most k, d), int64, by counts at a share of the budget."""
+        # Release the counts of all cells of the grid, in records.
         n = curator.n_points
         intervals = self.intervals(n, curator.n_features, share)
         noise = count_noise(self._grid_cost(n, share))
-        answer = curator.release(GridCounts(intervals), counts=noise)
-        counts = answer.pop("counts")[0]
-        shape = counts.shape
+        counts = curator.release(GridCounts(intervals), counts=noise)["counts"][0]
+        weights = counts / SCALE
+        del counts  # millions of cells
 
-        # Weights that are not negative; consistent ones add up to the public number of
-        # points.
-        weights = counts.ravel() / SCALE
-        del counts
-        weights = (
-            consistent(weights, float(n))
-            if self.consistent
-            else np.maximum(weights, 0.0)
-        )
+        # Make weights that are not negative; consistent ones add up to n, which is
+        # public.
+        if self.consistent:
+            weights = consistent(weights.ravel(), float(n)).reshape(weights.shape)
+        positions = np.argwhere(weights > 0)
 
-        # Without a positive count nothing is known of the points.
-        cells = np.flatnonzero(weights > 0)
-        if not len(cells):
-            return np.zeros((1, 1, curator.n_features), np.int64)
-
-        # Weighted k-means on the midpoints of the cells.
-        positions = np.stack(np.unravel_index(cells, shape), axis=1)
-        midpoints = (2 * positions + 1 - intervals) * (SCALE / intervals)
-        generator = curator.public_rng()
-        seed = int(generator.integers(2**32))
-        centers = weighted_kmeans(
-            midpoints, weights[cells], self.n_clusters, self.n_init, seed
-        )
-        return snap_centers(centers)[None]
+        # Cluster the midpoints of the cells with records.
+        cells = intervals, positions, weights[tuple(positions.T)]
+        leaves = gather_leaves([cells], float(n))
+        return leaves.cluster(self.n_clusters, self.n_init, curator.public_rng())[None]
 
 
 @dataclass(eq=False, repr=False)
@@ -259,7 +237,7 @@ class GaussianEUGkM(EUGkM):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
-    >>> model = GaussianEUGkM(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = GaussianEUGkM(n_clusters=2, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -280,7 +258,7 @@ class GaussianEUGkM(EUGkM):
 
 @dataclass(eq=False, repr=False)
 class HybridKMeans(EUGkM):
-    """The hybrid of Su et al.: EUGkM, then one step of DP-Lloyd, each with half of epsilon.
+    """The hybrid of Su et al.: EUGkM, then a step of DP-Lloyd, each at half of epsilon.
 
     Parameters
     ----------
@@ -305,7 +283,7 @@ class HybridKMeans(EUGkM):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
-    >>> model = HybridKMeans(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = HybridKMeans(n_clusters=2, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(2).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -321,7 +299,7 @@ class HybridKMeans(EUGkM):
         return error < n_features / (3 * intervals**2)
 
     def _lloyd(self) -> SuLloyd | FastLloyd:
-        """The method whose first round is the step: with as many rounds as there are parts."""
+        """Build the method of as many rounds as parts, whose first one is the step."""
         return SuLloyd(self.n_clusters, epsilon=self.epsilon, n_iterations=N_PARTS)
 
     def schedule(self, n_points: int, n_features: int) -> Schedule:
@@ -362,7 +340,7 @@ class GaussianHybridKMeans(GaussianEUGkM, HybridKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
-    >>> model = GaussianHybridKMeans(2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = GaussianHybridKMeans(2, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """

@@ -1,4 +1,4 @@
-"""Quadtrees for few records of each center: counts that are not negative, means without far leaves.
+"""Quadtrees for few records of each center: nonnegative counts, trimmed means.
 
 Post-processing of the releases of :mod:`.quadtree`. Noise of counts is about as large
 as the counts here, so that what is known of them without looking matters: none is
@@ -11,18 +11,17 @@ import math
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from pkm.methods.trees.quadtree import Leaves, average_with_children
-from pkm.privacy import SCALE, snap_centers
+from pkm.methods.trees.leaves import Leaves, gather_leaves
+from pkm.methods.trees.quadtree import average_with_children
+from pkm.privacy import snap_centers
 
-# These constants were chosen on generated sets and on s1.
-
-OPEN_FACTOR = 0.1  # of the noise of all children: a cell with less is a leaf
+# Chosen on generated sets and on s1: the factors at the freeze of nonnegative counts,
+# the trimming at that of finer trees (docs/studies/synopsis.md).
+OPEN_FACTOR = 0.1  # a cell of less is a leaf; of the noise of all children
 LEAF_FACTOR = (
-    0.5  # of the noise of a count: a leaf above the finest level with less is left out
+    0.5  # a leaf of less is left out above the finest level; of a count's noise
 )
-TRIM_FACTOR = (
-    3.0  # of the median distance: leaves of a cluster that are farther do not count
-)
+TRIM_FACTOR = 3.0  # leaves that are farther do not count; of the median distance
 TRIM_ROUNDS = 3
 
 
@@ -66,7 +65,7 @@ def project_onto_simplices(values: np.ndarray, totals: np.ndarray) -> np.ndarray
 def nonnegative_leaves(
     counts: list[np.ndarray], deviations: np.ndarray, total: float
 ) -> Leaves:
-    """Leaves of the tree of nonnegative counts: children are the nearest that sum to their parent.
+    """Select the leaves of a tree of nonnegative counts that sum to their parent.
 
     Parameters
     ----------
@@ -101,9 +100,7 @@ def nonnegative_leaves(
     d = counts[0].ndim
     deviations = np.sqrt(average_with_children(counts, deviations**2))
     corners = np.array(list(itertools.product((0, 1), repeat=d)))
-    midpoints = []
-    sides = []
-    weights = []
+    grids = []
 
     # The domain is open; its children are the cells of the first level.
     open_cells = np.zeros((1, d), np.int64)
@@ -122,20 +119,10 @@ def nonnegative_leaves(
             is_open = child_counts > OPEN_FACTOR * noise_of_children
             least = LEAF_FACTOR * deviations[level]
         is_leaf = ~is_open & (child_counts > least)
-        n_intervals = level_counts.shape[0]
-        midpoints.append(
-            (2 * children[is_leaf] + 1 - n_intervals) * (SCALE / n_intervals)
-        )
-        sides.append(np.full(int(is_leaf.sum()), 2.0 * SCALE / n_intervals))
-        weights.append(child_counts[is_leaf])
+        grids.append((len(level_counts), children[is_leaf], child_counts[is_leaf]))
         open_cells = children[is_open]
         open_counts = child_counts[is_open]
-
-    if not sum(map(len, weights)):
-        return Leaves(np.zeros((1, d)), np.array([2.0 * SCALE]), np.array([total]))
-    return Leaves(
-        np.concatenate(midpoints), np.concatenate(sides), np.concatenate(weights)
-    )
+    return gather_leaves(grids, total)
 
 
 def trimmed_means(centers: np.ndarray, leaves: Leaves) -> np.ndarray:
@@ -157,27 +144,29 @@ def trimmed_means(centers: np.ndarray, leaves: Leaves) -> np.ndarray:
 
     Examples
     --------
-    >>> leaves = Leaves(np.array([[0.0], [20.0], [900.0]]), np.ones(3), np.array([4.0, 4.0, 1.0]))
+    >>> midpoints = np.array([[0.0], [20.0], [900.0]])
+    >>> leaves = Leaves(midpoints, np.ones(3), np.array([4.0, 4.0, 1.0]))
     >>> trimmed_means(np.array([[50]]), leaves).tolist()
     [[10]]
     """
-    d = centers.shape[1]
-    within = (
-        d * leaves.sides**2 / 12
-    )  # mean squared distance of records from their leaf's midpoint
+    # Mean squared distance of records, uniform in their leaf, from its midpoint.
+    within = centers.shape[1] * leaves.sides**2 / 12
     means = centers.astype(np.float64)
     for _ in range(TRIM_ROUNDS):
+        # Assign leaves to their nearest center.
         squares = cdist(leaves.midpoints, means, "sqeuclidean")
         nearest = squares.argmin(axis=1)
         distances = np.sqrt(squares.min(axis=1) + within)
         for cluster in np.unique(nearest):
+            # Find the distance of the cluster's median record.
             members = np.flatnonzero(nearest == cluster)
-            by_distance = members[np.argsort(distances[members], kind="stable")]
-            cumulated = np.cumsum(leaves.weights[by_distance])
-            median = distances[
-                by_distance[np.searchsorted(cumulated, cumulated[-1] / 2)]
-            ]
-            near = members[distances[members] <= TRIM_FACTOR * median]
+            members = members[np.argsort(distances[members], kind="stable")]
+            cumulated = np.cumsum(leaves.weights[members])
+            middle = np.searchsorted(cumulated, cumulated[-1] / 2)
+            farthest = TRIM_FACTOR * distances[members[middle]]
+
+            # Average the leaves that are not much farther.
+            near = np.sort(members[distances[members] <= farthest])
             means[cluster] = np.average(
                 leaves.midpoints[near], axis=0, weights=leaves.weights[near]
             )

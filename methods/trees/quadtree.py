@@ -1,4 +1,4 @@
-"""Weighted k-means on the leaves of a private quadtree: counts on nested grids, pure epsilon.
+"""Weighted k-means on the leaves of a private quadtree: counts of nested grids, pure.
 
 An adaptive relative of EUGkM (Su et al. 2016) in the family of private spatial
 decompositions (Cormode, Procopiuc, Srivastava, Shen and Yu 2012; Zhang, Xiao and Xie
@@ -19,7 +19,7 @@ from pkm.methods.constraints import Integer, Real
 from pkm.methods.lloyd.noisy_steps import cluster_radii, final_step, step_noise
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.trees.eugkm import grid_intervals
-from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.methods.trees.leaves import Leaves, gather_leaves
 from pkm.privacy import (
     MAX_CELLS,
     SCALE,
@@ -30,47 +30,27 @@ from pkm.privacy import (
     Laplace,
     PrivacyClaim,
     SumsAndCounts,
-    snap_centers,
 )
 
 MAX_FEATURES = int(math.log2(MAX_CELLS))  # two intervals in each
 MIN_LEVELS = 2
 MAX_LEVELS = 9
-# These constants were chosen on generated sets and on s1.
 
-OPEN_FACTOR = 0.7  # of the noise of all children: a cell with less is a leaf
+# Chosen on generated sets and on s1, at the first freeze of docs/studies/synopsis.md.
+OPEN_FACTOR = 0.7  # a cell of less is a leaf; of the noise of all children
 LEAF_FACTOR = (
-    1.0  # of the noise of a count: a leaf above the finest level with less is left out
+    1.0  # a leaf of less is left out above the finest level; of a count's noise
 )
-TREE_RECORDS = (
-    70.0  # times epsilon, for each center: with fewer, one grid is better than a tree
-)
-STEP_RECORDS = 400  # times epsilon, for each center: with fewer, no Lloyd step is made
-
-
-@dataclass(frozen=True)
-class Leaves:
-    """Released leaves of a quadtree.
-
-    Attributes
-    ----------
-    midpoints : ndarray of shape (m, d), float64
-        In grid steps.
-    sides : ndarray of shape (m,), float64
-        Of the cells, in grid steps.
-    weights : ndarray of shape (m,), float64
-        Noisy numbers of records, positive.
-    """
-
-    midpoints: np.ndarray
-    sides: np.ndarray
-    weights: np.ndarray
+# Records of a center times epsilon: with fewer, one grid is better than a tree, or no
+# Lloyd step is made.
+TREE_RECORDS = 70.0
+STEP_RECORDS = 400
 
 
 def consistent_levels(
     counts: list[np.ndarray], variances: np.ndarray, total: float
 ) -> None:
-    """Combine the noisy counts of nested grids, in place: children then sum to their parent.
+    """Combine noisy counts of nested grids, in place: children then sum to their parent.
 
     Parameters
     ----------
@@ -97,7 +77,7 @@ def consistent_levels(
     """
     average_with_children(counts, variances)
 
-    # Down.
+    # From the coarsest level down, spread what children miss.
     counts[0] += (total - counts[0].sum()) / counts[0].size
     for parents, children in itertools.pairwise(counts):
         missing = (parents - _sums_of_children(children)) / 2**children.ndim
@@ -107,7 +87,7 @@ def consistent_levels(
 def average_with_children(
     counts: list[np.ndarray], variances: np.ndarray
 ) -> np.ndarray:
-    """Average each noisy count with the sum of its children, in place, from the finest level up.
+    """Average noisy counts with the sums of their children, in place, level by level.
 
     Parameters
     ----------
@@ -119,8 +99,8 @@ def average_with_children(
     Returns
     -------
     ndarray of shape (levels,)
-        Variances of the averages, by inverse variance. The noise of the counts below
-        one cell is independent of that below another one.
+        Variances of the averages, by inverse variance, from the finest level up. The
+        noise of the counts below one cell is independent of that below another one.
 
     Examples
     --------
@@ -144,7 +124,7 @@ def average_with_children(
 
 def _sums_of_children(counts: np.ndarray) -> np.ndarray:
     """Sums over blocks of two cells per feature."""
-    shape = [part for size in counts.shape for part in (size // 2, 2)]
+    shape = np.ravel([(size // 2, 2) for size in counts.shape])
     return counts.reshape(shape).sum(axis=tuple(range(1, len(shape), 2)))
 
 
@@ -155,10 +135,10 @@ def _to_children(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def leaves_of(
+def select_leaves(
     counts: list[np.ndarray], thresholds: np.ndarray, smallest: np.ndarray, total: float
 ) -> Leaves:
-    """Leaves of the tree that opens cells above a threshold, the heaviest until they hold all.
+    """Select the leaves of a tree that opens cells above a threshold.
 
     Parameters
     ----------
@@ -179,10 +159,7 @@ def leaves_of(
         From the heaviest down; as many as make their weights sum to the total. One
         leaf, the domain, if none has a positive weight.
     """
-    d = counts[0].ndim
-    midpoints = []
-    sides = []
-    weights = []
+    grids = []
     is_reached = np.ones(counts[0].shape, bool)
     for level, level_counts in enumerate(counts):
         # Cells of this level below open ones; those that are closed are leaves.
@@ -193,21 +170,14 @@ def leaves_of(
             is_open = is_reached & (level_counts > thresholds[level])
             is_leaf = is_reached & ~is_open
             is_reached = is_open
-        n_intervals = level_counts.shape[0]
         positions = np.argwhere(is_leaf & (level_counts > smallest[level]))
-        midpoints.append((2 * positions + 1 - n_intervals) * (SCALE / n_intervals))
-        sides.append(np.full(len(positions), 2.0 * SCALE / n_intervals))
-        weights.append(level_counts[tuple(positions.T)])
+        grids.append((len(level_counts), positions, level_counts[tuple(positions.T)]))
 
     # The heaviest leaves until they sum to the number of records: the others are noise.
-    leaves = Leaves(
-        np.concatenate(midpoints), np.concatenate(sides), np.concatenate(weights)
-    )
+    leaves = gather_leaves(grids, total)
     order = np.argsort(-leaves.weights, kind="stable")
     n_kept = np.searchsorted(np.cumsum(leaves.weights[order]), total) + 1
     kept = order[:n_kept]
-    if not len(kept):
-        return Leaves(np.zeros((1, d)), np.array([2.0 * SCALE]), np.array([total]))
     return Leaves(leaves.midpoints[kept], leaves.sides[kept], leaves.weights[kept])
 
 
@@ -223,12 +193,7 @@ def consistent_leaves(
     # A large leaf of few records would draw a center into space that may be empty.
     smallest = LEAF_FACTOR * deviations
     smallest[-1] = 0.0
-    return leaves_of(counts, thresholds, smallest, total)
-
-
-def _keep_centers(centers: np.ndarray, leaves: Leaves) -> np.ndarray:
-    """Centers as they are; see :class:`TreeKind`."""
-    return centers
+    return select_leaves(counts, thresholds, smallest, total)
 
 
 @dataclass(frozen=True)
@@ -252,9 +217,9 @@ class TreeKind:
     read_leaves : callable
         From the released counts of all levels (overwritten), the standard deviation of
         a count of each, and the number of records, to the leaves.
-    settle : callable
+    settle : callable, optional
         From centers (k, d), int64, that no Lloyd step will move, and the leaves, to
-        those that are released.
+        those that are released. Default: the centers as they are.
     """
 
     growth: float
@@ -265,7 +230,7 @@ class TreeKind:
     read_leaves: Callable[[list[np.ndarray], np.ndarray, float], Leaves] = (
         consistent_leaves
     )
-    settle: Callable[[np.ndarray, Leaves], np.ndarray] = _keep_centers
+    settle: Callable[[np.ndarray, Leaves], np.ndarray] | None = None
 
 
 #: Up to the balanced level, the finest with the most.
@@ -338,7 +303,7 @@ class QuadtreeKMeans(PrivateKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
-    >>> model = QuadtreeKMeans(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = QuadtreeKMeans(n_clusters=2, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -364,9 +329,9 @@ class QuadtreeKMeans(PrivateKMeans):
         """Budget of one run; refuses more features than a quadtree serves."""
         if n_features > MAX_FEATURES:
             raise ValueError(
-                f"d={n_features} features are too many: two intervals in each make more than "
-                f"{MAX_CELLS} cells, so that at most {MAX_FEATURES} are served; take a method for "
-                "more features, such as KaplanStemmer"
+                f"d={n_features} features are too many: two intervals in each make more "
+                f"than {MAX_CELLS} cells, so that at most {MAX_FEATURES} are served; take "
+                "a method for more features, such as KaplanStemmer"
             )
         return super().budget(n_points, n_features)
 
@@ -418,42 +383,27 @@ class QuadtreeKMeans(PrivateKMeans):
         """Release the tree, cluster its leaves, make a step."""
         # Count the cells of all levels, in records: a release for each level.
         counts = []
-        for intervals, epsilon in zip(
-            schedule.intervals, schedule.epsilons, strict=True
-        ):
-            answer = curator.release(
-                GridCounts(intervals), counts=Laplace(SCALE / epsilon)
-            )
+        epsilons = np.array(schedule.epsilons)
+        for intervals, epsilon in zip(schedule.intervals, epsilons, strict=True):
+            query = GridCounts(intervals)
+            answer = curator.release(query, counts=Laplace(SCALE / epsilon))
             counts.append(answer["counts"][0] / SCALE)
 
         # Read the leaves, and cluster them.
         kind = schedule.kind
-        deviations = math.sqrt(2) / np.array(schedule.epsilons)
+        deviations = math.sqrt(2) / epsilons
         leaves = kind.read_leaves(counts, deviations, float(curator.n_points))
-        centers = cluster_leaves(
-            leaves, self.n_clusters, self.n_init, curator.public_rng()
-        )
+        centers = leaves.cluster(self.n_clusters, self.n_init, curator.public_rng())
 
-        # Make a step, or leave the centers as they are.
+        # Make a step, or leave the centers where they are.
         if schedule.step_epsilon == 0:
-            return kind.settle(centers, leaves)[None], 1
-        noise = step_noise(curator.n_features, schedule.step_epsilon)
-        radii = leaf_radii(leaves, centers, noise[0])
+            if kind.settle is not None:
+                centers = kind.settle(centers, leaves)
+            return centers[None], 1
+        d = curator.n_features
+        noise = step_noise(d, schedule.step_epsilon)
+        within = d * leaves.sides**2 / 12  # of records that are uniform in their leaves
+        radii = cluster_radii(
+            leaves.midpoints, leaves.weights, centers, within, noise[0]
+        )
         return final_step(curator, centers, radii, noise)[None], 2
-
-
-def cluster_leaves(
-    leaves: Leaves, k: int, n_init: int, generator: np.random.Generator
-) -> np.ndarray:
-    """Centers (at most k, d), int64, of weighted k-means on the midpoints of leaves."""
-    seed = int(generator.integers(2**32))
-    return snap_centers(
-        weighted_kmeans(leaves.midpoints, leaves.weights, k, n_init, seed)
-    )
-
-
-def leaf_radii(leaves: Leaves, centers: np.ndarray, sum_noise: Laplace) -> np.ndarray:
-    """Radii (k,) of a step about centers: records are uniform in their leaves, d side^2 / 12."""
-    d = centers.shape[1]
-    within = d * leaves.sides**2 / 12
-    return cluster_radii(leaves.midpoints, leaves.weights, centers, within, sum_noise)

@@ -9,13 +9,14 @@ from tuned import tree_of
 
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
 from pkm.methods.synthetic.synopsis import NONNEGATIVE
+from pkm.methods.trees.leaves import Leaves
 from pkm.methods.trees.nonnegative_quadtree import (
     LEAF_FACTOR,
     nonnegative_leaves,
     project_onto_simplices,
     trimmed_means,
 )
-from pkm.methods.trees.quadtree import Leaves, QuadtreeKMeans
+from pkm.methods.trees.quadtree import QuadtreeKMeans
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, snap
 

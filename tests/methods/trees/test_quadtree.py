@@ -17,7 +17,7 @@ from pkm.methods.trees.quadtree import (
     BALANCED,
     QuadtreeKMeans,
     consistent_levels,
-    leaves_of,
+    select_leaves,
 )
 from pkm.metrics import evaluate
 from pkm.privacy import (
@@ -153,7 +153,7 @@ def sum_of_blocks(counts):
 def test_leaves_tile_the_domain():
     rng = np.random.default_rng(0)
     counts = [rng.uniform(0.1, 9.0, (2**j, 2**j)) for j in (1, 2, 3, 4)]
-    leaves = leaves_of(counts, np.full(3, 4.0), np.zeros(4), 1e9)
+    leaves = select_leaves(counts, np.full(3, 4.0), np.zeros(4), 1e9)
     assert len(set(leaves.sides)) >= 3
     assert (leaves.sides**2).sum() == (2.0 * SCALE) ** 2
     # Every leaf is a cell of its level, and no point is in two leaves.
@@ -164,13 +164,13 @@ def test_leaves_tile_the_domain():
 
 def test_leaves_are_the_heaviest_that_hold_all_records():
     counts = [np.array([5.0, 3.0, 2.0, -1.0])]
-    leaves = leaves_of(counts, np.zeros(0), np.zeros(1), 7.0)
+    leaves = select_leaves(counts, np.zeros(0), np.zeros(1), 7.0)
     assert leaves.weights.tolist() == [5.0, 3.0]
     assert leaves.midpoints.ravel().tolist() == [-0.75 * SCALE, -0.25 * SCALE]
 
 
 def test_without_a_positive_count_the_domain_is_the_leaf():
-    leaves = leaves_of([np.full((2, 2), -1.0)], np.zeros(0), np.zeros(1), 10.0)
+    leaves = select_leaves([np.full((2, 2), -1.0)], np.zeros(0), np.zeros(1), 10.0)
     assert leaves.midpoints.tolist() == [[0.0, 0.0]]
     assert leaves.weights.tolist() == [10.0]
 

@@ -1,0 +1,67 @@
+"""Released cells of nested grids, which weighted k-means clusters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import SCALE, snap_centers
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """Released cells of grids, with noisy numbers of their records.
+
+    Attributes
+    ----------
+    midpoints : ndarray of shape (m, d), float64
+        In grid steps.
+    sides : ndarray of shape (m,), float64
+        Of the cells, in grid steps.
+    weights : ndarray of shape (m,), float64
+        Noisy numbers of records, positive.
+    """
+
+    midpoints: np.ndarray
+    sides: np.ndarray
+    weights: np.ndarray
+
+    def cluster(
+        self, k: int, n_init: int, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Find centers (at most k, d), int64, by k-means on the weighted midpoints."""
+        seed = int(generator.integers(2**32))
+        centers = weighted_kmeans(self.midpoints, self.weights, k, n_init, seed)
+        return snap_centers(centers)
+
+
+def gather_leaves(
+    grids: Sequence[tuple[int, np.ndarray, np.ndarray]], total: float
+) -> Leaves:
+    """Put cells of several grids together; the domain is the leaf if there is none.
+
+    Parameters
+    ----------
+    grids : sequence of tuple
+        Number of intervals per feature, positions (m, d) and weights (m,) of the cells.
+    total : float
+        The public number of records.
+
+    Returns
+    -------
+    Leaves
+
+    Examples
+    --------
+    >>> leaves = gather_leaves([(4, np.array([[0], [3]]), np.array([7.0, 2.0]))], 9.0)
+    >>> (leaves.midpoints / SCALE).ravel().tolist(), (leaves.sides / SCALE).tolist()
+    ([-0.75, 0.75], [0.5, 0.5])
+    """
+    if not any(len(weights) for _, _, weights in grids):
+        domain = np.zeros((1, grids[0][1].shape[1]))
+        grids = [(1, domain, np.array([total]))]
+    midpoints = [(2 * at + 1 - m) * (SCALE / m) for m, at, _ in grids]
+    sides = [np.full(len(weights), 2.0 * SCALE / m) for m, _, weights in grids]
+    weights = [weights for _, _, weights in grids]
+    return Leaves(*map(np.concatenate, (midpoints, sides, weights)))
