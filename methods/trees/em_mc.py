@@ -50,26 +50,19 @@ from pkm.privacy.ledger import largest_multiple
 from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 from pkm.privacy.queries.projection import cover_epsilon, cover_weight
 
-# Shares of epsilon.
-COUNT_SHARE = 0.2
+# Constants of the re-implementation in the DPM study (its Section 6).
+COUNT_SHARE = 0.2  # of epsilon, as the next two
 AVERAGE_SHARE = 0.6
 COVER_SHARE = 0.2
 COVER_DELTA_SHARE = 0.5  # of delta, the rest is for the averages
-GAMMA = (
-    0.99  # distortion of the projection, and how much finer than its covers a grid is
-)
+GAMMA = 0.99  # distortion of the projection, and side of a grid by radius of its covers
+
+# Constants of this implementation.
 CLIP_FACTOR = (
-    1.5  # of half of the domain's diagonal: projected points are clipped to that length
+    1.5  # length of projected points at most; of half of the domain's diagonal
 )
 MAX_DIMENSIONS = 6
-SMALLEST_RADII = {
-    1: 0.01,
-    2: 0.01,
-    3: 0.01,
-    4: 0.01,
-    5: 0.05,
-    6: 0.1,
-}  # by projected dimensions
+SMALLEST_RADII = (0.01, 0.01, 0.01, 0.01, 0.05, 0.1)  # in 1, 2, ... dimensions
 MIN_RADIUS = 0.002  # the tables of finer grids take seconds
 N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
 
@@ -182,16 +175,14 @@ class EMMC(PrivateKMeans):
     def _scales(self, n_points: int) -> tuple[tuple[float, float], ...]:
         """Side and cover radius of every grid, from fine to coarse."""
         m = self.dimensions(n_points)
-        radius = (
-            SMALLEST_RADII[m]
-            if self.smallest_radius == "auto"
-            else self.smallest_radius
-        )
+        radius = self.smallest_radius
+        if radius == "auto":
+            radius = SMALLEST_RADII[m - 1]
         return tuple(cover_scales(n_points, m, GAMMA, radius))
 
     @property
     def n_picks(self) -> int:
-        """Grid points picked per grid."""
+        """Number of grid points picked per grid."""
         return math.ceil(self.n_clusters * math.log(math.ceil(1 / GAMMA)))
 
     def schedule(self, n_points: int, n_features: int) -> CoverSchedule:
@@ -224,11 +215,12 @@ class EMMC(PrivateKMeans):
         # midpoint.
         sum_part = math.sqrt(n_features)
         count_part = 2 * TYPICAL_CENTER
+        both = sum_part + count_part
         return CoverSchedule(
             cover=MaximumCover(weight, cover_delta),
             candidate_epsilon=count_epsilon,
-            sum_mu=mu * math.sqrt(sum_part / (sum_part + count_part)),
-            count_mu=mu * math.sqrt(count_part / (sum_part + count_part)),
+            sum_mu=mu * math.sqrt(sum_part / both),
+            count_mu=mu * math.sqrt(count_part / both),
         )
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
@@ -241,11 +233,9 @@ class EMMC(PrivateKMeans):
         # products are exact; points are scaled into the unit ball and clipped to it.
         bits = np.random.MT19937(child(curator.public_seeds[0], INITIALIZATION))
         generator = np.random.RandomState(bits)
-        matrix = np.rint(generator.standard_normal((m, d)) * DIRECTION_SCALE).astype(
-            np.int64
-        )
+        matrix = np.rint(generator.standard_normal((m, d)) * DIRECTION_SCALE)
         length = CLIP_FACTOR * math.sqrt(d) * SCALE * math.sqrt(m) * DIRECTION_SCALE
-        projected = curator.projection(matrix, length)
+        projected = curator.projection(matrix.astype(np.int64), length)
 
         # Candidates: the private maximum cover on each grid.
         query = CoverPicks(self._scales(curator.n_points), self.n_picks)
@@ -255,10 +245,10 @@ class EMMC(PrivateKMeans):
         noise = Laplace(SCALE / schedule.candidate_epsilon)
         answer = projected.release(ProjectedCounts(candidates), counts=noise)
         weights = np.maximum(np.ceil(answer["counts"] / SCALE), 0.0)
-        weights[repeated(candidates)] = 0.0
+        weights[find_repeated(candidates)] = 0.0
 
         # k-means on the weighted candidates, in the projection.
-        centers = weighted_centers(candidates, weights, self.n_clusters, generator)
+        centers = cluster_candidates(candidates, weights, self.n_clusters, generator)
 
         # Average the points of each cluster in all dimensions.
         answer = projected.release(
@@ -270,12 +260,12 @@ class EMMC(PrivateKMeans):
         return np.clip(snap_centers(means), -SCALE, SCALE)[None], 1
 
 
-def repeated(candidates: np.ndarray) -> np.ndarray:
-    """Mask of the candidates that were picked before: their points belong to the first pick.
+def find_repeated(candidates: np.ndarray) -> np.ndarray:
+    """Mark candidates that were picked before: their points belong to the first pick.
 
     Examples
     --------
-    >>> repeated(np.array([[0.0, 0.5], [0.5, 0.0], [0.0, 0.5]])).tolist()
+    >>> find_repeated(np.array([[0.0, 0.5], [0.5, 0.0], [0.0, 0.5]])).tolist()
     [False, False, True]
     """
     is_repeated = np.ones(len(candidates), bool)
@@ -284,7 +274,7 @@ def repeated(candidates: np.ndarray) -> np.ndarray:
     return is_repeated
 
 
-def weighted_centers(
+def cluster_candidates(
     candidates: np.ndarray,
     sample_weight: np.ndarray,
     k: int,

@@ -6,6 +6,7 @@ diameters: a hierarchically separated tree. On that a dynamic program finds the 
 leaves; a noisy Lloyd step moves their midpoints.
 """
 
+import itertools
 import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
@@ -17,6 +18,7 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer
 from pkm.methods.lloyd.lloyd import FastLloyd
 from pkm.methods.schedule import Schedule, plan_release
+from pkm.methods.trees.splitting import count_parts
 from pkm.privacy import (
     SCALE,
     BoxGrid,
@@ -48,14 +50,14 @@ class Node:
         In half-widths.
     count : float
         Noisy number of records.
-    children : tuple of int
+    children : list of int
         Numbers of the boxes that it was cut into and that are kept; none for a leaf.
     """
 
     midpoint: np.ndarray
     diameter: float
     count: float
-    children: tuple[int, ...]
+    children: list[int]
 
 
 def random_cuts(
@@ -79,16 +81,17 @@ def random_cuts(
     Examples
     --------
     >>> cuts = random_cuts(np.random.default_rng(0), 2, 1)
-    >>> [layer.shape for layer in cuts], bool(cuts[1][0, 0] < cuts[0][0, 0] < cuts[1][0, 1])
-    ([(1, 1), (1, 2)], True)
+    >>> [layer.shape for layer in cuts]
+    [(1, 1), (1, 2)]
+    >>> bool(cuts[1][0, 0] < cuts[0][0, 0] < cuts[1][0, 1])
+    True
     """
     ends = np.tile(np.array([-SCALE, SCALE], np.int64), (n_features, 1))
     layers_of_cuts = []
     for _ in range(layers):
         fractions = generator.uniform(*MIDDLE, (n_features, 1))
-        cuts = np.floor(ends[:, :-1] + fractions * np.diff(ends, axis=1)).astype(
-            np.int64
-        )
+        positions = ends[:, :-1] + fractions * np.diff(ends, axis=1)
+        cuts = np.floor(positions).astype(np.int64)
         layers_of_cuts.append(cuts)
         ends = np.sort(np.concatenate([ends, cuts], axis=1), axis=1)
     return layers_of_cuts
@@ -116,7 +119,8 @@ def best_leaves(nodes: list[Node], k: int) -> list[int]:
     Examples
     --------
     >>> box = np.zeros(1, np.int64)
-    >>> tree = [Node(box, 4.0, 9.0, (1, 2)), Node(box, 1.0, 8.0, ()), Node(box, 3.0, 1.0, ())]
+    >>> leaves = [Node(box, 1.0, 8.0, []), Node(box, 3.0, 1.0, [])]
+    >>> tree = [Node(box, 4.0, 9.0, [1, 2]), *leaves]
     >>> best_leaves(tree, 1), best_leaves(tree, 2)
     ([2], [1, 2])
     """
@@ -132,19 +136,19 @@ def best_leaves(nodes: list[Node], k: int) -> list[int]:
             costs[i, 1:] = leaf_cost
             continue
         # Records of parts that are not kept leave the box.
-        missing = max(
-            node.count - sum(nodes[part].count for part in node.children), 0.0
-        )
+        kept = sum(nodes[child].count for child in node.children)
+        missing = max(node.count - kept, 0.0)
         missing_cost = NO_CENTER * missing * node.diameter**2
-        if len(node.children) == 1:
-            costs[i, 1:] = costs[node.children[0], 1:] + missing_cost
-        else:
-            first, second = (costs[part] for part in node.children)
-            shares[i] = np.zeros(k + 1, np.int64)
-            for n_centers in range(1, k + 1):
-                sums = first[: n_centers + 1] + second[n_centers::-1]
-                shares[i][n_centers] = sums.argmin()
-                costs[i, n_centers] = sums.min() + missing_cost
+        first, *others = (costs[child] for child in node.children)
+        if not others:
+            costs[i, 1:] = first[1:] + missing_cost
+            continue
+        (second,) = others
+        shares[i] = np.zeros(k + 1, np.int64)
+        for n_centers in range(1, k + 1):
+            sums = first[: n_centers + 1] + second[n_centers::-1]
+            shares[i][n_centers] = sums.argmin()
+            costs[i, n_centers] = sums.min() + missing_cost
 
     # Follow the choices from the root down.
     leaves = []
@@ -156,17 +160,18 @@ def best_leaves(nodes: list[Node], k: int) -> list[int]:
         children = nodes[i].children
         if not children:
             leaves.append(i)
-        elif len(children) == 1:
-            open_nodes.append((children[0], n_centers))
-        else:
-            share = int(shares[i][n_centers])
-            open_nodes += [(children[0], share), (children[1], n_centers - share)]
+            continue
+        first_share = n_centers
+        if i in shares:
+            first_share = int(shares[i][n_centers])
+        divided = (first_share, n_centers - first_share)
+        open_nodes += zip(children, divided, strict=False)
     return sorted(leaves)
 
 
 @dataclass(eq=False, repr=False)
 class HST(PrivateKMeans):
-    """The best k boxes of a private tree of random boxes, and one Lloyd step.
+    """Take the best k boxes of a private tree of random boxes, and make a Lloyd step.
 
     Parameters
     ----------
@@ -183,13 +188,13 @@ class HST(PrivateKMeans):
 
     Notes
     -----
-    A record lies in ``layers * d`` nested boxes, all of which are counted, so that
-    noise grows with the root of their number. Boxes above a threshold are kept, and the
-    parts of kept boxes counted in the next level, whether they hold records or not: the
-    published threshold, which hides the names of occupied boxes at the price of a part
-    of delta, is here a rule of what to keep alone. The root's count is n, which is
-    public. More than about 60 features with ten layers are refused; the authors project
-    many features to few first.
+    A record lies in ``layers * d`` nested boxes, all of which are counted. Noise grows
+    with the root of their number. Boxes above a threshold are kept. The parts of kept
+    boxes are counted in the next level, whether they hold records or not. The published
+    threshold hides the names of occupied boxes at the price of a part of delta; here it
+    is a rule of what to keep alone. The root's count is n, which is public. More than
+    about 60 features with ten layers are refused; the authors project many features to
+    few first.
 
     References
     ----------
@@ -225,8 +230,8 @@ class HST(PrivateKMeans):
         most = MAX_CUTS // (2**self.layers - 1)
         if n_features > most:
             raise ValueError(
-                f"d={n_features} features are too many for layers={self.layers}: at most {most} "
-                "are served; lower layers, or take a method for more features"
+                f"d={n_features} features are too many for layers={self.layers}: at most "
+                f"{most} are served; lower layers, or take a method for more features"
             )
         return super().budget(n_points, n_features)
 
@@ -238,20 +243,21 @@ class HST(PrivateKMeans):
         return Schedule(*[level] * n_levels, step)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Grow the tree, choose its leaves, make a step; see :meth:`PrivateKMeans.cluster`."""
+        """Grow the tree, choose leaves, step; see :meth:`PrivateKMeans.cluster`."""
+        k = self.n_clusters
         n = curator.n_points
         cuts = random_cuts(curator.public_rng(), self.layers, curator.n_features)
         levels = self.schedule(n, curator.n_features).find(CellCounts)
-        delta = self.resolved_delta(n)
-        nodes = release_tree(curator, cuts, self.n_clusters, levels[0].mu, delta)
+        nodes = release_tree(curator, cuts, k, levels[0].mu, self.resolved_delta(n))
 
-        leaves = best_leaves(nodes, self.n_clusters)
+        # The best k boxes, and a Lloyd step from their midpoints.
+        leaves = best_leaves(nodes, k)
         centers = snap_centers(np.stack([nodes[i].midpoint for i in leaves]))
         centers, n_steps = self._lloyd().iterate(curator, centers[None], n_rounds=1)
         return centers, len(levels) + n_steps
 
     def _lloyd(self) -> FastLloyd:
-        """The method whose first round is the step: with as many rounds as there are parts."""
+        """Build the method of as many rounds as parts, whose first one is the step."""
         return FastLloyd(
             self.n_clusters,
             epsilon=self.epsilon,
@@ -264,7 +270,7 @@ class HST(PrivateKMeans):
 def release_tree(
     curator: Curator, cuts: list[np.ndarray], k: int, mu: float, delta: float
 ) -> list[Node]:
-    """Count the boxes of all levels, from the whole domain down, and keep those with records.
+    """Count the boxes of all levels, from the domain down; keep those with records.
 
     Parameters
     ----------
@@ -293,49 +299,39 @@ def release_tree(
     # One grid for all features holds the cuts of each.
     thresholds = np.unique(np.concatenate([layer.ravel() for layer in cuts]))
     tree = curator.partition(BoxGrid(tuple(thresholds.tolist()), inside_cell=False))
-    kept = [0]
-    intervals = {
-        0: np.zeros(d, np.int64)
-    }  # of each kept cell, among those of the layer
-    counts = {0: float(curator.n_points)}
-    children: dict[int, tuple[int, ...]] = {}
-    for layer in cuts:
-        for feature in range(d):
-            # Cut every kept box at the place of its interval.
-            parents = kept
-            parts = []
-            for cell in parents:
-                position = layer[feature, intervals[cell][feature]]
-                boundary = int(np.searchsorted(thresholds, position)) + 1
-                parts.append(tree.split(cell, feature, boundary))
 
-            # Count all parts, keep those above the threshold.
-            cells = [cell for pair in parts for cell in pair]
-            answer = tree.release(CellCounts(cells), counts=noise)
-            counts |= dict(zip(cells, (answer["counts"] / SCALE).tolist(), strict=True))
-            kept = [cell for cell in cells if counts[cell] >= threshold]
-            for parent, pair in zip(parents, parts, strict=True):
-                children[parent] = tuple(
-                    cell for cell in pair if counts[cell] >= threshold
-                )
-                for side, cell in enumerate(pair):
-                    intervals[cell] = intervals[parent].copy()
-                    intervals[cell][feature] = 2 * intervals[parent][feature] + side
-    return _nodes(tree, counts, children)
+    # Boxes of the last level: their nodes, their cells, and for each feature their
+    # interval among those of the layer.
+    root = _describe(tree, 0, float(curator.n_points))
+    nodes = [root]
+    level = [(root, 0, np.zeros(d, np.int64))]
+    for layer, feature in itertools.product(cuts, range(d)):
+        # Cut every kept box at the place of its interval.
+        pairs = []
+        for _, cell, intervals in level:
+            position = layer[feature, intervals[feature]]
+            boundary = int(np.searchsorted(thresholds, position)) + 1
+            pairs.append(tree.split(cell, feature, boundary))
 
-
-def _nodes(
-    tree: PartitionTree, counts: dict[int, float], children: dict[int, tuple[int, ...]]
-) -> list[Node]:
-    """The kept cells of a tree, level by level."""
-    order = [0]
-    for cell in order:  # grows while it is read
-        order += children.get(cell, ())
-    number = {cell: i for i, cell in enumerate(order)}
-    nodes = []
-    for cell in order:
-        lower, upper = tree.box(cell)
-        diameter = float(np.linalg.norm((upper - lower) / SCALE))
-        parts = tuple(number[part] for part in children.get(cell, ()))
-        nodes.append(Node(tree.midpoint(cell), diameter, counts[cell], parts))
+        # Count all parts, keep those above the threshold.
+        counted = count_parts(tree, pairs, noise)
+        parents = level
+        level = []
+        for (parent, _, intervals), parts in zip(parents, counted, strict=True):
+            for side, (cell, count) in enumerate(parts):
+                if count < threshold:
+                    continue
+                node = _describe(tree, cell, count)
+                parent.children.append(len(nodes))
+                nodes.append(node)
+                inner = intervals.copy()
+                inner[feature] = 2 * intervals[feature] + side
+                level.append((node, cell, inner))
     return nodes
+
+
+def _describe(tree: PartitionTree, cell: int, count: float) -> Node:
+    """Make the node of a cell, without children."""
+    lower, upper = tree.box(cell)
+    diameter = float(np.linalg.norm((upper - lower) / SCALE))
+    return Node(tree.midpoint(cell), diameter, float(count), [])

@@ -16,7 +16,7 @@ from pkm.compute.kernels.cover import BLOCK_SIDE, Cover
 from pkm.compute.kernels.lattice import Lattice, cover_scales
 from pkm.compute.kernels.unit_ball import Projection, label_sums, nearest_labels
 from pkm.methods import KMeansPlusPlus
-from pkm.methods.trees.em_mc import EMMC, repeated, weighted_centers
+from pkm.methods.trees.em_mc import EMMC, cluster_candidates, find_repeated
 from pkm.privacy import (
     SCALE,
     Budget,
@@ -565,11 +565,11 @@ def test_too_fine_grids_are_refused():
 
 def test_candidates_without_weight():
     candidates = np.array([[0.0, 0.1], [0.5, 0.0], [0.0, 0.1], [0.2, 0.2]])
-    assert repeated(candidates).tolist() == [False, False, True, False]
+    assert find_repeated(candidates).tolist() == [False, False, True, False]
     generator = np.random.RandomState(0)
-    chosen = weighted_centers(candidates, np.array([0.0, 3.0, 0.0, 5.0]), 3, generator)
+    chosen = cluster_candidates(candidates, np.array([0.0, 3.0, 0.0, 5.0]), 3, generator)
     assert chosen.tolist() == [[0.2, 0.2], [0.5, 0.0], [0.0, 0.1]]
-    assert len(weighted_centers(candidates[:2], np.zeros(2), 4, generator)) == 4
+    assert len(cluster_candidates(candidates[:2], np.zeros(2), 4, generator)) == 4
 
 
 def test_secure_noise_is_fresh():
