@@ -193,14 +193,10 @@ class DistDP(SoundDistDP):
 
     @property
     def claim(self) -> PrivacyClaim:
-        """The claim of the variant; with the flaw where a move is charged as one record."""
-        is_flawed = self.variant == "published" and not self._charges_both
-        return replace(CLAIM, flaws=("F-17",)) if is_flawed else CLAIM
-
-    @property
-    def _charges_both(self) -> bool:
-        """Whether the summaries' noise covers both records that a move changes."""
-        return self.replacement == "charged"
+        """The claim of the variant; with the flaw where a move is charged once."""
+        if self.variant == "published" and self.replacement == "uncharged":
+            return replace(CLAIM, flaws=("F-17",))
+        return CLAIM
 
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
@@ -220,7 +216,7 @@ class DistDP(SoundDistDP):
         return self._cluster_released(points, weights, generator), 1
 
     def _part(self, n_points: int) -> tuple[float, float]:
-        """Epsilon and delta of each of the three equal parts of the published variant."""
+        """Return epsilon and delta of each of the three equal parts of ``published``."""
         part = self.budget(n_points, 1).split([1, 1, 1])[0]
         return part.epsilon, part.delta
 
@@ -266,12 +262,17 @@ class DistDP(SoundDistDP):
             share = self.size_share
             plan = _plan_threshold if self.sizes == "thresholded" else _plan_gaussian
             sizes = [plan(RegionSizes, part_epsilon * share, part_delta * share)]
-            noise = _sizes_noise(sizes[0])
+            noise = _noise_of_sizes(sizes[0])
             is_thresholded = isinstance(noise, StabilityHistogram)
             visible_size = noise.threshold if is_thresholded else noise.scale / SCALE
+        elif self.least_region == "auto":
+            # The paper's T with constant 1.
+            log = math.log(1 / delta)
+            for_clusters = self.n_clusters * math.log(n) ** 2 * log
+            for_features = self.n_clusters * math.sqrt(d * log)
+            visible_size = min_size = (for_clusters + for_features) / self.epsilon
         else:
-            min_size = self._min_region_size(n, d)
-            visible_size = min_size
+            visible_size = min_size = float(self.least_region)
         trees = self._plan_trees(
             radius, d, part_epsilon * (1 - share), part_delta * (1 - share)
         )
@@ -283,28 +284,18 @@ class DistDP(SoundDistDP):
             min_size,
         )
 
-    def _min_region_size(self, n: int, d: int) -> float:
-        """Smallest region of noised points: the parameter, or the paper's T with constant 1."""
-        if self.least_region != "auto":
-            return float(self.least_region)
-        k = self.n_clusters
-        log = math.log(1 / self.resolved_delta(n))
-        for_clusters = k * math.log(n) ** 2 * log
-        for_features = k * math.sqrt(d * log)
-        return (for_clusters + for_features) / self.epsilon
-
     def _plan_trees(
         self, radius: float, d: int, epsilon: float, delta: float
     ) -> list[Charge]:
-        """Counts and sums of the trees: the largest multiple of the library's shares."""
+        """Plan counts and sums of the trees: the largest multiple of published shares."""
         # Every record is in depth + 1 counts; both records of a move, unless one is
         # charged.
-        both = self._charges_both
-        n_counts = (self.depth + 1) * (2 if both else 1)
-        sensitivity = (
-            two_sums_sensitivity(radius, self.max_shift(d), d) / radius if both else 1.0
-        )
-        shares = [1 / COUNTS_TO_SUM] * n_counts
+        both = self.replacement == "charged"
+        sensitivity = 1.0
+        if both:
+            sums = two_sums_sensitivity(radius, self.max_shift(d), d)
+            sensitivity = sums / radius
+        shares = [1 / COUNTS_TO_SUM] * ((self.depth + 1) * (1 + both))
         multiple = largest_multiple([sensitivity], shares, epsilon, delta)
         count = plan_release(RegionCounts, Laplace, epsilon=multiple / COUNTS_TO_SUM)
         second = replace(count, label=f"{count.label}_second_record")
@@ -316,7 +307,7 @@ class DistDP(SoundDistDP):
     def _release_coreset(
         self, curator: RhoBoundedCurator, generator: Generator
     ) -> Coreset:
-        """Weighted points (m, d) of Algorithm 1, in grid steps, and their weights (m,)."""
+        """Release the points of Algorithm 1, in grid steps, and their weights."""
         schedule = self.schedule(curator.n_points, curator.n_features)
 
         # Release all points with noise.
@@ -334,7 +325,7 @@ class DistDP(SoundDistDP):
         # sizes (Appendix E), or by the one nearest to the noised point.
         by_true = self.regions == "true"
         assignment = {"members": is_grouped} if by_true else {"groups": groups}
-        both = self._charges_both
+        both = self.replacement == "charged"
         regions = curator.regions(
             centers, schedule.radius, charge_both=both, **assignment
         )
@@ -343,40 +334,29 @@ class DistDP(SoundDistDP):
         else:
             roots = np.unique(groups[is_grouped])
 
-        # A tree in every region, and the points without a region.
-        summary = self._summarize(regions, centers, roots, schedule, generator)
-        points, weights = append_ungrouped(*summary, noised, groups)
-        # Without any region or far point: the noised points, released in any case.
-        if not len(points):
-            return noised.astype(np.float64), np.ones(len(noised))
-        return points, weights
-
-    def _summarize(
-        self,
-        regions: ClippedRegions,
-        centers: np.ndarray,
-        roots: np.ndarray,
-        schedule: PublishedSchedule,
-        generator: Generator,
-    ) -> Coreset:
-        """Weighted points (m, d) and weights (m,) of regions, by the library's tree."""
+        # Summarize every region by the leaves of the library's tree.
         noise = count_noise(schedule.find(RegionCounts)[0])
         counts = regions.release(RegionCounts(roots), counts=noise)["counts"]
-        n_clusters = self.n_clusters
-        if self.coreset_clusters != "auto":
-            n_clusters = self.coreset_clusters
-        return grow_trees(
+        is_auto = self.coreset_clusters == "auto"
+        leaves, sizes = grow_trees(
             regions,
             centers,
             schedule.radius,
             roots,
             np.maximum(counts / SCALE, 1.0),
             generator,
-            n_clusters=n_clusters,
+            n_clusters=self.n_clusters if is_auto else self.coreset_clusters,
             depth=self.depth,
             count_noise=noise,
             sum_noise=Gaussian(1 / schedule.find(RegionSums)[0].mu),
         )
+
+        # Add the points without a region. Without any point or region: the noised
+        # points, released in any case.
+        points, weights = append_ungrouped(leaves, sizes, noised, groups)
+        if not len(points):
+            return noised.astype(np.float64), np.ones(len(noised))
+        return points, weights
 
     # Algorithm 2: crude centers
 
@@ -387,7 +367,7 @@ class DistDP(SoundDistDP):
         generator: Generator,
         schedule: PublishedSchedule,
     ) -> np.ndarray:
-        """Crude centers (m, d), int64: the fullest cells of shifted quadtrees."""
+        """Release crude centers (m, d), int64: fullest cells of shifted quadtrees."""
         # Coarse cells are counted on noised points.
         shifts = draw_shifts(generator, self.quadtrees, curator.n_features)
         centers = [find_fullest_cells(noised, shifts, self.coarse, self.n_fullest)]
@@ -411,9 +391,9 @@ class DistDP(SoundDistDP):
 def _release_positive_regions(
     regions: ClippedRegions, schedule: PublishedSchedule
 ) -> np.ndarray:
-    """Regions whose sizes are released, and are above zero."""
+    """Release the sizes of regions; return those whose size is above zero."""
     (release,) = schedule.find(RegionSizes)
-    noise = _sizes_noise(release)
+    noise = _noise_of_sizes(release)
     if isinstance(noise, StabilityHistogram):
         large = regions.release(LargeRegions(), counts=noise)["counts"]
         return large.cells[large.counts > 0]
@@ -421,19 +401,19 @@ def _release_positive_regions(
     return np.flatnonzero(counts > 0)
 
 
-def _sizes_noise(release: Charge) -> StabilityHistogram | Gaussian:
-    """Noise of the sizes of regions, of which two change, by 1 each."""
+def _noise_of_sizes(release: Charge) -> StabilityHistogram | Gaussian:
+    """Return the noise of the sizes of regions, of which two change, by 1 each."""
     if release.delta:
         return set_threshold(release, 2)
     return Gaussian(math.sqrt(2) / release.mu * SCALE)
 
 
 def _plan_gaussian(query: type[Query], epsilon: float, delta: float) -> Charge:
-    """Release of counts with Gaussian noise."""
+    """Plan a release of counts with Gaussian noise."""
     return plan_release(query, Gaussian, mu=gaussian_mu(epsilon, delta))
 
 
 def _plan_threshold(query: type[Query], epsilon: float, delta: float) -> Charge:
-    """Release of counts above a threshold, which has half of delta."""
+    """Plan a release of counts above a threshold, which has half of delta."""
     mu = gaussian_mu(epsilon, delta / 2)
     return plan_release(query, StabilityHistogram, mu=mu, delta=delta / 2)

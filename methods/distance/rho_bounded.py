@@ -1,4 +1,4 @@
-"""Methods under rho-bounded adjacency: what they share, and the baseline of noised points."""
+"""Methods under rho-bounded adjacency: common parts, and noised points as a baseline."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -24,7 +24,7 @@ CLAIM = PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)
 
 @dataclass(eq=False, repr=False)
 class RhoBoundedMethod(PrivateKMeans):
-    """Parameters and budget common to the rho-bounded methods, which describe them."""
+    """Parameters and budget of all rho-bounded methods, which describe them."""
 
     claims = {"sound": CLAIM}
     curator = RhoBoundedCurator

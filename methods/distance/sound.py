@@ -43,15 +43,15 @@ from pkm.privacy.queries.moved_records import (
 )
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 
+# Constants of this project.
 CELLS_PER_CLUSTER = 4
-#: Share of mu^2 for the tree's mean: small, because n is public and a move changes it
-#: little.
-CENTERING_SHARE = 0.01
-#: Weight of the grid's noise against its sides: empty nodes attract centers.
-NOISE_WEIGHT = 2.0
+CENTERING_SHARE = (
+    0.01  # of mu^2, for the tree's mean: n is public, a move changes little
+)
+NOISE_WEIGHT = 2.0  # of the grid's noise against its sides: empty nodes attract centers
 MAX_INTERVALS = 512
-#: Assumed error of adaptive cells where half an average cluster just passes their
-#: threshold.
+# Assumed error of adaptive cells where half an average cluster just passes their
+# threshold.
 ADAPTIVE_ERROR = 0.03
 THRESHOLD_DELTA_SHARE = 0.2  # for the threshold of adaptive cells
 EXTRA_LEVELS = 3  # of the tree, beyond what halving the points requires
@@ -79,7 +79,7 @@ class SoundSchedule(Schedule):
 
 @dataclass(eq=False, repr=False)
 class SoundDistDP(RhoBoundedMethod):
-    """The sound variant of :class:`pkm.methods.DistDP`, which describes the parameters."""
+    """Sound variant of :class:`pkm.methods.DistDP`, which describes the parameters."""
 
     constraints = {
         **RhoBoundedMethod.constraints,
@@ -99,10 +99,10 @@ class SoundDistDP(RhoBoundedMethod):
 
     @property
     def n_fullest(self) -> int:
-        """Number of fullest cells of each level of each tree that become crude centers."""
-        return (
-            CELLS_PER_CLUSTER * self.n_clusters if self.cells == "auto" else self.cells
-        )
+        """Number of fullest cells, of each level of a tree, that are crude centers."""
+        if self.cells == "auto":
+            return CELLS_PER_CLUSTER * self.n_clusters
+        return self.cells
 
     def schedule(self, n_points: int, n_features: int) -> Any:
         """All releases; see :meth:`PrivateKMeans.schedule`.
@@ -116,12 +116,13 @@ class SoundDistDP(RhoBoundedMethod):
         def plan(epsilon: float) -> Any:
             return replace(self, epsilon=epsilon).plan(n_points, n_features)
 
+        def suffices(epsilon: float) -> bool:
+            return n_points >= plan(epsilon).n_sufficient
+
         schedule = plan(self.epsilon)
         if n_points >= schedule.n_sufficient:
             return schedule
-        epsilon = smallest_epsilon(
-            self.epsilon, lambda epsilon: n_points >= plan(epsilon).n_sufficient
-        )
+        epsilon = smallest_epsilon(self.epsilon, suffices)
         raise ValueError(
             f"epsilon={self.epsilon} with n={n_points} points and rho={self.rho} is too "
             "little for any release to locate points: take "
@@ -156,9 +157,8 @@ class SoundDistDP(RhoBoundedMethod):
         # Adaptive cells: their counts, and the sizes of their regions, have half of
         # mu^2.
         cells_delta = THRESHOLD_DELTA_SHARE * delta
-        cells_mu = gaussian_mu(
-            self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta
-        ) / math.sqrt(2)
+        both_mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
+        cells_mu = both_mu / math.sqrt(2)
         cells = plan_release(
             QuadtreeCounts, StabilityHistogram, mu=cells_mu, delta=cells_delta
         )
@@ -184,7 +184,7 @@ class SoundDistDP(RhoBoundedMethod):
         return SoundSchedule(strategies[strategy][1], n_sufficient, strategy, intervals)
 
     def _plan_tree(self, n: int, d: int, mu: float) -> tuple[float, list[Charge]]:
-        """Error and releases of one tree of hyperplanes."""
+        """Plan one tree of hyperplanes: its error and its releases."""
         # Half of mu^2, but for the mean's share, is for the sums, and half for the
         # counts.
         tree_mu = mu * math.sqrt((1 - CENTERING_SHARE) / 2)
@@ -196,18 +196,15 @@ class SoundDistDP(RhoBoundedMethod):
         min_size = max(1.0, min(noise_size, cluster_size))
         n_leaves = max(1.0, n / (2 * min_size))
         depth = min(self.depth, math.ceil(math.log2(n_leaves)) + EXTRA_LEVELS)
-        releases = [
-            plan_release(Total, Gaussian, mu=mu * math.sqrt(CENTERING_SHARE)),
-            *[plan_release(RegionCounts, Gaussian, mu=tree_mu / math.sqrt(depth))]
-            * depth,
-            plan_release(RegionSums, Gaussian, mu=tree_mu),
-        ]
-        return n_leaves ** (-1 / d) / math.sqrt(3), releases
+        mean = plan_release(Total, Gaussian, mu=mu * math.sqrt(CENTERING_SHARE))
+        count = plan_release(RegionCounts, Gaussian, mu=tree_mu / math.sqrt(depth))
+        sums = plan_release(RegionSums, Gaussian, mu=tree_mu)
+        return n_leaves ** (-1 / d) / math.sqrt(3), [mean, *[count] * depth, sums]
 
     def _release_sound_coreset(
         self, curator: RhoBoundedCurator, generator: Generator
     ) -> Coreset:
-        """Weighted points (m, d), in grid steps, and weights (m,), by the best strategy."""
+        """Release points, in grid steps, and their weights, by the best strategy."""
         schedule = self.schedule(curator.n_points, curator.n_features)
         strategies = {
             "groups": self._release_groups,
@@ -221,7 +218,7 @@ class SoundDistDP(RhoBoundedMethod):
     def _release_groups(
         self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
     ) -> Coreset:
-        """Means of the true points of groups that noised points define.
+        """Release means of the true points of groups that noised points define.
 
         Far points, and points of small groups, remain as released.
         """
@@ -251,7 +248,7 @@ class SoundDistDP(RhoBoundedMethod):
     def _release_grid(
         self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
     ) -> Coreset:
-        """Nodes of a public grid, weighted by soft counts, where these exceed the noise."""
+        """Release soft counts of a public grid; return nodes where they exceed noise."""
         (grid,) = schedule.releases
         intervals = schedule.intervals
         d = curator.n_features
@@ -268,7 +265,7 @@ class SoundDistDP(RhoBoundedMethod):
     def _release_cells(
         self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
     ) -> Coreset:
-        """Centers of the fullest cells on true points, weighted by the points nearest."""
+        """Release the fullest cells of true points, weighted by the points nearest."""
         # Release the counts of the cells of all levels that pass the threshold.
         cells, sizes = schedule.releases
         d = curator.n_features
@@ -293,7 +290,7 @@ class SoundDistDP(RhoBoundedMethod):
     def _release_tree(
         self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
     ) -> Coreset:
-        """Leaves of one tree on all points; the noise covers both records of a move."""
+        """Release one tree on all points; the noise covers both records of a move."""
         # Release the mean, through which the hyperplanes pass.
         mean, *counts, sums = schedule.releases
         noise = Gaussian(curator.max_shift * SCALE / mean.mu)
@@ -343,28 +340,24 @@ def _find_best_grid(
     The error has two parts: half a side on average, and the distance that the noise of
     the counts moves the center of a cluster which fills the k-th part of the domain.
     """
-    best_error = math.inf
-    best_intervals = 0
+    best = math.inf, 0
     for intervals in range(1, MAX_INTERVALS + 1):
         n_nodes = (intervals + 1) ** d
         if n_nodes > MAX_NODES or d > MAX_FEATURES:
             break
         noise = soft_sensitivity(d, 2 / intervals, shift) / mu
         rounding_error = 2 / (intervals * math.sqrt(12))
-        noise_error = (
-            NOISE_WEIGHT * noise * math.sqrt(k * n_nodes / 3) * k ** (-1 / d) / n
-        )
+        cluster_noise = NOISE_WEIGHT * noise * math.sqrt(k * n_nodes / 3)
+        noise_error = cluster_noise * k ** (-1 / d) / n
         error = math.hypot(rounding_error, noise_error)
-        if error < best_error:
-            best_error = error
-            best_intervals = intervals
-    return best_error, best_intervals
+        best = min(best, (error, intervals))
+    return best
 
 
 def _select_above_noise(
     weights: np.ndarray, stddev: float, n_clusters: int
 ) -> np.ndarray:
-    """Indices of weights above the noise level, or of the k largest; positive ones alone."""
+    """Select weights above the noise, or the k largest; positive ones alone."""
     # The largest of that many normal variates stays below this bound.
     bound = stddev * math.sqrt(2 * math.log(max(len(weights), 2)))
     n_above = int((weights >= bound).sum())

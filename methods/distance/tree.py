@@ -72,7 +72,7 @@ def draw_shifts(generator: Generator, n_quadtrees: int, n_features: int) -> np.n
 def find_fullest_cells(
     noised: np.ndarray, shifts: np.ndarray, last_level: int, n_fullest: int
 ) -> np.ndarray:
-    """Centers (m, d), int64, of the cells with most noised points, in every level and tree."""
+    """Find centers (m, d), int64, of the cells with most noised points, by level."""
     histograms = fullest_occupied_cells(noised, shifts, last_level, n_fullest)
     return _select_fullest(histograms, shifts, n_fullest)
 
@@ -83,7 +83,7 @@ def release_fullest_cells(
     release: Charge,
     n_fullest: int,
 ) -> np.ndarray:
-    """Centers (m, d), int64, of the cells with most true points, by released counts."""
+    """Release centers (m, d), int64, of the cells with most true points, by level."""
     # A move changes two counts of each histogram, by 1 each.
     noise = set_threshold(release, 2 * len(query.shifts) * len(query.levels))
     (released,) = curator.release(query, counts=noise)["counts"]

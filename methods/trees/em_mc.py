@@ -55,7 +55,7 @@ COUNT_SHARE = 0.2  # of epsilon, as the next two
 AVERAGE_SHARE = 0.6
 COVER_SHARE = 0.2
 COVER_DELTA_SHARE = 0.5  # of delta, the rest is for the averages
-GAMMA = 0.99  # distortion of the projection, and side of a grid by radius of its covers
+GAMMA = 0.99  # distortion of the projection; a grid is finer than its covers by as much
 
 # Constants of this implementation.
 CLIP_FACTOR = (
