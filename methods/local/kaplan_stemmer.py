@@ -1,4 +1,4 @@
-"""Kaplan-Stemmer in the local model: a few rounds of randomized reports (NeurIPS 2018, Section 1).
+"""Kaplan-Stemmer in the local model, by randomized reports (NeurIPS 2018, Section 1).
 
 The extended abstract fixes the outline: find candidate centers, estimate how many
 points are nearest to each of them, cluster the weighted candidates; all in a constant
@@ -10,15 +10,12 @@ Users are partitioned into disjoint cohorts, one per round; each user reports on
 spends the whole epsilon on it.
 
 1. Heavy boxes: users report, through a frequency oracle, in which box of a public grid
-along a few
-   random directions their point lies.
+   along a few random directions their point lies.
 2. Candidates: users report their point about the midpoint of their box, turned by a
-public random
-   sign, so that the server can sum over any box; the means of the heavy boxes are
-   clipped to their box.
+   public random sign, so that the server can sum over any box. The means of the heavy
+   boxes are clipped to their box.
 3. Weights: users report which candidate is nearest, through an oracle. The weighted
-candidates are
-   a coreset; k-means on them costs nothing.
+   candidates are a coreset; k-means on them costs nothing.
 4. Lloyd steps: users report their point about its nearest center.
 """
 
@@ -36,7 +33,6 @@ from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.local.local_dp import (
     LocalModel,
     Reports,
-    check_sufficient_users,
     min_users,
     shrunken_means,
     snap_to_ball,
@@ -56,6 +52,8 @@ from pkm.privacy.local_aggregator import (
 from pkm.privacy.mechanisms.randomizers import SignedSums, frequency_oracle
 from pkm.scalars import is_positive
 
+# Constants of this project.
+
 # Shares of the users.
 HEAVY_SHARE = 0.25
 SUM_SHARE = 0.2
@@ -67,9 +65,7 @@ MAX_PROJECTIONS = 4
 #: Smallest and largest number of intervals per direction, by number of directions.
 INTERVALS = {1: (8, 64), 2: (6, 12), 3: (5, 7), 4: (5, 5)}
 MANY_INTERVALS = (4, 4)  # along more directions
-PROJECTED_LENGTHS = (
-    2.0  # half the intervals' range, in typical lengths of a projected radius
-)
+PROJECTED_LENGTHS = 2.0  # half the intervals' range, in typical projected radii
 HEAVY_STDDEVS = 2.5  # standard deviations of a heavy box above zero
 SMALLEST_CLUSTER = 8  # a heavy box has a share of 1 / (8 k) of the users
 
@@ -86,7 +82,7 @@ LATER_RADIUS = 0.3
 
 @dataclass(eq=False, repr=False)
 class KaplanStemmerLocal(CoresetMethod, LocalModel):
-    """Heavy boxes, their means and weights, and k-means on those, from randomized reports.
+    """k-means on weighted means of heavy boxes, from randomized reports.
 
     Parameters
     ----------
@@ -125,8 +121,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 20000, axis=0)
-    >>> model = KaplanStemmerLocal(n_clusters=2, epsilon=4.0, bounds=(-1, 1), random_state=1)
-    >>> model = model.fit(X)
+    >>> model = KaplanStemmerLocal(2, epsilon=4.0, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -149,42 +144,25 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     lloyd_steps: int = 2
     shares: Sequence[float] | Literal["auto"] = "auto"
 
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        self._check_shares()
-        if n_points is not None:
-            shares = self.resolved_shares(self.lloyd_steps)
-            check_sufficient_users(self.epsilon, n_points, shares)
-
-    def _check_shares(self) -> None:
+    def resolved_shares(self) -> Sequence[float]:
+        """Shares of the users, of any sum, one per round."""
         if self.shares == "auto":
-            return
+            passes = [SUM_SHARE / self.passes] * self.passes
+            steps = [STEP_SHARE / max(self.lloyd_steps, 1)] * self.lloyd_steps
+            return [HEAVY_SHARE, *passes, WEIGHT_SHARE, *steps]
         n_rounds = 2 + self.passes + self.lloyd_steps
-        numbers = not isinstance(self.shares, str) and all(
-            is_positive(share) for share in self.shares
-        )
-        if not numbers or len(self.shares) != n_rounds:
+        is_text = isinstance(self.shares, str)
+        if is_text or list(map(is_positive, self.shares)) != [True] * n_rounds:
             raise ValueError(
-                f"shares={self.shares!r} must be 'auto' or {n_rounds} positive numbers, one per "
-                "round"
+                f"shares={self.shares!r} must be 'auto' or {n_rounds} positive numbers, "
+                "one per round"
             )
-
-    def resolved_shares(self, lloyd_steps: int) -> tuple[float, ...]:
-        """Shares of the users, one per round, with that many Lloyd steps; of any sum."""
-        n_rounds = 2 + self.passes + lloyd_steps
-        if self.shares != "auto":
-            return tuple(self.shares)[:n_rounds]
-        passes = [SUM_SHARE / self.passes] * self.passes
-        steps = [STEP_SHARE / max(lloyd_steps, 1)] * lloyd_steps
-        return (HEAVY_SHARE, *passes, WEIGHT_SHARE, *steps)
+        return self.shares
 
     def resolved_projections(self, n_features: int) -> int:
         """Number of directions: the parameter, at most d."""
-        return min(
-            MAX_PROJECTIONS if self.projections == "auto" else self.projections,
-            n_features,
-        )
+        is_auto = self.projections == "auto"
+        return min(MAX_PROJECTIONS if is_auto else self.projections, n_features)
 
     def resolved_intervals(self, n_users: int, n_projections: int) -> int:
         """Intervals per direction.
@@ -204,11 +182,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         """
         if self.intervals != "auto":
             return self.intervals
-        n_boxes = (
-            2
-            * math.sqrt(n_users)
-            / (HEAVY_STDDEVS * math.sqrt(min_users(self.epsilon)))
-        )
+        noise = HEAVY_STDDEVS * math.sqrt(min_users(self.epsilon))
+        n_boxes = 2 * math.sqrt(n_users) / noise
         min_intervals, max_intervals = INTERVALS.get(n_projections, MANY_INTERVALS)
         intervals = round(n_boxes ** (1 / n_projections))
         intervals = min(max(intervals, min_intervals), max_intervals)
@@ -217,41 +192,34 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
 
     def plan_reports(self, n_points: int, n_features: int) -> Reports:
         """Boxes, sums in every pass, weights, sums in every Lloyd step."""
-        shares = self.resolved_shares(self.lloyd_steps)
-        n_users = cohort_sizes(n_points, shares)[0]
+        n_users = cohort_sizes(n_points, self.resolved_shares())[0]
         n_projections = self.resolved_projections(n_features)
         n_boxes = self.resolved_intervals(n_users, n_projections) ** n_projections
+        n_candidates = MAX_CANDIDATES * self.n_clusters
         return [
             (LocalCounts, frequency_oracle(self.epsilon, n_boxes)),
             *[(LocalSums, SignedSums)] * self.passes,
-            (
-                LocalCounts,
-                frequency_oracle(self.epsilon, MAX_CANDIDATES * self.n_clusters),
-            ),
+            (LocalCounts, frequency_oracle(self.epsilon, n_candidates)),
             *[(LocalSums, SignedSums)] * self.lloyd_steps,
         ]
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
-        cohorts = aggregator.cohorts(
-            self.resolved_shares(self.lloyd_steps),
-            self.resolved_radius(aggregator.n_features),
-        )
+        cohorts = self._divide(aggregator)
         generator = aggregator.public_rng()
-        n_locating = len(cohorts) - self.lloyd_steps
+        n_locating = 2 + self.passes
         candidates, weights = self._locate(cohorts[:n_locating], generator)
 
         # Cluster the weighted candidates; those without weight only where the others
         # are too few.
+        k = self.n_clusters
         positive = weights > 0
-        if positive.sum() < self.n_clusters:
-            positive = np.full(len(weights), True)
+        if positive.sum() < k:
+            positive[:] = True
         points = candidates[positive].astype(np.float64)
         masses = np.maximum(weights[positive], MIN_WEIGHT)
         seed = int(generator.integers(2**32))
-        centers = snap_centers(
-            weighted_kmeans(points, masses, self.n_clusters, N_INIT, seed)
-        )
+        centers = snap_centers(weighted_kmeans(points, masses, k, N_INIT, seed))
 
         # Refine the centers, with fresh users in every step.
         for step, cohort in enumerate(cohorts[n_locating:]):
@@ -262,20 +230,18 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     def weighted_candidates(
         self, aggregator: LocalAggregator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates and their weights, without users for Lloyd steps.
+        """Find candidates and their weights, without users for Lloyd steps.
 
         See :meth:`CoresetMethod.weighted_candidates`.
         """
-        radius = self.resolved_radius(aggregator.n_features)
-        cohorts = aggregator.cohorts(self.resolved_shares(0), radius)
-        generator = aggregator.public_rng()
-        candidates, shares = self._locate(cohorts, generator)
-        return candidates, shares * aggregator.n_points
+        cohorts = self._divide(aggregator, 2 + self.passes)
+        candidates, weights = self._locate(cohorts, aggregator.public_rng())
+        return candidates, weights * aggregator.n_points
 
     def _locate(
         self, cohorts: Sequence[Cohort], generator: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates (m, d), int64, on the grid, and their shares of the users (m,), of sum 1."""
+        """Find candidates (m, d), int64, and their shares (m,) of the users, of sum 1."""
         box_cohort, *sum_cohorts, weight_cohort = cohorts
 
         # 1. Heavy boxes; their midpoints are the first candidates.
@@ -287,23 +253,21 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         for number, cohort in enumerate(sum_cohorts):
             if number:
                 # As wide in all directions as a box is in those that it is cut along.
-                radii = np.full(
-                    len(cells), boxes.width * math.sqrt(box_cohort.n_features) / 2
-                )
+                half_diagonal = boxes.width * math.sqrt(cohort.n_features) / 2
+                radii = np.full(len(cells), half_diagonal)
             steps = self._mean_steps(cohort, boxes, cells, candidates, radii, sizes)
             clipped = boxes.clip(cells, candidates / SCALE + steps)
-            candidates = snap_to_ball(clipped, box_cohort.radius)
+            candidates = snap_to_ball(clipped, cohort.radius)
 
         # 3. Weights. The number of candidates depends on reports, so the oracle is for
         # its maximum.
         rule = NearestCenter(candidates)
         counts, _ = self._count(weight_cohort, rule, MAX_CANDIDATES * self.n_clusters)
-        return candidates, consistent(
-            counts, float(weight_cohort.size)
-        ) / weight_cohort.size
+        size = float(weight_cohort.size)
+        return candidates, consistent(counts, size) / size
 
     def _draw_boxes(self, cohort: Cohort, generator: np.random.Generator) -> Boxes:
-        """Boxes along an orthonormal basis of a uniformly random subspace, shifted at random."""
+        """Draw boxes along a basis of a uniformly random subspace, shifted at random."""
         d = cohort.n_features
         n_projections = self.resolved_projections(d)
         intervals = self.resolved_intervals(cohort.size, n_projections)
@@ -320,24 +284,20 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     def _heavy_boxes(
         self, cohort: Cohort, boxes: Boxes
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Heavy boxes, and their estimated shares of all users."""
+        """Find heavy boxes, and their estimated shares of all users."""
+        k = self.n_clusters
         counts, stddev = self._count(cohort, boxes, boxes.size)
-        fullest = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * self.n_clusters]
-        bound = max(
-            HEAVY_STDDEVS * stddev, cohort.size / (SMALLEST_CLUSTER * self.n_clusters)
-        )
+        fullest = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * k]
+        bound = max(HEAVY_STDDEVS * stddev, cohort.size / (SMALLEST_CLUSTER * k))
         heavy = fullest[counts[fullest] > bound]
-        if len(heavy) < self.n_clusters:
-            heavy = fullest[: FALLBACK * self.n_clusters]
+        if len(heavy) < k:
+            heavy = fullest[: FALLBACK * k]
         return heavy, np.maximum(counts[heavy], stddev) / cohort.size
 
     def _midpoints(
         self, boxes: Boxes, cells: np.ndarray, radius: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Midpoints of boxes on the grid, and about how far the points of a box can be from them.
-
-        The distances are in half-widths.
-        """
+        """Return midpoints on the grid, and about how far points of their boxes can be."""
         midpoints = snap_to_ball(boxes.midpoints(cells), radius)
         n_projections = len(boxes.lower)
 

@@ -53,7 +53,7 @@ Reports = list[tuple[type[Query], Any]]
 
 @dataclass(eq=False, repr=False)
 class LocalModel(PrivateKMeans):
-    """Parameters and checks common to the methods of the local model, which describe them."""
+    """Parameters and steps of all methods of the local model."""
 
     claims = {"sound": PrivacyClaim("pure", Adjacency.LOCAL, "local")}
     constraints = {**PrivateKMeans.constraints, "radius": AUTO | Real(0)}
@@ -68,6 +68,14 @@ class LocalModel(PrivateKMeans):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         check_epsilon(self.epsilon)
+        shares = self.resolved_shares()
+        # The only cohort of a baseline may be noise: that is its result.
+        if n_points is not None and len(shares) > 1:
+            check_sufficient_users(self.epsilon, n_points, shares)
+
+    def resolved_shares(self) -> Sequence[float]:
+        """Shares of the users, of any sum, one per cohort."""
+        return [1.0]
 
     def schedule(self, n_points: int, n_features: int) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
@@ -85,15 +93,17 @@ class LocalModel(PrivateKMeans):
     def plan_reports(self, n_points: int, n_features: int) -> Reports:
         """Query and randomizer of every cohort."""
 
-    def resolved_radius(self, n_features: int) -> float:
-        """Radius of the public ball, in half-widths: at most half of the domain's diagonal."""
-        diagonal = math.sqrt(n_features)
-        return diagonal if self.radius == "auto" else min(self.radius, diagonal)
+    def _divide(
+        self, aggregator: LocalAggregator, n_cohorts: int | None = None
+    ) -> list[Cohort]:
+        """Partition the users into the first cohorts, with points in the public ball."""
+        radius = None if self.radius == "auto" else self.radius
+        return aggregator.cohorts(self.resolved_shares()[:n_cohorts], radius)
 
     def _count(
         self, cohort: Cohort, rule: Rule, n_values: int
     ) -> tuple[np.ndarray, float]:
-        """Estimated numbers of users by reported value, and their noise where it is 0."""
+        """Estimate the numbers of users by value, and their noise where one is 0."""
         oracle = frequency_oracle(self.epsilon, n_values, cohort.key)
         counts = cohort.release(LocalCounts(rule), counts=oracle)["counts"]
         return counts / SCALE, oracle.stddev(cohort.size)
@@ -106,7 +116,7 @@ class LocalModel(PrivateKMeans):
         origins: np.ndarray,
         radii: np.ndarray,
     ) -> tuple[np.ndarray, float]:
-        """Sums (m, d) of the users in cells about their origins, and their noise in radii."""
+        """Estimate sums (m, d) of cells about their origins, and their noise in radii."""
         randomizer = SignedSums(self.epsilon, cohort.n_features, cohort.key)
         query = LocalSums(rule, cells, origins, radii)
         sums = cohort.release(query, sums=randomizer)["sums"]
@@ -115,7 +125,7 @@ class LocalModel(PrivateKMeans):
 
 @dataclass(eq=False, repr=False)
 class LocalMean(LocalModel):
-    """One center: the mean of the users' reports, on which a useful local method improves.
+    """One center: the mean of the users' reports, as a baseline.
 
     Parameters
     ----------
@@ -144,9 +154,8 @@ class LocalMean(LocalModel):
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Sum one report per user; see :meth:`PrivateKMeans.cluster`."""
-        n_features = aggregator.n_features
-        (cohort,) = aggregator.cohorts([1.0], self.resolved_radius(n_features))
-        origin = np.zeros((1, n_features), np.int64)
+        (cohort,) = self._divide(aggregator)
+        origin = np.zeros((1, aggregator.n_features), np.int64)
         radii = np.array([cohort.radius])
         cell = np.zeros(1, np.int64)
         sums, _ = self._sum(cohort, SingleCell(), cell, origin, radii)
@@ -187,28 +196,22 @@ class NoisedReports(LocalModel):
         return [(LocalPoints, VectorRandomizer)]
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
-        """Collect one noised point per user and cluster them.
-
-        See :meth:`PrivateKMeans.cluster`.
-        """
-        (cohort,) = aggregator.cohorts(
-            [1.0], self.resolved_radius(aggregator.n_features)
-        )
+        """Cluster one noised point per user; see :meth:`PrivateKMeans.cluster`."""
+        (cohort,) = self._divide(aggregator)
         randomizer = VectorRandomizer(self.epsilon, aggregator.n_features)
         directions = cohort.release(LocalPoints(), points=randomizer)["points"]
-        generator = aggregator.public_rng()
+        seed = int(aggregator.public_rng().integers(2**32))
         model = MiniBatchKMeans(
             self.n_clusters,
             n_init=self.n_init,  # pyright: ignore[reportArgumentType]  (sklearn has no annotations)
             batch_size=BATCH_SIZE,
             max_iter=MAX_EPOCHS,
-            random_state=int(generator.integers(2**32)),
+            random_state=seed,
         )
         with threadpool_limits(1):  # the same bits on any number of cores
             model.fit(directions / np.float64(REPORT_SCALE))
-        centers = np.asarray(model.cluster_centers_) * (
-            randomizer.length * cohort.radius
-        )
+        unit = randomizer.length * cohort.radius
+        centers = np.asarray(model.cluster_centers_) * unit
         return snap_to_ball(centers, cohort.radius)[None], 1
 
 
@@ -255,39 +258,31 @@ class LocalLloyd(LocalModel):
     count_share: float = 0.5
     initialization: str = "packing"
 
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(n_points)
-        if n_points is not None:
-            check_sufficient_users(self.epsilon, n_points, self.shares())
-
     def plan_reports(self, n_points: int, n_features: int) -> Reports:
         """Counts and sums, round by round."""
         oracle = frequency_oracle(self.epsilon, self.n_clusters)
         return [(LocalCounts, oracle), (LocalSums, SignedSums)] * self.n_iterations
 
-    def shares(self) -> list[float]:
-        """Shares of the users, two per round."""
+    def resolved_shares(self) -> Sequence[float]:
+        """Shares of the users: two cohorts per round."""
         return [self.count_share, 1 - self.count_share] * self.n_iterations
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
         k = self.n_clusters
         d = aggregator.n_features
-        cohorts = aggregator.cohorts(self.shares(), self.resolved_radius(d))
+        cohorts = self._divide(aggregator)
 
-        # Starting centers, packed into the cube inside the ball.
-        start = starting_centers(
-            aggregator.public_seeds, k, d, self.initialization, "bisection"
-        )[0]
-        ball = cohorts[0].radius
-        centers = snap_to_ball(start / SCALE * ball / math.sqrt(d), ball)
+        # Place the starting centers in the cube inside the ball.
+        seeds = aggregator.public_seeds
+        start = starting_centers(seeds, k, d, self.initialization, "bisection")[0]
+        radius = cohorts[0].radius
+        centers = snap_to_ball(start / SCALE * radius / math.sqrt(d), radius)
 
         origins = np.zeros((k, d), np.int64)
         for counted, summed in zip(cohorts[::2], cohorts[1::2], strict=True):
             # Count the users nearest to each center, and sum the points of others.
             rule = NearestCenter(centers)
-            radius = counted.radius
             counts, stddev = self._count(counted, rule, k)
             sums, _ = self._sum(summed, rule, np.arange(k), origins, np.full(k, radius))
 
@@ -300,18 +295,17 @@ class LocalLloyd(LocalModel):
 
 
 def snap_to_ball(points: np.ndarray, radius: float) -> np.ndarray:
-    """Move points (m, d), in half-widths, into a ball and the domain; round them to the grid."""
+    """Move points (m, d), in half-widths, into a ball and the domain, onto the grid."""
     lengths = np.sqrt((points * points).sum(axis=1, keepdims=True))
-    inside = points * np.minimum(
-        1.0, radius / np.maximum(lengths, np.finfo(float).tiny)
-    )
+    lengths = np.maximum(lengths, np.finfo(float).tiny)
+    inside = points * np.minimum(1.0, radius / lengths)
     return np.rint(np.clip(inside, -1.0, 1.0) * SCALE).astype(np.int64)
 
 
 def shrunken_means(
     sums: np.ndarray, sizes: np.ndarray, radii: np.ndarray, stddev: float
 ) -> np.ndarray:
-    """Means from noisy sums, shrunk by the part of their squared length that is noise.
+    """Shrink the means of noisy sums by the part of their squared length that is noise.
 
     Parameters
     ----------
@@ -336,7 +330,9 @@ def shrunken_means(
 
 
 def min_users(epsilon: float) -> float:
-    """Users whose count is one standard deviation above zero, if all of them have the value.
+    """Return how many users make a count that is one standard deviation above zero.
+
+    All of them have the value that is counted.
 
     Examples
     --------
@@ -365,11 +361,10 @@ def check_sufficient_users(
         return
     sufficient = f"n={math.ceil(min_users(epsilon) / share)} users"
     if suffices(MAX_EPSILON):
-        sufficient += (
-            f" or epsilon={smallest_epsilon(epsilon, suffices, MAX_EPSILON):.3g}"
-        )
+        smallest = smallest_epsilon(epsilon, suffices, MAX_EPSILON)
+        sufficient += f" or epsilon={smallest:.3g}"
     raise ValueError(
-        f"epsilon={epsilon} is too little for n={n_users} users in {len(shares)} cohorts, the "
-        f"smallest with a share of {share:.3g}: noise would hide even a value that all users of a "
-        f"cohort have; {sufficient} would suffice"
+        f"epsilon={epsilon} is too little for n={n_users} users in {len(shares)} "
+        f"cohorts, the smallest with a share of {share:.3g}: noise would hide even a "
+        f"value that all users of a cohort have; {sufficient} would suffice"
     )
