@@ -208,7 +208,7 @@ class DistDP(SoundDistDP):
             self._plan_points(*self._part(1))
 
     def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
-        """Release weighted points and cluster them; see :meth:`PrivateKMeans.cluster`."""
+        """Release and cluster points; see :meth:`PrivateKMeans.cluster`."""
         is_published = self.variant == "published"
         release = self._release_coreset if is_published else self._release_sound_coreset
         generator = curator.public_rng()
@@ -216,7 +216,7 @@ class DistDP(SoundDistDP):
         return self._cluster_released(points, weights, generator), 1
 
     def _part(self, n_points: int) -> tuple[float, float]:
-        """Return epsilon and delta of each of the three equal parts of ``published``."""
+        """Return epsilon and delta of each third of ``published``."""
         part = self.budget(n_points, 1).split([1, 1, 1])[0]
         return part.epsilon, part.delta
 
@@ -287,7 +287,7 @@ class DistDP(SoundDistDP):
     def _plan_trees(
         self, radius: float, d: int, epsilon: float, delta: float
     ) -> list[Charge]:
-        """Plan counts and sums of the trees: the largest multiple of published shares."""
+        """Plan the trees: the largest multiple of the library's shares."""
         # Every record is in depth + 1 counts; both records of a move, unless one is
         # charged.
         both = self.replacement == "charged"

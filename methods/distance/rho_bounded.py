@@ -1,4 +1,4 @@
-"""Methods under rho-bounded adjacency: common parts, and noised points as a baseline."""
+"""Methods under rho-bounded adjacency: common parts, and a baseline."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -68,7 +68,8 @@ class RhoBoundedMethod(PrivateKMeans):
             if classical_mu > mu:
                 raise ValueError(
                     "calibration='classical' gives too little noise for "
-                    f"epsilon={epsilon:.4g}, for which it was not proved; take 'analytic'"
+                    f"epsilon={epsilon:.4g}, for which it was not proved; take "
+                    "'analytic'"
                 )
             mu = classical_mu
         return plan_release(AllPoints, SortedGaussian, mu=mu)

@@ -124,8 +124,8 @@ class SoundDistDP(RhoBoundedMethod):
             return schedule
         epsilon = smallest_epsilon(self.epsilon, suffices)
         raise ValueError(
-            f"epsilon={self.epsilon} with n={n_points} points and rho={self.rho} is too "
-            "little for any release to locate points: take "
+            f"epsilon={self.epsilon} with n={n_points} points and rho={self.rho} is "
+            "too little for any release to locate points: take "
             f"n >= {schedule.n_sufficient}, epsilon >= {epsilon:g}, or a smaller rho"
         )
 
@@ -248,7 +248,7 @@ class SoundDistDP(RhoBoundedMethod):
     def _release_grid(
         self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
     ) -> Coreset:
-        """Release soft counts of a public grid; return nodes where they exceed noise."""
+        """Release soft counts of a public grid; return the nodes above the noise."""
         (grid,) = schedule.releases
         intervals = schedule.intervals
         d = curator.n_features

@@ -1,4 +1,4 @@
-"""Kaplan and Stemmer's private k-means in the central model (NeurIPS 2018), reconstructed.
+"""Kaplan and Stemmer's k-means in the central model (NeurIPS 2018), reconstructed.
 
 The paper's extended abstract fixes the outline: locality sensitive hashing isolates
 groups of points, private averages recover their centers; this is repeated on the points
@@ -92,8 +92,8 @@ SHELL_RATIO = 2**-0.5
 SHELLS = 15  # down to 1/128 of the radius that is planned
 TAIL = 2.5  # standard deviations that the number of points outside a radius must exceed
 LEFT_OUT = 0.01  # share of the points that may be outside
-# "auto" releases it if d > 3 and n mu / k is at least this: the records of a cluster, in
-# standard deviations of the noise of a count at the whole budget.
+# "auto" releases it if d > 3 and n mu / k is at least this: the signal-to-noise ratio of
+# a cluster's count at the whole budget.
 RELEASED_RECORDS = 200.0
 
 MAX_EPSILON = 1e6  # more budget than this is named in no message
@@ -276,7 +276,7 @@ class KaplanStemmer(CoresetMethod):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
-    >>> model = KaplanStemmer(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = KaplanStemmer(n_clusters=2, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(2).tolist())
     [[-0.5, 0.25], [0.5, 0.5]]
     """
@@ -399,7 +399,7 @@ class KaplanStemmer(CoresetMethod):
         in_ball: bool,
         finish: LloydFinish,
     ) -> HashSchedule:
-        """Return the first schedule that a cluster can pass; else the one of one hash."""
+        """Return the first schedule that a cluster can pass; else the last one."""
         schedules = [
             self._divide_budget(hashes, n_points, n_features, only, finish)
             for hashes in self._list_hashes(n_features, in_ball)
@@ -572,7 +572,7 @@ class KaplanStemmer(CoresetMethod):
         buckets: HashedPoints,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """Candidates (m, d) of all passes: on the grid, distinct, in lexicographic order."""
+        """Find the distinct candidates (m, d) of all passes, in lexicographic order."""
         candidates = np.empty((0, buckets.n_features), np.int64)
         for number in range(schedule.rounds):
             # Every pass but the first is on the points farthest from all candidates so
@@ -651,7 +651,7 @@ def _cluster_candidates(
     k: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Cluster candidates whose counts exceed the noise; the k heaviest if too few do."""
+    """Cluster candidates above the noise; take the k heaviest if too few are."""
     seed = int(generator.integers(2**32))
     points = candidates.astype(np.float64)
     positive = (counts >= deviation) & (counts > 0)
@@ -683,7 +683,7 @@ def _refine(
 def _release_radius(
     points: HashedPoints, centers: np.ndarray, largest: float, mu: float
 ) -> float:
-    """Release the smallest of some radii that holds nearly all points of all clusters."""
+    """Release the smallest radius that holds nearly all points of all clusters."""
     radii = largest * SHELL_RATIO ** np.arange(SHELLS)
     query = NearestShells(centers, radii)
     counts = points.release(query, counts=Gaussian(SCALE / mu))["counts"] / SCALE

@@ -1,4 +1,4 @@
-"""Private local search: k of released candidates, by swaps of the exponential mechanism.
+"""Private local search: k of the candidates, by swaps of the exponential mechanism.
 
 Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, Dick,
 Liang, Mou, Zhang (ICML 2017) and by Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1).

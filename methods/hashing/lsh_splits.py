@@ -176,7 +176,7 @@ class LSHSplits(PrivateKMeans):
         return snap_centers(centers)[None], 1
 
     def _center(self, curator: Curator, schedule: Schedule) -> tuple[np.ndarray, float]:
-        """Release the mean (d,) of all points; return a radius about it that holds them."""
+        """Release the mean (d,) of all points; return a radius that holds them, too."""
         # Sum about the origin of the data's units, or about the domain's midpoint.
         is_published = self.variant == "published"
         if is_published:

@@ -121,7 +121,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 20000, axis=0)
-    >>> model = KaplanStemmerLocal(2, epsilon=4.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = KaplanStemmerLocal(2, epsilon=4.0, bounds=(-1, 1), random_state=1)
+    >>> model = model.fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -154,8 +155,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         is_text = isinstance(self.shares, str)
         if is_text or list(map(is_positive, self.shares)) != [True] * n_rounds:
             raise ValueError(
-                f"shares={self.shares!r} must be 'auto' or {n_rounds} positive numbers, "
-                "one per round"
+                f"shares={self.shares!r} must be 'auto' or {n_rounds} positive "
+                "numbers, one per round"
             )
         return self.shares
 
@@ -241,7 +242,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     def _locate(
         self, cohorts: Sequence[Cohort], generator: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find candidates (m, d), int64, and their shares (m,) of the users, of sum 1."""
+        """Find candidates (m, d) and their shares (m,) of the users, of sum 1."""
         box_cohort, *sum_cohorts, weight_cohort = cohorts
 
         # 1. Heavy boxes; their midpoints are the first candidates.
@@ -267,7 +268,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         return candidates, consistent(counts, size) / size
 
     def _draw_boxes(self, cohort: Cohort, generator: np.random.Generator) -> Boxes:
-        """Draw boxes along a basis of a uniformly random subspace, shifted at random."""
+        """Draw boxes along a basis of a random subspace, shifted at random."""
         d = cohort.n_features
         n_projections = self.resolved_projections(d)
         intervals = self.resolved_intervals(cohort.size, n_projections)
@@ -297,7 +298,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     def _midpoints(
         self, boxes: Boxes, cells: np.ndarray, radius: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return midpoints on the grid, and about how far points of their boxes can be."""
+        """Return midpoints on the grid, and how far points of their boxes can be."""
         midpoints = snap_to_ball(boxes.midpoints(cells), radius)
         n_projections = len(boxes.lower)
 

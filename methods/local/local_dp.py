@@ -96,7 +96,7 @@ class LocalModel(PrivateKMeans):
     def _divide(
         self, aggregator: LocalAggregator, n_cohorts: int | None = None
     ) -> list[Cohort]:
-        """Partition the users into the first cohorts, with points in the public ball."""
+        """Partition the users into the first cohorts, points into the ball."""
         radius = None if self.radius == "auto" else self.radius
         return aggregator.cohorts(self.resolved_shares()[:n_cohorts], radius)
 
@@ -116,7 +116,7 @@ class LocalModel(PrivateKMeans):
         origins: np.ndarray,
         radii: np.ndarray,
     ) -> tuple[np.ndarray, float]:
-        """Estimate sums (m, d) of cells about their origins, and their noise in radii."""
+        """Estimate sums (m, d) of cells about origins, and their noise in radii."""
         randomizer = SignedSums(self.epsilon, cohort.n_features, cohort.key)
         query = LocalSums(rule, cells, origins, radii)
         sums = cohort.release(query, sums=randomizer)["sums"]

@@ -352,7 +352,7 @@ def averaged_size(
     parts_size: float,
     part_noise: Laplace | Gaussian,
 ) -> float:
-    """Mean of a cell's count and the sum of its two parts', by the inverse of their variances."""
+    """Average a cell's count and that of both parts, by inverse variance."""
     weight = noise.scale**-2
     parts_weight = (2 * part_noise.scale**2) ** -1
     return (weight * size + parts_weight * parts_size) / (weight + parts_weight)

@@ -185,7 +185,7 @@ class EUGkM(PrivateKMeans):
         return Schedule(self._grid_cost(n_points, 1.0))
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Count cells and cluster their midpoints; see :meth:`PrivateKMeans.cluster`."""
+        """Count cells, cluster midpoints; see :meth:`PrivateKMeans.cluster`."""
         return self._cluster_grid(curator, 1.0), 1
 
     def _cluster_grid(self, curator: Curator, share: float) -> np.ndarray:

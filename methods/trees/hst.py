@@ -230,8 +230,9 @@ class HST(PrivateKMeans):
         most = MAX_CUTS // (2**self.layers - 1)
         if n_features > most:
             raise ValueError(
-                f"d={n_features} features are too many for layers={self.layers}: at most "
-                f"{most} are served; lower layers, or take a method for more features"
+                f"d={n_features} features are too many for layers={self.layers}: at "
+                f"most {most} are served; lower layers, or take a method for more "
+                "features"
             )
         return super().budget(n_points, n_features)
 

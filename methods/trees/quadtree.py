@@ -50,7 +50,7 @@ STEP_RECORDS = 400
 def consistent_levels(
     counts: list[np.ndarray], variances: np.ndarray, total: float
 ) -> None:
-    """Combine noisy counts of nested grids, in place: children then sum to their parent.
+    """Combine noisy counts of nested grids, in place, so that they add up.
 
     Parameters
     ----------
@@ -329,9 +329,9 @@ class QuadtreeKMeans(PrivateKMeans):
         """Budget of one run; refuses more features than a quadtree serves."""
         if n_features > MAX_FEATURES:
             raise ValueError(
-                f"d={n_features} features are too many: two intervals in each make more "
-                f"than {MAX_CELLS} cells, so that at most {MAX_FEATURES} are served; take "
-                "a method for more features, such as KaplanStemmer"
+                f"d={n_features} features are too many: two intervals in each make "
+                f"more than {MAX_CELLS} cells, so that at most {MAX_FEATURES} are "
+                "served; take a method for more features, such as KaplanStemmer"
             )
         return super().budget(n_points, n_features)
 

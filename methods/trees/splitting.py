@@ -1,4 +1,4 @@
-"""What methods that split cells share: released cells, their counts, a public origin."""
+"""Common parts of methods that split cells: counts of cells, a public origin."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,9 +37,9 @@ def count_root(curator: Curator, schedule: Schedule) -> float:
 
 
 def find_origin(domain: np.ndarray) -> tuple[np.ndarray, float]:
-    """Find the grid position that published methods average about, and their half-width.
+    """Find the origin that published methods average about, and their half-width.
 
-    It is the origin of the data's units where all features have the same range.
+    The origin is that of the data's units where all features have the same range.
     Features of different ranges are scaled separately before such a method is run. Its
     units are then the cube's: origin 0, half-width 1.
 
