@@ -285,7 +285,11 @@ class DistDP(SoundDistDP):
         )
 
     def _plan_trees(
-        self, radius: float, d: int, epsilon: float, delta: float
+        self,
+        radius: float,
+        d: int,
+        epsilon: float,
+        delta: float,
     ) -> list[Charge]:
         """Plan the trees: the largest multiple of the library's shares."""
         # Every record is in depth + 1 counts; both records of a move, unless one is
@@ -408,12 +412,20 @@ def _noise_of_sizes(release: Charge) -> StabilityHistogram | Gaussian:
     return Gaussian(math.sqrt(2) / release.mu * SCALE)
 
 
-def _plan_gaussian(query: type[Query], epsilon: float, delta: float) -> Charge:
+def _plan_gaussian(
+    query: type[Query],
+    epsilon: float,
+    delta: float,
+) -> Charge:
     """Plan a release of counts with Gaussian noise."""
     return plan_release(query, Gaussian, mu=gaussian_mu(epsilon, delta))
 
 
-def _plan_threshold(query: type[Query], epsilon: float, delta: float) -> Charge:
+def _plan_threshold(
+    query: type[Query],
+    epsilon: float,
+    delta: float,
+) -> Charge:
     """Plan a release of counts above a threshold, which has half of delta."""
     mu = gaussian_mu(epsilon, delta / 2)
     return plan_release(query, StabilityHistogram, mu=mu, delta=delta / 2)

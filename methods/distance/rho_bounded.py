@@ -75,7 +75,10 @@ class RhoBoundedMethod(PrivateKMeans):
         return plan_release(AllPoints, SortedGaussian, mu=mu)
 
     def _cluster_released(
-        self, points: np.ndarray, weights: np.ndarray, generator: np.random.Generator
+        self,
+        points: np.ndarray,
+        weights: np.ndarray,
+        generator: np.random.Generator,
     ) -> np.ndarray:
         """Centers (1, k', d), on the grid, of weighted released points."""
         solve = weighted_kmeans if self.p == 2 else weighted_kmedian

@@ -183,7 +183,12 @@ class SoundDistDP(RhoBoundedMethod):
         n_sufficient = sufficient_points(stddev, math.sqrt(2) / mu)
         return SoundSchedule(strategies[strategy][1], n_sufficient, strategy, intervals)
 
-    def _plan_tree(self, n: int, d: int, mu: float) -> tuple[float, list[Charge]]:
+    def _plan_tree(
+        self,
+        n: int,
+        d: int,
+        mu: float,
+    ) -> tuple[float, list[Charge]]:
         """Plan one tree of hyperplanes: its error and its releases."""
         # Half of mu^2, but for the mean's share, is for the sums, and half for the
         # counts.
@@ -216,7 +221,10 @@ class SoundDistDP(RhoBoundedMethod):
         return np.clip(points, -SCALE, SCALE), weights
 
     def _release_groups(
-        self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
+        self,
+        curator: RhoBoundedCurator,
+        generator: Generator,
+        schedule: SoundSchedule,
     ) -> Coreset:
         """Release means of the true points of groups that noised points define.
 
@@ -246,7 +254,10 @@ class SoundDistDP(RhoBoundedMethod):
         return append_ungrouped(means, sizes[present], noised, groups)
 
     def _release_grid(
-        self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
+        self,
+        curator: RhoBoundedCurator,
+        generator: Generator,
+        schedule: SoundSchedule,
     ) -> Coreset:
         """Release soft counts of a public grid; return the nodes above the noise."""
         (grid,) = schedule.releases
@@ -263,7 +274,10 @@ class SoundDistDP(RhoBoundedMethod):
         return (2 * nodes / intervals - 1) * SCALE, weights[selected]
 
     def _release_cells(
-        self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
+        self,
+        curator: RhoBoundedCurator,
+        generator: Generator,
+        schedule: SoundSchedule,
     ) -> Coreset:
         """Release the fullest cells of true points, weighted by the points nearest."""
         # Release the counts of the cells of all levels that pass the threshold.
@@ -288,7 +302,10 @@ class SoundDistDP(RhoBoundedMethod):
         return centers[selected].astype(np.float64), weights[selected]
 
     def _release_tree(
-        self, curator: RhoBoundedCurator, generator: Generator, schedule: SoundSchedule
+        self,
+        curator: RhoBoundedCurator,
+        generator: Generator,
+        schedule: SoundSchedule,
     ) -> Coreset:
         """Release one tree on all points; the noise covers both records of a move."""
         # Release the mean, through which the hyperplanes pass.
@@ -333,7 +350,11 @@ def sufficient_points(stddev: float, min_size: float) -> int:
 
 
 def _find_best_grid(
-    n: int, d: int, k: int, mu: float, shift: float
+    n: int,
+    d: int,
+    k: int,
+    mu: float,
+    shift: float,
 ) -> tuple[float, int]:
     """Smallest error of a grid of soft counts, and its number of intervals.
 
@@ -355,7 +376,9 @@ def _find_best_grid(
 
 
 def _select_above_noise(
-    weights: np.ndarray, stddev: float, n_clusters: int
+    weights: np.ndarray,
+    stddev: float,
+    n_clusters: int,
 ) -> np.ndarray:
     """Select weights above the noise, or the k largest; positive ones alone."""
     # The largest of that many normal variates stays below this bound.

@@ -41,7 +41,10 @@ def release_clipped_points(curator: RhoBoundedCurator, release: Charge) -> np.nd
 
 
 def group_points(
-    noised: np.ndarray, centers: np.ndarray, far_distance: float, min_size: float
+    noised: np.ndarray,
+    centers: np.ndarray,
+    far_distance: float,
+    min_size: float,
 ) -> np.ndarray:
     """Nearest center (n,) of noised points; -1 if it is far or has too few of them."""
     groups, distance = nearest_of_many(noised, centers)
@@ -53,7 +56,10 @@ def group_points(
 
 
 def append_ungrouped(
-    points: np.ndarray, weights: np.ndarray, noised: np.ndarray, groups: np.ndarray
+    points: np.ndarray,
+    weights: np.ndarray,
+    noised: np.ndarray,
+    groups: np.ndarray,
 ) -> Coreset:
     """Append the noised points of no group, of weight 1, to weighted points."""
     ungrouped = noised[groups < 0]
@@ -64,13 +70,20 @@ def append_ungrouped(
 # Quadtrees
 
 
-def draw_shifts(generator: Generator, n_quadtrees: int, n_features: int) -> np.ndarray:
+def draw_shifts(
+    generator: Generator,
+    n_quadtrees: int,
+    n_features: int,
+) -> np.ndarray:
     """Random shifts (n_quadtrees, d) of quadtrees: public."""
     return generator.integers(0, MAX_QUADTREE_SHIFT + 1, (n_quadtrees, n_features))
 
 
 def find_fullest_cells(
-    noised: np.ndarray, shifts: np.ndarray, last_level: int, n_fullest: int
+    noised: np.ndarray,
+    shifts: np.ndarray,
+    last_level: int,
+    n_fullest: int,
 ) -> np.ndarray:
     """Find centers (m, d), int64, of the cells with most noised points, by level."""
     histograms = fullest_occupied_cells(noised, shifts, last_level, n_fullest)
@@ -91,7 +104,9 @@ def release_fullest_cells(
 
 
 def _select_fullest(
-    histograms: Iterable[Histogram], shifts: np.ndarray, n_fullest: int
+    histograms: Iterable[Histogram],
+    shifts: np.ndarray,
+    n_fullest: int,
 ) -> np.ndarray:
     centers = [np.empty((0, shifts.shape[1]), np.int64)]
     for tree, level, cells, counts in histograms:

@@ -92,8 +92,8 @@ SHELL_RATIO = 2**-0.5
 SHELLS = 15  # down to 1/128 of the radius that is planned
 TAIL = 2.5  # standard deviations that the number of points outside a radius must exceed
 LEFT_OUT = 0.01  # share of the points that may be outside
-# "auto" releases it if d > 3 and n mu / k is at least this: the signal-to-noise ratio of
-# a cluster's count at the whole budget.
+# "auto" releases it if d > 3 and n mu / k is at least this: the signal-to-noise ratio
+# of the count of a cluster at the whole budget.
 RELEASED_RECORDS = 200.0
 
 MAX_EPSILON = 1e6  # more budget than this is named in no message

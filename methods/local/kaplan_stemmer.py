@@ -296,7 +296,10 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         return heavy, np.maximum(counts[heavy], stddev) / cohort.size
 
     def _midpoints(
-        self, boxes: Boxes, cells: np.ndarray, radius: float
+        self,
+        boxes: Boxes,
+        cells: np.ndarray,
+        radius: float,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return midpoints on the grid, and how far points of their boxes can be."""
         midpoints = snap_to_ball(boxes.midpoints(cells), radius)

@@ -101,7 +101,10 @@ class LocalModel(PrivateKMeans):
         return aggregator.cohorts(self.resolved_shares()[:n_cohorts], radius)
 
     def _count(
-        self, cohort: Cohort, rule: Rule, n_values: int
+        self,
+        cohort: Cohort,
+        rule: Rule,
+        n_values: int,
     ) -> tuple[np.ndarray, float]:
         """Estimate the numbers of users by value, and their noise where one is 0."""
         oracle = frequency_oracle(self.epsilon, n_values, cohort.key)
@@ -303,7 +306,10 @@ def snap_to_ball(points: np.ndarray, radius: float) -> np.ndarray:
 
 
 def shrunken_means(
-    sums: np.ndarray, sizes: np.ndarray, radii: np.ndarray, stddev: float
+    sums: np.ndarray,
+    sizes: np.ndarray,
+    radii: np.ndarray,
+    stddev: float,
 ) -> np.ndarray:
     """Shrink the means of noisy sums by the part of their squared length that is noise.
 
@@ -343,7 +349,9 @@ def min_users(epsilon: float) -> float:
 
 
 def check_sufficient_users(
-    epsilon: float, n_users: int, shares: Sequence[float]
+    epsilon: float,
+    n_users: int,
+    shares: Sequence[float],
 ) -> None:
     """Refuse a schedule in which noise hides a count, whatever the data.
 

@@ -296,7 +296,12 @@ class DPM(PrivateKMeans):
             centers = weighted_kmeans(centers, sizes, k, MERGE_STARTS, seed)
         return snap_centers(centers)[None], self.depth
 
-    def _grow(self, tree: PartitionTree, size: float, schedule: Schedule) -> list[Node]:
+    def _grow(
+        self,
+        tree: PartitionTree,
+        size: float,
+        schedule: Schedule,
+    ) -> list[Node]:
         """Split all cells level by level; return the leaves.
 
         A split is accepted if the released counts of both parts are larger than the
@@ -359,7 +364,10 @@ def averaged_size(
 
 
 def _release_width(
-    curator: Curator, schedule: Schedule, size: float, half_width: float
+    curator: Curator,
+    schedule: Schedule,
+    size: float,
+    half_width: float,
 ) -> float:
     """Estimate the interval size from gaps of neighboring values (Algorithm 2)."""
     (cost,) = schedule.find(GapPercentile)

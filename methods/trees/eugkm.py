@@ -167,7 +167,12 @@ class EUGkM(PrivateKMeans):
         self.intervals(n_points, n_features, 1.0)
         return super().budget(n_points, n_features)
 
-    def intervals(self, n_points: int, n_features: int, share: float) -> int:
+    def intervals(
+        self,
+        n_points: int,
+        n_features: int,
+        share: float,
+    ) -> int:
         """Intervals per feature of a grid whose counts have a share of the budget."""
         cost = self._grid_cost(n_points, share)
         # Epsilon at which Laplace noise has the variance of the noise of a count.

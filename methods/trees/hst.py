@@ -61,7 +61,9 @@ class Node:
 
 
 def random_cuts(
-    generator: np.random.Generator, layers: int, n_features: int
+    generator: np.random.Generator,
+    layers: int,
+    n_features: int,
 ) -> list[np.ndarray]:
     """Positions at which boxes are cut, per layer.
 
@@ -269,7 +271,11 @@ class HST(PrivateKMeans):
 
 
 def release_tree(
-    curator: Curator, cuts: list[np.ndarray], k: int, mu: float, delta: float
+    curator: Curator,
+    cuts: list[np.ndarray],
+    k: int,
+    mu: float,
+    delta: float,
 ) -> list[Node]:
     """Count the boxes of all levels, from the domain down; keep those with records.
 
@@ -331,7 +337,11 @@ def release_tree(
     return nodes
 
 
-def _describe(tree: PartitionTree, cell: int, count: float) -> Node:
+def _describe(
+    tree: PartitionTree,
+    cell: int,
+    count: float,
+) -> Node:
     """Make the node of a cell, without children."""
     lower, upper = tree.box(cell)
     diameter = float(np.linalg.norm((upper - lower) / SCALE))

@@ -28,7 +28,10 @@ class Leaves:
     weights: np.ndarray
 
     def cluster(
-        self, k: int, n_init: int, generator: np.random.Generator
+        self,
+        k: int,
+        n_init: int,
+        generator: np.random.Generator,
     ) -> np.ndarray:
         """Find centers (at most k, d), int64, by k-means on the weighted midpoints."""
         seed = int(generator.integers(2**32))

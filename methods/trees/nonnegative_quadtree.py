@@ -63,7 +63,9 @@ def project_onto_simplices(values: np.ndarray, totals: np.ndarray) -> np.ndarray
 
 
 def nonnegative_leaves(
-    counts: list[np.ndarray], deviations: np.ndarray, total: float
+    counts: list[np.ndarray],
+    deviations: np.ndarray,
+    total: float,
 ) -> Leaves:
     """Select the leaves of a tree of nonnegative counts that sum to their parent.
 

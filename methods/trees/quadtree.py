@@ -48,7 +48,9 @@ STEP_RECORDS = 400
 
 
 def consistent_levels(
-    counts: list[np.ndarray], variances: np.ndarray, total: float
+    counts: list[np.ndarray],
+    variances: np.ndarray,
+    total: float,
 ) -> None:
     """Combine noisy counts of nested grids, in place, so that they add up.
 
@@ -136,7 +138,10 @@ def _to_children(values: np.ndarray) -> np.ndarray:
 
 
 def select_leaves(
-    counts: list[np.ndarray], thresholds: np.ndarray, smallest: np.ndarray, total: float
+    counts: list[np.ndarray],
+    thresholds: np.ndarray,
+    smallest: np.ndarray,
+    total: float,
 ) -> Leaves:
     """Select the leaves of a tree that opens cells above a threshold.
 
@@ -182,7 +187,9 @@ def select_leaves(
 
 
 def consistent_leaves(
-    counts: list[np.ndarray], deviations: np.ndarray, total: float
+    counts: list[np.ndarray],
+    deviations: np.ndarray,
+    total: float,
 ) -> Leaves:
     """Leaves of counts that are made consistent; see :class:`TreeKind`."""
     consistent_levels(counts, deviations**2, total)
@@ -336,7 +343,10 @@ class QuadtreeKMeans(PrivateKMeans):
         return super().budget(n_points, n_features)
 
     def schedule(
-        self, n_points: int, n_features: int, kind: TreeKind = BALANCED
+        self,
+        n_points: int,
+        n_features: int,
+        kind: TreeKind = BALANCED,
     ) -> TreeSchedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 

@@ -20,7 +20,9 @@ class Node(NamedTuple):
 
 
 def count_parts(
-    tree: PartitionTree, pairs: Sequence[tuple[int, int]], noise: Laplace | Gaussian
+    tree: PartitionTree,
+    pairs: Sequence[tuple[int, int]],
+    noise: Laplace | Gaussian,
 ) -> list[tuple[Node, Node]]:
     """Release the counts of both parts of every split, in one query."""
     cells = [cell for pair in pairs for cell in pair]
