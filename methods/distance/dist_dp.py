@@ -309,7 +309,9 @@ class DistDP(SoundDistDP):
     # Algorithm 1: regions and their summaries
 
     def _release_coreset(
-        self, curator: RhoBoundedCurator, generator: Generator
+        self,
+        curator: RhoBoundedCurator,
+        generator: Generator,
     ) -> Coreset:
         """Release the points of Algorithm 1, in grid steps, and their weights."""
         schedule = self.schedule(curator.n_points, curator.n_features)
@@ -393,7 +395,8 @@ class DistDP(SoundDistDP):
 
 
 def _release_positive_regions(
-    regions: ClippedRegions, schedule: PublishedSchedule
+    regions: ClippedRegions,
+    schedule: PublishedSchedule,
 ) -> np.ndarray:
     """Release the sizes of regions; return those whose size is above zero."""
     (release,) = schedule.find(RegionSizes)

@@ -60,7 +60,11 @@ class RhoBoundedMethod(PrivateKMeans):
         """Largest move between grid points, in half-widths."""
         return largest_shift(self.resolved_rho(n_features), n_features)
 
-    def _plan_points(self, epsilon: float, delta: float) -> Charge:
+    def _plan_points(
+        self,
+        epsilon: float,
+        delta: float,
+    ) -> Charge:
         """Release of all points, with noise by the chosen calibration."""
         mu = gaussian_mu(epsilon, delta)
         if self.calibration == "classical":
@@ -87,7 +91,10 @@ class RhoBoundedMethod(PrivateKMeans):
         return snap_centers(centers)[None]
 
 
-def release_points(curator: RhoBoundedCurator, release: Charge) -> np.ndarray:
+def release_points(
+    curator: RhoBoundedCurator,
+    release: Charge,
+) -> np.ndarray:
     """Release all points (n, d), int64, with the planned noise."""
     noise = SortedGaussian(curator.max_shift * SCALE / release.mu)
     return curator.release(AllPoints(), points=noise)["points"][0]

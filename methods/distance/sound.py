@@ -207,7 +207,9 @@ class SoundDistDP(RhoBoundedMethod):
         return n_leaves ** (-1 / d) / math.sqrt(3), [mean, *[count] * depth, sums]
 
     def _release_sound_coreset(
-        self, curator: RhoBoundedCurator, generator: Generator
+        self,
+        curator: RhoBoundedCurator,
+        generator: Generator,
     ) -> Coreset:
         """Release points, in grid steps, and their weights, by the best strategy."""
         schedule = self.schedule(curator.n_points, curator.n_features)
@@ -332,7 +334,10 @@ class SoundDistDP(RhoBoundedMethod):
         )
 
 
-def sufficient_points(stddev: float, min_size: float) -> int:
+def sufficient_points(
+    stddev: float,
+    min_size: float,
+) -> int:
     """Number of points from which on noise hides not both their mean and their count.
 
     Parameters

@@ -33,7 +33,10 @@ Coreset = tuple[np.ndarray, np.ndarray]
 # Noised points
 
 
-def release_clipped_points(curator: RhoBoundedCurator, release: Charge) -> np.ndarray:
+def release_clipped_points(
+    curator: RhoBoundedCurator,
+    release: Charge,
+) -> np.ndarray:
     """Release all points with noise, moved into [-2, 2]^d: int32, half the memory."""
     noised = release_points(curator, release)
     bound = int(MAX_NOISED * SCALE)
@@ -115,7 +118,10 @@ def _select_fullest(
     return np.concatenate(centers)
 
 
-def set_threshold(release: Charge, n_changes: int) -> StabilityHistogram:
+def set_threshold(
+    release: Charge,
+    n_changes: int,
+) -> StabilityHistogram:
     """Noise and threshold of counts of which a move changes some, by 1 each."""
     return StabilityHistogram(
         math.sqrt(n_changes) / release.mu, release.delta, n_changes

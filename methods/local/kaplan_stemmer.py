@@ -165,7 +165,11 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         is_auto = self.projections == "auto"
         return min(MAX_PROJECTIONS if is_auto else self.projections, n_features)
 
-    def resolved_intervals(self, n_users: int, n_projections: int) -> int:
+    def resolved_intervals(
+        self,
+        n_users: int,
+        n_projections: int,
+    ) -> int:
         """Intervals per direction.
 
         Parameters
@@ -240,7 +244,9 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         return candidates, weights * aggregator.n_points
 
     def _locate(
-        self, cohorts: Sequence[Cohort], generator: np.random.Generator
+        self,
+        cohorts: Sequence[Cohort],
+        generator: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Find candidates (m, d) and their shares (m,) of the users, of sum 1."""
         box_cohort, *sum_cohorts, weight_cohort = cohorts
@@ -267,7 +273,11 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         size = float(weight_cohort.size)
         return candidates, consistent(counts, size) / size
 
-    def _draw_boxes(self, cohort: Cohort, generator: np.random.Generator) -> Boxes:
+    def _draw_boxes(
+        self,
+        cohort: Cohort,
+        generator: np.random.Generator,
+    ) -> Boxes:
         """Draw boxes along a basis of a random subspace, shifted at random."""
         d = cohort.n_features
         n_projections = self.resolved_projections(d)
@@ -283,7 +293,9 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         return Boxes(directions, lower, width, intervals)
 
     def _heavy_boxes(
-        self, cohort: Cohort, boxes: Boxes
+        self,
+        cohort: Cohort,
+        boxes: Boxes,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Find heavy boxes, and their estimated shares of all users."""
         k = self.n_clusters

@@ -94,7 +94,9 @@ class LocalModel(PrivateKMeans):
         """Query and randomizer of every cohort."""
 
     def _divide(
-        self, aggregator: LocalAggregator, n_cohorts: int | None = None
+        self,
+        aggregator: LocalAggregator,
+        n_cohorts: int | None = None,
     ) -> list[Cohort]:
         """Partition the users into the first cohorts, points into the ball."""
         radius = None if self.radius == "auto" else self.radius
@@ -297,7 +299,10 @@ class LocalLloyd(LocalModel):
         return centers[None], self.n_iterations
 
 
-def snap_to_ball(points: np.ndarray, radius: float) -> np.ndarray:
+def snap_to_ball(
+    points: np.ndarray,
+    radius: float,
+) -> np.ndarray:
     """Move points (m, d), in half-widths, into a ball and the domain, onto the grid."""
     lengths = np.sqrt((points * points).sum(axis=1, keepdims=True))
     lengths = np.maximum(lengths, np.finfo(float).tiny)

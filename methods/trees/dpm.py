@@ -62,7 +62,10 @@ SOUND_INTERVALS = 127  # per feature: as many as let a code fit a byte
 MERGE_STARTS = 10
 
 
-def level_budgets(total: float, n_levels: int) -> list[float]:
+def level_budgets(
+    total: float,
+    n_levels: int,
+) -> list[float]:
     """Divide a budget over levels in proportion to sqrt(2)^level (Sec. 3.3).
 
     Examples
@@ -377,7 +380,10 @@ def _release_width(
     return interval_width(gap, size) / half_width
 
 
-def interval_width(gap: float, size: float) -> float:
+def interval_width(
+    gap: float,
+    size: float,
+) -> float:
     """Half of the standard deviation whose normal gaps match a percentile of gaps.
 
     Parameters

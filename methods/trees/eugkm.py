@@ -181,7 +181,11 @@ class EUGkM(PrivateKMeans):
         rule = self.grid_rule
         return grid_intervals(n_points, n_features, k, epsilon, rule, self.max_cells)
 
-    def _grid_cost(self, n_points: int, share: float) -> Charge:
+    def _grid_cost(
+        self,
+        n_points: int,
+        share: float,
+    ) -> Charge:
         """Cost of counts that have a share of the budget."""
         return plan_release(GridCounts, Laplace, epsilon=share * self.epsilon)
 
@@ -193,7 +197,11 @@ class EUGkM(PrivateKMeans):
         """Count cells, cluster midpoints; see :meth:`PrivateKMeans.cluster`."""
         return self._cluster_grid(curator, 1.0), 1
 
-    def _cluster_grid(self, curator: Curator, share: float) -> np.ndarray:
+    def _cluster_grid(
+        self,
+        curator: Curator,
+        share: float,
+    ) -> np.ndarray:
         """Find centers (1, at most k, d), int64, by counts at a share of the budget."""
         # Release the counts of all cells of the grid, in records.
         n = curator.n_points
@@ -255,7 +263,11 @@ class GaussianEUGkM(EUGkM):
     _: KW_ONLY
     delta: float | Literal["auto"] = "auto"
 
-    def _grid_cost(self, n_points: int, share: float) -> Charge:
+    def _grid_cost(
+        self,
+        n_points: int,
+        share: float,
+    ) -> Charge:
         # A share of the squared cost of all.
         mu = math.sqrt(share) * gaussian_mu(self.epsilon, self.resolved_delta(n_points))
         return plan_release(GridCounts, Gaussian, mu=mu)

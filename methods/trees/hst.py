@@ -99,7 +99,10 @@ def random_cuts(
     return layers_of_cuts
 
 
-def best_leaves(nodes: list[Node], k: int) -> list[int]:
+def best_leaves(
+    nodes: list[Node],
+    k: int,
+) -> list[int]:
     """Choose at most k leaves of the least cost in the tree, exactly.
 
     Parameters

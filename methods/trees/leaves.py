@@ -40,7 +40,8 @@ class Leaves:
 
 
 def gather_leaves(
-    grids: Sequence[tuple[int, np.ndarray, np.ndarray]], total: float
+    grids: Sequence[tuple[int, np.ndarray, np.ndarray]],
+    total: float,
 ) -> Leaves:
     """Put cells of several grids together; the domain is the leaf if there is none.
 

@@ -25,7 +25,10 @@ TRIM_FACTOR = 3.0  # leaves that are farther do not count; of the median distanc
 TRIM_ROUNDS = 3
 
 
-def project_onto_simplices(values: np.ndarray, totals: np.ndarray) -> np.ndarray:
+def project_onto_simplices(
+    values: np.ndarray,
+    totals: np.ndarray,
+) -> np.ndarray:
     """The nearest rows without negative entries that have given sums.
 
     Parameters
@@ -127,7 +130,10 @@ def nonnegative_leaves(
     return gather_leaves(grids, total)
 
 
-def trimmed_means(centers: np.ndarray, leaves: Leaves) -> np.ndarray:
+def trimmed_means(
+    centers: np.ndarray,
+    leaves: Leaves,
+) -> np.ndarray:
     """Means of clusters of leaves without those that are far from the center.
 
     Parameters

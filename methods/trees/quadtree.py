@@ -87,7 +87,8 @@ def consistent_levels(
 
 
 def average_with_children(
-    counts: list[np.ndarray], variances: np.ndarray
+    counts: list[np.ndarray],
+    variances: np.ndarray,
 ) -> np.ndarray:
     """Average noisy counts with the sums of their children, in place, level by level.
 

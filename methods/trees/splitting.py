@@ -31,7 +31,10 @@ def count_parts(
     return list(zip(nodes[::2], nodes[1::2], strict=True))
 
 
-def count_root(curator: Curator, schedule: Schedule) -> float:
+def count_root(
+    curator: Curator,
+    schedule: Schedule,
+) -> float:
     """Release the number of all points, the first count of a schedule."""
     noise = count_noise(schedule.find(CellCounts)[0])
     answer = curator.whole().release(CellCounts([0]), counts=noise)
