@@ -299,7 +299,8 @@ class DistDP(SoundDistDP):
         if both:
             sums = two_sums_sensitivity(radius, self.max_shift(d), d)
             sensitivity = sums / radius
-        shares = [1 / COUNTS_TO_SUM] * ((self.depth + 1) * (1 + both))
+        n_counts = (self.depth + 1) * (1 + both)
+        shares = [1 / COUNTS_TO_SUM] * n_counts
         multiple = largest_multiple([sensitivity], shares, epsilon, delta)
         count = plan_release(RegionCounts, Laplace, epsilon=multiple / COUNTS_TO_SUM)
         second = replace(count, label=f"{count.label}_second_record")

@@ -200,11 +200,13 @@ class SoundDistDP(RhoBoundedMethod):
         cluster_size = n / (2 * self.n_clusters)
         min_size = max(1.0, min(noise_size, cluster_size))
         n_leaves = max(1.0, n / (2 * min_size))
-        depth = min(self.depth, math.ceil(math.log2(n_leaves)) + EXTRA_LEVELS)
+        needed = math.ceil(math.log2(n_leaves)) + EXTRA_LEVELS
+        depth = min(self.depth, needed)
         mean = plan_release(Total, Gaussian, mu=mu * math.sqrt(CENTERING_SHARE))
         count = plan_release(RegionCounts, Gaussian, mu=tree_mu / math.sqrt(depth))
         sums = plan_release(RegionSums, Gaussian, mu=tree_mu)
-        return n_leaves ** (-1 / d) / math.sqrt(3), [mean, *[count] * depth, sums]
+        error = n_leaves ** (-1 / d) / math.sqrt(3)
+        return error, [mean, *[count] * depth, sums]
 
     def _release_sound_coreset(
         self,
@@ -249,7 +251,8 @@ class SoundDistDP(RhoBoundedMethod):
         # Release the sums of the true points of the groups: a move changes one of them
         # by rho.
         noise = Gaussian(curator.max_shift * SCALE / sums.mu)
-        totals = curator.release(GroupSums(groups, len(centers)), sums=noise)["sums"][0]
+        query = GroupSums(groups, len(centers))
+        totals = curator.release(query, sums=noise)["sums"][0]
         sizes = np.bincount(groups[groups >= 0], minlength=len(centers))
         present = sizes > 0
         means = totals[present] / sizes[present, None]
@@ -272,8 +275,10 @@ class SoundDistDP(RhoBoundedMethod):
         selected = _select_above_noise(weights, stddev, self.n_clusters)
         if not len(selected):
             return np.zeros((1, d)), np.ones(1)
-        nodes = np.stack(np.unravel_index(selected, (intervals + 1,) * d), axis=1)
-        return (2 * nodes / intervals - 1) * SCALE, weights[selected]
+        shape = (intervals + 1,) * d
+        nodes = np.stack(np.unravel_index(selected, shape), axis=1)
+        points = (2 * nodes / intervals - 1) * SCALE
+        return points, weights[selected]
 
     def _release_cells(
         self,
@@ -290,13 +295,15 @@ class SoundDistDP(RhoBoundedMethod):
         centers = release_fullest_cells(curator, query, cells, self.n_fullest)
         if not len(centers):
             centers = np.zeros((1, d), np.int64)
-        centers = np.unique(np.clip(centers, -SCALE, SCALE), axis=0)
+        centers = np.clip(centers, -SCALE, SCALE)
+        centers = np.unique(centers, axis=0)
 
         # Count the points nearest to each of their centers: a move changes two counts.
         stddev = math.sqrt(2) / sizes.mu
         regions = curator.regions(centers, 2 * math.sqrt(d))
         query = RegionCounts(np.arange(len(centers)))
-        counts = regions.release(query, counts=Gaussian(stddev * SCALE))["counts"]
+        noise = Gaussian(stddev * SCALE)
+        counts = regions.release(query, counts=noise)["counts"]
         weights = counts / SCALE
         selected = _select_above_noise(weights, stddev, self.n_clusters)
         if not len(selected):
@@ -315,11 +322,13 @@ class SoundDistDP(RhoBoundedMethod):
         noise = Gaussian(curator.max_shift * SCALE / mean.mu)
         total = curator.release(Total(), sums=noise)["sums"][0]
         center = np.rint(total / curator.n_points)
-        center = np.clip(center, -SCALE, SCALE).astype(np.int64)[None]
+        center = np.clip(center, -SCALE, SCALE)
+        center = center.astype(np.int64)[None]
 
         # One region with all points: its ball reaches the farthest corner, so nothing
         # is clipped.
-        radius = math.sqrt(((SCALE + np.abs(center)) ** 2).sum()) / SCALE
+        reaches = SCALE + np.abs(center)
+        radius = math.sqrt((reaches**2).sum()) / SCALE
         return grow_trees(
             curator.regions(center, radius),
             center,
@@ -387,7 +396,8 @@ def _select_above_noise(
 ) -> np.ndarray:
     """Select weights above the noise, or the k largest; positive ones alone."""
     # The largest of that many normal variates stays below this bound.
-    bound = stddev * math.sqrt(2 * math.log(max(len(weights), 2)))
+    log = math.log(max(len(weights), 2))
+    bound = stddev * math.sqrt(2 * log)
     n_above = int((weights >= bound).sum())
     order = np.argsort(-weights, kind="stable")
     selected = order[: max(n_above, n_clusters)]

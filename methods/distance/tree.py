@@ -40,7 +40,8 @@ def release_clipped_points(
     """Release all points with noise, moved into [-2, 2]^d: int32, half the memory."""
     noised = release_points(curator, release)
     bound = int(MAX_NOISED * SCALE)
-    return np.clip(noised, -bound, bound, out=noised).astype(np.int32)
+    np.clip(noised, -bound, bound, out=noised)
+    return noised.astype(np.int32)
 
 
 def group_points(
@@ -67,7 +68,8 @@ def append_ungrouped(
     """Append the noised points of no group, of weight 1, to weighted points."""
     ungrouped = noised[groups < 0]
     ones = np.ones(len(ungrouped))
-    return np.concatenate([points, ungrouped]), np.concatenate([weights, ones])
+    points = np.concatenate([points, ungrouped])
+    return points, np.concatenate([weights, ones])
 
 
 # Quadtrees
@@ -101,7 +103,8 @@ def release_fullest_cells(
 ) -> np.ndarray:
     """Release centers (m, d), int64, of the cells with most true points, by level."""
     # A move changes two counts of each histogram, by 1 each.
-    noise = set_threshold(release, 2 * len(query.shifts) * len(query.levels))
+    n_histograms = len(query.shifts) * len(query.levels)
+    noise = set_threshold(release, 2 * n_histograms)
     (released,) = curator.release(query, counts=noise)["counts"]
     return _select_fullest(split_histograms(released), query.shifts, n_fullest)
 
@@ -111,10 +114,12 @@ def _select_fullest(
     shifts: np.ndarray,
     n_fullest: int,
 ) -> np.ndarray:
-    centers = [np.empty((0, shifts.shape[1]), np.int64)]
+    d = shifts.shape[1]
+    centers = [np.empty((0, d), np.int64)]
     for tree, level, cells, counts in histograms:
-        fullest = np.argsort(-counts, kind="stable")[:n_fullest]
-        centers.append(cell_centers(cells[fullest], shifts[tree], level))
+        order = np.argsort(-counts, kind="stable")
+        fullest = cells[order[:n_fullest]]
+        centers.append(cell_centers(fullest, shifts[tree], level))
     return np.concatenate(centers)
 
 
@@ -216,7 +221,8 @@ def grow_trees(
         parts = regions.split(cells, normal)
         query = RegionCounts(parts.ravel())
         counts = regions.release(query, counts=count_noise)["counts"] / SCALE
-        region = np.append(region, np.repeat(region[cells], 2))
+        regions_of_parts = np.repeat(region[cells], 2)
+        region = np.append(region, regions_of_parts)
         size = np.append(size, counts)
 
         # A cell of which neither part is large enough is a leaf of both parts.

@@ -63,7 +63,12 @@ STEP_SHARE = 0.4
 # Boxes.
 MAX_PROJECTIONS = 4
 #: Smallest and largest number of intervals per direction, by number of directions.
-INTERVALS = {1: (8, 64), 2: (6, 12), 3: (5, 7), 4: (5, 5)}
+INTERVALS = {
+    1: (8, 64),
+    2: (6, 12),
+    3: (5, 7),
+    4: (5, 5),
+}
 MANY_INTERVALS = (4, 4)  # along more directions
 PROJECTED_LENGTHS = 2.0  # half the intervals' range, in typical projected radii
 HEAVY_STDDEVS = 2.5  # standard deviations of a heavy box above zero
@@ -148,8 +153,9 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     def resolved_shares(self) -> Sequence[float]:
         """Shares of the users, of any sum, one per round."""
         if self.shares == "auto":
+            n_steps = self.lloyd_steps
             passes = [SUM_SHARE / self.passes] * self.passes
-            steps = [STEP_SHARE / max(self.lloyd_steps, 1)] * self.lloyd_steps
+            steps = [STEP_SHARE / max(n_steps, 1)] * n_steps
             return [HEAVY_SHARE, *passes, WEIGHT_SHARE, *steps]
         n_rounds = 2 + self.passes + self.lloyd_steps
         is_text = isinstance(self.shares, str)
@@ -199,7 +205,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         """Boxes, sums in every pass, weights, sums in every Lloyd step."""
         n_users = cohort_sizes(n_points, self.resolved_shares())[0]
         n_projections = self.resolved_projections(n_features)
-        n_boxes = self.resolved_intervals(n_users, n_projections) ** n_projections
+        intervals = self.resolved_intervals(n_users, n_projections)
+        n_boxes = intervals**n_projections
         n_candidates = MAX_CANDIDATES * self.n_clusters
         return [
             (LocalCounts, frequency_oracle(self.epsilon, n_boxes)),
@@ -224,7 +231,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         points = candidates[positive].astype(np.float64)
         masses = np.maximum(weights[positive], MIN_WEIGHT)
         seed = int(generator.integers(2**32))
-        centers = snap_centers(weighted_kmeans(points, masses, k, N_INIT, seed))
+        centers = weighted_kmeans(points, masses, k, N_INIT, seed)
+        centers = snap_centers(centers)
 
         # Refine the centers, with fresh users in every step.
         for step, cohort in enumerate(cohorts[n_locating:]):
@@ -269,7 +277,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         # 3. Weights. The number of candidates depends on reports, so the oracle is for
         # its maximum.
         rule = NearestCenter(candidates)
-        counts, _ = self._count(weight_cohort, rule, MAX_CANDIDATES * self.n_clusters)
+        most = MAX_CANDIDATES * self.n_clusters
+        counts, _ = self._count(weight_cohort, rule, most)
         size = float(weight_cohort.size)
         return candidates, consistent(counts, size) / size
 
@@ -282,11 +291,13 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         d = cohort.n_features
         n_projections = self.resolved_projections(d)
         intervals = self.resolved_intervals(cohort.size, n_projections)
-        basis = np.linalg.qr(generator.standard_normal((d, n_projections)))[0].T
+        normals = generator.standard_normal((d, n_projections))
+        basis = np.linalg.qr(normals)[0].T
 
         # A vector of length R has projections of about R / sqrt(d). One more interval
         # makes room for the shift.
-        half_range = cohort.radius * min(1.0, PROJECTED_LENGTHS / math.sqrt(d))
+        projected = PROJECTED_LENGTHS / math.sqrt(d)
+        half_range = cohort.radius * min(1.0, projected)
         width = 2 * half_range / (intervals - 1)
         lower = -half_range - width * generator.random(n_projections)
         directions = np.rint(basis * DIRECTION_SCALE).astype(np.int64)
@@ -301,7 +312,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         k = self.n_clusters
         counts, stddev = self._count(cohort, boxes, boxes.size)
         fullest = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * k]
-        bound = max(HEAVY_STDDEVS * stddev, cohort.size / (SMALLEST_CLUSTER * k))
+        smallest = cohort.size / (SMALLEST_CLUSTER * k)
+        bound = max(HEAVY_STDDEVS * stddev, smallest)
         heavy = fullest[counts[fullest] > bound]
         if len(heavy) < k:
             heavy = fullest[: FALLBACK * k]
@@ -322,7 +334,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         along = boxes.width * math.sqrt(n_projections) / 2
         across = np.zeros(len(cells))
         if n_projections < midpoints.shape[1]:
-            squared_norms = (midpoints.astype(np.float64) ** 2).sum(axis=1) / SCALE**2
+            squares = midpoints.astype(np.float64) ** 2
+            squared_norms = squares.sum(axis=1) / SCALE**2
             across = np.maximum(radius**2 - squared_norms, 0.0)
         return midpoints, np.sqrt(along**2 + across)
 
@@ -347,9 +360,11 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         distances = cdist(centers, centers) / SCALE
         np.fill_diagonal(distances, np.inf)
         nearest = distances.min(axis=1)
-        radii = np.clip(relative_radius * nearest, 1 / SCALE, 2 * cohort.radius)
+        radii = relative_radius * nearest
+        radii = np.clip(radii, 1 / SCALE, 2 * cohort.radius)
 
-        steps = self._mean_steps(cohort, rule, np.arange(k), centers, radii, shares)
+        cells = np.arange(k)
+        steps = self._mean_steps(cohort, rule, cells, centers, radii, shares)
         return snap_to_ball(centers / SCALE + steps, cohort.radius)
 
     def _mean_steps(

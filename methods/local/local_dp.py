@@ -282,18 +282,23 @@ class LocalLloyd(LocalModel):
         seeds = aggregator.public_seeds
         start = starting_centers(seeds, k, d, self.initialization, "bisection")[0]
         radius = cohorts[0].radius
-        centers = snap_to_ball(start / SCALE * radius / math.sqrt(d), radius)
+        start = start / SCALE * radius / math.sqrt(d)
+        centers = snap_to_ball(start, radius)
 
+        cells = np.arange(k)
         origins = np.zeros((k, d), np.int64)
-        for counted, summed in zip(cohorts[::2], cohorts[1::2], strict=True):
+        radii = np.full(k, radius)
+        rounds = zip(cohorts[::2], cohorts[1::2], strict=True)
+        for counted, summed in rounds:
             # Count the users nearest to each center, and sum the points of others.
             rule = NearestCenter(centers)
             counts, stddev = self._count(counted, rule, k)
-            sums, _ = self._sum(summed, rule, np.arange(k), origins, np.full(k, radius))
+            sums, _ = self._sum(summed, rule, cells, origins, radii)
 
             # Centers whose counts exceed the noise move to the means.
             above_noise = counts > stddev
-            sizes = np.where(above_noise, counts, 1.0) * (summed.size / counted.size)
+            sizes = np.where(above_noise, counts, 1.0)
+            sizes *= summed.size / counted.size
             means = snap_to_ball(sums / sizes[:, None], radius)
             centers = np.where(above_noise[:, None], means, centers)
         return centers[None], self.n_iterations
@@ -304,10 +309,12 @@ def snap_to_ball(
     radius: float,
 ) -> np.ndarray:
     """Move points (m, d), in half-widths, into a ball and the domain, onto the grid."""
-    lengths = np.sqrt((points * points).sum(axis=1, keepdims=True))
+    squares = points * points
+    lengths = np.sqrt(squares.sum(axis=1, keepdims=True))
     lengths = np.maximum(lengths, np.finfo(float).tiny)
     inside = points * np.minimum(1.0, radius / lengths)
-    return np.rint(np.clip(inside, -1.0, 1.0) * SCALE).astype(np.int64)
+    inside = np.clip(inside, -1.0, 1.0)
+    return np.rint(inside * SCALE).astype(np.int64)
 
 
 def shrunken_means(
@@ -334,10 +341,12 @@ def shrunken_means(
     ndarray of shape (m, d), float64
         In half-widths.
     """
+    d = sums.shape[1]
     means = sums / sizes[:, None]
-    noise = means.shape[1] * (stddev * radii / sizes) ** 2
+    noise = d * (stddev * radii / sizes) ** 2
     square = (means * means).sum(axis=1)
-    return means * (1 - noise / np.maximum(square, noise))[:, None]
+    factors = 1 - noise / np.maximum(square, noise)
+    return means * factors[:, None]
 
 
 def min_users(epsilon: float) -> float:

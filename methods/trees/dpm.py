@@ -280,7 +280,8 @@ class DPM(PrivateKMeans):
         # origin, or about its midpoint.
         if is_published:
             origins = np.tile(origin, (len(cells), 1))
-            radius = math.sqrt(d) * float(SCALE + abs(origin[0])) / SCALE
+            reach = float(SCALE + abs(origin[0]))
+            radius = math.sqrt(d) * reach / SCALE
         else:
             origins = np.array([tree.midpoint(cell) for cell in cells])
             radius = None
@@ -290,7 +291,9 @@ class DPM(PrivateKMeans):
         centers = origins + sums / sizes[:, None]
         if not is_published:
             boxes = np.array([tree.box(cell) for cell in cells])
-            centers = np.clip(centers, boxes[:, 0], boxes[:, 1])
+            lower = boxes[:, 0]
+            upper = boxes[:, 1]
+            centers = np.clip(centers, lower, upper)
 
         if self.merge:
             key = child(curator.public_seeds[0], INITIALIZATION)
@@ -328,7 +331,8 @@ class DPM(PrivateKMeans):
             cells = [node.cell for node in nodes]
             sizes = [node.size for node in nodes]
             query = Splits(cells, sizes, score, margin, split.delta)
-            choices = tree.release(query, choices=Exponential(split.epsilon))["choices"]
+            mechanism = Exponential(split.epsilon)
+            choices = tree.release(query, choices=mechanism)["choices"]
             places = map(tree.candidate, choices)
             pairs = [
                 tree.split(cell, *place)
@@ -399,5 +403,6 @@ def interval_width(
         Half of one of 0.5, 1.0, ..., 29.5 (Algorithm 2, with the table of quantiles
         replaced by its limit), in the units of the data.
     """
-    sigma = SIGMA_STEP * round(gap * max(size, 0.0) / GAP_CONSTANT / SIGMA_STEP)
+    sigma = gap * max(size, 0.0) / GAP_CONSTANT
+    sigma = SIGMA_STEP * round(sigma / SIGMA_STEP)
     return min(max(sigma, MIN_SIGMA), MAX_SIGMA) / 2

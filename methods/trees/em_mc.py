@@ -170,7 +170,8 @@ class EMMC(PrivateKMeans):
         """Number of dimensions that points are projected to."""
         if self.n_dimensions != "auto":
             return self.n_dimensions
-        return min(max(int(math.log10(n_points) / GAMMA**2), 1), MAX_DIMENSIONS)
+        n_dimensions = int(math.log10(n_points) / GAMMA**2)
+        return min(max(n_dimensions, 1), MAX_DIMENSIONS)
 
     def _scales(self, n_points: int) -> tuple[tuple[float, float], ...]:
         """Side and cover radius of every grid, from fine to coarse."""
@@ -208,7 +209,8 @@ class EMMC(PrivateKMeans):
         # Weight of a covered point in the exponents of the exponential mechanism.
         weight = cover_weight(cover_part, cover_delta)
         if self.variant == "published":
-            weight = min(weight, cover_part / (2 * math.log(math.e / cover_delta)))
+            log = math.log(math.e / cover_delta)
+            weight = min(weight, cover_part / (2 * log))
 
         # Divide the averages' mu in proportion to the errors that they make in a mean:
         # that of the sum, and that of the count times the expected distance from the
@@ -256,7 +258,8 @@ class EMMC(PrivateKMeans):
             sums=Gaussian(math.sqrt(d) * SCALE / schedule.sum_mu),
             counts=Gaussian(SCALE / schedule.count_mu),
         )
-        means = answer["sums"] / np.maximum(answer["counts"] / SCALE, 1.0)[:, None]
+        sizes = np.maximum(answer["counts"] / SCALE, 1.0)
+        means = answer["sums"] / sizes[:, None]
         return np.clip(snap_centers(means), -SCALE, SCALE)[None], 1
 
 
@@ -298,7 +301,8 @@ def cluster_candidates(
     """
     heaviest = np.argsort(-sample_weight, kind="stable")
     if np.count_nonzero(sample_weight) <= k:
-        return candidates[heaviest[np.minimum(np.arange(k), len(heaviest) - 1)]]
+        ranks = np.minimum(np.arange(k), len(heaviest) - 1)
+        return candidates[heaviest[ranks]]
     positive = sample_weight > 0
     # One thread sums the few hundred candidates in one order on every machine.
     with threadpool_limits(limits=1):

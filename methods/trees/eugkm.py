@@ -214,13 +214,15 @@ class EUGkM(PrivateKMeans):
         # Make weights that are not negative; consistent ones add up to n, which is
         # public.
         if self.consistent:
-            weights = consistent(weights.ravel(), float(n)).reshape(weights.shape)
+            projected = consistent(weights.ravel(), float(n))
+            weights = projected.reshape(weights.shape)
         positions = np.argwhere(weights > 0)
 
         # Cluster the midpoints of the cells with records.
         cells = intervals, positions, weights[tuple(positions.T)]
         leaves = gather_leaves([cells], float(n))
-        return leaves.cluster(self.n_clusters, self.n_init, curator.public_rng())[None]
+        generator = curator.public_rng()
+        return leaves.cluster(self.n_clusters, self.n_init, generator)[None]
 
 
 @dataclass(eq=False, repr=False)
@@ -269,7 +271,8 @@ class GaussianEUGkM(EUGkM):
         share: float,
     ) -> Charge:
         # A share of the squared cost of all.
-        mu = math.sqrt(share) * gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+        delta = self.resolved_delta(n_points)
+        mu = math.sqrt(share) * gaussian_mu(self.epsilon, delta)
         return plan_release(GridCounts, Gaussian, mu=mu)
 
 

@@ -88,14 +88,17 @@ def random_cuts(
     >>> bool(cuts[1][0, 0] < cuts[0][0, 0] < cuts[1][0, 1])
     True
     """
-    ends = np.tile(np.array([-SCALE, SCALE], np.int64), (n_features, 1))
+    domain = np.array([-SCALE, SCALE], np.int64)
+    ends = np.tile(domain, (n_features, 1))
     layers_of_cuts = []
     for _ in range(layers):
         fractions = generator.uniform(*MIDDLE, (n_features, 1))
-        positions = ends[:, :-1] + fractions * np.diff(ends, axis=1)
+        widths = np.diff(ends, axis=1)
+        positions = ends[:, :-1] + fractions * widths
         cuts = np.floor(positions).astype(np.int64)
         layers_of_cuts.append(cuts)
-        ends = np.sort(np.concatenate([ends, cuts], axis=1), axis=1)
+        ends = np.concatenate([ends, cuts], axis=1)
+        ends.sort(axis=1)
     return layers_of_cuts
 
 
@@ -245,7 +248,8 @@ class HST(PrivateKMeans):
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         n_levels = self.layers * n_features
         step = self._lloyd().schedule(n_points, n_features).releases[0]
-        level = plan_release(CellCounts, Gaussian, mu=step.mu / math.sqrt(n_levels))
+        level_mu = step.mu / math.sqrt(n_levels)
+        level = plan_release(CellCounts, Gaussian, mu=level_mu)
         return Schedule(*[level] * n_levels, step)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
@@ -254,11 +258,13 @@ class HST(PrivateKMeans):
         n = curator.n_points
         cuts = random_cuts(curator.public_rng(), self.layers, curator.n_features)
         levels = self.schedule(n, curator.n_features).find(CellCounts)
-        nodes = release_tree(curator, cuts, k, levels[0].mu, self.resolved_delta(n))
+        delta = self.resolved_delta(n)
+        nodes = release_tree(curator, cuts, k, levels[0].mu, delta)
 
         # The best k boxes, and a Lloyd step from their midpoints.
         leaves = best_leaves(nodes, k)
-        centers = snap_centers(np.stack([nodes[i].midpoint for i in leaves]))
+        midpoints = np.stack([nodes[i].midpoint for i in leaves])
+        centers = snap_centers(midpoints)
         centers, n_steps = self._lloyd().iterate(curator, centers[None], n_rounds=1)
         return centers, len(levels) + n_steps
 
@@ -307,8 +313,10 @@ def release_tree(
     noise = Gaussian(SCALE * deviation)
 
     # One grid for all features holds the cuts of each.
-    thresholds = np.unique(np.concatenate([layer.ravel() for layer in cuts]))
-    tree = curator.partition(BoxGrid(tuple(thresholds.tolist()), inside_cell=False))
+    positions = [layer.ravel() for layer in cuts]
+    thresholds = np.unique(np.concatenate(positions))
+    grid = BoxGrid(tuple(thresholds.tolist()), inside_cell=False)
+    tree = curator.partition(grid)
 
     # Boxes of the last level: their nodes, their cells, and for each feature their
     # interval among those of the layer.

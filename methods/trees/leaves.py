@@ -27,6 +27,14 @@ class Leaves:
     sides: np.ndarray
     weights: np.ndarray
 
+    def take(self, numbers: np.ndarray) -> "Leaves":
+        """Return some of the leaves."""
+        return Leaves(
+            self.midpoints[numbers],
+            self.sides[numbers],
+            self.weights[numbers],
+        )
+
     def cluster(
         self,
         k: int,
@@ -63,9 +71,15 @@ def gather_leaves(
     ([-0.75, 0.75], [0.5, 0.5])
     """
     if not any(len(weights) for _, _, weights in grids):
-        domain = np.zeros((1, grids[0][1].shape[1]))
+        _, positions, _ = grids[0]
+        domain = np.zeros((1, positions.shape[1]))
         grids = [(1, domain, np.array([total]))]
-    midpoints = [(2 * at + 1 - m) * (SCALE / m) for m, at, _ in grids]
-    sides = [np.full(len(weights), 2.0 * SCALE / m) for m, _, weights in grids]
-    weights = [weights for _, _, weights in grids]
+    midpoints = []
+    sides = []
+    weights = []
+    for intervals, positions, grid_weights in grids:
+        unit = SCALE / intervals  # half a side
+        midpoints.append((2 * positions + 1 - intervals) * unit)
+        sides.append(np.full(len(positions), 2 * unit))
+        weights.append(grid_weights)
     return Leaves(*map(np.concatenate, (midpoints, sides, weights)))

@@ -57,7 +57,8 @@ def project_onto_simplices(
     # What the j largest entries exceed the total by, for each of them.
     descending = -np.sort(-values, axis=1)
     n_largest = np.arange(1, values.shape[1] + 1)
-    excess = (np.cumsum(descending, axis=1) - totals[:, None]) / n_largest
+    excess = np.cumsum(descending, axis=1) - totals[:, None]
+    excess /= n_largest
 
     # As many remain positive as exceed what is taken off them.
     n_positive = (descending > excess).sum(axis=1)
@@ -104,7 +105,7 @@ def nonnegative_leaves(
     """
     d = counts[0].ndim
     deviations = np.sqrt(average_with_children(counts, deviations**2))
-    corners = np.array(list(itertools.product((0, 1), repeat=d)))
+    corners = list(itertools.product((0, 1), repeat=d))
     grids = []
 
     # The domain is open; its children are the cells of the first level.
@@ -112,7 +113,8 @@ def nonnegative_leaves(
     open_counts = np.array([total])
     for level, level_counts in enumerate(counts):
         # Children of open cells, of the coarsest level all of them.
-        children = (2 * open_cells[:, None, :] + corners).reshape(-1, d)
+        children = 2 * open_cells[:, None, :] + corners
+        children = children.reshape(-1, d)
         noisy = level_counts[tuple(children.T)].reshape(-1, 2**d)
         child_counts = project_onto_simplices(noisy, open_counts).ravel()
 
@@ -124,7 +126,8 @@ def nonnegative_leaves(
             is_open = child_counts > OPEN_FACTOR * noise_of_children
             least = LEAF_FACTOR * deviations[level]
         is_leaf = ~is_open & (child_counts > least)
-        grids.append((len(level_counts), children[is_leaf], child_counts[is_leaf]))
+        leaves = children[is_leaf], child_counts[is_leaf]
+        grids.append((len(level_counts), *leaves))
         open_cells = children[is_open]
         open_counts = child_counts[is_open]
     return gather_leaves(grids, total)
@@ -174,8 +177,6 @@ def trimmed_means(
             farthest = TRIM_FACTOR * distances[members[middle]]
 
             # Average the leaves that are not much farther.
-            near = np.sort(members[distances[members] <= farthest])
-            means[cluster] = np.average(
-                leaves.midpoints[near], axis=0, weights=leaves.weights[near]
-            )
+            near = leaves.take(np.sort(members[distances[members] <= farthest]))
+            means[cluster] = np.average(near.midpoints, axis=0, weights=near.weights)
     return snap_centers(means)

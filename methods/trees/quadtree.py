@@ -80,9 +80,10 @@ def consistent_levels(
     average_with_children(counts, variances)
 
     # From the coarsest level down, spread what children miss.
-    counts[0] += (total - counts[0].sum()) / counts[0].size
+    missing = total - counts[0].sum()
+    counts[0] += missing / counts[0].size
     for parents, children in itertools.pairwise(counts):
-        missing = (parents - _sums_of_children(children)) / 2**children.ndim
+        missing = (parents - _sum_children(children)) / 2**children.ndim
         children += _to_children(missing)
 
 
@@ -119,16 +120,18 @@ def average_with_children(
         # The variance of an average is that of its estimates in parallel.
         children_variance = n_children * averaged[level + 1]
         weight = children_variance / (children_variance + variances[level])
+        sums = _sum_children(counts[level + 1])
         counts[level] *= weight
-        counts[level] += (1 - weight) * _sums_of_children(counts[level + 1])
+        counts[level] += (1 - weight) * sums
         averaged[level] = weight * variances[level]
     return averaged
 
 
-def _sums_of_children(counts: np.ndarray) -> np.ndarray:
+def _sum_children(counts: np.ndarray) -> np.ndarray:
     """Sums over blocks of two cells per feature."""
     shape = np.ravel([(size // 2, 2) for size in counts.shape])
-    return counts.reshape(shape).sum(axis=tuple(range(1, len(shape), 2)))
+    within = tuple(range(1, len(shape), 2))
+    return counts.reshape(shape).sum(axis=within)
 
 
 def _to_children(values: np.ndarray) -> np.ndarray:
@@ -177,14 +180,15 @@ def select_leaves(
             is_leaf = is_reached & ~is_open
             is_reached = is_open
         positions = np.argwhere(is_leaf & (level_counts > smallest[level]))
-        grids.append((len(level_counts), positions, level_counts[tuple(positions.T)]))
+        weights = level_counts[tuple(positions.T)]
+        grids.append((len(level_counts), positions, weights))
 
     # The heaviest leaves until they sum to the number of records: the others are noise.
     leaves = gather_leaves(grids, total)
     order = np.argsort(-leaves.weights, kind="stable")
-    n_kept = np.searchsorted(np.cumsum(leaves.weights[order]), total) + 1
-    kept = order[:n_kept]
-    return Leaves(leaves.midpoints[kept], leaves.sides[kept], leaves.weights[kept])
+    cumulated = np.cumsum(leaves.weights[order])
+    n_kept = np.searchsorted(cumulated, total) + 1
+    return leaves.take(order[:n_kept])
 
 
 def consistent_leaves(
@@ -196,7 +200,8 @@ def consistent_leaves(
     consistent_levels(counts, deviations**2, total)
 
     # A cell is worth opening if its records exceed the noise of its children together.
-    thresholds = OPEN_FACTOR * math.sqrt(2 ** counts[0].ndim) * deviations[1:]
+    n_children = 2 ** counts[0].ndim
+    thresholds = OPEN_FACTOR * math.sqrt(n_children) * deviations[1:]
 
     # A large leaf of few records would draw a center into space that may be empty.
     smallest = LEAF_FACTOR * deviations
@@ -242,7 +247,12 @@ class TreeKind:
 
 
 #: Up to the balanced level, the finest with the most.
-BALANCED = TreeKind(growth=2 ** (1 / 6), peak=0.0, decay=2 ** (1 / 6), finest=0.0)
+BALANCED = TreeKind(
+    growth=2 ** (1 / 6),
+    peak=0.0,
+    decay=2 ** (1 / 6),
+    finest=0.0,
+)
 
 
 @dataclass(frozen=True)
@@ -373,9 +383,11 @@ class QuadtreeKMeans(PrivateKMeans):
 
         step_epsilon = self.step_share * epsilon if records >= STEP_RECORDS else 0.0
         tree_epsilon = epsilon - step_epsilon
-        balanced = 2 / (d + 2) * math.log2(max(n_points * tree_epsilon, 1.0))
+        tree_records = max(n_points * tree_epsilon, 1.0)
+        balanced = 2 / (d + 2) * math.log2(tree_records)
         most = min(MAX_LEVELS, MAX_FEATURES // d)
-        n_levels = min(max(round(balanced + kind.finest), MIN_LEVELS), most)
+        n_levels = max(round(balanced + kind.finest), MIN_LEVELS)
+        n_levels = min(n_levels, most)
 
         # The shares rise up to the peak and fall beyond it.
         levels = np.arange(1, n_levels + 1) - (balanced + kind.peak)
@@ -386,7 +398,8 @@ class QuadtreeKMeans(PrivateKMeans):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Follow the schedule; see :meth:`PrivateKMeans.cluster`."""
-        return self.follow(curator, self.schedule(curator.n_points, curator.n_features))
+        schedule = self.schedule(curator.n_points, curator.n_features)
+        return self.follow(curator, schedule)
 
     def follow(
         self, curator: Curator, schedule: TreeSchedule
