@@ -260,11 +260,16 @@ class DistDP(SoundDistDP):
         min_size = 0.0
         if self.regions == "true":
             share = self.size_share
-            plan = _plan_threshold if self.sizes == "thresholded" else _plan_gaussian
-            sizes = [plan(RegionSizes, part_epsilon * share, part_delta * share)]
-            noise = _noise_of_sizes(sizes[0])
-            is_thresholded = isinstance(noise, StabilityHistogram)
-            visible_size = noise.threshold if is_thresholded else noise.scale / SCALE
+            size_epsilon = part_epsilon * share
+            size_delta = part_delta * share
+            if self.sizes == "thresholded":
+                size = _plan_threshold(RegionSizes, size_epsilon, size_delta)
+                visible_size = set_threshold(size, 2).threshold
+            else:
+                mu = gaussian_mu(size_epsilon, size_delta)
+                size = plan_release(RegionSizes, Gaussian, mu=mu)
+                visible_size = math.sqrt(2) / mu
+            sizes = [size]
         elif self.least_region == "auto":
             # The paper's T with constant 1.
             log = math.log(1 / delta)
@@ -400,29 +405,15 @@ def _release_positive_regions(
     schedule: PublishedSchedule,
 ) -> np.ndarray:
     """Release the sizes of regions; return those whose size is above zero."""
+    # A move changes two sizes, by 1 each.
     (release,) = schedule.find(RegionSizes)
-    noise = _noise_of_sizes(release)
-    if isinstance(noise, StabilityHistogram):
+    if release.delta:
+        noise = set_threshold(release, 2)
         large = regions.release(LargeRegions(), counts=noise)["counts"]
         return large.cells[large.counts > 0]
+    noise = Gaussian(math.sqrt(2) / release.mu * SCALE)
     counts = regions.release(RegionSizes(), counts=noise)["counts"]
     return np.flatnonzero(counts > 0)
-
-
-def _noise_of_sizes(release: Charge) -> StabilityHistogram | Gaussian:
-    """Return the noise of the sizes of regions, of which two change, by 1 each."""
-    if release.delta:
-        return set_threshold(release, 2)
-    return Gaussian(math.sqrt(2) / release.mu * SCALE)
-
-
-def _plan_gaussian(
-    query: type[Query],
-    epsilon: float,
-    delta: float,
-) -> Charge:
-    """Plan a release of counts with Gaussian noise."""
-    return plan_release(query, Gaussian, mu=gaussian_mu(epsilon, delta))
 
 
 def _plan_threshold(

@@ -413,12 +413,6 @@ class KaplanStemmer(CoresetMethod):
         largest = max(reach, finish.largest_radius) if schedule.shells_mu > 0 else reach
         return replace(schedule, fine_radius=reach, lloyd_radius=largest)
 
-    def _fills_ball(self, curator: Curator) -> bool:
-        """Whether points are taken to fill the ball, from public quantities only."""
-        d = curator.n_features
-        radius = self.resolved_radius(curator) if d > MANY_FEATURES else curator.radius
-        return radius < math.sqrt(d)
-
     def _list_hashes(self, n_features: int, in_ball: bool) -> list[_Hashes]:
         """Rounds, widths and repetitions, from the most hashes to the fewest."""
         if self.widths != "auto":
@@ -505,9 +499,14 @@ class KaplanStemmer(CoresetMethod):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
-        in_ball = self._fills_ball(curator)
-        schedule = self.schedule(curator.n_points, curator.n_features, in_ball=in_ball)
-        return self.follow(curator, schedule)
+        return self.follow(curator, self._plan_for(curator))
+
+    def _plan_for(self, curator: Curator, only: str | None = None) -> HashSchedule:
+        """Plan for a curator, in a ball where points are taken to fill it."""
+        d = curator.n_features
+        radius = self.resolved_radius(curator) if d > MANY_FEATURES else curator.radius
+        in_ball = radius < math.sqrt(d)
+        return self.schedule(curator.n_points, d, only=only, in_ball=in_ball)
 
     def follow(
         self, curator: Curator, schedule: HashSchedule
@@ -552,10 +551,7 @@ class KaplanStemmer(CoresetMethod):
 
         See :meth:`CoresetMethod.weighted_candidates`.
         """
-        in_ball = self._fills_ball(curator)
-        schedule = self.schedule(
-            curator.n_points, curator.n_features, only="coreset", in_ball=in_ball
-        )
+        schedule = self._plan_for(curator, "coreset")
         buckets = curator.hashed_points(self.resolved_radius(curator))
         generator = curator.public_rng()
         candidates = self._candidates(schedule, buckets, generator)
