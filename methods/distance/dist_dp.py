@@ -349,7 +349,9 @@ class DistDP(SoundDistDP):
         # Summarize every region by the leaves of the library's tree.
         noise = count_noise(schedule.find(RegionCounts)[0])
         counts = regions.release(RegionCounts(roots), counts=noise)["counts"]
-        is_auto = self.coreset_clusters == "auto"
+        n_clusters = self.coreset_clusters
+        if n_clusters == "auto":
+            n_clusters = self.n_clusters
         leaves, sizes = grow_trees(
             regions,
             centers,
@@ -357,7 +359,7 @@ class DistDP(SoundDistDP):
             roots,
             np.maximum(counts / SCALE, 1.0),
             generator,
-            n_clusters=self.n_clusters if is_auto else self.coreset_clusters,
+            n_clusters=n_clusters,
             depth=self.depth,
             count_noise=noise,
             sum_noise=Gaussian(1 / schedule.find(RegionSums)[0].mu),

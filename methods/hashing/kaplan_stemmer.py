@@ -426,10 +426,11 @@ class KaplanStemmer(CoresetMethod):
             unit = (WIDTHS_IN_BALL if in_ball else 1.0) / math.sqrt(n_features)
             widths = tuple(width * unit for width in relative)
             single = (WIDTHS[-1] * unit,)
-        most = fewest = self.repetitions
         if self.repetitions == "auto":
             most = REPETITIONS
             fewest = 1
+        else:
+            most = fewest = self.repetitions
         return [
             (self.rounds, widths, most),
             (self.rounds, widths, fewest),

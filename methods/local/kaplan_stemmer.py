@@ -168,8 +168,9 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
 
     def resolved_projections(self, n_features: int) -> int:
         """Number of directions: the parameter, at most d."""
-        is_auto = self.projections == "auto"
-        return min(MAX_PROJECTIONS if is_auto else self.projections, n_features)
+        if self.projections == "auto":
+            return min(MAX_PROJECTIONS, n_features)
+        return min(self.projections, n_features)
 
     def resolved_intervals(
         self,

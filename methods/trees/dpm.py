@@ -165,7 +165,7 @@ class DPM(PrivateKMeans):
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     variant: str = "sound"
-    shares: str | Sequence[float] = "auto"
+    shares: Sequence[float] | Literal["auto"] = "auto"
     t: float = 0.3
     q: float = 1 / 12
     emptiness_weight: float | Literal["auto"] = "auto"
