@@ -98,6 +98,7 @@ def nonnegative_leaves(
 
     Examples
     --------
+    >>> from pkm.privacy import SCALE
     >>> counts = [np.array([60.0, -4.0]), np.array([1.0, 55.0, -3.0, 2.0])]
     >>> leaves = nonnegative_leaves(counts, np.array([3.0, 3.0]), 60.0)
     >>> (leaves.midpoints / SCALE).ravel().tolist(), leaves.weights.round(1).tolist()
