@@ -1,4 +1,4 @@
-"""Clients of federated clustering with removals: k-means++ seeds (MUFC) or means (DC-KMeans).
+"""Clients of federated clustering with removals, of MUFC and of DC-KMeans.
 
 The state of a client holds no data of a removed point: rows are overwritten. Source:
 Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and 3. Units:
@@ -16,8 +16,8 @@ from pkm.methods.unlearning.client_lloyd import local_lloyd
 Draw = Callable[[tuple[int, ...]], np.ndarray]
 
 
-class Client:
-    """State of a client: its points, their ids and arrival times, and its centers.
+class SeedingClient:
+    """Client of MUFC: its points, and its k-means++ seeds, which are its centers.
 
     Parameters
     ----------
@@ -58,8 +58,9 @@ class Client:
         return self.ids[self.seeds[: self.n_seeds]]
 
     def fit(self, row_of: np.ndarray) -> None:
-        """Compute the centers; write the row of each point into ``row_of``, indexed by id."""
-        raise NotImplementedError
+        """Compute the centers; write the row of each point into ``row_of``, by id."""
+        row_of[self.ids] = np.arange(self.n)
+        self._seed(0)
 
     def remove(self, ids: list[int], row_of: np.ndarray, draw: Draw | None) -> bool:
         """Remove points.
@@ -78,16 +79,29 @@ class Client:
         bool
             Whether seeds were drawn again or the client was trained again.
         """
-        raise NotImplementedError
+        first = self._first_removed_step(ids)
 
-    def _removed_steps(self, ids: list[int]) -> list[int]:
-        """Steps of the seeding whose seeds are among the points to remove."""
-        requested = set(ids)
-        return [
-            step
-            for step, point in enumerate(self.seed_ids.tolist())
-            if point in requested
-        ]
+        # Without a seed among the points only the sizes of their clusters change.
+        for point in ids:
+            if first is None:
+                row = self.rows[row_of[point]]
+                self.sizes[nearest_row(row, self.rows, self.seeds, self.n_seeds)] -= 1
+            self._drop(point, row_of)
+
+        # The seeds before the first removed one stay. The race is run again from there
+        # (Alg. 3).
+        if first is not None:
+            self._redraw(first, draw)
+            self._seed(first)
+        return first is not None
+
+    def _first_removed_step(self, ids: list[int]) -> int | None:
+        """First step of the seeding whose seed is among the points to remove."""
+        removed = set(ids)
+        for step, point in enumerate(self.seed_ids.tolist()):
+            if point in removed:
+                return step
+        return None
 
     def _drop(self, point: int, row_of: np.ndarray) -> None:
         """Overwrite a point by the last one, and the last row by zeros."""
@@ -110,64 +124,30 @@ class Client:
             later[:] = draw(later.shape)
 
     def _seed(self, first: int) -> None:
-        """Choose the seeds from a step on; they are the centers."""
+        """Choose the seeds from a step on by the race; they are the centers (Alg. 1)."""
         n = self.n
-        if n == 0:
-            self._clear()
-            return
-        rows = self.rows[:n]
-        times = self.arrival_times[:n]
-        self.n_seeds = exponential_race(
-            rows, times, self.ids[:n], self.seeds, first, self.sizes
-        )
+        if n:
+            self.n_seeds = exponential_race(
+                self.rows[:n],
+                self.arrival_times[:n],
+                self.ids[:n],
+                self.seeds,
+                first,
+                self.sizes,
+            )
+        else:
+            self.n_seeds = 0
+            self.seeds[:] = 0
+            self.sizes[:] = 0
         self.centers = self.rows[self.seeds[: self.n_seeds]].astype(np.float64)
 
-    def _clear(self) -> None:
-        """Reset the seeds and centers of a client without points."""
-        self.n_seeds = 0
-        self.seeds[:] = 0
-        self.sizes[:] = 0
-        self.centers = np.empty((0, self.rows.shape[1]))
 
-
-class SeedingClient(Client):
-    """Client of MUFC: its centers are its k-means++ seeds."""
+class LloydClient(SeedingClient):
+    """Leaf of DC-KMeans: its centers are means, and it is trained again each time."""
 
     def fit(self, row_of: np.ndarray) -> None:
-        """See :meth:`Client.fit`."""
-        row_of[self.ids] = np.arange(self.n)
-        self._seed(0)
-
-    def remove(self, ids: list[int], row_of: np.ndarray, draw: Draw | None) -> bool:
-        """See :meth:`Client.remove`."""
-        removed_steps = self._removed_steps(ids)
-
-        # Without a seed among the points only the sizes of their clusters change.
-        for point in ids:
-            if not removed_steps:
-                row = self.rows[row_of[point]]
-                self.sizes[nearest_row(row, self.rows, self.seeds, self.n_seeds)] -= 1
-            self._drop(point, row_of)
-
-        # The seeds before the first removed one stay, the race is run again from there
-        # (Alg. 3).
-        if removed_steps:
-            self._redraw(removed_steps[0], draw)
-            self._seed(removed_steps[0])
-        return bool(removed_steps)
-
-
-class LloydClient(Client):
-    """Leaf of DC-KMeans: its centers are means after Lloyd's algorithm, trained again each time."""
-
-    def fit(self, row_of: np.ndarray) -> None:
-        """See :meth:`Client.fit`."""
-        if self.n == 0:
-            self._clear()
-            return
-
-        # In the order of ids, so that float sums do not depend on how rows have been
-        # moved.
+        """See :meth:`SeedingClient.fit`."""
+        # Rows are sorted by id: float sums then do not depend on earlier removals.
         n = self.n
         order = np.argsort(self.ids[:n])
         for array in (self.rows, self.ids, self.arrival_times):
@@ -176,15 +156,16 @@ class LloydClient(Client):
 
         # Lloyd's algorithm from the k-means++ seeds.
         self._seed(0)
-        points = self.rows[:n].astype(np.float64)
-        self.centers, labels = local_lloyd(points, self.centers)
-        self.sizes[:] = np.bincount(labels, minlength=len(self.sizes))
+        if n:
+            points = self.rows[:n].astype(np.float64)
+            self.centers, labels = local_lloyd(points, self.centers)
+            self.sizes[:] = np.bincount(labels, minlength=len(self.sizes))
 
     def remove(self, ids: list[int], row_of: np.ndarray, draw: Draw | None) -> bool:
-        """See :meth:`Client.remove`."""
-        removed_steps = self._removed_steps(ids)
+        """See :meth:`SeedingClient.remove`."""
+        first = self._first_removed_step(ids)
         for point in ids:
             self._drop(point, row_of)
-        self._redraw(min(removed_steps, default=0), draw)
+        self._redraw(first or 0, draw)
         self.fit(row_of)
         return True

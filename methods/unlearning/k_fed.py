@@ -1,6 +1,6 @@
-"""K-FED: one-shot federated clustering (Dennis, Li, Smith, "Heterogeneity for the win", 2021).
+"""K-FED: one-shot federated clustering, for comparison.
 
-For comparison. Clients cluster in a projection to few dimensions, then in all of them;
+Source: Dennis, Li, Smith, "Heterogeneity for the win" (2021). Clients cluster in a projection to few dimensions, then in all of them;
 the server takes the first client's centers, adds the farthest ones of the other
 clients, and makes one step of Lloyd's algorithm over the clients' centers. It claims no
 privacy and cannot remove points.
@@ -18,7 +18,8 @@ from pkm.methods.unlearning.client_lloyd import local_lloyd
 from pkm.privacy import NO_CLAIM
 from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
-CORE_RATIO = 3.0  # a point is in the core of a seed that is this many times nearer than any other
+#: A point is in the core of a seed that is this many times nearer than any other.
+CORE_RATIO = 3.0
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,6 @@ class KFed:
     def __post_init__(self):
         check_constraints(self.constraints, vars(self))
 
-    @property
-    def resolved_client_clusters(self) -> int:
-        """Number of clusters of each client."""
-        return self.n_clusters if self.client_clusters is None else self.client_clusters
-
     def fit(self, parts: Sequence[Points], seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Cluster the clients' points.
 
@@ -74,11 +70,12 @@ class KFed:
             center.
         """
         # Every client clusters its points.
+        k = self.client_clusters or self.n_clusters
         sequences = child(seed, INITIALIZATION).spawn(len(parts))
         client_results = [
             client_centers(
                 points.rows.astype(np.float64) / SCALE,
-                self.resolved_client_clusters,
+                k,
                 np.random.default_rng(sequence),
             )
             for points, sequence in zip(parts, sequences, strict=True)
@@ -89,23 +86,22 @@ class KFed:
         # others.
         sent = np.concatenate([centers for centers, _ in client_results])
         n_distinct = len(np.unique(sent, axis=0))
-        start = list(client_results[0][0][: self.n_clusters])
+        start = client_results[0][0][: self.n_clusters]
         while len(start) < min(self.n_clusters, n_distinct):
-            nearest = cdist(sent, np.array(start), "sqeuclidean").min(axis=1)
-            start.append(sent[nearest.argmax()])
+            nearest = cdist(sent, start, "sqeuclidean").min(axis=1)
+            start = np.vstack([start, sent[nearest.argmax()]])
 
         # One step of Lloyd's algorithm over the clients' centers.
-        global_labels = cdist(sent, np.array(start), "sqeuclidean").argmin(axis=1)
-        centers = update_centers(sent, global_labels, np.array(start))
+        global_labels = cdist(sent, start, "sqeuclidean").argmin(axis=1)
+        clusters = global_labels == np.arange(len(start))[:, None]
+        centers = mean_clusters(sent, clusters, start)
 
         # Every point has the label of its client's center.
-        ends = np.cumsum([len(client) for client, _ in client_results])[:-1]
-        point_labels = [
-            labels_of_centers[labels]
-            for labels_of_centers, (_, labels) in zip(
-                np.split(global_labels, ends), client_results, strict=True
-            )
-        ]
+        point_labels = []
+        first = 0
+        for client, labels in client_results:
+            point_labels.append(global_labels[first + labels])
+            first += len(client)
         return centers, np.concatenate(point_labels)
 
 
@@ -137,19 +133,15 @@ def client_centers(
     is_same_seed = np.eye(len(seeds), dtype=bool)[None]
     nearest_other = np.where(is_same_seed, np.inf, distances[:, None, :]).min(axis=2)
     cores = CORE_RATIO * distances <= nearest_other
-    means = [
-        points[core].mean(axis=0) if core.any() else points[seed]
-        for core, seed in zip(cores.T, seeds, strict=True)
-    ]
-    return local_lloyd(points, np.array(means))
+    return local_lloyd(points, mean_clusters(points, cores.T, points[seeds]))
 
 
-def update_centers(
-    points: np.ndarray, labels: np.ndarray, centers: np.ndarray
+def mean_clusters(
+    points: np.ndarray, clusters: np.ndarray, defaults: np.ndarray
 ) -> np.ndarray:
-    """Mean (k, d) of the points with each label; an empty cluster keeps its center."""
+    """Mean (k, d) of each cluster, given as a mask (k, n); an empty one has a default."""
     means = [
-        points[labels == j].mean(axis=0) if (labels == j).any() else center
-        for j, center in enumerate(centers)
+        points[cluster].mean(axis=0) if cluster.any() else default
+        for cluster, default in zip(clusters, defaults, strict=True)
     ]
     return np.array(means)

@@ -18,6 +18,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from scipy.spatial.distance import cdist
 
 from pkm.compute import SCALE, Points
 from pkm.methods.constraints import AUTO, NONE, Integer, OneOf, Real, check_constraints
-from pkm.methods.unlearning.clients import Client, LloydClient, SeedingClient
+from pkm.methods.unlearning.clients import LloydClient, SeedingClient
 from pkm.methods.unlearning.server import RepairedServer
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM
@@ -91,7 +92,7 @@ class Unlearning:
 
     n_clusters: int
     client: str = "seeding"
-    gamma: float | str | None = "auto"
+    gamma: float | Literal["auto"] | None = "auto"
     weights: str = "sizes"
     server_data: str = "centers"
     arrival_times: str = "kept"
@@ -99,30 +100,24 @@ class Unlearning:
 
     def __post_init__(self):
         check_constraints(self.constraints, vars(self))
-        if self.server_data == "points" and (
-            self.gamma is None or self.weights == "unit"
-        ):
+        has_bins = self.gamma is not None
+        draws_points = self.server_data == "points"
+        if draws_points and not (has_bins and self.weights == "sizes"):
             raise ValueError(
                 "server_data='points' needs bins (gamma) and weights='sizes'"
             )
-        if self.server == "repaired" and (
-            self.gamma is None or self.server_data == "points"
-        ):
+        if self.server == "repaired" and (draws_points or not has_bins):
             raise ValueError(
                 "server='repaired' needs bins (gamma) and server_data='centers'"
             )
 
     @property
     def exact(self) -> bool:
-        """Whether a removal gives the model (fresh times: its distribution) of a fit without."""
-        return self.server != "lazy"
+        """Whether a removal gives the model of a fit without the points.
 
-    def resolved_gamma(self, n_points: int) -> float | None:
-        """Side of the bins in half-widths for that many points; None where none are used."""
-        if self.gamma == "auto":
-            return 1 / math.sqrt(n_points)
-        assert not isinstance(self.gamma, str)
-        return self.gamma
+        With fresh arrival times it gives a model of the same distribution.
+        """
+        return self.server != "lazy"
 
     def fit(
         self,
@@ -163,20 +158,18 @@ class Unlearning:
             server_seed = secrets.randbits(32)
             generator = None
         else:
-            time_sequence, server_sequence, fresh_sequence = child(
-                seed, INITIALIZATION
-            ).spawn(3)
-            times = np.random.default_rng(time_sequence).standard_exponential(shape)
+            sequences = child(seed, INITIALIZATION).spawn(3)
+            times = np.random.default_rng(sequences[0]).standard_exponential(shape)
             # Numbers are kept, and not the sequences, which hold the seed.
-            server_seed = int(server_sequence.generate_state(1)[0])
-            fresh_seed = int(fresh_sequence.generate_state(1, np.uint64)[0])
+            server_seed = int(sequences[1].generate_state(1)[0])
+            fresh_seed = int(sequences[2].generate_state(1, np.uint64)[0])
             generator = np.random.default_rng(fresh_seed)
         make_client = SeedingClient if self.client == "seeding" else LloydClient
         clients = [
             make_client(points.rows.copy(), own_ids.astype(np.int64), times[own_ids])
             for points, own_ids in zip(parts, ids, strict=True)
         ]
-        gamma = self.resolved_gamma(sum(sizes))
+        gamma = 1 / math.sqrt(sum(sizes)) if self.gamma == "auto" else self.gamma
         return FederatedModel(self, gamma, server_seed, generator, clients, n_ids)
 
 
@@ -196,19 +189,18 @@ def _check_ids(ids: Sequence[np.ndarray], sizes: Sequence[int]) -> int:
     """Refuse ids that do not identify the points; return a bound above all of them."""
     all_ids = np.concatenate(ids)
     n_points = sum(sizes)
-    if (
-        not np.issubdtype(all_ids.dtype, np.integer)
-        or [len(own_ids) for own_ids in ids] != list(sizes)
-        or len(np.unique(all_ids)) < len(all_ids)
-    ):
+    is_integer = np.issubdtype(all_ids.dtype, np.integer)
+    is_complete = [len(own_ids) for own_ids in ids] == list(sizes)
+    if not (is_integer and is_complete and len(np.unique(all_ids)) == n_points):
         raise ValueError("ids must be different integers, one for each point")
-    if all_ids.min() < 0 or all_ids.max() >= MAX_ID_FACTOR * n_points:
+    largest = all_ids.max()
+    if all_ids.min() < 0 or largest >= MAX_ID_FACTOR * n_points:
         raise ValueError(
-            f"ids={all_ids.max()} must be at least 0 and less than {MAX_ID_FACTOR} times the "
+            f"ids={largest} must be at least 0 and less than {MAX_ID_FACTOR} times the "
             "number of points: arrival times are drawn for all ids up to the largest; "
             "number the points consecutively"
         )
-    return all_ids.max() + 1
+    return largest + 1
 
 
 # Models
@@ -253,14 +245,14 @@ class FederatedModel:
         gamma: float | None,
         server_seed: int,
         generator: np.random.Generator | None,
-        clients: Sequence[Client],
+        clients: Sequence[SeedingClient],
         n_ids: int,
     ):
         self.method = method
         self.gamma = gamma
         self._server_seed = server_seed
         self._generator = generator
-        self._clients = list(clients)
+        self._clients = clients
         self._client_of = np.full(n_ids, -1, np.int32)  # by id; -1 for removed points
         self._row_of = np.zeros(n_ids, np.int32)
 
@@ -273,14 +265,13 @@ class FederatedModel:
         started = time.perf_counter()
         self._repaired: RepairedServer | None = None
         if method.server == "repaired":
-            assert gamma is not None
             bins, weights = self._aggregate()
             self._repaired = RepairedServer(
                 method.n_clusters,
-                bins - _central_bin(gamma),
-                weights.astype(np.int64),
+                bins - self._central_bin,
+                weights,
                 server_seed,
-                capacity=len(self._clients) * method.n_clusters,
+                capacity=len(clients) * method.n_clusters,
             )
             self.centers = self._repaired.centers * gamma
         else:
@@ -289,7 +280,7 @@ class FederatedModel:
 
     @property
     def repeatable(self) -> bool:
-        """Whether arrival times came from a seed, and those of removed points are found with it."""
+        """Whether arrival times came from a seed, which finds those of removed points."""
         return self._generator is not None
 
     @property
@@ -309,12 +300,11 @@ class FederatedModel:
 
     @property
     def received(self) -> tuple[np.ndarray, np.ndarray]:
-        """The last input of the server: distinct positions (bins, if any), and their weights."""
+        """Last input of the server: distinct positions (bins, if any), their weights."""
         if self._repaired is None:
             return self._received
-        assert self.gamma is not None
         bins, weights = self._repaired.received
-        return bins + _central_bin(self.gamma), weights
+        return bins + self._central_bin, weights
 
     def clients_of(self, ids: np.ndarray) -> np.ndarray:
         """Client of each given point; -1 for those that were removed."""
@@ -368,23 +358,22 @@ class FederatedModel:
         # The server clusters the new centers.
         started = time.perf_counter()
         if self._repaired is not None:
-            self._repair(self._repaired, changes)
+            bins, weights = _add_up(*map(np.concatenate, zip(*changes, strict=True)))
+            self._repaired.change(bins - self._central_bin, weights)
+            self.centers = self._repaired.centers * self.gamma
         elif self.method.exact or n_reseeded:
             self._refit()
-        return Removal(
-            len(requested), n_reseeded, slowest, time.perf_counter() - started
-        )
+        seconds = time.perf_counter() - started
+        return Removal(len(requested), n_reseeded, slowest, seconds)
 
     def remove_clients(self, clients: Sequence[int]) -> Removal:
         """Remove all points of given clients; see :meth:`remove`."""
-        numbers = sorted(set(clients))
-        if not numbers or not all(
-            0 <= number < len(self._clients) for number in numbers
-        ):
+        n_clients = len(self._clients)
+        if not clients or not set(clients) <= set(range(n_clients)):
             raise ValueError(
-                f"clients={list(clients)} must be one or more of the {len(self._clients)} clients"
+                f"clients={clients} must be one or more of the {n_clients} clients"
             )
-        members = np.concatenate([self.members(number) for number in numbers])
+        members = np.concatenate([self.members(client) for client in {*clients}])
         return self.remove(members) if len(members) else Removal(0, 0, 0.0, 0.0)
 
     def _fresh_times(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -396,53 +385,47 @@ class FederatedModel:
     def _checked(self, ids: npt.ArrayLike) -> np.ndarray:
         """Ids of a removal as an array, or ValueError."""
         requested = np.atleast_1d(np.asarray(ids))
-        if (
-            not np.issubdtype(requested.dtype, np.integer)
-            or requested.ndim != 1
-            or not len(requested)
-        ):
+        is_integer = np.issubdtype(requested.dtype, np.integer)
+        if not is_integer or requested.ndim != 1 or not len(requested):
             raise ValueError(f"ids={ids!r} must be one or more integers")
         valid = (requested >= 0) & (requested < len(self._client_of))
         present = valid & (self._client_of[np.where(valid, requested, 0)] >= 0)
         if not present.all():
+            absent = requested[~present][:5].tolist()
             raise ValueError(
-                f"ids={requested[~present][:5].tolist()} are not in the model: unknown, or removed "
-                "already"
+                f"ids={absent} are not in the model: unknown, or removed already"
             )
         if len(np.unique(requested)) < len(requested):
             raise ValueError(f"ids={requested.tolist()} must name each point once")
         if len(requested) == sum(self.sizes):
             raise ValueError(
-                "ids name all points that are left: there is no model of none; delete it instead"
+                "ids name all points that are left: there is no model of none; delete "
+                "it instead"
             )
         return requested
 
     # Messages of the clients
 
     def messages(self) -> list[Message]:
-        """Message of each client: positions and weights of its centers; the server needs their sum.
+        """Positions and weights of each client's centers; the server needs their sum.
 
         Positions are bins (see :attr:`n_bins`), or the centers themselves where they
         are not rounded.
         """
         return [self._message(client) for client in self._clients]
 
-    def _message(self, client: Client) -> Message:
+    def _message(self, client: SeedingClient) -> Message:
         """Positions of a client's centers, and their weights."""
         return self._positions(client.centers), self._weights(client)
 
-    def _weights(self, client: Client) -> np.ndarray:
-        """Weight of each of a client's centers: the size of its cluster, or 1 if it has a point."""
-        sizes = client.sizes[: len(client.centers)]
-        return (
-            sizes.copy()
-            if self.method.weights == "sizes"
-            else (sizes > 0).astype(np.int64)
-        )
+    def _weights(self, client: SeedingClient) -> np.ndarray:
+        """Weight of each of a client's centers: the size of its cluster, or at most 1."""
+        most = 1 if self.method.weights == "unit" else client.n
+        return np.minimum(client.sizes[: len(client.centers)], most)
 
     @property
     def n_bins(self) -> int:
-        """Bins per coordinate: numbered from 0, symmetric about the midpoint of the domain.
+        """Bins per coordinate: numbered from 0, symmetric about the domain's midpoint.
 
         Raises
         ------
@@ -451,66 +434,53 @@ class FederatedModel:
         """
         if self.gamma is None:
             raise ValueError("gamma=None: centers are not rounded, there are no bins")
-        return 2 * _central_bin(self.gamma) + 1
+        return 2 * self._central_bin + 1
+
+    @property
+    def _central_bin(self) -> int:
+        """Number of the bin about the midpoint of the domain."""
+        assert self.gamma is not None, "there are bins"
+        return math.floor(1 / self.gamma + 0.5)
 
     def _positions(self, centers: np.ndarray) -> np.ndarray:
-        """Bins of centers in grid steps, or the centers themselves where they are not rounded."""
+        """Bins of centers in grid steps; the centers where they are not rounded."""
         if self.gamma is None:
             return centers
         bins = np.floor(centers / (self.gamma * SCALE) + 0.5).astype(np.int64)
-        return bins + _central_bin(self.gamma)
+        return bins + self._central_bin
 
     def _coordinates(self, positions: np.ndarray) -> np.ndarray:
         """Coordinates of positions, in half-widths."""
         if self.gamma is None:
             return positions / SCALE
-        return (positions - _central_bin(self.gamma)) * self.gamma
+        return (positions - self._central_bin) * self.gamma
 
     # The server
 
     def _aggregate(self) -> tuple[np.ndarray, np.ndarray]:
-        """Positions, in lexicographic order, and weights: the sum of the clients' messages."""
+        """Sum of the clients' messages: positions, in lexicographic order, and weights."""
         # Concatenate before rounding: this is faster, and part of the latency of a
         # removal.
         weights = np.concatenate([self._weights(client) for client in self._clients])
         centers = np.concatenate([client.centers for client in self._clients])
-        positions = self._positions(centers[weights > 0])
-        distinct, index = np.unique(positions, axis=0, return_inverse=True)
-        return distinct, np.bincount(index.ravel(), weights=weights[weights > 0])
+        return _add_up(self._positions(centers), weights)
 
     def _refit(self) -> None:
-        """Compute the server's centers from what it receives and from its public randomness."""
-        positions, weights = self._aggregate()
-        coordinates = self._coordinates(positions)
+        """Compute the server's centers from its input and its public randomness."""
+        self._received = positions, weights = self._aggregate()
 
         # The data of the server: weighted bin centers, or uniform points in the bins.
-        data = coordinates
-        data_weights = weights
+        data = self._coordinates(positions)
         if self.method.server_data == "points":
-            assert self.gamma is not None
+            assert self.gamma is not None, "points are drawn in bins"
             generator = np.random.default_rng(self._server_seed)
-            data = np.repeat(coordinates, weights.astype(int), axis=0)
-            data = data + self.gamma * (generator.random(data.shape) - 0.5)
-            data_weights = np.ones(len(data))
-        centers = weighted_kmeans(
-            data, data_weights, self.method.n_clusters, SERVER_STARTS, self._server_seed
+            data = np.repeat(data, weights, axis=0)
+            data += self.gamma * (generator.random(data.shape) - 0.5)
+            weights = np.ones(len(data))
+        k = self.method.n_clusters
+        self.centers = weighted_kmeans(
+            data, weights, k, SERVER_STARTS, self._server_seed
         )
-
-        self._received = (positions, weights)
-        self.centers = centers
-
-    def _repair(self, server: RepairedServer, messages: Sequence[Message]) -> None:
-        """Repair the server's fit after changes of the sum of the clients' messages."""
-        assert self.gamma is not None
-        bins = np.concatenate([positions for positions, _ in messages]) - _central_bin(
-            self.gamma
-        )
-        changes = np.concatenate([weights for _, weights in messages])
-        distinct, index = np.unique(bins, axis=0, return_inverse=True)
-        totals = np.zeros(len(distinct), np.int64)
-        np.add.at(totals, index.ravel(), changes)
-        server.change(distinct[totals != 0], totals[totals != 0])
-        self.centers = server.centers * self.gamma
 
     def induced(self) -> tuple[np.ndarray, np.ndarray]:
         """Squared distance of every point to the global center of its client's center.
@@ -537,7 +507,7 @@ class FederatedModel:
         return np.concatenate(ids), np.concatenate(squares)
 
     def _induced_squares(
-        self, client: Client, label_of: dict[bytes, int]
+        self, client: SeedingClient, label_of: dict[bytes, int]
     ) -> np.ndarray:
         """Squared distances of a client's points to their induced global centers."""
         # The global cluster of each of the client's centers; the nearest one for a
@@ -556,6 +526,9 @@ class FederatedModel:
         return ((rows / SCALE - assigned) ** 2).sum(axis=1)
 
 
-def _central_bin(gamma: float) -> int:
-    """Number of the bin about the midpoint of the domain."""
-    return math.floor(1 / gamma + 0.5)
+def _add_up(positions: np.ndarray, weights: np.ndarray) -> Message:
+    """Sum the weights of equal positions; leave out sums of 0."""
+    distinct, index = np.unique(positions, axis=0, return_inverse=True)
+    totals = np.zeros(len(distinct), np.int64)
+    np.add.at(totals, index.ravel(), weights)
+    return distinct[totals != 0], totals[totals != 0]
