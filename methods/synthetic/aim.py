@@ -18,22 +18,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from pkm.methods.synthetic.graphical_model import (
+    Columns,
     GraphicalModel,
     Measurement,
     count_cells,
     eliminate,
     fit_model,
 )
-from pkm.methods.synthetic.mst import Column, measured_columns, records_in_intervals
-from pkm.methods.synthetic.synthetic import SyntheticKMeans, TablesSchedule
-from pkm.privacy import (
-    SCALE,
-    Curator,
-    Exponential,
-    Gaussian,
-    Marginals,
-    WorstApproximated,
+from pkm.methods.synthetic.mst import Column, draw_in_intervals, measure_columns
+from pkm.methods.synthetic.synthetic import (
+    SyntheticKMeans,
+    TablesSchedule,
+    measure_tables,
+    select_table,
 )
+from pkm.privacy import Curator, WorstApproximated
 
 MAX_INTERVALS = 16  # of a column in the tables of several
 MAX_COLUMNS = 3  # of a table
@@ -44,7 +43,7 @@ ROUND_STEPS = 100  # of mirror descent
 FINAL_STEPS = 300
 
 
-def fitted_model(
+def select_and_fit(
     curator: Curator, columns: list[Column], schedule: TablesSchedule
 ) -> GraphicalModel:
     """Measure a table in every round, and fit a graphical model to all of them.
@@ -69,50 +68,41 @@ def fitted_model(
     # Columns one by one: a merged interval has the noise of its fine ones.
     measurements = []
     for h, column in enumerate(columns):
-        stddev = columns_stddev * np.sqrt(
-            np.diff(column.starts, append=len(column.fine))
-        )
+        n_merged = np.diff(column.starts, append=len(column.fine))
+        stddev = columns_stddev * np.sqrt(n_merged)
         measurements.append(Measurement((h,), column.counts, stddev))
     model = fit_model(shape, n, measurements, n_steps=ROUND_STEPS)
 
-    every_table = [
-        table
-        for m in range(1, min(MAX_COLUMNS, d) + 1)
-        for table in itertools.combinations(range(d), m)
-    ]
+    all_tables: list[Columns] = []
+    for m in range(1, MAX_COLUMNS + 1):
+        all_tables += itertools.combinations(range(d), m)
+    stddev = 1 / schedule.table_mu if schedule.n_rounds else 0.0
     for i in range(schedule.n_rounds):
         # Candidates: tables with which the model is not too large for the part of the
         # budget that is spent after the round.
         max_cells = max(MAX_CELLS * (i + 1) / schedule.n_rounds, model.tree.n_cells)
-        measured = [measurement.columns for measurement in measurements]
-        tables = [
+        measured = [m.columns for m in measurements]
+        candidates = [
             table
-            for table in every_table
+            for table in all_tables
             if count_cells(shape, eliminate(shape, [*measured, table])) <= max_cells
         ]
 
-        # Choose one by its error, less that of its measurement, times its number of
+        # Select one by its error, less that of its measurement, times its number of
         # columns.
-        stddev = 1 / schedule.table_mu
-        expected_errors = [
-            math.sqrt(2 / math.pi) * stddev * math.prod(shape[h] for h in table)
-            for table in tables
-        ]
+        n_cells = [math.prod(shape[h] for h in table) for table in candidates]
         query = WorstApproximated(
-            tables,
+            candidates,
             edges,
-            expected=[model.marginal(table) for table in tables],
-            weights=[len(table) for table in tables],
-            offsets=expected_errors,
+            expected=[model.marginal(table) for table in candidates],
+            weights=[len(table) for table in candidates],
+            offsets=[math.sqrt(2 / math.pi) * stddev * count for count in n_cells],
         )
-        answer = curator.release(query, choices=Exponential(schedule.choice_epsilon))
-        chosen = tables[int(answer["choices"][0, 0])]
+        selected = candidates[select_table(curator, query, schedule.choice_epsilon)]
 
         # Measure it, and fit the model again.
-        marginal = Marginals([chosen], edges)
-        answer = curator.release(marginal, counts=Gaussian(stddev * SCALE))
-        (counts,) = marginal.split(answer["counts"][0] / SCALE)
-        measurements.append(Measurement(chosen, counts, stddev))
+        (counts,) = measure_tables(curator, [selected], edges, stddev)
+        measurements.append(Measurement(selected, counts, stddev))
         is_last = i + 1 == schedule.n_rounds
         n_steps = FINAL_STEPS if is_last else ROUND_STEPS
         model = fit_model(shape, n, measurements, model.factors, n_steps)
@@ -156,7 +146,7 @@ class AIMKMeans(SyntheticKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
-    >>> model = AIMKMeans(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = AIMKMeans(2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -165,7 +155,6 @@ class AIMKMeans(SyntheticKMeans):
     color = "#9970ab"
     marker = "H"
     max_features = 16  # the number of tables of three grows with the third power
-    compared = f"tables of {MAX_COLUMNS}"
     alternatives = "MSTKMeans or KaplanStemmer"
     choice = WorstApproximated
     shares = (COLUMN_SHARE, CHOICE_SHARE, 1 - COLUMN_SHARE - CHOICE_SHARE)
@@ -181,9 +170,8 @@ class AIMKMeans(SyntheticKMeans):
         n_records: int,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """Measure tables, draw records; see :meth:`SyntheticKMeans.draw_records`."""
-        columns = measured_columns(curator, schedule.columns_mu, MAX_INTERVALS)
-        model = fitted_model(curator, columns, schedule)
-
+        """Measure tables in rounds, fit a model to them, and draw from it."""
+        columns = measure_columns(curator, schedule.columns_mu, MAX_INTERVALS)
+        model = select_and_fit(curator, columns, schedule)
         intervals = model.draw(n_records, generator)
-        return records_in_intervals(columns, intervals, generator)
+        return draw_in_intervals(columns, intervals, generator)

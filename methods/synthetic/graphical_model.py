@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -136,7 +137,7 @@ def count_cells(shape: Sequence[int], cliques: Iterable[Columns]) -> int:
 
 
 def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTree:
-    """Junction tree of the cliques that elimination in min-fill order makes of some tables.
+    """Junction tree of the cliques that elimination in min-fill order makes of tables.
 
     Parameters
     ----------
@@ -205,53 +206,43 @@ class GraphicalModel:
         tree = self.tree
         i = tree.containing(columns)
         if i is not None:
-            return _summed(self.tables[i], tree.cliques[i], columns)
+            return _sum_out(self.tables[i], tree.cliques[i], columns)
 
         # Leave out cliques at the ends of the tree that know nothing of the columns.
         wanted = set(columns)
         kept = set(range(len(tree.cliques)))
         for i in reversed(range(len(tree.cliques))):
-            has_child = any(tree.parents[j] == i for j in kept)
-            if not has_child and wanted & set(tree.cliques[i]) <= set(
-                tree.separators[i]
-            ):
+            known = wanted & set(tree.cliques[i])
+            is_leaf = all(tree.parents[j] != i for j in kept)
+            if is_leaf and known <= set(tree.separators[i]):
                 kept.remove(i)
         root = min(kept)
         while True:
             children = [j for j in kept if tree.parents[j] == root]
-            own = wanted & set(tree.cliques[root])
-            if len(children) != 1 or not own <= set(tree.separators[children[0]]):
+            known = wanted & set(tree.cliques[root])
+            if len(children) != 1 or not known <= set(tree.separators[children[0]]):
                 break
             kept.remove(root)
             root = children[0]
 
-        # Of the others: what each adds given its separator, summed over columns of no
-        # use to any.
-        found = {}
-        for i in kept:
-            table = self.tables[root] if i == root else self._conditional(i)
-            needed = wanted.union(
-                *(tree.separators[j] for j in kept if tree.parents[j] == i),
-                () if i == root else tree.separators[i],
-            )
+        # From the ends to the root: multiply what a clique adds, given its separator,
+        # by the messages of its children, and sum out what nobody above needs.
+        messages: dict[int, tuple[np.ndarray, Columns]] = {}
+        for i in sorted(kept, reverse=True):
+            children = [j for j in messages if tree.parents[j] == i]
+            table = self.tables[i] if i == root else self._conditional(i)
+            above = wanted if i == root else wanted.union(tree.separators[i])
+            needed = above.union(*(tree.separators[j] for j in children))
             axes = tuple(h for h in tree.cliques[i] if h in needed)
-            found[i] = (_summed(table, tree.cliques[i], axes), axes)
-
-        # Sum out from the ends to the root.
-        for i in sorted(kept - {root}, reverse=True):
-            table, axes = found[i]
-            message_axes = tuple(
-                h for h in axes if h in wanted or h in tree.separators[i]
-            )
-            message = _summed(table, axes, message_axes)
-            table, axes = found[tree.parents[i]]
-            together = tuple(sorted({*axes, *message_axes}))
-            product = np.einsum(
-                table, list(axes), message, list(message_axes), list(together)
-            )
-            found[tree.parents[i]] = (product, together)
-        table, axes = found[root]
-        return _summed(table, axes, columns)
+            table = _sum_out(table, tree.cliques[i], axes)
+            for j in children:
+                message, message_axes = messages[j]
+                together = tuple(sorted({*axes, *message_axes}))
+                table = np.einsum(table, axes, message, message_axes, together)
+                axes = together
+            kept_axes = tuple(h for h in axes if h in above)
+            messages[i] = (_sum_out(table, axes, kept_axes), kept_axes)
+        return messages[root][0]
 
     def draw(self, n_records: int, generator: np.random.Generator) -> np.ndarray:
         """Draw records from the model.
@@ -265,17 +256,16 @@ class GraphicalModel:
         records = np.zeros((n_records, len(tree.shape)), np.int64)
         for i, clique in enumerate(tree.cliques):
             # The new columns of a clique, given those that it shares with its parent.
-            given = tree.separators[i]
-            new = tuple(h for h in clique if h not in given)
-            sizes = [tree.shape[h] for h in given]
+            shared = tree.separators[i]
+            new = tuple(h for h in clique if h not in shared)
+            sizes = [tree.shape[h] for h in shared]
             new_sizes = [tree.shape[h] for h in new]
-            weights = self.tables[i].transpose(
-                [clique.index(h) for h in (*given, *new)]
-            )
+            order = [clique.index(h) for h in (*shared, *new)]
+            weights = self.tables[i].transpose(order)
             weights = weights.reshape(math.prod(sizes), math.prod(new_sizes))
             rows = np.zeros(n_records, np.int64)
-            if given:
-                rows = np.ravel_multi_index(tuple(records[:, h] for h in given), sizes)
+            if shared:
+                rows = np.ravel_multi_index(tuple(records[:, shared].T), sizes)
             drawn = _draw_rows(weights, rows, generator)
             for h, values in zip(new, np.unravel_index(drawn, new_sizes), strict=True):
                 records[:, h] = values
@@ -283,17 +273,13 @@ class GraphicalModel:
 
     def _conditional(self, i: int) -> np.ndarray:
         """Table of a clique given its separator; 0 where that has probability 0."""
-        clique = self.tree.cliques[i]
-        axes = tuple(
-            a for a, h in enumerate(clique) if h not in self.tree.separators[i]
-        )
-        given = self.tables[i].sum(axis=axes, keepdims=True)
-        return np.divide(
-            self.tables[i], given, out=np.zeros_like(self.tables[i]), where=given > 0
-        )
+        table = self.tables[i]
+        axes = _dropped_axes(self.tree.cliques[i], self.tree.separators[i])
+        totals = table.sum(axis=axes, keepdims=True)
+        return np.divide(table, totals, out=np.zeros_like(table), where=totals > 0)
 
 
-def model_of(
+def build_model(
     tree: JunctionTree, factors: Mapping[Columns, np.ndarray], total: float
 ) -> GraphicalModel:
     """Tables of all cliques by belief propagation.
@@ -313,7 +299,8 @@ def model_of(
     Examples
     --------
     >>> tree = junction_tree((2, 3), [(0,), (1,)])
-    >>> model_of(tree, {(0,): np.log([1.0, 3.0])}, 24.0).marginal((0, 1)).round(6).tolist()
+    >>> model = build_model(tree, {(0,): np.log([1.0, 3.0])}, 24.0)
+    >>> model.marginal((0, 1)).round(6).tolist()
     [[2.0, 2.0, 2.0], [6.0, 6.0, 6.0]]
     """
     # Logarithms of the products of the factors in each clique.
@@ -329,24 +316,18 @@ def model_of(
     # Messages from the ends of the tree to the first clique, then back.
     upward = {}
     for i in reversed(range(1, len(beliefs))):
-        upward[i] = _log_summed(beliefs[i], tree.cliques[i], tree.separators[i])
+        upward[i] = _log_sum_out(beliefs[i], tree.cliques[i], tree.separators[i])
         parent = tree.parents[i]
         beliefs[parent] += _spread(upward[i], tree.separators[i], tree.cliques[parent])
-    log_total = float(_log_summed(beliefs[0], tree.cliques[0], ()))
+    log_total = float(_log_sum_out(beliefs[0], tree.cliques[0], ()))
     for i in range(1, len(beliefs)):
         parent = tree.parents[i]
-        downward = _log_summed(
+        downward = _log_sum_out(
             beliefs[parent], tree.cliques[parent], tree.separators[i]
         )
         beliefs[i] += _spread(downward - upward[i], tree.separators[i], tree.cliques[i])
     tables = [total * np.exp(belief - log_total) for belief in beliefs]
     return GraphicalModel(tree, factors, tables, total)
-
-
-def loss_of(model: GraphicalModel, measurements: Sequence[Measurement]) -> float:
-    """Half of the squared differences from noisy tables, in standard deviations of their noise."""
-    expected = {m.columns: model.marginal(m.columns) for m in measurements}
-    return _loss_and_gradients(expected, measurements)[0]
 
 
 def fit_model(
@@ -390,82 +371,95 @@ def fit_model(
 
     Examples
     --------
-    >>> measured = Measurement((0,), np.array([3.0, 1.0]), 1.0)
-    >>> fit_model((2, 2), 4.0, [measured]).marginal((0, 1)).round(2).tolist()
+    >>> table = Measurement((0,), np.array([3.0, 1.0]), 1.0)
+    >>> fit_model((2, 2), 4.0, [table]).marginal((0, 1)).round(2).tolist()
     [[1.5, 1.5], [0.5, 0.5]]
     """
-    tree = junction_tree(shape, [measured.columns for measured in measurements])
+    tree = junction_tree(shape, [m.columns for m in measurements])
     factors = {m.columns: np.zeros([shape[h] for h in m.columns]) for m in measurements}
     factors.update(start or {})
-    model = model_of(tree, factors, total)
-    expected = {columns: model.marginal(columns) for columns in factors}
-    loss, gradients = _loss_and_gradients(expected, measurements)
+    fit = compare(build_model(tree, factors, total), measurements)
     precision = sum(float(np.max(np.asarray(m.stddev) ** -2.0)) for m in measurements)
     step = 1 / precision
     for _ in range(n_steps):
+        # Take a step; halve it until the loss falls by half of what it promises.
         for _ in range(MAX_HALVINGS):
             moved = {
-                columns: factor - step * gradients[columns]
-                for columns, factor in model.factors.items()
+                columns: factor - step * fit.gradients[columns]
+                for columns, factor in fit.model.factors.items()
             }
-            candidate = model_of(tree, moved, total)
-            new_expected = {columns: candidate.marginal(columns) for columns in factors}
-            new_loss, new_gradients = _loss_and_gradients(new_expected, measurements)
-            promised = sum(
-                float(
-                    (
-                        gradients[columns] * (expected[columns] - new_expected[columns])
-                    ).sum()
-                )
-                for columns in factors
-            )
-            if loss - new_loss >= promised / 2:
+            candidate = compare(build_model(tree, moved, total), measurements)
+            decrease = fit.loss - candidate.loss
+            promised = 0.0
+            for columns, gradient in fit.gradients.items():
+                change = fit.expected[columns] - candidate.expected[columns]
+                promised += float((gradient * change).sum())
+            if decrease >= promised / 2:
                 break
             step /= 2
         else:
             break  # rounding hides what is left
-        decrease = loss - new_loss
-        model = candidate
-        expected = new_expected
-        loss = new_loss
-        gradients = new_gradients
+
+        # Go on from there with a longer step, unless little was gained.
+        fit = candidate
         step *= GROWTH
-        if decrease <= tolerance * loss:
+        if decrease <= tolerance * fit.loss:
             break
-    return model
+    return fit.model
 
 
-def _loss_and_gradients(
-    expected: Mapping[Columns, np.ndarray], measurements: Sequence[Measurement]
-) -> tuple[float, dict[Columns, np.ndarray]]:
-    """Half of the squared differences from noisy tables in standard deviations, and its gradient.
+class Comparison(NamedTuple):
+    """How far a model is from noisy tables.
 
-    The gradient is by the expected table of each set of measured columns.
+    Attributes
+    ----------
+    model : GraphicalModel
+    expected : dict of tuple of int to ndarray
+        Its tables of each set of measured columns.
+    loss : float
+        Half of the squared differences, in standard deviations of the noise.
+    gradients : dict of tuple of int to ndarray
+        Of the loss by each expected table.
     """
+
+    model: GraphicalModel
+    expected: dict[Columns, np.ndarray]
+    loss: float
+    gradients: dict[Columns, np.ndarray]
+
+
+def compare(model: GraphicalModel, measurements: Sequence[Measurement]) -> Comparison:
+    """Compare a model with noisy tables."""
+    expected = {m.columns: model.marginal(m.columns) for m in measurements}
     loss = 0.0
     gradients: dict[Columns, np.ndarray] = {}
-    for measured in measurements:
-        residual = (expected[measured.columns] - measured.counts) / measured.stddev
+    for m in measurements:
+        residual = (expected[m.columns] - m.counts) / m.stddev
         loss += 0.5 * float(np.vdot(residual, residual))
-        gradient = residual / measured.stddev
-        gradients[measured.columns] = gradients.get(measured.columns, 0.0) + gradient
-    return loss, gradients
+        gradient = residual / m.stddev
+        gradients[m.columns] = gradients.get(m.columns, 0.0) + gradient
+    return Comparison(model, expected, loss, gradients)
 
 
-def _summed(values: np.ndarray, columns: Columns, kept: Columns) -> np.ndarray:
+def _dropped_axes(columns: Columns, kept: Columns) -> tuple[int, ...]:
+    """Axes of the columns of a table that are not kept."""
+    return tuple(a for a, h in enumerate(columns) if h not in kept)
+
+
+def _sum_out(values: np.ndarray, columns: Columns, kept: Columns) -> np.ndarray:
     """Sum over the axes of columns that are not kept."""
-    return values.sum(axis=tuple(a for a, h in enumerate(columns) if h not in kept))
+    return values.sum(axis=_dropped_axes(columns, kept))
 
 
-def _log_summed(values: np.ndarray, columns: Columns, kept: Columns) -> np.ndarray:
-    """Logarithm of the sum of exponentials over the axes of columns that are not kept."""
-    axes = tuple(a for a, h in enumerate(columns) if h not in kept)
+def _log_sum_out(values: np.ndarray, columns: Columns, kept: Columns) -> np.ndarray:
+    """Logarithm of the sum of exponentials over the columns that are not kept."""
+    axes = _dropped_axes(columns, kept)
     top = values.max(axis=axes, keepdims=True)
     return np.log(np.exp(values - top).sum(axis=axes)) + top.squeeze(axis=axes)
 
 
 def _spread(values: np.ndarray, columns: Columns, clique: Columns) -> np.ndarray:
-    """View of a table that broadcasts against that of a clique which contains its columns."""
+    """View of a table that broadcasts against that of a clique with its columns."""
     sizes = iter(values.shape)
     return values.reshape([next(sizes) if h in columns else 1 for h in clique])
 
@@ -484,5 +478,5 @@ def _draw_rows(
     cumulative /= cumulative[:, -1:]
     # All rows in one increasing list: row i covers (i, i + 1].
     edges = (cumulative + np.arange(len(weights))[:, None]).ravel()
-    found = np.searchsorted(edges, rows + generator.random(len(rows)), side="right")
-    return np.minimum(found - rows * n, n - 1)
+    drawn = np.searchsorted(edges, rows + generator.random(len(rows)), side="right")
+    return np.minimum(drawn - rows * n, n - 1)

@@ -9,20 +9,19 @@ NIST Contest: a scalable and general approach to differentially private syntheti
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pkm.methods.coreset import consistent
-from pkm.methods.synthetic.synthetic import SyntheticKMeans, TablesSchedule
-from pkm.privacy import (
-    SCALE,
-    Curator,
-    DependentColumns,
-    Exponential,
-    Gaussian,
-    Marginals,
+from pkm.methods.synthetic.synthetic import (
+    SyntheticKMeans,
+    TablesSchedule,
+    measure_tables,
+    select_table,
 )
+from pkm.privacy import SCALE, Curator, DependentColumns
 
 FINE_INTERVALS = 64  # of a column, measured alone
 MAX_INTERVALS = 32  # of a column in the tables of pairs
@@ -60,8 +59,8 @@ def _fine_edges() -> np.ndarray:
     return np.arange(1, FINE_INTERVALS) * (2 * SCALE // FINE_INTERVALS) - SCALE
 
 
-def merged_starts(counts: np.ndarray, least: float) -> np.ndarray:
-    """First interval of each merged one, from left to right: merged ones reach a least count.
+def merge_intervals(counts: np.ndarray, least: float) -> np.ndarray:
+    """Merge intervals from left to right until each reaches a least count.
 
     Parameters
     ----------
@@ -71,11 +70,11 @@ def merged_starts(counts: np.ndarray, least: float) -> np.ndarray:
     Returns
     -------
     ndarray of int64
-        What is left at the end joins the last one.
+        First interval of each merged one. What is left at the end joins the last one.
 
     Examples
     --------
-    >>> merged_starts(np.array([1.0, 5.0, 0.0, 2.0, 4.0, 1.0]), 5.0).tolist()
+    >>> merge_intervals(np.array([1.0, 5.0, 0.0, 2.0, 4.0, 1.0]), 5.0).tolist()
     [0, 2]
     """
     starts = [0]
@@ -90,8 +89,8 @@ def merged_starts(counts: np.ndarray, least: float) -> np.ndarray:
     return np.array(starts, np.int64)
 
 
-def measured_columns(curator: Curator, mu: float, max_intervals: int) -> list[Column]:
-    """Release counts of equal intervals of every column, and merge intervals of few records.
+def measure_columns(curator: Curator, mu: float, max_intervals: int) -> list[Column]:
+    """Measure every column on equal intervals, and merge those of few records.
 
     Parameters
     ----------
@@ -108,20 +107,19 @@ def measured_columns(curator: Curator, mu: float, max_intervals: int) -> list[Co
     d = curator.n_features
     n = float(curator.n_points)
     stddev = math.sqrt(d) / mu
-    query = Marginals([(h,) for h in range(d)], [_fine_edges()] * d)
-    answer = curator.release(query, counts=Gaussian(stddev * SCALE))
+    tables = [(h,) for h in range(d)]
     least = max(MERGED_NOISE * stddev, n / max_intervals)
     columns = []
-    for counts in query.split(answer["counts"][0] / SCALE):
+    for counts in measure_tables(curator, tables, [_fine_edges()] * d, stddev):
         fine = consistent(counts, n)
-        columns.append(Column(fine, merged_starts(fine, least)))
+        columns.append(Column(fine, merge_intervals(fine, least)))
     return columns
 
 
-def spanning_pairs(
+def select_tree(
     curator: Curator, columns: list[Column], epsilon: float
 ) -> list[tuple[int, int]]:
-    """Choose d - 1 pairs of columns that form a tree, each among those that join two parts of it.
+    """Select d - 1 pairs of columns that form a tree, by their dependence.
 
     Parameters
     ----------
@@ -137,21 +135,20 @@ def spanning_pairs(
     d = len(columns)
     edges = [column.edges for column in columns]
     shares = [column.counts / curator.n_points for column in columns]
-    part = np.arange(d)  # of the tree that each column belongs to
-    chosen = []
+    subtree = np.arange(d)  # that a column belongs to
+    tree = []
     for _ in range(d - 1):
-        joining = [
-            (a, b) for a, b in itertools.combinations(range(d), 2) if part[a] != part[b]
-        ]
+        # Only pairs that join two subtrees are candidates.
+        pairs = itertools.combinations(range(d), 2)
+        joining = [(a, b) for a, b in pairs if subtree[a] != subtree[b]]
         query = DependentColumns(joining, edges, shares)
-        choice = curator.release(query, choices=Exponential(epsilon))["choices"][0, 0]
-        a, b = joining[int(choice)]
-        chosen.append((a, b))
-        part[part == part[b]] = part[a]
-    return chosen
+        a, b = joining[select_table(curator, query, epsilon)]
+        tree.append((a, b))
+        subtree[subtree == subtree[b]] = subtree[a]
+    return tree
 
 
-def synthetic_records(
+def draw_along_tree(
     columns: list[Column],
     tables: dict[tuple[int, int], np.ndarray],
     n_records: int,
@@ -182,22 +179,17 @@ def synthetic_records(
         for (a, b), table in tables.items():
             if (a in done) == (b in done):
                 continue
-            parent, child_column = (a, b) if a in done else (b, a)
+            parent, child = (a, b) if a in done else (b, a)
             conditional = table if a in done else table.T
-            for value in np.unique(intervals[:, parent]):
-                of_value = np.flatnonzero(intervals[:, parent] == value)
-                weights = conditional[value]
-                if not weights.any():
-                    weights = columns[child_column].counts
-                intervals[of_value, child_column] = _draw(
-                    weights, len(of_value), generator
-                )
-            done.add(child_column)
+            counts = columns[child].counts
+            weights = [row if row.any() else counts for row in conditional]
+            intervals[:, child] = _draw_given(intervals[:, parent], weights, generator)
+            done.add(child)
 
-    return records_in_intervals(columns, intervals, generator)
+    return draw_in_intervals(columns, intervals, generator)
 
 
-def records_in_intervals(
+def draw_in_intervals(
     columns: list[Column], intervals: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
     """Draw records inside of merged intervals: a fine one by its count, uniform in it.
@@ -217,19 +209,26 @@ def records_in_intervals(
     records = np.empty(intervals.shape)
     width = 2 * SCALE / FINE_INTERVALS
     for h, column in enumerate(columns):
-        ends = np.append(column.starts[1:], FINE_INTERVALS)
-        fine = np.empty(len(records), np.int64)
-        for value in np.unique(intervals[:, h]):
-            of_value = np.flatnonzero(intervals[:, h] == value)
-            start = column.starts[value]
-            inside = column.fine[start : ends[value]]
-            fine[of_value] = start + _draw(inside, len(of_value), generator)
+        merged = intervals[:, h]
+        weights = np.split(column.fine, column.starts[1:])
+        fine = column.starts[merged] + _draw_given(merged, weights, generator)
         records[:, h] = (fine + generator.random(len(records))) * width - SCALE
     return records
 
 
+def _draw_given(
+    values: np.ndarray, weights: Sequence[np.ndarray], generator: np.random.Generator
+) -> np.ndarray:
+    """Draw an index for each value, in proportion to the weights of that value."""
+    drawn = np.empty(len(values), np.int64)
+    for value in np.unique(values):
+        rows = np.flatnonzero(values == value)
+        drawn[rows] = _draw(weights[value], len(rows), generator)
+    return drawn
+
+
 def _draw(weights: np.ndarray, size: int, generator: np.random.Generator) -> np.ndarray:
-    """Indices in proportion to weights that are not negative; uniform where all are zero."""
+    """Draw indices in proportion to weights; uniform where all are zero."""
     total = weights.sum()
     probabilities = weights / total if total > 0 else None
     return generator.choice(len(weights), size, p=probabilities)
@@ -267,7 +266,7 @@ class MSTKMeans(SyntheticKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
-    >>> model = MSTKMeans(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = MSTKMeans(2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -276,7 +275,6 @@ class MSTKMeans(SyntheticKMeans):
     color = "#762a83"
     marker = "h"
     max_features = 64  # the number of pairs grows with the square
-    compared = "pairs"
     alternatives = "KaplanStemmer"
     choice = DependentColumns
     shares = (1 / 3, 1 / 3, 1 / 3)
@@ -292,22 +290,19 @@ class MSTKMeans(SyntheticKMeans):
         n_records: int,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """Measure columns and pairs, draw records; see :meth:`SyntheticKMeans.draw_records`."""
-        n = curator.n_points
-
+        """Measure columns and a tree of pairs; draw records along the tree."""
         # Columns one by one, and their merged intervals.
-        columns = measured_columns(curator, schedule.columns_mu, MAX_INTERVALS)
+        columns = measure_columns(curator, schedule.columns_mu, MAX_INTERVALS)
 
         # The tree of dependent pairs, and their tables.
         tables = {}
         if schedule.n_rounds:
-            pairs = spanning_pairs(curator, columns, schedule.choice_epsilon)
-            query = Marginals(pairs, [column.edges for column in columns])
+            pairs = select_tree(curator, columns, schedule.choice_epsilon)
+            edges = [column.edges for column in columns]
             stddev = math.sqrt(len(pairs)) / schedule.table_mu
-            answer = curator.release(query, counts=Gaussian(stddev * SCALE))
-            for pair, table in zip(
-                pairs, query.split(answer["counts"][0] / SCALE), strict=True
-            ):
-                tables[pair] = consistent(table.ravel(), float(n)).reshape(table.shape)
+            noisy = measure_tables(curator, pairs, edges, stddev)
+            for pair, table in zip(pairs, noisy, strict=True):
+                counts = consistent(table.ravel(), float(curator.n_points))
+                tables[pair] = counts.reshape(table.shape)
 
-        return synthetic_records(columns, tables, n_records, generator)
+        return draw_along_tree(columns, tables, n_records, generator)

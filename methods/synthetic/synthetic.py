@@ -1,4 +1,8 @@
-"""k-means on synthetic records: what methods have in common that model the joint distribution."""
+"""k-means on synthetic records of a private model of the joint distribution.
+
+Methods select tables of columns, measure them with noise, and estimate a model from
+them. Their schedules, and the two kinds of release, are here.
+"""
 
 import math
 from abc import abstractmethod
@@ -13,6 +17,7 @@ from pkm.methods.constraints import Integer
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
+    SCALE,
     Budget,
     Charge,
     Curator,
@@ -32,7 +37,7 @@ MAX_RECORDS = 20_000  # synthetic ones
 
 @dataclass(frozen=True)
 class TablesSchedule(Schedule):
-    """Counts of single columns, then rounds of choices and of the tables that were chosen.
+    """Counts of single columns, then rounds of choices and of the chosen tables.
 
     Attributes
     ----------
@@ -67,14 +72,14 @@ class TablesSchedule(Schedule):
 
 @dataclass(eq=False, repr=False)
 class SyntheticKMeans(PrivateKMeans):
-    """Records are drawn from a private model of all columns; k-means on them costs nothing more.
+    """k-means on records that are drawn from a private model of all columns.
+
+    Clustering the records costs nothing more.
 
     Attributes
     ----------
     max_features : int
         Number of columns up to which tables of several can be compared.
-    compared : str
-        What is compared, in the plural, for the error.
     alternatives : str
         Methods for more columns, for the error.
     choice : type
@@ -89,7 +94,6 @@ class SyntheticKMeans(PrivateKMeans):
     supports_chunks = True
     batched = False  # each replicate has a model of its own
     max_features: ClassVar[int]
-    compared: ClassVar[str]
     alternatives: ClassVar[str]
     choice: ClassVar[type[Query]]
     shares: ClassVar[tuple[float, float, float]]
@@ -150,9 +154,9 @@ class SyntheticKMeans(PrivateKMeans):
         """Budget of one run; refuses more columns than tables can be compared of."""
         if n_features > self.max_features:
             raise ValueError(
-                f"d={n_features} features are too many: {type(self).__name__} compares all "
-                f"{self.compared} of at most {self.max_features}; take a method for more features, "
-                f"such as {self.alternatives}"
+                f"d={n_features} features are too many: {type(self).__name__} compares "
+                f"tables of at most {self.max_features}; take a method for more "
+                f"features, such as {self.alternatives}"
             )
         return super().budget(n_points, n_features)
 
@@ -166,3 +170,37 @@ class SyntheticKMeans(PrivateKMeans):
         weights = np.ones(len(records))
         centers = weighted_kmeans(records, weights, self.n_clusters, self.n_init, seed)
         return snap_centers(centers)[None], 1
+
+
+def select_table(curator: Curator, query: Query, epsilon: float) -> int:
+    """Select one of a query's tables; return its index."""
+    answer = curator.release(query, choices=Exponential(epsilon))
+    return int(answer["choices"][0, 0])
+
+
+def measure_tables(
+    curator: Curator,
+    tables: Sequence[tuple[int, ...]],
+    edges: Sequence[np.ndarray],
+    stddev: float,
+) -> list[np.ndarray]:
+    """Release the counts of tables of columns, with noise.
+
+    Parameters
+    ----------
+    curator : Curator
+    tables : sequence of tuple of int
+        Columns of each.
+    edges : sequence of ndarray of int64
+        Inner edges of the intervals of every column, in grid steps.
+    stddev : float
+        Of the noise of a count, in records.
+
+    Returns
+    -------
+    list of ndarray, float64
+        In records.
+    """
+    query = Marginals(tables, edges)
+    answer = curator.release(query, counts=Gaussian(stddev * SCALE))
+    return query.split(answer["counts"][0] / SCALE)

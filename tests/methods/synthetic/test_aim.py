@@ -11,15 +11,15 @@ from scipy.optimize import nnls
 
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
 from pkm.methods.synthetic import aim
-from pkm.methods.synthetic.aim import AIMKMeans, fitted_model
+from pkm.methods.synthetic.aim import AIMKMeans, select_and_fit
 from pkm.methods.synthetic.graphical_model import (
     Measurement,
+    build_model,
+    compare,
     fit_model,
     junction_tree,
-    loss_of,
-    model_of,
 )
-from pkm.methods.synthetic.mst import measured_columns
+from pkm.methods.synthetic.mst import measure_columns
 from pkm.metrics import evaluate
 from pkm.privacy import (
     SCALE,
@@ -144,7 +144,7 @@ def test_a_tree_of_pairs_needs_no_larger_clique():
 @given(some_tables, st.integers(0, 99))
 def test_every_marginal_is_that_of_the_joint_table(tables, seed):
     factors = random_factors(tables, seed)
-    model = model_of(junction_tree(SHAPE, tables), factors, 50.0)
+    model = build_model(junction_tree(SHAPE, tables), factors, 50.0)
     joint = joint_of(factors, 50.0)
     for columns in ALL_TABLES:
         assert model.marginal(columns) == pytest.approx(summed(joint, columns), rel=1e-10)
@@ -154,7 +154,7 @@ def test_every_marginal_is_that_of_the_joint_table(tables, seed):
 def test_the_order_of_columns_does_not_matter(order):
     tables = [*CYCLE, (1, 4)]
     factors = random_factors(tables)
-    model = model_of(junction_tree(SHAPE, tables), factors, 50.0)
+    model = build_model(junction_tree(SHAPE, tables), factors, 50.0)
     # Column h of the model is column position[h] of the other.
     position = np.argsort(order)
     shape = tuple(SHAPE[h] for h in order)
@@ -164,7 +164,7 @@ def test_the_order_of_columns_does_not_matter(order):
         return tuple(sorted(places)), table.transpose(np.argsort(places))
 
     other_factors = dict(moved(columns, factor) for columns, factor in factors.items())
-    other = model_of(junction_tree(shape, other_factors), other_factors, 50.0)
+    other = build_model(junction_tree(shape, other_factors), other_factors, 50.0)
     for columns in ALL_TABLES:
         places, expected = moved(columns, model.marginal(columns))
         assert other.marginal(places) == pytest.approx(expected, rel=1e-10)
@@ -174,13 +174,13 @@ def test_factors_that_are_far_apart_do_not_overflow():
     factors = {(0, 1): np.zeros((3, 4)), (1, 2): np.zeros((4, 2))}
     factors[0, 1][0, 0] = 5000.0
     factors[1, 2][0, 0] = -5000.0
-    model = model_of(junction_tree(SHAPE, factors), factors, 10.0)
+    model = build_model(junction_tree(SHAPE, factors), factors, 10.0)
     assert model.marginal((0, 1, 2))[0, 0] == pytest.approx([0.0, 10.0])
 
 
 def test_a_factor_outside_of_all_cliques_is_refused():
     with pytest.raises(ValueError, match=r"columns=\(0, 2\) of a factor must be in a clique"):
-        model_of(junction_tree(SHAPE, [(0, 1)]), {(0, 2): np.zeros((3, 2))}, 1.0)
+        build_model(junction_tree(SHAPE, [(0, 1)]), {(0, 2): np.zeros((3, 2))}, 1.0)
 
 
 @pytest.mark.statistical
@@ -189,7 +189,7 @@ def test_drawn_records_follow_the_model():
     tables = [*CYCLE, (1, 4)]
     factors = random_factors(tables)
     n = 200_000
-    model = model_of(junction_tree(SHAPE, tables), factors, float(n))
+    model = build_model(junction_tree(SHAPE, tables), factors, float(n))
     records = model.draw(n, np.random.default_rng(0))
     counts = np.zeros(SHAPE)
     np.add.at(counts, tuple(records.T), 1)
@@ -213,7 +213,7 @@ def test_the_fit_reaches_the_least_loss(tables, seed):
     expected = least_loss(measurements, 300.0)
     model = fit_model(SHAPE, 300.0, measurements, n_steps=20_000, tolerance=1e-9)
     # Cells that are zero at the optimum are reached in the limit only.
-    assert expected - 1e-6 <= loss_of(model, measurements) <= expected * 1.001 + 1e-3
+    assert expected - 1e-6 <= compare(model, measurements).loss <= expected * 1.001 + 1e-3
 
 
 def test_consistent_tables_of_a_tree_are_fitted_exactly():
@@ -236,7 +236,7 @@ def test_a_fit_that_starts_from_its_end_stays_there():
     measurements = noisy_measurements(CYCLE)
     model = fit_model(SHAPE, 300.0, measurements, n_steps=5000, tolerance=0.0)
     again = fit_model(SHAPE, 300.0, measurements, model.factors, n_steps=10)
-    assert loss_of(again, measurements) <= loss_of(model, measurements)
+    assert compare(again, measurements).loss <= compare(model, measurements).loss
     for columns in CYCLE:
         assert again.marginal(columns) == pytest.approx(model.marginal(columns), abs=0.1)
 
@@ -244,7 +244,7 @@ def test_a_fit_that_starts_from_its_end_stays_there():
 def test_more_steps_never_raise_the_loss():
     measurements = noisy_measurements([(0, 1, 2), (2, 3, 4), (0, 4)])
     losses = [
-        loss_of(fit_model(SHAPE, 300.0, measurements, n_steps=m, tolerance=0.0), measurements)
+        compare(fit_model(SHAPE, 300.0, measurements, n_steps=m, tolerance=0.0), measurements).loss
         for m in (0, 1, 2, 5, 20, 80)
     ]
     assert losses == sorted(losses, reverse=True)
@@ -308,13 +308,13 @@ def test_without_noise_the_model_learns_a_dependence_of_three_columns():
     points = dependent(20_000)
     curator = curator_of(points)
     schedule = AIMKMeans(3, epsilon=1e6, delta=0.1).schedule(20_000, 4)
-    columns = measured_columns(curator, schedule.columns_mu, 4)
-    model = fitted_model(curator, columns, schedule)
+    columns = measure_columns(curator, schedule.columns_mu, 4)
+    model = select_and_fit(curator, columns, schedule)
     shape = [len(column.starts) for column in columns]
     edges = [np.concatenate([[-SCALE], column.edges, [SCALE + 1]]) for column in columns]
     expected, _ = np.histogramdd(points[:, :3], edges[:3])
     error = np.abs(model.marginal((0, 1, 2)) - expected).sum() / len(points)
-    independent = model_of(junction_tree(shape, []), {}, float(len(points)))
+    independent = build_model(junction_tree(shape, []), {}, float(len(points)))
     assert error < 0.1 * np.abs(independent.marginal((0, 1, 2)) - expected).sum() / len(points)
 
 
@@ -323,9 +323,9 @@ def test_the_model_keeps_to_its_limit(monkeypatch):
     points = dependent(5000, 6)
     curator = curator_of(points)
     schedule = AIMKMeans(3, epsilon=100.0).schedule(5000, 6)
-    columns = measured_columns(curator, schedule.columns_mu, 8)
+    columns = measure_columns(curator, schedule.columns_mu, 8)
     start = sum(len(column.starts) for column in columns)
-    assert start < fitted_model(curator, columns, schedule).tree.n_cells <= 400
+    assert start < select_and_fit(curator, columns, schedule).tree.n_cells <= 400
 
 
 def test_separate_clusters_of_two_columns_are_found():

@@ -13,9 +13,9 @@ from pkm.methods.synthetic.mst import (
     FINE_INTERVALS,
     Column,
     MSTKMeans,
-    merged_starts,
-    spanning_pairs,
-    synthetic_records,
+    draw_along_tree,
+    merge_intervals,
+    select_tree,
 )
 from pkm.metrics import evaluate
 from pkm.privacy import (
@@ -82,7 +82,7 @@ def test_one_column_takes_the_whole_budget():
 )
 def test_merged_intervals_reach_the_least_count(counts, least):
     counts = np.array(counts)
-    starts = merged_starts(counts, least)
+    starts = merge_intervals(counts, least)
     assert starts[0] == 0
     assert (np.diff(starts) > 0).all()
     totals = np.add.reduceat(counts, starts)
@@ -132,7 +132,7 @@ def test_without_noise_the_tree_is_the_maximum_spanning_tree():
         return len(reached) == 4
 
     best = max(filter(spans, itertools.combinations(pairs, 3)), key=weight)
-    chosen = spanning_pairs(curator_of(points), columns, 1e6)
+    chosen = select_tree(curator_of(points), columns, 1e6)
     assert sorted(chosen) == sorted(best) == [(0, 1), (1, 2), (2, 3)]
 
 
@@ -144,7 +144,7 @@ def test_records_follow_the_tables():
     (cells,) = query.exact(curator_of(points))["counts"]
     tables = dict(zip(query.tables, query.split(cells / SCALE), strict=True))
     n = 50_000
-    records = synthetic_records(columns, tables, n, np.random.default_rng(0))
+    records = draw_along_tree(columns, tables, n, np.random.default_rng(0))
     assert (np.abs(records) <= SCALE).all()
     drawn = query.split(query.exact(curator_of(np.rint(records).astype(np.int64)))["counts"][0])
     for table, counts in zip(tables.values(), drawn, strict=True):
@@ -156,7 +156,7 @@ def test_records_follow_the_tables():
 def test_an_interval_without_records_in_its_table_falls_back_to_the_column():
     columns = exact_columns(chain(d=2))
     tables = {(0, 1): np.zeros((8, 8))}
-    records = synthetic_records(columns, tables, 2000, np.random.default_rng(0))
+    records = draw_along_tree(columns, tables, 2000, np.random.default_rng(0))
     edges = np.append(columns[1].edges, SCALE + 1)
     counts = np.bincount(np.searchsorted(edges, records[:, 1], side="right"), minlength=8)
     expected = columns[1].counts / columns[1].counts.sum()
