@@ -20,7 +20,8 @@ from pkm.audit.report import configure, replay_pairs
 from pkm.compute import exact_limit
 from pkm.compute.storage.blocks import Blocks
 from pkm.methods import load_method
-from pkm.methods.base import PrivateKMeans, RepeatableNoiseWarning, Run
+from pkm.methods.base import PrivateKMeans, RepeatableNoiseWarning
+from pkm.methods.fitting import Run
 from pkm.privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
 from pkm.privacy.base import PointsLike
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES

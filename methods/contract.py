@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache, partial
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -119,6 +119,11 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         return None
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """Values of the constructor's parameters, in alphabetical order of the names."""
+        return {name: getattr(self, name) for name in _parameter_names(type(self))}
+
+    @property
     def claim(self) -> PrivacyClaim:
         """The claim of the chosen variant."""
         return self.claims[self.variant]
@@ -183,8 +188,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         ValueError
             With the parameter's name, its value and the rule.
         """
-        values = {name: getattr(self, name) for name in parameter_names(type(self))}
-        check_constraints(self.constraints, values)
+        check_constraints(self.constraints, self.parameters)
         if n_points is not None and self.n_clusters > n_points:
             raise ValueError(
                 f"n_clusters={self.n_clusters} must be at most the number of points n={n_points}"
@@ -249,6 +253,5 @@ def _budget(epsilon: float, delta: float, adjacency: Adjacency | str) -> Budget:
 
 
 @lru_cache(maxsize=256)
-def parameter_names(method_class: type[ClusteringMethod]) -> list[str]:
-    """List the names of the constructor's parameters, in alphabetical order."""
+def _parameter_names(method_class: type[ClusteringMethod]) -> list[str]:
     return method_class._get_param_names()

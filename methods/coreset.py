@@ -1,7 +1,6 @@
-"""Private coresets: weighted points that represent the data, and counts that sum to a total."""
+"""Private coresets: weighted points that represent the data, and consistent counts."""
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,15 +10,16 @@ from pkm.compute import middle_and_half_width
 from pkm.compute.storage.grid_file import unchanged
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.inputs import read_points
-from pkm.methods.zoomed import Zoomed
-from pkm.privacy import SCALE, Curator, Ledger, shards_of
+from pkm.privacy import SCALE, Curator, Ledger, NoiseStreams, shards_of
 from pkm.privacy.base import PointsLike
 from pkm.row_blocks import RowsLike
 
 
 @dataclass(frozen=True, eq=False)
 class Coreset:
-    """Private weighted points that represent the data: post-processing them costs no privacy.
+    """Private weighted points that represent the data.
+
+    Post-processing them costs no privacy.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Coreset:
     ledger: Ledger | None = None
 
     def cost_estimate(self, centers: ArrayLike) -> float:
-        """Estimate the sum of squared distances of all records to their nearest centers.
+        """Estimate the sum of squared distances of all records to nearest centers.
 
         Parameters
         ----------
@@ -59,7 +59,8 @@ class Coreset:
 
         Examples
         --------
-        >>> Coreset(np.array([[0.0], [4.0]]), np.array([10.0, 5.0])).cost_estimate([[1.0]])
+        >>> coreset = Coreset(np.array([[0.0], [4.0]]), np.array([10.0, 5.0]))
+        >>> coreset.cost_estimate([[1.0]])
         55.0
         """
         centers = np.asarray(centers, np.float64)
@@ -118,23 +119,19 @@ class CoresetMethod(PrivateKMeans):
         Coreset
         """
         shards = shards_of(points)
-        n_points = shards.n_records
-        n_features = shards.n_features
-        self.check_parameters(n_points)
-        budget = self.budget(n_points, n_features)
-        assert budget is not None, "a coreset is released under a privacy claim"
-        streams = self.noise_streams(
+
+        def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
+            return self.curator(shards, ledger, streams, domain)
+
+        ((method, curator, ledger, zoom),) = self.open(
+            make_curator,
+            shards.n_records,
+            shards.n_features,
             [seed],
-            n_points,
-            n_features,
             domain=domain,
             secure=secure,
             purpose="coreset",
         )
-        ledger = Ledger(budget, repeatable=not streams.secure)
-        zoomed = Zoomed(self, n_points, n_features)
-        curator, zoom = zoomed.enter(self.curator(shards, ledger, streams, domain))
-        method = cast("CoresetMethod", zoomed.rest)
         candidates, weights = method.weighted_candidates(curator)
         positions = candidates / SCALE if zoom is None else zoom.outward(candidates)
         return Coreset(positions, weights, ledger)
@@ -157,9 +154,10 @@ class CoresetMethod(PrivateKMeans):
         --------
         >>> from pkm.methods import KaplanStemmer
         >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
-        >>> coreset = KaplanStemmer(2, epsilon=4.0, bounds=(-1, 1), random_state=1).coreset(X)
-        >>> round(coreset.weights.sum()), round(coreset.cost_estimate([[0.0, 0.375]]), -1)
-        (10000, 2660.0)
+        >>> method = KaplanStemmer(2, epsilon=4.0, bounds=(-1, 1), random_state=1)
+        >>> coreset = method.coreset(X)
+        >>> round(coreset.cost_estimate([[0.0, 0.375]]), -1)
+        2660.0
         """
         self.check_parameters()
         with unchanged(X) as source:
@@ -173,7 +171,7 @@ class CoresetMethod(PrivateKMeans):
 
 
 def consistent(counts: np.ndarray, total: float) -> np.ndarray:
-    """Project noisy counts to the nearest that are not negative and sum to a public total.
+    """Project noisy counts to the nearest nonnegative ones with a public total.
 
     Parameters
     ----------

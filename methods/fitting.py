@@ -1,14 +1,34 @@
-"""Outcome of a batch of replicates, put together from its parts."""
+"""Runs of a method around a curator: batches of replicates, and their outcome."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self, TypedDict, Unpack, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pkm.compute import SCALE
+from pkm.methods.contract import ClusteringMethod
 from pkm.methods.zoom import Zoom
-from pkm.privacy import Charge, Ledger, to_unit
+from pkm.methods.zoomed import Zoomed
+from pkm.privacy import (
+    Account,
+    AccountedRun,
+    Charge,
+    Curator,
+    Ledger,
+    NoiseStreams,
+    shards_of,
+    to_unit,
+)
+from pkm.privacy.base import PointsLike, full_domain
+
+#: From a ledger (None where no privacy is claimed) and streams of noise to a curator.
+CuratorFactory = Callable[[Ledger | None, NoiseStreams], Curator]
+
+# Parameters that are not in the key of noise: the domain is, instead of bounds, and the
+# others say where noise comes from. A zoom is, where there is one.
+NOT_IN_NOISE_KEY = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom")
 
 
 @dataclass(frozen=True)
@@ -51,6 +71,241 @@ class Run:
         return to_unit(self.centers + self.remainders / SCALE)
 
 
+class StreamOptions(TypedDict, total=False):
+    """Options of a run's streams of noise.
+
+    Attributes
+    ----------
+    domain : array-like of shape (2, d), optional
+        Public bounds that the grid represents. Default: -1 and 1.
+    secure : bool, optional
+        Draw noise from the operating system's entropy. Default: the parameter.
+    public_seeds : sequence of int, optional
+        Of the randomness that may be known, one per replicate. Default: from the seeds.
+    purpose : str, optional
+        What the run is for, where it is not a fit.
+    """
+
+    domain: ArrayLike | None
+    secure: bool | None
+    public_seeds: Sequence[int] | None
+    purpose: str
+
+
+class BatchMethod(ClusteringMethod):
+    """A method that clusters the same points once per seed; see `PrivateKMeans`."""
+
+    def fit_batch(
+        self,
+        points: PointsLike,
+        seeds: Sequence[int],
+        domain: ArrayLike | None = None,
+        *,
+        account: Account | None = None,
+        secure: bool | None = None,
+    ) -> Run:
+        """Cluster the same points once per seed.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, d), int64
+            Private points on the grid (see :func:`pkm.privacy.snap`), prepared points,
+            a list of shards of either, or Blocks, for methods with ``supports_chunks``.
+        seeds : sequence of int
+            One per replicate; a replicate's result does not depend on the others.
+        domain : array-like of shape (2, d), optional
+            Public bounds, in the units of the data, that the grid represents. Default:
+            -1 and 1.
+        account : Account, optional
+            Of all runs on these points: it is charged for every replicate before the
+            first draw.
+        secure : bool, optional
+            Draw noise from the operating system's entropy. Default: the parameter.
+
+        Returns
+        -------
+        Run
+
+        Raises
+        ------
+        BudgetExceeded
+            If the run would exceed the account's budget; the account is as before then.
+        """
+        shards = shards_of(points)
+
+        def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
+            return self.curator(shards, ledger, streams, domain)
+
+        shape = shards.n_records, shards.n_features
+        schedule = None
+        if account is not None:
+            planned = self.planned_run(*shape, seeds)
+            account.charge(planned)
+            schedule = planned.schedule
+        return self.fit_with(
+            make_curator, *shape, seeds, schedule, domain=domain, secure=secure
+        )
+
+    def planned_run(
+        self, n_points: int, n_features: int, seeds: Sequence[int], *, purpose: str = ""
+    ) -> AccountedRun:
+        """Plan what an account is charged for a batch, before the first draw.
+
+        Parameters
+        ----------
+        n_points, n_features : int
+        seeds : sequence of int
+            One per replicate.
+        purpose : str, default=""
+            A note for the readers of the account.
+
+        Returns
+        -------
+        AccountedRun
+            With all releases, those of a zoom among them.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of its range, or the method claims no privacy.
+        """
+        self.check_parameters(n_points)
+        budget = self.budget(n_points, n_features)
+        if budget is None:
+            raise ValueError(
+                f"{type(self).__name__} claims no privacy: an account adds up private "
+                "runs only"
+            )
+        parameters = self.parameters
+        parameters.pop("random_state")
+        return AccountedRun(
+            budget,
+            Zoomed(self, n_points, n_features).schedule.charges,
+            n_replicates=len(NoiseStreams(seeds).seeds),  # refuses equal seeds
+            method=type(self).__name__,
+            parameters=parameters,
+            purpose=purpose,
+            flaws=self.claim.flaws,
+        )
+
+    def fit_with(
+        self,
+        make_curator: CuratorFactory,
+        n_points: int,
+        n_features: int,
+        seeds: Sequence[int],
+        schedule: Sequence[Charge] | None = None,
+        **options: Unpack[StreamOptions],
+    ) -> Run:
+        """Cluster through a given kind of curator, once per seed.
+
+        Parameters
+        ----------
+        make_curator : callable
+            From a ledger (None where no privacy is claimed) and the replicates'
+            NoiseStreams to a curator.
+        n_points, n_features : int
+            Of all points together, whoever holds them.
+        seeds : sequence of int
+            One per replicate.
+        schedule : sequence of Charge, optional
+            The only releases that each replicate may make. Default: any.
+        **options
+            Of the streams of noise; see :class:`StreamOptions`.
+
+        Returns
+        -------
+        Run
+        """
+        opened = self.open(
+            make_curator, n_points, n_features, seeds, schedule, **options
+        )
+        parts = []
+        for method, curator, ledger, zoom in opened:
+            centers, n_iter = method.cluster(curator)
+            parts.append(Part(centers, n_iter, ledger, zoom))
+        return combine(parts, seeds)
+
+    def open(
+        self,
+        make_curator: CuratorFactory,
+        n_points: int,
+        n_features: int,
+        seeds: Sequence[int],
+        schedule: Sequence[Charge] | None = None,
+        **options: Unpack[StreamOptions],
+    ) -> Iterator[tuple[Self, Curator, Ledger | None, Zoom | None]]:
+        """Prepare the runs of a batch; parameters are as of :meth:`fit_with`.
+
+        Yields
+        ------
+        method : ClusteringMethod
+            With what a zoom leaves of the budget.
+        curator : Curator
+            In the domain that the zoom finds.
+        ledger : Ledger or None
+        zoom : Zoom or None
+        """
+        self.check_parameters(n_points)
+        budget = self.budget(n_points, n_features)
+        streams = self.noise_streams(seeds, n_points, n_features, **options)
+
+        # A method that is not batched runs once for each replicate, each with a ledger
+        # of its own. So does a zoom, because each replicate finds a domain of its own.
+        zoomed = Zoomed(self, n_points, n_features)
+        is_batch = self.batched and zoomed.plan is None
+        for batch in [streams] if is_batch else streams.by_replicate():
+            ledger = None
+            if budget is not None:
+                ledger = Ledger(budget, schedule, repeatable=not streams.secure)
+            curator, zoom = zoomed.enter(make_curator(ledger, batch))
+            yield cast("Self", zoomed.rest), curator, ledger, zoom
+
+    def noise_streams(
+        self,
+        seeds: Sequence[int],
+        n_points: int,
+        n_features: int,
+        **options: Unpack[StreamOptions],
+    ) -> NoiseStreams:
+        """Make the streams of noise of a run.
+
+        No run of another method, other parameters, another budget, shape or domain, or
+        another purpose shares them. Two runs with the same noise could be compared, and
+        the noise taken off.
+
+        Parameters
+        ----------
+        seeds : sequence of int
+            One per replicate.
+        n_points, n_features : int
+        **options
+            See :class:`StreamOptions`.
+
+        Returns
+        -------
+        NoiseStreams
+        """
+        parameters = {}
+        for name, value in self.parameters.items():
+            is_array = isinstance(value, np.ndarray)
+            value = value.tolist() if is_array else value
+            is_default = (name, value) in self.noise_key_defaults.items()
+            if name not in NOT_IN_NOISE_KEY and not is_default:
+                parameters[name] = value
+        if self.zoom:
+            parameters["zoom"] = self.zoom
+        budget = self.budget(n_points, n_features)
+        domain = full_domain(options.get("domain"), n_features).tolist()
+        purpose = options.get("purpose", "")
+        name = type(self).__qualname__
+        facts = (name, parameters, budget, n_points, n_features, domain, purpose)
+        secure = options.get("secure")
+        is_secure = self.secure if secure is None else secure
+        public_seeds = options.get("public_seeds")
+        return NoiseStreams(seeds, is_secure, repr(facts), public_seeds)
+
+
 class Part(NamedTuple):
     """What one call of ``cluster`` released, for one or more replicates."""
 
@@ -60,13 +315,13 @@ class Part(NamedTuple):
     zoom: Zoom | None
 
 
-def combine(parts: Sequence[Part], seeds: tuple[int, ...]) -> Run:
+def combine(parts: Sequence[Part], seeds: Sequence[int]) -> Run:
     """Put the parts of a batch together.
 
     Parameters
     ----------
     parts : sequence of Part
-    seeds : tuple of int
+    seeds : sequence of int
         Of all replicates.
 
     Returns
@@ -82,7 +337,8 @@ def combine(parts: Sequence[Part], seeds: tuple[int, ...]) -> Run:
     charges = [part.ledger.charges for part in parts if part.ledger is not None]
     if not all([_cost_equally(other, charges[0]) for other in charges[1:]]):
         raise RuntimeError(
-            "replicates were charged differently: a schedule must not depend on private data"
+            "replicates were charged differently: a schedule must not depend on "
+            "private data"
         )
     released = [centers for part in parts for centers in part.centers]
     zooms = [part.zoom for part in parts for _ in part.centers]
@@ -96,7 +352,7 @@ def combine(parts: Sequence[Part], seeds: tuple[int, ...]) -> Run:
         _pad(released, most),
         max(part.n_iter for part in parts),
         parts[0].ledger,
-        seeds,
+        tuple(map(int, seeds)),
         np.array(n_centers),
         remainders,
         tuple(zooms),

@@ -265,7 +265,8 @@ class GraphicalModel:
             weights = weights.reshape(math.prod(sizes), math.prod(new_sizes))
             rows = np.zeros(n_records, np.int64)
             if shared:
-                rows = np.ravel_multi_index(tuple(records[:, shared].T), sizes)
+                values = tuple(records[:, h] for h in shared)
+                rows = np.ravel_multi_index(values, sizes)
             drawn = _draw_rows(weights, rows, generator)
             for h, values in zip(new, np.unravel_index(drawn, new_sizes), strict=True):
                 records[:, h] = values

@@ -598,7 +598,7 @@ def test_rows_hold_the_sizes_of_references(tmp_path, monkeypatch):
 
 def test_fit_batch_receives_the_domain_in_raw_units(tmp_path, monkeypatch):
     (tmp_path / "recording.py").write_text(
-        "import numpy as np\nfrom pkm.methods.base import PrivateKMeans, Run\n"
+        "import numpy as np\nfrom pkm.methods import PrivateKMeans, Run\n"
         "from pkm.privacy import NO_CLAIM\n\n\n"
         "class Recording(PrivateKMeans):\n"
         "    claims = {'sound': NO_CLAIM}\n"
