@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, ClassVar, Literal, Self
+from inspect import get_annotations
+from typing import Any, ClassVar, Literal, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,23 +53,29 @@ def _require_points(n_points: int, least: int, formula: str) -> None:
         )
 
 
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
 class _OptionalParameters:
     """Parameters that a method may declare, with their values where it does not.
 
-    No dataclass: fields of a base would come first in the constructors of all methods.
+    A subclass that declares fields becomes a dataclass of them. They are parameters of
+    its constructor, by keyword. Those here are none until a subclass declares them.
     """
 
     epsilon: float = math.inf
     delta: float | Literal["auto"] = "auto"
     variant: str = "sound"
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if get_annotations(cls):
+            dataclass(eq=False, repr=False, kw_only=True)(cls)
 
-@dataclass(eq=False, repr=False)
+
 class ClusteringMethod(_OptionalParameters, BaseEstimator):
     """What a method declares, and what follows from that; see :class:`PrivateKMeans`.
 
-    A method declares ``claims`` and its parameters, as dataclass fields or with an
-    ``__init__`` of its own. It writes ``cluster``, which queries a curator and has no
+    A method declares ``claims`` and its parameters, as fields or with an ``__init__``
+    of its own. It writes ``cluster``, which queries a curator and has no
     access to points, and ``schedule``, which says what ``cluster`` releases.
     """
 
@@ -104,8 +111,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     #: parameter is in no key of noise, which stays what it was.
     noise_key_defaults: ClassVar[dict[str, object]] = {}
 
-    n_clusters: int = 8
-    _: KW_ONLY
+    n_clusters: int = field(default=8, kw_only=False)
     bounds: ArrayLike | None = None
     clip: bool = True
     random_state: int | None = None

@@ -1,7 +1,7 @@
 """Baselines that a useful private method improves on: one center, and centers without data."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
@@ -29,7 +29,6 @@ SHELL_RATIO = math.sqrt(2)  # of the radii of neighboring shells
 N_SHELLS = 24  # down to a 3,000th of the domain
 
 
-@dataclass(eq=False, repr=False)
 class DataMean(PrivateKMeans):
     """The exact mean of the points as the only center; ``n_clusters`` has no effect."""
 
@@ -39,7 +38,7 @@ class DataMean(PrivateKMeans):
     claims = {"sound": NO_CLAIM}
     supports_chunks = True
 
-    n_clusters: int = 1
+    n_clusters: int = field(default=1, kw_only=False)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Sum and count all points; see :meth:`PrivateKMeans.cluster`."""
@@ -48,7 +47,6 @@ class DataMean(PrivateKMeans):
         return snap_centers(answer["sums"] / (answer["counts"][:, :, None] / SCALE)), 1
 
 
-@dataclass(eq=False, repr=False)
 class NoisyMean(PrivateKMeans):
     """The noisy mean with packed centers about it, or as the only center.
 
@@ -98,7 +96,6 @@ class NoisyMean(PrivateKMeans):
     supports_chunks = True
     supports_ball = True
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     spread_share: float = 0.2
@@ -158,7 +155,6 @@ class NoisyMean(PrivateKMeans):
         return snap_centers(np.clip(centers, -1.0, 1.0) * SCALE)[None], 2
 
 
-@dataclass(eq=False, repr=False)
 class PackingCenters(PrivateKMeans):
     """The sphere-packing starting centers, without a query to the data.
 
@@ -180,7 +176,6 @@ class PackingCenters(PrivateKMeans):
         "radius_search": OneOf("halving", "bisection"),
     }
 
-    _: KW_ONLY
     radius_search: str = "bisection"
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import tempfile
-from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +31,6 @@ def library_python() -> Path | None:
     return path if path.is_file() else None
 
 
-@dataclass(eq=False, repr=False)
 class DiffprivlibKMeans(PrivateKMeans):
     """The KMeans of IBM's diffprivlib, unmodified, out of process: a control without a claim.
 
@@ -63,7 +61,6 @@ class DiffprivlibKMeans(PrivateKMeans):
     marker = "o"
     claims = {"published": NO_CLAIM}
 
-    _: KW_ONLY
     epsilon: float = 1.0
     variant: str = "published"
 

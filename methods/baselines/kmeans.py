@@ -1,7 +1,5 @@
 """k-means++ of scikit-learn: the non-private reference of the private methods."""
 
-from dataclasses import KW_ONLY, dataclass
-
 import numpy as np
 from sklearn.cluster import KMeans
 
@@ -9,7 +7,6 @@ from pkm.methods.base import PrivateKMeans
 from pkm.privacy import NO_CLAIM, SCALE, Curator, snap_centers
 
 
-@dataclass(eq=False, repr=False)
 class KMeansPlusPlus(PrivateKMeans):
     """scikit-learn's k-means with k-means++ seeding, without privacy.
 
@@ -27,7 +24,6 @@ class KMeansPlusPlus(PrivateKMeans):
     marker = ""
     claims = {"sound": NO_CLAIM}
 
-    _: KW_ONLY
     n_init: int = 1
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:

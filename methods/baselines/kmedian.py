@@ -1,7 +1,6 @@
 """k-median: centers for the sum of distances, on weighted points; non-private as a reference."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -15,7 +14,6 @@ MAX_ITERATIONS = 300
 BLOCK_ROWS = 1 << 14
 
 
-@dataclass(eq=False, repr=False)
 class KMedian(PrivateKMeans):
     """k-median without privacy: the reference of the methods with ``p=1``.
 
@@ -33,7 +31,6 @@ class KMedian(PrivateKMeans):
     marker = ""
     claims = {"sound": NO_CLAIM}
 
-    _: KW_ONLY
     n_init: int = 1
 
     def cluster(self, curator: Curator) -> tuple[list[np.ndarray], int]:

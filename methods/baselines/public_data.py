@@ -1,7 +1,5 @@
 """Methods that are given public points, and the reference that uses nothing else."""
 
-from dataclasses import KW_ONLY, dataclass
-
 import numpy as np
 
 from pkm.compute import middle_and_half_width
@@ -14,7 +12,6 @@ from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, snap_centers
 UNIFORM_POINTS = 20  # for each cluster, where no public points are given
 
 
-@dataclass(eq=False, repr=False)
 class PublicDataMethod(PrivateKMeans):
     """Method that is given points which need no protection.
 
@@ -30,7 +27,6 @@ class PublicDataMethod(PrivateKMeans):
         As for :class:`pkm.methods.PrivateKMeans`.
     """
 
-    _: KW_ONLY
     public_data: np.ndarray | None = None
 
     def check_parameters(self, n_points: int | None = None) -> None:
@@ -120,7 +116,6 @@ def check_public_data(public_data: np.ndarray, n_clusters: int) -> None:
         )
 
 
-@dataclass(eq=False, repr=False)
 class PublicKMeans(PublicDataMethod):
     """k-means++ on the public points alone, without a query to the private ones: a reference.
 
@@ -153,7 +148,6 @@ class PublicKMeans(PublicDataMethod):
 
     constraints = {**PublicDataMethod.constraints, "n_init": Integer(1)}
 
-    _: KW_ONLY
     n_init: int = 10
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:

@@ -1,6 +1,4 @@
-"""DP-Lloyd of the library that the DPM paper compared with (diffprivlib), as coded and as meant."""
-
-from dataclasses import dataclass
+"""DP-Lloyd of the library that the DPM paper compared with (diffprivlib)."""
 
 import numpy as np
 
@@ -20,7 +18,6 @@ from pkm.privacy import (
 )
 
 
-@dataclass(eq=False, repr=False)
 class DPLloyd(SuLloyd):
     """DP-Lloyd with Laplace noise.
 
@@ -71,9 +68,8 @@ class DPLloyd(SuLloyd):
             return super().schedule(n_points, n_features)
         n_rounds, count_epsilon, sum_epsilon = self._split(n_points, n_features)
         epsilon = count_epsilon + n_features * sum_epsilon
-        one = plan_release(
-            CountsAndBoundedSums, Laplace, BoundedLaplace, epsilon=epsilon
-        )
+        query = CountsAndBoundedSums
+        one = plan_release(query, Laplace, BoundedLaplace, epsilon=epsilon)
         return Schedule(*[one] * n_rounds)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
@@ -83,9 +79,8 @@ class DPLloyd(SuLloyd):
 
         # The library's error: a coordinate's part of epsilon goes to the count, and
         # vice versa.
-        n_rounds, count_epsilon, sum_epsilon = self._split(
-            curator.n_points, curator.n_features
-        )
+        shape = (curator.n_points, curator.n_features)
+        n_rounds, count_epsilon, sum_epsilon = self._split(*shape)
 
         # Origin of the data's units on the grid, clipped to the domain.
         midpoint, half_width = middle_and_half_width(*curator.domain)

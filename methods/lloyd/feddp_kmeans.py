@@ -9,7 +9,6 @@ secure sum: here a curator adds the noise to it.
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,11 +17,9 @@ from pkm.compute import DIRECTION_SCALE
 from pkm.methods.baselines.public_data import PublicDataMethod
 from pkm.methods.constraints import AUTO, Integer
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
-from pkm.methods.lloyd.pe_means import LLOYD_RADIUS, PublicBall
+from pkm.methods.lloyd.pe_means import LLOYD_RADIUS, PublicBall, cluster_kept
 from pkm.methods.schedule import Schedule, count_noise, plan_release
-from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
-    SCALE,
     Curator,
     Gaussian,
     NearestCounts,
@@ -64,14 +61,12 @@ def leading_directions(matrix: np.ndarray, m: int) -> np.ndarray:
     directions = vectors.T[::-1][:m]
     largest = np.abs(directions).argmax(axis=1)
     signs = np.sign(directions[np.arange(m), largest])
-    return (
-        np.rint(signs[:, None] * directions * DIRECTION_SCALE) / DIRECTION_SCALE + 0.0
-    )
+    steps = np.rint(signs[:, None] * directions * DIRECTION_SCALE)
+    return steps / DIRECTION_SCALE + 0.0
 
 
-@dataclass(eq=False, repr=False)
 class FedDPKMeans(PublicDataMethod):
-    """Weighted k-means on public points in a private subspace, then two noisy Lloyd steps.
+    """Weighted k-means on public points in a private subspace, then two Lloyd steps.
 
     Parameters
     ----------
@@ -118,7 +113,7 @@ class FedDPKMeans(PublicDataMethod):
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
     >>> public = np.array([[-0.4, 0.1], [0.6, 0.6], [0.0, -0.9]])
-    >>> model = FedDPKMeans(2, public_data=public, epsilon=1.0, bounds=(-1, 1), random_state=1)
+    >>> model = FedDPKMeans(2, public_data=public, bounds=(-1, 1), random_state=1)
     >>> sorted(model.fit(X).cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -136,7 +131,6 @@ class FedDPKMeans(PublicDataMethod):
     supports_chunks = True
     supports_ball = True
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     dimensions: int | Literal["auto"] = "auto"
@@ -158,57 +152,46 @@ class FedDPKMeans(PublicDataMethod):
             del shares[0]
         total = math.fsum(share for _, share in shares)
         mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
-        return Schedule(
-            *[
-                plan_release(query, Gaussian, mu=mu * math.sqrt(share / total))
-                for query, share in shares
-            ]
-        )
+        releases = [
+            plan_release(query, Gaussian, mu=mu * math.sqrt(share / total))
+            for query, share in shares
+        ]
+        return Schedule(*releases)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`pkm.methods.PrivateKMeans.cluster`."""
         k = self.n_clusters
         d = curator.n_features
-        schedule = self.schedule(curator.n_points, d)
+        releases = self.schedule(curator.n_points, d).releases
+        *projection, weighting, recovery, step = releases
         points = curator.hashed_points(curator.radius)
         generator = curator.public_rng()
-        public = points.into_ball(self.public_positions(curator, generator)).astype(
-            np.float64
-        )
+        public = points.into_ball(self.public_positions(curator, generator))
+        public = public.astype(np.float64)
 
         # The subspace of the largest eigenvalues of the noisy second moments.
         basis = None
-        subspace = schedule.find(SecondMoments)
-        if subspace:
-            noise = count_noise(subspace[0])
+        if projection:
+            noise = count_noise(projection[0])
             moments = points.release(SecondMoments(), moments=noise)["moments"]
-            basis = leading_directions(
-                SecondMoments.matrix(moments), self.resolved_dimensions()
-            )
+            matrix = SecondMoments.matrix(moments)
+            basis = leading_directions(matrix, self.resolved_dimensions())
             public = public @ basis.T
         ball = PublicBall(points, basis)
 
         # Noisy numbers of the records nearest to each public point there.
-        query = NearestCounts(ball.lifted(public))
-        (release,) = schedule.find(NearestCounts)
-        weights = points.release(query, counts=count_noise(release))["counts"] / SCALE
+        weights = ball.count_nearest(public, weighting.mu)
 
         # Weighted k-means of the public points that stand for enough records.
         kept = weights >= LEAST_WEIGHT
-        if kept.sum() > k:
-            seed = int(generator.integers(2**32))
-            starts = weighted_kmeans(public[kept], weights[kept], k, self.n_init, seed)
-        else:
-            starts = public[np.argsort(-weights, kind="stable")[:k]]
+        starts = cluster_kept(public, weights, kept, k, self.n_init, generator)
 
         # Noisy means in all features of the records nearest in the subspace.
         near = points.radius * min(1.0, LLOYD_RADIUS / k ** (1 / d))
         radius = near if basis is None else points.radius
+        centers = ball.lifted(starts)
         least = LEAST_DEVIATIONS
-        recovery, step = schedule.find(NearestSumsAndCounts)
-        centers = noisy_lloyd_step(
-            points, ball.lifted(starts), radius, recovery.mu, least
-        )
+        centers = noisy_lloyd_step(points, centers, radius, recovery.mu, least)
 
         # A Lloyd step.
         return noisy_lloyd_step(points, centers, near, step.mu, least)[None], 2

@@ -12,7 +12,7 @@ Units: the domain is [-1, 1]^d.
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -37,10 +37,10 @@ from pkm.privacy import (
     snap_centers,
 )
 
-TYPICAL_CENTER = (
-    0.225  # Su et al.'s rho: typical size of a normalized center's coordinate
-)
-TARGET_ERROR = 0.004  # mean squared error per iteration that the number of iterations is chosen for
+#: Su et al.'s rho: typical size of a normalized center's coordinate.
+TYPICAL_CENTER = 0.225
+#: Mean squared error per iteration that the number of iterations is chosen for.
+TARGET_ERROR = 0.004
 MIN_ITERATIONS = 2
 MAX_ITERATIONS = 7
 MIN_ALPHA = 1e-6  # below, a radius is less than a grid step
@@ -48,11 +48,21 @@ MIN_ALPHA = 1e-6  # below, a radius is less than a grid step
 
 @dataclass(frozen=True)
 class Round:
-    """One public round of a schedule: the radius (None: no limit) and the noises."""
+    """One public round of a schedule.
+
+    Attributes
+    ----------
+    radius : float or None
+        In half-widths: farther points are left out; None for no limit.
+    sum_noise, count_noise : Gaussian, Laplace or None
+    longest_move : float
+        Of a center, in grid steps.
+    """
 
     radius: float | None
     sum_noise: Gaussian | Laplace | None
     count_noise: Gaussian | Laplace | None
+    longest_move: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -75,11 +85,6 @@ class LloydSchedule(Schedule):
         return [] if self.cost is None else [self.cost] * len(self.rounds)
 
 
-def clipped_iterations(bound: float) -> int:
-    """Clip the number of iterations that the error analysis allows to [2, 7] (Sec. 5.5)."""
-    return int(min(max(bound, MIN_ITERATIONS), MAX_ITERATIONS))
-
-
 def count_weight(n_features: int) -> float:
     """Su et al.'s weight of a count against a coordinate of a sum."""
     return (4 * n_features * TYPICAL_CENTER**2) ** (1 / 3)
@@ -88,7 +93,6 @@ def count_weight(n_features: int) -> float:
 POSTPROCESSING = {"none": KEEP, "truncate": TRUNCATE, "fold": FOLD}
 
 
-@dataclass(eq=False, repr=False)
 class Lloyd(PrivateKMeans):
     """Lloyd's algorithm without privacy, from the same starting centers, for seven rounds.
 
@@ -128,7 +132,6 @@ class Lloyd(PrivateKMeans):
     supports_chunks = True
     relative = False  # whether sums are taken about the centers
 
-    _: KW_ONLY
     variant: str = "sound"
     initialization: str = "packing"
     radius_search: str = "auto"
@@ -157,16 +160,23 @@ class Lloyd(PrivateKMeans):
         n_rounds : int
         """
         rounds = self._schedule_for(curator).rounds[:n_rounds]
-        for this_round in rounds:
+        for current in rounds:
             # Assign points to their nearest centers; release noisy sums and counts.
-            query = SumsAndCounts(centers, this_round.radius, self.relative)
+            query = SumsAndCounts(centers, current.radius, self.relative)
             answer = curator.release(
-                query, sums=this_round.sum_noise, counts=this_round.count_noise
+                query, sums=current.sum_noise, counts=current.count_noise
             )
 
             # Move every center to the noisy mean.
-            centers = self._move(
-                centers, answer["sums"], answer["counts"], this_round.radius
+            centers = move_centers(
+                centers,
+                answer["sums"],
+                answer["counts"],
+                self.relative,
+                self._keeps_empty(),
+                current.longest_move,
+                float(exact_limit(curator.n_features)),
+                POSTPROCESSING[self._postprocessing()],
             )
         return centers, len(rounds)
 
@@ -189,40 +199,17 @@ class Lloyd(PrivateKMeans):
 
     def schedule(self, n_points: int, n_features: int) -> LloydSchedule:
         """All rounds; see :meth:`PrivateKMeans.schedule`."""
-        return LloydSchedule(
-            (Round(None, None, None),) * self._n_rounds(MAX_ITERATIONS)
-        )
+        exact = Round(None, None, None)
+        return LloydSchedule((exact,) * self._n_rounds(MAX_ITERATIONS))
 
     def _n_rounds(self, bound: float) -> int:
-        """Number of rounds: the parameter, or what the error analysis allows."""
-        return (
-            clipped_iterations(bound)
-            if self.n_iterations == "auto"
-            else self.n_iterations
-        )
+        """Number of rounds: the parameter, or the bound of the error analysis.
 
-    def _move(
-        self,
-        centers: np.ndarray,
-        sums: np.ndarray,
-        counts: np.ndarray,
-        radius: float | None,
-    ) -> np.ndarray:
-        """Centers of the next round, (R, k, d) on the grid, from noisy sums and counts."""
-        return move_centers(
-            centers,
-            sums,
-            counts,
-            self.relative,
-            self._keeps_empty(),
-            self._longest_move(radius),
-            float(exact_limit(centers.shape[2])),
-            POSTPROCESSING[self._postprocessing()],
-        )
-
-    def _longest_move(self, radius: float | None) -> float:
-        """Longest move of a center in a round, in grid steps."""
-        return math.inf
+        The bound is clipped to [2, 7] (Sec. 5.5).
+        """
+        if self.n_iterations != "auto":
+            return self.n_iterations
+        return int(min(max(bound, MIN_ITERATIONS), MAX_ITERATIONS))
 
     def _keeps_empty(self) -> bool:
         """Whether a center stays whose count is below one record."""
@@ -233,7 +220,6 @@ class Lloyd(PrivateKMeans):
         return "none"
 
 
-@dataclass(eq=False, repr=False)
 class _DPLloyd(Lloyd):
     """Parameters of all private variants."""
 
@@ -242,7 +228,6 @@ class _DPLloyd(Lloyd):
         "postprocessing": OneOf("auto", *POSTPROCESSING),
     }
 
-    _: KW_ONLY
     epsilon: float = 1.0
     postprocessing: str = "auto"
 
@@ -255,7 +240,6 @@ class _DPLloyd(Lloyd):
         return "none" if self.variant == "published" else "fold"
 
 
-@dataclass(eq=False, repr=False)
 class SuLloyd(_DPLloyd):
     """DP-Lloyd with Laplace noise and the budget split and number of rounds of Su et al.
 
@@ -292,11 +276,10 @@ class SuLloyd(_DPLloyd):
         """All rounds; see :meth:`PrivateKMeans.schedule`."""
         n_rounds, coordinate_epsilon, count_epsilon = self._split(n_points, n_features)
         # The sum's L1 sensitivity is d: it costs d * coordinate_epsilon.
-        one = Round(
-            None, Laplace(SCALE / coordinate_epsilon), Laplace(SCALE / count_epsilon)
-        )
+        sum_noise = Laplace(SCALE / coordinate_epsilon)
+        count_noise = Laplace(SCALE / count_epsilon)
         cost = plan_release(SumsAndCounts, Laplace, epsilon=self.epsilon / n_rounds)
-        return LloydSchedule((one,) * n_rounds, cost)
+        return LloydSchedule((Round(None, sum_noise, count_noise),) * n_rounds, cost)
 
     def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
         """Predicted mean squared error of each of some rounds (Su et al.)."""
@@ -319,7 +302,6 @@ class SuLloyd(_DPLloyd):
         return n_rounds, coordinate_epsilon, weight * coordinate_epsilon
 
 
-@dataclass(eq=False, repr=False)
 class _GaussianLloyd(_DPLloyd):
     """Variants with Gaussian noise, which have a delta."""
 
@@ -328,7 +310,6 @@ class _GaussianLloyd(_DPLloyd):
         "sound": PrivacyClaim("approximate"),
     }
 
-    _: KW_ONLY
     delta: float | Literal["auto"] = "auto"
 
     def _noise_multiplier(self, n_points: int) -> float:
@@ -341,7 +322,6 @@ class _GaussianLloyd(_DPLloyd):
         return plan_release(SumsAndCounts, Gaussian, mu=mu)
 
 
-@dataclass(eq=False, repr=False)
 class GLloyd(_GaussianLloyd):
     """DP-Lloyd with Gaussian noise (FastLloyd paper, App. B.1).
 
@@ -383,7 +363,6 @@ class GLloyd(_GaussianLloyd):
         return LloydSchedule((one,) * n_rounds, self._cost(n, n_rounds))
 
 
-@dataclass(eq=False, repr=False)
 class FastLloyd(_GaussianLloyd):
     """DP-Lloyd with relative sums inside a radius (FastLloyd paper, Algorithm 1).
 
@@ -410,7 +389,7 @@ class FastLloyd(_GaussianLloyd):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
-    >>> model = FastLloyd(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=2).fit(X)
+    >>> model = FastLloyd(2, epsilon=1.0, bounds=(-1, 1), random_state=2).fit(X)
     >>> model.cluster_centers_.round(2).tolist(), round(model.ledger_.spent(), 6)
     ([[-0.5, 0.25], [0.5, 0.5]], 1.0)
     """
@@ -427,7 +406,6 @@ class FastLloyd(_GaussianLloyd):
     relative = True
     supports_ball = True
 
-    _: KW_ONLY
     radius_schedule: str = "step"
     alpha: float = 0.8
     radius_clipping: bool = True
@@ -438,7 +416,7 @@ class FastLloyd(_GaussianLloyd):
         Of a box, or of a ball of a given radius: half of the diameter takes the place
         of sqrt(d).
         """
-        half = math.sqrt(n_features) if ball is None else ball
+        half = ball or math.sqrt(n_features)
         eta = self.alpha * half / self.n_clusters ** (1 / n_features)
         return min(eta, 2 * half)
 
@@ -451,28 +429,21 @@ class FastLloyd(_GaussianLloyd):
 
     def _schedule_for(self, curator: Curator) -> LloydSchedule:
         """All rounds for the points of a curator, in a box or in a ball."""
-        if curator.radius == math.sqrt(curator.n_features):
-            return super()._schedule_for(curator)
         return self.schedule(curator.n_points, curator.n_features, curator.radius)
 
     def _starting_centers(self, curator: Curator) -> np.ndarray:
-        """Starting centers of all replicates, in the cube that is inscribed in a ball."""
+        """Starting centers of all replicates, in the cube inscribed in a ball."""
         centers = super()._starting_centers(curator)
-        half = math.sqrt(curator.n_features)
-        return (
-            centers
-            if curator.radius == half
-            else snap_centers(centers * curator.radius / half)
-        )
+        return snap_centers(centers * curator.radius / math.sqrt(curator.n_features))
 
     def schedule(
         self, n_points: int, n_features: int, ball: float | None = None
     ) -> LloydSchedule:
-        """All rounds, in a box or in a ball of a radius; see :meth:`PrivateKMeans.schedule`."""
+        """All rounds, in a box or in a ball of a radius (Algorithm 1)."""
         d = n_features
         sigma = self._noise_multiplier(n_points)
         eta = self.radius(d, ball)
-        half = math.sqrt(d) if ball is None else ball
+        half = ball or math.sqrt(d)
         diagonal = 2 * half
         n_rounds = self._n_rounds(self._round_bound(n_points, d, ball))
 
@@ -482,17 +453,12 @@ class FastLloyd(_GaussianLloyd):
         radii = [first] + [eta] * (n_rounds - 1)
 
         # Noise of a round, divided between sums and counts for the least error.
-        count_noise = Gaussian(
-            sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal)
-        )
-        rounds = [
-            Round(
-                radius,
-                Gaussian(count_noise.scale * radius / math.sqrt(diagonal)),
-                count_noise,
-            )
-            for radius in radii
-        ]
+        count_scale = sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal)
+        rounds = []
+        for radius in radii:
+            sum_noise = Gaussian(count_scale * radius / math.sqrt(diagonal))
+            longest_move = radius * SCALE if self.radius_clipping else math.inf
+            rounds.append(Round(radius, sum_noise, Gaussian(count_scale), longest_move))
         return LloydSchedule(tuple(rounds), self._cost(n_points, n_rounds))
 
     def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
@@ -507,14 +473,8 @@ class FastLloyd(_GaussianLloyd):
         k = self.n_clusters
         sigma = self._noise_multiplier(n)
         eta = self.radius(n_features, ball)
-        diagonal = 2 * (math.sqrt(n_features) if ball is None else ball)
-        return (
-            4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + diagonal) ** 2)
-        )
-
-    def _longest_move(self, radius: float | None) -> float:
-        assert radius is not None, "all rounds of FastLloyd have a radius"
-        return radius * SCALE if self.radius_clipping else math.inf
+        total = 1 + 2 * (ball or math.sqrt(n_features))
+        return 4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * total**2)
 
     def _postprocessing(self) -> str:
         return "fold" if self.postprocessing == "auto" else self.postprocessing

@@ -20,9 +20,8 @@ SUM_SHARE = 0.75  # of the step's epsilon; the rest is for the counts
 # distances of a cluster's records from its center. Chosen on generated sets and on s1.
 RADIUS_FACTOR = 2.0
 NOISE_FACTOR = 0.03
-MIN_RADIUS = (
-    1 / 64
-)  # in half-widths: a smaller one would leave out records of a center that is off
+# In half-widths: a smaller one would leave out records of a center that is off.
+MIN_RADIUS = 1 / 64
 
 
 def step_noise(n_features: int, epsilon: float) -> tuple[Laplace, Laplace]:
@@ -82,7 +81,8 @@ def cluster_radii(
     >>> points = np.array([[-6554.0], [6554.0]])
     >>> for weight in (10.0, 1000.0):
     ...     weights = np.full(2, weight)
-    ...     print(cluster_radii(points, weights, np.array([[0]]), 0.0, Laplace(4.0)).round(3))
+    ...     radii = cluster_radii(points, weights, np.array([[0]]), 0.0, Laplace(4.0))
+    ...     print(radii.round(3))
     [0.2]
     [1.061]
     """
@@ -93,16 +93,13 @@ def cluster_radii(
     cluster_weights = np.bincount(nearest, weights, minlength=len(centers))
     totals = np.bincount(nearest, spread, minlength=len(centers))
     overall = totals.sum() / max(cluster_weights.sum(), 1e-9)
-    variances = np.where(
-        cluster_weights > 0, totals / np.maximum(cluster_weights, 1e-9), overall
-    )
+    divisors = np.maximum(cluster_weights, 1e-9)
+    variances = np.where(cluster_weights > 0, totals / divisors, overall)
 
     # The noise of a mean is in proportion to the radius and falls with the number of
     # records.
     d = points.shape[1]
-    noise_per_radius = math.sqrt(d * 2 * sum_noise.scale**2) / np.maximum(
-        cluster_weights, 1e-9
-    )
+    noise_per_radius = math.sqrt(d * 2 * sum_noise.scale**2) / divisors
     factors = np.maximum(RADIUS_FACTOR, NOISE_FACTOR / noise_per_radius)
     radii = factors * np.sqrt(variances) / SCALE
     return np.clip(radii, MIN_RADIUS, 2 * math.sqrt(d))
@@ -114,7 +111,7 @@ def final_step(
     radii: np.ndarray,
     noise: tuple[Laplace, Laplace],
 ) -> np.ndarray:
-    """Move each center by the noisy mean difference of the records near it, less what is noise.
+    """Move each center by the noisy mean difference of the records near it.
 
     Parameters
     ----------
@@ -147,9 +144,8 @@ def final_step(
     # The noisy step, and the expected square of its noise.
     divisor = np.maximum(counts, 1.0)
     steps = sums / divisor[:, None]
-    noise_squares = (
-        centers.shape[1] * 2 * sum_noise.scale**2 * (radii * SCALE / divisor) ** 2
-    )
+    sum_variance = centers.shape[1] * 2 * sum_noise.scale**2
+    noise_squares = sum_variance * (radii * SCALE / divisor) ** 2
 
     # Shrink steps that may be noise; the center of an empty cluster does not move.
     squares = np.maximum((steps * steps).sum(axis=1), 1.0)
@@ -188,9 +184,9 @@ def noisy_lloyd_step(
     # Divide mu in proportion to the errors in a mean: that of the sum is sqrt(d) times
     # the radius, that of the count is the distance moved, about half the radius.
     sum_part = math.sqrt(points.n_features)
-    count_part = 0.5
-    sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))
-    count_mu = mu * math.sqrt(count_part / (sum_part + count_part))
+    total = sum_part + 0.5
+    sum_mu = mu * math.sqrt(sum_part / total)
+    count_mu = mu * math.sqrt(0.5 / total)
     answer = points.release(
         NearestSumsAndCounts(centers, radius),
         sums=Gaussian(radius * SCALE / sum_mu),

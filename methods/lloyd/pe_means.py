@@ -9,7 +9,7 @@ one vector of counts, whose sensitivity does not depend on the ball.
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -37,22 +37,17 @@ from pkm.privacy import (
     gaussian_mu,
 )
 
-GENERATIONS_PER_ROOT = (
-    4  # generations: that many times the root of the number of dimensions
-)
+GENERATIONS_PER_ROOT = 4  # of the number of dimensions
 MAX_GENERATIONS = {"published": 500, "sound": 32}
 RECORDS_PER_MEMBER = 5  # of a population, on average
 MIN_MUTANTS = 4  # of a parent
 MAX_POPULATION = 2000  # of the sound variant
 MUTATION_SCALE = 0.01  # of the ball's radius
 LEVY_EXPONENT = 1.75  # of the tails of mutations, by Mantegna's algorithm
-PROJECTED_DIMENSIONS = 16  # of the authors' variant for many features
-RECOVERY_RELEASES = 2  # of that variant: sums and counts in all features
+RECOVERY_RELEASES = 2  # in a subspace: sums and counts in all features
 LLOYD_RADIUS = 0.8  # of the ball's radius over k^(1/d): eta of FastLloyd
-N_INIT = {
-    "published": 10,
-    "sound": 3,
-}  # starts of k-means on a population, which cost no privacy
+# Starts of k-means on a population, which cost no privacy.
+N_INIT = {"published": 10, "sound": 3}
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,6 @@ class EvolutionSchedule(Schedule):
         return [counts] * self.generations + [step] * (self.lloyd_mu > 0)
 
 
-@dataclass(eq=False, repr=False)
 class PEMeans(PrivateKMeans):
     """Centers that evolve by noisy counts of the records nearest to each candidate.
 
@@ -138,7 +132,7 @@ class PEMeans(PrivateKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
-    >>> model = PEMeans(n_clusters=2, epsilon=4.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = PEMeans(2, epsilon=4.0, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -164,7 +158,6 @@ class PEMeans(PrivateKMeans):
     supports_chunks = True
     published_delta = staticmethod(inverse_power)
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     variant: str = "sound"
@@ -186,34 +179,31 @@ class PEMeans(PrivateKMeans):
 
     # The schedule
 
-    def is_projected(self, n_features: int) -> bool:
-        """Whether the population lies in a subspace."""
-        return self.dimensions is not None and n_features > 2 * self.dimensions
+    def subspace_dimensions(self, n_features: int) -> int | None:
+        """Dimensions of the subspace that the population lies in; None without one."""
+        m = self.dimensions
+        return m if m is not None and n_features > 2 * m else None
 
     def schedule(self, n_points: int, n_features: int) -> EvolutionSchedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
-        is_projected = self.is_projected(n_features)
+        m = self.subspace_dimensions(n_features)
 
         # Generations; the authors leave two releases of the subspace's to the recovery.
         generations = self.generations
         if generations == "auto":
-            if self.dimensions is not None and is_projected:
-                generations = int(GENERATIONS_PER_ROOT * math.sqrt(self.dimensions))
-                generations = max(generations - RECOVERY_RELEASES, 1)
-            else:
-                generations = int(GENERATIONS_PER_ROOT * math.sqrt(n_features))
+            generations = int(GENERATIONS_PER_ROOT * math.sqrt(m or n_features))
+            if m is None:
                 generations = int(max(self.epsilon, 1.0) * generations)
+            else:
+                generations = max(generations - RECOVERY_RELEASES, 1)
             generations = min(generations, MAX_GENERATIONS[self.variant])
 
         # Divide mu squared: a share for the Lloyd step, the rest evenly over the
         # generations.
         finish = self.finish
         if finish == "auto":
-            finish = (
-                RECOVERY_RELEASES / (generations + RECOVERY_RELEASES)
-                if is_projected
-                else 0.0
-            )
+            n_recovery = 0 if m is None else RECOVERY_RELEASES
+            finish = n_recovery / (generations + n_recovery)
         mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
         return EvolutionSchedule(
             generations=generations,
@@ -223,7 +213,7 @@ class PEMeans(PrivateKMeans):
         )
 
     def _mutants(self, n_points: int) -> int:
-        """Mutants of each parent at first: a member for five records, within the limit."""
+        """Mutants of each parent at first: a member for five records, with a limit."""
         limit = self.max_population
         if limit == "auto":
             limit = MAX_POPULATION if self.variant == "sound" else None
@@ -238,21 +228,22 @@ class PEMeans(PrivateKMeans):
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         d = curator.n_features
         schedule = self.schedule(curator.n_points, d)
-        points = curator.hashed_points(
-            math.sqrt(d) if self.radius == "auto" else self.radius
-        )
+        radius = math.sqrt(d) if self.radius == "auto" else self.radius
+        points = curator.hashed_points(radius)
         generator = curator.public_rng()
 
-        # The first population: packed points that ignore the data.
+        # The ball that the population lives in, of a random subspace if there is one.
+        m = self.subspace_dimensions(d)
         basis = None
-        if self.dimensions is not None and self.is_projected(d):
-            basis = orthonormal(generator, self.dimensions, d) / DIRECTION_SCALE
+        if m is not None:
+            basis = orthonormal(generator, m, d) / DIRECTION_SCALE
         ball = PublicBall(points, basis)
+
+        # The first population: packed points that ignore the data.
         n_members = (schedule.mutants + 1) * self.n_clusters
         if self.variant == "published":
-            population = (
-                ball_packing(generator, n_members, ball.dimensions) * ball.radius
-            )
+            population = ball_packing(generator, n_members, ball.dimensions)
+            population = population * ball.radius
         else:
             source = np.random.RandomState(int(generator.integers(2**32)))
             population = largest_packing(source, n_members, ball.dimensions, "halving")
@@ -313,6 +304,43 @@ class PublicBall:
             positions = positions @ self._basis
         return self.points.into_ball(positions)
 
+    def count_nearest(self, positions: np.ndarray, mu: float) -> np.ndarray:
+        """Release the numbers (n,) of the records nearest to each position."""
+        query = NearestCounts(self.lifted(positions))
+        noise = Gaussian(SCALE / mu)
+        return self.points.release(query, counts=noise)["counts"] / SCALE
+
+
+def cluster_kept(
+    positions: np.ndarray,
+    counts: np.ndarray,
+    kept: np.ndarray,
+    k: int,
+    n_init: int,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """Cluster positions by their noisy counts.
+
+    Parameters
+    ----------
+    positions : ndarray of shape (n, m), float64
+    counts : ndarray of shape (n,), float64
+    kept : ndarray of shape (n,), bool
+        Whether a count is large enough to weigh its position. Where no more than k are,
+        the k positions with the largest counts are the centers.
+    k, n_init : int
+    generator : numpy.random.Generator
+        Public randomness.
+
+    Returns
+    -------
+    ndarray of shape (at most k, m), float64
+    """
+    if kept.sum() <= k:
+        return positions[np.argsort(-counts, kind="stable")[:k]]
+    seed = int(generator.integers(2**32))
+    return weighted_kmeans(positions[kept], counts[kept], k, n_init, seed)
+
 
 def evolve(
     ball: PublicBall,
@@ -341,42 +369,33 @@ def evolve(
     ndarray of shape (at most k, d), int64
         On the grid.
     """
-    n_points = ball.points.n_points
-    noise = Gaussian(SCALE / schedule.count_mu)
     mutants = schedule.mutants
     population = ball.inside(population)
     for generation in range(schedule.generations):
         # Noisy numbers of the records nearest to each member.
-        query = NearestCounts(ball.lifted(population))
-        counts = ball.points.release(query, counts=noise)["counts"] / SCALE
+        counts = ball.count_nearest(population, schedule.count_mu)
 
         # Keep the largest until they sum to n; fewer mutants where noise outweighs what
         # is kept.
-        weights = largest_counts(counts, n_points)
+        weights = largest_counts(counts, ball.points.n_points)
         if (weights**2).sum() < len(population) / schedule.count_mu**2:
             mutants = max(mutants // 2, MIN_MUTANTS)
 
         # Parents: weighted k-means of the members.
         kept = weights > 0
-        if kept.sum() > k:
-            seed = int(generator.integers(2**32))
-            parents = weighted_kmeans(population[kept], weights[kept], k, n_init, seed)
-        else:
-            parents = population[np.argsort(-counts, kind="stable")[:k]]
+        parents = cluster_kept(population, counts, kept, k, n_init, generator)
 
         # The next population: the parents and mutants of each.
         if generation < schedule.generations - 1:
-            steps = levy_steps(generator, (len(parents) * mutants, ball.dimensions))
-            mutated = (
-                np.repeat(parents, mutants, axis=0)
-                + MUTATION_SCALE * ball.radius * steps
-            )
+            mutated = np.repeat(parents, mutants, axis=0)
+            steps = levy_steps(generator, mutated.shape)
+            mutated = mutated + MUTATION_SCALE * ball.radius * steps
             population = ball.inside(np.concatenate([parents, mutated]))
     return ball.lifted(parents)
 
 
 def largest_counts(counts: np.ndarray, total: float) -> np.ndarray:
-    """Keep the largest noisy counts until they sum to a public total; the others become zero.
+    """Keep the largest noisy counts until they sum to a public total; others become 0.
 
     Parameters
     ----------
@@ -428,8 +447,5 @@ def levy_steps(generator: np.random.Generator, shape: tuple[int, ...]) -> np.nda
     numerator = gamma(1 + beta) * math.sin(math.pi * beta / 2)
     denominator = gamma((1 + beta) / 2) * beta * 2 ** ((beta - 1) / 2)
     sd = (numerator / denominator) ** (1 / beta)
-    return (
-        sd
-        * generator.standard_normal(shape)
-        / np.abs(generator.standard_normal(shape)) ** (1 / beta)
-    )
+    steps = sd * generator.standard_normal(shape)
+    return steps / np.abs(generator.standard_normal(shape)) ** (1 / beta)

@@ -9,7 +9,7 @@ round, and noise on every point; the method itself is
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -151,7 +151,7 @@ class LocalMean(LocalModel):
     label = "local mean as only center"
     color = "#5a5a5a"
     marker = "x"
-    n_clusters: int = 1
+    n_clusters: int = field(default=1, kw_only=False)
 
     def plan_reports(self, n_points: int, n_features: int) -> Reports:
         """One sum."""

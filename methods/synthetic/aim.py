@@ -13,7 +13,6 @@ find their intervals; releases are composed exactly instead of by zCDP.
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -109,7 +108,6 @@ def select_and_fit(
     return model
 
 
-@dataclass(eq=False, repr=False)
 class AIMKMeans(SyntheticKMeans):
     """k-means on synthetic records from AIM.
 

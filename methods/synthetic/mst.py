@@ -234,7 +234,6 @@ def _draw(weights: np.ndarray, size: int, generator: np.random.Generator) -> np.
     return generator.choice(len(weights), size, p=probabilities)
 
 
-@dataclass(eq=False, repr=False)
 class MSTKMeans(SyntheticKMeans):
     """k-means on synthetic records from a private maximum spanning tree of columns.
 

@@ -7,7 +7,7 @@ from the budget, which are public, so the choice costs nothing. See docs/synopsi
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -126,7 +126,6 @@ def _is_too_noisy(plan: ZoomPlan) -> bool:
     )
 
 
-@dataclass(eq=False, repr=False)
 class SynopsisKMeans(PrivateKMeans):
     """k-means on the private synopsis that suits the numbers of records, columns and centers.
 
@@ -185,7 +184,6 @@ class SynopsisKMeans(PrivateKMeans):
     supports_chunks = True
     supports_ball = True
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     radius: float | Literal["auto"] = "auto"

@@ -7,7 +7,7 @@ them. Their schedules, and the two kinds of release, are here.
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -70,7 +70,6 @@ class TablesSchedule(Schedule):
         return [columns, *[*[choice] * self.n_choices, tables] * self.n_rounds]
 
 
-@dataclass(eq=False, repr=False)
 class SyntheticKMeans(PrivateKMeans):
     """k-means on records that are drawn from a private model of all columns.
 
@@ -98,7 +97,6 @@ class SyntheticKMeans(PrivateKMeans):
     choice: ClassVar[type[Query]]
     shares: ClassVar[tuple[float, float, float]]
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     n_init: int = 10
