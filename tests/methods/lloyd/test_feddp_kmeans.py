@@ -110,7 +110,7 @@ def test_noise_of_the_released_matrix_has_the_declared_deviation():
     matrices = []
     for seed in range(20):
         points = Curator(rows, None, NoiseStreams([seed])).hashed_points(math.sqrt(d))
-        sensitivity = SecondMoments().sensitivity(points, "zero_out")["moments"]
+        sensitivity = SecondMoments().sensitivity(points)["moments"]
         exact = SecondMoments().exact(points)["moments"]
         drawn = Gaussian(SCALE / mu).draw(exact, NoiseStreams([seed]), ("x", 0), sensitivity)
         matrices.append(SecondMoments.matrix(drawn[0]))
