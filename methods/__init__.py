@@ -1,16 +1,13 @@
-"""Clustering methods, each a scikit-learn estimator that reaches data only through a curator.
+"""Clustering methods: scikit-learn estimators that reach data through a curator alone.
 
 A class is imported when it is first used: ``from pkm.methods import FastLloyd`` loads
-what FastLloyd needs, and nothing else.
+what FastLloyd needs, and nothing else. For static tools ``__init__.pyi`` imports all.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pkm.catalogue import declared_methods
-
-if TYPE_CHECKING:
-    from pkm.methods.base import PrivateKMeans
 
 #: Class of every method of this package, in the order of the tables, to its module.
 METHODS = {
@@ -82,7 +79,7 @@ def import_path(method: type) -> str:
     return f"{__name__ if is_public else module}.{name}"
 
 
-def load_method(target: str) -> type["PrivateKMeans"]:
+def load_method(target: str) -> type:
     """Find a method class.
 
     Parameters
@@ -117,5 +114,6 @@ def load_method(target: str) -> type["PrivateKMeans"]:
     except (ImportError, AttributeError, ValueError) as error:
         known = ", ".join([*METHODS, *declared])
         raise ValueError(
-            f"method {target!r} is unknown ({error}); known: {known}, or package.module:Class"
+            f"method {target!r} is unknown ({error}); known: {known}, or "
+            "package.module:Class"
         ) from error

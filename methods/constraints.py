@@ -85,7 +85,7 @@ NONE = OneOf(None)
 
 @dataclass(frozen=True)
 class Integer(Constraint):
-    """An integer in a range whose ends belong to it; a flag is none. A note says why."""
+    """An integer in a closed range; a flag is none. A note says why."""
 
     low: int
     high: float = math.inf
@@ -146,7 +146,8 @@ class Real(Constraint):
         if self.low == -math.inf:
             text = self.noun
         elif self.high < math.inf:
-            text = f"{self.noun} in {self.ends[0]}{self.low:g}, {self.high:g}{self.ends[1]}"
+            left, right = self.ends
+            text = f"{self.noun} in {left}{self.low:g}, {self.high:g}{right}"
         elif self.ends[0] == "[":
             text = f"a finite number of at least {self.low:g}"
         else:

@@ -1,4 +1,4 @@
-"""The contract of a clustering method: what it declares, and the two methods it writes."""
+"""The contract of a clustering method: what it declares, and what it writes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -126,7 +126,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Values of the constructor's parameters, in alphabetical order of the names."""
+        """Values of the constructor's parameters, in alphabetical order."""
         return {name: getattr(self, name) for name in _parameter_names(type(self))}
 
     @property
@@ -161,18 +161,18 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         )
 
     def fix_schedule(self, plan: ZoomPlan) -> Self:
-        """Return a method whose schedule is the same in any domain that a zoom may find."""
+        """Return a method with one schedule for all domains that a zoom may find."""
         return self
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
-        """Budget of one run on points of that shape; None where no privacy is claimed."""
+        """Budget of a run on points of that shape; None without a privacy claim."""
         claim = self.claim
         if not claim.private:
             return None
         return _budget(self.epsilon, self.resolved_delta(n_points), claim.adjacency)
 
     def resolved_delta(self, n_points: int) -> float:
-        """Delta of one run: 0 if pure, the parameter, or the variant's for ``"auto"``."""
+        """Delta of a run: 0 if pure, the parameter, or the variant's for ``"auto"``."""
         if self.claim.notion == "pure":
             return 0.0
         if self.delta != "auto":
@@ -197,7 +197,8 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         check_constraints(self.constraints, self.parameters)
         if n_points is not None and self.n_clusters > n_points:
             raise ValueError(
-                f"n_clusters={self.n_clusters} must be at most the number of points n={n_points}"
+                f"n_clusters={self.n_clusters} must be at most the number of points "
+                f"n={n_points}"
             )
         is_private = self.claim.private
         if is_private and 1.0 + self.epsilon == 1.0:
@@ -206,8 +207,8 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
             )
         if self.secure and not is_private:
             raise ValueError(
-                f"secure=True has no effect: {type(self).__name__} claims no privacy and "
-                "draws no noise; leave it out"
+                f"secure=True has no effect: {type(self).__name__} claims no privacy "
+                "and draws no noise; leave it out"
             )
         if self.require_zoom and not self.zoom:
             raise ValueError(

@@ -101,7 +101,7 @@ class CoresetMethod(PrivateKMeans):
         domain: ArrayLike | None = None,
         secure: bool | None = None,
     ) -> Coreset:
-        """Release a private coreset of points on the grid, in half-widths of the domain.
+        """Release a private coreset of points on the grid, in half-widths.
 
         Parameters
         ----------

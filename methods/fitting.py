@@ -360,7 +360,7 @@ def combine(parts: Sequence[Part], seeds: Sequence[int]) -> Run:
 
 
 def _cost_equally(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
-    """Whether two lists of charges are for the same releases and costs, up to rounding."""
+    """Whether charges are for the same releases and costs, up to rounding."""
     # Notes of a charge may follow from released values, and so may the last bits of its
     # cost.
     same_length = len(charges) == len(others)
@@ -370,7 +370,7 @@ def _cost_equally(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
 def _place_on_public_grid(
     released: list[np.ndarray], zooms: list[Zoom | None]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Centers of all replicates in public grid steps, and remainders in 2^-16 of them."""
+    """Centers in public grid steps, and their remainders in 2^-16 of them."""
     centers: list[np.ndarray] = []
     remainders: list[np.ndarray] = []
     for inner, zoom in zip(released, zooms, strict=True):

@@ -60,22 +60,20 @@ def declare_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
     if method.bounds is None:
         if method.claim.private:
             raise ValueError(
-                "bounds=None: a private fit needs the public domain of the data, bounds="
-                f"(lower, upper) for all features or an array of shape (2, {d}); take it "
-                "from what is known without the data, not from their extremes"
+                "bounds=None: a private fit needs the public domain of the data, "
+                "bounds=(lower, upper) for all features or an array of shape "
+                f"(2, {d}); take it from what is known without the data, not from their extremes"
             )
         return None
     declared = np.asarray(method.bounds, dtype=np.float64)
     if declared.shape != (2,) and declared.shape != (2, d):
         raise ValueError(
-            f"bounds must be (lower, upper) or of shape (2, {d}), got shape {declared.shape}"
+            f"bounds must be (lower, upper) or of shape (2, {d}), got shape "
+            f"{declared.shape}"
         )
-    bounds = np.empty((2, d))
+    lower, upper = bounds = np.empty((2, d))
     bounds.T[:] = declared.T
-    lower, upper = bounds
-    # NaN is not below anything.
-    pairs = zip(*bounds.tolist(), strict=True)
-    if not all([-math.inf < low < high < math.inf for low, high in pairs]):
+    if not (np.isfinite(bounds).all() and (lower < upper).all()):
         raise ValueError(
             f"bounds={method.bounds} must be finite with lower < upper in every feature"
         )
@@ -89,21 +87,19 @@ def _quantize(
     claim = method.claim
     bounds = declare_bounds(method, X.shape[1])
     if bounds is None:
-        _refuse_null(len(X) - np.isfinite(X).all(axis=1).sum())
+        refuse_null(count_null(X))
         bounds = _widen(X.min(axis=0), X.max(axis=0))
     if claim.private and claim.adjacency not in ONE_RECORD_ADJACENCIES:
         X = _replace_null(X, *bounds)
     if claim.private and method.clip and method.zoom_plan(*X.shape) is not None:
-        # Those of the domain that the zoom finds are kept. Until then every pass enters
-        # them.
-        return replace(
-            Blocks.quantize(array_blocks(X), *bounds), in_memory=True
-        ), bounds
-    points, outside = Points.quantize(
-        X, *bounds, keep_remainders=method.needs_remainders
-    )
+        # Points of the domain that the zoom finds are kept in memory. Until then every
+        # pass quantizes the rows.
+        blocks = Blocks.quantize(array_blocks(X), *bounds)
+        return replace(blocks, in_memory=True), bounds
+    keep = method.needs_remainders
+    points, outside = Points.quantize(X, *bounds, keep_remainders=keep)
     if not claim.private:
-        _refuse_null(points.n_null)
+        refuse_null(points.n_null)
     _refuse_outside(method, outside)
     return points, bounds
 
@@ -118,7 +114,7 @@ def _check_rows(method: ClusteringMethod, rows: RowBlocks) -> Bounds:
     if not is_private or not method.clip:
         n_null, lowest, highest = _find_extremes(rows)
         if not is_private:
-            _refuse_null(n_null)
+            refuse_null(n_null)
         bounds = bounds or _widen(lowest, highest)
         if n_null < rows.n_rows:
             _, outside = Points.quantize(np.array([lowest, highest]), *bounds)
@@ -132,21 +128,21 @@ def _read_grid(
 ) -> tuple[Points | Blocks, Bounds]:
     """Points of a grid file: in blocks, or mapped for methods that need all of them."""
     lower, upper = bounds = file.bounds
-    declared = None
+    packed = f"{file.path} was packed with, {lower.tolist()} to {upper.tolist()}"
+    declared = bounds
     if method.bounds is not None:
-        declared = declare_bounds(method, file.n_columns)
-    if declared is not None and not np.array_equal(declared, bounds):
+        declared = declare_bounds(method, file.n_columns) or bounds
+    if not np.array_equal(declared, bounds):
         raise ValueError(
-            f"bounds={method.bounds} differ from those that {file.path} was packed with, "
-            f"{lower.tolist()} to {upper.tolist()}: leave them out, or pack it again"
+            f"bounds={method.bounds} differ from those that {packed}: leave them out, "
+            "or pack it again"
         )
     if not method.claim.private:
-        _refuse_null(file.header.n_null)
+        refuse_null(file.header.n_null)
     if file.header.outside and not method.clip:
         raise ValueError(
-            f"points lie outside the bounds that {file.path} was packed with, "
-            f"{lower.tolist()} to {upper.tolist()}: pack it again with wider bounds or set "
-            "clip=True"
+            f"points lie outside the bounds that {packed}: pack it again with wider "
+            "bounds or set clip=True"
         )
     return file.by_blocks() if method.supports_chunks else file.mapped(), bounds
 
@@ -154,15 +150,15 @@ def _read_grid(
 def _materialize(
     method: ClusteringMethod, X: ArrayLike | RowsLike, rows: RowBlocks
 ) -> np.ndarray:
-    """Array (n, d) of rows that are in memory, or mapped to it, though they have blocks."""
+    """Array (n, d) of rows that have blocks, but are in memory or mapped to it."""
     if isinstance(X, np.ndarray):
         return X
     if hasattr(X, "__arrow_c_stream__"):
         return stacked(rows)
     raise ValueError(
-        f"X={X!r}: {type(method).__name__} needs all points at once, and cannot read them "
-        "in blocks: give it an array, write a grid file with pkm pack and give it that, or "
-        "take a method that can (supports_chunks), such as FastLloyd"
+        f"X={X!r}: {type(method).__name__} needs all points at once, and cannot read "
+        "them in blocks: give it an array, write a grid file with pkm pack and give it "
+        "that, or take a method that can (supports_chunks), such as FastLloyd"
     )
 
 
@@ -173,11 +169,17 @@ def _refuse_outside(method: ClusteringMethod, outside: bool) -> None:
         )
 
 
-def _refuse_null(n_null: int) -> None:
-    """Refuse rows that are null records, of methods that claim no privacy."""
+def count_null(rows: np.ndarray) -> int:
+    """Count the rows that are null records: those with NaN or an infinite value."""
+    return len(rows) - int(np.isfinite(rows).all(axis=1).sum())
+
+
+def refuse_null(n_null: int, name: str = "X") -> None:
+    """Refuse null records, which no center is nearest to."""
     if n_null:
         raise ValueError(
-            f"X has {n_null} rows with NaN or infinite values; remove or impute them"
+            f"{name} has {n_null} rows with NaN or infinite values; remove or impute "
+            "them"
         )
 
 
@@ -188,8 +190,8 @@ def _find_extremes(rows: RowBlocks) -> tuple[int, np.ndarray, np.ndarray]:
     highest = np.full(rows.n_columns, -np.inf)
     for block in rows.blocks():
         finite = np.isfinite(block).all(axis=1)
-        n_null += len(block) - int(finite.sum())
         kept = block if finite.all() else block[finite]
+        n_null += len(block) - len(kept)
         if len(kept):
             lowest = np.minimum(lowest, kept.min(axis=0))
             highest = np.maximum(highest, kept.max(axis=0))
@@ -233,8 +235,8 @@ def as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
         )
     if matrix.ndim != 2:
         raise ValueError(
-            f"X must have shape (n, d) with n, d >= 1, got {matrix.shape}. Reshape your "
-            "data: X.reshape(-1, 1) is one feature, X.reshape(1, -1) one sample"
+            f"X must have shape (n, d) with n, d >= 1, got {matrix.shape}. Reshape "
+            "your data: X.reshape(-1, 1) is one feature, X.reshape(1, -1) one sample"
         )
     return matrix
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pkm.compute import Points, labels, middle_and_half_width
 from pkm.compute.storage.grid_file import GridFile, is_grid_file, open_grid
-from pkm.methods.inputs import as_matrix, feature_names
+from pkm.methods.inputs import as_matrix, count_null, feature_names, refuse_null
 from pkm.row_blocks import RowBlocks, RowsLike, row_blocks
 
 
@@ -31,7 +31,7 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     _fitted_bounds: tuple[np.ndarray, np.ndarray]
 
     def predict(self, X: ArrayLike | RowsLike) -> np.ndarray:
-        """Index of the nearest released center for each row of X, clipped to the bounds."""
+        """Index of the nearest released center for each row of X, clipped to bounds."""
         return np.concatenate([self._label(block) for block in self._blocks(X)])
 
     def transform(self, X: ArrayLike | RowsLike) -> np.ndarray:
@@ -81,7 +81,8 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         if len(names) == len(fitted_names) and names != fitted_names:
             raise ValueError(
                 "The feature names should match those that were passed during fit, in "
-                f"their order: got {', '.join(names)}; fitted with {', '.join(fitted_names)}"
+                f"their order: got {', '.join(names)}; fitted with "
+                f"{', '.join(fitted_names)}"
             )
         is_file = is_grid_file(X)
         rows = _read_labeled(open_grid(cast("str", X))) if is_file else row_blocks(X)
@@ -98,7 +99,7 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         """Index (m,) of the nearest center of rows (m, d)."""
         if self.zoom_ is None:
             points, _ = Points.quantize(rows, *self._fitted_bounds)
-            _refuse_unlabeled(points.n_null)
+            refuse_null(points.n_null)
             return labels(points, self._centers)[0]
 
         # Centers in a small part of the public domain are finer than its grid.
@@ -106,28 +107,19 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
 
     def _scale(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m, d), clipped, and centers (k, d), in half-widths about the middle."""
-        _refuse_unlabeled(len(rows) - int(np.isfinite(rows).all(axis=1).sum()))
+        refuse_null(count_null(rows))
         middle, half_width = middle_and_half_width(*self._fitted_bounds)
         clipped = np.clip(rows, *self._fitted_bounds)
         centers = (self.cluster_centers_ - middle) / half_width
         return (clipped - middle) / half_width, centers
 
 
-def _refuse_unlabeled(n_null: int) -> None:
-    """Refuse rows that no center is nearest to."""
-    if n_null:
-        raise ValueError(
-            f"X has {n_null} rows with NaN or infinite values, which have no nearest "
-            "center; remove or impute them"
-        )
-
-
 def _read_labeled(file: GridFile) -> RowBlocks:
     """Rows of a grid file in the units of the data, each with a label of its own."""
     if file.header.n_null:
         raise ValueError(
-            f"{file.path} leaves out {file.header.n_null} null records, so labels would "
-            "not be those of its rows: predict on the rows of the source file without NaN "
-            "or infinite values"
+            f"{file.path} leaves out {file.header.n_null} null records, so labels "
+            "would not be those of its rows: predict on the rows of the source file "
+            "without NaN or infinite values"
         )
     return file.in_units()

@@ -1,4 +1,4 @@
-"""What a run releases, in which order and at which cost, from public quantities alone."""
+"""Releases of a run in order, with their costs, from public quantities alone."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Schedule:
 
     @cached_property
     def charges(self) -> tuple[Charge, ...]:
-        """Charges of all releases: the round is the number of earlier ones of a query."""
+        """Charges of all releases; the round counts the earlier ones of a query."""
         n_earlier: Counter[str] = Counter()
         charges = []
         for release in self.releases:
@@ -105,7 +105,7 @@ def plan_release(
 
 
 def count_noise(release: Charge) -> Gaussian | Laplace:
-    """Return the noise of counts whose release has that cost: a record changes one by 1."""
+    """Return the noise of counts for a release's cost: a record changes one count."""
     if release.mu > 0:
         return Gaussian(SCALE / release.mu)
     return Laplace(SCALE / release.epsilon)

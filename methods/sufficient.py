@@ -1,4 +1,4 @@
-"""How much budget would do, for the messages of methods that refuse too little of it."""
+"""How much budget would suffice, for the messages of methods that refuse less."""
 
 import math
 from collections.abc import Callable

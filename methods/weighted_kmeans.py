@@ -1,4 +1,4 @@
-"""Weighted k-means on small public sets, such as coresets and released centers: post-processing."""
+"""Weighted k-means on small public sets, such as coresets and released centers."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -17,7 +17,7 @@ TOLERANCE = 1e-4  # of the mean variance: scikit-learn's default
 def weighted_kmeans(
     points: np.ndarray, sample_weight: np.ndarray, k: int, n_init: int, seed: int
 ) -> np.ndarray:
-    """Cluster weighted points by Lloyd's algorithm from greedy k-means++ starts, and keep the best.
+    """Cluster weighted points by Lloyd's algorithm; keep the best of greedy starts.
 
     scikit-learn's algorithm; on a few hundred points the overhead of its estimator is
     longer than the run.

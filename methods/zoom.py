@@ -45,9 +45,8 @@ FINE_SHELLS = 31
 # Smallest half-width that is found: points are known to 2^-32, the new grid has 2^-16
 # of it.
 MIN_HALF_WIDTH = 2.0**-15
-LARGEST_KEPT = (
-    0.9  # share of the public domain; what is found above it is not worth the change
-)
+# Share of the public domain; a larger domain is not worth the change.
+LARGEST_KEPT = 0.9
 # The public guard: the error of a mean, in radii, and counts that a tail must exceed,
 # by n.
 MAX_MEAN_ERROR = 0.1
@@ -157,11 +156,11 @@ class Zoom:
 
     @property
     def bounds(self) -> np.ndarray:
-        """Lower and upper bounds (2, d) of the found domain, in half-widths of the public one."""
+        """Lower and upper bounds (2, d) of it, in half-widths of the public domain."""
         return np.array([self.center - self.half_width, self.center + self.half_width])
 
     def outward(self, centers: np.ndarray) -> np.ndarray:
-        """Convert centers from grid steps of the found domain to float64 public half-widths.
+        """Convert centers from its grid steps to half-widths of the public domain.
 
         Centers that lie outside the public domain are moved to its border.
         """
@@ -230,14 +229,13 @@ def insufficient_budget(
     epsilon_sufficient = epsilon
     while not plan_of(n, epsilon_sufficient).is_affordable and epsilon_sufficient < 1e6:
         epsilon_sufficient *= 1.05
-    share = plan_of(n, epsilon).share
-    or_epsilon = (
-        f" or epsilon={epsilon_sufficient:.3g}" if epsilon_sufficient < 1e6 else ""
-    )
+    sufficient = f"n={n_sufficient}"
+    if epsilon_sufficient < 1e6:
+        sufficient += f" or epsilon={epsilon_sufficient:.3g}"
     return (
-        f"zoom={share:g} of epsilon={epsilon:g} is too little to find a domain of n={n} records: "
-        f"about n={n_sufficient}{or_epsilon} would suffice; leave require_zoom out to run in the "
-        "public bounds"
+        f"zoom={plan_of(n, epsilon).share:g} of epsilon={epsilon:g} is too little to "
+        f"find a domain of n={n} records: about {sufficient} would suffice; leave "
+        "require_zoom out to run in the public bounds"
     )
 
 
@@ -258,14 +256,11 @@ def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
     d = plan.n_features
     center = np.zeros(d)
     radius = math.sqrt(d)
-    shell_stddev = plan.stddev(1.0, 1.0)
 
     # Alternate: the radius that holds nearly all points, then their mean clipped to it.
     for _ in range(ROUNDS - 1):
         radii = radius * COARSE_RATIO ** np.arange(COARSE_SHELLS)
-        radius = _radius(
-            _shells(curator, plan, center, radii, box=False), radii, shell_stddev
-        )[0]
+        radius, _ = _release_radius(curator, plan, center, radii, box=False)
         step = _mean_step(curator, plan, center, radius)
         moved = np.clip(center + step, -1.0, 1.0)
         length = float(np.linalg.norm(moved - center))
@@ -278,32 +273,34 @@ def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
     if plan.has_sides:
         zoom = _box_of_sides(curator, plan, center, radii)
     else:
-        counts = _shells(curator, plan, center, radii, box=not plan.ball)
-        half_width, n_outside = _radius(counts, radii, shell_stddev)
+        is_cube = not plan.ball
+        half_width, n_outside = _release_radius(
+            curator, plan, center, radii, box=is_cube
+        )
         radius = 1.0 if plan.ball else math.sqrt(d)
         zoom = Zoom(plan.share, center, half_width, radius, n_outside)
     largest = LARGEST_KEPT * (math.sqrt(d) if plan.ball else 1.0)
     return zoom if zoom.half_width < largest else None
 
 
-def _shells(
+def _release_radius(
     curator: Curator,
     plan: ZoomPlan,
     center: np.ndarray,
     radii: np.ndarray,
     *,
     box: bool,
-) -> np.ndarray:
-    """Noisy counts of shells, in records."""
+) -> tuple[float, float]:
+    """Radius by noisy counts of shells about a center, and the number outside."""
     noise = plan.noise(SCALE, SCALE)
     answer = curator.release(ShellCounts(center, radii, box), counts=noise)
-    return answer["counts"][0] / SCALE
+    return _find_radius(answer["counts"][0] / SCALE, radii, plan.stddev(1.0, 1.0))
 
 
-def _radius(
+def _find_radius(
     counts: np.ndarray, radii: np.ndarray, stddev: float
 ) -> tuple[float, float]:
-    """Smallest radius outside of which no number of points shows, and the noisy number outside.
+    """Smallest radius outside of which no points show, and their noisy number.
 
     From outside inward, the first shell that together with those outside of it holds
     more points than noise alone would; where none does, the largest radius.
@@ -333,13 +330,10 @@ def _box_of_sides(
     noise = plan.noise(d * SCALE, math.sqrt(d) * SCALE)
     answer: dict[str, Any] = curator.release(SideCounts(center, radii), counts=noise)
     counts = answer["counts"][0] / SCALE
-    found = [
-        [_radius(side, radii, plan.count_stddev) for side in column]
-        for column in counts
-    ]
-    lengths = np.array(found)[:, :, 0]
-    below, above = lengths.T
+    stddev = plan.count_stddev
+    sides = [_find_radius(side, radii, stddev) for column in counts for side in column]
+    lengths, n_outside = np.array(sides).reshape(d, 2, 2).T
+    below, above = lengths
     middle = center + (above - below) / 2
     half_width = float((above + below).max() / 2)
-    n_outside = float(np.array(found)[:, :, 1].sum())
-    return Zoom(plan.share, middle, half_width, math.sqrt(d), n_outside)
+    return Zoom(plan.share, middle, half_width, math.sqrt(d), float(n_outside.T.sum()))

@@ -66,8 +66,9 @@ class Zoomed:
         if self.plan is None:
             if method.zoom and curator._ledger is not None:
                 curator._ledger.note(
-                    f"zoom={method.zoom:g}: the public guard left it out, because epsilon="
-                    f"{method.epsilon:g} is too little for n={self.n_points} records"
+                    f"zoom={method.zoom:g}: the public guard left it out, because "
+                    f"epsilon={method.epsilon:g} is too little for n={self.n_points} "
+                    "records"
                 )
             return curator, None
         if not isinstance(curator, Curator):

@@ -1,4 +1,4 @@
-"""Baselines that a useful private method improves on: one center, and centers without data."""
+"""Baselines that a useful method improves on: one center, or centers without data."""
 
 import math
 from dataclasses import field
@@ -105,9 +105,9 @@ class NoisyMean(PrivateKMeans):
 
         Examples
         --------
-        >>> [release.mechanism for release in NoisyMean(epsilon=1.0).schedule(1000, 4).releases]
+        >>> [release.mechanism for release in NoisyMean().schedule(1000, 4).releases]
         ['laplace', 'laplace']
-        >>> [release.mechanism for release in NoisyMean(epsilon=1.0).schedule(1000, 16).releases]
+        >>> [release.mechanism for release in NoisyMean().schedule(1000, 16).releases]
         ['gaussian', 'gaussian']
         """
         share = self.spread_share
@@ -144,9 +144,8 @@ class NoisyMean(PrivateKMeans):
         noise = count_noise(spread_release[0])
         counts = curator.release(ShellCounts(mean, radii), counts=noise)["counts"][0]
         outside = np.cumsum(counts) / SCALE
-        spread = radii[
-            np.count_nonzero(np.logical_and.accumulate(outside < n / 2)[:-1])
-        ]
+        n_wider = np.count_nonzero(np.logical_and.accumulate(outside < n / 2)[:-1])
+        spread = radii[n_wider]
 
         # The mean, and centers packed into the ball of that radius.
         generator = curator.public_rng()

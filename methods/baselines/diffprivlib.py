@@ -18,9 +18,8 @@ from pkm.privacy import NO_CLAIM, SCALE, Curator, snap_centers
 
 #: Environment variable that names the interpreter of the library's environment.
 PYTHON_VARIABLE = "PKM_DIFFPRIVLIB_PYTHON"
-DEFAULT_PYTHON = Path(
-    ".venv-diffprivlib/bin/python"
-)  # where `make diffprivlib` puts it
+# Where `make diffprivlib` puts it.
+DEFAULT_PYTHON = Path(".venv-diffprivlib/bin/python")
 PROGRAM = Path(__file__).with_name("diffprivlib_program.py")
 TIME_LIMIT = 3600  # seconds
 
@@ -32,7 +31,7 @@ def library_python() -> Path | None:
 
 
 class DiffprivlibKMeans(PrivateKMeans):
-    """The KMeans of IBM's diffprivlib, unmodified, out of process: a control without a claim.
+    """The KMeans of IBM's diffprivlib, out of process: a control without a claim.
 
     Parameters
     ----------
@@ -69,8 +68,8 @@ class DiffprivlibKMeans(PrivateKMeans):
         """Say why the method cannot run here; None if it can."""
         if library_python() is None:
             return (
-                f"diffprivlib is not installed: make diffprivlib, or set {PYTHON_VARIABLE} to an "
-                "interpreter that has it"
+                "diffprivlib is not installed: make diffprivlib, or set "
+                f"{PYTHON_VARIABLE} to an interpreter that has it"
             )
         return None
 
@@ -115,17 +114,14 @@ def run_program(program: Path, points: np.ndarray, arguments: dict) -> np.ndarra
         Path(folder, "arguments.json").write_text(json.dumps(arguments))
         # Isolated: neither this process's path nor the program's folder is searched for
         # imports.
+        command = [str(python), "-I", str(program), folder]
         try:
             finished = subprocess.run(
-                [str(python), "-I", str(program), folder],
-                capture_output=True,
-                text=True,
-                timeout=TIME_LIMIT,
+                command, capture_output=True, text=True, timeout=TIME_LIMIT
             )
         except subprocess.TimeoutExpired as error:
-            raise RuntimeError(
-                f"{program.name} took more than {TIME_LIMIT} seconds"
-            ) from error
+            message = f"{program.name} took more than {TIME_LIMIT} seconds"
+            raise RuntimeError(message) from error
         if finished.returncode:
             last = (finished.stderr.strip().splitlines() or ["no message"])[-1]
             raise RuntimeError(
@@ -135,7 +131,7 @@ def run_program(program: Path, points: np.ndarray, arguments: dict) -> np.ndarra
     expected = (len(arguments["seeds"]), arguments["n_clusters"], points.shape[1])
     if centers.shape != expected or not np.isfinite(centers).all():
         raise RuntimeError(
-            f"{program.name} wrote centers of shape {centers.shape}: they must be finite, of shape "
-            f"{expected}"
+            f"{program.name} wrote centers of shape {centers.shape}: they must be "
+            f"finite, of shape {expected}"
         )
     return centers

@@ -1,4 +1,4 @@
-"""Run diffprivlib's KMeans on points in a folder: a program of the library's environment.
+"""Program of diffprivlib's environment: run its KMeans on points in a folder.
 
 Nothing of this project is imported here, and nothing imports this file; see
 :mod:`pkm.methods.baselines.diffprivlib`.

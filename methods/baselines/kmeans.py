@@ -27,16 +27,15 @@ class KMeansPlusPlus(PrivateKMeans):
     n_init: int = 1
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Run scikit-learn once per seed; ``n_iter`` is the largest number of iterations."""
+        """Run scikit-learn once per seed; ``n_iter`` is its largest."""
         points = curator.disclose().astype(np.float64)
         points /= SCALE
         fits = []
-        for seed in curator.public_seeds:
-            # The last one may change the points: scikit-learn subtracts their mean.
-            is_last = len(fits) == len(curator.public_seeds) - 1
-            model = KMeans(
-                self.n_clusters, random_state=seed % 2**32, copy_x=not is_last
-            )
-            fits.append(model.set_params(n_init=self.n_init).fit(points))
+        for r, seed in enumerate(curator.public_seeds, start=1):
+            model = KMeans(self.n_clusters, random_state=seed % 2**32)
+            # scikit-learn centers the points in place: only the last fit may do so.
+            is_last = r == curator.n_replicates
+            model.set_params(n_init=self.n_init, copy_x=not is_last)
+            fits.append(model.fit(points))
         centers = np.stack([fit.cluster_centers_ for fit in fits])
         return snap_centers(centers * SCALE), max(fit.n_iter_ for fit in fits)

@@ -1,4 +1,4 @@
-"""k-median: centers for the sum of distances, on weighted points; non-private as a reference."""
+"""k-median of weighted points: centers for the sum of distances, not private."""
 
 import math
 
@@ -49,7 +49,7 @@ class KMedian(PrivateKMeans):
 def weighted_kmedian(
     points: np.ndarray, sample_weight: np.ndarray, k: int, n_init: int, seed: int
 ) -> np.ndarray:
-    """Cluster weighted points for the sum of distances, and keep the best of several starts.
+    """Cluster weighted points for the sum of distances; keep the best of some starts.
 
     Starts are drawn by distance; then every center moves by one step of Weiszfeld's
     algorithm over the points that are nearest to it, and points are reassigned: neither

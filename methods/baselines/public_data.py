@@ -5,7 +5,7 @@ import numpy as np
 from pkm.compute import middle_and_half_width
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer
-from pkm.methods.inputs import declare_bounds
+from pkm.methods.inputs import count_null, declare_bounds, refuse_null
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, snap_centers
 
@@ -30,13 +30,26 @@ class PublicDataMethod(PrivateKMeans):
     public_data: np.ndarray | None = None
 
     def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`pkm.methods.PrivateKMeans.check_parameters`."""
+        """Refuse bad parameters, and public data that are no points, or too few."""
         super().check_parameters(n_points)
-        if self.public_data is not None:
-            check_public_data(self.public_data, self.n_clusters)
+        public_data = self.public_data
+        if public_data is None:
+            return
+        is_array = isinstance(public_data, np.ndarray) and public_data.ndim == 2
+        if not is_array or public_data.dtype.kind not in "iuf":
+            raise ValueError(
+                f"public_data={public_data!r:.60} must be None or an array of numbers "
+                "of shape (m, d): give np.asarray(rows, float)"
+            )
+        if len(public_data) < self.n_clusters:
+            raise ValueError(
+                f"public_data has {len(public_data)} points, which must be at least "
+                f"n_clusters={self.n_clusters}; give more, or leave public_data out"
+            )
+        refuse_null(count_null(public_data), "public_data")
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
-        """Budget of one run; refuses public data of another width, or outside the bounds."""
+        """Budget of one run; refuse public data of another width or out of bounds."""
         if self.public_data is not None:
             self._check_fit_of_public_data(self.public_data, n_features)
         return super().budget(n_points, n_features)
@@ -44,21 +57,21 @@ class PublicDataMethod(PrivateKMeans):
     def _check_fit_of_public_data(
         self, public_data: np.ndarray, n_features: int
     ) -> None:
-        if public_data.shape[1] != n_features:
+        width = public_data.shape[1]
+        if width != n_features:
             raise ValueError(
-                f"public_data of {public_data.shape[1]} features must have the {n_features} of the "
+                f"public_data of {width} features must have the {n_features} of the "
                 "points: give the same columns in the same order"
             )
         if self.clip or self.bounds is None:
             return
         lower, upper = declare_bounds(self, n_features) or (-np.inf, np.inf)
-        n_outside = int(
-            ((public_data < lower) | (public_data > upper)).any(axis=1).sum()
-        )
+        is_outside = (public_data < lower) | (public_data > upper)
+        n_outside = int(is_outside.any(axis=1).sum())
         if n_outside:
             raise ValueError(
-                f"public_data has {n_outside} points outside bounds={self.bounds}; widen bounds or "
-                "set clip=True"
+                f"public_data has {n_outside} points outside bounds={self.bounds}; "
+                "widen bounds or set clip=True"
             )
 
     def public_positions(
@@ -80,44 +93,12 @@ class PublicDataMethod(PrivateKMeans):
             shape = (UNIFORM_POINTS * self.n_clusters, curator.n_features)
             return generator.uniform(-SCALE, SCALE, shape)
         middle, half_width = middle_and_half_width(*curator.domain)
-        return (
-            (np.clip(self.public_data, *curator.domain) - middle) / half_width * SCALE
-        )
-
-
-def check_public_data(public_data: np.ndarray, n_clusters: int) -> None:
-    """Refuse public data that are no finite points, or fewer than clusters.
-
-    Parameters
-    ----------
-    public_data : ndarray of shape (m, d)
-    n_clusters : int
-
-    Raises
-    ------
-    ValueError
-        Naming the parameter, what was given and the rule.
-    """
-    is_array = isinstance(public_data, np.ndarray) and public_data.ndim == 2
-    if not is_array or public_data.dtype.kind not in "iuf":
-        raise ValueError(
-            f"public_data={public_data!r:.60} must be None or an array of numbers of shape (m, d): "
-            "give np.asarray(rows, float)"
-        )
-    if len(public_data) < n_clusters:
-        raise ValueError(
-            f"public_data has {len(public_data)} points, which must be at least "
-            f"n_clusters={n_clusters}; give more, or leave public_data out"
-        )
-    n_bad = int((~np.isfinite(public_data)).any(axis=1).sum())
-    if n_bad:
-        raise ValueError(
-            f"public_data has {n_bad} rows with NaN or infinite values; remove or impute them"
-        )
+        clipped = np.clip(self.public_data, *curator.domain)
+        return (clipped - middle) / half_width * SCALE
 
 
 class PublicKMeans(PublicDataMethod):
-    """k-means++ on the public points alone, without a query to the private ones: a reference.
+    """k-means++ on the public points alone, without a query to the private ones.
 
     A method that spends a budget on private points is of no use where it does worse.
 

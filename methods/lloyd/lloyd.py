@@ -1,4 +1,4 @@
-"""Lloyd's algorithm and its differentially private variants: SuLloyd, GLloyd, FastLloyd.
+"""Lloyd's algorithm and its private variants: SuLloyd, GLloyd and FastLloyd.
 
 All start from packed spheres, and in each of T rounds query the curator for the sums
 and counts of the points nearest to each center, then move the centers. They differ in
@@ -94,7 +94,7 @@ POSTPROCESSING = {"none": KEEP, "truncate": TRUNCATE, "fold": FOLD}
 
 
 class Lloyd(PrivateKMeans):
-    """Lloyd's algorithm without privacy, from the same starting centers, for seven rounds.
+    """Lloyd's algorithm without privacy: seven rounds from the same starting centers.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class _DPLloyd(Lloyd):
 
 
 class SuLloyd(_DPLloyd):
-    """DP-Lloyd with Laplace noise and the budget split and number of rounds of Su et al.
+    """DP-Lloyd with Laplace noise, and the split and number of rounds of Su et al.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Single noisy steps of Lloyd's algorithm, for methods that have their centers already."""
+"""Single noisy steps of Lloyd's algorithm, for methods that have centers already."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""k-means on synthetic records from AIM: tables chosen round by round, and a graphical model.
+"""k-means on synthetic records from AIM, which selects tables round by round.
 
 Every round measures the table of few columns that the present model approximates worst,
 and fits a graphical model to all noisy tables. After McKenna, Mullins, Sheldon and

@@ -1,4 +1,4 @@
-"""k-means on a private synopsis whose kind a public rule chooses: a method of this project.
+"""k-means on a private synopsis that a public rule chooses: this project's method.
 
 No single private method is good everywhere: counts of nested grids are best in few
 columns, hashing and averages in many. Which case it is, and what share of the budget a
@@ -127,7 +127,7 @@ def _is_too_noisy(plan: ZoomPlan) -> bool:
 
 
 class SynopsisKMeans(PrivateKMeans):
-    """k-means on the private synopsis that suits the numbers of records, columns and centers.
+    """k-means on the private synopsis that suits the shape of the data.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class SynopsisKMeans(PrivateKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
-    >>> model = SynopsisKMeans(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> model = SynopsisKMeans(2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """
@@ -224,7 +224,7 @@ class SynopsisKMeans(PrivateKMeans):
         return None
 
     def choose_tree(self, n_points: int, n_features: int) -> TreeKind:
-        """The kind of quadtree for points of that shape, from public quantities only."""
+        """The kind of quadtree for points of that shape, from public facts alone."""
         records = self.epsilon * n_points / self.n_clusters
         is_few = n_features <= FEW_COLUMNS
         fewest_of_tree = (
@@ -239,7 +239,7 @@ class SynopsisKMeans(PrivateKMeans):
         return DEEP_NONNEGATIVE if records >= DEEP_RECORDS else NONNEGATIVE
 
     def _keeps_clusters(self, plan: ZoomPlan) -> bool:
-        """Whether a zoom leaves no cluster out of a finer tree; others need it in any case."""
+        """Whether a zoom leaves no cluster out of a finer tree; others need it."""
         if self.choose_tree(plan.n_points, plan.n_features) is BALANCED:
             return True
         return (

@@ -1,4 +1,4 @@
-"""Lloyd's algorithm of one client of federated clustering, on the points of the client."""
+"""Lloyd's algorithm on the points of one client of federated clustering."""
 
 import numpy as np
 
@@ -29,7 +29,8 @@ def local_lloyd(
 
     Examples
     --------
-    >>> centers, labels = local_lloyd(np.array([[0.0], [2.0], [9.0]]), np.array([[0.0], [9.0]]))
+    >>> points = np.array([[0.0], [2.0], [9.0]])
+    >>> centers, labels = local_lloyd(points, np.array([[0.0], [9.0]]))
     >>> centers.ravel().tolist(), labels.tolist()
     ([1.0, 9.0], [0, 0, 1])
     """

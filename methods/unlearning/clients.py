@@ -124,7 +124,7 @@ class SeedingClient:
             later[:] = draw(later.shape)
 
     def _seed(self, first: int) -> None:
-        """Choose the seeds from a step on by the race; they are the centers (Alg. 1)."""
+        """Choose the seeds from a step on by the race: the centers (Alg. 1)."""
         n = self.n
         if n:
             self.n_seeds = exponential_race(

@@ -1,9 +1,9 @@
 """K-FED: one-shot federated clustering, for comparison.
 
-Source: Dennis, Li, Smith, "Heterogeneity for the win" (2021). Clients cluster in a projection to few dimensions, then in all of them;
-the server takes the first client's centers, adds the farthest ones of the other
-clients, and makes one step of Lloyd's algorithm over the clients' centers. It claims no
-privacy and cannot remove points.
+Source: Dennis, Li, Smith, "Heterogeneity for the win" (2021). Clients cluster in a
+projection to few dimensions, then in all of them; the server takes the first client's
+centers, adds the farthest ones of the other clients, and makes one step of Lloyd's
+algorithm over the clients' centers. It claims no privacy and cannot remove points.
 """
 
 from collections.abc import Sequence
@@ -139,7 +139,7 @@ def client_centers(
 def mean_clusters(
     points: np.ndarray, clusters: np.ndarray, defaults: np.ndarray
 ) -> np.ndarray:
-    """Mean (k, d) of each cluster, given as a mask (k, n); an empty one has a default."""
+    """Means (k, d) of clusters, given by masks (k, n); an empty one has its default."""
     means = [
         points[cluster].mean(axis=0) if cluster.any() else default
         for cluster, default in zip(clusters, defaults, strict=True)

@@ -1,4 +1,4 @@
-"""A server of federated clusters whose fit is repaired after a removal instead of done again.
+"""A server of federated clusters whose fit is repaired after a removal.
 
 Its centers are a function of the sum of the clients' messages and of public randomness:
 the best of several starts, each of k-means++ seeds from a race among the bins and of

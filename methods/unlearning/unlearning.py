@@ -280,7 +280,7 @@ class FederatedModel:
 
     @property
     def repeatable(self) -> bool:
-        """Whether arrival times came from a seed, which finds those of removed points."""
+        """Whether arrival times came from a seed, which finds removed ones again."""
         return self._generator is not None
 
     @property
@@ -300,7 +300,7 @@ class FederatedModel:
 
     @property
     def received(self) -> tuple[np.ndarray, np.ndarray]:
-        """Last input of the server: distinct positions (bins, if any), their weights."""
+        """Last input of the server: distinct positions (or bins), and weights."""
         if self._repaired is None:
             return self._received
         bins, weights = self._repaired.received
@@ -311,7 +311,7 @@ class FederatedModel:
         return self._client_of[ids]
 
     def n_seeds(self, client: int) -> int:
-        """Number of seeds of a client: fewer than k where it has fewer distinct points."""
+        """Number of seeds of a client: its distinct points, at most k."""
         return self._clients[client].n_seeds
 
     def members(self, client: int) -> np.ndarray:
@@ -419,7 +419,7 @@ class FederatedModel:
         return self._positions(client.centers), self._weights(client)
 
     def _weights(self, client: SeedingClient) -> np.ndarray:
-        """Weight of each of a client's centers: the size of its cluster, or at most 1."""
+        """Weights of a client's centers: the sizes of its clusters, or at most 1."""
         most = 1 if self.method.weights == "unit" else client.n
         return np.minimum(client.sizes[: len(client.centers)], most)
 
@@ -458,7 +458,7 @@ class FederatedModel:
     # The server
 
     def _aggregate(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sum of the clients' messages: positions, in lexicographic order, and weights."""
+        """Sum of the clients' messages: sorted positions, and weights."""
         # Concatenate before rounding: this is faster, and part of the latency of a
         # removal.
         weights = np.concatenate([self._weights(client) for client in self._clients])
