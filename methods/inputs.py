@@ -62,7 +62,8 @@ def declare_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
             raise ValueError(
                 "bounds=None: a private fit needs the public domain of the data, "
                 "bounds=(lower, upper) for all features or an array of shape "
-                f"(2, {d}); take it from what is known without the data, not from their extremes"
+                f"(2, {d}); take it from what is known without the data, not from "
+                "their extremes"
             )
         return None
     declared = np.asarray(method.bounds, dtype=np.float64)
