@@ -1,1 +1,1 @@
-"""Stored rows to tables, figures, verdicts on claims and one report; nothing is recomputed here."""
+"""Stored rows to tables, figures, verdicts on claims and one report."""

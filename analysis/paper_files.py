@@ -1,4 +1,4 @@
-"""Files of a paper's folder: ``conf/paper/<paper>/<file>.yaml``, checked as they are read."""
+"""Files of a paper's folder, ``conf/paper/<paper>/<file>.yaml``, with their checks."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -97,14 +97,14 @@ class KnownNames:
         }
 
     def check(self, entry: Mapping[str, Any], where: str) -> None:
-        """Refuse a sweep, metric or method that is not known, with the nearest known one."""
+        """Refuse an unknown sweep, metric or method; name the nearest known one."""
         for key, kind in NAMES.items():
             names = list(_names_in(entry.get(key, ())))
             refuse_unknown(names, self._known[kind], f"{where}: {key}")
 
 
 def _names_of_entries(paper: Mapping[str, Any]) -> set[str]:
-    """Return the names that the sweeps of a paper give to their own entries of methods."""
+    """Return the names that the sweeps of a paper give to entries of methods."""
     specs = filter(None, paper["sweeps"].values())
     entries = [entry for spec in specs for entry in spec.get("methods", ())]
     return {

@@ -15,7 +15,11 @@ from importlib.util import find_spec
 import pandas as pd
 
 from pkm import catalogue
-from pkm.analysis.claims import exact, orderings, predicates  # noqa: F401, types of checks
+from pkm.analysis.claims import (  # noqa: F401, types of checks
+    exact,
+    orderings,
+    predicates,
+)
 from pkm.analysis.claims.findings import CHECK_TYPES, COMMON_KEYS
 from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
 from pkm.analysis.tables.study import Study
@@ -62,9 +66,6 @@ class Claim:
     doubt: str = ""
 
 
-_FIELDS = {field.name: field.default is MISSING for field in fields(Claim)}
-
-
 def papers_with_claims() -> list[str]:
     """Names of the papers that have claims."""
     papers = catalogue.current()
@@ -104,16 +105,16 @@ def _import_checks(paper: str) -> object:
 
 
 def view(study: Study, gaps: pd.DataFrame, paper: str) -> tuple[Study, pd.DataFrame]:
-    """Return stored rows and planned ones without rows as claims of a paper name them."""
+    """Return stored rows and gaps as the claims of a paper name them."""
     special = _import_checks(paper)
     return special.view(study, gaps) if hasattr(special, "view") else (study, gaps)
 
 
 def make_claim(entry: Mapping, where: str, known: KnownNames | None = None) -> Claim:
     """Make a claim of its entry, with all keys and, if known, names checked."""
-    refuse_unknown(entry, _FIELDS, where)
-    absent = [name for name, is_required in _FIELDS.items() if is_required]
-    absent = [name for name in absent if name not in entry]
+    required = [field.name for field in fields(Claim) if field.default is MISSING]
+    refuse_unknown(entry, Claim.__annotations__, where)
+    absent = [name for name in required if name not in entry]
     if absent:
         raise ValueError(f"{where}: the keys {absent} are required")
     refuse_unknown([entry["kind"]], KINDS, f"{where}: kind")

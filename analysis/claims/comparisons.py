@@ -132,13 +132,10 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     else:
         lines = lines.assign(right=lines["left"], right_label="1", right_order=0)
     if "relative_to" in check:
-        is_scale = matches(cells, check["relative_to"])
-        scale_of = dict(
-            zip(cells["dataset"][is_scale], cells.index[is_scale], strict=True)
-        )
-        lines = lines.assign(scale=lines["dataset"].map(scale_of)).dropna(
-            subset="scale"
-        )
+        scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
+        scale_of = dict(zip(scales, scales.index, strict=True))
+        lines = lines.assign(scale=lines["dataset"].map(scale_of))
+        lines = lines.dropna(subset="scale")
     if not len(lines):
         raise MissingRows(context.why(check["sweep"]))
 
@@ -150,19 +147,20 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     lines = lines.sort_values("comparison", kind="stable", ignore_index=True)
     keys = lines.drop_duplicates("comparison")[identity].reset_index(drop=True)
     keys = keys.set_axis([*over, "left", "right"], axis=1).infer_objects()
-    sides = [name for name in ("left", "right", "scale") if name in lines]
 
+    # Say what is missing.
     n_datasets = np.bincount(lines["comparison"])
-    each = check.get("datasets_each", 1)
-    few = f"only {n_datasets.min()} of {each} data sets behind some comparisons"
+    n_fewest = n_datasets.min()
+    n_expected = check.get("datasets_each", 1)
+    few = f"only {n_fewest} of {n_expected} data sets behind some comparisons"
     missing = join_texts(
         _absent_comparisons(check, over, keys),
-        few if n_datasets.min() < each else "",
+        few if n_fewest < n_expected else "",
         _short_ends(check, cells.iloc[lines["left"]]),
         without_rows,
     )
-    lines = lines[["comparison", *sides]].astype(int)
-    return Pairs(matrix, keys, lines, missing, n_datasets >= each)
+    lines = lines.filter(["comparison", "left", "right", "scale"]).astype(int)
+    return Pairs(matrix, keys, lines, missing, n_datasets >= n_expected)
 
 
 def _select(
@@ -184,11 +182,10 @@ def _select(
     matrix = replace(matrix, cells=cells).take(is_allowed)
     if "where" not in check:
         return matrix
-    selected = matrix.take(numeric(matrix.cells, check["where"]).eval(check["where"]))
+    where = check["where"]
+    selected = matrix.take(numeric(matrix.cells, where).eval(where))
     if not len(selected.cells):
-        raise MissingRows(
-            f"none of {len(matrix.cells)} stored cells has {check['where']}"
-        )
+        raise MissingRows(f"none of {len(matrix.cells)} stored cells has {where}")
     return selected
 
 
@@ -228,9 +225,7 @@ def with_columns(cells: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFram
     """Add columns to the cells by expressions, after those of planted data sets."""
     cells = parse_planted_names(cells)
     for name, expression in columns.items():
-        cells = cells.assign(
-            **{name: evaluated(expression, _arrays(cells, expression))}
-        )
+        cells[name] = evaluated(expression, _arrays(cells, expression))
     return cells
 
 
@@ -249,9 +244,8 @@ def _share_of_runs(matrix: SeedMatrix, expression: str) -> SeedMatrix:
 
 def _arrays(cells: pd.DataFrame, expression: str) -> dict[str, np.ndarray]:
     """Columns that an expression names as arrays, numbers where they have some."""
-    return {
-        name: column.to_numpy() for name, column in numeric(cells, expression).items()
-    }
+    columns = numeric(cells, expression).items()
+    return {name: column.to_numpy() for name, column in columns}
 
 
 def _as_mapping(selector: Selector) -> dict:
@@ -276,14 +270,12 @@ def _absent_comparisons(check: Mapping, over: Mapping, keys: pd.DataFrame) -> st
     n_expected = check.get("expected", np.prod(counts))
     if n_available >= n_expected:
         return ""
-    absent = []
+    texts = []
     for name, values in listed.items():
-        texts = [str(value) for value in values if value not in set(keys[name])]
-        absent += [f"{name} {', '.join(texts)}"] if texts else []
-    absent_text = f"absent: {'; '.join(absent)}" if absent else ""
-    return join_texts(
-        f"{n_available} of {n_expected} comparisons available", absent_text
-    )
+        absent = [str(value) for value in values if value not in set(keys[name])]
+        texts += [f"{name} {', '.join(absent)}"] if absent else []
+    available = f"{n_available} of {n_expected} comparisons available"
+    return join_texts(available, f"absent: {'; '.join(texts)}" if texts else "")
 
 
 def _short_ends(check: Mapping, cells: pd.DataFrame) -> str:
@@ -311,57 +303,56 @@ def measure_ratios(study: Study, check: Mapping, context: Context) -> Draws:
         return divide_pairs(find_pairs(study, check, context), check)
     reported = context.reported[check["numbers"]]
     if "cell" in check:
-        texts = {
-            cell["dataset"]: [
-                cell[name] for name in as_list(check["cell"]) if name in cell
-            ]
-            for cell in reported["cells"]
-        }
-        reported = {
-            dataset: min(number(text)[0] for text in numbers)
-            for dataset, numbers in texts.items()
-            if numbers
-        }
+        reported = _read_smallest(reported["cells"], as_list(check["cell"]))
     if "over" in check:
         datasets = context.resolve(check["over"]["dataset"])
         reported = {name: reported[name] for name in datasets}
+
     check = check | {"over": {"dataset": list(reported)}}
     measured = divide_pairs(find_pairs(study, check, context), check)
-    values = measured.cases["dataset"].map(reported).to_numpy(dtype=float)
-    factors = measured.values / values
-    return replace(
-        measured,
-        values=1 / factors if check.get("inverse") else factors,
-        missing=describe_absent(reported, measured.cases["dataset"]),
-        name="Reported over measured"
-        if check.get("inverse")
-        else "Measured over reported",
-        facts={"measured": measured.values[0], "reported": values},
-    )
+    datasets = measured.cases["dataset"]
+    numbers = datasets.map(reported).to_numpy(dtype=float)
+    values = measured.values / numbers
+    name = "Measured over reported"
+    if check.get("inverse"):
+        values = 1 / values
+        name = "Reported over measured"
+    missing = describe_absent(reported, datasets)
+    facts = {"measured": measured.values[0], "reported": numbers}
+    return replace(measured, values=values, missing=missing, name=name, facts=facts)
+
+
+def _read_smallest(cells: Sequence[Mapping], names: list[str]) -> dict[str, float]:
+    """Smallest of the named numbers of each reported cell that has one."""
+    numbers = pd.DataFrame(cells).set_index("dataset").reindex(columns=names)
+    numbers = numbers.map(lambda text: number(text)[0], na_action="ignore")
+    return numbers.min(axis=1).dropna().to_dict()
 
 
 def _join_metrics(study: Study, check: Mapping, context: Context) -> Draws:
     """Join the comparisons of several metrics."""
-    parts = []
+    measured = {}
     missing = []
     for metric in check["metric"]:
         try:
-            part = measure_ratios(study, check | {"metric": metric}, context)
+            draws = measure_ratios(study, check | {"metric": metric}, context)
         except MissingRows:
             missing.append(f"no stored rows of metric {metric}")
             continue
-        parts.append(replace(part, cases=part.cases.assign(metric=metric)))
-        missing.append(part.missing)
-    if not parts:
+        measured[metric] = draws
+        missing.append(draws.missing)
+    if not measured:
         raise MissingRows(context.why(check["sweep"]))
-    return replace(
-        parts[0],
-        values=np.hstack([part.values for part in parts]),
-        cases=pd.concat([part.cases for part in parts], ignore_index=True),
-        seeds=min(part.seeds for part in parts),
+
+    cases = [draws.cases.assign(metric=name) for name, draws in measured.items()]
+    parts = measured.values()
+    return Draws(
+        values=np.hstack([draws.values for draws in parts]),
+        cases=pd.concat(cases, ignore_index=True),
+        seeds=min(draws.seeds for draws in parts),
         missing=join_texts(*dict.fromkeys(missing)),
-        complete=np.concatenate([part.complete for part in parts]),
-        facts={},
+        name=draws.name,
+        complete=np.concatenate([draws.complete for draws in parts]),
     )
 
 
@@ -378,7 +369,7 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> Draws:
     how = check.get("average", AVERAGES[0])
     means = resampled_means(matrix)
     left = pairs.relative(means[:, columns], means, how)
-    right = np.ones_like(left)
+    right = 1.0
     if "right" in check:
         right = pairs.relative(means[:, pairs.lines["right"]], means, how)
     if "times" in check:

@@ -18,7 +18,7 @@ from pkm.analysis.claims.findings import (
     Finding,
     MissingRows,
     bounds_text,
-    describe_case,
+    describe_values,
     join_words,
     percent,
     too_few,
@@ -70,7 +70,6 @@ def decide(draws: Draws, check: Mapping) -> Finding:
     outcome = np.select([violated, kept], ["violated", "kept"], "open")
 
     # Decide the claim, from its cases or from the joint predicate.
-    verdict = INCONCLUSIVE
     if quantifier == "all":
         is_kept = kept.all()
         is_broken = violated.any()
@@ -112,10 +111,7 @@ def _describe(draws: Draws, check: Mapping) -> str:
     if draws.values.dtype == bool:
         return f"{draws.text};"
     on_sample = draws.values[0]
-    texts = [
-        f"{value:.4g} ({describe_case(case)})"
-        for value, (_, case) in zip(on_sample, draws.cases.iterrows(), strict=True)
-    ]
+    texts = describe_values(draws)
     if len(on_sample) == 1:
         (low,), (high,) = percentile_interval(draws.values)
         text = f"{draws.name} {on_sample[0]:.4g} [{low:.4g}, {high:.4g}]"

@@ -1,4 +1,4 @@
-"""Checks without sampling error: rules that every row keeps, sizes, reported numbers."""
+"""Exact checks: rules that every row keeps, sizes of data sets, reported numbers."""
 
 import re
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ _NO_CHARGES = "no stored row has such charges"
 
 
 def _select(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
-    """Rows or cells of the `method` and the `sweeps` of a check, where it names some."""
+    """Rows or cells of the `method` and the `sweeps` that a check names."""
     keys = {"method": "method", "sweep": "sweeps"}
     selector = {column: check[key] for column, key in keys.items() if key in check}
     return table[matches(table, selector)]
@@ -64,35 +64,32 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     by the same rule.
     """
     metric, *_ = check["metrics"]
+    rule = check["rule"]
     stored = numeric(_select(study.rows_with(check["metrics"]), check))
     table = _restrict(stored, check)
-    printed = [
-        {
-            "sweep": "printed",
-            "method": check["method"],
-            "dataset": cell["dataset"],
-            metric: reported.number(cell[metric])[0],
-        }
-        for cell in context.reported.get(check.get("printed"), {"cells": ()})["cells"]
-        if metric in cell
-    ]
-    if not len(table) and not printed:
+    cases = table
+    if "printed" in check:
+        printed = pd.DataFrame(context.reported[check["printed"]]["cells"])
+        numbers = [reported.number(text)[0] for text in printed[metric]]
+        facts = {"sweep": "printed", "method": check["method"], metric: numbers}
+        cases = pd.concat([table, printed[["dataset"]].assign(**facts)])
+    if not len(cases):
         sweeps = check.get("sweeps", study.sweeps)
         without = f"none of {len(stored)} stored rows has {check.get('where')}"
         raise MissingRows(without if len(stored) else context.why(sweeps))
 
-    cases = pd.concat([table, pd.DataFrame(printed)])
-    cases = cases.assign(agrees=cases.eval(check["rule"]))
-    groups = cases.groupby(["sweep", "method", "dataset"], sort=not printed)
+    cases = cases.assign(agrees=cases.eval(rule))
+    groups = cases.groupby(["sweep", "method", "dataset"])
     agrees = groups["agrees"].agg("any" if check.get("quantifier") == "some" else "all")
     extremes = groups[metric].agg(smallest="min", largest="max", rows="size")
-    text = f"required: {check['rule']}."
+    text = f"required: {rule}."
     if len(table):
         ends = f"from {table[metric].min():.4g} to {table[metric].max():.4g}"
         text = f"{metric} {ends} in {len(table)} of {len(stored)} rows, {text}"
-    absent = []
-    for name, values in check.get("expected", {}).items():
-        absent.append(describe_absent(context.resolve(values), table[name], f"{name} "))
+    absent = [
+        describe_absent(context.resolve(values), table[name], f"{name} ")
+        for name, values in check.get("expected", {}).items()
+    ]
     gaps = context.absent_cells(check.get("method"), check.get("sweeps"))
     evidence = extremes.assign(agrees=agrees).reset_index()
     return Agreement(evidence, text, join_texts(*absent, gaps))
@@ -129,7 +126,7 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
     cells, charged = _read_charged(study, check)
     by_cell = [charged[charged.index == index] for index in cells.index]
     table = cells.assign(
-        releases=[len(group) for group in by_cell],
+        releases=list(map(len, by_cell)),
         pure=[group["epsilon"].sum() for group in by_cell],
     )
     if "at" in check:
@@ -185,7 +182,7 @@ def _judge(
 
 @check_type("sweep", "expected")
 def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
-    """Compare N, d and, if given, k of the stored data sets with `expected`, by data set.
+    """Compare N, d and, if given, k of the stored data sets with `expected`.
 
     `sweep` restricts the comparison to one sweep, where others run the data sets with
     another k.
@@ -194,14 +191,19 @@ def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
     if "sweep" in check:
         cells = cells[cells["sweep"] == check["sweep"]]
     cells = cells.drop_duplicates("dataset").set_index("dataset")
-    lines = []
-    for name, expected in check["expected"].items():
-        if name in cells.index:
-            stored = tuple(map(int, cells.loc[name, ["n", "d", "k"]]))
-            agrees = list(stored[: len(expected)]) == expected
-            texts = {"reported": f"{tuple(expected)}", "stored": f"{stored}"}
-            lines.append({"dataset": name, **texts, "agrees": agrees})
-    missing = describe_absent(check["expected"], cells.index)
+    stored = cells[["n", "d", "k"]].to_numpy(int).tolist()
+    sizes_of = dict(zip(cells.index, stored, strict=True))
+    lines = [
+        {
+            "dataset": name,
+            "reported": f"{tuple(expected)}",
+            "stored": f"{tuple(sizes_of[name])}",
+            "agrees": sizes_of[name][: len(expected)] == expected,
+        }
+        for name, expected in check["expected"].items()
+        if name in sizes_of
+    ]
+    missing = describe_absent(check["expected"], sizes_of)
     return Agreement(pd.DataFrame(lines), missing or "Compared: N, d, k.", missing)
 
 
@@ -215,49 +217,51 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     decides it. `sweeps` replaces those of the numbers; `method` and the data sets
     `over` say which of them the claim is about.
     """
-    entry = dict(context.reported[check["numbers"]])
-    entry |= {"sweeps": check["sweeps"]} if "sweeps" in check else {}
-    table = reported.compare(study, entry)
+    entry = context.reported[check["numbers"]]
+    sweeps = check.get("sweeps", entry["sweeps"])
+    table = reported.compare(study, entry | {"sweeps": sweeps})
     if "method" in check:
         table = table[table["method"] == check["method"]]
     if "over" in check:
         table = table[table["dataset"].isin(context.resolve(check["over"]))]
-    is_judged = table["verdict"].isin(reported.JUDGED)
-    judged = table[is_judged]
-    others = table.loc[~is_judged, "verdict"].value_counts()
+    counts = table["verdict"].value_counts()
+    others = counts.drop(reported.JUDGED, errors="ignore")
     texts = {name: f"{count} numbers {name}" for name, count in others.items()}
     others_text = "; ".join(texts.values())
-    if not len(judged):
+    within, better, worse = counts.reindex(reported.JUDGED, fill_value=0)
+    n_judged = within + better + worse
+    if not n_judged:
         none = f"none of {len(table)} reported numbers can be judged"
         raise MissingRows(f"{none}: {others_text}")
 
     # Two-sided chance beyond these errors; half a reported digit of slack makes it
     # smaller.
-    counts = judged["verdict"].value_counts()
-    within, better, worse = (int(counts.get(name, 0)) for name in reported.JUDGED)
     n_outside = better + worse
     errors = entry.get("standard_errors", reported.STANDARD_ERRORS)
-    p_value = stats.binom.sf(n_outside - 1, len(judged), 2 * stats.norm.sf(errors))
+    p_value = stats.binom.sf(n_outside - 1, n_judged, 2 * stats.norm.sf(errors))
     verdict = HOLDS if not n_outside else FAILS if p_value <= LEVEL else INCONCLUSIVE
     if "at_least" in check:
-        verdict = HOLDS if within / len(judged) >= check["at_least"] else FAILS
+        verdict = HOLDS if within / n_judged >= check["at_least"] else FAILS
 
+    # Numbers that speak against the claim come first.
+    judged = table[table["verdict"].isin(reported.JUDGED)]
+    order = judged["verdict"].map(reported.JUDGED[::-1].index)
+    judged = judged.loc[order.sort_values(kind="stable").index]
     n_near = sum(reported.near(line) for line in judged.to_dict("records"))
     numbers = (
-        f"Of {len(judged)} reported numbers that can be compared {within} are within "
-        f"sampling error, {better} measured ones are better and {worse} worse; {n_near} "
-        f"lie within {percent(reported.NEAR_SHARE)} of the reported mean. {others_text}"
+        f"Of {n_judged} reported numbers that can be compared {within} are within "
+        f"sampling error, {better} measured ones are better and {worse} worse; "
+        f"{n_near} lie within {percent(reported.NEAR_SHARE)} of the reported mean. "
+        f"{others_text}"
     )
     # More runs would supply these; what cannot be compared is no part of the claim.
     more_runs = (reported.NOT_STORED, reported.FEW_SEEDS)
     missing = join_texts(*(texts.get(name, "") for name in more_runs))
-    order = [reported.WORSE, reported.BETTER, reported.WITHIN]
-    evidence = judged.sort_values("verdict", key=lambda column: column.map(order.index))
-    evidence = evidence[reported.EVIDENCE].reset_index(drop=True)
     # A part of the numbers can refute a share of all as little as show it.
     verdict = weaken(verdict, missing, refuted="at_least" not in check)
     seeds = int(judged["seeds"].min())
-    return Finding(verdict, numbers, len(judged), seeds, missing, evidence)
+    evidence = judged[reported.EVIDENCE].reset_index(drop=True)
+    return Finding(verdict, numbers, int(n_judged), seeds, missing, evidence)
 
 
 @check_type("verdict", "test")

@@ -81,7 +81,7 @@ def _first(column: np.ndarray, holds: np.ndarray, where: Where = None) -> np.nda
 
 
 def _onward(column: np.ndarray, holds: np.ndarray, where: Where = None) -> np.ndarray:
-    """Smallest value of a column from which on it holds, infinite if not at the last."""
+    """Smallest value of a column from which on it holds, infinite if none."""
     selected = _select(holds, where)
     without = np.where(~holds & selected, column.astype(float), -np.inf)
     return _first(column, column > without.max(axis=1, keepdims=True), selected)
@@ -115,7 +115,7 @@ def _require(count: int, least: int, what: str, why: str) -> None:
 def _line(
     x: np.ndarray, values: np.ndarray, where: Where = None, least: int = LEAST
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Slope of the least-squares line through the cases, and root mean square about it."""
+    """Slope of the least-squares line of the cases, and root mean square about it."""
     selected = _select(values, where)
     x = x[selected]
     _require(len(np.unique(x)), least, "values", "that a slope needs")
@@ -128,8 +128,9 @@ def _line(
 
 def item(column: np.ndarray, place: int) -> np.ndarray:
     """Item of lists of numbers, written as text; NaN for anything else."""
-    lists = [json.loads(text) if str(text).startswith("[") else [] for text in column]
-    return np.array([dict(enumerate(items)).get(place, np.nan) for items in lists])
+    texts = column.astype(str)
+    lists = [json.loads(text) if text.startswith("[") else [] for text in texts]
+    return np.array([items[place] if place < len(items) else np.nan for items in lists])
 
 
 def _rank(values: np.ndarray) -> np.ndarray:
@@ -157,18 +158,12 @@ def _lead_inside(
     """How far the best inner level is ahead of the outer ones; see the module."""
     levels = _levels(level, group)
     _require(len(levels), LEAST, "levels", "in every group")
-    first, *inner, last = means = np.array(
-        [
-            np.mean(
-                [
-                    values[:, (level == value) & (group == name)].mean(axis=1)
-                    for name in np.unique(group)
-                ],
-                axis=0,
-            )
-            for value in levels
-        ]
-    )
+    means = []
+    for value in levels:
+        masks = [(level == value) & (group == name) for name in np.unique(group)]
+        by_group = [values[:, mask].mean(axis=1) for mask in masks]
+        means.append(np.mean(by_group, axis=0))
+    first, *inner, last = means
     lead = np.minimum(first, last) - np.min(inner, axis=0)
     return lead / np.abs(means).max(axis=0)
 

@@ -48,8 +48,8 @@ NO_DIFFERENCE = "no difference shown"
 EQUAL = "equal"
 DIFFERENT = "differs"
 THREADS = (
-    "the measured parties were threads of one process: they share an interpreter, and no "
-    "message leaves it"
+    "the measured parties were threads of one process: they share an interpreter, "
+    "and no message leaves it"
 )
 
 

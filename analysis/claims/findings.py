@@ -240,9 +240,10 @@ def weaken(
 
     Examples
     --------
-    >>> weaken(HOLDS, "no stored rows of s1"), weaken(HOLDS, "no stored rows of s1", exists=True)
+    >>> missing = "no stored rows of s1"
+    >>> weaken(HOLDS, missing), weaken(HOLDS, missing, exists=True)
     ('not contradicted so far', 'holds')
-    >>> weaken(FAILS, "no stored rows of s1"), weaken(FAILS, "2 of 3 sets", refuted=False)
+    >>> weaken(FAILS, missing), weaken(FAILS, missing, refuted=False)
     ('fails', 'inconclusive')
     """
     if missing and verdict == HOLDS and not exists:
@@ -257,13 +258,23 @@ def describe_case(case: pd.Series) -> str:
 
     Examples
     --------
-    >>> describe_case(pd.Series({"dataset": "iris", "k": 3, "left": "lloyd", "right": "mean"}))
+    >>> case = {"dataset": "iris", "k": 3, "left": "lloyd", "right": "mean"}
+    >>> describe_case(pd.Series(case))
     'dataset iris, k 3, lloyd'
     """
     names = [name for name in case.index if name not in ("left", "right", "method")]
     labels = [f"{name} {case[name]}" for name in names]
     labels += [str(case[name]) for name in ("method", "left") if name in case]
     return ", ".join(labels)
+
+
+def describe_values(draws: Draws) -> list[str]:
+    """Write the value of each case on the sample, with its name."""
+    cases = draws.cases.iterrows()
+    return [
+        f"{value:.4g} ({describe_case(case)})"
+        for value, (_, case) in zip(draws.values[0], cases, strict=True)
+    ]
 
 
 def within(values: np.ndarray, check: Mapping) -> np.ndarray:
@@ -301,7 +312,7 @@ def join_texts(*texts: str) -> str:
 
 
 def join_words(*texts: str) -> str:
-    """Join those of the texts that are not empty by spaces, beginning with a capital."""
+    """Join the texts that are not empty by spaces, beginning with a capital."""
     text = " ".join(filter(None, texts))
     return text[:1].upper() + text[1:]
 
@@ -309,7 +320,7 @@ def join_words(*texts: str) -> str:
 def describe_absent(
     expected: Iterable[object], stored: Iterable[object], what: str = ""
 ) -> str:
-    """Say which of the expected values are not among the stored ones; empty if all are."""
+    """Say which of the expected values are not stored; empty if all are."""
     known = set(stored)
     absent = [str(value) for value in expected if value not in known]
     return f"no stored rows of {what}{', '.join(absent)}" if absent else ""

@@ -35,7 +35,7 @@ ORDER = ("strict", "ties_suffice", "higher_is_better", "within", "tolerated")
 
 @check_type(*SELECTION, *ORDER)
 def ordering(study: Study, check: Mapping, context: Context) -> Finding:
-    """Left at most right (at least, with `higher_is_better`), by paired one-sided tests.
+    """Left at most right (`higher_is_better`: at least), by paired one-sided tests.
 
     Options: `strict`; `ties_suffice` (the claim is that there is no difference in favor
     of the right side); `tolerated` with `within`: so many values of one key may be
@@ -46,7 +46,7 @@ def ordering(study: Study, check: Mapping, context: Context) -> Finding:
 
 @check_type(*SELECTION, *ORDER, "along", "steps")
 def improving(study: Study, check: Mapping, context: Context) -> Finding:
-    """Every value of `along` is at least as good as the one before, as in `ordering`."""
+    """Every value of `along` is as good as the one before, as in `ordering`."""
     pairs = find_pairs(study, check, context)
     datasets = pairs.matrix.cells["dataset"].to_numpy()
     lines = pairs.lines.assign(dataset=datasets[pairs.lines["left"]])
@@ -114,7 +114,7 @@ def compare(pairs: Pairs, check: Mapping) -> Finding:
 def _judge(
     evidence: pd.DataFrame, toward_violation: pd.Series, check: Mapping, pairs: Pairs
 ) -> Finding:
-    """Decide an ordering by the outcomes of its comparisons; see the rules of verdicts."""
+    """Decide an ordering by its comparisons; see the rules of verdicts."""
     outcome = evidence["outcome"]
     enough = outcome != "few seeds"
     violated = outcome == "violated"

@@ -14,19 +14,18 @@ import pandas as pd
 from pkm.analysis.claims.comparisons import REPORTED, SELECTION, measure_ratios
 from pkm.analysis.claims.expressions import LEAST, evaluated
 from pkm.analysis.claims.findings import (
-    INCONCLUSIVE,
     Context,
     Draws,
-    Finding,
     MissingRows,
     as_list,
     check_type,
     describe_case,
+    describe_values,
     join_texts,
 )
 from pkm.analysis.tables.inference import rank_correlation
-from pkm.analysis.tables.statistics import percentile_interval, resampled_means
-from pkm.analysis.tables.study import Study, matches
+from pkm.analysis.tables.statistics import percentile_interval
+from pkm.analysis.tables.study import Study
 from pkm.schema import higher_is_better
 
 #: Columns of cases that hold texts.
@@ -73,18 +72,12 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     # Add the ends of the other columns to the groups, and evaluate these together.
     unused = [name for name in _SIDES if name not in names]
     ends = draws.cases.drop(columns=unused).groupby(names, sort=False)
-    ends = ends.agg(["min", "max"])
-    prefixes = {"min": "smallest", "max": "largest"}
-    ends.columns = [f"{prefixes[end]}_{name}" for name, end in ends]
-    texts = [
-        f"{value:.4g} ({describe_case(case)})"
-        for value, (_, case) in zip(
-            groups.values[0], groups.cases.iterrows(), strict=True
-        )
-    ]
-    groups = replace(groups, cases=groups.cases.merge(ends, on=names))
+    smallest = ends.min().add_prefix("smallest_")
+    largest = ends.max().add_prefix("largest_")
+    cases = groups.cases.join(smallest, on=names).join(largest, on=names)
     check = check | {"statistic": check["joined"]}
-    joined = _evaluate_groups(groups, check, [], None)
+    joined = _evaluate_groups(replace(groups, cases=cases), check, [], None)
+    texts = describe_values(groups)
     return replace(joined, text=f"of {', '.join(texts)}")
 
 
@@ -92,9 +85,8 @@ def _evaluate_groups(
     draws: Draws, check: Mapping, names: Sequence[str], n_cases: int | None
 ) -> Draws:
     """Evaluate a statistic on the cases of each group."""
-    groups = [((), draws.cases)]
-    if names:
-        groups = draws.cases.groupby(list(names), sort=False)
+    cases = draws.cases
+    groups = cases.groupby(list(names), sort=False) if names else [((), cases)]
     columns = []
     lines = []
     missing = draws.missing
@@ -118,40 +110,38 @@ def _evaluate_groups(
     if not columns:
         raise MissingRows(missing)
 
-    low, high = percentile_interval(draws.values)
-    by_case = draws.cases.assign(
-        value=draws.values[0], low=low, high=high, **draws.facts
-    )
-    is_truth = columns[0].dtype == bool
-    text = "" if names else _describe_ranges(by_case if is_truth else draws.cases)
-    if is_truth:
-        n_true = sum(bool(column[0]) for column in columns)
-        text = f" in {n_true} of {len(columns)}" if names else f": {text}"
-        text = f"{check['name']}{text}"
-    return replace(
+    values = np.column_stack(columns)
+    joint = replace(
         draws,
-        values=np.column_stack(columns),
-        cases=pd.DataFrame(lines) if names else draws.cases.iloc[:1],
+        values=values,
+        cases=pd.DataFrame(lines),
         missing=missing,
         name=check["name"],
         complete=np.array(complete),
         facts={},
-        evidence=None if names else by_case,
-        text=text,
         undecided=" ".join(dict.fromkeys(filter(None, reasons))),
         decidable=np.array([not reason for reason in reasons]),
     )
+    is_truth = values.dtype == bool
+    if names:
+        counts = f"{check['name']} in {values[0].sum()} of {len(columns)}"
+        return replace(joint, text=counts) if is_truth else joint
+
+    # The evidence of a single number are the cases.
+    low, high = percentile_interval(draws.values)
+    by_case = cases.assign(value=draws.values[0], low=low, high=high, **draws.facts)
+    text = _describe_ranges(cases)
+    if is_truth:
+        text = f"{check['name']}: {_describe_ranges(by_case)}"
+    return replace(joint, cases=cases.iloc[:1], evidence=by_case, text=text)
 
 
 def _describe_ranges(cases: pd.DataFrame) -> str:
     """Write the range of every column that varies and holds numbers."""
-    numbers = cases.select_dtypes("number").drop(
-        columns=["low", "high"], errors="ignore"
-    )
     return ", ".join(
         f"{name} from {column.min():g} to {column.max():g}"
-        for name, column in numbers.items()
-        if column.nunique() > 1
+        for name, column in cases.select_dtypes("number").items()
+        if column.nunique() > 1 and name not in ("low", "high")
     )
 
 
@@ -168,13 +158,11 @@ def _why_undecided(
 
 
 def _count_cases(check: Mapping, context: Context, names: Sequence[str]) -> int | None:
-    """How many cases a group of a complete study has; None if the check does not say."""
+    """Cases of a group of a complete study; None if the check does not say."""
     counts = {"metric": len(as_list(check["metric"]))}
-    counts |= {
-        name: len(context.resolve(values))
-        for name, values in check["over"].items()
-        if values != "any"
-    }
+    for name, values in check["over"].items():
+        if values != "any":
+            counts[name] = len(context.resolve(values))
     inside = {"metric", *check["over"]}.difference(names)
     if names and inside <= set(counts):
         n_left = 1 if "left" in names else len(check["left"])
@@ -223,53 +211,3 @@ def _match(
             f"two values of {name} with {LEAST} cases in common are not stored"
         )
     return wide.to_numpy(dtype=int)
-
-
-@check_type(*SELECTION, "along", "direction")
-def trend(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check that the ratio left / right rises or falls along a key.
-
-    Per group of the other keys: Spearman's correlation, signed by `direction`, against
-    bounds.
-    """
-    draws = measure_ratios(study, check, context)
-    along = check["along"]
-    sign = {"rising": 1, "falling": -1}[check["direction"]]
-    name = f"Rank correlation ({check['direction']} along {along})"
-    entry = {"statistic": f"{sign} * correlation({along}, value)", "name": name}
-    expected = check["over"][along]
-    n_expected = None if expected == "any" else len(context.resolve(expected))
-    groups = [name for name in draws.cases.columns if name not in (along, "right")]
-    correlations = _evaluate_groups(draws, entry, groups, n_expected)
-
-    # What the ratios are at both ends.
-    by_case = draws.cases.assign(value=draws.values[0]).sort_values(along)
-    ends = by_case.groupby(groups)["value"].agg(["first", "last"]).reset_index()
-    ends = correlations.cases.merge(ends, on=groups)[["first", "last"]]
-    text = "mean ratio from {first:.4g} at the first to {last:.4g} at the last"
-    return replace(correlations, facts=ends, text=text.format(**ends.mean()))
-
-
-@check_type("sweeps", "method", "dataset", "runs", "seconds")
-def longer_than(study: Study, check: Mapping, context: Context) -> Draws | Finding:
-    """Check that `runs` fits take more CPU seconds than `seconds`.
-
-    Where a fit was stopped at a recorded time limit the claim is inconclusive.
-    """
-    selector = {"method": check["method"], "dataset": check["dataset"]}
-    matrix = study.matrix(check["sweeps"], "fit_cpu_seconds")
-    matrix = matrix.take(matches(matrix.cells, selector))
-    if len(matrix.cells):
-        total = check["runs"] * resampled_means(matrix.take([0]))
-        text = f"{check['runs']} fits take {total[0, 0]:.4g} s of CPU time (required: "
-        text += f"more than {check['seconds']:g} s)"
-        cases = matrix.cells[["sweep", "method", "dataset"]].iloc[:1]
-        return Draws(total > check["seconds"], cases, len(matrix.seeds), text=text)
-    gaps = context.missing[
-        matches(context.missing, selector | {"sweep": check["sweeps"]})
-    ]
-    stopped = gaps[gaps["reason"].str.contains("time limit|time_limit").astype(bool)]
-    if not len(stopped):
-        raise MissingRows(context.why(check["sweeps"]))
-    text = "Stopped before the end, so only a lower bound is known: "
-    return Finding(INCONCLUSIVE, text + stopped["reason"].iloc[0], 1)

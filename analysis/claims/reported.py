@@ -83,8 +83,8 @@ def parse(text: str) -> ReportedNumber:
 
     Examples
     --------
-    >>> parse("1.4e06 ± 1.3e05")
-    ReportedNumber(mean=1400000.0, deviation=130000.0, unit=100000.0, deviation_unit=10000.0)
+    >>> parse("1.4e06 ± 1.3e05")  # doctest: +ELLIPSIS
+    ReportedNumber(mean=1400000.0, deviation=130000.0, unit=100000.0, ...)
     """
     if text == "N/A":
         return NO_NUMBER
@@ -94,7 +94,8 @@ def parse(text: str) -> ReportedNumber:
         deviation, deviation_unit = number(deviation_text) if sign else (np.nan, np.nan)
     except (InvalidOperation, ValueError):
         raise ValueError(
-            f"reported number {text!r} should be 'mean ± standard deviation', a mean or 'N/A'"
+            f"reported number {text!r} should be 'mean ± standard deviation', "
+            "a mean or 'N/A'"
         ) from None
     return ReportedNumber(mean, deviation, unit, deviation_unit)
 
@@ -220,7 +221,7 @@ def _judge(line: Mapping, has_rows: bool, reported: Mapping) -> dict:
 
 
 def _find_reason(rules: Sequence[Mapping], line: Mapping) -> str:
-    """Text of the first rule that concerns a cell; a rule without a key concerns all."""
+    """Reason of the first rule that concerns a cell; rules without keys concern all."""
     for rule in rules:
         names = ("dataset", "method", "metric")
         if all(line[name] in rule.get(f"{name}s", [line[name]]) for name in names):

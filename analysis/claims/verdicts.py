@@ -109,7 +109,10 @@ def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
         if isinstance(finding, Agreement):
             finding = agree(finding, check)
     except MissingRows as missing:
-        return Finding(NOT_RUN, str(missing))
+        # What was stopped gives a lower bound of its time.
+        is_time = check.get("metric") == "fit_cpu_seconds" and "above" in check
+        is_stopped = is_time and "time limit" in str(missing)
+        return Finding(INCONCLUSIVE if is_stopped else NOT_RUN, str(missing))
     if isinstance(finding, Draws):
         finding = decide(finding, check)
     verdict = finding.verdict
@@ -124,27 +127,30 @@ def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 def _join_findings(findings: Sequence[Finding]) -> Finding:
-    """Join findings: one failure fails, a part that was not run makes the rest partial."""
-    ran = [finding for finding in findings if finding.verdict != NOT_RUN]
-    if not ran:
+    """Join findings: one failure fails, a part without rows makes the rest partial."""
+    verdicts = {finding.verdict for finding in findings}
+    if verdicts == {NOT_RUN}:
         return findings[0]
-    verdicts = {finding.verdict for finding in ran}
-    if len(ran) < len(findings):
+    if NOT_RUN in verdicts:
         verdicts.add(NOT_CONTRADICTED)
     weakest_first = (FAILS, INCONCLUSIVE, NOT_CONTRADICTED, HOLDS)
     numbers = []
-    missing = [text for finding in ran for text in finding.missing.split("; ")]
+    missing = []
+    seeds = []
     evidence = [pd.DataFrame()]
     for number, finding in enumerate(findings, 1):
         numbers.append(f"({number}) {finding.verdict}: {finding.numbers}")
-        missing += [finding.numbers] if finding.verdict == NOT_RUN else []
+        if finding.verdict == NOT_RUN:
+            missing.append(finding.numbers)
+            continue
+        missing += finding.missing.split("; ")
+        seeds += [] if finding.seeds is None else [finding.seeds]
         if len(finding.evidence):
             evidence.append(finding.evidence.assign(part=number))
-    seeds = [finding.seeds for finding in ran if finding.seeds is not None]
     return Finding(
         next(name for name in weakest_first if name in verdicts),
         numbers=" ".join(numbers),
-        comparisons=sum(finding.comparisons for finding in ran),
+        comparisons=sum(finding.comparisons for finding in findings),
         seeds=min(seeds, default=None),
         missing=join_texts(*dict.fromkeys(missing)),
         evidence=pd.concat(evidence, ignore_index=True),
@@ -152,7 +158,7 @@ def _join_findings(findings: Sequence[Finding]) -> Finding:
 
 
 def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """One line per claim, for the verdict table and as CSV, with the columns `OVERVIEW`."""
+    """One line per claim with the columns `OVERVIEW`, for the table of verdicts."""
     lines = [
         vars(verdict.claim) | vars(verdict.finding) | {"partial": verdict.partial}
         for verdict in verdicts

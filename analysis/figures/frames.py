@@ -1,4 +1,4 @@
-"""From rows to what a figure shows: one tidy table, the texts of its caption, its print.
+"""From rows to what a figure shows: a tidy table, texts of its caption, its print.
 
 The table has one line per value: `panel`, `hue` (curve or color), `style`, `row` and
 `group` (of heat maps and forests), `x`, `value` with its interval `low` to `high`,
@@ -41,7 +41,8 @@ STATISTICS = (
     "value", "low", "high", "half_width", "median", "deviation", "seeds", "left_out",
 )  # fmt: skip
 FACTS = (
-    "sweep", "metric", "dataset", "n", "d", "k", "method", "variant", "epsilon", "delta",
+    "sweep", "metric", "dataset", "n", "d", "k", "method", "variant", "epsilon",
+    "delta",
 )  # fmt: skip
 #: What styles and the label of an epsilon axis are made of; not written to files.
 HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust")
@@ -105,11 +106,10 @@ def _call(study: Study, spec: FigureSpec) -> Frame:
 
 
 # --- selection
-# --------------------------------------------------------------------------
 
 
 def select(study: Study, spec: FigureSpec) -> Frame:
-    """Select the rows of all panels: cut by `panel`, or one selection for each panel."""
+    """Select the rows of all panels: one selection cut by `panel`, or one a panel."""
     if spec.panel or not spec.panels:
         frames = [_select_rows(study, spec)]
     else:
@@ -254,7 +254,6 @@ def incomparable_methods(cells: pd.DataFrame) -> list[str]:
 
 
 # --- statistics
-# -------------------------------------------------------------------------
 
 
 def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
@@ -298,11 +297,10 @@ def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
 
 
 # --- what is not shown
-# ------------------------------------------------------------------
 
 
 def panel_names(table: pd.DataFrame, spec: FigureSpec) -> list[str]:
-    """Return the panels of a table: those that the specification lists, then the others.
+    """Return the panels of a table: those of the specification, then the others.
 
     Data sets are in the order of their titles, categories in their own.
     """
@@ -373,7 +371,6 @@ def _missing_values(frame: Frame, spec: FigureSpec) -> list[str]:
 
 
 # --- texts
-# ------------------------------------------------------------------------------
 
 
 def caption_fields(frame: Frame, spec: FigureSpec) -> "Fields":
@@ -397,7 +394,7 @@ def caption_fields(frame: Frame, spec: FigureSpec) -> "Fields":
 
 
 class Fields(dict):
-    """Fields of a caption: known ones, ``{epsilon_axis}``, and the values of any column.
+    """Fields of a caption: known ones, ``{epsilon_axis}``, and values of any column.
 
     ``{privacy}`` is what the label of the axis has in parentheses.
     """
@@ -463,7 +460,6 @@ def sentences(templates: Iterable[str], fields: Mapping[str, Any]) -> list[str]:
 
 
 # --- print
-# ------------------------------------------------------------------------------
 
 
 class _Numbers(string.Formatter):

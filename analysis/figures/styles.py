@@ -1,4 +1,4 @@
-"""One style per method for every figure: its label, color and marker come with the result rows.
+"""One style per method for every figure: label, color and marker come with the rows.
 
 Colors are based on those of Okabe and Ito, which people with any of the common color
 deficiencies can tell apart; marker and line style carry the same information again for

@@ -1,4 +1,4 @@
-"""What figures share: grids of panels, titles, texts for what is missing, formats of numbers."""
+"""Texts that figures share: what is missing, formats of numbers, labels of axes."""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ LOG_RATIO = 5.0
 
 
 def wants_log(means: np.ndarray) -> bool:
-    """Tell whether positive means differ so much that a linear axis would hide the small ones."""
+    """Tell whether a linear axis would hide the smallest of the positive means."""
     means = means[np.isfinite(means)]
     return bool(
         means.size and (means > 0).all() and means.max() > LOG_RATIO * means.min()
@@ -22,7 +22,6 @@ def wants_log(means: np.ndarray) -> bool:
 
 
 # --- texts
-# --------------------------------------------------------------------------------------
 
 
 def gap_texts(names: Iterable[str]) -> tuple[str, ...]:
@@ -128,8 +127,8 @@ def interval_text(value: float, half_width: float, form: str = "{:.4g}") -> str:
 
     Examples
     --------
-    >>> interval_text(12.3456, 0.0312), interval_text(17.0, 0.22), interval_text(5.0, np.nan)
-    ('12.346 ± 0.031', '17.00 ± 0.22', '5')
+    >>> interval_text(12.3456, 0.0312), interval_text(5.0, np.nan)
+    ('12.346 ± 0.031', '5')
     """
     if not np.isfinite(value):
         return DASH
@@ -140,11 +139,10 @@ def interval_text(value: float, half_width: float, form: str = "{:.4g}") -> str:
 
 
 # --- labels of axes
-# ----------------------------------------------------------------------------
 
 
 def epsilon_label(cells: pd.DataFrame) -> str:
-    """Label an epsilon axis with adjacency and notion; refuse cells that must not share one.
+    """Label an epsilon axis with adjacency and notion; refuse cells of several.
 
     Parameters
     ----------
@@ -169,8 +167,8 @@ def epsilon_label(cells: pd.DataFrame) -> str:
         values = sorted(private[fact].unique())
         if len(values) > 1:
             raise ValueError(
-                f"{fact}={values} on one epsilon axis: results under different {fact} need "
-                "separate axes"
+                f"{fact}={values} on one epsilon axis: results under different {fact} "
+                "need separate axes"
             )
     adjacency = private["adjacency"].iloc[0].replace("_", "-")
     approximate = private[private["notion"] == "approximate"]

@@ -1,4 +1,4 @@
-"""The audit: realized over charged of every query, and black-box bounds under the ledger."""
+"""Figure of the audit: realized over charged of every query, and black-box bounds."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +51,7 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
 
 
 def _marks(audits: Sequence[Audit]) -> pd.DataFrame:
-    """One line for each query, and one for each bound, with its number in full precision."""
+    """One line for each query and each bound, with its number in full precision."""
     lines = []
     for audit in audits:
         facts = {

@@ -21,8 +21,9 @@ from pkm.files import atomic_write
 WIDTH = 110  # of prose
 TEXT = """# The last full audit
 
-Written by `make audit`; every number is computed. What the words mean, and what an audit can and
-cannot see: [privacy](privacy.md#the-audit). No verdict says that a method is private.
+Written by `make audit`; every number is computed. What the words mean, and what an
+audit can and cannot see: [privacy](privacy.md#the-audit). No verdict says that a method
+is private.
 
 | verdict | variants of methods |
 |---|---|
@@ -36,13 +37,14 @@ cannot see: [privacy](privacy.md#the-audit). No verdict says that a method is pr
 
 {numbers}
 
-- *Replay*: pairs of neighbors, and the largest cost that one of them realized over what was
-  charged.
-- *Black box*: runs on either data set of the pair that shows most, and lower bounds on epsilon at
-  the ledger's delta with 95 % confidence: by released centers, and by the exact likelihood ratio of
-  all releases of a run. Next to them the epsilon of the ledger.
-- All methods have default parameters: epsilon 1 in the black box and the residuals, other values in
-  turn in the replay.
+- *Replay*: pairs of neighbors, and the largest cost that one of them realized over what
+  was charged.
+- *Black box*: runs on either data set of the pair that shows most, and lower bounds on
+  epsilon at the ledger's delta with 95 % confidence: by released centers, and by the
+  exact likelihood ratio of all releases of a run. Next to them the epsilon of the
+  ledger.
+- All methods have default parameters: epsilon 1 in the black box and the residuals,
+  other values in turn in the replay.
 """
 
 
@@ -86,7 +88,8 @@ def _findings(audits: Sequence[Audit]) -> str:
     """One item for each finding."""
     items = [
         f"- **{audit.name}**, {finding['view']}, {finding['label'].replace('_', ' ')} "
-        f"({finding['flaw'] or 'not registered'}): {finding['message'].replace('_', ' ')}"
+        f"({finding['flaw'] or 'not registered'}): "
+        f"{finding['message'].replace('_', ' ')}"
         for audit in audits
         for finding in audit.findings
     ]

@@ -1,4 +1,4 @@
-"""Stored audits of methods: what ``pkm audit`` has found, for reports and a page of the docs."""
+"""Stored audits: what ``pkm audit`` has found, for reports and a page of the docs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -107,7 +107,8 @@ class Audit:
 
         Examples
         --------
-        >>> record = {"target": "a.B", "default": True, "method": "B", "variant": "sound"}
+        >>> record = {"target": "a.B", "default": True, "method": "B"}
+        >>> record["variant"] = "sound"
         >>> findings = [{"view": "replay", "flaw": "F-26"}]
         >>> record |= {"verdicts": {"replay": "violated"}, "findings": findings}
         >>> parse(record).summary()

@@ -31,9 +31,11 @@ def missing_table(missing: pd.DataFrame, paper: str, profile: str) -> pd.DataFra
 
     Examples
     --------
-    >>> lines = [("real", "dpm", name, 1.0, "not run") for name in ("iris", "wine", "iris")]
+    >>> names = ("iris", "wine", "iris")
+    >>> lines = [("real", "dpm", name, 1.0, "not run") for name in names]
     >>> columns = ["sweep", "method", "dataset", "epsilon", "reason"]
-    >>> missing_table(pd.DataFrame(lines, columns=columns), "dpm", "quick").iloc[0].to_dict()
+    >>> missing = pd.DataFrame(lines, columns=columns)
+    >>> missing_table(missing, "dpm", "quick").iloc[0].to_dict()
     ... # doctest: +NORMALIZE_WHITESPACE
     {'datasets': 'iris, wine', 'cells': 3, 'reason': 'not run', 'brief': 'not run',
      'command': 'make reproduce PAPER=dpm PROFILE=quick'}

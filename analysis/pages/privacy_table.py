@@ -24,7 +24,7 @@ FACTS = (
 
 
 def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
-    """Return what each method claims, towards whom, what it spent, and what its audit found.
+    """Return what each method claims and spent, and what its audit found.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
 
 
 def _with_rho(adjacency: str, cells: pd.DataFrame) -> str:
-    """Return an adjacency with its rho: an epsilon under moves means nothing without it."""
+    """Return an adjacency with the rho that gives its epsilon a meaning."""
     if adjacency != "rho_bounded" or "rho" not in cells:
         return adjacency
     rhos = set(cells["rho"].dropna())
@@ -95,7 +95,7 @@ def _delta_range(delta: pd.Series) -> str:
 
 
 def flaws_in(table: pd.DataFrame) -> dict[str, str]:
-    """Return the meaning of every flaw id in a privacy table; an id without an entry says so."""
+    """Return the meaning of every flaw id in a privacy table."""
     register = yaml.safe_load(FLAWS.read_text(encoding="utf-8"))
     ids = sorted({flaw for flaws in table["flaws"] for flaw in flaws})
     unknown = "not in the register (analysis/flaws.yaml)"

@@ -106,7 +106,7 @@ def build(
     content = read_claims(paper)
     if not len(rows):
         raise ValueError(
-            f"rows is empty: run the sweeps of paper={paper!r} before asking for its report"
+            f"rows is empty: run the sweeps of paper={paper!r} before its report"
         )
     study = Study(rows)
     report = Report(Path(out), f"{paper}/{{}} profile={profile}")
@@ -200,7 +200,7 @@ class Report:
         return f"pkm verify {self.target.format(name)}"
 
     def clear(self) -> None:
-        """Remove what an earlier report wrote: a table of a claim that is gone is old."""
+        """Remove what an earlier report wrote."""
         for folder in (self.out / "figures", self.tables):
             folder.mkdir(parents=True, exist_ok=True)
             for path in folder.iterdir():

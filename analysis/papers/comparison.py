@@ -36,13 +36,12 @@ TUNED = ("dpm_merged", "dpm")
 LOOK = ["method", "label", "color", "marker"]
 INSUFFICIENT = "‡"
 _INSUFFICIENT_TEXT = (
-    f"{INSUFFICIENT} No bucket could pass its threshold with so few records: the centers "
-    "come from points placed without data and from the queries about those."
+    f"{INSUFFICIENT} No bucket could pass its threshold with so few records: the "
+    "centers come from points placed without data and from the queries about those."
 )
 
 
 # --- ratios
-# -----------------------------------------------------------------------------
 
 
 def ratios_by_epsilon(study: Study, spec: FigureSpec) -> Frame:
@@ -137,15 +136,15 @@ def _gaps(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
     labels = table.drop_duplicates("method").set_index("method")["label"]
     missing = ranking.missing_results(table, table["dataset"].unique())
     return tuple(
-        f"{labels[method]}: no result at every epsilon on {', '.join(names)} (not planned "
-        "at this size, not available, or over the time limit: see what is missing)"
+        f"{labels[method]}: no result at every epsilon on {', '.join(names)} (not "
+        "planned at this size, not available, or over the time limit: see what is "
+        "missing)"
         for method, names in missing.items()
         if names
     )
 
 
 # --- wide bounds
-# ------------------------------------------------------------------------
 
 
 def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
@@ -172,7 +171,6 @@ def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
 
 
 # --- ranks
-# ------------------------------------------------------------------------------
 
 
 def mean_ranks(study: Study, spec: FigureSpec) -> Frame:
@@ -224,7 +222,7 @@ def _mean_ranks(
 
 
 def critical_differences(study: Study, spec: FigureSpec) -> Frame:
-    """Mean ranks at a few epsilons with half of the critical difference to both sides."""
+    """Mean ranks at a few epsilons, with half of the critical difference as bars."""
     frame = mean_ranks(study, spec)
     lines = frame.table
     grid = np.sort(lines["epsilon"].unique())
@@ -271,7 +269,6 @@ def ranks_by_accounting(study: Study, spec: FigureSpec) -> Frame:
 
 
 # --- profiles
-# ---------------------------------------------------------------------------
 
 
 def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
@@ -299,11 +296,10 @@ def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
 
 
 # --- best methods and times
-# -------------------------------------------------------------
 
 
 def winners(study: Study, spec: FigureSpec) -> pd.DataFrame:
-    """The best private method of each data set and epsilon, over a cluster's records."""
+    """The best private method of each data set and epsilon."""
     table = _ratios(study, spec)
     best = ranking.best_methods(table)
     best = best.merge(table[LOOK].drop_duplicates("method"), on="method")

@@ -1,4 +1,4 @@
-"""What the figures of the paper on distance-based privacy need beyond their figures.yaml.
+"""What the figures on distance-based privacy need beyond their figures.yaml.
 
 Radii of a space in which rho stays, names of interpretations, and the strategies of the
 sound variant.
@@ -39,7 +39,6 @@ def over_radius(table: pd.DataFrame) -> pd.DataFrame:
 
 
 # --- interpretations of what the paper leaves open
-# ----------------------------------------------
 
 DEFAULT = "default interpretation"
 SOUND = "sound variant"
@@ -58,7 +57,7 @@ INTERPRETATIONS: dict[str, dict[Any, str]] = {
 
 
 def interpretations(table: pd.DataFrame) -> pd.DataFrame:
-    """Name the interpretations, which are the rows; DP k-means has none and is a level line."""
+    """Name the interpretations, which are the rows; DP k-means is a level line."""
     pairs = zip(parse_parameters(table), table["method"], strict=True)
     rows = [
         None if method in DP_METHODS else _interpretation(given, method)
@@ -84,7 +83,6 @@ def _interpretation(given: Mapping, method: str) -> str:
 
 
 # --- strategies of the sound variant
-# ------------------------------------------------------------
 
 STEPS = (
     2.0**16

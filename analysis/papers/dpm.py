@@ -26,7 +26,6 @@ from pkm.schema import BY_NAME, higher_is_better
 REPORTED = read_claims("dpm")["reported"]
 
 # --- tables
-# -----------------------------------------------------------------------------
 
 #: Not in the paper, which has a part of them.
 ALL_LETTERS = {"dataset": "letters"}
@@ -98,7 +97,6 @@ def with_reported(table: pd.DataFrame) -> pd.DataFrame:
 
 
 # --- times
-# ------------------------------------------------------------------------------
 
 
 def fit_times(study: Study, spec: FigureSpec) -> Frame:
@@ -111,7 +109,6 @@ def fit_times(study: Study, spec: FigureSpec) -> Frame:
 
 
 # --- budget splits
-# ----------------------------------------------------------------------
 
 STEPS = ["interval", "counts", "splits", "averages"]
 PAPER_SHARES = (0.04, 0.18, 0.18, 0.6)
@@ -159,7 +156,6 @@ def budget_splits(study: Study, spec: FigureSpec) -> Frame:
 
 
 # --- matched budgets
-# --------------------------------------------------------------------
 
 MATCHES = pd.DataFrame(
     [

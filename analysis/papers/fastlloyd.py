@@ -28,7 +28,6 @@ from pkm.analysis.tables.study import Study
 REPORTED = read_claims("fastlloyd")["reported"]
 
 # --- areas over epsilon
-# -----------------------------------------------------------------
 
 
 def reductions(table: pd.DataFrame) -> pd.DataFrame:
@@ -40,7 +39,6 @@ def reductions(table: pd.DataFrame) -> pd.DataFrame:
 
 
 # --- sizes of the data sets
-# -------------------------------------------------------------
 
 
 def sizes(study: Study, spec: FigureSpec) -> Frame:
@@ -65,7 +63,6 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
 
 
 # --- time and bytes of the protocol
-# -----------------------------------------------------
 
 TABLE3 = REPORTED["table3"]
 TITLES = {cell["dataset"]: cell["title"] for cell in TABLE3["cells"]}
@@ -185,7 +182,7 @@ def _lacking(
 
 
 def iteration_costs(study: Study, spec: FigureSpec) -> Frame:
-    """Milliseconds of FastLloyd's iterations with words of 8 bytes, whole and in parts."""
+    """Milliseconds of FastLloyd's iterations with 8-byte words, whole and in parts."""
     table = costs(study)
     is_meant = (table["method"] == TABLE3["method"]) & (table["split"] == "balanced")
     table = table[is_meant & (table["word_bytes"] == 8)]
@@ -224,7 +221,7 @@ def iteration_costs(study: Study, spec: FigureSpec) -> Frame:
 
 
 def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Styles of data sets: color by number of points, marker by clusters and columns."""
+    """Styles of data sets: colors of points, markers of clusters and columns."""
     points = sorted(table["n"].unique())
     colors = dict(zip(points, shades(len(points), 0.78), strict=True))
     shapes = table[["k", "d"]].drop_duplicates().sort_values(["k", "d"])

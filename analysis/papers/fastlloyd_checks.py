@@ -18,7 +18,7 @@ _ROUNDING = 1e-12
 
 @check_type("sweeps")
 def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreement:
-    """Compare NICV of federated runs with that of the central run of the same cell and seed.
+    """Compare NICV of federated runs with the central run of the same cell and seed.
 
     The same cell: method, data, budget.
     """
@@ -42,8 +42,8 @@ def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreem
     both = protocol.merge(central, on=keys, suffixes=("", "_central"))
     if not len(both):
         raise MissingRows(
-            "no central run of the same method, data set, epsilon and seed as a federated one is "
-            "stored"
+            "no central run of the same method, data set, epsilon and seed as a "
+            "federated one is stored"
         )
     both["difference"] = (both["nicv"] / both["nicv_central"] - 1).abs()
     groups = ["sweep", "method", "dataset", "epsilon", "clients", "transport"]
@@ -58,5 +58,6 @@ def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreem
         f"central runs at this epsilon: {unmatched}" if unmatched else "",
         context.absent_cells(sweeps=check["sweeps"]),
     )
-    text = f"{len(both)} runs, relative differences of at most {both['difference'].max():.2g}."
+    largest = both["difference"].max()
+    text = f"{len(both)} runs, relative differences of at most {largest:.2g}."
     return Agreement(table, text, missing)

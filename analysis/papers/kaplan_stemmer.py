@@ -1,4 +1,4 @@
-"""Special figures of the Kaplan-Stemmer paper: Table 1, candidates, and captured balls."""
+"""Special figures of the Kaplan-Stemmer paper: Table 1 and candidates."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -53,11 +53,10 @@ Curves = Mapping[str, Draws]
 
 
 # --- Table 1
-# ------------------------------------------------------------------------------------
 
 
 def table1(study: Study, spec: FigureSpec) -> Frame:
-    """The reported bounds, their slopes over the measured ranges, and the measured slopes."""
+    """Reported bounds, their slopes over the measured ranges, and measured slopes."""
     measured = {name: _measured(study, *what) for name, what in EXPONENTS.items()}
     rows = CONTENT["reported"]["table1"]
     lines, printed = zip(*(_table1_line(row, measured) for row in rows), strict=True)
@@ -155,7 +154,7 @@ def _bound_slope(bound: Callable[..., Any], along: str, line: Draws | None) -> s
 
 
 def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
-    """Return the largest additive error measured over its bound; 0 for what is not implemented."""
+    """Return the largest additive error over its bound; 0 where none is measured."""
     bound = BOUNDS[key][1]
     largest = 0.0
     for name, (_, _, value) in EXPONENTS.items():
@@ -169,7 +168,6 @@ def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
 
 
 # --- candidates
-# ---------------------------------------------------------------------------------
 
 
 def candidates(study: Study, spec: FigureSpec) -> Frame:

@@ -32,7 +32,6 @@ def after_start(table: pd.DataFrame) -> pd.DataFrame:
 
 
 # --- tables of the paper
-# ----------------------------------------------------------------
 
 
 def reported_losses(study: Study, spec: FigureSpec) -> Frame:
@@ -95,7 +94,6 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
 
 
 # --- further figures
-# --------------------------------------------------------------------
 
 
 def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:

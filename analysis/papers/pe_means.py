@@ -1,4 +1,4 @@
-"""What the figures of the PE-means paper need beyond their figures.yaml: the printed areas."""
+"""What the figures of the PE-means paper need beyond their figures.yaml."""
 
 import pandas as pd
 
@@ -11,7 +11,7 @@ PRINTED = reported.list_cells(read_claims("pe-means")["reported"]["areas"])
 
 
 def with_printed(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the printed areas as texts; data sets are in the order of the printed table."""
+    """Add the printed areas as texts, in the order of the printed table."""
     texts = {(cell["dataset"], cell["method"]): cell["nicv"] for cell in PRINTED}
     places = in_order(table["dataset"], [cell["dataset"] for cell in PRINTED])
     table = table.sort_values(

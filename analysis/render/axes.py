@@ -126,7 +126,7 @@ def value_axis(
 
 
 def linear_ticks(low: float, high: float, count: int = MAX_LINEAR_TICKS) -> list[float]:
-    """Return at most `count` multiples of 1, 2, 2.5 or 5 times a power of ten between limits.
+    """Return at most `count` multiples of a round number between limits.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def linear_ticks(low: float, high: float, count: int = MAX_LINEAR_TICKS) -> list
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return ticks of a logarithmic axis: as many steps within a decade as there is room for.
+    """Return ticks of a logarithmic axis: as many within a decade as there is room for.
 
     Examples
     --------

@@ -152,7 +152,6 @@ def corner(logarithmic: bool) -> Json:
 
 
 # --- layers
-# -------------------------------------------------------------------------------------
 
 
 def _layers(panel: Subplot, spec: FigureSpec, axes: Mapping[str, Json]) -> list[Json]:
@@ -225,7 +224,6 @@ def _tooltip(panel: Subplot, spec: FigureSpec) -> list[Json]:
 
 
 # --- sizes
-# --------------------------------------------------------------------------------------
 
 
 def _room(
@@ -290,13 +288,12 @@ def wrapped(text: str, width: float) -> list[str]:
 
 
 # --- legend
-# -------------------------------------------------------------------------------------
 
 
 def _add_legend(
     concat: list[Json], entries: Sequence[Entry], spec: FigureSpec, width: float
 ) -> None:
-    """Add the legend, as a layer of the first panel; a click on an entry hides or shows its hue."""
+    """Add the legend to the first panel; a click on an entry hides or shows its hue."""
     names = [label for label, _ in entries]
     looks = [make_look(line) for _, line in entries]
     beside = spec.legend == "right"
@@ -344,7 +341,7 @@ def _add_legend(
 
 
 def legend_columns(labels: Sequence[str], width: float) -> int:
-    """Return the largest number of legend columns whose labels fit into `width` inches."""
+    """Return how many legend columns fit into `width` inches."""
     for columns in range(len(labels), 1, -1):
         widest = [max(map(len, labels[column::columns])) for column in range(columns)]
         if sum(0.07 * length + 0.55 for length in widest) <= width:
@@ -382,7 +379,6 @@ def sample(look: Mapping[str, Any]) -> str:
 
 
 # --- pictures
-# -----------------------------------------------------------------------------------
 
 
 def pictures(made: Mapping[str, Any]) -> tuple[bytes, bytes]:

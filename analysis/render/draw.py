@@ -75,7 +75,7 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
 def _drawn(
     shown: Frame, spec: FigureSpec, styles: Styles, fields: Mapping[str, Any]
 ) -> tuple[Json, dict[str, str]]:
-    """Draw one panel for each that has rows; return the chart and notes for the caption."""
+    """Draw each panel that has rows; return the chart and notes for the caption."""
     drawn = shown.drawn
     names = panel_names(drawn, spec)
     parts = [spec.part(name) if name else spec for name in names]
@@ -122,7 +122,7 @@ def _drawn(
 
 
 def _title(index: int, title: str, count: int) -> str:
-    """Return the title of a panel, with its letter where there are several, but not too many."""
+    """Return the title of a panel, with a letter where several panels have one."""
     letters = string.ascii_lowercase
     letter = f"({letters[index]}) " if 1 < count <= len(letters) else ""
     return f"{letter}{title}"
@@ -142,7 +142,7 @@ def _text(template: str, fields: Mapping[str, Any]) -> str:
 
 
 def _entries(drawn: pd.DataFrame, spec: FigureSpec, styles: Styles) -> list[Entry]:
-    """Return the entries of the legend: hues, styles, reference lines, reported values."""
+    """Return the legend: hues, styles, reference lines, reported values."""
     if spec.kind == "heatmap":
         return []
     found: list[Entry] = []
@@ -198,8 +198,8 @@ def _notes(
             panels = panels_of_note.get("", [])
             where = "" if len(panels) == n_panels else f": {', '.join(panels)}"
             notes[kind] = (
-                "The value axis is logarithmic where means lie more than a factor 5 apart"
-                + where
+                "The value axis is logarithmic where means lie more than a factor 5 "
+                "apart" + where
             )
         elif kind == "outside":
             texts = [
@@ -222,6 +222,6 @@ def substitutes(cells: pd.DataFrame) -> str:
     if len(generated) > MAX_NAMES:
         listed += f" and {len(generated) - MAX_NAMES} more"
     return (
-        f"Substitutes: {len(generated)} of {len(names)} data sets were generated in place of files "
-        f"that are not available ({listed})."
+        f"Substitutes: {len(generated)} of {len(names)} data sets were generated in "
+        f"place of files that are not available ({listed})."
     )

@@ -1,4 +1,4 @@
-"""Rows of marks or bars with their intervals: one row per method, data set or setting."""
+"""Rows of marks or bars with intervals: one per method, data set or setting."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -88,7 +88,7 @@ def placed_rows(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> pd.Dat
 
 
 def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
-    """Return the rows of one panel: stacked bars, then marks with their intervals and numbers.
+    """Return the rows of one panel: stacked bars, then marks, intervals and numbers.
 
     Hues without a row are level lines.
     """
@@ -158,7 +158,7 @@ def _mark(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, x: Axis) -
 
 
 def reference_place(entry: Mapping[str, Any], table: pd.DataFrame) -> float:
-    """Return where a reference line is; a name stands for the column that has the panel's value."""
+    """Return where a reference line is; a name stands for a column of the panel."""
     return float(
         table[entry["x"]].iloc[0] if isinstance(entry["x"], str) else entry["x"]
     )
@@ -172,7 +172,7 @@ def find_levels(table: pd.DataFrame) -> set[Any]:
 def spans(
     placed: pd.DataFrame, spec: FigureSpec
 ) -> list[tuple[float, list[float], str]]:
-    """Return height, ends and color of the lines that join the marks of some hues of a row."""
+    """Return height, ends and color of the lines that join marks of a row."""
     by_row = placed[placed["hue"].isin(spec.span)].groupby("row_y")
     ends = by_row["value"].agg(["min", "max"]).to_numpy().tolist()
     colors = [method_color(members.iloc[0]) for _, members in by_row]
@@ -199,7 +199,6 @@ def label_place(line: Mapping[str, Any], x: Axis) -> float:
 
 
 # --- axes
-# ---------------------------------------------------------------------------------------
 
 
 def _row_axis(
@@ -246,7 +245,7 @@ def _value_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
 
 
 def _with_room(x: Axis, placed: pd.DataFrame, spec: FigureSpec) -> Axis:
-    """Lengthen a value axis so that the numbers beside its marks are inside the panel."""
+    """Lengthen a value axis so that numbers beside marks are inside the panel."""
     room = 0.0
     for line in placed.dropna(subset=["row_y"]).to_dict("records"):
         letters = len(number_text(spec.label, line))

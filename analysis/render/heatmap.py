@@ -58,7 +58,7 @@ def _names_axis(names: Sequence[str]) -> Axis:
 
 
 def ordered(values: pd.Series, spec: FigureSpec) -> list[Any]:
-    """Return numbers sorted, categories in their order, and names in that of the specification."""
+    """Return sorted numbers, or categories and names in their order."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         return list(values.cat.remove_unused_categories().cat.categories)
     if pd.api.types.is_numeric_dtype(values):
@@ -77,12 +77,11 @@ def _text(line: Mapping[str, Any], spec: FigureSpec) -> str:
 
 
 # --- colors
-# -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Colors:
-    """The color scale of some maps: an axis, the map drawn along it, and the limits of its bar."""
+    """The color scale of some maps: an axis, its colors, and the limits of its bar."""
 
     axis: Axis
     color_map: str
@@ -98,7 +97,7 @@ class Colors:
         return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < DARK else INK
 
     def encoding(self, title: str | None) -> Json:
-        """Return the scale, with its bar where it has a title, as Vega-Lite has them."""
+        """Return the scale in Vega-Lite, with its bar where it has a title."""
         ends = map(self.axis.share, self.shown)
         places = [self.axis.at(share) for share in np.linspace(*ends, SHADES)]
         scale = {
@@ -156,7 +155,7 @@ def colored(
     tables: Sequence[pd.DataFrame],
     parts: Sequence[FigureSpec],
 ) -> list[Subplot]:
-    """Give the panels of a `color_group` one scale, with a bar at the last one where asked."""
+    """Give the panels of a `color_group` one scale, with a bar at the last one."""
     groups: dict[str, list[int]] = {}
     for index, part in enumerate(parts):
         group = f"{index}" if part.color_group == "panel" else part.color_group

@@ -75,7 +75,6 @@ def share_values(panels: Sequence[Subplot]) -> list[Subplot]:
 
 
 # --- what is drawn
-# ------------------------------------------------------------------------------
 
 
 def _curves(
@@ -118,7 +117,7 @@ def _curves(
 def _interval(
     line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, y: Axis
 ) -> Json:
-    """Return the ends of a band or a bar, where it is not all below a logarithmic axis."""
+    """Return the ends of a band or a bar that a logarithmic axis can show."""
     low, high = line["shown_low"], line["shown_high"]
     if not low < high or style.line.get("zorder", 10) <= 2:
         return {}
@@ -129,7 +128,7 @@ def _interval(
 
 
 def _level(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, y: Axis) -> Json:
-    """Return where a level line is; with the ends of its band where they are asked for."""
+    """Return where a level line is, with the ends of its band where asked."""
     level = {"level": rounded(line["value"])}
     if (
         spec.level_bands
@@ -191,11 +190,10 @@ def _reference(entry: Mapping[str, Any], curves: Mapping[Any, Curve]) -> list[Js
 
 
 # --- axes
-# ---------------------------------------------------------------------------------------
 
 
 def _x_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
-    """Return the x axis: ticks at the values of the grid, thinned where they are many."""
+    """Return the x axis: ticks at the grid's values, thinned where they are many."""
     grid = np.unique(table["x"].dropna().to_numpy(dtype=float))
     grid = grid if grid.size else np.array([0.1, 1.0])
     if spec.x_scale == "linear":
@@ -226,7 +224,7 @@ def _is_log(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> bool:
 
 
 def _limiting(table: pd.DataFrame, styles: Styles) -> np.ndarray:
-    """Values that set scale and limits: of all curves but baselines, where there are others."""
+    """Values that set scale and limits: of all curves, or of all but baselines."""
     baseline = table["hue"].map(lambda hue: styles[hue].baseline).to_numpy(dtype=bool)
     values = table["value"].to_numpy(dtype=float)
     inside = values[~baseline] if (~baseline).any() else values
@@ -276,11 +274,10 @@ def _value_axis(
 
 
 # --- exponents
-# ----------------------------------------------------------------------------------
 
 
 def _fitted(table: pd.DataFrame, styles: Styles) -> dict[Any, Curve]:
-    """Return the curves that a power of x can be fitted to: two values or more, all positive.
+    """Return the curves with a power of x: two values or more, all positive.
 
     Curves are x and value by hue; baselines have no exponent.
     """
@@ -296,7 +293,7 @@ def _fitted(table: pd.DataFrame, styles: Styles) -> dict[Any, Curve]:
 def _exponents(
     x: Axis, y: Axis, curves: Mapping[Any, Curve], styles: Styles
 ) -> list[Json]:
-    """Write the exponents of the fitted powers of x at the right, by height of the curves' ends."""
+    """Write the fitted exponents at the right, by height of the curves' ends."""
     ends = {hue: y.share(value[-1]) for hue, (_, value) in curves.items()}
     hues = sorted(ends, key=ends.__getitem__)
     records = []
@@ -314,7 +311,7 @@ def _exponents(
 def separated(
     heights: Sequence[float], gap: float = 0.06, top: float = 0.97
 ) -> list[float]:
-    """Move increasing heights up until they differ by `gap`, then down from the top where needed.
+    """Move increasing heights up until they differ by `gap`, then down from the top.
 
     Examples
     --------

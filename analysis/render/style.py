@@ -1,4 +1,4 @@
-"""Looks of what a figure draws: styles of hues and of their variants, colors of maps."""
+"""Looks of marks: styles of hues and of their variants, colors of maps."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,6 @@ POINT = 96 / 72  # pixels
 
 
 # --- styles of the hues of a figure
-# -------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,6 @@ def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str,
 
 
 # --- looks and colors
-# ---------------------------------------------------------------------------
 
 
 def make_look(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,7 +156,7 @@ def make_look(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shades(count: int, highest: float = 1.0, color_map: str = "viridis") -> list[str]:
-    """Return colors of a map at equal distances, from its lowest to a share of its length.
+    """Return colors of a map at equal distances, up to a share of its length.
 
     Maps are those of chart.yaml; one with ``_r`` at its end is reversed.
 

@@ -50,7 +50,7 @@ def hue_key(hue: Any, style: HueStyle) -> str:
 
 
 def make_record(line: Mapping[str, Any], hue: str, text: str, spec: FigureSpec) -> Json:
-    """Return the facts of one value, which the pointer shows; `text` says where it is."""
+    """Return the facts of one value for the pointer; `text` says where it is."""
     low = line.get("low", np.nan)
     high = line.get("high", np.nan)
     record = {
@@ -74,7 +74,7 @@ def make_record(line: Mapping[str, Any], hue: str, text: str, spec: FigureSpec) 
 
 
 def reference_look(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a reference line is drawn: grey and dotted where it does not say otherwise."""
+    """Return how a reference line is drawn: by default grey and dotted."""
     own = {key: value for key, value in entry.items() if key not in ("x", "y", "slope")}
     return DOTTED_GREY | own
 

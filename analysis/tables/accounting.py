@@ -1,4 +1,4 @@
-"""Accounting from stored charges alone: an independent check of what the ledger says."""
+"""Accounting from stored charges alone, as an independent check of the ledger."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 @cache
 def noise_multiplier(epsilon: float, delta: float) -> float:
-    """Smallest noise scale at which a query of sensitivity 1 is (epsilon, delta)-private.
+    """Smallest (epsilon, delta)-private noise scale of a query of sensitivity 1.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def noise_multiplier(epsilon: float, delta: float) -> float:
 
 
 def composed_delta(charges: pd.DataFrame, epsilon: float) -> float:
-    """Delta of Gaussian releases together at epsilon, and the delta that is charged with them.
+    """Delta of Gaussian releases together at epsilon, with the delta charged directly.
 
     Parameters
     ----------
@@ -142,6 +142,6 @@ def replacement_cost(charges: Sequence[Mapping]) -> tuple[float, float]:
 
 
 def replacement_epsilon(charges: Sequence[Mapping], delta: float) -> float:
-    """Smallest epsilon of stored charges at `delta` if a record is replaced; NaN if not known."""
+    """Smallest epsilon of charges at `delta` under replacement; NaN if unknown."""
     mu, failure = replacement_cost(charges)
     return gaussian_epsilon(mu, delta - failure) if mu > 0 else math.nan

@@ -31,7 +31,8 @@ def read_charges(rows: pd.DataFrame) -> pd.DataFrame:
     --------
     >>> from pkm.arrow import nested
     >>> charge = {"mechanism": "gaussian", "label": "counts", "mu": 0.5, "scale": 2.0}
-    >>> rows = pd.DataFrame({"n": [150, 178], "charges": nested("charges", [[], [charge]])})
+    >>> charges = nested("charges", [[], [charge]])
+    >>> rows = pd.DataFrame({"n": [150, 178], "charges": charges})
     >>> read_charges(rows)[["label", "mu", "epsilon", "scale"]]
         label   mu  epsilon  scale
     1  counts  0.5      0.0    2.0

@@ -89,7 +89,8 @@ def rank_correlation(left: ArrayLike, right: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> rank_correlation([1, 2, 4], np.array([[0.1, 0.2, 0.3], [3.0, 2.0, 1.0]])).tolist()
+    >>> right = np.array([[0.1, 0.2, 0.3], [3.0, 2.0, 1.0]])
+    >>> rank_correlation([1, 2, 4], right).tolist()
     [1.0, -1.0]
     """
     left = np.broadcast_to(left, right.shape)

@@ -196,7 +196,7 @@ def private(table: pd.DataFrame) -> pd.DataFrame:
 def median_matrix(
     table: pd.DataFrame, epsilon: float, datasets: Sequence[str]
 ) -> pd.DataFrame:
-    """Medians at one epsilon: data sets down, private methods across; NaN without any."""
+    """Medians at one epsilon: data sets down, private methods across."""
     table = private(table)
     medians = table[table["epsilon"] == epsilon].pivot_table(
         index="dataset", columns="method", values="median", aggfunc="first"
@@ -207,7 +207,7 @@ def median_matrix(
 def missing_results(
     table: pd.DataFrame, datasets: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Return for each private method the data sets without a result at every epsilon."""
+    """List for each private method the data sets that lack a result at some epsilon."""
     n_epsilons = table["epsilon"].nunique()
     table = private(table)
     counts = table.groupby(["method", "dataset"])["epsilon"].nunique()
@@ -243,7 +243,7 @@ def critical_difference(methods: int, datasets: int) -> float:
 
     Examples
     --------
-    >>> round(critical_difference(4, 14), 3)  # Demšar (2006): 2.569 sqrt(4 * 5 / (6 * 14))
+    >>> round(critical_difference(4, 14), 3)  # Demšar: 2.569 sqrt(4 * 5 / (6 * 14))
     1.254
     """
     q = stats.studentized_range.ppf(1 - LEVEL, methods, np.inf) / np.sqrt(2)

@@ -99,7 +99,7 @@ class RemovalStudy(Study):
         return matrix.take(~matrix.cells.duplicated(SETTING))
 
     def _checkpoints(self, metric: str) -> SeedMatrix:
-        """Values of runs at checkpoints; the loss ratio at their start is at request -1."""
+        """Values of runs at checkpoints; loss ratios at the start have request -1."""
         lines = read_checkpoints(self._study)
         if not len(lines):
             return self._study.matrix(CHECKPOINTS, metric)

@@ -515,19 +515,20 @@ def test_trend_and_statistic_of_all_cases():
     epsilons = (0.1, 0.25, 0.5, 0.75, 1.0)
     falling = study_of(lambda name, epsilon: 2 - 2 * epsilon, epsilons=epsilons)
     check = {
-        "type": "trend",
+        "type": "statistic",
+        "name": "Rank correlation",
+        "per": ["dataset"],
+        "statistic": "-correlation(epsilon, value)",
         "sweep": "real",
         "metric": "nicv",
         "left": ["fastlloyd_published"],
         "right": ["glloyd_published"],
         "over": {"dataset": ["iris", "s1"], "epsilon": list(epsilons)},
-        "along": "epsilon",
-        "direction": "falling",
         "at_least": 0.8,
-        "ends": True,
     }
     assert evaluate_check(check, falling).verdict == HOLDS
-    assert evaluate_check(check | {"direction": "rising"}, falling).verdict == FAILS
+    rising = check | {"statistic": "correlation(epsilon, value)"}
+    assert evaluate_check(rising, falling).verdict == FAILS
     shifts = {"iris": -1.0, "s1": -5.0, "wine": -1.0}
     gains = study_of(lambda name, epsilon: shifts[name], datasets=tuple(shifts))
     check = {
