@@ -218,14 +218,15 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     `over` say which of them the claim is about.
     """
     entry = context.reported[check["numbers"]]
-    sweeps = check.get("sweeps", entry["sweeps"])
-    table = reported.compare(study, entry | {"sweeps": sweeps})
+    if "sweeps" in check:
+        entry = entry | {"sweeps": check["sweeps"]}
+    table = reported.compare(study, entry)
     if "method" in check:
         table = table[table["method"] == check["method"]]
     if "over" in check:
         table = table[table["dataset"].isin(context.resolve(check["over"]))]
     counts = table["verdict"].value_counts()
-    others = counts.drop(reported.JUDGED, errors="ignore")
+    others = counts.drop(list(reported.JUDGED), errors="ignore")
     texts = {name: f"{count} numbers {name}" for name, count in others.items()}
     others_text = "; ".join(texts.values())
     within, better, worse = counts.reindex(reported.JUDGED, fill_value=0)

@@ -72,22 +72,18 @@ def costs(study: Study) -> pd.DataFrame:
         The cells of all sweeps with `network`, `seeds` and, for each of `COSTS`, its
         mean and ``<name>_half_width`` (95 % Student t interval over runs).
     """
-    cells = federated(study.cells).assign(seeds=0)
+    cells = federated(study.cells)
     cells = cells.assign(network=cells["latency_ms"].map(network))
-    index = cells.set_index(["sweep", "cell"]).index
-    columns = {}
     for cost in COSTS:
         matrix = study.matrix(study.sweeps, cost)
         summary = column_statistics(matrix.values)
-        measured = matrix.cells[["sweep", "cell"]].assign(
-            mean=summary.mean, half_width=summary.half_width, seeds=summary.count
-        )
-        measured = measured.set_index(["sweep", "cell"]).reindex(index)
-        columns[cost] = measured["mean"].to_numpy()
-        columns[f"{cost}_half_width"] = measured["half_width"].to_numpy()
+        measured = matrix.cells[["sweep", "cell"]]
+        measured[cost] = summary.mean
+        measured[f"{cost}_half_width"] = summary.half_width
         if cost == "iteration_ms":
-            columns["seeds"] = measured["seeds"].fillna(0).to_numpy(int)
-    return cells.assign(**columns).reset_index(drop=True)
+            measured["seeds"] = summary.count
+        cells = cells.merge(measured, on=["sweep", "cell"], how="left")
+    return cells.fillna({"seeds": 0}).astype({"seeds": int})
 
 
 def transports(table: pd.DataFrame) -> str:
@@ -154,39 +150,30 @@ def _judge(
     line = {
         "dataset": cell["dataset"],
         "quantity": quantity,
-        "mean": np.nan,
-        "half_width": np.nan,
-        "seeds": 0,
-        "transport": "",
-        "rounds": np.nan,
-        "cited": number(cell[cited])[0] if cited else np.nan,
+        **dict.fromkeys(["mean", "half_width", "rounds"], np.nan),
         "reported": cell[quantity],
         "reported_mean": value.mean,
-        "verdict": NOT_STORED,
-        "reason": "no stored rows",
+        "cited": number(cell[cited])[0] if cited else np.nan,
+        "seeds": 0,
+        "transport": "",
     }
     if measured is None:
-        return line
+        return line | {"verdict": NOT_STORED, "reason": "no stored rows"}
     mean = measured[cost]
-    judge = _judge_time if cost == "iteration_ms" else _judge_bytes
     line |= {
         "mean": mean,
-        "half_width": measured[f"{cost}_half_width"],
         "seeds": measured["seeds"],
         "transport": measured["transport"],
         "rounds": measured["rounds_per_iteration"],
-        "ratio_without_latency": np.nan,
         "reason": "",
     }
+    judge = _judge_time if cost == "iteration_ms" else _judge_bytes
     line |= judge(cell, measured, reported)
     if cited:
         factor = line["cited"] / mean
-        half_width = line["half_width"] * factor / mean
-        line |= {
-            "mean": factor,
-            "half_width": half_width,
-            "ratio_without_latency": np.nan,
-        }
+        line["mean"] = factor
+        line["half_width"] *= factor / mean
+        line["ratio_without_latency"] = np.nan
         if line["verdict"] == EQUAL and abs(factor - value.mean) > value.unit / 2:
             line["verdict"] = DIFFERENT
     return line
@@ -199,7 +186,7 @@ def _judge_time(cell: Mapping, measured: Mapping, reported: Mapping) -> dict:
     # Two sends an iteration, one up and one down.
     without_latency = mean - 2 * measured["latency_ms"]
     ratio = without_latency / (value.mean - reported["slept_ms"])
-    line = {"ratio_without_latency": ratio}
+    line = {"half_width": half_width, "ratio_without_latency": ratio}
     if measured["transport"] == "threads":
         return line | {"verdict": NOT_COMPARABLE, "reason": THREADS}
     if measured["seeds"] < MIN_SEEDS:

@@ -229,6 +229,18 @@ def _find_reason(rules: Sequence[Mapping], line: Mapping) -> str:
     return ""
 
 
+def with_means(
+    table: pd.DataFrame, cells: Sequence[Mapping], metric: str
+) -> pd.DataFrame:
+    """Add the reported means of a metric as `reported`, by data set and method."""
+    means = [
+        {name: cell[name] for name in ("dataset", "method")}
+        | {"reported": parse(cell[metric]).mean}
+        for cell in cells
+    ]
+    return table.merge(pd.DataFrame(means), on=["dataset", "method"], how="left")
+
+
 def counts_text(verdicts: pd.Series, separator: str = "; ") -> str:
     """Say how many numbers have each verdict."""
     counts = verdicts.value_counts()

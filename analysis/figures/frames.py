@@ -147,7 +147,7 @@ def compare(study: Study, spec: FigureSpec) -> Frame:
     low, high = percentile_interval(draws.values)
     cells = pairs.matrix.cells
     left = pairs.lines["left"]
-    facts = cells.iloc[left][[name for name in FACTS if name in cells]]
+    facts = cells.iloc[left].filter(FACTS)
     sides = facts.groupby(pairs.lines["comparison"].to_numpy())
     varying = facts.columns[sides.nunique().max() > 1]
     table = pairs.first_cells.drop(columns=varying).assign(
@@ -170,7 +170,7 @@ def summarize(study: Study, spec: FigureSpec) -> Frame:
     The gaps are the methods that may not share an axis with the others.
     """
     tables = []
-    incomparable: dict[str, str] = {}
+    gaps: tuple[str, ...] = ()
     for metric in spec.metric:
         matrix = study.matrix(spec.sweep, metric)
         matrix = raw_units(matrix) if spec.value == "raw" else matrix
@@ -184,12 +184,10 @@ def summarize(study: Study, spec: FigureSpec) -> Frame:
         if spec.methods:
             table = table[table["method"].isin(spec.methods)]
         elif not spec.curves:
-            styles = MethodStyles(table)
             others = incomparable_methods(table)
-            incomparable = {name: styles[name].label for name in others}
+            gaps = incomparable_texts(map(MethodStyles(table).label, others))
             table = table[~table["method"].isin(others)]
         tables.append(table)
-    gaps = incomparable_texts(incomparable.values())
     return Frame(place(_concat(tables), spec), gaps=gaps)
 
 
@@ -202,29 +200,31 @@ def place(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
         If the specification names a column that its rows do not have.
     """
     columns = {"x": spec.x, "row": spec.row, "group": spec.group, "style": spec.style}
-    used = [*filter(None, columns.values()), spec.hue, *spec.panel]
+    columns = {name: column for name, column in columns.items() if column}
+    used = [*columns.values(), spec.hue, *spec.panel]
     if len(table):
         refuse_unknown(used, table, f"{spec}: column")
+    hue = table.get(spec.hue)
     if spec.curves:
-        parts = [
+        curves = [
             table[matches(table, selector)].assign(hue=name)
             for name, selector in spec.curves.items()
         ]
-        table = _concat(parts)
-    else:
-        table = table.assign(hue=table.get(spec.hue))
-    for name, column in columns.items():
-        if column:
-            values = table.get(column, pd.Series(np.nan, table.index))
-            table = table.assign(**{name: values.infer_objects()})
+        table = _concat(curves)
+        hue = table["hue"]
+    absent_values = pd.Series(np.nan, table.index)
+    places = {
+        name: table.get(column, absent_values).infer_objects()
+        for name, column in columns.items()
+    }
+    table = table.assign(hue=hue, **places)
     if spec.kind == "lines":
-        table = table.assign(x=pd.to_numeric(table["x"], errors="coerce"))
+        table["x"] = pd.to_numeric(table["x"], errors="coerce")
     if spec.panel:
-        table = table.assign(panel=_join_panels(table, spec))
+        table["panel"] = _join_panels(table, spec)
     tooltip = () if spec.frame else TOOLTIP
     names = [*PLACES, *FACTS, *used, *spec.facts, *HIDDEN, *STATISTICS, *tooltip]
-    kept = [name for name in dict.fromkeys(names) if name in table]
-    return table[kept].reset_index(drop=True)
+    return table.filter(dict.fromkeys(names)).reset_index(drop=True)
 
 
 def _join_panels(table: pd.DataFrame, spec: FigureSpec) -> pd.Series | None:
@@ -265,13 +265,13 @@ def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
         The columns `STATISTICS`.
     """
     mean, half_width, median, deviation, seeds = column_statistics(matrix.values)
+    unknown = np.full(mean.shape, np.nan)
     is_relative = spec.value in ("excess", "ratio")
     if (is_relative or spec.interval == "bootstrap95") and matrix.seeds.size:
         means, seeds = relative_means(matrix, spec.value)
         mean = means[0]
-        low, high = percentile_interval(means)
-        if spec.interval == "none":
-            low = high = np.full(mean.size, np.nan)
+        has_interval = spec.interval != "none"
+        low, high = percentile_interval(means) if has_interval else (unknown, unknown)
         # With one or two seeds an interval may miss its own value.
         low = np.fmin(low, mean)
         high = np.fmax(high, mean)
@@ -279,21 +279,15 @@ def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
     else:
         errors = np.nan_to_num(deviation / np.sqrt(np.maximum(seeds, 1)))
         half_widths = {"t95": half_width, "se3": 3 * errors, "deviation": deviation}
-        half_width = half_widths.get(spec.interval, np.full(mean.shape, np.nan))
+        half_width = half_widths.get(spec.interval, unknown)
         low = mean - half_width
         high = mean + half_width
-    summary = {
-        "value": median if spec.value == "median" else mean,
-        "low": low,
-        "high": high,
-        "half_width": half_width,
-        "median": median,
-        "deviation": deviation,
-    }
+    value = median if spec.value == "median" else mean
+    summary = np.array([value, low, high, half_width, median, deviation])
     if spec.value in ("cost", "excess"):
-        n = matrix.cells["n"].to_numpy(dtype=float)
-        summary = {name: values * n for name, values in summary.items()}
-    return summary | {"seeds": seeds, "left_out": matrix.left_out}
+        summary *= matrix.cells["n"].to_numpy(dtype=float)
+    columns = [*summary, seeds, matrix.left_out]
+    return dict(zip(STATISTICS, columns, strict=True))
 
 
 # --- what is not shown
@@ -329,44 +323,35 @@ def absent(frame: Frame, spec: FigureSpec) -> tuple[str, ...]:
     expected = expected_panels(spec)
     names = [spec.part(name).title for name in expected if name not in panels]
     by_method = spec.hue == "method" and "method" not in spec.panel
+    changes = spec.styles if isinstance(spec.styles, Mapping) else {}
     for hue in spec.curves or (spec.methods if by_method else ()):
-        lines = drawn[drawn["hue"] == hue]
-        without = in_order(panels, panels) if spec.panel else []
-        without = [name for name in without if name not in set(lines["panel"])]
-        if not len(lines) or without:
-            label = _hue_label(hue, frame, spec)
-            places = ", ".join(spec.part(name).title for name in without)
-            names.append(f"{label} on {places}" if len(lines) else label)
+        default = hue if spec.curves else MethodStyles(frame.source).label(hue)
+        label = (changes.get(hue) or {}).get("label", default)
+        stored = set(drawn.loc[drawn["hue"] == hue].get("panel", [""]))
+        places = [spec.part(name).title for name in panels if name not in stored]
+        if len(places) == len(panels):
+            names.append(label)
+        elif spec.panel and places:
+            names.append(f"{label} on {', '.join(places)}")
     return gap_texts(names)
-
-
-def _hue_label(hue: Any, frame: Frame, spec: FigureSpec) -> str:
-    """Return the label of a curve or a method that may have no rows."""
-    changes = spec.styles.get(hue) if isinstance(spec.styles, Mapping) else None
-    label = (changes or {}).get("label")
-    return label or (hue if spec.curves else MethodStyles(frame.source)[hue].label)
 
 
 def _missing_values(frame: Frame, spec: FigureSpec) -> list[str]:
     """Name expected values without rows: of a first column, and of others for each."""
     drawn = frame.drawn
     styles = MethodStyles(frame.source)
-
-    def label(column: str, value: Any) -> str:
-        is_method = column == "method"
-        return styles[value].label if is_method else spec.format_name(value)
-
+    label = {"method": styles.label}
     (first, expected), *others = spec.expected.items()
+    label_first = label.get(first, spec.format_name)
     present = [value for value in expected if value in set(drawn[first])]
-    names = [label(first, value) for value in expected if value not in present]
+    names = [label_first(value) for value in expected if value not in present]
     for column, values in others:
-        stored = set(drawn[[first, column]].itertuples(index=False, name=None))
         for value in values:
-            places = [
-                label(first, name) for name in present if (name, value) not in stored
-            ]
+            stored = set(drawn.loc[drawn[column] == value, first])
+            places = [label_first(name) for name in present if name not in stored]
             if places:
-                names.append(f"{label(column, value)} on {', '.join(places)}")
+                text = label.get(column, spec.format_name)(value)
+                names.append(f"{text} on {', '.join(places)}")
     return names
 
 
@@ -380,16 +365,16 @@ def caption_fields(frame: Frame, spec: FigureSpec) -> "Fields":
     n_expected = len({*panels, *expected_panels(spec)})
     n_sets = len(panels)
     count = f"{n_sets}" if n_sets == n_expected else f"{n_sets} of {n_expected}"
-    fields: dict[str, Any] = {
-        "sets": f"{count} data set{'' if n_expected == 1 else 's'}"
-    }
+    fields = {"sets": f"{count} data set{'' if n_expected == 1 else 's'}"}
     if "left_out" in drawn:
-        n_cells = (drawn["left_out"] > 0).sum()
-        text = f"{drawn['left_out'].sum()} values in {n_cells} of {len(drawn)} cells"
+        left_out = drawn["left_out"]
+        n_cells = (left_out > 0).sum()
+        text = f"{left_out.sum()} values in {n_cells} of {len(drawn)} cells"
         fields["left_out"] = text if n_cells else ""
     if "seeds" in drawn:
-        for unit in ("seeds", "runs"):
-            fields[unit] = count_text(drawn["seeds"].dropna(), unit)
+        seeds = drawn["seeds"].dropna()
+        fields["seeds"] = count_text(seeds)
+        fields["runs"] = count_text(seeds, "runs")
     return Fields(fields | dict(frame.fields), drawn, frame.source, str(spec))
 
 
@@ -412,15 +397,14 @@ class Fields(dict):
 
     def __missing__(self, name: str) -> str:
         table, cells = self._tables
-        if name in ("epsilon_axis", "privacy"):
-            label = epsilon_label(cells) if len(cells) else ""
-            inner = label.removeprefix("ε (").removesuffix(")")
-            return label if name == "epsilon_axis" else inner
+        if name == "epsilon_axis":
+            return epsilon_label(cells) if len(cells) else ""
+        if name == "privacy":
+            return self["epsilon_axis"].removeprefix("ε (").removesuffix(")")
         for columns in self._tables:
             if name in columns:
                 return values_text(columns[name])
-        known = [*self, "epsilon_axis", "privacy", *table, *cells]
-        advice = suggestion(name, known)
+        advice = suggestion(name, [*self, "epsilon_axis", "privacy", *table, *cells])
         raise ValueError(f"{self._where}: field {{{name}}} is unknown{advice}")
 
 
@@ -436,9 +420,8 @@ def values_text(values: pd.Series) -> str:
         f"{value:g}" if isinstance(value, float | np.integer) else str(value)
         for value in sorted(values.dropna().unique())
     ]
-    return (
-        ", ".join(texts) if len(texts) <= MAX_VALUES else f"{texts[0]} to {texts[-1]}"
-    )
+    is_short = len(texts) <= MAX_VALUES
+    return ", ".join(texts) if is_short else f"{texts[0]} to {texts[-1]}"
 
 
 def sentences(templates: Iterable[str], fields: Mapping[str, Any]) -> list[str]:
@@ -511,14 +494,14 @@ def print_table(
         return pd.DataFrame(columns=list(headings.values()))
 
     if spec.print_ends:
-        curves = [name for name in PLACES[:-1] if name in table]
+        curves = list(table.filter(PLACES[:-1]))
+        x = table["x"]
         places = table.groupby(curves, dropna=False)["x"]
-        is_end = [table["x"] == places.transform(end) for end in ("min", "max")]
-        table = table[is_end[0] | is_end[1]]
+        table = table[(x == places.transform("min")) | (x == places.transform("max"))]
 
     styles = MethodStyles(frame.source) if "method" in frame.source else {}
 
-    def label(column: str, value: Any) -> str:
+    def label(value: Any, column: str) -> str:
         if column == "panel":
             return spec.part(value).title
         if column == "hue":
@@ -527,24 +510,16 @@ def print_table(
             return styles[value].label
         return DASH if pd.isna(value) else spec.format_name(value)
 
-    lines = pd.DataFrame(
-        {
-            heading: [label(column, value) for value in table[column]]
-            for column, heading in headings.items()
-        }
-    )
+    lines = pd.DataFrame(index=table.index)
+    for column, heading in headings.items():
+        lines[heading] = [label(value, column) for value in table[column]]
     lines["value"] = [number_text(spec.text, line) for line in table.to_dict("records")]
     across = spec.print_columns
     if across not in table:
-        return lines
-    wide = lines.assign(across=[label(across, value) for value in table[across]])
-    wide = wide.pivot_table(
-        index=list(headings.values()),
-        columns="across",
-        values="value",
-        aggfunc="first",
-        sort=False,
-    )
+        return lines.reset_index(drop=True)
+    lines["across"] = [label(value, across) for value in table[across]]
+    index = list(headings.values())
+    wide = lines.pivot_table("value", index, "across", aggfunc="first", sort=False)
     return wide.fillna(DASH).reset_index().rename_axis(columns=None)
 
 
@@ -556,12 +531,8 @@ def print_lines(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
             name: spec.format_name(value) if isinstance(value, str) else value
             for name, value in line.items()
         }
-        lines.append(
-            {
-                heading: number_text(template, texts)
-                for heading, template in spec.print_lines.items()
-            }
-        )
+        templates = spec.print_lines.values()
+        lines.append([number_text(template, texts) for template in templates])
     return pd.DataFrame(lines, columns=list(spec.print_lines))
 
 

@@ -1,6 +1,7 @@
 """What the figures of the comparison need beyond their figures.yaml."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pandas as pd
 from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.frames import Frame
 from pkm.analysis.figures.styles import MethodStyles
-from pkm.analysis.figures.texts import DASH, gap_texts
+from pkm.analysis.figures.texts import DASH, count_text, gap_texts
 from pkm.analysis.tables import ranking
 from pkm.analysis.tables.study import Study
 
@@ -34,6 +35,10 @@ ACCOUNTING = {
 TUNED = ("dpm_merged", "dpm")
 #: What says how a method is drawn.
 LOOK = ["method", "label", "color", "marker"]
+#: Numbers of mean ranks.
+RANKS = [
+    "value", "low", "high", "epsilon", "datasets", "friedman_p", "critical_difference",
+]  # fmt: skip
 INSUFFICIENT = "‡"
 _INSUFFICIENT_TEXT = (
     f"{INSUFFICIENT} No bucket could pass its threshold with so few records: the "
@@ -65,22 +70,19 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
     """Median ratios at one epsilon, data sets down, methods across."""
     frame = ratios_by_epsilon(study, spec)
     table = frame.table
-    grid = table["epsilon"].dropna()
-    epsilon = grid.loc[np.log(grid / EPSILON).abs().idxmin()] if len(grid) else np.nan
+    grid = np.unique(table["epsilon"].dropna())
+    epsilon = min(grid, key=lambda value: abs(np.log(value / EPSILON)), default=np.nan)
     is_private = table["method"] != ranking.REFERENCE
     table = table[(table["epsilon"] == epsilon) & is_private].drop(columns="panel")
     rows = [
         f"{row.dataset}  {row.n:,} × {row.d}, k {row.k}" for row in table.itertuples()
     ]
-    styles = MethodStyles(study.cells)
-    methods = in_order(table["method"], spec.order)
-    table = table.assign(
-        row=_as_listed(rows),
-        x=table["label"].astype(_listed(_label(styles, name) for name in methods)),
-    )
-    native = ", ".join(_label(styles, name) for name in ranking.UNRANKED)
+    label = _make_labels(study.cells)
+    labels = map(label, in_order(table["method"], spec.order))
+    table = table.assign(row=_as_listed(rows), x=table["label"].astype(_listed(labels)))
+    native = ", ".join(map(label, ranking.UNRANKED))
     fields = {"epsilon": f"{epsilon:g}", "native": native, **frame.fields}
-    return Frame(table, gaps=frame.gaps, fields=fields)
+    return replace(frame, table=table, fields=fields)
 
 
 def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
@@ -100,23 +102,28 @@ def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
 def _with_looks(study: Study, spec: FigureSpec, table: pd.DataFrame) -> pd.DataFrame:
     """Add how methods are drawn, and put data sets and methods in their order."""
     styles = MethodStyles(study.cells)
-    methods = in_order(table["method"], spec.order)
-    table = table.assign(place=table["method"].map(methods.index))
-    table = table.sort_values(
-        ["d", "n", "dataset", "place", "epsilon"], ignore_index=True
-    )
-    return table.drop(columns="place").assign(
-        label=[_label(styles, name) for name in table["method"]],
-        color=[styles[name].color for name in table["method"]],
-        marker=[styles[name].marker for name in table["method"]],
+    methods = table["method"]
+    place = methods.map(in_order(methods, spec.order).index)
+    table = table.assign(
+        label=methods.map(_make_labels(study.cells)),
+        color=methods.map(lambda name: styles[name].color),
+        marker=methods.map(lambda name: styles[name].marker),
         mark=np.where(table["insufficient_data"], f" {INSUFFICIENT}", ""),
+        place=place,
     )
+    order = ["d", "n", "dataset", "place", "epsilon"]
+    return table.sort_values(order, ignore_index=True).drop(columns="place")
 
 
-def _label(styles: MethodStyles, method: str) -> str:
-    """Write a label without saying that a method is sound; † marks those of `TUNED`."""
-    text = styles[method].label.removesuffix(" (sound)").replace("(sound, ", "(")
-    return f"{text} †" if method in TUNED else text
+def _make_labels(cells: pd.DataFrame) -> Callable[[str], str]:
+    """Make labels that do not say that a method is sound; † marks those of `TUNED`."""
+    styles = MethodStyles(cells)
+
+    def label(method: str) -> str:
+        text = styles[method].label.removesuffix(" (sound)").replace("(sound, ", "(")
+        return f"{text} †" if method in TUNED else text
+
+    return label
 
 
 def _listed(names: Iterable[str]) -> pd.CategoricalDtype:
@@ -156,18 +163,16 @@ def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
     best = ranking.ratios(study).groupby("dataset")["reference"].min()
     methods = cells["method"].str.removesuffix(ranking.ZOOMED)
     is_zoomed = (methods != cells["method"]) | methods.isin(ranking.ALWAYS_ZOOMED)
-    styles = MethodStyles(study.cells)
     table = cells.assign(
         value=np.nanmedian(matrix.values, axis=0) / cells["dataset"].map(best),
         x=cells["bounds_factor"],
         hue=np.where(is_zoomed, "with", "without"),
-        panel=[_label(styles, name) for name in methods],
+        panel=methods.map(_make_labels(study.cells)),
     )
     groups = table.dropna(subset=["value"]).groupby(["panel", "hue", "x"], sort=False)
     medians = groups.agg(value=("value", "median"), datasets=("dataset", "nunique"))
-    sizes = sorted(medians["datasets"].unique())
-    sets = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    return Frame(medians.reset_index(), fields={"sets": sets})
+    sets = count_text(medians["datasets"], "")
+    return Frame(medians.reset_index(), fields={"sets": sets.strip()})
 
 
 # --- ranks
@@ -198,27 +203,19 @@ def _mean_ranks(
     table: pd.DataFrame, spec: FigureSpec, groups: Mapping[str, list[str]]
 ) -> pd.DataFrame:
     """Mean ranks of each group of data sets at each epsilon, with looks of methods."""
-    parts = []
-    for title, datasets in groups.items():
-        methods = in_order(ranking.complete_methods(table, datasets), spec.order)
-        for epsilon in sorted(table["epsilon"].dropna().unique()) if methods else ():
-            ranks = ranking.rank(table, epsilon, datasets, methods)
-            parts.append(ranks.assign(panel=title))
-    if not parts:
-        numbers = [
-            "value",
-            "low",
-            "high",
-            "datasets",
-            "friedman_p",
-            "critical_difference",
-        ]
-        return pd.DataFrame(columns=[*LOOK, *numbers, "hue", "x", "panel", "epsilon"])
-    lines = pd.concat(parts, ignore_index=True)
+    ranks = [
+        ranking.rank(table, epsilon, datasets, methods).assign(panel=title)
+        for title, datasets in groups.items()
+        for methods in [in_order(ranking.complete_methods(table, datasets), spec.order)]
+        for epsilon in sorted(table["epsilon"].dropna().unique())
+        if methods
+    ]
+    if not ranks:
+        return pd.DataFrame(columns=[*LOOK, *RANKS, "panel", "hue", "x"])
+    lines = pd.concat(ranks, ignore_index=True)
     lines = lines.merge(table[LOOK].drop_duplicates("method"), on="method")
-    return lines.rename(columns={"mean_rank": "value"}).assign(
-        hue=lines["method"], x=lines["epsilon"]
-    )
+    lines = lines.rename(columns={"mean_rank": "value"})
+    return lines.assign(hue=lines["method"], x=lines["epsilon"])
 
 
 def critical_differences(study: Study, spec: FigureSpec) -> Frame:
@@ -255,15 +252,15 @@ def ranks_by_accounting(study: Study, spec: FigureSpec) -> Frame:
     """Mean ranks under other accounting, on the data sets that all of it was run on."""
     tables = {}
     for title, (sweeps, multiple) in ACCOUNTING.items():
-        table = ranking.ratios(study, sweeps)
+        table = _with_looks(study, spec, ranking.ratios(study, sweeps))
         tables[title] = table.assign(epsilon=table["epsilon"] * multiple)
     sets = [set(ranking.private(table)["dataset"]) for table in tables.values()]
     shared = sorted(set.intersection(*sets))
-    parts = []
-    for title, table in tables.items():
-        table = _with_looks(study, spec, table[table["dataset"].isin(shared)])
-        parts.append(_mean_ranks(table, spec, {title: shared}))
-    lines = pd.concat(parts, ignore_index=True)
+    ranks = [
+        _mean_ranks(table[table["dataset"].isin(shared)], spec, {title: shared})
+        for title, table in tables.items()
+    ]
+    lines = pd.concat(ranks, ignore_index=True)
     lines = lines.assign(panel=lines["panel"].astype(_listed(tables)))
     return Frame(lines, fields={"sets": f"{len(shared)}"})
 
@@ -273,20 +270,19 @@ def ranks_by_accounting(study: Study, spec: FigureSpec) -> Frame:
 
 def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """Share of settings within a factor of the best, by bounds and zoom."""
-    parts = [pd.DataFrame({"value": []})]
+    profiles = []
     for title, setting in SETTINGS.items():
         table = _with_looks(study, spec, ranking.ratios(study, **setting))
         looks = table[LOOK].drop_duplicates("method")
         for group, names in _groups(table[table["notion"] != "none"]).items():
-            lines = ranking.profile(table, names, np.array(FACTORS))
-            lines = lines.merge(looks, on="method")
+            lines = ranking.profile(table, names, FACTORS).merge(looks, on="method")
             panel = f"{title}: {group} ({len(names)})"
             lines = lines.assign(panel=panel, group_of_sets=group, setting=title)
             if lines["method"].nunique() > 1:  # one method alone is always the best
-                parts.append(lines)
-    if len(parts) == 1:
-        return parts[0]
-    table = pd.concat(parts[1:], ignore_index=True)
+                profiles.append(lines)
+    if not profiles:
+        return pd.DataFrame({"value": []})
+    table = pd.concat(profiles, ignore_index=True)
     return table.assign(
         value=table["share"],
         x=table["factor"],
@@ -305,19 +301,18 @@ def winners(study: Study, spec: FigureSpec) -> pd.DataFrame:
     best = best.merge(table[LOOK].drop_duplicates("method"), on="method")
     best = best.sort_values(["d", "n", "dataset", "epsilon"])
     rows = [f"{line.dataset} (d {line.d})" for line in best.itertuples()]
-    styles = MethodStyles(study.cells)
+    labels = best["second"].map(_make_labels(study.cells))
     return best.assign(
         value=best["records"],
         low=np.nan,
         high=np.nan,
         row=_as_listed(rows),
         hue=best["method"].where(best["useful"], "none"),
-        second=[_label(styles, name) if name else DASH for name in best["second"]],
+        second=labels.where(best["second"] != "", DASH),
     )
 
 
 def times(table: pd.DataFrame) -> pd.DataFrame:
     """Sort data sets by size, and leave out of labels that methods are sound."""
-    styles = MethodStyles(table)
     table = table.sort_values(["n", "d", "dataset"], kind="stable", ignore_index=True)
-    return table.assign(label=[_label(styles, name) for name in table["method"]])
+    return table.assign(label=table["method"].map(_make_labels(table)))

@@ -17,7 +17,7 @@ from pkm.analysis.claims.expressions import item
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import Frame, absent, number_text, select
 from pkm.analysis.figures.styles import MethodStyles
-from pkm.analysis.figures.texts import count_text, gap_texts
+from pkm.analysis.figures.texts import count_text, format_number, gap_texts
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.statistics import percentile_interval, resampled_means
 from pkm.analysis.tables.study import Study
@@ -48,28 +48,27 @@ def quality(study: Study, spec: FigureSpec) -> Frame:
     """Every number of Table 2 or 3 next to the measured one, with the verdict."""
     table = reported.compare(study, REPORTED["quality"])
     table = table[table["table"] == spec.where["table"]].reset_index(drop=True)
-    texts = dict.fromkeys([*table["reason"], *table["note"]])
     # Verdicts say by themselves that rows or seeds are missing.
-    reasons = [
-        text for text in texts if text and not text.endswith(("seeds", "stored rows"))
-    ]
+    texts = pd.concat([table["reason"], table["note"]])
+    is_said = texts.str.endswith(("seeds", "stored rows")) | (texts == "")
+    reasons = texts[~is_said].unique()
     letters = dict(zip(reasons, string.ascii_lowercase, strict=False))
+
     styles = MethodStyles(study.cells)
     lines = []
     for (dataset, method), group in table.groupby(["dataset", "method"], sort=False):
-        line = {"data set": spec.format_name(dataset), "method": styles[method].label}
+        line = {"data set": spec.format_name(dataset), "method": styles.label(method)}
         for row in group.to_dict("records"):
             arrow = "↑" if higher_is_better(row["metric"]) else "↓"
-            label = BY_NAME[row["metric"]].label
-            line[f"{label} {arrow}"] = _quality_text(row, letters)
-        spent = {"value": group["epsilon_spent"].max()}
-        lines.append(line | {"ε spent": number_text("{value:.3g}", spent)})
+            heading = f"{BY_NAME[row['metric']].label} {arrow}"
+            line[heading] = _quality_text(row, letters)
+        spent = format_number(group["epsilon_spent"].max())
+        lines.append(line | {"ε spent": spent})
     fields = {
         "verdicts": reported.counts_text(table["verdict"]),
         "reasons": " ".join(f"({letters[text]}) {text}." for text in letters),
     }
-    is_stored = (table["verdict"] != reported.NOT_STORED) & (table["seeds"] > 0)
-    stored = table[is_stored]
+    stored = table[table["seeds"] > 0]
     cells = study.cells[study.cells["dataset"].isin(stored["dataset"])]
     gaps = absent(Frame(stored, study.cells), spec)
     return Frame(table, cells, gaps, fields, pd.DataFrame(lines))
@@ -86,14 +85,8 @@ def _quality_text(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
 
 def with_reported(table: pd.DataFrame) -> pd.DataFrame:
     """Add the KMeans distances that the paper reports."""
-    means = {
-        (cell["dataset"], cell["method"]): reported.parse(
-            cell["norm_kmeans_distance"]
-        ).mean
-        for cell in REPORTED["quality"]["cells"]
-    }
-    keys = zip(table["dataset"], table["method"], strict=True)
-    return table.assign(reported=[means.get(key, np.nan) for key in keys])
+    cells = REPORTED["quality"]["cells"]
+    return reported.with_means(table, cells, "norm_kmeans_distance")
 
 
 # --- times
@@ -110,8 +103,8 @@ def fit_times(study: Study, spec: FigureSpec) -> Frame:
 
 # --- budget splits
 
-STEPS = ["interval", "counts", "splits", "averages"]
-PAPER_SHARES = (0.04, 0.18, 0.18, 0.6)
+PAPER_SHARES = {"interval": 0.04, "counts": 0.18, "splits": 0.18, "averages": 0.6}
+STEPS = list(PAPER_SHARES)
 BEST_SHARE = 0.2
 
 
@@ -122,37 +115,34 @@ def budget_splits(study: Study, spec: FigureSpec) -> Frame:
         return Frame(table.iloc[:0])
     shares = {name: item(table["shares"], place) for place, name in enumerate(STEPS)}
     splits = table.assign(**shares).dropna(subset=[*STEPS, "value"])
-    losses = splits["value"].where(
-        ~splits["metric"].map(higher_is_better), -splits["value"]
-    )
-    by_panel = losses.groupby(splits["panel"], observed=True)
-    rank = by_panel.rank(method="first")
-    size = by_panel.transform("size")
+    signs = np.where(splits["metric"].map(higher_is_better), -1, 1)
+    losses = (signs * splits["value"]).groupby(splits["panel"], observed=True)
+    rank = losses.rank(method="first")
+    size = losses.transform("size")
     count = (BEST_SHARE * size).round().clip(lower=1)
-    part = np.select([rank <= count, rank > size - count], ["best", "worst"], "between")
-    splits = splits.assign(rank=rank, hue=part, mean=splits["value"])
-    splits = splits.drop(columns=["x", "value"])
+    is_end = [rank <= count, rank > size - count]
+    splits = splits.drop(columns="x").rename(columns={"value": "mean"})
+    splits = splits.assign(
+        rank=rank, hue=np.select(is_end, ["best", "worst"], "between")
+    )
 
     # The means of both fifths, and the paper's choice in each panel.
     fifths = splits[splits["hue"] != "between"]
     keys = ["panel", "dataset", "metric", "hue"]
     means = fifths.groupby(keys, observed=True)[STEPS].mean().reset_index()
-    choice = dict(zip(STEPS, PAPER_SHARES, strict=True))
-    chosen = means[means["hue"] == "best"].assign(hue="paper", **choice)
-    of_parts = means.assign(hue=means["hue"] + "_mean")
-    lines = pd.concat([splits, of_parts, chosen], ignore_index=True)
+    chosen = means[means["hue"] == "best"].assign(hue="paper", **PAPER_SHARES)
+    mean_lines = means.assign(hue=means["hue"] + "_mean")
+    lines = pd.concat([splits, mean_lines, chosen], ignore_index=True)
     lines = lines.assign(curve=lines.index)
-    facts = [name for name in lines if name not in STEPS]
-    lines = lines.melt(facts, STEPS, "x", "value")
+    lines = lines.melt(lines.columns.difference(STEPS), STEPS, "x", "value")
     lines["x"] = pd.Categorical(lines["x"], STEPS)
     fields = {
         "splits": splits.groupby("dataset")["shares"].nunique().max(),
         "seeds": count_text(splits["seeds"]),
     }
-    headings = {"panel": "panel", "hue": "part"}
-    headings |= {name: f"share of {name}" for name in STEPS}
-    printed = means[list(headings)].round(dict.fromkeys(STEPS, 3))
-    return Frame(lines, splits, fields=fields, printed=printed.rename(columns=headings))
+    headings = {name: f"share of {name}" for name in STEPS} | {"hue": "part"}
+    printed = means[["panel", "hue", *STEPS]].round(3).rename(columns=headings)
+    return Frame(lines, splits, fields=fields, printed=printed)
 
 
 # --- matched budgets
@@ -178,17 +168,14 @@ def matched(study: Study, spec: FigureSpec) -> Frame:
     table = ratios.rename(columns={"ratio": "value"}).assign(
         method=sound, hue=sound, panel=sound, row=ratios["dataset"]
     )
-    stored = set(zip(sound, ratios["dataset"], strict=True))
     gaps = []
     for method in MATCHES["sound"]:
-        names = [
-            spec.format_name(name)
-            for name in spec.expected["dataset"]
-            if (method, name) not in stored
-        ]
-        if names:
+        stored = set(ratios.loc[sound == method, "dataset"])
+        absent_sets = [name for name in spec.expected["dataset"] if name not in stored]
+        if absent_sets:
             title = spec.part(method).title
-            gaps.append(f"{title} on {', '.join(names)}: {NO_PAIR}")
+            names = ", ".join(map(spec.format_name, absent_sets))
+            gaps.append(f"{title} on {names}: {NO_PAIR}")
     cells = study.cells[study.cells["method"].isin(sound)]
     return Frame(table, cells, tuple(gaps))
 
@@ -211,14 +198,15 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
     same = ["dataset", "adjacency", "preprocessing"]
     cells = matrix.cells[["method", *same, *BUDGET]].rename(columns=BUDGET)
     cells = cells.assign(column=cells.index)
-    published = cells[np.isclose(cells["epsilon"].astype(float), 1.0)]
-    pairs = MATCHES.merge(published, left_on="published", right_on="method")
-    pairs = pairs.merge(
-        cells,
-        left_on=["sound", *same],
-        right_on=["method", *same],
-        suffixes=("_published", "_sound"),
-    )
+    is_published = np.isclose(cells["epsilon"].astype(float), 1.0)
+    sides = {"published": cells[is_published], "sound": cells}
+    pairs = MATCHES
+    for side, table in sides.items():
+        names = {name: f"{name}_{side}" for name in (*BUDGET.values(), "column")}
+        table = table.rename(columns={"method": side, **names})
+        pairs = pairs.merge(table, on=[side, *(name for name in same if name in pairs)])
+
+    # Take the largest budget that the published variant spent, too.
     is_affordable = pairs["spent_sound"] <= pairs["spent_published"] * (1 + 1e-9)
     is_affordable &= pairs["delta_sound"] <= pairs["delta_published"]
     pairs = pairs[is_affordable].sort_values("epsilon_sound", kind="stable")
@@ -226,23 +214,20 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
     order = pairs["sound"].map(list(MATCHES["sound"]).index)
     pairs = pairs.assign(order=order).sort_values(["order", "column_published"])
 
-    sides = [pairs[f"column_{side}"].to_numpy() for side in ("published", "sound")]
+    # Divide the means.
+    published = pairs["column_published"].to_numpy(int)
+    sound = pairs["column_sound"].to_numpy(int)
+    means = resampled_means(matrix)
+    ratios = means[:, sound] / means[:, published]
+    low, high = percentile_interval(ratios)
     finite = np.isfinite(matrix.values)
     charges = read_charges(matrix.cells)
     flaws = charges[charges["flaw"] != ""].groupby(level=0)["flaw"].unique()
-    flaws = [" ".join(sorted(flaws.get(column, ()))) for column in sides[0]]
-    ratios = np.empty((2, 0))
-    if len(pairs):
-        means = resampled_means(matrix)
-        ratios = means[:, sides[1]] / means[:, sides[0]]
-    low, high = percentile_interval(ratios)
-    columns = [
-        f"{name}_{side}" for side in ("published", "sound") for name in BUDGET.values()
-    ]
-    return pairs[["published", "sound", "dataset", *columns]].assign(
+    columns = [f"{name}_{side}" for side in sides for name in BUDGET.values()]
+    return pairs[[*sides, "dataset", *columns]].assign(
         ratio=ratios[0],
         low=low,
         high=high,
-        seeds=(finite[:, sides[0]] & finite[:, sides[1]]).sum(axis=0),
-        unproven=flaws,
+        seeds=(finite[:, published] & finite[:, sound]).sum(axis=0),
+        unproven=[" ".join(sorted(flaws.get(column, ()))) for column in published],
     )

@@ -7,7 +7,6 @@ aggregation.
 import math
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from pkm.analysis.claims import reported
@@ -126,17 +125,12 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
 
 def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
     """Name K-FED with fewer clusters separately, and add the reported losses."""
+    cells = [*REPORTED["table1"]["cells"], *REPORTED["table2"]["cells"]]
+    table = reported.with_means(table, cells, "loss_ratio")
     is_few = table["sweep"] == "client_clusters"
-    losses = {
-        (cell["dataset"], cell["method"]): reported.parse(cell["loss_ratio"]).mean
-        for name in ("table1", "table2")
-        for cell in REPORTED[name]["cells"]
-    }
-    keys = zip(table["dataset"], table["method"], strict=True)
-    numbers = [losses.get(key, np.nan) for key in keys]
     return table.assign(
         row=table["row"].mask(is_few, table["row"] + " (K' a client)"),
-        reported=np.where(is_few, np.nan, numbers),
+        reported=table["reported"].mask(is_few),
     )
 
 

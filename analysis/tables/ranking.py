@@ -303,7 +303,7 @@ def rank(
 
 
 def profile(
-    table: pd.DataFrame, datasets: Sequence[str], factors: np.ndarray
+    table: pd.DataFrame, datasets: Sequence[str], factors: Sequence[float]
 ) -> pd.DataFrame:
     """Share of data sets and epsilons on which a method is within a factor of the best.
 
@@ -314,7 +314,7 @@ def profile(
     table : DataFrame
         From `ratios`.
     datasets : sequence of str
-    factors : ndarray of shape (m,)
+    factors : sequence of float
         At least 1.
 
     Returns
