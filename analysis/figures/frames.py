@@ -327,7 +327,8 @@ def absent(frame: Frame, spec: FigureSpec) -> tuple[str, ...]:
     for hue in spec.curves or (spec.methods if by_method else ()):
         default = hue if spec.curves else MethodStyles(frame.source).label(hue)
         label = (changes.get(hue) or {}).get("label", default)
-        stored = set(drawn.loc[drawn["hue"] == hue].get("panel", [""]))
+        lines = drawn[drawn["hue"] == hue]
+        stored = set(lines.get("panel", [""] * len(lines)))
         places = [spec.part(name).title for name in panels if name not in stored]
         if len(places) == len(panels):
             names.append(label)
