@@ -184,7 +184,7 @@ def find(audits: Audits, target: str, variant: str) -> Audit | None:
     return next(of_target, None)
 
 
-def of_cells(audits: Audits, cells: pd.DataFrame) -> list[Audit]:
+def select(audits: Audits, cells: pd.DataFrame) -> list[Audit]:
     """Audits of the methods of some cells, in the order of the audits."""
     methods = cells[["target", "variant"]].drop_duplicates()
     known = [find(audits, *method) for method in methods.itertuples(index=False)]

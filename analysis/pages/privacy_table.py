@@ -45,13 +45,9 @@ def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
     for key, cells in study.cells.groupby(list(FACTS), sort=True):
         facts = dict(zip(FACTS, key, strict=True))
         flaws = set(facts["flaws"].split())
+        facts |= dict.fromkeys(("declared", "delta", "spent", "unspent", "audit"), DASH)
         facts |= {
             "private": facts["notion"] != "none",
-            "declared": DASH,
-            "delta": DASH,
-            "spent": DASH,
-            "unspent": DASH,
-            "audit": DASH,
             "views": "",
             "cells": cells["cell"].nunique(),
         }

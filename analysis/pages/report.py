@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -111,17 +112,23 @@ def build(
     study = Study(rows)
     report = Report(Path(out), f"{paper}/{{}} profile={profile}")
     report.clear()
-    audited = audited or {}
-    shown_audits = audits.of_cells(audited, study.cells)
+
+    # Draw the figures.
     figures = [
         report.write_figure(spec.name, draw(study, spec))
         | {"title": spec.title, "in_paper": spec.in_paper}
         for spec in specs
     ]
+    charts = [figure["chart"] for figure in figures]
     audit = None
-    if shown_audits:
-        audit = report.write_figure("audit", draw_audit(shown_audits))
+    audited = audited or {}
+    audits_of_rows = audits.select(audited, study.cells)
+    if audits_of_rows:
+        audit = report.write_figure("audit", draw_audit(audits_of_rows))
         audit |= {"title": "What the audit found", "command": "make audit"}
+        charts.append(audit["chart"])
+
+    # Judge the claims.
     findings = verdicts.evaluate(study, paper, missing)
     overview = verdicts.overview(findings)
     if findings:
@@ -129,15 +136,15 @@ def build(
         caption = f"Claims of {content['title']}"
         write(overview, report.tables, "claims", formatted, caption)
     report.write_summary(study)
-    counts = [
-        (verdict, len(lines), int(lines["partial"].sum()))
-        for verdict in VERDICTS
-        for lines in [overview[overview["verdict"] == verdict]]
-    ]
+    counts = []
+    for verdict in VERDICTS:
+        partial = overview.loc[overview["verdict"] == verdict, "partial"]
+        counts.append((verdict, len(partial), int(partial.sum())))
+
+    # Write the page.
     privacy = privacy_table(study, audited)
     lacking = missing_table(missing, paper, profile)
     extent = _extent(rows, study)
-    has_charts = any(figure["chart"] for figure in [*figures, audit or {"chart": None}])
     html = render(
         "report.html.jinja",
         title=content["title"],
@@ -159,7 +166,7 @@ def build(
         audit=audit,
         flaws=flaws_in(privacy),
         environment=_environment(environment),
-        chart_script=chart_script() if has_charts else "",
+        chart_script=chart_script() if any(charts) else "",
     )
     fronts = {spec.name for spec in specs if spec.front_page}
     summary = {
@@ -226,9 +233,9 @@ class Report:
             "table": None,
         }
         if result.chart is None:
-            has_lines = len(result.formatted) > 0
-            table = result.formatted.to_dict("split") if has_lines else None
-            return context | {"table": table}
+            if len(result.formatted):
+                context["table"] = result.formatted.to_dict("split")
+            return context
         png, pdf = pictures(result.chart)
         path = self.out / "figures" / name
         path.with_suffix(".png").write_bytes(png)
@@ -238,11 +245,11 @@ class Report:
 
     def write_summary(self, study: Study) -> None:
         """Write every mean of every sweep and metric as one CSV."""
-        names = [(sweep, metric) for sweep in study.sweeps for metric in study.metrics]
+        names = product(study.sweeps, study.metrics)
         matrices = [study.matrix(*name) for name in names]
-        parts = [summarize(matrix) for matrix in matrices if len(matrix.cells)]
-        if parts:
-            table = pd.concat(parts, ignore_index=True).drop(columns=["charges"])
+        means = [summarize(matrix) for matrix in matrices if len(matrix.cells)]
+        if means:
+            table = pd.concat(means, ignore_index=True).drop(columns="charges")
             table.to_csv(self.tables / "summary.csv", index=False)
 
     def write_claim(self, verdict: verdicts.Verdict) -> dict[str, Any]:
@@ -268,13 +275,9 @@ class Report:
 
 def _choices(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, list[str]]]:
     """Return field, label and values of what charts can be filtered by: two or more."""
-    records = [
-        record
-        for figure in figures
-        if figure["chart"]
-        for panel in figure["chart"]["concat"]
-        for record in panel["data"]["values"]
-    ]
+    charts = [figure["chart"] for figure in figures if figure["chart"]]
+    panels = [panel for chart in charts for panel in chart["concat"]]
+    records = [record for panel in panels for record in panel["data"]["values"]]
     choices = []
     for field, label in CHOICES.items():
         values = sorted({record[field] for record in records if field in record})

@@ -12,7 +12,6 @@ import pandas as pd
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.federation_costs import (
     COSTS,
-    PARTS,
     compare,
     costs,
     network,
@@ -51,11 +50,11 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
     for row in REPORTED["table2"]:
         pattern = f"{row['dataset']}-.*" if row["family"] else row["dataset"]
         listed = stored[stored["dataset"].str.fullmatch(pattern)]
-        line = {"data set": row["title"]}
-        line |= {f"{text} (paper)": row[name] for name, text in symbols.items()}
+        paper = {f"{text} (paper)": row[name] for name, text in symbols.items()}
+        line = {"data set": row["title"], **paper}
         for name, text in symbols.items():
-            ends = listed[name].agg(["min", "max"]).dropna().astype(int).unique()
-            line[f"{text} (here)"] = DASH.join(map(str, ends)) or DASH
+            ends = {*listed[name].nsmallest(1), *listed[name].nlargest(1)}
+            line[f"{text} (here)"] = DASH.join(map(str, sorted(ends))) or DASH
         lines.append(line | {"sets here": len(listed)})
     table = pd.DataFrame(lines)
     gaps = gap_texts(table.loc[table["sets here"] == 0, "data set"])
@@ -140,14 +139,14 @@ def parties(study: Study, spec: FigureSpec) -> Frame:
     settings = table[["latency_ms", "clients"]].itertuples(index=False)
     table = table.assign(
         setting=[_setting(*setting) for setting in settings],
-        title=[TITLES.get(name, name) for name in table["dataset"]],
+        title=table["dataset"].map(_name_dataset),
         dataset=pd.Categorical(table["dataset"], in_order(table["dataset"], TITLES)),
-        word_bytes=-table["word_bytes"].astype(int),
+        word_bytes=table["word_bytes"].astype(int),
     )
-    order = ["method", "word_bytes", "dataset", "latency_ms", "clients"]
-    table = table.sort_values(order, kind="stable")
     # Eight bytes a word come before four.
-    table = table.assign(word_bytes=-table["word_bytes"])
+    order = ["method", "word_bytes", "dataset", "latency_ms", "clients"]
+    is_ascending = [name != "word_bytes" for name in order]
+    table = table.sort_values(order, kind="stable", ascending=is_ascending)
     wanted = [(latency, clients) for latency in LATENCIES for clients in CLIENTS]
     gaps = _lacking(table[table["method"] == TABLE3["method"]], wanted)
     names = [
@@ -159,6 +158,10 @@ def parties(study: Study, spec: FigureSpec) -> Frame:
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
     lines = table[names].rename(columns=values)
     return Frame(lines, study.cells, gaps, {"parties": transports(table)})
+
+
+def _name_dataset(name: str) -> str:
+    return TITLES.get(name, name)
 
 
 def _setting(latency: float, clients: float) -> str:
@@ -193,21 +196,19 @@ def iteration_costs(study: Study, spec: FigureSpec) -> Frame:
         "sweep", "dataset", *SHAPE, "clients", "network", "latency_ms", "transport",
         "seeds",
     ]  # fmt: skip
-    parts = [pd.DataFrame()]
-    for name in (*PARTS, "iteration_ms", "noise_ms"):
-        if name in spec.facts:
-            mean = table[name]
-            half_width = table[f"{name}_half_width"]
-            lines = table[facts].assign(
-                quantity=name, value=mean, half_width=half_width
-            )
-            parts.append(lines.assign(low=mean - half_width, high=mean + half_width))
-    lines = pd.concat(parts, ignore_index=True)
-    titles = [TITLES.get(name, name) for name in in_order(lines["dataset"], TITLES)]
-    names = [TITLES.get(name, name) for name in lines["dataset"]]
+    by_quantity = [
+        table[facts].assign(
+            quantity=name, value=table[name], half_width=table[f"{name}_half_width"]
+        )
+        for name in spec.facts
+    ]
+    lines = pd.concat(by_quantity, ignore_index=True)
+    titles = map(_name_dataset, in_order(lines["dataset"], TITLES))
     lines = lines.assign(
+        low=lines["value"] - lines["half_width"],
+        high=lines["value"] + lines["half_width"],
         panel=lines["network"],
-        group=pd.Categorical(names, titles),
+        group=pd.Categorical(lines["dataset"].map(_name_dataset), list(titles)),
         row=lines["clients"],
         x=lines["clients"].astype(float),
         hue=lines[spec.hue],
@@ -233,6 +234,6 @@ def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     for name in in_order(facts.index, TITLES):
         n, k, d = facts.loc[name, SHAPE]
         size = "" if name.startswith("timesynth-") else f" (N {n:,})"
-        label = TITLES.get(name, name) + size
+        label = _name_dataset(name) + size
         styles[name] = {"color": colors[n], "marker": markers[k, d], "label": label}
     return styles

@@ -1,6 +1,7 @@
 """Special figures of the Kaplan-Stemmer paper: Table 1 and candidates."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import Frame
 from pkm.analysis.figures.texts import DASH, format_number, gap_texts
 from pkm.analysis.tables.statistics import percentile_interval
-from pkm.analysis.tables.study import Study
+from pkm.analysis.tables.study import Study, matches
 
 CONTENT = read_claims("kaplan-stemmer")
 PASSES = {
@@ -57,71 +58,65 @@ Curves = Mapping[str, Draws]
 
 def table1(study: Study, spec: FigureSpec) -> Frame:
     """Reported bounds, their slopes over the measured ranges, and measured slopes."""
-    measured = {name: _measured(study, *what) for name, what in EXPONENTS.items()}
+    measured = {name: _measure(study, *what) for name, what in EXPONENTS.items()}
     rows = CONTENT["reported"]["table1"]
-    lines, printed = zip(*(_table1_line(row, measured) for row in rows), strict=True)
-    additive = {
-        row["reference"]: _largest_over_bound(row["key"], measured) for row in rows
-    }
-    found = [line for by_method in measured.values() for line in by_method.values()]
+    table = pd.DataFrame([_lay_out(row, measured) for row in rows])
+    printed = table[["method", "factor (paper)", "additive error (paper)"]]
+    ranges = []
+    over_bounds = []
+    for name, (_, along, _) in EXPONENTS.items():
+        bound = table[f"{name}: bound"]
+        slope = table[f"{name}: measured"]
+        both = bound.where(slope == DASH, bound + " / " + slope)
+        printed = printed.assign(**{name: both})
+        if "this_work" in measured[name]:
+            x = measured[name]["this_work"].facts[along]
+            ranges.append(f"{name} from {x.min():g} to {x.max():g}")
+    for row in rows:
+        largest = _largest_over_bound(row["key"], measured)
+        if largest:
+            over_bounds.append(f"{row['reference']} {format_number(largest)}")
+    seeds = [line.seeds for curves in measured.values() for line in curves.values()]
     fields = {
-        "over_bounds": ", ".join(
-            f"{name} {format_number(value)}"
-            for name, value in additive.items()
-            if value
-        ),
-        "min_seeds": min((line.seeds for line in found), default=""),
-        "ranges": "; ".join(
-            f"{name} from {by_method['this_work'].facts[along].min():g} to "
-            f"{by_method['this_work'].facts[along].max():g}"
-            for (name, by_method), (_, along, _) in zip(
-                measured.items(), EXPONENTS.values(), strict=True
-            )
-            if "this_work" in by_method
-        ),
+        "over_bounds": ", ".join(over_bounds),
+        "min_seeds": min(seeds, default=""),
+        "ranges": "; ".join(ranges),
     }
-    gaps = gap_texts(name for name, by_method in measured.items() if not by_method)
-    table = pd.DataFrame(list(lines))
-    return Frame(table, study.cells, gaps, fields, pd.DataFrame(list(printed)))
+    gaps = gap_texts(name for name, curves in measured.items() if not curves)
+    return Frame(table, study.cells, gaps, fields, printed)
 
 
-def _measured(
+def _measure(
     study: Study, sweeps: tuple[str, ...], along: str, value: str
 ) -> dict[str, Draws]:
     """Curves of the implemented rows that have stored rows."""
     check = {"sweep": list(sweeps), "metric": "nicv", "over": {along: "any"}}
     check |= {"columns": {name: name for name in SIZES}}
     check |= {"relative_to": "kmeans"} if value == "ratio" else {"times": "n"}
-    found = {}
+    curves = {}
     for key, selector in IMPLEMENTED.items():
-        try:
-            found[key] = measure_ratios(
-                study, check | {"left": [selector]}, _NO_REASONS
-            )
-        except MissingRows:
-            continue
-    return found
+        with suppress(MissingRows):
+            left = {"left": [selector]}
+            curves[key] = measure_ratios(study, check | left, _NO_REASONS)
+    return curves
 
 
-def _table1_line(
-    row: Mapping[str, str], measured: Mapping[str, Curves]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return one line of Table 1 in full, and as printed."""
+def _lay_out(row: Mapping[str, str], measured: Mapping[str, Curves]) -> dict[str, str]:
+    """Return one line of Table 1."""
     line = {
         "method": row["reference"],
         "factor (paper)": row["factor"],
         "additive error (paper)": row["additive"],
     }
-    printed = dict(line)
     factor, additive = BOUNDS[row["key"]]
     for name, (_, along, value) in EXPONENTS.items():
-        own = measured[name].get(row["key"])
-        some = own or next(iter(measured[name].values()), None)
-        bound = _bound_slope(factor if value == "ratio" else additive, along, some)
-        slope = _slope_text(own, along)
-        line |= {f"{name}: bound": bound, f"{name}: measured": slope}
-        printed[name] = bound if slope == DASH else f"{bound} / {slope}"
-    return line, printed
+        curves = measured[name]
+        own = curves.get(row["key"])
+        bound = factor if value == "ratio" else additive
+        longest = own or next(iter(curves.values()), None)
+        line[f"{name}: bound"] = _bound_slope(bound, along, longest)
+        line[f"{name}: measured"] = _slope_text(own, along)
+    return line
 
 
 def _has_slope(line: Draws | None) -> bool:
@@ -142,14 +137,12 @@ def _bound_slope(bound: Callable[..., Any], along: str, line: Draws | None) -> s
     """Return the slope of a reported bound between the ends of a measured curve."""
     if line is None or len(line.cases) < 2:
         return DASH
-    ends = (line.facts[along].min(), line.facts[along].max())
+    ends = line.facts[along].agg(["min", "max"]).to_numpy(np.longdouble)
     # One bound is exponential in d: it needs more than double precision's range.
     sizes = {name: np.longdouble(value) for name, value in SIZES.items()}
     with np.errstate(divide="ignore", over="ignore"):
-        values = [
-            np.log(bound(**(sizes | {along: np.longdouble(end)}))) for end in ends
-        ]
-        slope = float(np.diff(values)[0] / np.diff(np.log(ends))[0])
+        values = np.log([bound(**(sizes | {along: end})) for end in ends])
+        (slope,) = np.diff(values) / np.diff(np.log(ends))
     return f"{slope:.2f}" if np.isfinite(slope) else DASH
 
 
@@ -160,9 +153,7 @@ def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
     for name, (_, _, value) in EXPONENTS.items():
         line = measured[name].get(key)
         if value == "cost" and line is not None and _has_slope(line):
-            ratio = line.values[0] / bound(
-                **{name: line.facts[name].astype(float) for name in SIZES}
-            )
+            ratio = line.values[0] / bound(**line.facts[list(SIZES)].astype(float))
             largest = max(largest, ratio.max())
     return largest
 
@@ -173,9 +164,8 @@ def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
 def candidates(study: Study, spec: FigureSpec) -> Frame:
     """How many candidates there are, and what k of them cost."""
     rows = study.rows_with(["n_centers"])
-    rows = rows[
-        rows["method"].isin(PASSES) & rows["sweep"].isin(["candidates", "capture"])
-    ]
+    selector = {"method": list(PASSES), "sweep": ["candidates", "capture"]}
+    rows = rows[matches(rows, selector)]
     keys = ["method", "dataset", "n", "k", "epsilon"]
     titles = {
         "unassigned_points": "points without a near one",
@@ -186,18 +176,15 @@ def candidates(study: Study, spec: FigureSpec) -> Frame:
         return Frame(pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"]))
 
     groups = rows.groupby(keys)
-    table = (
-        groups["n_centers"].agg(mean="mean", largest="max", seeds="size").reset_index()
-    )
+    counts = groups["n_centers"].agg(mean="mean", largest="max", seeds="size")
+    table = counts.join(groups[list(titles)].mean()).reset_index()
     table = table.assign(over_k=table["mean"] / table["k"])
-    table = table.merge(groups[list(titles)].mean().reset_index(), on=keys)
 
     # The sets of the captured balls are in the file alone.
-    listed = set(rows.loc[rows["sweep"] == "candidates", "dataset"])
+    listed = rows.loc[rows["sweep"] == "candidates", "dataset"]
     printed = table[table["dataset"].isin(listed)]
-    printed = printed.assign(
-        method=printed["method"].map(PASSES),
-        **{name: printed[name].map(format_number) for name in ("mean", *titles)},
-    )
-    columns = ["dataset", "method", "mean", "largest", *titles, "seeds"]
-    return Frame(table, rows, (), printed=printed[columns].rename(columns=titles))
+    printed = printed[["dataset", "method", "mean", "largest", *titles, "seeds"]]
+    printed = printed.replace({"method": PASSES}).rename(columns=titles)
+    numbers = ["mean", *titles.values()]
+    printed[numbers] = printed[numbers].map(format_number)
+    return Frame(table, rows, (), printed=printed)

@@ -208,15 +208,11 @@ def missing_results(
     table: pd.DataFrame, datasets: Sequence[str]
 ) -> dict[str, list[str]]:
     """List for each private method the data sets that lack a result at some epsilon."""
-    n_epsilons = table["epsilon"].nunique()
-    table = private(table)
-    counts = table.groupby(["method", "dataset"])["epsilon"].nunique()
-    return {
-        method: [
-            name for name in datasets if counts.get((method, name), 0) < n_epsilons
-        ]
-        for method in sorted(table["method"].unique())
-    }
+    counts = private(table).pivot_table(
+        index="dataset", columns="method", values="epsilon", aggfunc="nunique"
+    )
+    is_missing = ~(counts.reindex(datasets) >= table["epsilon"].nunique())
+    return {method: list(lacks.index[lacks]) for method, lacks in is_missing.items()}
 
 
 def complete_methods(table: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
@@ -287,19 +283,18 @@ def rank(
     resamples = rng.integers(n_datasets, size=(REPEATS, n_datasets))
     resampled_ranks = ranks[resamples].mean(axis=1)
     low, high = np.quantile(resampled_ranks, [0.025, 0.975], axis=0)
-    lines = pd.DataFrame(
-        {
-            "method": methods,
-            "mean_rank": ranks.mean(axis=0),
-            "low": low,
-            "high": high,
-            "epsilon": epsilon,
-            "datasets": n_datasets,
-            "friedman_p": p_value,
-            "critical_difference": critical,
-        }
-    )
-    return lines.sort_values(["mean_rank", "method"], ignore_index=True)
+    columns = {
+        "method": methods,
+        "mean_rank": ranks.mean(axis=0),
+        "low": low,
+        "high": high,
+        "epsilon": epsilon,
+        "datasets": n_datasets,
+        "friedman_p": p_value,
+        "critical_difference": critical,
+    }
+    order = ["mean_rank", "method"]
+    return pd.DataFrame(columns).sort_values(order, ignore_index=True)
 
 
 def profile(
@@ -328,17 +323,11 @@ def profile(
         return pd.DataFrame(columns=["method", "factor", "share"])
     grid = np.sort(table["epsilon"].dropna().unique())
     medians = pd.concat([median_matrix(table, epsilon, datasets) for epsilon in grid])
-    relative = medians[methods].div(medians[methods].min(axis=1), axis=0)
-    lines = [
-        {
-            "method": method,
-            "factor": factor,
-            "share": (relative[method] <= factor).mean(),
-        }
-        for method in methods
-        for factor in factors
-    ]
-    return pd.DataFrame(lines)
+    medians = medians[methods].rename_axis("method", axis=1)
+    relative = medians.div(medians.min(axis=1), axis=0)
+    shares = pd.DataFrame({factor: (relative <= factor).mean() for factor in factors})
+    shares = shares.rename_axis("factor", axis=1).stack().rename("share")
+    return shares.reset_index()
 
 
 def best_methods(table: pd.DataFrame) -> pd.DataFrame:

@@ -138,7 +138,7 @@ def test_rows_without_a_variant_have_the_audit_of_the_default_one(stored, lloyd_
     study = Study(lloyd_rows.assign(variant=""))
     (line,) = privacy_table(study, stored).to_dict("records")
     assert line["views"].endswith("black box: consistent")
-    (audit,) = audits.of_cells(stored, study.cells)
+    (audit,) = audits.select(stored, study.cells)
     assert audit.variant == "sound"
 
 
