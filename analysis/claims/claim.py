@@ -129,18 +129,18 @@ def check_keys(check: Mapping, where: str) -> None:
     """Refuse a check, its parts or its variants with an unknown type or key."""
     known = {name: kind.keys for name, kind in CHECK_TYPES.items()}
     known["all_of"] = {*COMMON_KEYS, "parts"}
-    for part in _list_checks(check):
-        kind = part.get("type")
+    for entry in _list_checks(check):
+        kind = entry.get("type")
         refuse_unknown([kind], known, f"{where}: type of check")
-        keys = [name for name in part if name != "text"]
+        keys = [name for name in entry if name != "text"]
         refuse_unknown(keys, known[kind], f"{where}: check {kind}")
 
 
 def _list_checks(check: Mapping) -> Iterator[Mapping]:
     """A check, its parts, and with their options its variants."""
     yield check
-    for part in check.get("parts", ()):
-        yield from _list_checks(part)
+    for entry in check.get("parts", ()):
+        yield from _list_checks(entry)
     for variant in list_variants(check):
         main = {name: value for name, value in check.items() if name != "variants"}
         yield from _list_checks(main | variant)

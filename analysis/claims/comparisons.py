@@ -205,7 +205,7 @@ def _find_sides(
         `<side>_order` (of the selector).
     """
     on = list(dict.fromkeys([*over, "dataset"]))
-    parts = []
+    tables = []
     for order, selector in enumerate(selectors):
         selected = cells.loc[matches(cells, selector), on]
         facts = {side: selected.index, f"{side}_label": label(selector)}
@@ -217,8 +217,8 @@ def _find_sides(
             what = "several data sets" if is_across else "two cells"
             place = dict(repeated.iloc[0])
             raise ValueError(f"selector {selector!r} matches {what} at {place}")
-        parts.append(selected.assign(**facts, **{f"{side}_order": order}))
-    return pd.concat(parts, ignore_index=True)
+        tables.append(selected.assign(**facts, **{f"{side}_order": order}))
+    return pd.concat(tables, ignore_index=True)
 
 
 def with_columns(cells: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
@@ -345,14 +345,14 @@ def _join_metrics(study: Study, check: Mapping, context: Context) -> Draws:
         raise MissingRows(context.why(check["sweep"]))
 
     cases = [draws.cases.assign(metric=name) for name, draws in measured.items()]
-    parts = measured.values()
+    tables = measured.values()
     return Draws(
-        values=np.hstack([draws.values for draws in parts]),
+        values=np.hstack([draws.values for draws in tables]),
         cases=pd.concat(cases, ignore_index=True),
-        seeds=min(draws.seeds for draws in parts),
+        seeds=min(draws.seeds for draws in tables),
         missing=join_texts(*dict.fromkeys(missing)),
         name=draws.name,
-        complete=np.concatenate([draws.complete for draws in parts]),
+        complete=np.concatenate([draws.complete for draws in tables]),
     )
 
 

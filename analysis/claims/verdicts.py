@@ -102,8 +102,8 @@ def evaluate_check(study: Study, check: Mapping, context: Context) -> Finding:
 
 def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
     if check["type"] == "all_of":
-        parts = check["parts"]
-        return _join_findings([evaluate_check(study, part, context) for part in parts])
+        findings = [evaluate_check(study, entry, context) for entry in check["parts"]]
+        return _join_findings(findings)
     try:
         finding = CHECK_TYPES[check["type"]].measure(study, check, context)
         if isinstance(finding, Agreement):

@@ -272,9 +272,11 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
         )
         values = checked(where, common | {"title": name} | entry)
         spec = FigureSpec(paper=paper, name=name, **values)
-        for part in (spec, *map(spec.part, spec.panels)):
-            known.check(vars(part) | {"curves": list(part.curves.values())}, where)
-            for function in filter(None, (part.frame, part.transform)):
-                part.function(function)
+        for panel_spec in (spec, *map(spec.part, spec.panels)):
+            known.check(
+                vars(panel_spec) | {"curves": list(panel_spec.curves.values())}, where
+            )
+            for function in filter(None, (panel_spec.frame, panel_spec.transform)):
+                panel_spec.function(function)
         specs.append(spec)
     return tuple(specs)

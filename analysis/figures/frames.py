@@ -116,13 +116,17 @@ def select(study: Study, spec: FigureSpec) -> Frame:
         frames = [_select_panel(study, spec, name) for name in spec.panels]
     table = _concat([frame.table for frame in frames])
     frame = Frame(table, _concat([frame.source for frame in frames]))
-    gaps = [gap for part in frames for gap in part.gaps or ()]
+    gaps = [gap for frame in frames for gap in frame.gaps or ()]
     return replace(frame, gaps=(*absent(frame, spec), *dict.fromkeys(gaps)))
 
 
 def _select_panel(study: Study, spec: FigureSpec, name: str) -> Frame:
-    part = spec.part(name)
-    frame = _call(study, part) if part.frame else _select_rows(study, part)
+    panel_spec = spec.part(name)
+    frame = (
+        _call(study, panel_spec)
+        if panel_spec.frame
+        else _select_rows(study, panel_spec)
+    )
     return replace(frame, table=frame.table.assign(panel=name))
 
 

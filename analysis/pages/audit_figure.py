@@ -44,10 +44,10 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
         "runs": count_text(runs, "runs") if len(runs) else "",
         "stale": _STALE if any(audit.stale for audit in audits) else "",
     }
-    shown = Frame(
+    frame = Frame(
         _marks(audits), None, _gaps(audits), fields, _formatted(numbers, spec)
     )
-    return render(shown, spec)
+    return render(frame, spec)
 
 
 def _marks(audits: Sequence[Audit]) -> pd.DataFrame:

@@ -60,8 +60,8 @@ def interpretations(table: pd.DataFrame) -> pd.DataFrame:
     """Name the interpretations, which are the rows; DP k-means is a level line."""
     pairs = zip(parse_parameters(table), table["method"], strict=True)
     rows = [
-        None if method in DP_METHODS else _interpretation(given, method)
-        for given, method in pairs
+        None if method in DP_METHODS else _interpretation(parameters, method)
+        for parameters, method in pairs
     ]
     names = sorted(
         dict.fromkeys(name for name in rows if name),
@@ -70,14 +70,14 @@ def interpretations(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(row=pd.Categorical(rows, names))
 
 
-def _interpretation(given: Mapping, method: str) -> str:
+def _interpretation(parameters: Mapping, method: str) -> str:
     """Name an interpretation by the parameters that differ from the default."""
     if method == "dist_dp":
         return SOUND
     texts = [
-        names.get(given[name], f"{name} = {given[name]}")
+        names.get(parameters[name], f"{name} = {parameters[name]}")
         for name, names in INTERPRETATIONS.items()
-        if name in given
+        if name in parameters
     ]
     return ", ".join(filter(None, texts)) or DEFAULT
 
@@ -149,7 +149,7 @@ def strategies(study: Study, spec: FigureSpec) -> Frame:
     chosen = cells["sweep"].isin(sweeps) & cells["method"].isin(["dist_dp", ANY])
     cells = cells[chosen].drop_duplicates("cell")
     charges = read_charges(cells)
-    found = [
+    judged = [
         find_strategy(charges[charges.index == index].to_dict("records"), d)
         for index, d in cells["d"].items()
     ]
@@ -158,10 +158,10 @@ def strategies(study: Study, spec: FigureSpec) -> Frame:
         rho=pd.to_numeric(cells["rho"], errors="coerce").fillna(np.inf)
         if len(cells)
         else [],
-        strategy=[strategy for strategy, _, _ in found],
-        mark=[f"\n{strategy}" for strategy, _, _ in found],
-        value=[ratio for _, ratio, _ in found],
-        any_move=["yes" if any_move else "no" for _, _, any_move in found],
+        strategy=[strategy for strategy, _, _ in judged],
+        mark=[f"\n{strategy}" for strategy, _, _ in judged],
+        value=[ratio for _, ratio, _ in judged],
+        any_move=["yes" if any_move else "no" for _, _, any_move in judged],
     )
     # Sweeps of different seeds share their charges.
     keys = ["dataset", "k", "rho"]
@@ -169,8 +169,8 @@ def strategies(study: Study, spec: FigureSpec) -> Frame:
     table = table.assign(row=table["dataset"])
     over_rho = table[table["k"] == 8]
     over_k = table[np.isclose(table["rho"], 0.05)]
-    parts = [
+    panels = [
         over_rho.assign(panel="rho", x=over_rho["rho"]),
         over_k.assign(panel="k", x=over_k["k"].astype(float)),
     ]
-    return Frame(pd.concat(parts, ignore_index=True), cells)
+    return Frame(pd.concat(panels, ignore_index=True), cells)

@@ -97,12 +97,12 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
 
 def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
     """Speed-ups by every definition, after the reported one."""
-    parts = []
+    tables = []
     for name in spec.panels:
-        part = replace(spec.part(name), hue="method")
-        parts.append(compare(study, part).table.assign(definition=name))
+        panel_spec = replace(spec.part(name), hue="method")
+        tables.append(compare(study, panel_spec).table.assign(definition=name))
     columns = ["dataset", "definition", "value", "low", "high", "seeds"]
-    measured = pd.concat(parts, ignore_index=True).reindex(columns=columns)
+    measured = pd.concat(tables, ignore_index=True).reindex(columns=columns)
     stored = in_order(measured["dataset"], spec.titles)
     printed = pd.Series(REPORTED["speedups"], name="value").reindex(stored).dropna()
     printed = printed.rename_axis("dataset").reset_index().assign(definition="reported")

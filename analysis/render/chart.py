@@ -92,7 +92,7 @@ def chart(
         if share_rows and index % columns:
             y["axis"]["labels"] = False
         layers = _layers(panel, spec, {"x": panel.x.encoding(), "y": y})
-        if any("log" in each.notes for each in panels):
+        if any("log" in other.notes for other in panels):
             layers.append(corner("log" in panel.notes))
         drawn = {
             "title": wrapped(panel.title, room + labels),
@@ -104,7 +104,7 @@ def chart(
         if panel.colors:
             drawn["view"] = {"fill": "#f2f2f2"}
         concat.append(drawn)
-    made = {
+    vega = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "config": COMMON["config"],
         "title": {
@@ -126,7 +126,7 @@ def chart(
     }
     if entries and spec.legend != "none":
         _add_legend(concat, entries, spec, width)
-    return made
+    return vega
 
 
 def corner(logarithmic: bool) -> Json:
@@ -381,9 +381,9 @@ def sample(look: Mapping[str, Any]) -> str:
 # --- pictures
 
 
-def pictures(made: Mapping[str, Any]) -> tuple[bytes, bytes]:
+def pictures(vega: Mapping[str, Any]) -> tuple[bytes, bytes]:
     """Return a chart as PNG and as PDF, the same bytes for the same chart."""
-    svg = vegalite_to_svg(json.dumps(made, allow_nan=False))
+    svg = vegalite_to_svg(json.dumps(vega, allow_nan=False))
     pdf = svg_to_pdf(svg)
     # The entries of a dictionary come in any order; in another one they are as long.
     pdf = re.sub(rb"(\n +/\w+ \d+ 0 R)+", lambda match: in_order(match[0]), pdf)

@@ -41,20 +41,20 @@ def draw(study: Study, spec: FigureSpec) -> FigureResult:
     return render(make_frame(study, spec), spec)
 
 
-def render(shown: Frame, spec: FigureSpec) -> FigureResult:
+def render(frame: Frame, spec: FigureSpec) -> FigureResult:
     """Draw a figure from its table.
 
     Panels without rows are not drawn; the gaps name them.
     """
-    styles = hue_styles(shown.table, spec, shown.source) if "hue" in shown.table else {}
-    fields = caption_fields(shown, spec)
+    styles = hue_styles(frame.table, spec, frame.source) if "hue" in frame.table else {}
+    fields = caption_fields(frame, spec)
     notes: dict[str, str] = {}
-    made = None
-    if spec.kind != "table" and len(shown.drawn):
-        made, notes = _drawn(shown, spec, styles, fields)
+    vega = None
+    if spec.kind != "table" and len(frame.drawn):
+        vega, notes = _drawn(frame, spec, styles, fields)
     labels = {hue: style.label for hue, style in styles.items()}
     fields.update(notes)
-    is_empty = spec.kind != "table" and not len(shown.drawn)
+    is_empty = spec.kind != "table" and not len(frame.drawn)
     caption = [NOTHING] if is_empty else sentences(spec.caption, fields)
     caption += [
         text
@@ -63,36 +63,36 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
     ]
     hidden = HIDDEN if spec.frame else {*HIDDEN, *TOOLTIP}.difference(spec.facts)
     return FigureResult(
-        shown.table.drop(columns=[name for name in hidden if name in shown.table]),
-        print_table(shown, spec, labels),
+        frame.table.drop(columns=[name for name in hidden if name in frame.table]),
+        print_table(frame, spec, labels),
         " ".join(caption),
-        shown.gaps or (),
-        substitutes(shown.source),
-        made,
+        frame.gaps or (),
+        substitutes(frame.source),
+        vega,
     )
 
 
 def _drawn(
-    shown: Frame, spec: FigureSpec, styles: Styles, fields: Mapping[str, Any]
+    frame: Frame, spec: FigureSpec, styles: Styles, fields: Mapping[str, Any]
 ) -> tuple[Json, dict[str, str]]:
     """Draw each panel that has rows; return the chart and notes for the caption."""
-    drawn = shown.drawn
+    drawn = frame.drawn
     names = panel_names(drawn, spec)
-    parts = [spec.part(name) if name else spec for name in names]
+    specs = [spec.part(name) if name else spec for name in names]
     tables = [drawn[drawn["panel"] == name] if name else drawn for name in names]
     panels = [
-        KINDS[spec.kind](table, part, styles)
-        for table, part in zip(tables, parts, strict=True)
+        KINDS[spec.kind](table, panel_spec, styles)
+        for table, panel_spec in zip(tables, specs, strict=True)
     ]
     if spec.share_y:
         panels = (forest if spec.kind == "forest" else lines).share_values(panels)
     if spec.kind == "heatmap":
-        panels = heatmap.colored(panels, tables, parts)
+        panels = heatmap.colored(panels, tables, specs)
     titles = [("", "")] * len(panels)
     if not spec.share_labels:
         titles = [
-            _axis_titles(table, part, shown)
-            for table, part in zip(tables, parts, strict=True)
+            _axis_titles(table, panel_spec, frame)
+            for table, panel_spec in zip(tables, specs, strict=True)
         ]
     columns = min(spec.columns, len(panels))
     for index, panel in enumerate(panels):
@@ -101,24 +101,24 @@ def _drawn(
         if index % columns and y_title == titles[index - 1][1]:
             y_title = ""
         for record in panel.records:
-            record["panel"] = parts[index].title
+            record["panel"] = specs[index].title
         panels[index] = replace(
             panel,
             x=replace(panel.x, title=x_title),
             y=replace(panel.y, title=y_title),
-            title=_title(index, parts[index].title, len(panels))
+            title=_title(index, specs[index].title, len(panels))
             if names[index]
             else "",
         )
     shared = ("", "")
     if spec.share_labels:
         shared = (_text(spec.x_label, fields), _text(spec.y_label, fields))
-    made = chart(panels, spec, _entries(drawn, spec, styles), *shared)
+    vega = chart(panels, spec, _entries(drawn, spec, styles), *shared)
     by_kind: dict[str, dict[str, list[str]]] = {}
-    for panel, part in zip(panels, parts, strict=True):
+    for panel, panel_spec in zip(panels, specs, strict=True):
         for kind, note in panel.notes.items():
-            by_kind.setdefault(kind, {}).setdefault(note, []).append(part.title)
-    return made, _notes(by_kind, len(panels))
+            by_kind.setdefault(kind, {}).setdefault(note, []).append(panel_spec.title)
+    return vega, _notes(by_kind, len(panels))
 
 
 def _title(index: int, title: str, count: int) -> str:
@@ -129,11 +129,11 @@ def _title(index: int, title: str, count: int) -> str:
 
 
 def _axis_titles(
-    table: pd.DataFrame, spec: FigureSpec, shown: Frame
+    table: pd.DataFrame, spec: FigureSpec, frame: Frame
 ) -> tuple[str, str]:
     """Return the titles of the axes of a panel."""
-    cells = None if "notion" in table else shown.source
-    fields = caption_fields(Frame(table, cells, fields=shown.fields), spec)
+    cells = None if "notion" in table else frame.source
+    fields = caption_fields(Frame(table, cells, fields=frame.fields), spec)
     return _text(spec.x_label, fields), _text(spec.y_label, fields)
 
 
@@ -145,7 +145,7 @@ def _entries(drawn: pd.DataFrame, spec: FigureSpec, styles: Styles) -> list[Entr
     """Return the legend: hues, styles, reference lines, reported values."""
     if spec.kind == "heatmap":
         return []
-    found: list[Entry] = []
+    entries: list[Entry] = []
     present = drawn.dropna(subset=["hue"]).groupby("hue", observed=True)
     place = "row" if spec.kind == "forest" else "x"
     for hue, style in styles.items():
@@ -169,23 +169,23 @@ def _entries(drawn: pd.DataFrame, spec: FigureSpec, styles: Styles) -> list[Entr
                 }
         else:
             line = style.line
-        found.append((style.label, line | absent))
+        entries.append((style.label, line | absent))
     if spec.style:
         variants = variant_styles(drawn, spec)
-        found += [
+        entries += [
             (variant["label"], {"color": INK} | variant)
             for variant in variants.values()
         ]
-    parts = [spec.part(name) for name in panel_names(drawn, spec) if name] or [spec]
-    references = [entry for part in parts for entry in part.references]
-    found += [
+    specs = [spec.part(name) for name in panel_names(drawn, spec) if name] or [spec]
+    references = [entry for panel_spec in specs for entry in panel_spec.references]
+    entries += [
         (entry["label"], reference_look(entry))
         for entry in references
         if entry.get("label")
     ]
     if "reported" in drawn and drawn["reported"].notna().any():
-        found.append((REPORTED, DIAMOND))
-    return list(dict(found).items())
+        entries.append((REPORTED, DIAMOND))
+    return list(dict(entries).items())
 
 
 def _notes(

@@ -257,5 +257,5 @@ def _with_room(x: Axis, placed: pd.DataFrame, spec: FigureSpec) -> Axis:
 
 def share_values(panels: Sequence[Subplot]) -> list[Subplot]:
     """Give all panels the same value axis."""
-    axis = joined([each.x for each in panels])
-    return [replace(each, x=axis) for each in panels]
+    axis = joined([panel.x for panel in panels])
+    return [replace(panel, x=axis) for panel in panels]

@@ -85,7 +85,7 @@ class Colors:
 
     axis: Axis
     color_map: str
-    shown: tuple[float, float]
+    bar_limits: tuple[float, float]
 
     def color(self, value: float) -> str:
         """Return the color of a value."""
@@ -93,12 +93,12 @@ class Colors:
 
     def ink(self, value: float) -> str:
         """Return the color of the number in a cell: white on dark ones."""
-        red, green, blue = (part / 255 for part in channels(self.color(value)))
+        red, green, blue = (level / 255 for level in channels(self.color(value)))
         return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < DARK else INK
 
     def encoding(self, title: str | None) -> Json:
         """Return the scale in Vega-Lite, with its bar where it has a title."""
-        ends = map(self.axis.share, self.shown)
+        ends = map(self.axis.share, self.bar_limits)
         places = [self.axis.at(share) for share in np.linspace(*ends, SHADES)]
         scale = {
             "type": self.axis.scale,
@@ -109,7 +109,7 @@ class Colors:
         scale["range"] = [self.color(place) for place in places]
         legend = None
         if title is not None:
-            low, high = self.shown
+            low, high = self.bar_limits
             ticks = tuple(tick for tick in self.axis.ticks if low <= tick <= high)
             labels = tuple(short_exponents(f"{tick:.3g}") for tick in ticks)
             bar = replace(self.axis, ticks=ticks, labels=labels)
@@ -153,25 +153,25 @@ def _colors(table: pd.DataFrame, spec: FigureSpec) -> Colors:
 def colored(
     panels: Sequence[Subplot],
     tables: Sequence[pd.DataFrame],
-    parts: Sequence[FigureSpec],
+    specs: Sequence[FigureSpec],
 ) -> list[Subplot]:
     """Give the panels of a `color_group` one scale, with a bar at the last one."""
     groups: dict[str, list[int]] = {}
-    for index, part in enumerate(parts):
-        group = f"{index}" if part.color_group == "panel" else part.color_group
+    for index, spec in enumerate(specs):
+        group = f"{index}" if spec.color_group == "panel" else spec.color_group
         groups.setdefault(group, []).append(index)
-    found = list(panels)
+    scaled = list(panels)
     for indices in groups.values():
-        part = parts[indices[0]]
-        colors = _colors(pd.concat([tables[index] for index in indices]), part)
+        spec = specs[indices[0]]
+        colors = _colors(pd.concat([tables[index] for index in indices]), spec)
         for index in indices:
             records = [
                 record
                 | ({"ink": colors.ink(record["value"])} if "value" in record else {})
                 for record in panels[index].records
             ]
-            bar = part.color_label if index == indices[-1] else None
-            found[index] = replace(
+            bar = spec.color_label if index == indices[-1] else None
+            scaled[index] = replace(
                 panels[index], records=records, colors=colors.encoding(bar)
             )
-    return found
+    return scaled

@@ -55,7 +55,7 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
     if names:
         texts = tuple(spec.format_name(name) for name in names)
         x = replace(x, ticks=tuple(map(float, range(len(names)))), labels=texts)
-    records = [record for each in _curves(table, spec, styles, y) for record in each]
+    records = [record for curve in _curves(table, spec, styles, y) for record in curve]
     fitted = _fitted(table, styles)
     records += [
         record for entry in spec.references for record in _reference(entry, fitted)
@@ -70,8 +70,8 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
 
 def share_values(panels: Sequence[Subplot]) -> list[Subplot]:
     """Give all panels the same value axis."""
-    axis = joined([each.y for each in panels])
-    return [replace(each, y=axis) for each in panels]
+    axis = joined([panel.y for panel in panels])
+    return [replace(panel, y=axis) for panel in panels]
 
 
 # --- what is drawn

@@ -71,8 +71,10 @@ def hue_styles(
     dark and light, other values one of `CYCLE`. `spec.styles` changes them; a hue
     without a style there (``null``) is in the table alone.
     """
-    given = spec.styles
-    changes = given if isinstance(given, Mapping) else spec.function(given)(table)
+    declared = spec.styles
+    changes = (
+        declared if isinstance(declared, Mapping) else spec.function(declared)(table)
+    )
     hues = in_order(
         table["hue"].dropna(), [*spec.order, *spec.curves, *spec.methods, *changes]
     )
@@ -174,9 +176,9 @@ def color_at(share: float, color_map: str) -> str:
     if color_map.endswith("_r"):
         share = 1 - share
     places = np.linspace(0, 1, len(stops))
-    parts = np.array([channels(stop) for stop in stops]).T
-    mixed = [round(float(np.interp(share, places, part))) for part in parts]
-    return "#" + "".join(f"{part:02x}" for part in mixed)
+    by_channel = np.array([channels(stop) for stop in stops]).T
+    mixed = [round(float(np.interp(share, places, values))) for values in by_channel]
+    return "#" + "".join(f"{level:02x}" for level in mixed)
 
 
 def channels(color: str) -> Sequence[int]:

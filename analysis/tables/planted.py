@@ -30,8 +30,8 @@ def parse_planted_names(cells: pd.DataFrame) -> pd.DataFrame:
     >>> parse_planted_names(pd.DataFrame({"dataset": names})).values.tolist()
     [['planted-small-100-2-3-0.05-7', 0.05, 7.0], ['s1', nan, nan]]
     """
-    parts = cells["dataset"].astype(str).str.extract(_NAME)
-    return cells.assign(**parts.astype(float))
+    facts = cells["dataset"].astype(str).str.extract(_NAME)
+    return cells.assign(**facts.astype(float))
 
 
 def relative_means(matrix: SeedMatrix, value: str) -> tuple[np.ndarray, np.ndarray]:

@@ -74,15 +74,15 @@ class RemovalStudy(Study):
         stored = [name for name in self._study.sweeps if whole_sweep(name) in wholes]
 
         # Collect the stored metrics, each under the names of its methods.
-        parts = []
+        matrices = []
         for stored_metric, template in STACKED.get(metric, {metric: "{}"}).items():
             matrix = self._study.matrix(stored or [sweep], stored_metric)
             if requests is not None:
                 matrix = matrix.take(matrix.cells["requests"] == requests)
             methods = matrix.cells["method"].map(template.format)
             cells = matrix.cells.assign(method=methods, sweep=sweep)
-            parts.append(replace(matrix, metric=metric, cells=cells))
-        matrix = concatenate(parts)
+            matrices.append(replace(matrix, metric=metric, cells=cells))
+        matrix = concatenate(matrices)
 
         # A client of an even split sees all k clusters.
         is_uneven = matrix.cells["split"] != "iid"
