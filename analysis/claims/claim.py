@@ -26,8 +26,14 @@ from pkm.analysis.tables.study import Study
 
 KINDS = ("ordering", "threshold", "trend", "magnitude", "count")
 BASES = (
-    "explicit", "implied", "cited", "theorem", "printed", "derived", "surrogate",
-)  # fmt: skip
+    "explicit",
+    "implied",
+    "cited",
+    "theorem",
+    "printed",
+    "derived",
+    "surrogate",
+)
 _REQUIRED = {"title": str, "reference": str, "claims": list}
 #: What a file leaves out if it has none of it.
 _NOTHING = {"derived": [], "sets": {}, "reported": {}, "deviations": []}

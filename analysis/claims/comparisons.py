@@ -31,10 +31,24 @@ from pkm.analysis.tables.study import SeedMatrix, Study, matches
 
 #: Keys that select what is compared.
 SELECTION = (
-    "sweep", "metric", "area", "columns", "left", "right", "over", "where",
-    "share_of_runs", "across", "relative_to", "average", "by", "times", "expected",
-    "datasets_each", "up_to",
-)  # fmt: skip
+    "sweep",
+    "metric",
+    "area",
+    "columns",
+    "left",
+    "right",
+    "over",
+    "where",
+    "share_of_runs",
+    "across",
+    "relative_to",
+    "average",
+    "by",
+    "times",
+    "expected",
+    "datasets_each",
+    "up_to",
+)
 #: Keys of reported numbers that the ratios are divided by.
 REPORTED = ("numbers", "cell", "inverse")
 #: How values are averaged over data sets: ratio of the means, mean of the ratios (every

@@ -79,8 +79,8 @@ def decide(draws: Draws, check: Mapping) -> Finding:
             text = f"{kept.sum()} kept, {n_open} open, {violated.sum()} violated of "
             text += f"{n_cases}."
     else:
-        is_some = quantifier == "some"
-        joint = truth.any(axis=1) if is_some else truth.mean(axis=1) > 0.5
+        shares = truth.mean(axis=1)
+        joint = shares > (0 if quantifier == "some" else 0.5)
         joint_share = joint[1:].mean()
         is_kept = joint[0] and joint_share >= 1 - LEVEL
         is_broken = not joint[0] and joint_share <= LEVEL

@@ -26,9 +26,13 @@ from pkm.analysis.tables.study import Study
 
 PARTS = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
 COSTS = (
-    "iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", *PARTS,
+    "iteration_ms",
+    "setup_ms",
+    "bytes_per_iteration",
+    "rounds_per_iteration",
+    *PARTS,
     "noise_ms",
-)  # fmt: skip
+)
 NETWORKS = {0.25: "LAN", 25.0: "WAN"}
 TRANSPORTS = {
     "mpi": "MPI processes on one host",

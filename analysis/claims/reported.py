@@ -30,9 +30,18 @@ NOT_STORED = "not run"
 JUDGED = (WITHIN, BETTER, WORSE)
 #: Columns of the evidence of a claim that reported numbers are reproduced.
 EVIDENCE = [
-    "dataset", "method", "metric", "mean", "deviation", "seeds", "reported", "margin",
-    "ratio", "verdict", "note",
-]  # fmt: skip
+    "dataset",
+    "method",
+    "metric",
+    "mean",
+    "deviation",
+    "seeds",
+    "reported",
+    "margin",
+    "ratio",
+    "verdict",
+    "note",
+]
 #: Keys of a reported cell that are no metrics.
 PLACE = ("table", "dataset", "method")
 #: A difference of more standard errors is no sampling error, unless `standard_errors`

@@ -34,9 +34,19 @@ from pkm.analysis.tables.study import Study
 
 #: Columns of `overview`.
 OVERVIEW = [
-    "id", "section", "statement", "kind", "basis", "verdict", "partial", "comparisons",
-    "seeds", "numbers", "missing", "reported",
-]  # fmt: skip
+    "id",
+    "section",
+    "statement",
+    "kind",
+    "basis",
+    "verdict",
+    "partial",
+    "comparisons",
+    "seeds",
+    "numbers",
+    "missing",
+    "reported",
+]
 
 
 @dataclass(frozen=True)

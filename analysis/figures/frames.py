@@ -38,12 +38,27 @@ from pkm.names import suggestion
 
 PLACES = ("panel", "group", "row", "hue", "style", "x")
 STATISTICS = (
-    "value", "low", "high", "half_width", "median", "deviation", "seeds", "left_out",
-)  # fmt: skip
+    "value",
+    "low",
+    "high",
+    "half_width",
+    "median",
+    "deviation",
+    "seeds",
+    "left_out",
+)
 FACTS = (
-    "sweep", "metric", "dataset", "n", "d", "k", "method", "variant", "epsilon",
+    "sweep",
+    "metric",
+    "dataset",
+    "n",
+    "d",
+    "k",
+    "method",
+    "variant",
+    "epsilon",
     "delta",
-)  # fmt: skip
+)
 #: What styles and the label of an epsilon axis are made of; not written to files.
 HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust")
 #: What a chart says of a mark besides; not written to files unless a figure names it.

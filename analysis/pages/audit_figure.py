@@ -44,9 +44,8 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
         "runs": count_text(runs, "runs") if len(runs) else "",
         "stale": _STALE if any(audit.stale for audit in audits) else "",
     }
-    frame = Frame(
-        _marks(audits), None, _gaps(audits), fields, _formatted(numbers, spec)
-    )
+    printed = _formatted(numbers, spec)
+    frame = Frame(_marks(audits), None, _gaps(audits), fields, printed)
     return render(frame, spec)
 
 

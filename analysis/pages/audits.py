@@ -194,17 +194,22 @@ def select(audits: Audits, cells: pd.DataFrame) -> list[Audit]:
 def table(audits: Sequence[Audit]) -> pd.DataFrame:
     """One line for each method and variant: worst ratio, black-box bound, verdicts."""
     columns = (
-        "method", "variant", "adjacency", "n_pairs", "n_runs", "lower_bound",
-        "transcript_bound", "epsilon", "verdict",
-    )  # fmt: skip
-    lines = [
-        {name: getattr(audit, name) for name in columns}
-        | {view: audit.verdicts.get(view, NOT_TRIED) for view in VIEWS}
-        | {
-            "largest_ratio": max(audit.tightness.values(), default=float("nan")),
-            "found_flaws": " ".join(audit.found_flaws),
-            "flaws": " ".join(audit.flaws),
-        }
-        for audit in audits
-    ]
+        "method",
+        "variant",
+        "adjacency",
+        "n_pairs",
+        "n_runs",
+        "lower_bound",
+        "transcript_bound",
+        "epsilon",
+        "verdict",
+    )
+    lines = []
+    for audit in audits:
+        line = {name: getattr(audit, name) for name in columns}
+        line |= dict.fromkeys(VIEWS, NOT_TRIED) | audit.verdicts
+        line["largest_ratio"] = max(audit.tightness.values(), default=float("nan"))
+        line["found_flaws"] = " ".join(audit.found_flaws)
+        line["flaws"] = " ".join(audit.flaws)
+        lines.append(line)
     return pd.DataFrame(lines)

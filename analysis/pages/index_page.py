@@ -48,10 +48,8 @@ def build(folder: str | Path) -> Path:
         for picture in report["pictures"]:
             name = picture["name"]
             image = folder / report["folder"] / "figures" / f"{name}.png"
-            picture |= {
-                "folder": report["folder"],
-                "image": embedded(image.read_bytes()),
-            }
+            picture["folder"] = report["folder"]
+            picture["image"] = embedded(image.read_bytes())
             pictures.setdefault(name, picture)
     page = folder / "index.html"
     html = render(

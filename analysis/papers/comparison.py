@@ -37,8 +37,14 @@ TUNED = ("dpm_merged", "dpm")
 LOOK = ["method", "label", "color", "marker"]
 #: Numbers of mean ranks.
 RANKS = [
-    "value", "low", "high", "epsilon", "datasets", "friedman_p", "critical_difference",
-]  # fmt: skip
+    "value",
+    "low",
+    "high",
+    "epsilon",
+    "datasets",
+    "friedman_p",
+    "critical_difference",
+]
 INSUFFICIENT = "‡"
 _INSUFFICIENT_TEXT = (
     f"{INSUFFICIENT} No bucket could pass its threshold with so few records: the "

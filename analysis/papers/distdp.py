@@ -149,19 +149,19 @@ def strategies(study: Study, spec: FigureSpec) -> Frame:
     chosen = cells["sweep"].isin(sweeps) & cells["method"].isin(["dist_dp", ANY])
     cells = cells[chosen].drop_duplicates("cell")
     charges = read_charges(cells)
-    judged = [
+    triples = [
         find_strategy(charges[charges.index == index].to_dict("records"), d)
         for index, d in cells["d"].items()
     ]
-    table = cells[["dataset", "n", "d", "k", "epsilon"]].assign(
-        # The diagonal is no number, and the largest rho.
-        rho=pd.to_numeric(cells["rho"], errors="coerce").fillna(np.inf)
-        if len(cells)
-        else [],
-        strategy=[strategy for strategy, _, _ in judged],
-        mark=[f"\n{strategy}" for strategy, _, _ in judged],
-        value=[ratio for _, ratio, _ in judged],
-        any_move=["yes" if any_move else "no" for _, _, any_move in judged],
+    columns = ["strategy", "value", "any_move"]
+    chosen_strategies = pd.DataFrame(triples, index=cells.index, columns=columns)
+    table = cells.reindex(columns=["dataset", "n", "d", "k", "epsilon", "rho"])
+    # The diagonal is no number, and the largest rho.
+    rho = pd.to_numeric(table["rho"], errors="coerce").fillna(np.inf)
+    table = table.join(chosen_strategies).assign(
+        rho=rho,
+        mark="\n" + chosen_strategies["strategy"],
+        any_move=chosen_strategies["any_move"].map({True: "yes", False: "no"}),
     )
     # Sweeps of different seeds share their charges.
     keys = ["dataset", "k", "rho"]
@@ -169,8 +169,6 @@ def strategies(study: Study, spec: FigureSpec) -> Frame:
     table = table.assign(row=table["dataset"])
     over_rho = table[table["k"] == 8]
     over_k = table[np.isclose(table["rho"], 0.05)]
-    panels = [
-        over_rho.assign(panel="rho", x=over_rho["rho"]),
-        over_k.assign(panel="k", x=over_k["k"].astype(float)),
-    ]
-    return Frame(pd.concat(panels, ignore_index=True), cells)
+    over_rho = over_rho.assign(panel="rho", x=over_rho["rho"])
+    over_k = over_k.assign(panel="k", x=over_k["k"].astype(float))
+    return Frame(pd.concat([over_rho, over_k], ignore_index=True), cells)

@@ -150,10 +150,22 @@ def parties(study: Study, spec: FigureSpec) -> Frame:
     wanted = [(latency, clients) for latency in LATENCIES for clients in CLIENTS]
     gaps = _lacking(table[table["method"] == TABLE3["method"]], wanted)
     names = [
-        "sweep", "method", "dataset", *SHAPE, "epsilon", "clients", "network",
-        "latency_ms", "setting", "title", "word_bytes", "split", "transport",
-        "iterations", "seeds",
-    ]  # fmt: skip
+        "sweep",
+        "method",
+        "dataset",
+        *SHAPE,
+        "epsilon",
+        "clients",
+        "network",
+        "latency_ms",
+        "setting",
+        "title",
+        "word_bytes",
+        "split",
+        "transport",
+        "iterations",
+        "seeds",
+    ]
     names += [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
     lines = table[names].rename(columns=values)
@@ -193,9 +205,15 @@ def iteration_costs(study: Study, spec: FigureSpec) -> Frame:
     table = table.sort_values("transport", kind="stable")
     table = table.drop_duplicates(["dataset", "clients", "latency_ms"])
     facts = [
-        "sweep", "dataset", *SHAPE, "clients", "network", "latency_ms", "transport",
+        "sweep",
+        "dataset",
+        *SHAPE,
+        "clients",
+        "network",
+        "latency_ms",
+        "transport",
         "seeds",
-    ]  # fmt: skip
+    ]
     by_quantity = [
         table[facts].assign(
             quantity=name, value=table[name], half_width=table[f"{name}_half_width"]

@@ -47,17 +47,13 @@ def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreem
         )
     both["difference"] = (both["nicv"] / both["nicv_central"] - 1).abs()
     groups = ["sweep", "method", "dataset", "epsilon", "clients", "transport"]
-    table = (
-        both.groupby(groups)["difference"]
-        .agg(runs="size", difference="max")
-        .reset_index()
-    )
+    differences = both.groupby(groups)["difference"]
+    table = differences.agg(runs="size", difference="max").reset_index()
     table["agrees"] = table["difference"] <= _ROUNDING
     unmatched = describe_absent(protocol["dataset"].unique(), both["dataset"])
-    missing = join_texts(
-        f"central runs at this epsilon: {unmatched}" if unmatched else "",
-        context.absent_cells(sweeps=check["sweeps"]),
-    )
+    unmatched = f"central runs at this epsilon: {unmatched}" if unmatched else ""
+    gaps = context.absent_cells(sweeps=check["sweeps"])
+    missing = join_texts(unmatched, gaps)
     largest = both["difference"].max()
     text = f"{len(both)} runs, relative differences of at most {largest:.2g}."
     return Agreement(table, text, missing)

@@ -52,7 +52,7 @@ def reported_losses(study: Study, spec: FigureSpec) -> Frame:
     texts = texts.pivot(index="dataset", columns="method", values="text")
     printed = texts.loc[list(spec.titles), list(spec.methods)]
     styles = MethodStyles(study.cells)
-    printed.columns = [styles[method].label for method in spec.methods]
+    printed = printed.rename(columns=styles.label)
     printed.insert(0, "data set", spec.titles.values())
     if spec.compare:
         best = compare(study, spec).table.set_index("dataset")["value"]
@@ -154,11 +154,10 @@ def exact_and_lazy(study: Study, spec: FigureSpec) -> Frame:
     """Exact and lazy server in one line, with the ratio of their times."""
     frame = removal_costs(study, spec)
     by_method = dict(tuple(frame.table.groupby("method")))
-    exact, lazy = (
-        by_method.get(name, frame.table.iloc[:0]).drop(columns=["label", "method"])
-        for name in spec.methods
-    )
-    lazy = lazy.drop(columns=[*SETTING, "seeds"])
+    without_rows = frame.table.iloc[:0]
+    exact, lazy = (by_method.get(name, without_rows) for name in spec.methods)
+    exact = exact.drop(columns=["label", "method"])
+    lazy = lazy.drop(columns=["label", "method", *SETTING, "seeds"])
     table = exact.merge(lazy, on=CASE, suffixes=("", "_lazy"))
     # The times of both over each other, in every case.
     times = replace(spec, metric=("removal_mean_ms",), facts=tuple(CASE))

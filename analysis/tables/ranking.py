@@ -39,10 +39,27 @@ LEVEL = 0.05
 REPEATS = 2000
 _SEED = 20250602
 COLUMNS = [
-    "dataset", "method", "variant", "epsilon", "notion", "adjacency", "trust", "delta",
-    "n", "d", "k", "seeds", "median", "low", "high", "lower_quartile", "upper_quartile",
-    "reference", "n_centers", "insufficient_data",
-]  # fmt: skip
+    "dataset",
+    "method",
+    "variant",
+    "epsilon",
+    "notion",
+    "adjacency",
+    "trust",
+    "delta",
+    "n",
+    "d",
+    "k",
+    "seeds",
+    "median",
+    "low",
+    "high",
+    "lower_quartile",
+    "upper_quartile",
+    "reference",
+    "n_centers",
+    "insufficient_data",
+]
 
 
 def median_interval(

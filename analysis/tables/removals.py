@@ -85,13 +85,12 @@ class RemovalStudy(Study):
         matrix = concatenate(matrices)
 
         # A client of an even split sees all k clusters.
-        is_uneven = matrix.cells["split"] != "iid"
-        n_clusters = matrix.cells["clusters_per_client"].where(
-            is_uneven, matrix.cells["k"]
-        )
-        cells = matrix.cells.assign(
+        cells = matrix.cells
+        is_uneven = cells["split"] != "iid"
+        n_clusters = cells["clusters_per_client"].where(is_uneven, cells["k"])
+        cells = cells.assign(
             clusters_per_client=n_clusters.astype(float),
-            gamma_factor=_gamma_factors(matrix.cells),
+            gamma_factor=_gamma_factors(cells),
         )
 
         # Drop repeated settings; even splits come first.
