@@ -5,9 +5,8 @@ from collections import defaultdict
 import pytest
 from import_graph import find_circles, find_reachable, make_graph, read_imports
 
-#: Not allowed in the end: these are to go.
+#: Not allowed.
 CIRCLE = "hides a circle"
-NOTHING = "no reason: it can stand at the top"
 #: Module, to the modules that its functions import, to the reason.
 LATE = {
     "pkm.audit.report": {
@@ -63,11 +62,8 @@ LATE = {
         "pkm.experiments.fit.clients": "loads scikit-learn; a help text does without",
     },
     "pkm.experiments.reports.reproduction": {
-        "pkm.analysis.claims.claim": NOTHING,
-        "pkm.analysis.pages.audits": NOTHING,
         "pkm.analysis.pages.index_page": "loads Jinja and the renderer of charts",
         "pkm.analysis.pages.report": "loads Jinja and the renderer of charts",
-        "pkm.audit.records": NOTHING,
         "pkm.experiments.mlflow.tracking": "loads MLflow",
     },
     "pkm.hydra_plugins.pkm_cells": {

@@ -10,7 +10,7 @@ from multiprocessing.connection import wait
 from rich.console import Console
 
 from pkm.experiments.backends import dask_cells
-from pkm.experiments.backends.progress import progress_of
+from pkm.experiments.backends.progress import show_progress
 from pkm.experiments.backends.worker import Outcome, Runner, Worker
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.backend import Backend
@@ -26,7 +26,7 @@ def run_cells(
     store: Store,
     backend: Backend,
     *,
-    mirror: str | None = None,
+    data_dir: str | None = None,
     costs: Mapping[str, float] | None = None,
     console: Console | None = None,
 ) -> list[Outcome]:
@@ -48,7 +48,7 @@ def run_cells(
         Where results and failures go.
     backend : Backend
         How to run.
-    mirror : str, optional
+    data_dir : str, optional
         Folder with the original data files.
     costs : mapping, optional
         Key to estimated seconds, for the order and the remaining time; equal ones by
@@ -71,24 +71,24 @@ def run_cells(
     costs = {cell.key: max((costs or {}).get(cell.key, 1.0), 1e-6) for cell in cells}
     interrupted = store.interrupted()
     jobs = 1 if backend.name == "serial" else backend.jobs
-    runner = Runner(store, backend, mirror)
+    runner = Runner(store, backend, data_dir)
     outcomes = []
-    with progress_of(costs, jobs, console) as advance:
-        for timing, most in ((False, jobs), (True, 1)):
+    with show_progress(costs, jobs, console) as advance:
+        for timing, n_workers in ((False, jobs), (True, 1)):
             chosen = [cell for cell in cells if cell.timing == timing]
             if backend.name == "dask" and not timing:
-                stream = on_dask(arrange(chosen, costs, most, interrupted), runner)
-            elif most > 1:
-                stream = in_workers(
-                    arrange(chosen, costs, most, interrupted), runner, most
-                )
+                chunks = arrange(chosen, costs, n_workers, interrupted)
+                stream = on_dask(chunks, runner)
+            elif n_workers > 1:
+                chunks = arrange(chosen, costs, n_workers, interrupted)
+                stream = in_workers(chunks, runner, n_workers)
             else:
-                # A worker takes as long to start as this process: only for cells with a
-                # limit.
+                # A worker takes as long to start as this process: only for cells with
+                # a limit.
+                free = [cell for cell in chosen if backend.find_limit(cell) is None]
                 limited = [
-                    cell for cell in chosen if backend.limit_of(cell) is not None
+                    cell for cell in chosen if backend.find_limit(cell) is not None
                 ]
-                free = [cell for cell in chosen if backend.limit_of(cell) is None]
                 stream = itertools.chain(
                     in_this_process(arrange(free, costs, 1, interrupted), runner),
                     in_workers(arrange(limited, costs, 1, interrupted), runner, 1),
@@ -154,14 +154,15 @@ def arrange(
     rest = [cell for cell in fresh if cell.key not in first_keys]
     data_costs: Counter[tuple] = Counter()
     for cell in rest:
-        data_costs[data_of(cell)] += costs[cell.key]
+        data_costs[identify_data(cell)] += costs[cell.key]
     rest.sort(
-        key=lambda cell: (data_costs[data_of(cell)], costs[cell.key]), reverse=True
+        key=lambda cell: (data_costs[identify_data(cell)], costs[cell.key]),
+        reverse=True,
     )
 
     # Every worker gets some four chunks, none of them too short.
     limit = max(sum(costs[cell.key] for cell in cells) / (4 * jobs), 0.5)
-    chunks = chunks_of(first, costs, limit) + chunks_of(rest, costs, limit)
+    chunks = make_chunks(first, costs, limit) + make_chunks(rest, costs, limit)
     return chunks + [[cell] for cell in last]
 
 
@@ -172,13 +173,15 @@ def cheapest(cells: Sequence[Cell], costs: Mapping[str, float]) -> list[Cell]:
     return ascending[: max(1, sum(total <= FIRST_SECONDS for total in totals))]
 
 
-def chunks_of(
-    cells: Sequence[Cell], costs: Mapping[str, float], limit: float
+def make_chunks(
+    cells: Sequence[Cell],
+    costs: Mapping[str, float],
+    limit: float,
 ) -> list[list[Cell]]:
     """Cut cells into chunks of one data set and at most `limit` seconds."""
     groups: dict[tuple, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(data_of(cell), []).append(cell)
+        groups.setdefault(identify_data(cell), []).append(cell)
     chunks: list[list[Cell]] = []
     for group in groups.values():
         seconds = math.inf
@@ -191,7 +194,7 @@ def chunks_of(
     return chunks
 
 
-def data_of(cell: Cell) -> tuple:
+def identify_data(cell: Cell) -> tuple:
     """Return what the points of a cell are a function of."""
     chosen = (cell.path, cell.columns, cell.label_column)
     return cell.dataset, chosen, cell.bounds, cell.preprocessing, cell.clip
@@ -221,7 +224,9 @@ def on_dask(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
 
 
 def in_workers(
-    chunks: list[list[Cell]], runner: Runner, jobs: int
+    chunks: list[list[Cell]],
+    runner: Runner,
+    jobs: int,
 ) -> Iterator[Outcome]:
     """Run chunks in at most `jobs` worker processes, each with one cell at a time."""
     waiting = iter(chunks)

@@ -72,7 +72,7 @@ class Task:
         SHA-256 (hex) of the files of a cell on a file; else empty.
     run : str
         The same for all cells that are run together.
-    backend, mirror
+    backend, data_dir
         As of `pkm.experiments.backends.backends.run_cells`.
     """
 
@@ -81,7 +81,7 @@ class Task:
     file: str
     run: str
     backend: Backend
-    mirror: str | None
+    data_dir: str | None
 
 
 def checked_cluster(backend: Backend) -> Backend:
@@ -103,7 +103,7 @@ def checked_cluster(backend: Backend) -> Backend:
     with connected(backend, 1) as client:
         # Another Python may not be able to read code that is sent to it.
         check_python(client.get_versions()["workers"], backend.scheduler)
-        check_code(client.run(code_of_worker, on_error="return"), backend.scheduler)
+        check_code(client.run(describe_code, on_error="return"), backend.scheduler)
         return replace(backend, jobs=sum(client.nthreads().values()))
 
 
@@ -120,7 +120,9 @@ def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
     if backend.scheduler is not None:
         try:
             client = distributed.Client(
-                backend.scheduler, timeout=CONNECT_SECONDS, set_as_default=False
+                backend.scheduler,
+                timeout=CONNECT_SECONDS,
+                set_as_default=False,
             )
         except (OSError, ValueError) as error:
             raise ConfigurationError(
@@ -145,7 +147,9 @@ def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
 
 
 def on_cluster(
-    cells: Iterable[Cell], runner: Runner, client: "Client"
+    cells: Iterable[Cell],
+    runner: Runner,
+    client: "Client",
 ) -> Iterator[Outcome]:
     """Run cells on a cluster and store what the workers send back.
 
@@ -170,7 +174,11 @@ def on_cluster(
             n_threads = _n_threads(client)
             while waiting and len(pending) < n_threads:
                 cell = waiting.popleft()
-                future = client.submit(run_cell, task_of(cell, runner, run), pure=False)
+                future = client.submit(
+                    run_cell,
+                    make_task(cell, runner, run),
+                    pure=False,
+                )
                 pending[future] = cell
                 future.add_done_callback(finished.put)
             if n_threads:
@@ -187,11 +195,18 @@ def on_cluster(
             client.run(end_process, run, on_error="ignore")
 
 
-def task_of(cell: Cell, runner: Runner, run: str) -> Task:
+def make_task(cell: Cell, runner: Runner, run: str) -> Task:
     """Make what a worker is sent of a cell."""
     # The key is computed here: that of a file is under a secret of this machine.
     assert cell.key
-    return Task(cell, cell.code, file_digest(cell), run, runner.backend, runner.mirror)
+    return Task(
+        cell,
+        cell.code,
+        file_digest(cell),
+        run,
+        runner.backend,
+        runner.data_dir,
+    )
 
 
 def file_digest(cell: Cell) -> str:
@@ -248,14 +263,14 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
             f"path={cell.path!r} is not the same file on this worker: copy it to "
             "the same path on all machines"
         )
-    mirror = task.mirror
-    if mirror is not None and not Path(mirror).is_dir():
-        mirror = os.environ.get("PKM_DATA")
+    data_dir = task.data_dir
+    if data_dir is not None and not Path(data_dir).is_dir():
+        data_dir = os.environ.get("PKM_DATA")
     with ONE_AT_A_TIME:
         if task.run not in RUNNING:
             for other in list(RUNNING):
                 end_process(other)
-            RUNNING[task.run] = CellProcess(task.backend, mirror)
+            RUNNING[task.run] = CellProcess(task.backend, data_dir)
         worker = RUNNING[task.run]
         worker.begin(cell)
         outcome = worker.outcome()
@@ -268,9 +283,9 @@ class CellProcess(Worker):
     It is no process of multiprocessing: those of a worker may start none.
     """
 
-    def __init__(self, backend: Backend, mirror: str | None):
+    def __init__(self, backend: Backend, data_dir: str | None):
         self.folder = tempfile.TemporaryDirectory()
-        super().__init__(Runner(Store(self.folder.name), backend, mirror))
+        super().__init__(Runner(Store(self.folder.name), backend, data_dir))
 
     def start(self) -> None:
         """Start the process; it ends when this one has ended."""
@@ -314,7 +329,7 @@ def end_process(run: str) -> None:
         RUNNING.pop(run).close()
 
 
-def code_of_worker() -> tuple[str, str]:
+def describe_code() -> tuple[str, str]:
     """Version of pkm in this process, and the digest of its code."""
     return pkm.__version__, subpackages_digest(*CODE)
 
@@ -336,13 +351,11 @@ def check_python(workers: Mapping[str, Mapping], scheduler: str) -> None:
         )
     own = platform.python_version()
     for address, versions in workers.items():
-        found = ".".join(str(versions["host"]["python"]).split(".")[:3])
+        python = str(versions["host"]["python"]).partition(".final")[0]
         # The last number changes no code.
-        if found.rpartition(".")[0] != own.rpartition(".")[0]:
-            raise ConfigurationError(
-                f"scheduler={scheduler!r}: worker {address} has Python {found}, "
-                f"this process {own}: {REMEDY}"
-            )
+        if python.rpartition(".")[0] != own.rpartition(".")[0]:
+            difference = f"has Python {python}, this process {own}"
+            raise _other_code(scheduler, address, difference)
 
 
 def check_code(workers: Mapping[str, Any], scheduler: str) -> None:
@@ -351,24 +364,32 @@ def check_code(workers: Mapping[str, Any], scheduler: str) -> None:
     Parameters
     ----------
     workers : mapping
-        Address of a worker to what `code_of_worker` returned, or the error that it
+        Address of a worker to what `describe_code` returned, or the error that it
         raised.
     scheduler : str
         Its address, for the message.
     """
-    version, code = code_of_worker()
-    for address, found in workers.items():
-        if isinstance(found, BaseException):
-            difference = f"cannot import pkm ({_first_line(found)})"
-        elif found[0] != version:
-            difference = f"has pkm {found[0]}, this process {version}"
-        elif found[1] != code:
-            difference = f"has pkm {version} with other code than this process"
-        else:
-            continue
-        raise ConfigurationError(
-            f"scheduler={scheduler!r}: worker {address} {difference}: {REMEDY}"
-        )
+    own = describe_code()
+    for address, code in workers.items():
+        if isinstance(code, BaseException):
+            difference = f"cannot import pkm ({_first_line(code)})"
+            raise _other_code(scheduler, address, difference)
+        if code[0] != own[0]:
+            difference = f"has pkm {code[0]}, this process {own[0]}"
+            raise _other_code(scheduler, address, difference)
+        if code != own:
+            difference = f"has pkm {own[0]} with other code than this process"
+            raise _other_code(scheduler, address, difference)
+
+
+def _other_code(
+    scheduler: str,
+    address: str,
+    difference: str,
+) -> ConfigurationError:
+    return ConfigurationError(
+        f"scheduler={scheduler!r}: worker {address} {difference}: {REMEDY}"
+    )
 
 
 def _distributed() -> Any:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -38,7 +39,7 @@ class Tally:
     cells: int = 0
     failed: int = 0
     work: float = 0.0
-    started: float = field(default_factory=time.monotonic)
+    printed: float = field(default_factory=time.monotonic)
     first_work: float = 0.0
     first_ended: float = 0.0
 
@@ -70,8 +71,10 @@ class Tally:
 
 
 @contextmanager
-def progress_of(
-    costs: Mapping[str, float], jobs: int, console: Console | None
+def show_progress(
+    costs: Mapping[str, float],
+    jobs: int,
+    console: Console | None,
 ) -> Iterator[Callable[[Outcome], None]]:
     """Show the progress of a run; yields the function to call with each outcome.
 
@@ -81,51 +84,30 @@ def progress_of(
     tally = Tally(costs, jobs)
     if console is None or not costs:
         yield tally.add
-    elif console.is_terminal:
-        with bar(tally, console) as advance:
-            yield advance
-    else:
-        yield lines(tally, console)
-
-
-def lines(tally: Tally, console: Console) -> Callable[[Outcome], None]:
-    """Make the function that prints a line now and then, and one at the end."""
-    printed = tally.started
-
-    def advance(outcome: Outcome) -> None:
-        nonlocal printed
-        tally.add(outcome)
-        moment = time.monotonic()
-        if tally.cells == len(tally.costs) or moment - printed >= LINE_SECONDS:
-            printed = moment
-            console.print(str(tally))
-
-    return advance
-
-
-@contextmanager
-def bar(tally: Tally, console: Console) -> Iterator[Callable[[Outcome], None]]:
-    """Show a live bar; yields the function that moves it."""
-    columns = (
-        TextColumn("cells"),
-        BarColumn(),
-        TextColumn("{task.fields[cells]}/{task.fields[of]}"),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]} left"),
-    )
+        return
+    if not console.is_terminal:
+        yield partial(print_line, tally, console)
+        return
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        total = sum(tally.costs.values())
-        task = progress.add_task(
-            "", total=total, cells=0, of=len(tally.costs), note="", left="?"
-        )
+        task = progress.add_task("", total=sum(costs.values()))
 
         def advance(outcome: Outcome) -> None:
             tally.add(outcome)
-            note = f"[red]{tally.failed} failed[/red]" if tally.failed else ""
-            left = duration(tally.remaining_seconds())
-            progress.update(
-                task, completed=tally.work, cells=tally.cells, note=note, left=left
-            )
+            progress.update(task, completed=tally.work, description=str(tally))
 
         yield advance
+
+
+def print_line(
+    tally: Tally,
+    console: Console,
+    outcome: Outcome,
+) -> None:
+    """Count a cell, and print a line now and then, and one at the end."""
+    tally.add(outcome)
+    moment = time.monotonic()
+    is_last = tally.cells == len(tally.costs)
+    if is_last or moment - tally.printed >= LINE_SECONDS:
+        tally.printed = moment
+        console.print(str(tally))

@@ -43,9 +43,13 @@ class Runner:
 
     store: Store
     backend: Backend
-    mirror: str | None
+    data_dir: str | None
 
-    def run(self, cell: Cell, begin: Callable[[], object] = lambda: None) -> Outcome:
+    def run(
+        self,
+        cell: Cell,
+        begin: Callable[[], object] = lambda: None,
+    ) -> Outcome:
         """Run one cell, again if it fails, and store what comes of it.
 
         `begin` is called when the data are loaded and the time of the cell starts.
@@ -63,9 +67,9 @@ class Runner:
         for trial in range(1, self.backend.retries + 2):
             try:
                 with self.store.begun(cell.key):
-                    preload(cell, self.mirror)
+                    preload(cell, self.data_dir)
                     begin()
-                    rows = execute(cell, self.mirror)
+                    rows = execute(cell, self.data_dir)
                     origin = {
                         "git": git_commit(),
                         "metrics_code": subpackages_digest("metrics"),
@@ -81,23 +85,35 @@ class Runner:
                 failure = f"{type(error).__name__}: {error}"
         return Outcome(cell.key, "failed", time.perf_counter() - started, failure)
 
-    def ended(self, cell: Cell, exit_code: int | None, seconds: float) -> Outcome:
+    def ended(
+        self,
+        cell: Cell,
+        exit_code: int | None,
+        seconds: float,
+    ) -> Outcome:
         """Say what became of a cell whose process ended; a failure is recorded."""
         self.store.unmark(cell.key)
         # The result may have been stored before the end.
         if self.store.status(cell.key) == "done":
             return Outcome(cell.key, "done", seconds)
         if exit_code == -signal.SIGALRM:
-            limit = self.backend.limit_of(cell)
+            limit = self.backend.find_limit(cell)
             return self.fail(
-                cell, TimeLimitExceeded(f"time limit of {limit:g} s reached"), seconds
+                cell,
+                TimeLimitExceeded(f"time limit of {limit:g} s reached"),
+                seconds,
             )
         error = WorkerDied(
             "the worker process ended without an answer (out of memory?)"
         )
         return self.fail(cell, error, seconds)
 
-    def fail(self, cell: Cell, error: BaseException, seconds: float) -> Outcome:
+    def fail(
+        self,
+        cell: Cell,
+        error: BaseException,
+        seconds: float,
+    ) -> Outcome:
         """Record the failure of a cell that no method raised."""
         attempts = self.store.failure_record(cell.key).get("attempts", 0)
         self.store.write_failure(cell, error, attempts + 1)
@@ -162,7 +178,11 @@ class Worker:
         self.connection.close()
 
 
-def serve(connection: Connection, runner: Runner, environment: dict[str, str]) -> None:
+def serve(
+    connection: Connection,
+    runner: Runner,
+    environment: dict[str, str],
+) -> None:
     """Run the cells that a connection brings, in this process, until it is closed."""
     # The leader of a new process group, with the processes that a cell starts.
     os.setpgid(0, 0)
@@ -179,10 +199,11 @@ def serve(connection: Connection, runner: Runner, environment: dict[str, str]) -
     ):
         while True:
             cell = connection.recv()
-            limit = runner.backend.limit_of(cell) or 0.0
+            limit = runner.backend.find_limit(cell) or 0.0
             try:
                 answer = runner.run(
-                    cell, partial(signal.setitimer, signal.ITIMER_REAL, limit)
+                    cell,
+                    partial(signal.setitimer, signal.ITIMER_REAL, limit),
                 )
             except ResultsNotWritable as error:
                 answer = error

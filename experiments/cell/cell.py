@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from functools import cache, cached_property
 from glob import has_magic
 from pathlib import Path
@@ -13,15 +13,20 @@ from pkm import datasets
 from pkm.experiments.cell.code_hash import code_hash
 from pkm.experiments.cell.kind import Kind
 from pkm.experiments.config.settings import (
+    DELTA,
+    EPSILON,
     FLAG,
+    METRICS,
+    PATH,
+    SEEDS,
+    TEXT,
     TIME_LIMIT,
-    require,
-    require_budget,
+    Settings,
+    at_least,
     require_params,
-    require_seeds,
-    require_text,
+    setting,
 )
-from pkm.scalars import is_integer, is_number
+from pkm.scalars import is_number
 from pkm.schema import names
 
 #: How figures draw a method: attributes of its class, keys of its file in
@@ -30,7 +35,7 @@ STYLE = names("style")
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Settings):
     """One method on one data set at one budget, over a tuple of seeds.
 
     A cell is a plain value: two cells with equal fields are the same experiment. Its
@@ -102,52 +107,34 @@ class Cell:
     'lloyd · iris'
     """
 
-    method: str
-    target: str
+    method: str = setting(MISSING, TEXT)
+    target: str = setting(MISSING, TEXT)
     params: Mapping[str, Any]
-    dataset: str
-    preprocessing: str
-    k: int
-    epsilon: float | None
-    delta: float | str | None
-    seeds: tuple[int, ...]
-    metrics: tuple[str, ...]
-    path: str | None = None
+    dataset: str = setting(MISSING, TEXT)
+    preprocessing: str = setting(MISSING, TEXT)
+    k: int = setting(MISSING, at_least(1))
+    epsilon: float | None = setting(MISSING, EPSILON)
+    delta: float | str | None = setting(MISSING, DELTA)
+    seeds: tuple[int, ...] = setting(MISSING, SEEDS)
+    metrics: tuple[str, ...] = setting(MISSING, METRICS)
+    path: str | None = setting(None, PATH)
     columns: tuple | None = None
     label_column: str | int | None = None
     bounds: tuple | None = None
-    clip: bool = True
-    timing: bool = False
-    keep_centers: bool = False
-    time_limit: float | None = field(default=None, compare=False)
+    clip: bool = setting(True, FLAG)
+    timing: bool = setting(False, FLAG)
+    keep_centers: bool = setting(False, FLAG)
+    time_limit: float | None = setting(None, TIME_LIMIT, compare=False)
     style: Mapping[str, str] = field(default_factory=dict, compare=False)
     kind: Kind = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("method", "target", "dataset", "preprocessing"):
-            require_text(name, getattr(self, name))
-        for name in ("clip", "timing", "keep_centers"):
-            require(
-                FLAG.holds(getattr(self, name)), name, getattr(self, name), FLAG.text
-            )
-        require(
-            TIME_LIMIT.holds(self.time_limit),
-            "time_limit",
-            self.time_limit,
-            TIME_LIMIT.text,
-        )
+        super().__post_init__()
         require_params(self.params)
         for name, value in self.style.items():
-            require_text(name, value)
-        holds = self.path is None or isinstance(self.path, str)
-        require(holds, "path", self.path, "a text, or null")
-        holds = is_integer(self.k) and self.k >= 1
-        require(holds, "k", self.k, "a whole number of at least 1")
-        require_budget(self.epsilon, self.delta)
-        require_seeds(self.seeds)
-        require(len(self.metrics) >= 1, "metrics", self.metrics, "at least one metric")
+            TEXT.require(name, value)
         for metric in self.metrics:
-            require_text("metrics", metric)
+            TEXT.require("metrics", metric)
         self.kind.check_cell(self)
 
     def __hash__(self) -> int:
@@ -209,6 +196,23 @@ class Cell:
             "kind": [type(self.kind).__name__, self.kind.columns()],
         }
 
+    def known_columns(self) -> dict[str, Any]:
+        """Return the columns of its rows that are known before it is run."""
+        return {
+            "method": self.method,
+            "target": self.target,
+            "variant": self.variant,
+            "params": {
+                name: self.params[name] for name in self.params if name != "variant"
+            },
+            "dataset": self.dataset_name,
+            "preprocessing": self.preprocessing,
+            "k": self.k,
+            "timing": self.timing,
+            "metrics": " ".join(self.metrics),
+            **self.kind.columns(),
+        }
+
     @property
     def code(self) -> str:
         """SHA-256 (hex) over the code behind the result."""
@@ -218,7 +222,10 @@ class Cell:
     def data(self) -> str:
         """Fingerprint of the points; see `data_fingerprint`."""
         return data_fingerprint(
-            self.dataset, self.path, self.columns, self.label_column
+            self.dataset,
+            self.path,
+            self.columns,
+            self.label_column,
         )
 
     @cached_property

@@ -89,37 +89,24 @@ def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Pat
             # Most likely a class or function that some module imports, and no module.
             if name in roots:
                 raise ModuleNotFoundError(
-                    f"no Python source found for module {name!r}", name=name
+                    f"no Python source found for module {name!r}",
+                    name=name,
                 )
             continue
         files[name] = path
         imported = imported_names(path, name)
-        if name.startswith("pkm.experiments."):
-            imported = [
-                module for module in imported if not module.startswith(NOT_FOLLOWED)
-            ]
-        queue.extend(imported)
+        skipped = NOT_FOLLOWED if name.startswith("pkm.experiments.") else ()
+        queue += [module for module in imported if not module.startswith(skipped)]
     return files
 
 
+@cache
 def source_file(module: str, outside: str | None = None) -> Path | None:
     """Return the file of a module of the project or of `outside`, else None."""
     package, _, name = module.partition(".")
-    if package == "pkm":
-        return project_file(name)
-    return file_in(package, name) if package == outside else None
-
-
-@cache
-def project_file(module: str) -> Path | None:
-    """Return the file of a module of ``pkm``, searched for once per process."""
-    package, _, name = module.partition(".")
-    # The package itself holds the version alone, which decides no result.
-    return file_in(f"pkm.{package}", name) if package else None
-
-
-def file_in(package: str, name: str) -> Path | None:
-    """Return the file of a package's module, of the package if the name is empty."""
+    # The project's own package holds the version alone, which decides no result.
+    if package not in ("pkm", outside) or module == "pkm":
+        return None
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.origin:
         return None
@@ -148,9 +135,8 @@ def imported_names(path: Path, module: str) -> tuple[str, ...]:
             names += statement.names
             continue
         if statement.level:
-            parents = package.split(".")[
-                : len(package.split(".")) - statement.level + 1
-            ]
+            parents = package.split(".")
+            parents = parents[: len(parents) - statement.level + 1]
             base = ".".join([*parents, base] if base else parents)
         names += [base, *(f"{base}.{name}" for name in statement.names)]
     return tuple(dict.fromkeys(name for name in names if name))

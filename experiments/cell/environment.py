@@ -12,10 +12,17 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
-    "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "numba", "hydra-core",
+    "numpy",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "scikit-learn",
+    "numba",
+    "hydra-core",
     "mlflow",
-    "vl-convert-python", "dp-accounting",
-)  # fmt: skip
+    "vl-convert-python",
+    "dp-accounting",
+)
 
 
 def environment() -> dict:
@@ -34,12 +41,12 @@ def environment() -> dict:
         "memory (GiB)": round(psutil.virtual_memory().total / 2**30, 1),
         "git commit": git_commit(),
     }
-    return described | {
-        f"version of {name}": importlib.metadata.version(name) for name in PACKAGES
-    }
+    for name in PACKAGES:
+        described[f"version of {name}"] = importlib.metadata.version(name)
+    return described
 
 
-def origin_of(rows: pd.DataFrame) -> dict:
+def describe_sources(rows: pd.DataFrame) -> dict:
     """Describe where stored rows come from: machines and versions, also earlier ones.
 
     Parameters

@@ -68,7 +68,11 @@ class Kind(Settings):
         """
 
     def check_method(
-        self, cell: Any, method: Any, n: int | None, d: int | None
+        self,
+        cell: Any,
+        method: Any,
+        n: int | None,
+        d: int | None,
     ) -> None:
         """Refuse a method that cannot be fitted so, as far as that is known beforehand.
 
@@ -87,6 +91,8 @@ class Kind(Settings):
         """
         rule = "one with fit_with; this one needs the sweep's key unlearning"
         require(hasattr(method, "fit_with"), "method", cell.method, rule)
+        rule = "a subclass of PrivateKMeans that declares `claims`"
+        require(hasattr(method, "claims"), "method", cell.target, rule)
         method.check_parameters(n)
 
     def fit(self, resolved: Any) -> Fits:

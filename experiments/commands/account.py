@@ -1,4 +1,4 @@
-"""Open or show an account: what all runs on one data set cost together, and their budget.
+"""Open or show an account: the cost of all runs on one data set, and their budget.
 
     pkm account FILE epsilon=4 delta=1e-6
     pkm account FILE
@@ -10,12 +10,12 @@ adjacency=, rho=, composition= (basic or gaussian) and failure_delta=; see
 anything is drawn.
 """
 
-import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from pkm.experiments.cell.cell import Cell, require
-from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.console.console import consoles, exit_code, parser_of
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.config.errors import ConfigurationError, require_choices
+from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import consoles, make_main
 
 #: What an account is opened with: the key, and how its value is read.
 TERMS = {
@@ -31,9 +31,12 @@ PURPOSE = "cell "
 
 
 def charge(
-    path: str, cells: Sequence[Cell], stored: Collection[str], mirror: str | None
+    path: str,
+    cells: Sequence[Cell],
+    stored: Collection[str],
+    data_dir: str | None,
 ) -> str:
-    """Charge an account for all replicates of some cells, before any of them runs: all, or none.
+    """Charge an account for all replicates of cells before they run: all, or none.
 
     A cell that the account has paid for is not charged again: with the same seeds its
     releases are the same. One with ``secure=true`` is, whenever it is run. A cell that
@@ -46,7 +49,7 @@ def charge(
     cells : sequence of Cell
     stored : collection of str
         Keys of the cells that will not be run.
-    mirror : str or None
+    data_dir : str or None
         Folder with the original data files.
 
     Returns
@@ -70,16 +73,13 @@ def charge(
     runs = []
     for cell in cells:
         method = build(cell)
-        require(
-            isinstance(method, PrivateKMeans) and method.claim.private,
-            "method",
-            cell.method,
-            "one that claims privacy, with account=FILE",
-        )
+        holds = isinstance(method, PrivateKMeans) and method.claim.private
+        rule = "one that claims privacy, with account=FILE"
+        require(holds, "method", cell.method, rule)
         purpose = PURPOSE + cell.key
         if purpose in paid and (cell.key in stored or not method.secure):
             continue
-        prepared = prepare(cell, mirror)
+        prepared = prepare(cell, data_dir)
         run = method.planned_run(*prepared.points.shape, cell.seeds, purpose=purpose)
         runs.append(run)
     try:
@@ -87,10 +87,11 @@ def charge(
     except BudgetExceeded as error:
         raise ConfigurationError(f"account={path!r}: {error}") from error
     n_replicates = sum(run.n_replicates for run in runs)
-    return f"{n_replicates} replicates of {len(runs)} cells were charged; {summary(account)}"
+    charged = f"{n_replicates} replicates of {len(runs)} cells were charged"
+    return f"{charged}; {summarize(account)}"
 
 
-def summary(account) -> str:
+def summarize(account) -> str:
     """Say in one line what an account has spent and on which terms."""
     budget = account.budget
     rho = "" if budget.rho is None else f", rho={budget.rho:g}"
@@ -100,59 +101,13 @@ def summary(account) -> str:
     name = "delta" if account.composition == "basic" else "failures"
     return (
         f"{account.path}: epsilon={account.spent():.6g} of {budget.epsilon:g} and "
-        f"{name}={account.spent_delta():.3g} spent of delta={budget.delta:g}{failure} under "
+        f"{name}={account.spent_delta():.3g} spent of "
+        f"delta={budget.delta:g}{failure} under "
         f"{budget.adjacency}{rho}, {account.composition} composition"
     )
 
 
-def terms_of(words: Sequence[str]) -> dict:
-    """Read the terms of a new account from ``key=value``.
-
-    Raises
-    ------
-    ConfigurationError
-        If a key is unknown or a value is not of its kind.
-    """
-    terms = {}
-    for word in words:
-        key, sign, value = word.partition("=")
-        if not sign or key not in TERMS:
-            known = ", ".join(TERMS)
-            raise ConfigurationError(
-                f"{word!r} is unknown. Known, as key=value: {known}"
-            )
-        try:
-            terms[key] = TERMS[key](value)
-        except ValueError as error:
-            raise ConfigurationError(f"{key}={value!r} must be a number") from error
-    if terms and "epsilon" not in terms:
-        raise ConfigurationError(
-            f"epsilon must be given to open an account, got {terms}"
-        )
-    return terms
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; see the module's text.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments; those of the process by default.
-
-    Returns
-    -------
-    int
-        Exit code: 0, or 2 if the request was refused.
-    """
-    parser = parser_of("account", __doc__)
-    parser.add_argument("path", metavar="FILE")
-    parser.add_argument("terms", nargs="*", metavar="key=value", help=", ".join(TERMS))
-    arguments = parser.parse_args(argv)
-    return exit_code(lambda: show(arguments.path, arguments.terms))
-
-
-def show(path: str, words: Sequence[str]) -> None:
+def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     """Open an account on terms, or show one that there is.
 
     Raises
@@ -162,23 +117,46 @@ def show(path: str, words: Sequence[str]) -> None:
     """
     from pkm.privacy import Account, Budget
 
-    console, _ = consoles()
-    terms = terms_of(words)
+    require(len(words) == 1, "FILE", " ".join(words), "one file of an account")
+    path = words[0]
+    terms = read_terms(options)
     if terms:
         of_budget = {"epsilon", "delta", "adjacency", "rho"} & terms.keys()
         budget = Budget(**{name: terms.pop(name) for name in of_budget})
         account = Account(budget, path, **terms)
     else:
         account = Account.open(path)
-    for run in account.runs:
-        flaws = f", flaws: {', '.join(run.flaws)}" if run.flaws else ""
+    console, _ = consoles()
+    for charged in account.runs:
+        flaws = f", flaws: {', '.join(charged.flaws)}" if charged.flaws else ""
         line = (
-            f"{run.date}  {run.method}  {run.n_replicates} replicates of "
-            f"epsilon={run.budget.epsilon:g} delta={run.budget.delta:.3g}{flaws}"
+            f"{charged.date}  {charged.method}  {charged.n_replicates} replicates of "
+            f"epsilon={charged.budget.epsilon:g} "
+            f"delta={charged.budget.delta:.3g}{flaws}"
         )
         console.print(line, markup=False, highlight=False)
-    console.print(summary(account), markup=False, highlight=False)
+    console.print(summarize(account), markup=False, highlight=False)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def read_terms(options: Mapping[str, str]) -> dict:
+    """Read the terms of a new account.
+
+    Raises
+    ------
+    ConfigurationError
+        If a key is unknown or a value is not of its kind.
+    """
+    terms = {}
+    require_choices("key", options, list(TERMS))
+    for key, value in options.items():
+        try:
+            terms[key] = TERMS[key](value)
+        except ValueError as error:
+            raise ConfigurationError(f"{key}={value!r} must be a number") from error
+    if terms and "epsilon" not in terms:
+        message = f"epsilon must be given to open an account, got {terms}"
+        raise ConfigurationError(message)
+    return terms
+
+
+main = make_main("account", __doc__, "FILE", (), run)

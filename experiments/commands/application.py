@@ -5,18 +5,18 @@ import itertools
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from pkm.experiments.commands.composition import checked, register
-from pkm.experiments.commands.explanations import explained
+from pkm.experiments.commands.composition import check_configuration, register
+from pkm.experiments.commands.explanations import explain_errors
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.console.console import consoles, exit_code
 from pkm.names import nearest
@@ -32,16 +32,15 @@ SWEEP_SETTINGS = (
 RUN_SETTINGS = ("hydra.run.",)
 #: All options of Hydra; of an unknown one it prints its usage.
 OPTIONS = (
-    "--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--resolve", "--package", "-p",
-    "--run", "-r", "--multirun", "-m", "--shell-completion", "-sc", "--config-path", "-cp",
-    "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i",
+    "--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--resolve",
+    "--package", "-p", "--run", "-r", "--multirun", "-m", "--shell-completion", "-sc",
+    "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",
+    "--experimental-rerun", "--info", "-i",
 )  # fmt: skip
-#: Values of Hydra's options that take one of a few; those of ``--info`` may be left
-#: out.
-CHOICES = dict.fromkeys(("--cfg", "-c"), ("job", "hydra", "all")) | dict.fromkeys(
-    ("--info", "-i"),
-    ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
-)
+#: Values of those that take one of a few; ``--info`` may be without.
+CFG = ("job", "hydra", "all")
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath", "")
+CHOICES = {"--cfg": CFG, "-c": CFG, "--info": INFO, "-i": INFO}
 #: Hydra's options that compose a configuration and run nothing.
 SHOWING = ("--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--version")
 MULTIRUN = ("-m", "--multirun")
@@ -54,9 +53,17 @@ SLURM = f"{SUBMITIT_LAUNCHER}slurm"
 #: Verbs of ``pkm reproduce`` that run no cell.
 READING = ("verb=plan", "verb=status", "verb=report")
 FULL_ERROR = "HYDRA_FULL_ERROR"
+WARNING = (
+    "warning: this sweep chooses parameters by results on the data; what that choice "
+    "costs in privacy no ledger has counted"
+)
 
 
-def call(application: Callable[[], Any], command: str, words: Sequence[str]) -> int:
+def call(
+    application: Callable[[], Any],
+    command: str,
+    words: Sequence[str],
+) -> int:
     """Call a Hydra application as a command.
 
     Parameters
@@ -76,30 +83,19 @@ def call(application: Callable[[], Any], command: str, words: Sequence[str]) -> 
 
     def run_application() -> None:
         register()
-        with without_collection(), arguments(command, completed(words, command)):
+        new_words = complete_words(words, command)
+        with without_collection(), replace_arguments(command, new_words):
             application()
 
     # With Hydra's own variable set, the user wants its traceback.
     if os.environ.get(FULL_ERROR) == "1":
         run_application()
         return 0
-    return exit_code(explain_errors(run_application, command))
+    return exit_code(explain_errors(command)(run_application))
 
 
-def explain_errors(action: Callable[[], Any], command: str) -> Callable[[], Any]:
-    """Make an action raise errors of Hydra as one line each."""
-
-    def explained_action() -> Any:
-        try:
-            return action()
-        except HydraException as error:
-            raise ConfigurationError(explained(error, command)) from error
-
-    return explained_action
-
-
-def completed(words: Sequence[str], command: str) -> list[str]:
-    """Add to a command line what follows from it, and refuse settings that would have no effect.
+def complete_words(words: Sequence[str], command: str) -> list[str]:
+    """Add what follows from a command line, and refuse settings without an effect.
 
     Raises
     ------
@@ -108,7 +104,7 @@ def completed(words: Sequence[str], command: str) -> list[str]:
 
     Examples
     --------
-    >>> completed(["k=3", "-m"], "run")
+    >>> complete_words(["k=3", "-m"], "run")
     ['-m', 'k=3']
     """
     if SUBMITIT in words:
@@ -117,19 +113,9 @@ def completed(words: Sequence[str], command: str) -> list[str]:
     flags = [word for word in words if word in MULTIRUN]
     words = [*flags, *(word for word in words if word not in flags)]
     keys = {word.partition("=")[0] for word in words}
-    for key in sorted(keys):
-        if key.startswith("--") and not any(
-            option.startswith(key) for option in OPTIONS
-        ):
-            near = nearest(key, OPTIONS)
-            advice = (
-                f"see pkm {command} --help" if near is None else f"did you mean {near}?"
-            )
-            raise ConfigurationError(f"{key} is no option of pkm {command}; {advice}")
-    check_choices(words)
+    check_options(words, command)
     if keys & {"-h", "--help"} and command == "run" and "method" not in keys:
-        # The help text shows no method's parameters, whose class takes a second to
-        # import.
+        # The help text shows no parameters of methods, which take a second to import.
         return [*words, "method=package.module:Class"]
     if "method._target_" in keys:
         raise ConfigurationError(
@@ -141,22 +127,20 @@ def completed(words: Sequence[str], command: str) -> list[str]:
     if keys.intersection(SHOWING):
         return words
     multirun = bool(keys.intersection(MULTIRUN)) or "hydra.mode=MULTIRUN" in words
-    sweep_settings = (
-        (*SWEEP_SETTINGS, "objective=") if command == "run" else SWEEP_SETTINGS
-    )
+    of_sweeps = SWEEP_SETTINGS
+    if command == "run":
+        of_sweeps += ("objective=",)
     for word in words:
-        if not multirun and word.startswith(sweep_settings):
-            raise ConfigurationError(
-                f"{word} has no effect on a single run: add -m (--multirun)"
-            )
+        if not multirun and word.startswith(of_sweeps):
+            remedy = "a single run: add -m (--multirun)"
+            raise ConfigurationError(f"{word} has no effect on {remedy}")
         if multirun and word.startswith(RUN_SETTINGS):
-            raise ConfigurationError(
-                f"{word} has no effect on a sweep: use hydra.sweep.dir=..."
-            )
+            remedy = "a sweep: use hydra.sweep.dir=..."
+            raise ConfigurationError(f"{word} has no effect on {remedy}")
     if SLURM in words and shutil.which("srun") is None:
         raise ConfigurationError(
-            f"{SLURM} needs a machine of a SLURM cluster, and this one has no `srun`: use "
-            f"{SUBMITIT_LAUNCHER}local, or backend=processes"
+            f"{SLURM} needs a machine of a SLURM cluster, and this one has no `srun`: "
+            f"use {SUBMITIT_LAUNCHER}local, or backend=processes"
         )
     # A folder that is requested gets what Hydra writes to one.
     if keys & {"hydra.run.dir", "hydra.sweep.dir"}:
@@ -181,8 +165,8 @@ def with_slurm(words: Sequence[str]) -> list[str]:
 
     Examples
     --------
-    >>> with_slurm(["backend=submitit", "k=3,4"])
-    ['-m', 'k=3,4', 'hydra/launcher=submitit_slurm', 'hydra.launcher.cpus_per_task=${jobs}']
+    >>> with_slurm(["backend=submitit", "k=3,4"])[:3]
+    ['-m', 'k=3,4', 'hydra/launcher=submitit_slurm']
     >>> with_slurm(["verb=plan", "backend=submitit"])
     ['verb=plan']
     """
@@ -191,12 +175,11 @@ def with_slurm(words: Sequence[str]) -> list[str]:
     if keys.intersection(SHOWING) or any(word in READING for word in words):
         return words
     for word in words:
-        if word.startswith("hydra/launcher=") and not word.startswith(
-            SUBMITIT_LAUNCHER
-        ):
+        is_other = not word.startswith(SUBMITIT_LAUNCHER)
+        if word.startswith("hydra/launcher=") and is_other:
             raise ConfigurationError(
-                f"{word} is not allowed with {SUBMITIT}: use {SLURM}, which is the default, or "
-                f"{SUBMITIT_LAUNCHER}local"
+                f"{word} is not allowed with {SUBMITIT}: use {SLURM}, "
+                f"which is the default, or {SUBMITIT_LAUNCHER}local"
             )
     multirun = [] if keys.intersection(MULTIRUN) else ["-m"]
     presets = (SLURM, "hydra.launcher.cpus_per_task=${jobs}")
@@ -204,36 +187,49 @@ def with_slurm(words: Sequence[str]) -> list[str]:
     return [*multirun, *words, *absent]
 
 
-def check_choices(words: Sequence[str]) -> None:
-    """Refuse what is no value of an option of Hydra, which would print its usage.
+def check_options(words: Sequence[str], command: str) -> None:
+    """Refuse what is no option of Hydra or no value of one: it would print its usage.
 
     Raises
     ------
     ConfigurationError
-        Naming the option, the value, and the nearest one that there is.
+        Naming the option or the value, and the nearest one that there is.
 
     Examples
     --------
-    >>> check_choices(["--cfg", "job", "k=3", "--info"])
+    >>> check_options(["--cfg", "job", "k=3", "--info"], "run")
     """
     for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
-        option, is_given, value = word.partition("=")
+        option, is_assigned, value = word.partition("=")
+        is_known = any(name.startswith(option) for name in OPTIONS)
+        if option.startswith("--") and not is_known:
+            advice = advise(option, OPTIONS, f"see pkm {command} --help")
+            raise ConfigurationError(
+                f"{option} is no option of pkm {command}; {advice}"
+            )
         if option not in CHOICES:
             continue
-        if not is_given:
+        if not is_assigned:
             value = "" if "=" in following or following.startswith("-") else following
-        if not value and option in ("--info", "-i"):
-            continue
-        if value not in CHOICES[option]:
-            known = ", ".join(CHOICES[option])
-            near = nearest(value, CHOICES[option])
-            advice = f"give one of {known}" if near is None else f"did you mean {near}?"
+        known = CHOICES[option]
+        if value not in known:
+            advice = advise(
+                value,
+                known,
+                f"give one of {', '.join(filter(None, known))}",
+            )
             raise ConfigurationError(f"{value!r} is no value of {option}; {advice}")
+
+
+def advise(word: str, known: Iterable[str], otherwise: str) -> str:
+    """Ask whether the nearest known word is meant; without one say something else."""
+    near = nearest(word, known)
+    return otherwise if near is None else f"did you mean {near}?"
 
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Look for no reference cycles in a block, or in its part before `begin_collection`.
+    """Look for no reference cycles in a block before `begin_collection`.
 
     What imports and plans create stays until the end of the process: to look through it
     again and again takes a sixth of the time until the first cell.
@@ -256,24 +252,21 @@ def begin_collection() -> None:
 
 
 @contextmanager
-def arguments(command: str, words: Sequence[str]) -> Iterator[None]:
-    """Let Hydra see arguments as the process's own, and raise errors instead of printing them."""
-    saved = sys.argv, os.environ.get(FULL_ERROR)
+def replace_arguments(command: str, words: Sequence[str]) -> Iterator[None]:
+    """Let Hydra see words as the process's arguments, and raise errors."""
     # Hydra completes the program of this name, which has no verbs for it.
-    sys.argv = ["pkm" if "-sc" in words else f"pkm {command}", *words]
-    os.environ[FULL_ERROR] = "1"
-    try:
+    program = "pkm" if "-sc" in words else f"pkm {command}"
+    with (
+        patch.object(sys, "argv", [program, *words]),
+        patch.dict(os.environ, {FULL_ERROR: "1"}),
+    ):
         yield
-    finally:
-        sys.argv = saved[0]
-        if saved[1] is None:
-            del os.environ[FULL_ERROR]
-        else:
-            os.environ[FULL_ERROR] = saved[1]
 
 
 def run_task(
-    task: Callable[[DictConfig], Any], config: DictConfig, command: str
+    task: Callable[[DictConfig], Any],
+    config: DictConfig,
+    command: str,
 ) -> Any:
     """Run the task of a Hydra job.
 
@@ -290,12 +283,9 @@ def run_task(
         Whose keys it has.
     """
     if HydraConfig.get().mode == RunMode.MULTIRUN:
-        return task(checked(config, command))
+        return task(check_configuration(config, command))
     answers = []
-    action = explain_errors(
-        lambda: answers.append(task(checked(config, command))), command
-    )
-    code = exit_code(action)
+    code = exit_code(lambda: answers.append(task(check_configuration(config, command))))
     if code:
         raise SystemExit(code)
     return answers[0]
@@ -305,10 +295,6 @@ class TuningWarning(Callback):
     """Says that a search for the best parameters costs privacy."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Print the warning before a sweep whose later jobs depend on results of earlier ones."""
+        """Warn before a sweep whose later jobs depend on results of earlier ones."""
         if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
-            consoles()[1].print(
-                "warning: this sweep chooses parameters by results on the data; what that choice "
-                "costs in privacy no ledger has counted",
-                style="yellow",
-            )
+            consoles()[1].print(WARNING, style="yellow")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import run_words
+from pkm.experiments.console.console import make_main
 from pkm.experiments.store.export import FIT_COLUMNS, extract_centers, write_centers
 from pkm.experiments.store.store import Store
 
@@ -36,6 +36,4 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     print(f"{write_centers(store, keys, output)} centers in {output}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; see the module's text."""
-    return run_words("centers", __doc__, "CELL", ("results", "output"), run, argv)
+main = make_main("centers", __doc__, "CELL", ("results", "output"), run)

@@ -1,6 +1,7 @@
 """Configurations of the commands, composed by Hydra and checked."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
@@ -8,27 +9,32 @@ from pathlib import Path
 from hydra import compose, initialize
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from hydra_plugins.pkm_cells import CellsLauncher
-from pkm.experiments.commands.explanations import explained, tidy
-from pkm.experiments.commands.options import LOGGING, OPTIONS, keys_of
+from pkm.experiments.commands.explanations import explain_errors, tidy
+from pkm.experiments.commands.options import LOGGING, OPTIONS, list_keys
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.conf_source import ConfSearchPath, ConfSource
 from pkm.experiments.config.errors import ConfigurationError, require_known
-from pkm.experiments.config.groups import ALL, GROUP_KEYS, NEEDED_KEYS
-from pkm.experiments.config.settings import require
-from pkm.scalars import is_integer
+from pkm.experiments.config.groups import ALL, GROUP_KEYS, GROUPS, NEEDED_KEYS
+from pkm.experiments.config.settings import Rule, at_least, one_of, require
 
-#: Databases that MLflow keeps its runs in.
-DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+URI_PATTERN = (
+    r"https?://[^/].*|sqlite:///[^?].*|(sqlite\+|postgresql|mysql|mssql).*://.*"
+)
+#: Where MLflow keeps its runs: a server with a host, or a database that it knows.
+URI = Rule(
+    lambda value: isinstance(value, str) and bool(re.fullmatch(URI_PATTERN, value)),
+    "sqlite:///FILE, a database such as postgresql://..., "
+    "or a tracking server http://...",
+)
 
 
 @cache
 def register() -> None:
-    """Make the commands' configurations, the catalogue and the launcher of cells known to Hydra.
+    """Make configurations, the catalogue and the launcher of cells known to Hydra.
 
     The catalogue is registered here alone: as an installed plugin it would be part of
     every application. Hydra finds the launcher by itself, unless the project is
@@ -58,7 +64,7 @@ def load(overrides: Sequence[str], command: str = "reproduce") -> DictConfig:
     Returns
     -------
     DictConfig
-        Resolved and checked; see `checked`.
+        Resolved and checked; see `check_configuration`.
 
     Raises
     ------
@@ -68,15 +74,15 @@ def load(overrides: Sequence[str], command: str = "reproduce") -> DictConfig:
         If a setting breaks its rule.
     """
     register()
-    try:
-        with initialize(version_base="1.3", config_path=None, job_name=command):
-            config = compose(command, list(overrides))
-    except HydraException as error:
-        raise ConfigurationError(explained(error, command)) from error
-    return checked(config, command)
+    with (
+        explain_errors(command),
+        initialize(version_base="1.3", config_path=None, job_name=command),
+    ):
+        config = compose(command, list(overrides))
+    return check_configuration(config, command)
 
 
-def checked(config: DictConfig, command: str) -> DictConfig:
+def check_configuration(config: DictConfig, command: str) -> DictConfig:
     """Resolve a composed configuration, and refuse what would fail later or be ignored.
 
     Raises
@@ -86,7 +92,6 @@ def checked(config: DictConfig, command: str) -> DictConfig:
     ValueError
         If a setting breaks its rule.
     """
-    check_needed(config)
     check_keys(config, OPTIONS[command])
     try:
         OmegaConf.resolve(config)
@@ -96,31 +101,11 @@ def checked(config: DictConfig, command: str) -> DictConfig:
     return config
 
 
-def check_needed(config: DictConfig) -> None:
-    """Refuse a group whose needed keys were taken away.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming the group and the key.
-    """
-    for group, keys in NEEDED_KEYS.items():
-        if group not in config or config[group] == {"name": ALL}:
-            continue
-        if not OmegaConf.is_dict(config[group]):
-            raise ConfigurationError(
-                f"{group}: its file must hold a mapping, key: value"
-            )
-        # A value that is left to the user (???) is refused later, with the remedy.
-        present = list(config[group])
-        for key in keys:
-            if key not in present:
-                raise ConfigurationError(
-                    f"{group}: the key {key} is missing in its file"
-                )
-
-
-def check_keys(config: DictConfig, schema: type, prefix: str = "") -> None:
+def check_keys(
+    config: DictConfig,
+    schema: type,
+    prefix: str = "",
+) -> None:
     """Refuse keys that were added with a plus or taken away with a tilde.
 
     Raises
@@ -128,17 +113,50 @@ def check_keys(config: DictConfig, schema: type, prefix: str = "") -> None:
     ConfigurationError
         Naming the key and those that there are.
     """
-    known = keys_of(schema)
+    known = list_keys(schema)
     require_known(config, known, prefix)
-    for name, given in known.items():
-        if name not in config:
+    require_present(config, known, prefix)
+    for name, option in known.items():
+        if is_dataclass(option.type):
+            check_keys(config[name], option.type, f"{name}.")
+        elif name in GROUPS:
+            check_group(name, config[name])
+
+
+def check_group(group: str, config: DictConfig) -> None:
+    """Refuse a group with unknown keys, or without those that it needs.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the group and the key.
+    """
+    if not OmegaConf.is_dict(config):
+        raise ConfigurationError(f"{group}: its file must hold a mapping, key: value")
+    require_known(config, GROUP_KEYS.get(group, list(config)), f"{group}.")
+    if config != {"name": ALL}:
+        require_present(config, NEEDED_KEYS[group], f"{group}.")
+
+
+def require_present(
+    config: DictConfig,
+    keys: Iterable[str],
+    prefix: str,
+) -> None:
+    """Refuse a configuration that lacks a key.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the key.
+    """
+    # A value that is left to the user (???) is refused later, with the remedy.
+    present = list(config)
+    for key in keys:
+        if key not in present:
             raise ConfigurationError(
-                f"~{prefix}{name} is not allowed: the key is needed"
+                f"~{prefix}{key} is not allowed: the key is needed"
             )
-        if is_dataclass(given.type):
-            check_keys(config[name], given.type, f"{prefix}{name}.")
-        elif name in GROUP_KEYS:
-            require_known(config[name], GROUP_KEYS[name], f"{name}.")
 
 
 def check_settings(config: DictConfig) -> None:
@@ -147,35 +165,23 @@ def check_settings(config: DictConfig) -> None:
     Raises
     ------
     ValueError
-        If a setting of the backend, of the tracking or of the mirror breaks its rule.
+        If a setting of the backend, of the tracking or of the data breaks its rule.
     """
     # The serial backend ignores it; a wrong value is refused all the same.
-    jobs = config.jobs
-    require(
-        is_integer(jobs) and jobs >= 1, "jobs", jobs, "a whole number of at least 1"
-    )
+    at_least(1).require("jobs", config.jobs)
     backend = Backend(**config.backend)
-    given = config.scheduler
-    require(
-        given is None or backend.name == "dask",
-        "scheduler",
-        given,
-        "left out unless backend=dask",
-    )
+    holds = config.scheduler is None or backend.name == "dask"
+    rule = "left out unless backend=dask"
+    require(holds, "scheduler", config.scheduler, rule)
+    holds = config.jobs == 1 or backend.scheduler is None
     rule = "left out with a scheduler, whose workers they are"
-    require(jobs == 1 or backend.scheduler is None, "jobs", jobs, rule)
-    mirror = config.data
-    rule = (
-        "a folder that exists, with the original data files (the default is PKM_DATA)"
-    )
-    require(mirror is None or Path(mirror).is_dir(), "data", mirror, rule)
+    require(holds, "jobs", config.jobs, rule)
+    data = config.data
+    rule = "a folder that exists, with the original files (the default is PKM_DATA)"
+    require(data is None or Path(data).is_dir(), "data", data, rule)
+
     tracking = config.tracking
-    require(
-        tracking.name in ("none", "mlflow"),
-        "tracking.name",
-        tracking.name,
-        "none or mlflow",
-    )
+    one_of("none", "mlflow").require("tracking.name", tracking.name)
     uri = tracking.uri
     if tracking.name == "none":
         require(uri is None, "tracking.uri", uri, "left out unless tracking=mlflow")
@@ -186,7 +192,7 @@ def check_settings(config: DictConfig) -> None:
 
 
 def check_uri(uri: str) -> None:
-    """Refuse the address of a tracking store that is neither a server nor a known database.
+    """Refuse the address of a tracking store that is neither a server nor a database.
 
     Raises
     ------
@@ -194,18 +200,9 @@ def check_uri(uri: str) -> None:
         If it is malformed, its scheme is unknown, or the database's driver is not
         installed.
     """
-    rule = "sqlite:///FILE, a database such as postgresql://..., or a tracking server http://..."
-    require(isinstance(uri, str) and "://" in uri, "tracking.uri", uri, rule)
-    scheme, _, rest = uri.partition("://")
-    if scheme in ("http", "https"):
-        require(rest.strip("/") != "", "tracking.uri", uri, rule)
-        return
-    require(scheme.partition("+")[0] in DATABASES, "tracking.uri", uri, rule)
-    if scheme == "sqlite":
-        # No host before the third slash, and a file after it; the driver is Python's
-        # own.
-        file = rest.partition("?")[0]
-        require(file.startswith("/") and file != "/", "tracking.uri", uri, rule)
+    URI.require("tracking.uri", uri)
+    # Python itself has the driver of SQLite.
+    if uri.startswith(("http", "sqlite:")):
         return
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import SQLAlchemyError
@@ -213,6 +210,5 @@ def check_uri(uri: str) -> None:
     try:
         make_url(uri).get_dialect().import_dbapi()
     except (SQLAlchemyError, ImportError, ValueError) as error:
-        raise ConfigurationError(
-            f"tracking.uri={uri!r} cannot be used: {error}"
-        ) from error
+        message = f"tracking.uri={uri!r} cannot be used: {error}"
+        raise ConfigurationError(message) from error

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pkm.experiments.commands.sync import load_configuration
-from pkm.experiments.console.console import consoles, exit_code, parser_of
+from pkm.experiments.console.console import consoles, exit_code, make_parser
 from pkm.experiments.mlflow.dashboard import serve
 from pkm.experiments.store.store import Store
 
@@ -33,7 +33,7 @@ def run(overrides: Sequence[str], port: int) -> None:
         return
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run the command line; see the module's text.
 
     Returns
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, or 2 if the request was refused.
     """
-    parser = parser_of("dashboard", __doc__)
+    parser = make_parser("dashboard", __doc__)
     port = "where MLflow is served (default: 5000)"
     keys = "keys of `pkm reproduce`"
     parser.add_argument("--port", type=int, default=5000, help=port)

@@ -27,7 +27,7 @@ from pkm.analysis.claims.findings import NOT_RUN
 from pkm.experiments.commands.composition import load
 from pkm.experiments.config.groups import choices
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import run_words
+from pkm.experiments.console.console import make_main
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports.diff import MOVED, SAME, STATES, compare, evaluate_claims
 from pkm.experiments.store.cell_tables import read_cells
@@ -61,7 +61,7 @@ def run(folders: Sequence[str], options: Mapping[str, str]) -> int:
     if not configs:
         print("verdicts: no report there; paper=NAME profile=NAME says of which paper")
     for config in configs:
-        plan = make_plan(config.paper, config.profile, mirror=config.data)
+        plan = make_plan(config.paper, config.profile, data_dir=config.data)
         a, b = map(evaluate_claims, (plan, plan), stores, cells)
         pairs = {name: (a.get(name, NOT_RUN), b.get(name, NOT_RUN)) for name in a | b}
         lines = [f"  {name}: {x} -> {y}" for name, (x, y) in pairs.items() if x != y]
@@ -81,19 +81,17 @@ def list_reports(stores: Sequence[Store]) -> list[tuple[str, str]]:
 
 
 def print_states(difference: pd.DataFrame) -> None:
-    """Print how many cells are in each state, and which have moved, the surest first."""
+    """Print how many cells are in each state, and which have moved, surest first."""
     counts = difference["state"].value_counts().reindex(STATES, fill_value=0)
     print(counts.rename_axis(None).to_string())
     moved = difference[difference["state"] == MOVED].sort_values("p", kind="stable")
     if len(moved):
         print(
-            f"\n{min(len(moved), LINES)} of the cells that have moved, the surest first:"
+            f"\n{min(len(moved), LINES)} of the cells that have moved, "
+            "the surest first:"
         )
         table = moved[COLUMNS].head(LINES)
         print(table.to_string(index=False, float_format="{:.4g}".format))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; see the module's text."""
-    keys = ("paper", "profile", "data")
-    return run_words("diff", __doc__, "FOLDER", keys, run, argv)
+main = make_main("diff", __doc__, "FOLDER", ("paper", "profile", "data"), run)

@@ -1,29 +1,53 @@
-"""Errors of Hydra and OmegaConf as one line each that says what is wrong and what to do."""
+"""Errors of Hydra and OmegaConf as one line that says what is wrong."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from hydra.errors import MissingConfigException, OverrideParseException
+from hydra.errors import (
+    HydraException,
+    MissingConfigException,
+    OverrideParseException,
+)
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from pkm import datasets
 from pkm.datasets.user_files import SUFFIXES
-from pkm.experiments.commands.options import OPTIONS, keys_of
-from pkm.experiments.config.errors import unknown, unknown_key
+from pkm.experiments.commands.options import OPTIONS, list_keys
+from pkm.experiments.config.errors import (
+    ConfigurationError,
+    unknown,
+    unknown_key,
+)
 from pkm.experiments.config.groups import GROUPS
 
 #: What OmegaConf calls a type, and what the message says that a value must be.
 TYPES = {"Integer": "a whole number", "bool": "true or false", "str": "a text"}
 
 
-def explained(error: Exception, command: str = "") -> str:
-    """Say in one line what is wrong with a command line that Hydra refuses, and what to do.
+@contextmanager
+def explain_errors(command: str) -> Iterator[None]:
+    """Raise errors of Hydra in a block as one line each.
+
+    Raises
+    ------
+    ConfigurationError
+        From an error of Hydra.
+    """
+    try:
+        yield
+    except HydraException as error:
+        raise ConfigurationError(explain(error, command)) from error
+
+
+def explain(error: Exception, command: str) -> str:
+    """Say in one line what is wrong with a command line that Hydra refuses.
 
     Parameters
     ----------
     error : HydraException
         Raised while composing.
-    command : str, optional
+    command : str
         Name of the command, to tell which other one has a key.
     """
     if isinstance(error, OverrideParseException):
@@ -45,7 +69,8 @@ def explained(error: Exception, command: str = "") -> str:
     ):
         known = [str(name) for name in cause.parent_node if name != "hydra"]
         return unknown_key(cause.full_key, known) + other_command(
-            cause.full_key, command
+            cause.full_key,
+            command,
         )
     listed = re.match("Ambiguous value for argument '(.*)'", str(error))
     if listed:
@@ -56,7 +81,8 @@ def explained(error: Exception, command: str = "") -> str:
     group = re.match("Could not override '([^'@]+)", str(error))
     if group and group[1] in GROUPS:
         return f"{group[1]} is no group of `pkm {command}`" + other_command(
-            group[1], command
+            group[1],
+            command,
         )
     return tidy(cause if isinstance(cause, OmegaConfBaseException) else error)
 
@@ -66,13 +92,18 @@ def unreadable(override: str) -> str:
     key, _, value = override.partition("=")
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')
     return (
-        f"{override!r} cannot be read: a value with ( ) [ ] {{ }} , : = ~ or a blank needs quotes "
+        f"{override!r} cannot be read: "
+        "a value with ( ) [ ] { } , : = ~ or a blank needs quotes "
         f"inside the shell's, '{key}=\"{quoted}\"'"
     )
 
 
-def unknown_choice(group: str, name: str, known: Sequence[str]) -> str:
-    """Say that a group has no such choice; for a data set that may be a file, how it is given."""
+def unknown_choice(
+    group: str,
+    name: str,
+    known: Sequence[str],
+) -> str:
+    """Say that a group has no such choice, or how a file is given as a data set."""
     if group == "dataset" and name.lower().endswith(SUFFIXES):
         return (
             f"dataset={name!r} is unknown. A file is given so: dataset=file path={name}"
@@ -88,30 +119,33 @@ def wrong_type(error: ValidationError) -> str:
     pattern = (
         r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)"
     )
-    given = re.match(pattern, str(error), re.DOTALL)
-    if given is None:
+    match = re.match(pattern, str(error), re.DOTALL)
+    if match is None:
         return f"{error.full_key}: {tidy(error)}"
-    rule = TYPES.get(given[2], given[2])
+    rule = TYPES.get(match[2], match[2])
     return (
-        f"{error.full_key}={given[1]!r} is not allowed: {error.full_key} must be {rule}"
+        f"{error.full_key}={match[1]!r} is not allowed: {error.full_key} must be {rule}"
     )
 
 
 def other_command(key: str, command: str) -> str:
     """Say what to do with a key that the other command has."""
     others = [
-        name for name in OPTIONS if name != command and key in keys_of(OPTIONS[name])
+        name for name in OPTIONS if name != command and key in list_keys(OPTIONS[name])
     ]
-    if not others or (command in OPTIONS and key in keys_of(OPTIONS[command])):
+    if not others or (command in OPTIONS and key in list_keys(OPTIONS[command])):
         return ""
     hint = f"; it is a key of `pkm {others[0]}`"
     if others == ["run"]:
-        hint += ", and the sweeps of a paper have their own (paper.sweeps.NAME.KEY=... changes one)"
+        hint += (
+            ", and the sweeps of a paper have their own "
+            "(paper.sweeps.NAME.KEY=... changes one)"
+        )
     return hint
 
 
 def tidy(error: BaseException) -> str:
-    """Return the message of a Hydra error without its frame of empty and internal lines."""
+    """Return the message of a Hydra error without empty and internal lines."""
     internal = ("full_key:", "object_type=", "See https", "reference_")
     lines = [line.strip() for line in str(error).splitlines()]
     return " ".join(line for line in lines if line and not line.startswith(internal))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import run_words
+from pkm.experiments.console.console import make_main
 from pkm.experiments.store.export import write_rows
 from pkm.experiments.store.store import Store
 
@@ -25,6 +25,4 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     print(f"{len(rows)} rows of {rows['cell'].nunique()} cells in {folder}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; see the module's text."""
-    return run_words("export", __doc__, "WORD", ("results", "output"), run, argv)
+main = make_main("export", __doc__, "WORD", ("results", "output"), run)

@@ -6,7 +6,7 @@ from hydra.core.utils import JobReturn, configure_log, run_job, setup_globals
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pkm.experiments.commands.composition import checked
+from pkm.experiments.commands.composition import check_configuration
 from pkm.experiments.commands.run_cells import run
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.console.console import CellsFailed, consoles
@@ -54,7 +54,9 @@ def launch(
         compose_job(context, config, overrides, number)
         for number, overrides in enumerate(job_overrides, first)
     ]
-    objectives = run([checked(task_part(job), "run") for job in jobs], consoles()[0])
+    objectives = run(
+        [check_configuration(task_part(job), "run") for job in jobs], consoles()[0]
+    )
     return [
         run_job(
             hydra_context=context,
@@ -68,7 +70,10 @@ def launch(
 
 
 def compose_job(
-    context: HydraContext, config: DictConfig, overrides: Sequence[str], number: int
+    context: HydraContext,
+    config: DictConfig,
+    overrides: Sequence[str],
+    number: int,
 ) -> DictConfig:
     """Compose the configuration of one job of a sweep."""
     job = context.config_loader.load_sweep_config(config, list(overrides))
@@ -84,7 +89,7 @@ def task_part(job: DictConfig) -> DictConfig:
 
 
 def returning(objective: float | None) -> TaskFunction:
-    """Return a task function for a job that has been run: None stands for failed cells."""
+    """Return a task function for a finished job: None stands for failed cells."""
 
     def answer(config: DictConfig) -> float:
         if objective is None:

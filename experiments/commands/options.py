@@ -1,4 +1,4 @@
-"""The keys of ``pkm run`` and ``pkm reproduce``: names, types, defaults, and what they mean."""
+"""The keys of ``pkm run`` and ``pkm reproduce``: types, defaults, and meanings."""
 
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from inspect import cleandoc
@@ -80,23 +80,27 @@ class CommonOptions:
     """Keys that both commands have; the groups hold what a file of `conf/` says."""
 
     backend: Any = key(
-        MISSING, "where cells are run: a group of conf/, or submitit, jobs of SLURM"
+        MISSING,
+        "where cells are run: a group of conf/, or submitit, jobs of SLURM",
     )
     tracking: Any = key(
-        MISSING, "whether results are projected to MLflow: a group of conf/"
+        MISSING,
+        "whether results are projected to MLflow: a group of conf/",
     )
     results: str = key(
-        "results", "folder of the cell store, the MLflow database and the reports"
+        "results",
+        "folder of the cell store, the MLflow database and the reports",
     )
     data: str | None = key(
         "${oc.env:PKM_DATA,null}",
-        "folder with the original data files (a mirror); null: only data sets without files",
+        "folder with the original data files (a mirror); "
+        "null: only data sets without files",
     )
     jobs: int = key(1, "worker processes; 1 runs in this process")
     scheduler: str | None = key(
         None,
-        "with backend=dask: address of a scheduler, tcp://HOST:PORT; null: `jobs` workers on this "
-        "machine",
+        "with backend=dask: address of a scheduler, tcp://HOST:PORT; "
+        "null: `jobs` workers on this machine",
     )
 
 
@@ -107,7 +111,9 @@ def kind_options(kind: type[Kind]) -> type:
         meaning = f"{declared.metadata['rule'].text}; null: {declared.default}"
         options.append((declared.name, Any, key(None, meaning)))
     return make_dataclass(
-        f"{kind.__name__}Options", options, namespace={"__doc__": kind.help}
+        f"{kind.__name__}Options",
+        options,
+        namespace={"__doc__": kind.help},
     )
 
 
@@ -136,53 +142,61 @@ class CellOptions(CommonOptions):
     dataset: Any = key(MISSING, "a name of `pkm data list`, or `file` (your own)")
     path: str | None = key(
         None,
-        "file to read with dataset=file: CSV, TSV or TXT (also gzipped), NPY, NPZ, a grid file of "
-        "`pkm pack`, Parquet, a folder or a pattern of Parquet files",
+        "file to read with dataset=file: CSV, TSV or TXT (also gzipped), NPY, NPZ, "
+        "a grid file of `pkm pack`, Parquet, a folder or a pattern of Parquet files",
     )
     columns: Any = key(
-        None, "its columns that are features, a list of names or numbers; null: all"
+        None,
+        "its columns that are features, a list of names or numbers; null: all",
     )
     label: Any = key(None, "its column of the class, by name or number; null: none")
     bounds: Any = key(
-        None, "its public domain: [lower, upper] or [[lower, ...], [upper, ...]]"
+        None,
+        "its public domain: [lower, upper] or [[lower, ...], [upper, ...]]",
     )
     preprocessing: str | None = key(
         None,
-        "minmax: by the data's own extremes (private facts, flagged); public: by the domain; "
-        "range: all columns by the one range they share; null: public, but minmax for a file "
-        "without bounds",
+        "minmax: by the data's own extremes (private facts, flagged); "
+        "public: by the domain; range: all columns by the one range they share; "
+        "null: public, but minmax for a file without bounds",
     )
     clip: bool = key(
         True,
-        "public, range: points outside are moved to the border (true) or refused (false)",
+        "public, range: points outside are moved to the border (true) "
+        "or refused (false)",
     )
     bounds_factor: Any = key(
         1.0,
-        "how many times as wide as the domain the bounds are that methods get, or a list",
+        "how many times as wide as the domain the bounds are that methods get, "
+        "or a list",
     )
     k: Any = key(None, "number of clusters, one or a list; null: the data set's own")
     epsilon: Any = key(
-        EPSILONS, "one privacy parameter or a list; ignored by methods that have none"
+        EPSILONS,
+        "one privacy parameter or a list; ignored by methods that have none",
     )
     delta: Any = key("auto", "auto: the method chooses it; else a number in (0, 1)")
     seeds: Any = key(20, "a number (seeds 0, 1, ...) or a list of seeds")
     metrics: Any = key(METRICS, "names from pkm.metrics.METRICS")
     timing: bool = key(
         False,
-        "true: measure running time, every seed in a separate fit on one thread, after one fit to "
-        "warm up",
+        "true: measure running time, every seed in a separate fit on one thread, "
+        "after one fit to warm up",
     )
     keep_centers: bool = key(
         False,
-        "true: store the released centers as well, in raw units (pkm centers writes a file)",
+        "true: store the released centers as well, in raw units "
+        "(pkm centers writes a file)",
     )
     account: str | None = key(
         None,
-        "file of an account (pkm account FILE) that every fit is charged to; null: none",
+        "file of an account (pkm account FILE) that every fit is charged to; "
+        "null: none",
     )
     objective: str | None = key(
         None,
-        "metric whose mean a job returns to Hydra's sweeper; null: nicv, or the first of metrics",
+        "metric whose mean a job returns to Hydra's sweeper; "
+        "null: nicv, or the first of metrics",
     )
 
 
@@ -217,17 +231,20 @@ class ReproduceOptions(CommonOptions):
     defaults: list = field(default_factory=lambda: DEFAULTS["reproduce"])
     hydra: Any = field(default_factory=lambda: described("reproduce"))
     paper: Any = key(
-        MISSING, "which paper's sweeps: a group of conf/; all: every paper"
+        MISSING,
+        "which paper's sweeps: a group of conf/; all: every paper",
     )
     profile: Any = key(MISSING, "how much of a paper: smoke, quick or paper")
     sweeps: Any = key(None, "which of the paper's sweeps are run, a list; null: all")
     fetch: bool = key(
         "${oc.env:PKM_FETCH,true}",
-        "true: what is missing of the data sets is downloaded first (the default is PKM_FETCH, "
-        "else true); without a network, and with false, the paper goes on without it",
+        "true: what is missing of the data sets is downloaded first (the default is "
+        "PKM_FETCH, else true); without a network, and with false, the paper goes on "
+        "without it",
     )
     verb: str | None = key(
-        None, "plan, run, status, retry or report; null: run, then report"
+        None,
+        "plan, run, status, retry or report; null: run, then report",
     )
 
 
@@ -241,11 +258,12 @@ def described(command: str) -> dict:
     ]
     lines += [*help_lines(schema), "", "Groups (group=choice):"]
     for group in GROUPS:
-        if group in keys_of(schema):
+        if group in list_keys(schema):
             lines.append(paragraph(group, ", ".join(choices(group))))
     lines += [
         "",
-        "--cfg job prints what a command line makes; --hydra-help: Hydra's own options.",
+        "--cfg job prints what a command line makes; "
+        "--hydra-help: Hydra's own options.",
     ]
     return HYDRA | {"help": {"template": "\n".join(lines)}}
 
@@ -253,27 +271,21 @@ def described(command: str) -> dict:
 OPTIONS = {"run": RunOptions, "reproduce": ReproduceOptions}
 
 
-def keys_of(schema: type) -> dict[str, Any]:
-    """Return the keys of a schema, each with its field; what only Hydra reads is no key."""
-    return {
-        given.name: given
-        for given in fields(schema)
-        if given.name not in ("defaults", "hydra")
-    }
+def list_keys(schema: type) -> dict[str, Any]:
+    """Return the keys of a schema with their fields, without those of Hydra alone."""
+    options = {option.name: option for option in fields(schema)}
+    return {name: options[name] for name in options if name not in HYDRA_KEYS}
 
 
 def help_lines(schema: type, prefix: str = "") -> list[str]:
     """Describe the keys of a schema, nested ones by their full name."""
     lines = []
-    for name, given in keys_of(schema).items():
-        if is_dataclass(given.type):
-            lines += [
-                "",
-                f"{name}: {given.type.__doc__}",
-                *help_lines(given.type, f"{name}."),
-            ]
+    for name, option in list_keys(schema).items():
+        if is_dataclass(option.type):
+            lines += ["", f"{name}: {option.type.__doc__}"]
+            lines += help_lines(option.type, f"{name}.")
         else:
-            lines.append(paragraph(prefix + name, given.metadata["help"]))
+            lines.append(paragraph(prefix + name, option.metadata["help"]))
     return lines
 
 

@@ -14,15 +14,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from pkm.compute.storage.grid_file import SUFFIX, is_grid_file, open_grid, pack
+from pkm.datasets.dataset import check_domain
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import run_words
+from pkm.experiments.console.console import make_main
 from pkm.row_blocks import row_blocks
 
 
-def bounds_of(text: str | None, n_features: int) -> tuple[np.ndarray, np.ndarray]:
+def read_bounds(text: str | None, n_features: int) -> np.ndarray:
     """Read bounds, ``[lower,upper]`` or one list of each, for a number of columns.
 
     Raises
@@ -32,38 +34,22 @@ def bounds_of(text: str | None, n_features: int) -> tuple[np.ndarray, np.ndarray
 
     Examples
     --------
-    >>> bounds_of("[0,1]", 2)[1].tolist()
-    [1.0, 1.0]
+    >>> read_bounds("[0,1]", 2).tolist()
+    [[0.0, 0.0], [1.0, 1.0]]
     """
-    import yaml
-
-    rule = (
-        f"[lower,upper] or two lists of {n_features} numbers, finite, lower below upper"
-    )
-    require(text is not None, "bounds", text, rule)
     try:
-        given = np.asarray(yaml.safe_load(text or ""), np.float64)
-    except (ValueError, TypeError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"bounds={text!r} must be {rule}") from error
-    require(given.shape in {(2,), (2, n_features)}, "bounds", text, rule)
-    bounds = given[:, None] * np.ones(n_features) if given.ndim == 1 else given
-    require(
-        bool(np.isfinite(bounds).all() and (bounds[0] < bounds[1]).all()),
-        "bounds",
-        text,
-        rule,
-    )
-    return bounds[0], bounds[1]
+        return check_domain(yaml.safe_load(text or ""), n_features, "bounds")
+    except (ValueError, yaml.YAMLError) as error:
+        raise ConfigurationError(
+            f"bounds={text!r} is not allowed: bounds must be [lower,upper] "
+            f"or two lists of {n_features} numbers, finite, lower below upper"
+        ) from error
 
 
 def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     """Pack rows, or compare the checksum of a grid file."""
-    require(
-        len(words) in (1, 2),
-        "files",
-        " ".join(words),
-        "DATA OUT.grid, or OUT.grid alone",
-    )
+    rule = "DATA OUT.grid, or OUT.grid alone"
+    require(len(words) in (1, 2), "files", " ".join(words), rule)
     target = Path(words[-1])
     require(is_grid_file(target), "file", str(target), f"a name that ends in {SUFFIX}")
     if len(words) == 1:
@@ -73,7 +59,8 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     else:
         rows = row_blocks(words[0])
         assert rows is not None, "a path has rows, or is refused"
-        packed = pack(rows, target, *bounds_of(options.get("bounds"), rows.n_columns))
+        bounds = read_bounds(options.get("bounds"), rows.n_columns)
+        packed = pack(rows, target, *bounds)
         checked = ""
     header = packed.header
     clipped = ", some clipped to the bounds" if header.outside else ""
@@ -83,6 +70,4 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code; see the module's text."""
-    return run_words("pack", __doc__, "FILE", ("bounds",), run, argv)
+main = make_main("pack", __doc__, "FILE", ("bounds",), run)

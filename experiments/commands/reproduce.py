@@ -1,6 +1,5 @@
 """Reproduce a paper: run what is missing and write the report: ``pkm reproduce``."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -12,7 +11,7 @@ from pkm.experiments.backends.server import start_server
 from pkm.experiments.commands.application import begin_collection, call, run_task
 from pkm.experiments.commands.options import VERBS
 from pkm.experiments.config.errors import ConfigurationError, unknown
-from pkm.experiments.config.groups import ALL, choices, entry_of
+from pkm.experiments.config.groups import ALL, choices, read_entry
 from pkm.experiments.console.console import CellsFailed, consoles
 from pkm.experiments.plan.sweep import check_paper
 
@@ -46,7 +45,7 @@ def run_job(config: DictConfig) -> None:
         absent_costs,
         cheapest_first,
         check_reports,
-        plans_of,
+        make_requests,
         reproduce,
         run_cheapest,
     )
@@ -54,8 +53,8 @@ def run_job(config: DictConfig) -> None:
     console, _ = consoles()
     if config.verb not in (None, *VERBS):
         raise ConfigurationError(unknown("verb", config.verb, VERBS))
-    papers = papers_of(config)
-    requests = plans_of(papers, config, console)
+    papers = read_papers(config)
+    requests = make_requests(papers, config, console)
     begin_collection()
     if len(requests) > 1:
         costs = absent_costs(requests, config)
@@ -77,8 +76,8 @@ def run_job(config: DictConfig) -> None:
         raise CellsFailed("cells failed")
 
 
-def papers_of(config: DictConfig) -> list[dict]:
-    """Return the papers that a configuration stands for: its own, or all files, which stand alone.
+def read_papers(config: DictConfig) -> list[dict]:
+    """Return the papers that a configuration stands for: its own, or all files.
 
     Raises
     ------
@@ -86,7 +85,7 @@ def papers_of(config: DictConfig) -> list[dict]:
         If a file is not well written.
     """
     if config.paper.name == ALL:
-        papers = [entry_of("paper", name) for name in choices("paper")]
+        papers = [read_entry("paper", name) for name in choices("paper")]
     else:
         papers = [cast(dict, OmegaConf.to_container(config.paper, resolve=True))]
     for paper in papers:
@@ -94,13 +93,13 @@ def papers_of(config: DictConfig) -> list[dict]:
     return papers
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run the command line; `ReproduceOptions` says what it takes.
 
     Parameters
     ----------
-    argv : sequence of str, optional
-        Arguments; those of the process by default.
+    argv : sequence of str
+        Arguments.
 
     Returns
     -------
@@ -108,21 +107,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code: 0, 1 if cells failed, 2 if the request was refused, 130 if it was
         interrupted.
     """
-    words = sys.argv[1:] if argv is None else argv
-    return call(application, "reproduce", verb_as_key(words))
+    return call(application, "reproduce", write_verb_as_key(argv))
 
 
-def verb_as_key(words: Sequence[str]) -> list[str]:
+def write_verb_as_key(words: Sequence[str]) -> list[str]:
     """Write a verb as a key.
 
     Examples
     --------
-    >>> verb_as_key(["plan", "paper=dpm"]), verb_as_key(["-m", "paper=dpm,mufc"])
-    (['verb=plan', 'paper=dpm'], ['-m', 'paper=dpm,mufc'])
+    >>> write_verb_as_key(["plan", "paper=dpm"])
+    ['verb=plan', 'paper=dpm']
+    >>> write_verb_as_key(["-m", "paper=dpm,mufc"])
+    ['-m', 'paper=dpm,mufc']
     """
     is_verb = words and "=" not in words[0] and not words[0].startswith(("-", "~"))
     return [f"verb={words[0]}", *words[1:]] if is_verb else list(words)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

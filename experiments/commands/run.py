@@ -1,6 +1,5 @@
 """Run methods on data sets from the command line and print a table: ``pkm run``."""
 
-import sys
 from collections.abc import Sequence
 
 import hydra
@@ -39,21 +38,17 @@ def run_job(config: DictConfig) -> float:
     return objective
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run the command line; `RunOptions` says what it takes.
 
     Parameters
     ----------
-    argv : sequence of str, optional
-        Arguments; those of the process by default.
+    argv : sequence of str
+        Arguments.
 
     Returns
     -------
     int
         Exit code: 0, 1 if a cell failed, 2 if the request was refused.
     """
-    return call(application, "run", sys.argv[1:] if argv is None else argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return call(application, "run", argv)

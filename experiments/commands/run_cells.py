@@ -1,7 +1,7 @@
-"""Ad hoc runs: the cells of some configurations as one batch, and a table of their results."""
+"""Ad hoc runs: the cells of some configurations as one batch, and their results."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
@@ -14,18 +14,15 @@ from pkm.experiments.commands.application import begin_collection
 from pkm.experiments.commands.options import RUN_KINDS
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.config.groups import MISSING, choices, with_defaults
-from pkm.experiments.config.method_parameters import accepts
-from pkm.experiments.config.settings import as_list, require
+from pkm.experiments.config.groups import choices, with_defaults
+from pkm.experiments.config.settings import as_list, one_of, require
 from pkm.experiments.plan.entries import FILE_KEYS
-from pkm.experiments.plan.estimate import estimator
+from pkm.experiments.plan.estimate import estimate_costs
 from pkm.experiments.plan.plan import Plan, make_plan
 from pkm.experiments.plan.sweep import SWEEP_KEYS
 from pkm.experiments.store.columns import differing
 from pkm.experiments.store.store import Store
 from pkm.methods import load_method
-from pkm.methods.unlearning.k_fed import KFed
-from pkm.methods.unlearning.unlearning import Unlearning
 
 #: Names of the domain that points may lie outside of, by preprocessing; with minmax
 #: none can.
@@ -42,14 +39,14 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     Parameters
     ----------
     configs : sequence of DictConfig
-        One per job of a multirun, from `pkm.experiments.commands.composition.checked`.
+        One per job of a multirun, checked.
     console : rich.console.Console
         Where to print.
 
     Returns
     -------
     list of float or None
-        The objective of each job, see `objective_of`; None where one of its cells
+        The objective of each job, see `find_objective`; None where one of its cells
         failed.
 
     Raises
@@ -58,20 +55,15 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         If anything requested is unknown, not allowed or not available; nothing has been
         run or written then.
     """
-    plans = [plan_of(config) for config in configs]
-    metrics = [objective_of(config) for config in configs]
-    plan = Plan(
-        "run", tuple(dict.fromkeys(entry for each in plans for entry in each.entries))
-    )
+    plans = [make_job_plan(config) for config in configs]
+    metrics = [find_objective(config) for config in configs]
+    entries = [entry for plan in plans for entry in plan.entries]
+    plan = Plan("run", tuple(dict.fromkeys(entries)))
     settings = configs[0]
     for key in SHARED:
         values = list(dict.fromkeys(str(config[key]) for config in configs))
-        require(
-            len(values) == 1,
-            key,
-            values,
-            "the same for all jobs of hydra/launcher=cells",
-        )
+        rule = "the same for all jobs of hydra/launcher=cells"
+        require(len(values) == 1, key, values, rule)
     store = Store(settings.results)
     backend = checked_backend(Backend(**settings.backend))
     store.check_writable()
@@ -79,32 +71,33 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     # Run the cells that are not stored yet.
     stored = store.readable([cell.key for cell in plan.cells])
     to_run = [cell for cell in plan.cells if cell.key not in stored]
-    estimate = estimator(store, backend)
     if settings.account is not None:
         charged = charge(settings.account, plan.cells, stored, settings.data)
         console.print(charged, markup=False)
-    costs = {cell.key: estimate(cell)[0] for cell in to_run}
+    costs = estimate_costs(to_run, store, backend)
     begin_collection()
     run_cells(
-        to_run, store, backend, mirror=settings.data, costs=costs, console=console
+        to_run,
+        store,
+        backend,
+        data_dir=settings.data,
+        costs=costs,
+        console=console,
     )
 
     # Print the results of all.
     rows = plan.rows(store)
-    missing = plan.missing(store)
     if not rows.empty:
-        shown = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
-        console.print(
-            result_table(rows, [metric for metric in shown if metric in rows])
-        )
+        names = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
+        console.print(result_table(rows, [name for name in names if name in rows]))
         for line in (*clipping_lines(rows), *privacy_lines(rows)):
             console.print(line, style="yellow", markup=False)
-    for gap in missing.itertuples():
-        console.print(
-            f"{gap.method} · {gap.dataset}: {gap.reason}", style="red", markup=False
-        )
+    for gap in plan.missing(store).itertuples():
+        line = f"{gap.method} · {gap.dataset}: {gap.reason}"
+        console.print(line, style="red", markup=False)
     console.print(
-        f"{len(stored)} cells were stored already, {len(to_run)} were run; results in {store.root}"
+        f"{len(stored)} cells were stored already, {len(to_run)} were run; "
+        f"results in {store.root}"
     )
     if settings.tracking.name == "mlflow":
         # Imported here: MLflow takes seconds, and is rarely wanted.
@@ -112,13 +105,13 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
 
         project(plan, store, settings, console)
     return [
-        objective(each, rows, metric)
-        for each, metric in zip(plans, metrics, strict=True)
+        average_objective(plan, rows, metric)
+        for plan, metric in zip(plans, metrics, strict=True)
     ]
 
 
-def objective_of(config: DictConfig) -> str:
-    """Return the metric that a job answers a sweeper with.
+def find_objective(config: DictConfig) -> str:
+    """Find the metric that a job answers a sweeper with.
 
     Raises
     ------
@@ -128,14 +121,16 @@ def objective_of(config: DictConfig) -> str:
     metrics = as_list(OmegaConf.to_container(config)["metrics"])
     if config.objective is None:
         return "nicv" if "nicv" in metrics else metrics[0]
-    require(
-        config.objective in metrics, "objective", config.objective, f"one of {metrics}"
-    )
+    one_of(*metrics).require("objective", config.objective)
     return config.objective
 
 
-def objective(plan: Plan, rows: pd.DataFrame, metric: str) -> float | None:
-    """Return the mean of a metric over all rows of a job; None where a cell has none."""
+def average_objective(
+    plan: Plan,
+    rows: pd.DataFrame,
+    metric: str,
+) -> float | None:
+    """Average a metric over all rows of a job; None where a cell has none."""
     keys = {cell.key for cell in plan.cells}
     if rows.empty or not keys <= set(rows["cell"]):
         return None
@@ -143,7 +138,7 @@ def objective(plan: Plan, rows: pd.DataFrame, metric: str) -> float | None:
     return float(distinct[metric].mean())
 
 
-def plan_of(config: DictConfig) -> Plan:
+def make_job_plan(config: DictConfig) -> Plan:
     """Make the plan of one job: a paper of one sweep, in which nothing may be missing.
 
     Raises
@@ -154,62 +149,25 @@ def plan_of(config: DictConfig) -> Plan:
     values = OmegaConf.to_container(config, resolve=True)
     if values["dataset"]["name"] != "file":
         for name in FILE_KEYS:
-            require(
-                values[name] is None, name, values[name], "left out unless dataset=file"
-            )
-    require_method(values)
-    sweep = {
-        key: values[key] for key in SWEEP_KEYS if key in values and key not in RUN_KINDS
-    }
+            value = values[name]
+            require(value is None, name, value, "left out unless dataset=file")
+    sweep = {key: values[key] for key in SWEEP_KEYS if key in values}
     sweep["datasets"] = [values["dataset"]]
     sweep["methods"] = [with_defaults(values["method"])]
     for key in RUN_KINDS:
-        sweep[key] = without_nulls(values[key]) or None
+        options = values[key].items()
+        sweep[key] = {name: value for name, value in options if value is not None}
+        sweep[key] = sweep[key] or None
     paper = {"name": "run", "sweeps": {"run": sweep}}
     profile = {"name": "run", "seeds": values["seeds"]}
     try:
-        plan = make_plan(paper, profile, mirror=values["data"])
+        plan = make_plan(paper, profile, data_dir=values["data"])
     except ConfigurationError as error:
         # The name of the sweep is no word of the user's.
         raise ConfigurationError(str(error.__cause__ or error)) from error
     if plan.gaps:
         raise ConfigurationError(plan.gaps[0].reason)
     return plan
-
-
-def require_method(values: Mapping) -> None:
-    """Refuse a method that is none, and a missing epsilon for one that has it.
-
-    Raises
-    ------
-    ValueError
-        If what ``method._target_`` names is no method, its name no text, or epsilon
-        null.
-    """
-    name, target = values["method"]["name"], values["method"]["_target_"]
-    require(
-        name is None or isinstance(name, str), "method.name", name, "a text, or null"
-    )
-    rule = "the import path of a class, package.module.Class"
-    require(
-        isinstance(target, str) and target != MISSING, "method._target_", target, rule
-    )
-    method = load_method(target)
-    federated = isinstance(method, type) and issubclass(method, Unlearning | KFed)
-    holds = federated or (isinstance(method, type) and hasattr(method, "claims"))
-    require(
-        holds,
-        "method._target_",
-        target,
-        "a subclass of PrivateKMeans that declares `claims`",
-    )
-    if None in as_list(values["epsilon"]) and accepts(target, "epsilon"):
-        require(False, "epsilon", None, f"a number for {target}, which is private")
-
-
-def without_nulls(values: Mapping) -> dict:
-    """Return the keys of a configuration group that have a value."""
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
@@ -234,19 +192,19 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     cells = rows.groupby(by, sort=False)
     heads = rows.drop_duplicates(by)
     first = heads.set_index(by)
+    varied = differing(rows).loc[heads.index].drop(columns="variant", errors="ignore")
     spent = cells["epsilon_spent"].max()
     centers = cells["n_centers"].mean()
     milliseconds = 1000 * cells["fit_seconds"].mean()
     # Rows of central cells have no columns of a protocol.
-    protocol, hidden = {}, ()
+    protocol = {}
     if "iteration_ms" in rows:
         protocol = {
             "clients": first["clients"].where(first["iteration_ms"].notna()),
             "latency (ms)": first["latency_ms"],
             "ms per iteration": cells["iteration_ms"].mean(),
         }
-        hidden = ("clients", "latency_ms")
-    varied = differing(rows).loc[heads.index]
+        varied = varied.drop(columns=["clients", "latency_ms"], errors="ignore")
     columns = {
         "method": first["method"],
         "variant": first["variant"] if any(first["variant"]) else None,
@@ -254,21 +212,19 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         "k": first["k"],
         "ε": first["epsilon"],
         "ε spent": spent if differs(spent, first["epsilon"]) else None,
-        **varied.drop(columns=["variant", *hidden], errors="ignore"),
+        **varied,
         "seeds": cells.size(),
         **{metric: cells[metric].apply(mean_and_deviation) for metric in metrics},
         "centers": centers if differs(centers, first["k"]) else None,
-        "ms per seed": milliseconds.where(first["timing"])
-        if any(first["timing"])
-        else None,
+        "ms per seed": (
+            milliseconds.where(first["timing"]) if any(first["timing"]) else None
+        ),
         **protocol,
         "flaws": first["flaws"] if any(first["flaws"]) else None,
     }
-    shown = {
-        heading: values for heading, values in columns.items() if values is not None
-    }
-    table = Table(*shown, box=None, header_style="bold")
-    for line in zip(*shown.values(), strict=True):
+    columns = {name: values for name, values in columns.items() if values is not None}
+    table = Table(*columns, box=None, header_style="bold")
+    for line in zip(*columns.values(), strict=True):
         table.add_row(*map(short, line))
     return table
 
@@ -307,44 +263,39 @@ def mean_and_deviation(values: pd.Series) -> str:
 
 
 def privacy_lines(rows: pd.DataFrame) -> list[str]:
-    """Say what the privacy that private methods state does not cover: domains, known flaws."""
+    """Say what the stated privacy does not cover: domains, known flaws."""
     private = rows[rows["epsilon"].notna()]
     lines = []
     read_off = private.loc[private["private_bounds"], ["dataset", "preprocessing"]]
     for dataset, preprocessing in read_off.drop_duplicates().to_numpy():
-        remedy = "preprocessing=public takes the declared one; a file needs bounds=[lower,upper]"
+        remedy = (
+            "preprocessing=public takes the declared one; "
+            "a file needs bounds=[lower,upper]"
+        )
         if preprocessing == "public":
             remedy = "the data set comes scaled so"
-        lines.append(
-            f"{dataset}: the domain is read off the points, which no budget pays for ({remedy})"
-        )
-    flawed = private.loc[private["variant"].eq("published") & private["flaws"].ne("")]
-    for method, target, flaws in (
-        flawed[["method", "target", "flaws"]].drop_duplicates().to_numpy()
-    ):
+        domain = "the domain is read off the points, which no budget pays for"
+        lines.append(f"{dataset}: {domain} ({remedy})")
+    flawed = private[private["variant"].eq("published") & private["flaws"].ne("")]
+    flawed = flawed[["method", "target", "flaws"]].drop_duplicates()
+    for method, target, flaws in flawed.to_numpy():
         remedy = ""
         if "sound" in load_method(target).claims:
             plain = method.removesuffix("_published")
-            setting = (
-                f"method={plain}"
-                if plain in choices("method")
-                else "method.variant=sound"
-            )
+            is_file = plain in choices("method")
+            setting = f"method={plain}" if is_file else "method.variant=sound"
             remedy = f"; {setting} corrects them"
-        lines.append(
-            f"{method}: the published variant has known flaws: {flaws}{remedy}"
-        )
+        flaw = f"the published variant has known flaws: {flaws}"
+        lines.append(f"{method}: {flaw}{remedy}")
     return lines
 
 
 def clipping_lines(rows: pd.DataFrame) -> list[str]:
-    """Say of which data sets points outside the domain were moved to its border, and how many."""
+    """Say how many points were moved to the border of which data set's domain."""
     facts = rows.loc[rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]]
-    lines = []
-    for fact in facts.drop_duplicates().itertuples():
-        domain = DOMAINS[fact.preprocessing]
-        lines.append(
-            f"{fact.dataset}: {fact.clipped} of {fact.n} points lie outside the {domain} "
-            "and were moved to its border (clip=false refuses them)"
-        )
-    return lines
+    return [
+        f"{fact.dataset}: {fact.clipped} of {fact.n} points lie outside the "
+        f"{DOMAINS[fact.preprocessing]} "
+        "and were moved to its border (clip=false refuses them)"
+        for fact in facts.drop_duplicates().itertuples()
+    ]

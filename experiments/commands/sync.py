@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pkm.experiments.commands.composition import load
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import consoles, run_words
+from pkm.experiments.console.console import consoles, make_main
 from pkm.experiments.mlflow.tracking import summarize, sync
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
@@ -50,7 +50,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     require(cells in ("yes", "no"), "cells", cells, "yes or no")
     overrides = [*words, *(f"{name}={value}" for name, value in options.items())]
     config = load_configuration("sync", overrides)
-    plan = make_plan(config.paper, config.profile, mirror=config.data)
+    plan = make_plan(config.paper, config.profile, data_dir=config.data)
     store = Store(config.results)
     store.check_writable()
     folder = store.report_folder(plan.paper, config.profile.name)
@@ -66,6 +66,4 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     consoles()[0].print(line, soft_wrap=True)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; see the module's text."""
-    return run_words("sync", __doc__, "key=value", (), run, argv)
+main = make_main("sync", __doc__, "key=value", (), run)

@@ -18,7 +18,7 @@ from pkm.experiments.backends.backends import checked_backend, run_cells
 from pkm.experiments.commands.composition import load
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import consoles, run_words
+from pkm.experiments.console.console import consoles, make_main
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports.diff import SAME, compare_values
 from pkm.experiments.reports.verify import evaluate, find_target, select_needed
@@ -30,14 +30,14 @@ LINES = 20
 
 
 def run(words: Sequence[str], options: Mapping[str, str]) -> int:
-    """Run the cells again and print what differs; return 1 if something does, else 0."""
+    """Run the cells again and print what differs; return 1 if something does."""
     require(len(words) == 1, "name", " ".join(words), "one claim or figure")
     name = words[0]
     target = find_target(name)
     overrides = [f"{key}={value}" for key, value in options.items()]
     # Nothing is projected to MLflow.
     config = load([*overrides, f"paper={name.partition('/')[0]}", "tracking=none"])
-    plan = make_plan(config.paper, config.profile, mirror=config.data)
+    plan = make_plan(config.paper, config.profile, data_dir=config.data)
     store = Store(config.results)
     rows = plan.rows(store)
     missing = plan.missing(store)
@@ -57,7 +57,11 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         again = Store(folder)
         outcomes = run_cells(
-            cells, again, backend, mirror=config.data, console=consoles()[0]
+            cells,
+            again,
+            backend,
+            data_dir=config.data,
+            console=consoles()[0],
         )
         compared = compare_values(read_values(store, keys), read_values(again, keys))
         fresh = plan.rows(again)
@@ -86,6 +90,4 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     return int(len(differing) > 0)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; see the module's text."""
-    return run_words("verify", __doc__, "NAME", (), run, argv)
+main = make_main("verify", __doc__, "NAME", (), run)

@@ -1,14 +1,27 @@
 """Where and how cells are run, as a checked value."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from pkm.experiments.config.settings import TIME_LIMIT, require
-from pkm.scalars import is_integer
+from pkm.experiments.config.settings import (
+    TIME_LIMIT,
+    Rule,
+    Settings,
+    at_least,
+    one_of,
+    require,
+    setting,
+)
+
+NAME = one_of("serial", "processes", "dask")
+ADDRESS = Rule(
+    lambda value: value is None or (isinstance(value, str) and "://" in value),
+    "an address such as tcp://192.0.2.1:8786",
+)
 
 
 @dataclass(frozen=True)
-class Backend:
+class Backend(Settings):
     """How cells are run.
 
     Parameters
@@ -33,42 +46,20 @@ class Backend:
         machine.
     """
 
-    name: Literal["serial", "processes", "dask"] = "serial"
-    jobs: int = 1
-    threads: int = 1
-    time_limit: float | None = None
-    retries: int = 1
-    scheduler: str | None = None
+    name: str = "serial"
+    jobs: int = setting(1, at_least(1))
+    threads: int = setting(1, at_least(1))
+    time_limit: float | None = setting(None, TIME_LIMIT)
+    retries: int = setting(1, at_least(0))
+    scheduler: str | None = setting(None, ADDRESS)
 
     def __post_init__(self) -> None:
-        names = ("serial", "processes", "dask")
-        require(self.name in names, "backend", self.name, f"one of {', '.join(names)}")
-        for name, minimum in (("jobs", 1), ("threads", 1), ("retries", 0)):
-            value = getattr(self, name)
-            holds = is_integer(value) and value >= minimum
-            require(holds, name, value, f"a whole number of at least {minimum}")
-        require(
-            TIME_LIMIT.holds(self.time_limit),
-            "time_limit",
-            self.time_limit,
-            TIME_LIMIT.text,
-        )
-        if self.name != "dask":
-            require(
-                self.scheduler is None,
-                "scheduler",
-                self.scheduler,
-                "null unless backend=dask",
-            )
-        elif self.scheduler is not None:
-            holds = isinstance(self.scheduler, str) and "://" in self.scheduler
-            require(
-                holds,
-                "scheduler",
-                self.scheduler,
-                "an address such as tcp://192.0.2.1:8786",
-            )
+        NAME.require("backend", self.name)
+        super().__post_init__()
+        holds = self.name == "dask" or self.scheduler is None
+        rule = "left out unless backend=dask"
+        require(holds, "scheduler", self.scheduler, rule)
 
-    def limit_of(self, cell: Any) -> float | None:
+    def find_limit(self, cell: Any) -> float | None:
         """Return the seconds that a cell may take: its limit, else the backend's."""
         return self.time_limit if cell.time_limit is None else cell.time_limit

@@ -6,7 +6,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from pkm.experiments.config.groups import GROUPS, choices, entry_of, is_choice
+from pkm.experiments.config.groups import GROUPS, choices, is_choice, read_entry
 
 
 class ConfSource(ConfigSource):
@@ -35,7 +35,11 @@ class ConfSource(ConfigSource):
         group, _, name = config_path.partition("/")
         return group in GROUPS and is_choice(group, name)
 
-    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+    def list(
+        self,
+        config_path: str,
+        results_filter: ObjectType | None,
+    ) -> list[str]:
         """List the groups, or the choices of a group."""
         if config_path == "":
             return [] if results_filter == ObjectType.CONFIG else sorted(GROUPS)
@@ -46,9 +50,12 @@ class ConfSource(ConfigSource):
     def load_config(self, config_path: str) -> ConfigResult:
         """Read a choice of a group."""
         group, _, name = config_path.partition("/")
-        config = OmegaConf.create(entry_of(group, name))
+        config = OmegaConf.create(read_entry(group, name))
         return ConfigResult(
-            self.provider, self.full_path(), config, header={"package": None}
+            self.provider,
+            self.full_path(),
+            config,
+            header={"package": None},
         )
 
 

@@ -22,6 +22,23 @@ def unknown(kind: str, name: Any, known: Sequence[str]) -> str:
     return f"{kind}={name!r} is unknown.{hint} Known: {', '.join(known)}"
 
 
+def require_choices(
+    kind: str,
+    names: Iterable,
+    known: Sequence[str],
+) -> None:
+    """Refuse a name that is not among the known ones.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming it, the nearest one and all.
+    """
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(unknown(kind, name, known))
+
+
 def unknown_key(key: str, known: Sequence[str]) -> str:
     """Say that a key is unknown, what it may have been, and what is known at its place.
 
@@ -35,7 +52,11 @@ def unknown_key(key: str, known: Sequence[str]) -> str:
     return f"key {key!r} is unknown.{hint} Known: {', '.join(known)}"
 
 
-def did_you_mean(name: str, known: Sequence[str], prefix: str = "") -> str:
+def did_you_mean(
+    name: str,
+    known: Sequence[str],
+    prefix: str = "",
+) -> str:
     """Name the known word that is nearest to a given one, if one is near.
 
     Examples
@@ -47,7 +68,11 @@ def did_you_mean(name: str, known: Sequence[str], prefix: str = "") -> str:
     return "" if near is None else f" Did you mean {prefix}{near}?"
 
 
-def require_known(names: Iterable[str], known: Collection[str], prefix: str) -> None:
+def require_known(
+    names: Iterable[str],
+    known: Collection[str],
+    prefix: str,
+) -> None:
     """Refuse a name that is not among the known ones.
 
     Raises

@@ -49,7 +49,7 @@ def is_choice(group: str, name: str) -> bool:
     return (group, name) == ("paper", ALL) or (group == "method" and ":" in name)
 
 
-def entry_of(group: str, name: str) -> dict[str, Any]:
+def read_entry(group: str, name: str) -> dict[str, Any]:
     """Return a choice of a group as Hydra composes it.
 
     Raises

@@ -5,13 +5,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from pkm.experiments.config.errors import ConfigurationError, unknown
+from pkm.experiments.config.errors import require_choices
 from pkm.scalars import is_integer, is_number, is_positive
 
 S = TypeVar("S", bound="Settings")
 
 
-def require(holds: bool, name: str, value: object, rule: str) -> None:
+def require(
+    holds: bool,
+    name: str,
+    value: object,
+    rule: str,
+) -> None:
     """Refuse a value, naming the parameter, the value got and the rule.
 
     Raises
@@ -27,8 +32,12 @@ def require(holds: bool, name: str, value: object, rule: str) -> None:
 class Rule:
     """What the values of a setting must be, as a function and in words."""
 
-    holds: Callable[[object], bool]
+    holds: Callable[[Any], bool]
     text: str
+
+    def require(self, name: str, value: object) -> None:
+        """Refuse a value that breaks the rule, as `require` does."""
+        require(self.holds(value), name, value, self.text)
 
 
 def at_least(lowest: int) -> Rule:
@@ -48,11 +57,59 @@ def one_of(*legal: str | int) -> Rule:
     )
 
 
+def is_parameter(value: object) -> bool:
+    """Tell whether a row can hold a value as that of a parameter."""
+    if isinstance(value, list | tuple):
+        is_text = all(isinstance(item, str) for item in value)
+        return len(value) > 0 and (is_text or all(map(is_number, value)))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def are_seeds(seeds: tuple) -> bool:
+    """Tell whether seeds are distinct whole numbers, none negative, at least one."""
+    distinct = len(set(seeds)) == len(seeds) >= 1
+    return distinct and all(is_integer(seed) and seed >= 0 for seed in seeds)
+
+
 FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
+TEXT = Rule(lambda value: isinstance(value, str) and value != "", "a text")
+PATH = Rule(lambda value: value is None or isinstance(value, str), "a text, or null")
 TIME_LIMIT = Rule(
     lambda value: value is None or is_positive(value),
     "a number of seconds above 0, or null",
 )
+EPSILON = Rule(
+    lambda value: value is None or is_positive(value),
+    "a finite number above 0",
+)
+DELTA = Rule(
+    lambda value: value in (None, "auto") or (is_number(value) and 0 < value < 1),
+    'a number in (0, 1) or "auto"',
+)
+SEEDS = Rule(
+    are_seeds,
+    "at least one whole number, none negative, none twice",
+)
+METRICS = Rule(lambda value: len(value) >= 1, "at least one metric")
+PARAMETER = Rule(
+    is_parameter,
+    "a flag, a number, a text, null, or a list of numbers or of texts",
+)
+
+
+def require_params(params: Mapping[str, Any]) -> None:
+    """Refuse parameters of a method that a row cannot hold.
+
+    Raises
+    ------
+    ValueError
+        Naming the first such parameter, its value and the rule.
+    """
+    rule = "a mapping of names to values"
+    require(isinstance(params, Mapping), "params", params, rule)
+    for name, value in params.items():
+        TEXT.require("the name of a parameter", name)
+        PARAMETER.require(name, value)
 
 
 def as_list(value: object) -> list:
@@ -60,14 +117,14 @@ def as_list(value: object) -> list:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def setting(default: Any, rule: Rule) -> Any:
-    """Declare a field with its default and its rule."""
-    return field(default=default, metadata={"rule": rule})
+def setting(default: Any, rule: Rule, **options: Any) -> Any:
+    """Declare a field with its default and its rule; `MISSING` for no default."""
+    return field(default=default, metadata={"rule": rule}, **options)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Values that are checked by the rules of their fields.
+    """Values that are checked by the rules of their fields, where they have one.
 
     Raises
     ------
@@ -78,11 +135,24 @@ class Settings:
     def __post_init__(self) -> None:
         for declared in fields(self):
             value = getattr(self, declared.name)
-            rule = declared.metadata["rule"]
-            require(rule.holds(value), declared.name, value, rule.text)
+            if "rule" in declared.metadata:
+                declared.metadata["rule"].require(declared.name, value)
             # 25 and 25.0 are the same setting.
             if declared.type is float:
                 object.__setattr__(self, declared.name, float(value))
+
+
+def expand_grid(grid: Mapping) -> list[dict]:
+    """Combine the values of all keys, each a value or a list, the first key slowest.
+
+    Examples
+    --------
+    >>> expand_grid({"a": [1, 2], "b": 3})
+    [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
+    """
+    lists = {key: as_list(grid[key]) for key in grid}
+    combinations = itertools.product(*lists.values())
+    return [dict(zip(lists, values, strict=True)) for values in combinations]
 
 
 def expand(name: str, kind: type[S], value: object) -> list[S]:
@@ -108,81 +178,10 @@ def expand(name: str, kind: type[S], value: object) -> list[S]:
     if value is None:
         return []
     known = [declared.name for declared in fields(kind)]
-    require(
-        isinstance(value, Mapping),
-        name,
-        value,
-        f"null or a mapping of {', '.join(known)}",
-    )
-    for key in value:
-        if key not in known:
-            raise ConfigurationError(unknown(f"{name}: key", key, known))
+    rule = f"null or a mapping of {', '.join(known)}"
+    require(isinstance(value, Mapping), name, value, rule)
+    require_choices(f"{name}: key", value, known)
 
     # Fields in their own order: the first one varies slowest, however they were given.
-    lists = {key: as_list(value[key]) for key in known if key in value}
-    combinations = itertools.product(*lists.values())
-    return [kind(**dict(zip(lists, values, strict=True))) for values in combinations]
-
-
-def require_text(name: str, value: object) -> None:
-    """Refuse a value that is no text, or an empty one.
-
-    Raises
-    ------
-    ValueError
-        If it breaks that rule.
-    """
-    require(isinstance(value, str) and value != "", name, value, "a text")
-
-
-def require_params(params: Mapping[str, Any]) -> None:
-    """Refuse parameters of a method that a row cannot hold.
-
-    Raises
-    ------
-    ValueError
-        Naming the first such parameter, its value and the rule.
-    """
-    require(
-        isinstance(params, Mapping), "params", params, "a mapping of names to values"
-    )
-    for name, value in params.items():
-        require_text("the name of a parameter", name)
-        items = value if isinstance(value, list | tuple) else []
-        plain = value is None or isinstance(value, bool | int | float | str)
-        are_numbers = all(map(is_number, items))
-        holds = plain or (
-            items and (are_numbers or all(isinstance(item, str) for item in items))
-        )
-        rule = "a flag, a number, a text, null, or a list of numbers or of texts"
-        require(bool(holds), name, value, rule)
-
-
-def require_budget(epsilon: object, delta: object) -> None:
-    """Refuse an epsilon or a delta that breaks its rule.
-
-    Raises
-    ------
-    ValueError
-        If epsilon is neither None nor positive, or delta neither None nor ``"auto"``
-        nor between 0 and 1.
-    """
-    holds = epsilon is None or is_positive(epsilon)
-    require(holds, "epsilon", epsilon, "a finite number above 0")
-    holds = delta is None or delta == "auto" or (is_number(delta) and 0 < delta < 1)
-    require(holds, "delta", delta, 'a number in (0, 1) or "auto"')
-
-
-def require_seeds(seeds: tuple) -> None:
-    """Refuse seeds that are no whole numbers, negative, repeated or none at all.
-
-    Raises
-    ------
-    ValueError
-        If they break that rule.
-    """
-    distinct = len(set(seeds)) == len(seeds) >= 1
-    holds = distinct and all(is_integer(seed) and seed >= 0 for seed in seeds)
-    require(
-        holds, "seeds", seeds, "at least one whole number, none negative, none twice"
-    )
+    grid = {key: value[key] for key in known if key in value}
+    return [kind(**values) for values in expand_grid(grid)]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 #: Errors that the user can mend: shown as one line, without a traceback.
 REFUSALS = (ValueError, OSError, DataUnavailable)
+INTERRUPTED = "interrupted; finished cells are kept, the same command goes on from here"
 
 
 class CellsFailed(RuntimeError):
@@ -28,7 +29,7 @@ def consoles() -> tuple["Console", "Console"]:
     return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
 
 
-def parser_of(verb: str, description: str) -> Parser:
+def make_parser(verb: str, description: str | None) -> Parser:
     """Make the parser of a verb of ``pkm``."""
     return Parser(
         prog=f"pkm {verb}",
@@ -37,15 +38,14 @@ def parser_of(verb: str, description: str) -> Parser:
     )
 
 
-def run_words(
+def make_main(
     verb: str,
-    description: str,
+    description: str | None,
     name: str,
     keys: Sequence[str],
     run: Callable[[list[str], dict[str, str]], Any],
-    argv: Sequence[str] | None,
-) -> int:
-    """Run a verb whose command line is names and key=value; show its help on request.
+) -> Callable[[Sequence[str]], int]:
+    """Make the function that runs a verb from its command line of names and key=value.
 
     Parameters
     ----------
@@ -59,36 +59,36 @@ def run_words(
         The allowed keys; empty where `run` checks them.
     run : callable
         Takes the names, and the values by their keys.
-    argv : sequence of str, optional
-        Arguments; those of the process by default.
 
     Returns
     -------
-    int
-        See `exit_code`.
+    callable
+        From arguments to the exit code; see `exit_code`.
 
     Examples
     --------
-    >>> run_words("pack", "", "FILE", ["bounds"], print, ["a", "b", "bounds=[0,1]"])
+    >>> make_main("pack", "", "FILE", ["bounds"], print)(["a", "b", "bounds=[0,1]"])
     ['a', 'b'] {'bounds': '[0,1]'}
     0
     """
-    parser = parser_of(verb, description)
     rule = " or ".join(keys)
-    parser.add_argument("words", nargs="*", metavar=name, help=f"names, {rule}=...")
-    words = parser.parse_args(argv).words
-    names = [word for word in words if "=" not in word]
-    options = dict(word.split("=", 1) for word in words if "=" in word)
 
-    def check_and_run() -> Any:
+    def check_and_run(words: Sequence[str]) -> Any:
+        names = [word for word in words if "=" not in word]
+        options = dict(word.split("=", 1) for word in words if "=" in word)
         for key in options:
             if keys and key not in keys:
-                raise ValueError(
-                    f"option={key!r} is not allowed: option must be {rule}"
-                )
+                message = f"option={key!r} is not allowed: option must be {rule}"
+                raise ValueError(message)
         return run(names, options)
 
-    return exit_code(check_and_run)
+    def main(argv: Sequence[str]) -> int:
+        parser = make_parser(verb, description)
+        parser.add_argument("words", nargs="*", metavar=name, help=f"names, {rule}=...")
+        words = parser.parse_args(argv).words
+        return exit_code(lambda: check_and_run(words))
+
+    return main
 
 
 def exit_code(action: Callable[[], Any]) -> int:
@@ -118,10 +118,7 @@ def exit_code(action: Callable[[], Any]) -> int:
     except REFUSALS as error:
         refusal = str(error)
     except KeyboardInterrupt:
-        interruption = (
-            "interrupted; finished cells are kept, the same command goes on from here"
-        )
-        consoles()[1].print(interruption)
+        consoles()[1].print(INTERRUPTED)
         return 130
     consoles()[1].print(f"error: {refusal}", style="red", markup=False, highlight=False)
     return 2

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pkm.methods import PrivateKMeans, Run
 
 FACTOR = Rule(
-    lambda value: is_number(value) and 1 <= value <= 1e6, "a number from 1 to 1,000,000"
+    lambda value: is_number(value) and 1 <= value <= 1e6,
+    "a number from 1 to 1,000,000",
 )
 #: Which records of a data set take the part of public data.
 PUBLIC_DATA = one_of("same", "shifted")
@@ -62,7 +63,11 @@ class Central(Kind):
 
 
 def fit_seeds(
-    method: "PrivateKMeans", data: "Prepared", seeds: Sequence[int], *, alone: bool
+    method: "PrivateKMeans",
+    data: "Prepared",
+    seeds: Sequence[int],
+    *,
+    alone: bool,
 ) -> "list[tuple[Run, Timing]]":
     """Fit all seeds, as one batch or each alone.
 

@@ -24,7 +24,12 @@ from pkm.privacy import snap_centers
 OPTIMUM_STARTS = 20
 
 
-def check_method(kind: Kind, name: str, method: Any, n: int | None) -> None:
+def check_method(
+    kind: Kind,
+    name: str,
+    method: Any,
+    n: int | None,
+) -> None:
     """Refuse a method that cannot do what is requested.
 
     Raises
@@ -37,9 +42,8 @@ def check_method(kind: Kind, name: str, method: Any, n: int | None) -> None:
 
     removals = kind.removals
     forgets = isinstance(method, Unlearning)
-    require(
-        forgets or not removals, "removals", removals, f"0, for {name} cannot forget"
-    )
+    rule = f"0, for {name} cannot forget"
+    require(forgets or not removals, "removals", removals, rule)
     remain = n is None or removals * kind.batch < n
     require(remain, "removals", removals, f"fewer points in all than n={n}")
 
@@ -48,12 +52,8 @@ def check_method(kind: Kind, name: str, method: Any, n: int | None) -> None:
     require(divisible, "clients", kind.clients, rule)
 
     binned = isinstance(method, Unlearning) and method.gamma is not None
-    require(
-        binned or not kind.sparse,
-        "sparse",
-        kind.sparse,
-        f"false, for {name} has no bins",
-    )
+    rule = f"false, for {name} has no bins"
+    require(binned or not kind.sparse, "sparse", kind.sparse, rule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class ClientData:
 def split_data(resolved: ResolvedCell, kind: Kind) -> ClientData:
     """Split a cell's points over its clients, and cluster them as well as possible."""
     cell, data = resolved.cell, resolved.data
-    clients = split_of(resolved, kind)
+    clients = assign_clients(resolved, kind)
     ids = [np.flatnonzero(clients == client) for client in range(clients.max() + 1)]
     grid = data.points.rows.astype(np.int64)
     parts = [Points.prepare(grid[positions]) for positions in ids]
@@ -97,7 +97,7 @@ def split_data(resolved: ResolvedCell, kind: Kind) -> ClientData:
         grid,
         ids,
         parts,
-        points=np.concatenate([part.rows for part in parts]) / SCALE,
+        points=np.concatenate([own.rows for own in parts]) / SCALE,
         best=best_k_means(data.points, cell.k, OPTIMUM_STARTS),
     )
 
@@ -131,24 +131,32 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
     for seed in cell.seeds:
         with timer() as elapsed:
             model = fit(method, data, seed)
+        columns = shared | {"fit_all_ms": 1e3 * elapsed.wall}
         if isinstance(model, FederatedModel):
-            columns = model_columns(model, data)
+            columns |= loss_columns(model.induced()[1].sum(), model.centers, data)
+            columns["fit_client_ms"] = 1e3 * model.fit_seconds[0]
+            columns["fit_server_ms"] = 1e3 * model.fit_seconds[1]
+            if kind.sparse:
+                columns |= sparse_columns(model, cell.k)
+            if kind.removals:
+                best = data.best.cluster_centers_
+                columns |= removal_columns(model, data.grid, seed, kind, best)
+            centers = model.centers
         else:
-            columns = k_fed_columns(*model, data)
-        columns["fit_all_ms"] = 1e3 * elapsed.wall
-        if isinstance(model, FederatedModel):
-            columns |= request_columns(kind, cell.k, model, data, seed)
-        centers = model.centers if isinstance(model, FederatedModel) else model[0]
+            centers, labels = model
+            cost = ((data.points - centers[labels]) ** 2).sum()
+            columns |= loss_columns(cost, centers, data)
+        records.append(columns)
         released = snap_centers(centers * SCALE)[None]
-        fits.append(
-            (Run(released, 1, None, (seed,), np.array([len(centers)])), elapsed)
-        )
-        records.append(shared | columns)
+        run = Run(released, 1, None, (seed,), np.array([len(centers)]))
+        fits.append((run, elapsed))
     return fits, {name: [record[name] for record in records] for name in records[0]}
 
 
 def fit(
-    method: Unlearning | KFed, data: ClientData, seed: int
+    method: Unlearning | KFed,
+    data: ClientData,
+    seed: int,
 ) -> FederatedModel | tuple[np.ndarray, np.ndarray]:
     """Fit a method to the clients' points: a model, or `KFed`'s centers and labels."""
     if isinstance(method, KFed):
@@ -156,52 +164,24 @@ def fit(
     return method.fit(data.parts, seed, ids=data.ids)
 
 
-def k_fed_columns(
-    centers: np.ndarray, labels: np.ndarray, data: ClientData
+def loss_columns(
+    cost: float,
+    centers: np.ndarray,
+    data: ClientData,
 ) -> dict[str, float]:
-    """Return the losses of centers and labels, over the optimum."""
+    """Return the losses of an assignment and of nearest centers, over the optimum."""
     return {
-        "loss_ratio": float(((data.points - centers[labels]) ** 2).sum())
-        / data.optimum,
+        "loss_ratio": float(cost) / data.optimum,
         "loss_ratio_nearest": nearest_cost(data.points, centers) / data.optimum,
     }
 
 
-def model_columns(model: FederatedModel, data: ClientData) -> dict[str, float]:
-    """Return a model's losses over the optimum, and the times of its fit."""
-    return {
-        "loss_ratio": float(model.induced()[1].sum()) / data.optimum,
-        "loss_ratio_nearest": nearest_cost(data.points, model.centers) / data.optimum,
-        "fit_client_ms": 1e3 * model.fit_seconds[0],
-        "fit_server_ms": 1e3 * model.fit_seconds[1],
-    }
-
-
-def request_columns(
-    kind: Kind, k: int, model: FederatedModel, data: ClientData, seed: int
-) -> dict[str, Any]:
-    """Return the cost of sparse aggregation and of removals, where requested."""
-    columns: dict[str, Any] = {}
-    if kind.sparse:
-        columns |= sparse_columns(model, k)
-    if kind.removals:
-        columns |= removal_columns(
-            model, data.grid, seed, kind, data.best.cluster_centers_
-        )
-    return columns
-
-
-def split_of(resolved: ResolvedCell, kind: Kind) -> np.ndarray:
+def assign_clients(resolved: ResolvedCell, kind: Kind) -> np.ndarray:
     """Return the client of each point."""
     cell, data = resolved.cell, resolved.data
     if kind.split == "published":
-        if data.clients is None:
-            require(
-                False,
-                "split",
-                "published",
-                f"another: {cell.dataset_name} came without one",
-            )
+        rule = f"another: {cell.dataset_name} came without one"
+        require(data.clients is not None, "split", kind.split, rule)
         return data.clients
     labels = best_k_means(data.points, cell.k, OPTIMUM_STARTS).labels_
     if kind.split == "iid":
@@ -228,10 +208,7 @@ def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
     d = messages[0][0].shape[1]
     code = SparseCode(d, model.n_bins, k * len(messages))
     bins, counts, report = aggregate_sparse(code, messages)
-    received_bins, received_counts = model.received
-    if not (
-        np.array_equal(bins, received_bins) and np.array_equal(counts, received_counts)
-    ):
+    if not all(map(np.array_equal, (bins, counts), model.received)):
         raise RuntimeError(
             "sparse aggregation decoded another sum than the server received"
         )

@@ -22,11 +22,15 @@ class Coreset(Kind):
     @classmethod
     def expand(cls, value: Any) -> list[Self]:
         """Read a flag."""
-        require(value is None or FLAG.holds(value), cls.key, value, FLAG.text)
+        FLAG.require(cls.key, bool(value) if value is None else value)
         return [cls()] if value else []
 
     def check_method(
-        self, cell: "Cell", method: Any, n: int | None, d: int | None
+        self,
+        cell: "Cell",
+        method: Any,
+        n: int | None,
+        d: int | None,
     ) -> None:
         """Refuse a method that releases no coresets."""
         from pkm.methods.coreset import CoresetMethod

@@ -15,9 +15,9 @@ from pkm.methods import Run
 from pkm.metrics import evaluate, forget_points, prepare_metrics
 
 
-def preload(cell: Cell, mirror: str | None) -> None:
+def preload(cell: Cell, data_dir: str | None) -> None:
     """Load a cell's data and find reference clusterings; neither is counted as work."""
-    prepare_metrics(prepare(cell, mirror).points, cell.metrics)
+    prepare_metrics(prepare(cell, data_dir).points, cell.metrics)
 
 
 def forget_data() -> None:
@@ -26,14 +26,14 @@ def forget_data() -> None:
     forget_points()
 
 
-def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
+def execute(cell: Cell, data_dir: str | None = None) -> pd.DataFrame:
     """Run a cell.
 
     Parameters
     ----------
     cell : Cell
         What to run.
-    mirror : str, optional
+    data_dir : str, optional
         Folder with the original data files.
 
     Returns
@@ -55,9 +55,9 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
     datasets.DataUnavailable
         If the data cannot be had.
     """
-    preload(cell, mirror)
+    preload(cell, data_dir)
     with peak_memory() as peak:
-        resolved = resolve(cell, mirror)
+        resolved = resolve(cell, data_dir)
         with limit_threads(1) if cell.timing else nullcontext():
             fits, measured = cell.kind.fit(resolved)
             centers, n_centers = stacked([run for run, _ in fits])
@@ -71,7 +71,13 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
                     n_centers=n_centers,
                 )
     return lay_out(
-        resolved, fits, values, metric_time, measured, peak.mebibytes, centers
+        resolved,
+        fits,
+        values,
+        metric_time,
+        measured,
+        peak.mebibytes,
+        centers,
     )
 
 

@@ -87,30 +87,30 @@ class Federation(Kind):
         """Say what is missing for parties to be processes of their own."""
         from pkm.federation import mpi_available
 
-        if self.transport != "mpi" or mpi_available():
-            return None
-        return "transport=mpi needs mpi4py and mpirun: make protocol"
+        if self.transport == "mpi" and not mpi_available():
+            return "transport=mpi needs mpi4py and mpirun: make protocol"
+        return None
 
     def check_cell(self, cell: "Cell") -> None:
         """Refuse a transport auto, and a cell that does not measure time."""
-        require(
-            self.transport != "auto",
-            "transport",
-            self.transport,
-            "threads or mpi in a cell",
-        )
+        is_decided = self.transport != "auto"
+        require(is_decided, "transport", self.transport, "threads or mpi in a cell")
         require(cell.timing, "timing", cell.timing, "true for a cell with federation")
 
     def check_method(
-        self, cell: "Cell", method: Any, n: int | None, d: int | None
+        self,
+        cell: "Cell",
+        method: Any,
+        n: int | None,
+        d: int | None,
     ) -> None:
         """Refuse a method whose messages do not fit into words of that size."""
-        from pkm.experiments.fit.protocol import network_of
+        from pkm.experiments.fit.protocol import make_network
         from pkm.federation.parties import check_schedule
 
         super().check_method(cell, method, n, d)
         if n is not None and d is not None:
-            check_schedule(method, n, d, network_of(self))
+            check_schedule(method, n, d, make_network(self))
 
     def fit(self, resolved: "ResolvedCell") -> Fits:
         """Run the seeds one by one, after a run of the first one that is discarded."""
@@ -120,9 +120,8 @@ class Federation(Kind):
 
     def fixed_seconds(self) -> float:
         """Estimate the seconds until all processes are there."""
-        return (
-            SECONDS_PER_PROCESS * (self.clients + 1) if self.transport == "mpi" else 0.0
-        )
+        n_processes = self.clients + 1 if self.transport == "mpi" else 0
+        return SECONDS_PER_PROCESS * n_processes
 
     def seconds_per_fit(self) -> float:
         """Estimate the seconds that messages are on their way."""

@@ -105,16 +105,12 @@ def resolve(cell: Cell, data_dir: str | None) -> ResolvedCell:
     """
     data = prepare(cell, data_dir)
     n = data.points.shape[0]
-    require(
-        cell.k <= n,
-        "k",
-        cell.k,
-        f"at most n={n}, the number of points of {cell.dataset}",
-    )
+    rule = f"at most n={n}, the number of points of {cell.dataset}"
+    require(cell.k <= n, "k", cell.k, rule)
     return ResolvedCell(cell, build(cell), data, data_dir)
 
 
-def prepare(cell: Cell, mirror: str | None) -> Prepared:
+def prepare(cell: Cell, data_dir: str | None) -> Prepared:
     """Load, scale and snap the data set of a cell; see `prepare_data`."""
     return prepare_data(
         cell.dataset,
@@ -122,7 +118,7 @@ def prepare(cell: Cell, mirror: str | None) -> Prepared:
         cell.bounds,
         cell.preprocessing,
         cell.clip,
-        mirror,
+        data_dir,
         cell.columns,
         cell.label_column,
         getattr(cell.kind, "bounds_factor", 1.0),
@@ -136,7 +132,7 @@ def prepare_data(
     bounds: tuple | None,
     preprocessing: str,
     clip: bool,
-    mirror: str | None,
+    data_dir: str | None,
     columns: tuple | None = None,
     label_column: str | int | None = None,
     bounds_factor: float = 1.0,
@@ -147,7 +143,7 @@ def prepare_data(
     ----------
     dataset, path, bounds, preprocessing, clip
         As in `Cell`.
-    mirror : str or None
+    data_dir : str or None
         Folder with the original files.
     columns, label_column
         As in `Cell`.
@@ -165,22 +161,17 @@ def prepare_data(
         If points lie outside the public domain and `clip` is false, or there is no such
         domain.
     """
-    loaded = load_data(dataset, path, bounds, mirror, columns, label_column)
-    if is_grid_file(path or "") and not clip and open_grid(path or "").header.outside:
-        require(
-            False,
-            "clip",
-            clip,
-            f"true: {path} was packed with points clipped to its bounds",
-        )
+    loaded = load_data(dataset, path, bounds, data_dir, columns, label_column)
+    if path and is_grid_file(path):
+        rule = f"true: {path} was packed with points clipped to its bounds"
+        require(clip or not open_grid(path).header.outside, "clip", clip, rule)
     scaled = datasets.scale(loaded, preprocessing, clip=clip)
     ones = np.ones(scaled.points.shape[1])
     points, *_ = Points.quantize(scaled.points, -ones, ones)
     wide = points
     if bounds_factor != 1:
-        wide, *_ = Points.quantize(
-            scaled.points, -bounds_factor * ones, bounds_factor * ones
-        )
+        bounds = bounds_factor * ones
+        wide, *_ = Points.quantize(scaled.points, -bounds, bounds)
     return Prepared(
         points=points,
         wide=wide,
@@ -198,7 +189,7 @@ def load_data(
     dataset: str,
     path: str | None = None,
     bounds: tuple | None = None,
-    mirror: str | None = None,
+    data_dir: str | None = None,
     columns: tuple | None = None,
     label_column: str | int | None = None,
 ) -> datasets.Dataset:
@@ -211,25 +202,17 @@ def load_data(
         records.
     """
     if dataset != "file":
-        return datasets.load(dataset, mirror=mirror)
-    given = {"bounds": bounds, "columns": columns, "label": label_column}
+        return datasets.load(dataset, mirror=data_dir)
+    settings = {"bounds": bounds, "columns": columns, "label": label_column}
     if not is_grid_file(path or ""):
-        return datasets.load(dataset, mirror=mirror, path=path, **given)
-    for name, value in given.items():
-        require(
-            value is None,
-            name,
-            value,
-            f"left out for {path}, which was packed with its own",
-        )
+        return datasets.load(dataset, mirror=data_dir, path=path, **settings)
+    rule = f"left out for {path}, which was packed with its own"
+    for name, value in settings.items():
+        require(value is None, name, value, rule)
     grid = open_grid(path or "")
     n_null = grid.header.n_null
-    require(
-        n_null == 0,
-        "path",
-        path,
-        f"a grid file without null records; this one has {n_null}",
-    )
+    rule = f"a grid file without null records; this one has {n_null}"
+    require(n_null == 0, "path", path, rule)
     return datasets.Dataset(
         name=dataset,
         points=stacked(grid.in_units()),
@@ -256,21 +239,21 @@ def build(cell: Cell):
     ValueError
         If the method has no parameter of a given name; the message lists those it has.
     """
-    given = dict(cell.params)
+    params = dict(cell.params)
     known = [
         name for name in parameters(cell.target) if name not in RESERVED_PARAMETERS
     ]
-    unknown = sorted(set(given) - set(known))
+    unknown = sorted(set(params) - set(known))
     if unknown:
         listed = f"known are {', '.join(known)}" if known else "it has none"
         raise ValueError(
             f"{cell.method} has no parameter {', '.join(unknown)}: {listed}"
         )
     # The name of a choice is replaced by its points: `pkm.experiments.fit.central`.
-    given.pop("public_data", None)
-    given["n_clusters"] = cell.k
+    params.pop("public_data", None)
+    params["n_clusters"] = cell.k
     if cell.epsilon is not None:
-        given["epsilon"] = cell.epsilon
+        params["epsilon"] = cell.epsilon
     if cell.delta not in (None, "auto"):
-        given["delta"] = cell.delta
-    return method_class(cell.target)(**given)
+        params["delta"] = cell.delta
+    return method_class(cell.target)(**params)

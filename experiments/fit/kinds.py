@@ -32,8 +32,8 @@ def expand_kinds(spec: Mapping) -> list[Kind]:
     requested = [key for key in kinds if spec.get(key) not in (None, False)]
     if not requested:
         return central
-    first = requested[0]
-    for key in requested[1:]:
+    first, *others = requested
+    for key in others:
         require(False, key, spec[key], f"null for a cell with {first}")
     factor = spec.get(Central.key)
     require(central == [Central()], Central.key, factor, f"1 for a cell with {first}")

@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
-
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.cell.kind import Fits, Kind
 from pkm.experiments.fit.inputs import ResolvedCell, resolve
@@ -36,10 +34,12 @@ GRACE = 1.0
 START_AND_END = 10
 
 
-def network_of(kind: Kind) -> Network:
-    """Return the settings that all parties of a cell's runs share."""
+def make_network(kind: Kind) -> Network:
+    """Make the settings that all parties of a cell's runs share."""
     return Network(
-        kind.clients, word_bytes=kind.word_bytes, latency=kind.latency_ms / 1000
+        kind.clients,
+        word_bytes=kind.word_bytes,
+        latency=kind.latency_ms / 1000,
     )
 
 
@@ -50,7 +50,7 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
     -------
     fits : list of (Run, Timing)
         One per seed; wall clock from the first message to the last center, no CPU time.
-    columns : dict of str to ndarray
+    columns : dict of str to list
         What was measured, one value per seed.
 
     Raises
@@ -60,18 +60,14 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
     ValueError
         If the method cannot be run as a protocol.
     """
-    if kind.transport == "mpi":
-        outcomes = in_processes(resolved, kind)
-    else:
-        outcomes = in_threads(resolved, kind)
+    run_parties = in_processes if kind.transport == "mpi" else in_threads
+    outcomes = run_parties(resolved, kind)
     fits = []
     for run, costs in outcomes:
         milliseconds = costs.setup_ms + costs.iterations * costs.iteration_ms
         fits.append((run, Timing(milliseconds / 1000, math.nan)))
     columns = {
-        name: np.array(
-            [getattr(costs, name) for _, costs in outcomes], dtype=np.float64
-        )
+        name: [float(getattr(costs, name)) for _, costs in outcomes]
         for name in names("metric", scope="federation")
     }
     return fits, columns
@@ -80,12 +76,17 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
 def in_threads(resolved: ResolvedCell, kind: Kind) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds with the parties as threads of this process."""
     data = resolved.data
-    network = network_of(kind)
+    network = make_network(kind)
     outcomes = []
     for seed in with_warm_up(resolved.cell):
         parts = split_points(data.points, network.n_clients, seed, kind.split)
         outcome = run_in_threads(
-            resolved.method, parts, [seed], data.domain, network=network, simulated=True
+            resolved.method,
+            parts,
+            [seed],
+            data.domain,
+            network=network,
+            simulated=True,
         )
         outcomes.append(outcome)
     return outcomes[1:]
@@ -97,11 +98,12 @@ def with_warm_up(cell: Cell) -> tuple[int, ...]:
 
 
 def in_processes(
-    resolved: ResolvedCell, kind: Kind
+    resolved: ResolvedCell,
+    kind: Kind,
 ) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds as one job of processes; every party loads the data."""
     cell = resolved.cell
-    network = network_of(kind)
+    network = make_network(kind)
     # The current path: methods outside the project may be in a folder that was added to
     # it.
     code = (
@@ -118,11 +120,10 @@ def in_processes(
             arguments = ["-m", "mpi4py", "-c", code, name]
             mpirun(network.n_clients + 1, arguments, seconds)
         except ProtocolError as error:
-            reports = sorted(folder.glob("error-*"))
             # The server's comes first: it names the client.
-            raise (
-                ProtocolError(reports[0].read_text()) if reports else error
-            ) from error
+            for report in sorted(folder.glob("error-*")):
+                raise ProtocolError(report.read_text()) from error
+            raise
         return pickle.loads((folder / "outcomes").read_bytes())
 
 
@@ -141,7 +142,7 @@ def party(folder: str) -> None:
     try:
         resolved = resolve(*pickle.loads((files / "job").read_bytes()))
         kind = resolved.cell.kind
-        network = network_of(kind)
+        network = make_network(kind)
         with limit_threads(1):
             for seed in with_warm_up(resolved.cell):
                 outcome = run_rank(

@@ -49,7 +49,10 @@ def chosen(rows: np.ndarray, kind: str) -> np.ndarray:
         weights[column > np.median(column)] = ODDS
     generator = np.random.default_rng(SEED)
     indices = generator.choice(
-        n, round(SHARE * n), replace=False, p=weights / weights.sum()
+        n,
+        round(SHARE * n),
+        replace=False,
+        p=weights / weights.sum(),
     )
     is_public = np.zeros(n, bool)
     is_public[indices] = True

@@ -69,14 +69,11 @@ def lay_out(
         **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
         "n_centers": n_centers.astype(np.float64),
         "references": nested("references", [sizes] * replicates),
-        "timing": cell.timing,
-        **cell.kind.columns(),
         **measured,
         "metric_seconds": metric_time.wall / replicates,
         "metric_cpu_seconds": metric_time.cpu / replicates,
         "peak_memory_mb": peak_mib,
         **origin_columns(cell),
-        "metrics": " ".join(cell.metrics),
     }
     if cell.keep_centers:
         kept = raw_centers(centers, n_centers, data.domain)
@@ -87,22 +84,16 @@ def lay_out(
 def cell_columns(cell: Cell, data: Prepared) -> dict:
     """Return the columns that say what was run on which data."""
     n, d = data.points.shape
-    params = {name: value for name, value in cell.params.items() if name != "variant"}
-    return {
+    columns = cell.known_columns()
+    return columns | {
+        "params": nested("params", [columns["params"]] * len(cell.seeds)),
         "cell": cell.key,
-        "method": cell.method,
-        "target": cell.target,
-        "variant": cell.variant,
-        "params": nested("params", [params] * len(cell.seeds)),
-        "dataset": cell.dataset_name,
-        "preprocessing": cell.preprocessing,
         "private_bounds": data.private_bounds,
         "clipped": data.clipped,
         "bounds_factor": data.bounds_factor,
         "half_width": data.half_width,
         "n": n,
         "d": d,
-        "k": cell.k,
         "epsilon": math.nan if cell.epsilon is None else float(cell.epsilon),
         "seed": np.asarray(cell.seeds, dtype=np.int64),
     }
@@ -124,7 +115,9 @@ def claim_columns(resolved: ResolvedCell) -> dict[str, str]:
 
 
 def style_columns(
-    method: type, variant: str, style: Mapping[str, str]
+    method: type,
+    variant: str,
+    style: Mapping[str, str],
 ) -> dict[str, str]:
     """Return how figures draw a method: by its configuration, else by its class.
 
@@ -152,7 +145,8 @@ def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, Any]:
         }
         rows += [row] * replicates
     columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
-    return columns | {"charges": nested("charges", columns["charges"])}
+    columns["charges"] = nested("charges", columns["charges"])
+    return columns
 
 
 def ledger_columns(run: Run) -> dict[str, Any]:
@@ -170,12 +164,14 @@ def ledger_columns(run: Run) -> dict[str, Any]:
 
 
 def raw_centers(
-    centers: np.ndarray, n_centers: np.ndarray, domain: np.ndarray
+    centers: np.ndarray,
+    n_centers: np.ndarray,
+    domain: np.ndarray,
 ) -> list[list]:
     """Return each replicate's own centers in the raw units of the data."""
     lower, upper = domain
     raw = lower + (centers / SCALE + 1) / 2 * (upper - lower)
-    return [part[:count].tolist() for part, count in zip(raw, n_centers, strict=True)]
+    return [own[:count].tolist() for own, count in zip(raw, n_centers, strict=True)]
 
 
 def reference_sizes(cell: Cell, points: Points) -> list[int]:

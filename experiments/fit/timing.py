@@ -47,17 +47,12 @@ def peak_memory() -> Iterator[Peak]:
     resettable = reset_high_water_mark()
     yield peak
     if resettable:
-        line = next(
-            line
-            for line in status.read_text().splitlines()
-            if line.startswith("VmHWM:")
-        )
-        peak.mebibytes = int(line.split()[1]) / 1024
+        _, _, rest = status.read_text().partition("VmHWM:")
+        peak.mebibytes = int(rest.split()[0]) / 1024
     else:
         unit = 1 if sys.platform == "darwin" else 1024
-        peak.mebibytes = (
-            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-        )
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        peak.mebibytes = usage.ru_maxrss * unit / 2**20
 
 
 def reset_high_water_mark() -> bool:

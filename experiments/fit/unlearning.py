@@ -81,7 +81,11 @@ class Unlearning(Kind):
         require(holds, "timing", cell.timing, "true for a cell with removals")
 
     def check_method(
-        self, cell: "Cell", method: Any, n: int | None, d: int | None
+        self,
+        cell: "Cell",
+        method: Any,
+        n: int | None,
+        d: int | None,
     ) -> None:
         """Refuse a method that cannot do what is requested."""
         from pkm.experiments.fit.clients import check_method

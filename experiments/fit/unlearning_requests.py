@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.cluster import KMeans
 from pkm.compute import SCALE, Points
 from pkm.experiments.cell.kind import Kind
 from pkm.experiments.config.settings import require
-from pkm.methods.unlearning.unlearning import FederatedModel, Removal, Unlearning
+from pkm.methods.unlearning.unlearning import FederatedModel, Removal
 
 #: Number of requests after which losses are measured, and after which retraining is
 #: timed.
@@ -22,7 +23,7 @@ N_RETRAININGS = 5
 QUANTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 
 
-def optimum_of(points: np.ndarray, centers: np.ndarray) -> float:
+def compute_optimum(points: np.ndarray, centers: np.ndarray) -> float:
     """Compute the cost of k-means that starts from good centers."""
     return float(KMeans(len(centers), init=centers, n_init=1).fit(points).inertia_)
 
@@ -98,7 +99,7 @@ def removal_columns(
             retrain_full_seconds.append(retraining(model, grid, seed, "full"))
 
         if request in measured:
-            optimum = optimum_of(grid[model.ids] / SCALE, best)
+            optimum = compute_optimum(grid[model.ids] / SCALE, best)
             checkpoint = {
                 "request": request,
                 "accumulated_s": sum(latencies),
@@ -124,36 +125,32 @@ def removal_columns(
 
 
 def latency_columns(
-    removals: Sequence[Removal], latencies: Sequence[float]
+    removals: Sequence[Removal],
+    latencies: Sequence[float],
 ) -> dict[str, float]:
     """Return mean and percentiles of latencies (seconds), in milliseconds."""
-    columns = {"removal_mean_ms": 1e3 * float(np.mean(latencies))}
+    milliseconds = 1e3 * np.asarray(latencies)
+    columns = {"removal_mean_ms": float(milliseconds.mean())}
     for name, percentile in QUANTILES.items():
-        columns[f"removal_{name}_ms"] = 1e3 * float(
-            np.percentile(latencies, percentile)
-        )
+        columns[f"removal_{name}_ms"] = float(np.percentile(milliseconds, percentile))
     for party in ("client", "server"):
         seconds = [getattr(removal, f"{party}_seconds") for removal in removals]
         columns[f"removal_{party}_ms"] = 1e3 * float(np.mean(seconds))
-    unseeded = [
-        seconds
-        for seconds, removal in zip(latencies, removals, strict=True)
-        if not removal.n_reseeded
-    ]
-    columns["mean_untouched_ms"] = (
-        1e3 * float(np.mean(unseeded)) if unseeded else math.nan
-    )
+    is_unseeded = [removal.n_reseeded == 0 for removal in removals]
+    unseeded = milliseconds[is_unseeded]
+    columns["mean_untouched_ms"] = float(unseeded.mean()) if len(unseeded) else math.nan
     return columns
 
 
 def random(
-    model: FederatedModel, batch: int, generator: np.random.Generator
+    model: FederatedModel,
+    batch: int,
+    generator: np.random.Generator,
 ) -> np.ndarray:
     """Choose a random client with more points, then its points at random."""
     clients = [client for client, size in enumerate(model.sizes) if size > batch]
-    require(
-        bool(clients), "batch", batch, "fewer than the points that a client has left"
-    )
+    rule = "fewer than the points that a client has left"
+    require(bool(clients), "batch", batch, rule)
     client = clients[generator.integers(len(clients))]
     return generator.choice(model.members(client), batch, replace=False)
 
@@ -179,12 +176,13 @@ def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
 
 
 def retraining(
-    model: FederatedModel, grid: np.ndarray, seed: int, client: str
+    model: FederatedModel,
+    grid: np.ndarray,
+    seed: int,
+    client: str,
 ) -> float:
     """Measure a fit from scratch of the remaining points: slowest client, server."""
     ids = [model.members(number) for number in range(len(model.sizes))]
-    method = Unlearning(
-        **(vars(model.method) | {"client": client, "gamma": model.gamma})
-    )
+    method = replace(model.method, client=client, gamma=model.gamma)
     parts = [Points.prepare(grid[positions]) for positions in ids]
     return sum(method.fit(parts, seed, ids=ids).fit_seconds)

@@ -58,7 +58,20 @@ def serve(
     if is_server(uri):
         announce(uri)
         return
-    process = start(uri, artifacts, port, log)
+    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
+    command += ["--host", HOST, "--port", str(port), "--backend-store-uri", uri]
+    command += ["--default-artifact-root", Path(artifacts).resolve().as_uri()]
+    # MLflow's background jobs score traces, and there are none here.
+    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    # The server and its workers are a group that ends together.
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
+        )
     try:
         wait_for_answer(process, port, log)
         announce(f"http://{HOST}:{port}")
@@ -68,24 +81,6 @@ def serve(
     finally:
         stop(process)
     raise TrackingError(f"MLflow's server has ended: see {log}")
-
-
-def start(uri: str, artifacts: str, port: int, log: Path) -> subprocess.Popen:
-    """Start MLflow's server; it and its workers are a group that ends together."""
-    command = [sys.executable, "-m", "mlflow", "server"]
-    command += ["--host", HOST, "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", uri]
-    command += ["--default-artifact-root", Path(artifacts).resolve().as_uri()]
-    # MLflow's background jobs score traces, and there are none here.
-    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with log.open("wb") as output:
-        return subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=output,
-            env=environment,
-            start_new_session=True,
-        )
 
 
 def require_free(port: int) -> None:
@@ -101,7 +96,11 @@ def require_free(port: int) -> None:
             raise ValueError(message) from error
 
 
-def wait_for_answer(process: subprocess.Popen, port: int, log: Path) -> None:
+def wait_for_answer(
+    process: subprocess.Popen,
+    port: int,
+    log: Path,
+) -> None:
     """Wait until the server answers; `TrackingError` if it ends or takes too long."""
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and process.poll() is None:

@@ -32,9 +32,17 @@ SWEEP = "sweep"
 FIELDS = ("method", "k", "preprocessing", "delta", "bounds_factor")
 #: Columns of rows that are tags of a run.
 TAGS = (
-    "code", "data", "git", "variant", "notion", "adjacency", "trust", "view", "flaws",
+    "code",
+    "data",
+    "git",
+    "variant",
+    "notion",
+    "adjacency",
+    "trust",
+    "view",
+    "flaws",
     "private_bounds",
-)  # fmt: skip
+)
 
 
 class Point(NamedTuple):
@@ -201,7 +209,11 @@ def judges_centers(metric: str) -> bool:
     return column.kind == "metric" and column.scope == "all"
 
 
-def add_points(points: dict[str, list[Point]], name: str, matrix: SeedMatrix) -> None:
+def add_points(
+    points: dict[str, list[Point]],
+    name: str,
+    matrix: SeedMatrix,
+) -> None:
     """Add mean and interval of each column of a matrix to the points of its cell."""
     epsilons = matrix.cells["epsilon"].to_numpy(dtype=float)
     steps = np.rint(1000 * np.nan_to_num(epsilons)).astype(int).tolist()
@@ -219,8 +231,8 @@ def compute_interval(
 
     Examples
     --------
-    >>> found = dict(compute_interval("nicv", np.array([[1.0], [3.0]])))
-    >>> found["nicv"], round(found["nicv_hi"][0], 2)
+    >>> interval = dict(compute_interval("nicv", np.array([[1.0], [3.0]])))
+    >>> interval["nicv"], round(interval["nicv_hi"][0], 2)
     ([2.0], 14.71)
     """
     statistics = column_statistics(values)
@@ -306,7 +318,7 @@ def find_sweeps(check: object) -> set[str]:
     sweeps: set[str] = set()
     for key, value in check.items():
         if key in ("sweep", "sweeps"):
-            sweeps |= {value} if isinstance(value, str) else set(value)
+            sweeps.update([value] if isinstance(value, str) else value)
         else:
             sweeps |= find_sweeps(value)
     return sweeps

@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from rich.console import Console
 
-#: Values that MLflow takes in one call, and runs that it returns.
-BATCH = 1000
+#: Metrics in one call, which has room for 1000 values, and runs that MLflow returns.
+BATCH = 900
+MAX_RUNS = 50_000
 SQLITE = "sqlite:///"
 #: Seconds within which a server has to answer, and the usual ports of servers.
 REACH_SECONDS = 5
@@ -148,16 +149,8 @@ def sync(
         writer = RunWriter(client, experiment)
         for sweep in plan.sweeps:
             place = {"paper": plan.paper, "profile": profile, "sweep": sweep}
-            part = select_finished(plan, sweep, store)
-            counts += sync_sweep(writer, place, part, store, report, kinds)
+            counts += sync_sweep(writer, place, plan, store, report, kinds)
     return counts
-
-
-def select_finished(plan: Plan, sweep: str, store: Store) -> Plan:
-    """Return the cells of a sweep that are done; files of equal content share one."""
-    cells = {cell.key: cell for name, cell in plan.entries if name == sweep}
-    finished = [cell for key, cell in cells.items() if store.status(key) == "done"]
-    return Plan(plan.paper, tuple((sweep, cell) for cell in finished))
 
 
 def sync_sweep(
@@ -170,12 +163,15 @@ def sync_sweep(
 ) -> Counter:
     """Write the runs of a sweep that are missing, and remove the outdated ones."""
     sweep = place["sweep"]
+    entries = [entry for entry in plan.entries if entry[0] == sweep]
+    done = [entry for entry in entries if store.status(entry[1].key) == "done"]
+    plan = Plan(plan.paper, tuple(done))
     verdicts = read_verdicts(plan.paper, sweep, report)
     figures = list_figures(plan.paper, sweep, report)
     names = {cell.key: cell.dataset_name for cell in plan.cells}
     hashes = [hashlib.sha256(file.read_bytes()).hexdigest() for file in figures]
     digest = compute_digest([names, verdicts, hashes, kinds])
-    if any(writer.search({"kind": SWEEP, DIGEST: digest, **place})):
+    if writer.search({"kind": SWEEP, DIGEST: digest, **place}):
         return Counter(unchanged=1)
 
     rows = plan.rows(store)
@@ -184,10 +180,11 @@ def sync_sweep(
     study = Study(rows)
     readable = set(rows["cell"])
     cells = [cell for cell in plan.cells if cell.key in readable]
-    records = []
-    for kind in kinds:
-        records += describe_runs(place, cells, study, rows, kind)
-
+    records = [
+        record
+        for kind in kinds
+        for record in describe_runs(place, cells, study, rows, kind)
+    ]
     summary = describe_sweep(place, study, rows, verdicts)
     parent_id = writer.start_run(summary, {})
     counts = writer.replace(place, records, parent_id)
@@ -200,7 +197,11 @@ def sync_sweep(
     return counts
 
 
-def read_verdicts(paper: str, sweep: str, report: Path | None) -> dict[str, str]:
+def read_verdicts(
+    paper: str,
+    sweep: str,
+    report: Path | None,
+) -> dict[str, str]:
     """Read the verdicts of the claims that name a sweep, by their ids."""
     table = report / "tables" / "claims.csv" if report else None
     if table is None or not table.is_file():
@@ -214,7 +215,11 @@ def read_verdicts(paper: str, sweep: str, report: Path | None) -> dict[str, str]
     }
 
 
-def list_figures(paper: str, sweep: str, report: Path | None) -> list[Path]:
+def list_figures(
+    paper: str,
+    sweep: str,
+    report: Path | None,
+) -> list[Path]:
     """List the figures of a sweep; those of several sweeps belong to the first one."""
     if report is None:
         return []
@@ -230,20 +235,15 @@ class RunWriter:
         self.client = client
         self.experiment = experiment
 
-    def search(self, tags: Mapping[str, str]) -> "Iterator[Run]":
+    def search(self, tags: Mapping[str, str]) -> "list[Run]":
         """Find the runs that have some tags."""
         conditions = [f"tags.{name} = '{text}'" for name, text in tags.items()]
         condition = " and ".join(conditions)
-        token = None
-        while token != "":
-            page = self.client.search_runs(
-                [self.experiment],
-                condition,
-                max_results=BATCH,
-                page_token=token,
-            )
-            yield from page
-            token = page.token or ""
+        return self.client.search_runs(
+            [self.experiment],
+            condition,
+            max_results=MAX_RUNS,
+        )
 
     def replace(
         self,
@@ -265,17 +265,17 @@ class RunWriter:
             elif run_id != parent_id:
                 outdated.append(run_id)
         for digest, record in missing.items():
-            self.log_curve(record, {DIGEST: digest, PARENT: parent_id})
+            run_id = self.start_run(record, {DIGEST: digest, PARENT: parent_id})
+            self.client.set_terminated(run_id, "FINISHED", record.end)
         for run_id in outdated:
             self.client.delete_run(run_id)
         return Counter(written=len(missing), removed=len(outdated))
 
-    def log_curve(self, record: RunRecord, tags: Mapping[str, str]) -> None:
-        """Write a run."""
-        run_id = self.start_run(record, tags)
-        self.client.set_terminated(run_id, "FINISHED", record.end)
-
-    def start_run(self, record: RunRecord, tags: Mapping[str, str]) -> str:
+    def start_run(
+        self,
+        record: RunRecord,
+        tags: Mapping[str, str],
+    ) -> str:
         """Write a run but its end, in as few calls as MLflow allows; return its id."""
         from mlflow.entities import Metric, Param
 
@@ -287,16 +287,20 @@ class RunWriter:
         )
         run_id = run.info.run_id
         params = [Param(name, text) for name, text in record.params.items()]
-        metrics = []
-        for name, value, step in record.points:
-            metrics.append(Metric(name, value, record.end, step))
-        n_first = BATCH - len(params)
-        self.client.log_batch(run_id, metrics[:n_first], params)
-        for start in range(n_first, len(metrics), BATCH):
-            self.client.log_batch(run_id, metrics[start : start + BATCH])
+        metrics = [
+            Metric(name, value, record.end, step) for name, value, step in record.points
+        ]
+        for start in range(0, len(metrics) or 1, BATCH):
+            self.client.log_batch(run_id, metrics[start : start + BATCH], params)
+            params = []
         return run_id
 
-    def log_table(self, run_id: str, rows: pd.DataFrame, name: str) -> None:
+    def log_table(
+        self,
+        run_id: str,
+        rows: pd.DataFrame,
+        name: str,
+    ) -> None:
         """Write rows as one Parquet table."""
         with tempfile.TemporaryDirectory() as folder:
             table = Path(folder) / f"{name}.parquet"
@@ -304,7 +308,11 @@ class RunWriter:
             self.client.log_artifact(run_id, str(table), "rows")
 
 
-def open_experiment(client: "MlflowClient", paper: str, artifacts: str) -> str:
+def open_experiment(
+    client: "MlflowClient",
+    paper: str,
+    artifacts: str,
+) -> str:
     """Return the id of a paper's experiment, which the first sync creates."""
     experiment = client.get_experiment_by_name(paper)
     if experiment is not None:

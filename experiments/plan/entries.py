@@ -1,12 +1,11 @@
 """Keys of a sweep expanded: lists, patterns and grids to an entry for each value."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 
 from pkm.experiments.cell.cell import STYLE
-from pkm.experiments.config.errors import ConfigurationError, unknown
-from pkm.experiments.config.groups import entry_of, with_defaults
-from pkm.experiments.config.settings import as_list, require
+from pkm.experiments.config.errors import ConfigurationError, require_choices
+from pkm.experiments.config.groups import read_entry, with_defaults
+from pkm.experiments.config.settings import as_list, expand_grid, require
 from pkm.metrics import METRICS
 from pkm.scalars import is_integer
 
@@ -29,11 +28,8 @@ def seed_list(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """
     if isinstance(seeds, list | tuple):
         return tuple(seeds)
-    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
-        raise ValueError(
-            f"seeds={seeds!r} is not allowed: seeds must be a number of at least 1 "
-            "or a list of seeds"
-        )
+    holds = is_integer(seeds) and seeds >= 1
+    require(holds, "seeds", seeds, "a number of at least 1 or a list of seeds")
     return tuple(range(seeds))
 
 
@@ -46,9 +42,7 @@ def known_metrics(names: str | Sequence[str]) -> tuple[str, ...]:
         If a name is unknown; the known ones are listed.
     """
     names = tuple(dict.fromkeys(as_list(names)))
-    for name in names:
-        if name not in METRICS:
-            raise ConfigurationError(unknown("metric", name, METRICS))
+    require_choices("metric", names, METRICS)
     return names
 
 
@@ -73,33 +67,38 @@ def dataset_entries(specs: Sequence) -> list[dict]:
     for spec in specs:
         if isinstance(spec, str):
             entries.append({"name": spec})
-        elif isinstance(spec, Mapping) and "pattern" in spec:
-            texts = {"name": spec["pattern"], "fallback": spec.get("fallback") or ""}
-            family = {"family": " as ".join(text for text in texts.values() if text)}
-            fields = {
-                name: as_list(values)
-                for name, values in spec.items()
-                if name not in ("pattern", "fallback")
-            }
-            for values in itertools.product(*fields.values()):
-                chosen = dict(zip(fields, values, strict=True))
-                try:
-                    names = {key: text.format(**chosen) for key, text in texts.items()}
-                    entries.append(family | names)
-                except (KeyError, IndexError) as error:
-                    pattern = spec["pattern"]
-                    rule = f"pattern {pattern!r} has a field without values: {error}"
-                    raise ConfigurationError(rule) from error
-        else:
-            is_mapping = isinstance(spec, Mapping)
-            require(
-                is_mapping, "datasets", spec, "names, patterns or mappings with a name"
-            )
-            entries.append(file_entry(spec))
+            continue
+        rule = "names, patterns or mappings with a name"
+        require(isinstance(spec, Mapping), "datasets", spec, rule)
+        entries += expand_pattern(spec) if "pattern" in spec else [file_entry(spec)]
     return [
         dict.fromkeys((*FILE_KEYS, "fallback")) | {"family": entry["name"]} | entry
         for entry in entries
     ]
+
+
+def expand_pattern(spec: Mapping) -> list[dict]:
+    """Expand a pattern of data sets over the values of its fields.
+
+    Raises
+    ------
+    ConfigurationError
+        If it has a field without values.
+    """
+    texts = {"name": spec["pattern"]}
+    if spec.get("fallback"):
+        texts["fallback"] = spec["fallback"]
+    entries = []
+    grid = {key: spec[key] for key in spec if key not in ("pattern", "fallback")}
+    for values in expand_grid(grid):
+        try:
+            names = {key: text.format(**values) for key, text in texts.items()}
+        except (KeyError, IndexError) as error:
+            pattern = spec["pattern"]
+            rule = f"pattern {pattern!r} has a field without values: {error}"
+            raise ConfigurationError(rule) from error
+        entries.append({"family": " as ".join(texts.values())} | names)
+    return entries
 
 
 def file_entry(spec: Mapping) -> dict:
@@ -111,18 +110,14 @@ def file_entry(spec: Mapping) -> dict:
         If the columns or the label are none.
     """
     columns, label = spec.get("columns"), spec.get("label")
-    holds = columns is None or (
-        isinstance(columns, list | tuple) and all(map(is_column, columns))
-    )
-    require(
-        holds and columns != [],
-        "columns",
-        columns,
-        "a list of names or numbers of columns",
-    )
     rule = "the name or the number of a column"
     require(label is None or is_column(label), "label", label, rule)
-    return dict(spec) | {"columns": None if columns is None else tuple(columns)}
+    if columns is None:
+        return dict(spec)
+    holds = isinstance(columns, list | tuple) and all(map(is_column, columns))
+    rule = "a list of names or numbers of columns"
+    require(holds and columns != [], "columns", columns, rule)
+    return {**spec, "columns": tuple(columns)}
 
 
 def is_column(value: object) -> bool:
@@ -149,22 +144,15 @@ def method_entries(specs: Sequence) -> list[dict]:
     entries = []
     for spec in specs:
         if isinstance(spec, str):
-            entries.append(entry_of("method", spec))
-        elif isinstance(spec, Mapping) and "_target_" in spec:
+            entries.append(read_entry("method", spec))
+            continue
+        rule = "names, mappings with a method or with a _target_"
+        is_entry = isinstance(spec, Mapping) and {"_target_", "method"} & spec.keys()
+        require(bool(is_entry), "methods", spec, rule)
+        if "_target_" in spec:
             entries.append(with_defaults(spec))
-        else:
-            is_grid = isinstance(spec, Mapping) and "method" in spec
-            require(
-                is_grid,
-                "methods",
-                spec,
-                "names, mappings with a method or with a _target_",
-            )
-            grid = {
-                name: as_list(values) for name, values in spec.get("grid", {}).items()
-            }
-            entry = entry_of("method", spec["method"])
-            entry |= {key: spec[key] for key in ("name", *STYLE) if key in spec}
-            for values in itertools.product(*grid.values()):
-                entries.append(entry | dict(zip(grid, values, strict=True)))
+            continue
+        entry = read_entry("method", spec["method"])
+        entry |= {key: spec[key] for key in ("name", *STYLE) if key in spec}
+        entries += [entry | values for values in expand_grid(spec.get("grid", {}))]
     return entries

@@ -1,11 +1,12 @@
 """Estimated running time of cells: from similar stored cells, else by a rough model."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.method_parameters import method_class, presets
-from pkm.experiments.plan.feasibility import facts_of
+from pkm.experiments.plan.feasibility import find_facts
 from pkm.experiments.store.store import Store
 from pkm.scalars import is_integer
 
@@ -21,7 +22,7 @@ FIT_FACTOR = 8
 #: How many stored cells are read for their timings.
 TIMINGS_READ = 2000
 #: Cells alike in these columns take about the same time.
-ALIKE = (
+SIMILAR = (
     "method",
     "dataset",
     "k",
@@ -44,7 +45,7 @@ def rough_seconds(cell: Cell) -> float:
     or collect candidates for one seed after the other take longer, by a factor that is
     right to an order of magnitude. A timing cell makes one fit more.
     """
-    facts = facts_of(cell.dataset, cell.path, cell.columns, cell.label_column)
+    facts = find_facts(cell.dataset, cell.path, cell.columns, cell.label_column)
     n = facts.n or 2048
     d = facts.d or 2
     fits = len(cell.seeds) + cell.timing
@@ -71,7 +72,11 @@ def max_centers(cell: Cell) -> int:
     return 2**depth if unmerged and is_integer(depth) else cell.k
 
 
-def wall_seconds(costs: Mapping[str, float], cells: Iterable[Cell], jobs: int) -> float:
+def wall_seconds(
+    costs: Mapping[str, float],
+    cells: Iterable[Cell],
+    jobs: int,
+) -> float:
     """Estimate how long cells take together; timing cells are run one by one."""
     times = {False: 0.0, True: 0.0}
     for cell in cells:
@@ -80,7 +85,8 @@ def wall_seconds(costs: Mapping[str, float], cells: Iterable[Cell], jobs: int) -
 
 
 def estimator(
-    store: Store, backend: Backend | None = None
+    store: Store,
+    backend: Backend | None = None,
 ) -> Callable[[Cell], tuple[float, bool]]:
     """Make the function that estimates a cell's seconds.
 
@@ -103,27 +109,33 @@ def estimator(
         Cell to (seconds, whether measured).
     """
     backend = backend or Backend()
-    columns = [*ALIKE, "fit_seconds", "metric_seconds"]
+    columns = [*SIMILAR, "fit_seconds", "metric_seconds"]
     rows = store.read(store.keys()[:TIMINGS_READ], columns)
     measured = {}
     if not rows.empty:
         rows["seconds"] = rows["fit_seconds"] + rows["metric_seconds"]
         rows["latency_ms"] = rows["latency_ms"].fillna(CENTRAL["latency_ms"])
-        measured = rows.groupby(list(ALIKE))["seconds"].median().to_dict()
+        measured = rows.groupby(list(SIMILAR))["seconds"].median().to_dict()
 
     def estimate(cell: Cell) -> tuple[float, bool]:
-        facts = CENTRAL | cell.kind.columns()
-        facts |= {"method": cell.method, "dataset": cell.dataset_name, "k": cell.k}
-        facts |= {"metrics": " ".join(cell.metrics), "timing": cell.timing}
-        seconds_per_fit = measured.get(tuple(facts[name] for name in ALIKE))
-        seconds = rough_seconds(cell)
-        if seconds_per_fit is not None:
-            seconds = fixed_seconds(cell) + seconds_per_fit * (
-                len(cell.seeds) + cell.timing
-            )
-        limit = backend.limit_of(cell)
-        return seconds if limit is None else min(
-            seconds, limit
-        ), seconds_per_fit is not None
+        columns = CENTRAL | cell.known_columns()
+        seconds_per_fit = measured.get(tuple(columns[name] for name in SIMILAR))
+        if seconds_per_fit is None:
+            seconds = rough_seconds(cell)
+        else:
+            n_fits = len(cell.seeds) + cell.timing
+            seconds = fixed_seconds(cell) + seconds_per_fit * n_fits
+        limit = backend.find_limit(cell) or math.inf
+        return min(seconds, limit), seconds_per_fit is not None
 
     return estimate
+
+
+def estimate_costs(
+    cells: Iterable[Cell],
+    store: Store,
+    backend: Backend,
+) -> dict[str, float]:
+    """Estimate the seconds of each cell, by its key."""
+    estimate = estimator(store, backend)
+    return {cell.key: estimate(cell)[0] for cell in cells}

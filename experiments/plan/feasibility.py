@@ -10,7 +10,8 @@ from pkm.datasets.dataset import shared_range
 from pkm.datasets.loading import FILE, resolve
 from pkm.datasets.scaling import DATA_DEPENDENT
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.config.errors import ConfigurationError, unknown
+from pkm.experiments.config.errors import ConfigurationError, require_choices
+from pkm.experiments.config.settings import require
 from pkm.experiments.fit.inputs import build, load_data, prepare
 
 #: Families of generated data sets whose columns share one range by their recipe.
@@ -21,13 +22,13 @@ RANGED_FAMILIES = ("g2", "blobs", "sklearn")
 class Facts:
     """What is known of a data set before it is loaded; None where it is not."""
 
-    n: int | None
-    d: int | None
-    k: int | None
+    n: int | None = None
+    d: int | None = None
+    k: int | None = None
 
 
 @lru_cache(maxsize=4096)
-def facts_of(
+def find_facts(
     dataset: str,
     path: str | None = None,
     columns: tuple | None = None,
@@ -38,8 +39,8 @@ def facts_of(
     declared = known.entry or known.recipe
     if declared is not None:
         return Facts(declared.n or None, declared.d, declared.n_clusters)
-    n, d = load_data(dataset, path, columns=columns, label_column=label).points.shape
-    return Facts(n, d, None)
+    loaded = load_data(dataset, path, columns=columns, label_column=label)
+    return Facts(*loaded.points.shape)
 
 
 @lru_cache(maxsize=4096)
@@ -56,7 +57,12 @@ def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
     ValueError
         If a k is to be the data set's own, which has none.
     """
-    facts = facts_of(source["name"], source["path"], source["columns"], source["label"])
+    facts = find_facts(
+        source["name"],
+        source["path"],
+        source["columns"],
+        source["label"],
+    )
     if None in ks and facts.k is None:
         raise ValueError(
             f"k=None is not allowed: data set {source['name']!r} has no number of its "
@@ -67,7 +73,7 @@ def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
     return facts
 
 
-def preprocessing_of(source: Mapping, requested: str | None) -> str:
+def choose_preprocessing(source: Mapping, requested: str | None) -> str:
     """Return how a data set is scaled: as requested, else by its public domain.
 
     Only a file without bounds has none, unless it is packed; it is scaled by
@@ -78,28 +84,32 @@ def preprocessing_of(source: Mapping, requested: str | None) -> str:
     ConfigurationError
         If `requested` is unknown, or is one that would pass over the bounds given.
     """
-    if requested not in (None, *datasets.PREPROCESSING):
-        raise ConfigurationError(
-            unknown("preprocessing", requested, datasets.PREPROCESSING)
-        )
-    given = source["bounds"] is not None
-    if given and requested in DATA_DEPENDENT:
+    if requested is not None:
+        require_choices("preprocessing", [requested], datasets.PREPROCESSING)
+    has_bounds = source["bounds"] is not None
+    if has_bounds and requested in DATA_DEPENDENT:
         raise ConfigurationError(
             f"bounds={source['bounds']!r} is not allowed with "
             f"preprocessing={requested!r}, which scales by the data's extremes: use "
             "preprocessing=public, or leave bounds out"
         )
-    has_domain = given or source["name"] != FILE or is_grid_file(source["path"] or "")
+    has_domain = (
+        has_bounds or source["name"] != FILE or is_grid_file(source["path"] or "")
+    )
     return requested or ("public" if has_domain else "minmax")
 
 
 @lru_cache(maxsize=4096)
-def obtainable(dataset: str, path: str | None, mirror: str | None) -> str | None:
+def obtainable(
+    dataset: str,
+    path: str | None,
+    data_dir: str | None,
+) -> str | None:
     """Tell why a data set cannot be had, once per process."""
-    return datasets.obtainable(dataset, mirror=mirror, path=path)
+    return datasets.obtainable(dataset, mirror=data_dir, path=path)
 
 
-def available_source(source: dict, mirror: str | None) -> tuple[dict, str | None]:
+def available_source(source: dict, data_dir: str | None) -> tuple[dict, str | None]:
     """Return a data set that is available, or its fallback where it is not and has one.
 
     Returns
@@ -109,14 +119,14 @@ def available_source(source: dict, mirror: str | None) -> tuple[dict, str | None
     reason : str or None
         Why that one is not available either.
     """
-    reason = obtainable(source["name"], source["path"], mirror)
+    reason = obtainable(source["name"], source["path"], data_dir)
     if reason and source["fallback"]:
         source = source | {"name": source["fallback"]}
-        reason = obtainable(source["name"], None, mirror)
+        reason = obtainable(source["name"], None, data_dir)
     return source, reason
 
 
-def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
+def check(cell: Cell, facts: Facts, data_dir: str | None) -> None:
     """Refuse a cell that cannot succeed, as far as that is known before running it.
 
     Raises
@@ -127,16 +137,13 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
         be scaled by it, points lie outside a domain that may not clip them, or the
         method does not go with the kind.
     """
-    if facts.n is not None and cell.k > facts.n:
-        raise ValueError(
-            f"k={cell.k} is not allowed: k must be at most n={facts.n}, "
-            f"the points of {cell.dataset_name}"
-        )
+    rule = f"at most n={facts.n}, the points of {cell.dataset_name}"
+    require(facts.n is None or cell.k <= facts.n, "k", cell.k, rule)
     cell.kind.check_method(cell, build(cell), facts.n, facts.d)
     unclipped = cell.preprocessing not in DATA_DEPENDENT and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:
-        prepare(cell, mirror)
+        prepare(cell, data_dir)
 
 
 @lru_cache(maxsize=4096)
@@ -146,6 +153,6 @@ def has_common_range(dataset: str) -> bool:
     if known.family is not None:
         return known.family.name in RANGED_FAMILIES
     entry = known.entry
-    return entry is not None and (
-        entry.common_range is not None or shared_range(entry.domain()) is not None
-    )
+    if entry is None:
+        return False
+    return entry.common_range is not None or shared_range(entry.domain()) is not None

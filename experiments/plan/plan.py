@@ -80,7 +80,8 @@ class Plan:
             status = store.status(cell.key)
             if status != "done":
                 error = store.failure_record(cell.key).get(
-                    "error", "unreadable failure record"
+                    "error",
+                    "unreadable failure record",
                 )
                 reason = f"failed: {error}" if status == "failed" else "not run"
                 gaps.append(
@@ -90,14 +91,19 @@ class Plan:
 
 
 def in_sweeps(
-    rows: pd.DataFrame, entries: Sequence[tuple[str, str, str]]
+    rows: pd.DataFrame,
+    entries: Sequence[tuple[str, str, str]],
 ) -> pd.DataFrame:
     """Repeat rows for every entry (sweep, key, data set) of their cell."""
     requested = pd.DataFrame(
-        entries, columns=["sweep", "cell", "dataset"]
+        entries,
+        columns=["sweep", "cell", "dataset"],
     ).drop_duplicates()
     named = requested.merge(
-        rows.drop(columns="dataset"), on="cell", how="inner", sort=False
+        rows.drop(columns="dataset"),
+        on="cell",
+        how="inner",
+        sort=False,
     )
     return named[["sweep", *rows.columns]]
 
@@ -111,7 +117,12 @@ def gap_table(gaps: Sequence[Gap]) -> pd.DataFrame:
     return table.astype({"epsilon": float})
 
 
-def make_plan(paper: Mapping, profile: Mapping, *, mirror: str | None = None) -> Plan:
+def make_plan(
+    paper: Mapping,
+    profile: Mapping,
+    *,
+    data_dir: str | None = None,
+) -> Plan:
     """Expand the sweeps of a paper, at the size of a profile, to cells.
 
     Parameters
@@ -121,7 +132,7 @@ def make_plan(paper: Mapping, profile: Mapping, *, mirror: str | None = None) ->
         change.
     profile : mapping
         As in ``conf/profile``: name and seeds.
-    mirror : str, optional
+    data_dir : str, optional
         Folder with the original data files.
 
     Returns
@@ -141,7 +152,7 @@ def make_plan(paper: Mapping, profile: Mapping, *, mirror: str | None = None) ->
     substitutions: list[Substitution] = []
     for sweep, spec in sized_sweeps(paper, profile).items():
         try:
-            sweep_entries, sweep_gaps, replaced = sweep_cells(sweep, spec, mirror)
+            sweep_entries, sweep_gaps, replaced = sweep_cells(sweep, spec, data_dir)
         except (ValueError, TypeError) as error:
             raise ConfigurationError(
                 f"{paper['name']}, sweep {sweep}: {error}"

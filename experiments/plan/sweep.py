@@ -10,18 +10,23 @@ from omegaconf import OmegaConf
 
 from pkm.experiments.cell.cell import STYLE, Cell
 from pkm.experiments.cell.kind import Kind
-from pkm.experiments.config.errors import ConfigurationError, require_known, unknown
-from pkm.experiments.config.groups import choices, entry_of, is_choice
+from pkm.experiments.config.errors import (
+    ConfigurationError,
+    require_choices,
+    require_known,
+)
+from pkm.experiments.config.groups import choices, is_choice, read_entry
 from pkm.experiments.config.method_parameters import accepts, method_class
 from pkm.experiments.config.settings import (
+    DELTA,
+    EPSILON,
     FLAG,
+    SEEDS,
+    TEXT,
     TIME_LIMIT,
     as_list,
     require,
-    require_budget,
     require_params,
-    require_seeds,
-    require_text,
 )
 from pkm.experiments.fit.kinds import KINDS, expand_kinds
 from pkm.experiments.plan.entries import (
@@ -31,19 +36,20 @@ from pkm.experiments.plan.entries import (
     seed_list,
 )
 from pkm.experiments.plan.feasibility import (
+    Facts,
     available_source,
     check,
-    preprocessing_of,
+    choose_preprocessing,
     sweep_facts,
 )
 from pkm.methods import import_path
 
-#: Keys of a sweep with the settings that all its cells share, and their defaults.
+#: Keys of a sweep with the settings that all its cells share: defaults and rules.
 CELL_SETTINGS = {
-    "clip": True,
-    "timing": False,
-    "keep_centers": False,
-    "time_limit": None,
+    "clip": (True, FLAG),
+    "timing": (False, FLAG),
+    "keep_centers": (False, FLAG),
+    "time_limit": (None, TIME_LIMIT),
 }
 SWEEP_KEYS = (
     "datasets",
@@ -103,20 +109,11 @@ def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
         If the profile changes a sweep that does not exist, or a sweep has an unknown
         key.
     """
-    paper = (
-        OmegaConf.to_container(paper, resolve=True)
-        if OmegaConf.is_config(paper)
-        else dict(paper)
-    )
+    if OmegaConf.is_config(paper):
+        paper = OmegaConf.to_container(paper, resolve=True)
     sweeps = paper["sweeps"]
     changes = (paper.get("profiles") or {}).get(profile["name"]) or {}
-    unknown_sweeps = sorted(set(changes) - set(sweeps))
-    if unknown_sweeps:
-        raise ConfigurationError(
-            unknown(
-                f"profile {profile['name']}: sweep", unknown_sweeps[0], list(sweeps)
-            )
-        )
+    require_choices(f"profile {profile['name']}: sweep", changes, list(sweeps))
     general = {key: paper[key] for key in SWEEP_KEYS if key in paper}
     general["seeds"] = profile["seeds"]
     sized = {}
@@ -124,11 +121,7 @@ def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
         if declared is None or (name in changes and changes[name] is None):
             continue
         spec = general | declared | (changes.get(name) or {})
-        unknown_keys = sorted(set(spec) - set(SWEEP_KEYS))
-        if unknown_keys:
-            raise ConfigurationError(
-                unknown(f"sweep {name}: key", unknown_keys[0], SWEEP_KEYS)
-            )
+        require_choices(f"sweep {name}: key", spec, SWEEP_KEYS)
         sized[name] = spec
     return sized
 
@@ -144,7 +137,7 @@ def check_paper(paper: Mapping, profile: str) -> None:
     profiles = sorted({*choices("profile"), profile})
     require_known(paper.get("profiles") or {}, profiles, "paper.profiles.")
     if is_choice("paper", paper["name"]):
-        known = dict.fromkeys([*entry_of("paper", paper["name"]), *SWEEP_KEYS])
+        known = dict.fromkeys([*read_entry("paper", paper["name"]), *SWEEP_KEYS])
         require_known(paper, known, "paper.")
 
 
@@ -154,35 +147,29 @@ class Sweep:
 
     Parameters
     ----------
-    name : str
     sources : list of dict
         Data sets, from `dataset_entries`.
-    methods : list of dict
-        From `method_entries`.
-    epsilons, ks : list
+    methods : list of Method
+    ks, epsilons : list
         A k may be None: the data set's own.
     kinds : list of Kind
     delta : float, "auto", "1/n^POWER" or None
     preprocessing : str or None
-    seeds, metrics : tuple
     settings : dict
-        `CELL_SETTINGS` of all cells.
+        Fields that all cells share.
     """
 
-    name: str
     sources: list[dict]
-    methods: list[dict]
-    epsilons: list
+    methods: list["Method"]
     ks: list
+    epsilons: list
     kinds: list[Kind]
     delta: float | str | None
     preprocessing: str | None
-    seeds: tuple[int, ...]
-    metrics: tuple[str, ...]
-    settings: dict
+    settings: dict[str, Any]
 
 
-def read_sweep(name: str, spec: Mapping) -> Sweep:
+def read_sweep(spec: Mapping) -> Sweep:
     """Parse the keys of a sweep and check each of them.
 
     Raises
@@ -191,42 +178,46 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
         If a name is unknown or a value breaks its rule, whether or not a method would
         use it.
     """
+    settings = {
+        key: spec.get(key, default) for key, (default, _) in CELL_SETTINGS.items()
+    }
+    settings["seeds"] = seed_list(spec["seeds"])
+    settings["metrics"] = known_metrics(spec.get("metrics", ["nicv"]))
     sweep = Sweep(
-        name,
         sources=dataset_entries(spec["datasets"]),
-        methods=method_entries(spec["methods"]),
-        epsilons=as_list(spec.get("epsilon", [1.0])),
+        methods=list(map(find_method, method_entries(spec["methods"]))),
         ks=as_list(spec.get("k")),
+        epsilons=as_list(spec.get("epsilon", [1.0])),
         kinds=expand_kinds(spec),
         delta=spec.get("delta", "auto"),
         preprocessing=spec.get("preprocessing"),
-        seeds=seed_list(spec["seeds"]),
-        metrics=known_metrics(spec.get("metrics", ["nicv"])),
-        settings={
-            key: spec.get(key, default) for key, default in CELL_SETTINGS.items()
-        },
+        settings=settings,
     )
-    if not (
-        sweep.sources and sweep.methods and sweep.epsilons and sweep.ks and sweep.kinds
-    ):
+    axes = (sweep.sources, sweep.methods, sweep.epsilons, sweep.ks, sweep.kinds)
+    if not all(axes):
         raise ConfigurationError(
             "a sweep needs at least one data set, one method, one epsilon, one k (or "
             "null) and one value of each key of federation and unlearning (or none)"
         )
     # A cell checks its values, but a cell of a method without epsilon has none to
     # check.
-    for name in ("clip", "timing", "keep_centers"):
-        require(FLAG.holds(sweep.settings[name]), name, sweep.settings[name], FLAG.text)
-    time_limit = sweep.settings["time_limit"]
-    require(TIME_LIMIT.holds(time_limit), "time_limit", time_limit, TIME_LIMIT.text)
+    for key, (_, rule) in CELL_SETTINGS.items():
+        rule.require(key, settings[key])
     for epsilon in sweep.epsilons:
-        require_budget(epsilon, delta_of(sweep.delta, 3))
-    require_seeds(sweep.seeds)
+        EPSILON.require("epsilon", epsilon)
+    DELTA.require("delta", compute_delta(sweep.delta, 3))
+    SEEDS.require("seeds", settings["seeds"])
+    for method in sweep.methods:
+        holds = not method.private or None not in sweep.epsilons
+        rule = f"a number for {method.name}, which is private"
+        require(holds, "epsilon", None, rule)
     return sweep
 
 
 def sweep_cells(
-    name: str, spec: Mapping, mirror: str | None
+    name: str,
+    spec: Mapping,
+    data_dir: str | None,
 ) -> tuple[list[Cell], list[Gap], list[Substitution]]:
     """Expand a sweep: every data set with every method at every k and epsilon.
 
@@ -236,7 +227,7 @@ def sweep_cells(
         Of the sweep.
     spec : mapping
         Its keys, defaults filled in; see `sized_sweeps`.
-    mirror : str or None
+    data_dir : str or None
         Folder with the original data files.
 
     Returns
@@ -250,50 +241,38 @@ def sweep_cells(
     ValueError
         If a name is unknown or a value breaks its rule.
     """
-    sweep = read_sweep(name, spec)
-    methods = [find_method(entry) for entry in sweep.methods]
+    sweep = read_sweep(spec)
     cells: list[Cell] = []
     gaps: list[Gap] = []
     substitutions: list[Substitution] = []
     for declared in sweep.sources:
-        preprocessing = preprocessing_of(declared, sweep.preprocessing)
-        source, unavailable = available_source(declared, mirror)
-        if source["name"] != declared["name"]:
-            substitutions.append(
-                Substitution(name, declared["name"], source["name"], declared["family"])
-            )
-        facts = None if unavailable else sweep_facts(source, sweep.ks)
-        for method in methods:
-            is_given = not method.private or None not in sweep.epsilons
-            require(
-                is_given,
-                "epsilon",
-                None,
-                f"a number for {method.name}, which is private",
-            )
+        preprocessing = choose_preprocessing(declared, sweep.preprocessing)
+        source, unavailable = available_source(declared, data_dir)
+        dataset, requested = source["name"], declared["name"]
+        if dataset != requested:
+            replaced = Substitution(name, requested, dataset, declared["family"])
+            substitutions.append(replaced)
+        facts = Facts() if unavailable else sweep_facts(source, sweep.ks)
+        for method in sweep.methods:
             epsilons = sweep.epsilons if method.private else [None]
             for k, epsilon, kind in itertools.product(sweep.ks, epsilons, sweep.kinds):
                 reason = method.missing or unavailable or kind.unavailable()
                 if reason:
-                    label = source["path"] or source["name"]
+                    label = source["path"] or dataset
                     gaps.append(Gap(name, method.name, label, epsilon, reason))
                     continue
-                assert facts is not None
+                delta = None
+                if accepts(method.target, "delta"):
+                    delta = compute_delta(sweep.delta, facts.n)
                 cell = Cell(
                     method=method.name,
                     target=method.target,
                     params=method.params,
-                    dataset=source["name"],
+                    dataset=dataset,
                     preprocessing=preprocessing,
                     k=facts.k if k is None else k,
                     epsilon=None if epsilon is None else float(epsilon),
-                    delta=(
-                        delta_of(sweep.delta, facts.n)
-                        if accepts(method.target, "delta")
-                        else None
-                    ),
-                    seeds=sweep.seeds,
-                    metrics=sweep.metrics,
+                    delta=delta,
                     path=source["path"],
                     columns=source["columns"],
                     label_column=source["label"],
@@ -302,12 +281,15 @@ def sweep_cells(
                     kind=kind,
                     **sweep.settings,
                 )
-                check(cell, facts, mirror)
+                check(cell, facts, data_dir)
                 cells.append(cell)
     return list(dict.fromkeys(cells)), gaps, substitutions
 
 
-def delta_of(delta: float | str | None, n_points: int | None) -> float | str | None:
+def compute_delta(
+    delta: float | str | None,
+    n_points: int | None,
+) -> float | str | None:
     """Return delta of the cells on a data set: as given, or by the number of points.
 
     Raises
@@ -317,21 +299,14 @@ def delta_of(delta: float | str | None, n_points: int | None) -> float | str | N
 
     Examples
     --------
-    >>> delta_of("1/n^1.5", 10_000), delta_of("auto", 10_000)
+    >>> compute_delta("1/n^1.5", 10_000), compute_delta("auto", 10_000)
     (1e-06, 'auto')
     """
-    match = (
-        re.fullmatch(r"1/n\^(\d+(?:\.\d+)?)", delta) if isinstance(delta, str) else None
-    )
+    match = re.fullmatch(r"1/n\^(\d+(?:\.\d+)?)", str(delta))
     if match is None:
         return delta
-    require(
-        n_points is not None,
-        "delta",
-        delta,
-        "a number for data sets whose size is drawn",
-    )
-    assert n_points is not None
+    if n_points is None:
+        require(False, "delta", delta, "a number for data sets whose size is drawn")
     return n_points ** -float(match[1])
 
 
@@ -364,27 +339,26 @@ class Method:
 def find_method(entry: Mapping) -> Method:
     """Find the class of an entry from `method_entries`."""
     target = entry["_target_"]
-    require_text("method._target_", target)
+    TEXT.require("method._target_", target)
     name = target.rpartition(".")[2].lower() if entry["name"] is None else entry["name"]
-    require_text("method.name", name)
-    params = {
-        key: value
-        for key, value in entry.items()
-        if key not in ("name", "_target_", *STYLE)
-    }
-    require_params(params)
+    TEXT.require("method.name", name)
     style = {key: entry[key] for key in STYLE if key in entry}
     for key, value in style.items():
-        require_text(f"method.{key}", value)
+        TEXT.require(f"method.{key}", value)
+    others = entry.keys() - {"name", "_target_", *STYLE}
+    params = {key: entry[key] for key in entry if key in others}
+    require_params(params)
     try:
         method = method_class(target)
     except ValueError as error:
         return Method(name, target, params, style, missing=str(error))
+    is_method = isinstance(method, type) and hasattr(method, "claim")
+    rule = "a subclass of PrivateKMeans that declares `claims`"
+    require(is_method, "method._target_", target, rule)
     target = import_path(method)
     missing = getattr(method, "unavailable", lambda: None)()
-    return Method(
-        name, target, params, style, private=accepts(target, "epsilon"), missing=missing
-    )
+    private = accepts(target, "epsilon")
+    return Method(name, target, params, style, private, missing)
 
 
 def tuples(value: Any) -> Any:

@@ -49,7 +49,12 @@ LISTED = {
 METHOD = ["method", "variant", "target", "code"]
 
 
-def write_origins(rows: pd.DataFrame, paper: str, profile: str, folder: Path) -> None:
+def write_origins(
+    rows: pd.DataFrame,
+    paper: str,
+    profile: str,
+    folder: Path,
+) -> None:
     """Write the origin of every picture of a report as ``<name>.json`` beside it.
 
     Parameters
@@ -65,12 +70,17 @@ def write_origins(rows: pd.DataFrame, paper: str, profile: str, folder: Path) ->
     for spec in read_figures(paper):
         if (folder / f"{spec.name}.png").is_file():
             write_json(
-                folder / f"{spec.name}.json", describe_origin(spec, rows, profile)
+                folder / f"{spec.name}.json",
+                describe_origin(spec, rows, profile),
             )
 
 
-def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
-    """Describe the rows of the sweeps that a figure or its panels name; without any, all.
+def describe_origin(
+    spec: FigureSpec,
+    rows: pd.DataFrame,
+    profile: str,
+) -> dict:
+    """Describe the rows of the sweeps that a figure names; without any, all rows.
 
     Returns
     -------
@@ -80,7 +90,7 @@ def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
         its cells.
     """
     specs = [spec, *map(spec.part, spec.panels)]
-    is_named = rows["sweep"].isin([sweep for part in specs for sweep in part.sweep])
+    is_named = rows["sweep"].isin([sweep for panel in specs for sweep in panel.sweep])
     used = rows[is_named] if is_named.any() else rows
     keys = sorted(used["cell"].unique())
     name = f"{spec.paper}/{spec.name}"
@@ -138,13 +148,11 @@ def write_crate(
     started = rows["finished"] - seconds.sum(axis=1)
     facts = {
         "name": name,
-        "description": f"Figures, tables and verdicts, computed from {rows['cell'].nunique()} "
-        f"stored cells by `{command}`.",
-        "sweeps": f"Sweeps of {paper}",
+        "n_cells": str(rows["cell"].nunique()),
+        "command": command,
+        "paper": paper,
         "commits": ", ".join(sorted(rows["git"].unique())),
         "version": pkm.__version__,
-        "run": f"Run of {paper} at the profile {profile}",
-        "command": f"Command: {command}",
         "profile": profile,
         "environment": json.dumps(environment, ensure_ascii=False, default=str),
         "started": format_time(started.min()),
@@ -153,9 +161,10 @@ def write_crate(
         "results": refer(files.keys() - {WORKFLOW, README}),
         "inputs": refer(["#profile-value", *data]),
     }
-    # A value of JSON is one of YAML.
+    # A value of JSON is one of YAML; the template has the quotes of texts.
     values = {
-        key: json.dumps(value, ensure_ascii=False) for key, value in facts.items()
+        key: json.dumps(value, ensure_ascii=False).strip('"')
+        for key, value in facts.items()
     }
     shared = Path(__file__).with_name("crate.yaml").read_text(encoding="utf-8")
     crate = yaml.safe_load(Template(shared).substitute(values))
@@ -166,7 +175,7 @@ def write_crate(
 
 
 def describe_files(folder: Path) -> dict[str, dict]:
-    """Return an entity for each file of a folder; a JSON file is about the picture beside it."""
+    """Describe each file of a folder; a JSON file is about the picture beside it."""
     paths = [
         path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp"
     ]

@@ -1,4 +1,4 @@
-"""Two stores compared cell by cell: equal to the bit, moved within noise, or changed."""
+"""Two stores compared cell by cell: same bits, moved within noise, or changed."""
 
 from collections.abc import Sequence
 
@@ -119,7 +119,13 @@ def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     is_paired = n[2] > 1
     paired = 2 * stats.t.sf(abs(mean[2]) / deviation[2] * np.sqrt(n[2]), n[2] - 1)
     welch = stats.ttest_ind_from_stats(
-        mean[0], deviation[0], n[0], mean[1], deviation[1], n[1], equal_var=False
+        mean[0],
+        deviation[0],
+        n[0],
+        mean[1],
+        deviation[1],
+        n[1],
+        equal_var=False,
     ).pvalue
     p = np.where(is_paired, paired, welch)
     # Without variance the means decide.
@@ -165,8 +171,12 @@ def same_bits(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return are_nan | (left.view(np.int64) == right.view(np.int64))
 
 
-def evaluate_claims(plan: Plan, store: Store, cells: pd.DataFrame) -> dict[str, str]:
-    """Evaluate the claims of a plan's paper on the cells of a store, whatever their code.
+def evaluate_claims(
+    plan: Plan,
+    store: Store,
+    cells: pd.DataFrame,
+) -> dict[str, str]:
+    """Evaluate the claims of a plan's paper on the cells of a store, of any code.
 
     Returns
     -------

@@ -11,18 +11,22 @@ from pkm.datasets.loading import resolve
 from pkm.experiments.config.groups import is_choice
 from pkm.experiments.plan.feasibility import obtainable
 from pkm.experiments.plan.plan import Plan
-from pkm.experiments.reports.overview import listed
+from pkm.experiments.reports.overview import group_by_reason, join_names
 
 
-def fetch(plans: Iterable[Plan], mirror: str | None, console: Console) -> bool:
-    """Download what plans lack; say what it is first, and afterwards what cannot be had.
+def fetch(
+    plans: Iterable[Plan],
+    data_dir: str | None,
+    console: Console,
+) -> bool:
+    """Download what plans lack; say what it is, and afterwards what cannot be had.
 
     Without a network nothing is tried: that takes one line and at most three seconds.
 
     Parameters
     ----------
     plans : iterable of Plan
-    mirror : str or None
+    data_dir : str or None
         Folder with the original data files.
     console : rich.console.Console
         Where to print.
@@ -41,33 +45,32 @@ def fetch(plans: Iterable[Plan], mirror: str | None, console: Console) -> bool:
     urls = [
         file.urls[0]
         for name in names
-        for file in missing_files(resolve(name).entry, mirror)
+        for file in missing_files(resolve(name).entry, data_dir)
         if file.urls
     ]
     if not urls:
         return False
     if not has_network(urls):
-        say(
-            f"no network: goes on without {listed(names)} (fetch=false does not look for one)",
-            "yellow",
-        )
+        skipped = f"no network: goes on without {join_names(names)}"
+        say(f"{skipped} (fetch=false does not look for one)", "yellow")
         return False
-    result = datasets.fetch_missing(names, mirror, say)
+    result = datasets.fetch_missing(names, data_dir, say)
     if result.fetched:
-        say(f"downloaded: {listed(result.fetched)}")
-    for line in reason_lines(result.unavailable):
-        say(f"cannot be downloaded: {line}", "yellow")
+        say(f"downloaded: {join_names(result.fetched)}")
+    for names, reason in group_by_reason(result.unavailable.items()):
+        say(f"cannot be downloaded: {join_names(names)}: {reason}", "yellow")
     obtainable.cache_clear()
     return bool(result.fetched)
 
 
 def missing_names(plans: Iterable[Plan]) -> list[str]:
-    """List the published data sets that plans lack or replace; embeddings are trained instead.
+    """List the published data sets that plans lack or replace; embeddings are trained.
 
     Examples
     --------
     >>> from pkm.experiments.plan.sweep import Gap
-    >>> gaps = [Gap("one", "lloyd", name, None, "no file") for name in ("s1", "own.csv", "s1")]
+    >>> names = ("s1", "own.csv", "s1")
+    >>> gaps = [Gap("one", "lloyd", name, None, "no file") for name in names]
     >>> missing_names([Plan("paper", (), tuple(gaps))])
     ['s1']
     """
@@ -77,20 +80,3 @@ def missing_names(plans: Iterable[Plan]) -> list[str]:
     published = [name for name in dict.fromkeys(missing) if is_choice("dataset", name)]
     entries = {name: resolve(name).entry for name in published}
     return [name for name, entry in entries.items() if entry and not entry.trained]
-
-
-def reason_lines(reasons: dict[str, str]) -> list[str]:
-    """Write why data sets cannot be had, one line for reasons that differ in the name alone.
-
-    Examples
-    --------
-    >>> reason_lines({"s1": "no file s1.txt", "s2": "no file s2.txt"})
-    ['s1, s2: no file NAME.txt']
-    """
-    groups: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        groups.setdefault(reason.replace(name, "NAME"), []).append(name)
-    return [
-        f"{listed(names)}: {reasons[names[0]] if len(names) == 1 else common}"
-        for common, names in groups.items()
-    ]

@@ -1,27 +1,30 @@
-"""One paper: what of its plan is missing, running it, its report and its place in MLflow."""
+"""One paper: what its plan lacks, running it, its report and its place in MLflow."""
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.pages import audits
+from pkm.audit.records import FILE
 from pkm.experiments.backends.backends import cheapest, checked_backend, run_cells
-from pkm.experiments.cell.cell import Cell
-from pkm.experiments.cell.environment import environment, origin_of
+from pkm.experiments.cell.environment import describe_sources, environment
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.config.errors import ConfigurationError, unknown
+from pkm.experiments.config.errors import require_choices
+from pkm.experiments.config.settings import as_list
 from pkm.experiments.console.console import duration
-from pkm.experiments.plan.estimate import estimator, wall_seconds
+from pkm.experiments.plan.estimate import estimate_costs, wall_seconds
 from pkm.experiments.plan.plan import Plan, make_plan
-from pkm.experiments.plan.sweep import as_list, sized_sweeps
+from pkm.experiments.plan.sweep import sized_sweeps
 from pkm.experiments.reports.crate import write_crate, write_origins
 from pkm.experiments.reports.fetching import fetch
 from pkm.experiments.reports.overview import (
-    listed,
+    join_names,
     show,
     show_status,
     substitution_lines,
@@ -48,17 +51,19 @@ class Request:
     part: Plan
 
 
-def plans_of(
-    papers: Sequence[Mapping], config: DictConfig, console: Console
+def make_requests(
+    papers: Sequence[Mapping],
+    config: DictConfig,
+    console: Console,
 ) -> list[Request]:
-    """Make the plans of papers; where cells are to be run, data that they lack are downloaded.
+    """Make the plans of papers; data that they lack are downloaded before a run.
 
     Parameters
     ----------
     papers : sequence of mapping
         As in ``conf/paper``.
     config : DictConfig
-        All other settings, from `pkm.experiments.commands.composition.checked`.
+        All other settings, checked.
     console : rich.console.Console
         Where to print.
 
@@ -72,31 +77,21 @@ def plans_of(
     ConfigurationError
         If a configuration is wrong; nothing has been downloaded or written then.
     """
-    requests = [request_of(paper, config) for paper in papers]
+    requests = [make_request(paper, config) for paper in papers]
     runs = config.fetch and config.verb in (None, "run", "retry")
-    if runs and fetch([each.part for each in requests], config.data, console):
-        requests = [request_of(paper, config) for paper in papers]
+    if runs and fetch([request.part for request in requests], config.data, console):
+        requests = [make_request(paper, config) for paper in papers]
     return requests
 
 
-def request_of(paper: Mapping, config: DictConfig) -> Request:
+def make_request(paper: Mapping, config: DictConfig) -> Request:
     """Make the plan of a paper, and pick the sweeps that are requested."""
-    plan = make_plan(paper, config.profile, mirror=config.data)
+    plan = make_plan(paper, config.profile, data_dir=config.data)
     return Request(paper, plan, requested_part(plan, paper, config))
 
 
-def estimate_costs(
-    cells: Iterable[Cell], store: Store, backend: Backend
-) -> tuple[dict[str, float], float]:
-    """Estimate the seconds of each cell, by its key, and of all of them together."""
-    cells = list(cells)
-    estimate = estimator(store, backend)
-    costs = {cell.key: estimate(cell)[0] for cell in cells}
-    return costs, wall_seconds(costs, cells, backend.jobs)
-
-
 def absent_costs(requests: Sequence[Request], config: DictConfig) -> dict[str, float]:
-    """Estimate the seconds of the cells of several papers that are neither done nor failed.
+    """Estimate the seconds of the cells of papers that are neither done nor failed.
 
     Returns
     -------
@@ -107,13 +102,15 @@ def absent_costs(requests: Sequence[Request], config: DictConfig) -> dict[str, f
     present = store.present()
     cells = {cell.key: cell for request in requests for cell in request.part.cells}
     absent = [cell for key, cell in cells.items() if key not in present]
-    return estimate_costs(absent, store, Backend(**config.backend))[0]
+    return estimate_costs(absent, store, Backend(**config.backend))
 
 
 def cheapest_first(
-    requests: Sequence[Request], costs: Mapping[str, float], jobs: int
+    requests: Sequence[Request],
+    costs: Mapping[str, float],
+    jobs: int,
 ) -> list[Request]:
-    """Order papers by the estimated time of the cells that they lack: the first report comes soon.
+    """Order papers by the time of the cells that they lack: the first report is soon.
 
     Parameters
     ----------
@@ -130,9 +127,8 @@ def cheapest_first(
     """
 
     def seconds(request: Request) -> float:
-        return wall_seconds(
-            costs, [cell for cell in request.part.cells if cell.key in costs], jobs
-        )
+        absent = [cell for cell in request.part.cells if cell.key in costs]
+        return wall_seconds(costs, absent, jobs)
 
     return sorted(requests, key=seconds)
 
@@ -160,17 +156,22 @@ def run_cheapest(
     backend = checked_backend(Backend(**config.backend))
     store = Store(config.results)
     waiting = costs.keys() - set(store.interrupted())
-    cells = {cell.key: cell for each in requests for cell in each.part.cells}
+    cells = {cell.key: cell for request in requests for cell in request.part.cells}
     chosen = cheapest([cell for key, cell in cells.items() if key in waiting], costs)
     if chosen:
         console.print(f"the {len(chosen)} cheapest cells of all papers come first")
         run_cells(
-            chosen, store, backend, mirror=config.data, costs=costs, console=console
+            chosen,
+            store,
+            backend,
+            data_dir=config.data,
+            costs=costs,
+            console=console,
         )
 
 
 def check_reports(requests: Sequence[Request]) -> None:
-    """Check figures and claims of papers: they are refused before hours of work, not after them.
+    """Check figures and claims of papers, before hours of work rather than after them.
 
     Raises
     ------
@@ -183,14 +184,18 @@ def check_reports(requests: Sequence[Request]) -> None:
         check_figures_and_claims(request.plan.paper)
 
 
-def reproduce(request: Request, config: DictConfig, console: Console) -> int:
+def reproduce(
+    request: Request,
+    config: DictConfig,
+    console: Console,
+) -> int:
     """Do what the key ``verb`` says for one paper: by default run, then report.
 
     Parameters
     ----------
     request : Request
     config : DictConfig
-        From `pkm.experiments.commands.composition.checked`.
+        From `pkm.experiments.commands.composition.check_configuration`.
     console : rich.console.Console
         Where to print.
 
@@ -205,46 +210,44 @@ def reproduce(request: Request, config: DictConfig, console: Console) -> int:
         If the results folder cannot be written.
     """
     verb = config.verb
-    plan = request.plan
-    requested = request.part
+    cells = request.part.cells
     store = Store(config.results)
     if verb == "plan":
-        show(requested, store, Backend(**config.backend), console)
+        show(request.part, store, Backend(**config.backend), console)
         return 0
     if verb == "status":
-        show_status(requested, store, console)
+        show_status(request.part, store, console)
         return 0
-    if verb in (None, "run", "retry"):
-        run_missing(requested, store, config, console, again=verb == "retry")
-    folder = (
-        report(request, store, config, console) if verb in (None, "report") else None
-    )
+    folder = None
+    if verb != "report":
+        run_missing(request.part, store, config, console, again=verb == "retry")
+    if verb in (None, "report"):
+        folder = report(request, store, config, console)
     if config.tracking.name == "mlflow":
         # Imported here: MLflow takes seconds.
         from pkm.experiments.mlflow.tracking import project
 
-        project(
-            plan, store, config, console, profile=config.profile.name, report=folder
-        )
-    return (
-        1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
-    )
+        profile = config.profile.name
+        project(request.plan, store, config, console, profile=profile, report=folder)
+    return int(any(store.status(cell.key) == "failed" for cell in cells))
 
 
-def requested_part(plan: Plan, paper: Mapping, config: DictConfig) -> Plan:
+def requested_part(
+    plan: Plan,
+    paper: Mapping,
+    config: DictConfig,
+) -> Plan:
     """Return the part of a plan that ``sweeps`` names: all of it where that is null.
 
     Raises
     ------
     ConfigurationError
-        If the paper has no sweep of a given name; those it has are listed.
+        If the paper has no sweep of a given name; those it has are join_names.
     """
     if config.sweeps is None:
         return plan
     names = as_list(OmegaConf.to_container(config, resolve=True)["sweeps"])
-    for name in names:
-        if name not in paper["sweeps"]:
-            raise ConfigurationError(unknown("sweep", name, list(paper["sweeps"])))
+    require_choices("sweep", names, list(paper["sweeps"]))
     return Plan(
         plan.paper,
         tuple(entry for entry in plan.entries if entry[0] in names),
@@ -254,9 +257,14 @@ def requested_part(plan: Plan, paper: Mapping, config: DictConfig) -> Plan:
 
 
 def run_missing(
-    plan: Plan, store: Store, config: DictConfig, console: Console, *, again: bool
+    plan: Plan,
+    store: Store,
+    config: DictConfig,
+    console: Console,
+    *,
+    again: bool,
 ) -> None:
-    """Run the cells that are absent; those that failed before only on `again`, and then only those.
+    """Run the cells that are absent or, with `again`, those that failed before.
 
     A stored cell that cannot be read is set aside first, and so is among the absent
     ones.
@@ -265,38 +273,41 @@ def run_missing(
     store.check_writable()
     cells = plan.cells
     readable = store.readable([cell.key for cell in cells])
-    failed = {
-        cell.key
-        for cell in cells
-        if cell.key not in readable and store.status(cell.key) == "failed"
-    }
-    if again:
-        waiting = [cell for cell in cells if cell.key in failed]
-    else:
-        waiting = [cell for cell in cells if cell.key not in readable | failed]
-        if failed:
-            console.print(
-                f"{len(failed)} cells failed before and are left alone (`retry` runs them again)",
-                style="red",
-            )
-    if plan.gaps:
-        names = listed(list(dict.fromkeys(gap.dataset for gap in plan.gaps)))
+    absent = [cell for cell in cells if cell.key not in readable]
+    failed = {cell.key for cell in absent if store.status(cell.key) == "failed"}
+    waiting = [cell for cell in absent if (cell.key in failed) == again]
+    if failed and not again:
         console.print(
-            f"not everything is available ({names}); `status` and the report say what is missing "
-            "and why",
+            f"{len(failed)} cells failed before and are left alone "
+            "(`retry` runs them again)",
+            style="red",
+        )
+    if plan.gaps:
+        names = join_names(list(dict.fromkeys(gap.dataset for gap in plan.gaps)))
+        console.print(
+            f"not everything is available ({names}); "
+            "`status` and the report say what is missing and why",
             style="yellow",
             markup=False,
         )
     for line in substitution_lines(plan.substitutions):
         console.print(f"substitute: {line}", markup=False, soft_wrap=True)
-    costs, seconds = estimate_costs(waiting, store, backend)
+    costs = estimate_costs(waiting, store, backend)
+    seconds = duration(wall_seconds(costs, waiting, backend.jobs))
     console.print(
-        f"{plan.paper} ({config.profile.name}): {len(cells)} cells, {len(readable)} stored, "
-        f"{len(waiting)} to run, about {duration(seconds)} with jobs={backend.jobs}"
+        f"{plan.paper} ({config.profile.name}): {len(cells)} cells, "
+        f"{len(readable)} stored, {len(waiting)} to run, "
+        f"about {seconds} with jobs={backend.jobs}"
     )
+
     started = time.perf_counter()
     outcomes = run_cells(
-        waiting, store, backend, mirror=config.data, costs=costs, console=console
+        waiting,
+        store,
+        backend,
+        data_dir=config.data,
+        costs=costs,
+        console=console,
     )
     counts = Counter(outcome.status for outcome in outcomes)
     elapsed = duration(time.perf_counter() - started)
@@ -304,53 +315,53 @@ def run_missing(
     labels = {cell.key: cell.label for cell in waiting}
     for outcome in outcomes:
         if outcome.status == "failed":
-            console.print(
-                f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False
-            )
+            failure = f"{labels[outcome.key]}: {outcome.error}"
+            console.print(failure, style="red", markup=False)
 
 
 def report(
-    request: Request, store: Store, config: DictConfig, console: Console
+    request: Request,
+    store: Store,
+    config: DictConfig,
+    console: Console,
 ) -> Path | None:
-    """Write the report from the stored rows and say where it lies; without rows there is none."""
-    from pkm.analysis.claims.claim import read_claims
-    from pkm.analysis.pages import audits, index_page
+    """Write the report from the stored rows; return its folder, None without rows."""
+    from pkm.analysis.pages import index_page
     from pkm.analysis.pages.report import build
-    from pkm.audit.records import FILE
 
     plan = request.plan
+    profile = config.profile
     rows = plan.rows(store)
     if rows.empty:
         console.print("nothing is stored for this plan yet: no report", style="yellow")
         return None
     store.check_writable()
-    out = store.report_folder(plan.paper, config.profile.name)
+    out = store.report_folder(plan.paper, profile.name)
     described = {
-        "profile": config.profile.name,
-        "seeds of the profile": str(config.profile.seeds),
+        "profile": profile.name,
+        "seeds of the profile": str(profile.seeds),
     }
     if plan.substitutions:
         described["substitutes"] = "; ".join(substitution_lines(plan.substitutions))
-    described |= origin_of(rows) | {"report made with": environment()}
+    described |= describe_sources(rows) | {"report made with": environment()}
     index = build(
         rows,
         paper=plan.paper,
         missing=plan.missing(store),
         out=out,
         environment=described,
-        profile=config.profile.name,
+        profile=profile.name,
         audited=audits.read(store.root / FILE),
     )
-    write_origins(rows, plan.paper, config.profile.name, out / "figures")
+    write_origins(rows, plan.paper, profile.name, out / "figures")
+    sweeps = OmegaConf.create(sized_sweeps(request.paper, profile))
     write_crate(
         out,
         rows,
-        OmegaConf.to_yaml(
-            OmegaConf.create(sized_sweeps(request.paper, config.profile))
-        ),
+        OmegaConf.to_yaml(sweeps),
         title=read_claims(plan.paper)["title"],
         paper=plan.paper,
-        profile=config.profile.name,
+        profile=profile.name,
         environment=described,
     )
     index_page.build(out.parent)

@@ -37,7 +37,9 @@ def find_target(name: str) -> Target:
 
 
 def evaluate(
-    target: Target, rows: pd.DataFrame, missing: pd.DataFrame
+    target: Target,
+    rows: pd.DataFrame,
+    missing: pd.DataFrame,
 ) -> tuple[str, pd.DataFrame]:
     """Evaluate a claim, or compute the numbers of a figure.
 
@@ -63,7 +65,9 @@ def evaluate(
 
 
 def select_needed(
-    target: Target, rows: pd.DataFrame, missing: pd.DataFrame
+    target: Target,
+    rows: pd.DataFrame,
+    missing: pd.DataFrame,
 ) -> pd.DataFrame:
     """Return the rows that a claim or figure rests on; none where they say nothing.
 

@@ -81,15 +81,8 @@ def match_keys(planned: Iterable[Cell], stored: pd.DataFrame) -> dict[str, str]:
     defaults = {name: BY_NAME[name].missing for name in PLANNED}
     lines = []
     for cell in planned:
-        params = {name: cell.params[name] for name in cell.params if name != "variant"}
-        columns = {
-            "variant": cell.variant,
-            "params": params,
-            "dataset": cell.dataset_name,
-            "metrics": " ".join(cell.metrics),
-        }
-        line = defaults | cell.identity() | cell.kind.columns() | columns
-        lines.append((cell.key, write_setting(line), cell.epsilon, cell.delta))
+        setting = write_setting(defaults | cell.known_columns())
+        lines.append((cell.key, setting, cell.epsilon, cell.delta))
     cells = pd.DataFrame(lines, columns=["planned", "setting", "epsilon", "declared"])
     # A delta that the method chooses is no number.
     cells["declared"] = pd.to_numeric(cells["declared"], errors="coerce")

@@ -32,8 +32,8 @@ def differing(rows: pd.DataFrame) -> pd.DataFrame:
     --------
     >>> from pkm.arrow import nested
     >>> params = nested("params", [{"alpha": 0.4}, {"alpha": 0.8}])
-    >>> rows = pd.DataFrame({"params": params, "preprocessing": "minmax", "clients": [2, 2]})
-    >>> differing(rows)
+    >>> columns = {"params": params, "preprocessing": "minmax", "clients": [2, 2]}
+    >>> differing(pd.DataFrame(columns))
       alpha
     0   0.4
     1   0.8
@@ -55,6 +55,6 @@ def expanded(rows: pd.DataFrame) -> pd.DataFrame:
     None where a method has no such parameter.
     """
     parameters = read_parameters(rows)
-    columns = dict.fromkeys(name for given in parameters for name in given)
-    values = {name: [given.get(name) for given in parameters] for name in columns}
+    columns = dict.fromkeys(name for own in parameters for name in own)
+    values = {name: [own.get(name) for own in parameters] for name in columns}
     return pd.DataFrame(values, rows.index, dtype=object)

@@ -1,4 +1,4 @@
-"""Stored results for other programs: rows as a frame or as files, and released centers."""
+"""Stored results for other programs: rows as a frame or files, released centers."""
 
 import io
 import json
@@ -50,10 +50,10 @@ def load_rows(results: str | Path = "results") -> pd.DataFrame:
 
     Examples
     --------
-    >>> load_rows("nowhere")
+    >>> load_rows("nowhere")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    FileNotFoundError: results='nowhere' holds no cells: give the folder that pkm run wrote to
+    FileNotFoundError: results='nowhere' holds no cells: give the folder that ...
     """
     rows = Store(results).read_all()
     # Parameters are those of the cell: read once for all of its seeds.
@@ -154,7 +154,11 @@ def extract_centers(rows: pd.DataFrame) -> pd.DataFrame:
     return lines.reset_index(drop=True).join(coordinates.add_prefix("x"))
 
 
-def write_centers(store: Store, keys: Sequence[str], path: Path) -> int:
+def write_centers(
+    store: Store,
+    keys: Sequence[str],
+    path: Path,
+) -> int:
     """Write the centers of some cells as a file; return how many there are.
 
     Raises

@@ -6,11 +6,10 @@ taken. A copy that is absent or damaged costs time, not rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pkm.arrow import check
@@ -18,163 +17,115 @@ from pkm.files import read_sealed, write_sealed
 from pkm.row_blocks import read_stamp
 
 #: Columns of the copy beside those of the rows: size in bytes and time in ns of the
-#: cell's file, and the names of the columns that it has, with spaces between.
-SOURCE = ["file_size", "file_time", "file_columns"]
+#: cell's file.
+STAMP = ["file_size", "file_time"]
 
 
-#: Size of a file in bytes, and when it was last changed, in ns.
-Stamp = tuple[int, int]
+def read_stamps(
+    keys: Sequence[str],
+    find_path: Callable[[str], Path],
+) -> dict[str, tuple[int, int]]:
+    """Read size and time of the files of those cells that have one, by key."""
+    stamps = {}
+    for key in keys:
+        try:
+            stamps[key] = read_stamp(find_path(key))
+        except FileNotFoundError:
+            continue
+    return stamps
 
 
-def stamp_if_present(path: Path) -> Stamp | None:
-    """Return the stamp of a file; None where there is none."""
-    try:
-        return read_stamp(path)
-    except FileNotFoundError:
-        return None
-
-
-@dataclass(frozen=True)
 class Copy:
     """Rows in a copy, of cells whose files are as they were.
-
-    Attributes
-    ----------
-    file : ParquetFile or None
-        The copy; None if there is none.
-    rows : dict of str to range
-        Key of a cell to its rows.
-    columns : dict of str to str
-        Key of a cell to the names of the columns that its file has.
-    """
-
-    file: pq.ParquetFile | None
-    rows: Mapping[str, range]
-    columns: Mapping[str, str]
-
-    def read(
-        self, keys: Sequence[str], columns: Sequence[str] | None = None
-    ) -> pa.Table:
-        """Read the rows of some cells.
-
-        Parameters
-        ----------
-        keys : sequence of str
-            Cells of `rows`, at least one.
-        columns : sequence of str, optional
-            Of these, those that the files of the cells have; by default all of them.
-
-        Returns
-        -------
-        Table
-            Cells in the order of `keys`; null where a cell lacks a column.
-        """
-        lists = dict.fromkeys(self.columns[key] for key in keys)
-        known = list(dict.fromkeys(name for names in lists for name in names.split()))
-        if columns is not None:
-            known = [name for name in columns if name in (*known, *SOURCE)]
-        numbers = np.concatenate([self.rows[key] for key in keys])
-        assert self.file is not None  # it has rows
-        table = self.file.read(columns=known, use_threads=False)
-        if (np.diff(numbers) == 1).all():
-            return table.slice(numbers[0], len(numbers))
-        return table.combine_chunks().take(numbers)
-
-
-NO_COPY = Copy(None, {}, {})
-
-
-def open_copy(path: Path, path_of: Callable[[str], Path]) -> Copy:
-    """Open a copy, and find the cells that can be read from it.
 
     Parameters
     ----------
     path : Path
         Of the copy. One that is absent, unreadable or damaged holds no cell.
-    path_of : callable
+    find_path : callable
         Key of a cell to the path of its file.
-    """
-    try:
-        content = read_sealed(path)
-    except OSError:
-        content = None
-    if content is None:
-        return NO_COPY
-    file = pq.ParquetFile(pa.BufferReader(content))
-    try:
-        check(file.schema_arrow.empty_table().drop_columns(SOURCE))
-    except ValueError:
-        # Of another version.
-        return NO_COPY
-    table = file.read(columns=["cell", *SOURCE], use_threads=False)
-    bounds = bounds_of(table["cell"])
-    rows = {}
-    columns = {}
-    for number, first in enumerate(table.take(bounds[:-1]).to_pylist()):
-        key = first["cell"]
-        if stamp_if_present(path_of(key)) == (first["file_size"], first["file_time"]):
-            rows[key] = range(bounds[number], bounds[number + 1])
-            columns[key] = first["file_columns"]
-    return Copy(file, rows, columns)
 
-
-def write_copy(
-    path: Path, copy: Copy, tables: Mapping[str, pa.Table], stamps: Mapping[str, Stamp]
-) -> None:
-    """Write a copy anew, with the cells of an older one and others.
-
-    Parameters
+    Attributes
     ----------
-    path : Path
-        Where it is to be.
-    copy : Copy
-        The older one.
-    tables : mapping of str to Table
-        Key of a cell to its rows with all their columns.
-    stamps : mapping of str to Stamp
-        Key of a cell to the stamp of the file that the rows were read from.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
+    keys : set of str
+        Its cells.
     """
-    parts = [with_source(table, stamps[key]) for key, table in tables.items()]
-    if copy.rows:
-        known = dict.fromkeys(
-            name for names in copy.columns.values() for name in names.split()
+
+    def __init__(self, path: Path, find_path: Callable[[str], Path]):
+        self.path = path
+        self.keys: set[str] = set()
+        try:
+            content = read_sealed(path)
+        except OSError:
+            return
+        if content is None:
+            return
+        self.file = pq.ParquetFile(pa.BufferReader(content))
+        try:
+            check(self.file.schema_arrow.empty_table().drop_columns(STAMP))
+        except (KeyError, ValueError):
+            # Of another version.
+            return
+        index = self.file.read(["cell", *STAMP]).group_by(["cell", *STAMP])
+        copied = index.aggregate([]).to_pylist()
+        stamps = read_stamps([line["cell"] for line in copied], find_path)
+        for line in copied:
+            key = line["cell"]
+            if stamps.get(key) == (line["file_size"], line["file_time"]):
+                self.keys.add(key)
+
+    def read(
+        self,
+        keys: Sequence[str],
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Read the rows of some of its cells.
+
+        Parameters
+        ----------
+        keys : sequence of str
+            Cells of `keys`, at least one.
+        columns : sequence of str, optional
+            With `cell`. Of these, those that the copy has; by default all of them.
+        """
+        known = self.file.schema_arrow.names
+        columns = [name for name in columns or known if name in known]
+        rows = self.file.read(columns, use_threads=False)
+        return rows.filter(pc.is_in(rows["cell"], pa.array(keys)))
+
+    def write(
+        self,
+        tables: Mapping[str, pa.Table],
+        stamps: Mapping[str, tuple[int, int]],
+    ) -> None:
+        """Write the copy anew, with further cells.
+
+        Parameters
+        ----------
+        tables : mapping of str to Table
+            Key of a cell to its rows with all their columns.
+        stamps : mapping of str to (int, int)
+            Key of a cell to the stamp of the file that the rows were read from.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        parts = []
+        for key, table in tables.items():
+            for name, value in zip(STAMP, stamps[key], strict=True):
+                table = table.append_column(name, pa.repeat(value, table.num_rows))
+            parts.append(table)
+        if self.keys:
+            parts.append(self.read(sorted(self.keys)))
+        rows = pa.concat_tables(parts, promote_options="permissive")
+        sink = pa.BufferOutputStream()
+        pq.write_table(
+            rows,
+            sink,
+            compression="zstd",
+            write_statistics=False,
+            store_schema=False,
         )
-        parts.append(copy.read(list(copy.rows), [*known, *SOURCE]))
-    sink = pa.BufferOutputStream()
-    rows = pa.concat_tables(parts, promote_options="permissive")
-    pq.write_table(
-        rows, sink, compression="zstd", write_statistics=False, store_schema=False
-    )
-    write_sealed(path, sink.getvalue().to_pybytes())
-
-
-def with_source(table: pa.Table, stamp: Stamp) -> pa.Table:
-    """Return the rows of a cell with `SOURCE`."""
-    values = (*stamp, " ".join(table.column_names))
-    for name, value in zip(SOURCE, values, strict=True):
-        table = table.append_column(name, pa.repeat(value, table.num_rows))
-    return table
-
-
-def with_columns(table: pa.Table, columns: Sequence[str] | None) -> pa.Table:
-    """Return a table with those of `columns` that it has; all without them."""
-    if columns is None:
-        return table
-    return table.select([name for name in columns if name in table.column_names])
-
-
-def bounds_of(cell: pa.ChunkedArray) -> np.ndarray:
-    """Return where the rows of each cell begin, and last where they end.
-
-    Examples
-    --------
-    >>> bounds_of(pa.chunked_array([["a", "a", "b", "c"]])).tolist()
-    [0, 2, 3, 4]
-    """
-    codes = cell.combine_chunks().dictionary_encode().indices.to_numpy()
-    return np.flatnonzero(np.diff(codes, prepend=-1, append=-1))
+        write_sealed(self.path, sink.getvalue().to_pybytes())

@@ -14,20 +14,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pkm.arrow import check, to_frame, to_table
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.store.row_cache import (
-    NO_COPY,
-    Copy,
-    open_copy,
-    stamp_if_present,
-    with_columns,
-    write_copy,
-)
+from pkm.experiments.store.row_cache import Copy, read_stamps
 from pkm.files import ANY_FILE, OWNER_FILE, OWNER_FOLDER, atomic_write
-from pkm.schema import COLUMNS
+from pkm.schema import BY_NAME, COLUMNS
 
 #: Threads for bulk reads. Opening many small files gains from a second one and loses
 #: again from more (measured).
@@ -45,7 +39,7 @@ STORED = [
 
 
 class ResultsNotWritable(PermissionError):
-    """The results folder cannot be written, or its disk is full; the message says what to do."""
+    """The results folder cannot be written, or its disk is full."""
 
 
 class Store:
@@ -72,17 +66,17 @@ class Store:
     def __init__(self, root: str | Path):
         self.root = Path(root)
 
-    def path(self, key: str) -> Path:
+    def path(self, key: str, suffix: str = "parquet") -> Path:
         """Return where the rows of a cell lie (or would be)."""
-        return self.root / "cells" / key[:2] / f"{key}.parquet"
+        return self.root / "cells" / key[:2] / f"{key}.{suffix}"
 
     def failure_path(self, key: str) -> Path:
         """Return where the failure record of a cell lies (or would be)."""
-        return self.root / "cells" / key[:2] / f"{key}.failed.json"
+        return self.path(key, "failed.json")
 
     def begun_path(self, key: str) -> Path:
         """Return where there is an empty file while a cell is run."""
-        return self.root / "cells" / key[:2] / f"{key}.begun"
+        return self.path(key, "begun")
 
     def report_folder(self, paper: str, profile: str) -> Path:
         """Return where the report on a paper lies (or would be)."""
@@ -105,7 +99,7 @@ class Store:
             raise self._unwritable(error) from error
 
     def write(self, cell: Cell, rows: pd.DataFrame) -> Path:
-        """Store the rows of a finished cell atomically and drop an earlier failure record.
+        """Store the rows of a finished cell atomically; drop its failure record.
 
         Parameters
         ----------
@@ -129,7 +123,8 @@ class Store:
         """
         if list(rows["seed"]) != list(cell.seeds) or set(rows["cell"]) != {cell.key}:
             raise ValueError(
-                f"the rows offered for {cell.label} are not one per seed of cell {cell.key[:12]}"
+                f"the rows offered for {cell.label} are not one per seed "
+                f"of cell {cell.key[:12]}"
             )
         table = to_table(rows)
         check(table, STORED)
@@ -148,11 +143,16 @@ class Store:
             store_schema=False,
         )
         path = self.path(cell.key)
-        self._put(path, sink.getvalue(), mode_of(cell))
+        self._put(path, sink.getvalue(), choose_mode(cell))
         self.failure_path(cell.key).unlink(missing_ok=True)
         return path
 
-    def write_failure(self, cell: Cell, error: BaseException, attempts: int) -> None:
+    def write_failure(
+        self,
+        cell: Cell,
+        error: BaseException,
+        attempts: int,
+    ) -> None:
         """Record that a cell failed: the error, its traceback, and the attempts so far.
 
         Parameters
@@ -178,10 +178,10 @@ class Store:
 
     def _put_record(self, cell: Cell, record: dict) -> None:
         content = json.dumps(record, indent=2, ensure_ascii=False).encode()
-        self._put(self.failure_path(cell.key), content, mode_of(cell))
+        self._put(self.failure_path(cell.key), content, choose_mode(cell))
 
     def take(self, key: str, status: str) -> bytes:
-        """Return the file of a done or failed cell, for `adopt`; here the cell is absent then."""
+        """Take the file of a done or failed cell away, for `adopt`."""
         path = self.path(key) if status == "done" else self.failure_path(key)
         content = path.read_bytes()
         path.unlink()
@@ -205,7 +205,7 @@ class Store:
             If the file cannot be written.
         """
         if status == "done":
-            self._put(self.path(cell.key), content, mode_of(cell))
+            self._put(self.path(cell.key), content, choose_mode(cell))
             self.failure_path(cell.key).unlink(missing_ok=True)
             return
         record = json.loads(content)
@@ -214,7 +214,7 @@ class Store:
 
     @contextlib.contextmanager
     def begun(self, key: str) -> Iterator[None]:
-        """Mark a cell as begun during a block; the mark stays if the process is killed in it."""
+        """Mark a cell as begun during a block; the mark stays after a kill."""
         # A mark that cannot be set decides nothing but the order of cells after a kill.
         with contextlib.suppress(OSError):
             self._create()
@@ -257,12 +257,8 @@ class Store:
             quarantine(path)
         return "failed" if self.failure_path(key).is_file() else "absent"
 
-    def failure(self, key: str) -> str:
-        """Return the traceback of a failed cell, or an empty string where there is none."""
-        return self.failure_record(key).get("traceback", "")
-
     def failure_record(self, key: str) -> dict:
-        """Return the failure record of a cell; empty where there is none or it cannot be read."""
+        """Return the failure record of a cell; empty where none can be read."""
         try:
             return json.loads(self.failure_path(key).read_bytes())
         except FileNotFoundError:
@@ -271,12 +267,10 @@ class Store:
             quarantine(self.failure_path(key))
             return {}
 
-    def forget_failure(self, key: str) -> None:
-        """Drop the failure record of a cell, which makes it absent again."""
-        self.failure_path(key).unlink(missing_ok=True)
-
     def read(
-        self, keys: Iterable[str], columns: list[str] | None = None
+        self,
+        keys: Iterable[str],
+        columns: list[str] | None = None,
     ) -> pd.DataFrame:
         """Read the rows of many cells.
 
@@ -311,7 +305,8 @@ class Store:
         rows = self.read(self.keys(), columns)
         if rows.empty:
             raise FileNotFoundError(
-                f"results={str(self.root)!r} holds no cells: give the folder that pkm run wrote to"
+                f"results={str(self.root)!r} holds no cells: "
+                "give the folder that pkm run wrote to"
             )
         return rows
 
@@ -323,121 +318,108 @@ class Store:
         return mode
 
     def rows(
-        self, keys: Iterable[str], columns: list[str] | None = None
+        self,
+        keys: Iterable[str],
+        columns: list[str] | None = None,
     ) -> pa.Table | None:
         """Read the rows of many cells as they are stored; see `read`.
 
         Returns
         -------
         Table or None
-            Null where a cell lacks a column that another one has. None where no cell is
-            done.
+            Columns in the order of `pkm.schema`, null where a cell lacks one that
+            another has. None where no cell is done.
         """
         keys = list(dict.fromkeys(keys))
-        copy, tables = self._opened(keys, columns)
-        copied = [key for key in keys if key in copy.rows]
-        parts = [copy.read(copied, columns)] if copied else []
-        parts += tables.values()
+        wanted = None if columns is None else ["cell", *columns]
+        copy, tables = self._open(keys, wanted)
+        parts = list(tables.values())
+        copied = [key for key in keys if copy and key in copy.keys]
+        if copy and copied:
+            parts.append(copy.read(copied, wanted))
         if not parts:
             return None
-        rows = pa.concat_tables(parts, promote_options="permissive")
-        if not copied or not tables:
-            return rows
-        # Copied cells come first: restore the order of the keys.
-        sizes = {key: len(copy.rows[key]) for key in copied}
-        sizes |= {key: each.num_rows for key, each in tables.items()}
-        stops = dict(zip(sizes, np.cumsum(list(sizes.values())), strict=True))
-        numbers = [
-            np.arange(stops[key] - sizes[key], stops[key])
-            for key in keys
-            if key in sizes
-        ]
-        return rows.combine_chunks().take(np.concatenate(numbers))
+        rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
 
-    def _opened(
-        self, keys: Sequence[str], columns: list[str] | None
-    ) -> tuple[Copy, dict[str, pa.Table]]:
-        """Open the copy of the rows, and read the cells that it lacks; with many it is made anew.
+        positions = pc.index_in(rows["cell"], pa.array(keys)).to_numpy()
+        if (np.diff(positions) < 0).any():
+            rows = rows.take(np.argsort(positions, kind="stable"))
+        # The copy has the columns of all cells.
+        names = [name for name in BY_NAME if name in rows.column_names]
+        return rows.select(
+            [name for name in names if rows[name].null_count < rows.num_rows]
+        )
 
-        Parameters
-        ----------
-        keys : sequence of str
-            Distinct ones.
-        columns : list of str, optional
-            Of the cells that are read.
+    def _open(
+        self,
+        keys: Sequence[str],
+        columns: list[str] | None,
+    ) -> tuple[Copy | None, dict[str, pa.Table]]:
+        """Open the copy of the rows, and read the cells that it lacks.
+
+        If they are many, the copy is made anew.
 
         Returns
         -------
-        copy : Copy
-            With the rows of some of `keys`, and of others.
+        copy : Copy or None
+            None for few keys.
         tables : dict of str to Table
-            Rows of the others of `keys` that are done, in their order.
+            Rows of those `keys` that are done and not in the copy, with at least
+            `columns`.
         """
-        path = self.root / "cells" / COPY_NAME
-        copy = open_copy(path, self.path) if len(keys) > FEW else NO_COPY
-        done = self._listed(".parquet") if len(keys) > FEW else keys
-        found = {
-            key: stamp_if_present(self.path(key))
-            for key in keys
-            if key in done and key not in copy.rows
-        }
-        stamps = {key: stamp for key, stamp in found.items() if stamp is not None}
-        others = list(stamps)
-        is_outdated = len(others) > FEW
+        copy = None
+        others = keys
+        if len(keys) > FEW:
+            copy = Copy(self.root / "cells" / COPY_NAME, self.path)
+            done = self._list(".parquet")
+            others = [key for key in keys if key in done and key not in copy.keys]
+        stamps = read_stamps(others, self.path)
+        is_outdated = len(stamps) > FEW
+        read_columns = None if is_outdated else columns
         with ThreadPoolExecutor(READERS) as pool:
-            read = pool.map(
-                lambda key: self.table(key, None if is_outdated else columns), others
-            )
-            tables = {
-                key: rows
-                for key, rows in zip(others, read, strict=True)
-                if rows is not None
-            }
-        if is_outdated and tables:
+            tables = pool.map(lambda key: self.table(key, read_columns), stamps)
+            pairs = zip(stamps, tables, strict=True)
+            tables = {key: table for key, table in pairs if table is not None}
+        if copy and is_outdated and tables:
             # Rows in a folder that cannot be written are read from the cells every
             # time.
             with contextlib.suppress(OSError):
-                write_copy(path, copy, tables, stamps)
-            tables = {key: with_columns(rows, columns) for key, rows in tables.items()}
+                copy.write(tables, stamps)
         return copy, tables
 
     def readable(self, keys: Iterable[str]) -> set[str]:
-        """Return those of `keys` whose rows can be read in full, setting corrupt files aside.
+        """Return those of `keys` whose rows can be read, setting corrupt files aside.
 
         Rows of a file that has not changed since it was copied are read from the copy.
         """
-        keys = list(dict.fromkeys(keys))
-        copy, tables = self._opened(keys, None)
-        return {key for key in keys if key in copy.rows or key in tables}
+        keys = set(keys)
+        copy, tables = self._open(sorted(keys), None)
+        return tables.keys() | (keys & copy.keys if copy else set())
 
     def present(self) -> set[str]:
-        """Return the keys of all cells that have a file, done or failed, whatever it holds."""
-        return self._listed(".parquet") | self._listed(".failed.json")
-
-    def _listed(self, suffix: str) -> set[str]:
-        """Return the keys of the files with a suffix: quicker than to look for each of many."""
-        paths = self.root.glob(f"cells/??/[!.]*{suffix}")
-        return {path.name.removesuffix(suffix) for path in paths}
+        """Return the keys of all cells that have a file, done or failed."""
+        return self._list(".parquet").keys() | self._list(".failed.json")
 
     def keys(self) -> list[str]:
         """List the keys of all stored cells, newest first."""
-        files = [
-            path
-            for path in self.root.glob("cells/??/*.parquet")
-            if not path.name.startswith(".")
-        ]
-        return [
-            path.stem
-            for path in sorted(
-                files, key=lambda path: (-path.stat().st_mtime, path.name)
-            )
-        ]
+        files = self._list(".parquet")
+        return sorted(files, key=lambda key: (-files[key].stat().st_mtime, key))
+
+    def _list(self, suffix: str) -> dict[str, Path]:
+        """List the files with a suffix by their keys: quicker than to look for each."""
+        paths = self.root.glob(f"cells/??/[!.]*{suffix}")
+        return {path.name.removesuffix(suffix): path for path in paths}
 
     def _create(self) -> None:
-        """Create the results folder, for its owner alone; one that exists keeps its permissions."""
+        """Create the results folder for its owner alone, unless it exists."""
         self.root.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
 
-    def _put(self, path: Path, content: bytes | memoryview, mode: int) -> None:
+    def _put(
+        self,
+        path: Path,
+        content: bytes | memoryview,
+        mode: int,
+    ) -> None:
         try:
             self._create()
             atomic_write(path, content, mode)
@@ -450,35 +432,35 @@ class Store:
             "give a folder that can be, e.g. results=/tmp/results"
         )
 
-    def table(self, key: str, columns: list[str] | None = None) -> pa.Table | None:
-        """Read the rows of one cell, of `columns` those that it has; None if it is not done."""
+    def table(
+        self,
+        key: str,
+        columns: list[str] | None = None,
+    ) -> pa.Table | None:
+        """Read the rows of one cell, of `columns` those that it has, if it is done."""
         path = self.path(key)
         try:
-            content = path.read_bytes()
+            content = pa.BufferReader(path.read_bytes())
+            file = pq.ParquetFile(content, page_checksum_verification=True)
+            table = file.read(columns, use_threads=False)
+            check(table, ["cell"] if columns else STORED)
+            if table["cell"].unique().to_pylist() != [key]:
+                raise ValueError("the file holds the rows of no cell or of another one")
         except FileNotFoundError:
             return None
-        try:
-            table = pq.ParquetFile(
-                pa.BufferReader(content), page_checksum_verification=True
-            ).read(columns=columns, use_threads=False)
-            check(table, STORED if columns is None else ())
-            if table.num_rows == 0 or (
-                columns is None and table["cell"][0].as_py() != key
-            ):
-                raise ValueError("the file holds the rows of no cell or of another one")
         except (pa.ArrowException, OSError, ValueError, KeyError):
             quarantine(path)
             return None
         return table
 
 
-def mode_of(cell: Cell) -> int:
+def choose_mode(cell: Cell) -> int:
     """Permissions of the files of a cell."""
     return OWNER_FILE if cell.restricted else ANY_FILE
 
 
 def quarantine(path: Path) -> None:
-    """Rename a damaged file to ``*.corrupt``, numbered if need be: it is kept, and never read."""
+    """Rename a damaged file to ``*.corrupt``, numbered if need be: it is not read."""
     target = path.with_name(path.name + ".corrupt")
     for number in itertools.count(1):
         if not target.exists():

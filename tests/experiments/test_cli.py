@@ -25,7 +25,7 @@ from pkm.experiments.commands import (
     run_cells,
 )
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.config.groups import choices, entry_of
+from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.fit.central import Central
 from pkm.experiments.plan.estimate import estimator, wall_seconds
 from pkm.experiments.plan.plan import make_plan
@@ -123,13 +123,13 @@ def test_run_of_an_external_method(call_run, tmp_path, monkeypatch):
 
 
 def is_central(name):
-    return hasattr(load_method(entry_of("method", name)["_target_"]), "fit_with")
+    return hasattr(load_method(read_entry("method", name)["_target_"]), "fit_with")
 
 
 METHODS = [name for name in choices("method") if name != "diffprivlib"]
 # Hydra composes a job of a sweep twice: cells of all files run in test_plan.py.
 ONE_OF_EACH_CLASS = sorted(
-    {entry_of("method", name)["_target_"]: name for name in METHODS}.values()
+    {read_entry("method", name)["_target_"]: name for name in METHODS}.values()
 )
 
 
@@ -193,7 +193,7 @@ def test_a_file_of_every_class_runs_from_the_command_line(call_run, monkeypatch,
     code, out, err = call_run("-m", f"method={','.join(names)}", *words)
     assert (code, err) == (0, "")
     # Each job has the method as papers have it, and ran.
-    assert [job.method for job in jobs] == [entry_of("method", name) for name in names]
+    assert [job.method for job in jobs] == [read_entry("method", name) for name in names]
     rows = call_run.store.read(call_run.store.keys())
     assert sorted(rows["method"]) == names
     assert [name for name in names if name.removesuffix("_sound") not in out] == []
@@ -496,7 +496,8 @@ def test_smoke_reproduction_from_end_to_end(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "pkm.experiments.commands.reproduce",
+        "pkm",
+        "reproduce",
         "profile=smoke",
         results,
         "tracking=none",
@@ -613,7 +614,7 @@ def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
     seconds = []
     for paper in papers:
         config = composition.load([f"paper={paper}", "profile=smoke", "tracking=none"])
-        cells = make_plan(config.paper, config.profile, mirror=config.data).cells
+        cells = make_plan(config.paper, config.profile, data_dir=config.data).cells
         estimate = estimator(Store(tmp_path), Backend(**config.backend))
         costs = {cell.key: estimate(cell)[0] for cell in cells}
         seconds.append(wall_seconds(costs, cells, config.backend.jobs))
@@ -638,9 +639,9 @@ def test_the_cheapest_cells_of_all_papers_come_first(tmp_path, monkeypatch):
     )
     words = [f"results={tmp_path / 'results'}", "tracking=none", "profile=smoke", "paper=all"]
     config = composition.load(words)
-    papers = [entry_of("paper", name) for name in ("mufc", "pe-means")]
+    papers = [read_entry("paper", name) for name in ("mufc", "pe-means")]
     console = Console(quiet=True)
-    requests = reproduction.plans_of(papers, config, console)
+    requests = reproduction.make_requests(papers, config, console)
     cells = {cell.key: cell for each in requests for cell in each.part.cells}
     costs = {key: 3.0 + i for i, key in enumerate(reversed(cells))}
     costly_first = list(cells)

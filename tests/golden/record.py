@@ -19,7 +19,7 @@ from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.figures.figure import read_figures
 from pkm.datasets import load, scale
 from pkm.experiments.cell.cell import STYLE, Cell
-from pkm.experiments.config.groups import choices, entry_of
+from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.fit.inputs import resolve
 from pkm.experiments.fit.unlearning import Unlearning
 from pkm.federation import Network, run_in_threads, split_points
@@ -152,7 +152,7 @@ def points_of(dataset: str):
 
 def configured(name: str, **parameters):
     """Build a method of ``conf/method`` with further parameters."""
-    entry = entry_of("method", name)
+    entry = read_entry("method", name)
     excluded = ("name", "_target_", *STYLE)
     options = {key: value for key, value in entry.items() if key not in excluded}
     return load_method(entry["_target_"])(**options | parameters)
@@ -205,7 +205,7 @@ def unlearning_records() -> dict:
     for dataset, preprocessing in DATASETS.items():
         for name in UNLEARNING:
             entry = {
-                key: value for key, value in entry_of("method", name).items() if key not in STYLE
+                key: value for key, value in read_entry("method", name).items() if key not in STYLE
             }
             target = entry.pop("_target_")
             settings = REMOVALS | ({"removals": 0} if name == "k_fed" else {})

@@ -106,7 +106,7 @@ def test_failure_is_recorded_and_other_cells_run(misbehaving_cell, tmp_path, job
     assert outcomes[broken.key].status == "failed"
     assert "ZeroDivisionError: by design" in outcomes[broken.key].error
     assert store.failure_record(broken.key)["attempts"] == 3
-    assert "in cluster" in store.failure(broken.key)
+    assert "in cluster" in store.failure_record(broken.key).get("traceback", "")
     assert store.status(BASE.key) == "done"
 
 
@@ -115,7 +115,7 @@ def test_successful_retry_leaves_no_failure(misbehaving_cell, tmp_path):
     cell = misbehaving_cell("BrokenOnce")
     (outcome,) = run_cells([cell], store, Backend(retries=1))
     assert outcome.status == "done"
-    assert store.failure(cell.key) == ""
+    assert store.failure_record(cell.key).get("traceback", "") == ""
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def test_a_task_returns_the_file_of_a_store(serial, no_process, tmp_path):
     backend = Backend("dask")
     for cell in CELLS:
         outcome, content = dask_cells.run_cell(
-            dask_cells.task_of(cell, Runner(store, backend, None), "run")
+            dask_cells.make_task(cell, Runner(store, backend, None), "run")
         )
         store.adopt(cell, content, outcome.status)
     pd.testing.assert_frame_equal(stored_rows(store, CELLS), serial, check_exact=True)
@@ -75,13 +75,13 @@ def test_a_task_returns_the_file_of_a_store(serial, no_process, tmp_path):
 def test_failures_of_tasks_count_with_earlier_ones(misbehaving_cell, no_process, tmp_path):
     store = Store(tmp_path / "results")
     broken = misbehaving_cell("Broken")
-    task = dask_cells.task_of(broken, Runner(store, Backend("dask", retries=2), None), "run")
+    task = dask_cells.make_task(broken, Runner(store, Backend("dask", retries=2), None), "run")
     for attempts in (3, 6):
         outcome, content = dask_cells.run_cell(task)
         assert "ZeroDivisionError: by design" in outcome.error
         store.adopt(broken, content, outcome.status)
         assert store.failure_record(broken.key)["attempts"] == attempts
-    assert "in cluster" in store.failure(broken.key)
+    assert "in cluster" in store.failure_record(broken.key).get("traceback", "")
 
 
 def test_workers_with_other_code_or_files_refuse_a_cell(tmp_path):
@@ -89,7 +89,7 @@ def test_workers_with_other_code_or_files_refuse_a_cell(tmp_path):
     path.write_text("1,2\n3,4\n5,7\n")
     cell = replace(BASE, dataset="file", path=str(path), bounds=(0, 9), k=2)
     runner = Runner(Store(tmp_path / "results"), Backend("dask"), None)
-    task = dask_cells.task_of(cell, runner, "run")
+    task = dask_cells.make_task(cell, runner, "run")
     path.write_text("1,2\n3,4\n5,8\n")
     with pytest.raises(ConfigurationError, match="not the same file on this worker"):
         dask_cells.run_cell(task)
@@ -138,7 +138,7 @@ def test_workers_with_another_python_are_refused():
     ],
 )
 def test_workers_with_other_code_are_refused(found, message):
-    own = dask_cells.code_of_worker()
+    own = dask_cells.describe_code()
     dask_cells.check_code({"tcp://a:1": own}, "tcp://s:1")
     with pytest.raises(ConfigurationError, match=message):
         dask_cells.check_code({"tcp://a:1": own, "tcp://b:1": found}, "tcp://s:1")

@@ -17,7 +17,7 @@ from pkm.__main__ import main
 from pkm.catalogue import CONF, ENTRY_POINTS
 from pkm.experiments.commands import reproduce, run, run_cells
 from pkm.experiments.commands.composition import load
-from pkm.experiments.commands.options import OPTIONS, keys_of
+from pkm.experiments.commands.options import OPTIONS, list_keys
 from pkm.experiments.config.groups import choices
 from pkm.experiments.console.console import consoles
 from pkm.experiments.store.store import Store
@@ -71,7 +71,7 @@ def test_help_names_every_key_and_choice(call, command):
     code, out, _ = call("--help", command=command)
     name = command.__name__.rpartition(".")[2]
     assert code == 0
-    for key in keys_of(OPTIONS[name]):
+    for key in list_keys(OPTIONS[name]):
         assert re.search(rf"^  {key} |^{key}: ", out, re.MULTILINE), key
     group = {"run": "method", "reproduce": "paper"}[name]
     for choice in choices(group):

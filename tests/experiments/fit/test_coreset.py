@@ -10,7 +10,7 @@ from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.coreset import Coreset
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import build, prepare
-from pkm.experiments.plan.feasibility import check, facts_of
+from pkm.experiments.plan.feasibility import check, find_facts
 from pkm.metrics.coresets import center_sets, compute_costs
 
 CELL = Cell(
@@ -45,4 +45,4 @@ def test_method_without_coresets_is_refused_before_it_runs():
     fastlloyd = "pkm.methods.FastLloyd"
     cell = dataclasses.replace(CELL, method="fastlloyd", target=fastlloyd, params={})
     with pytest.raises(ValueError, match="one that releases coresets where coreset=true"):
-        check(cell, facts_of(cell.dataset), None)
+        check(cell, find_facts(cell.dataset), None)

@@ -401,7 +401,7 @@ def test_selected_sweeps_of_a_paper_can_be_run(tmp_path, capsys):
 @pytest.mark.parametrize("profile", choices("profile"))
 def test_protocols_of_the_paper(profile, mirror):
     config = load(["paper=fastlloyd", f"profile={profile}"])
-    plan = make_plan(config.paper, config.profile, mirror=str(mirror))
+    plan = make_plan(config.paper, config.profile, data_dir=str(mirror))
     cells = {}
     for sweep, cell in plan.entries:
         if isinstance(cell.kind, Federation):

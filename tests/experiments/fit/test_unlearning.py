@@ -18,7 +18,7 @@ from pkm.experiments.fit.unlearning import Unlearning
 from pkm.experiments.fit.unlearning_requests import (
     adversarial,
     chance_of_a_seed,
-    optimum_of,
+    compute_optimum,
     random,
 )
 from pkm.experiments.plan.plan import make_plan
@@ -258,7 +258,7 @@ def test_optimum_is_the_inertia_of_its_labels():
     # Without some of the points a warm start from these centers has a lower inertia, about that
     # of a new start.
     remaining = rows[20:]
-    warm_start = optimum_of(remaining, best.cluster_centers_)
+    warm_start = compute_optimum(remaining, best.cluster_centers_)
     assert warm_start < best.inertia_
     remaining_points = Points.prepare((remaining * 2**16).astype(int))
     new_start = best_k_means(remaining_points, 4, 1).inertia_

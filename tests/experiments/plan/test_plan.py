@@ -14,7 +14,7 @@ from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.commands.composition import load
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.config.groups import choices, entry_of
+from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.config.method_parameters import accepts
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import build, prepare
@@ -138,7 +138,7 @@ def test_missing_data_are_a_gap(monkeypatch, tmp_path):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path))
     content = paper(datasets=["iris", "mnist"], methods=["glloyd"], epsilon=[0.1, 1.0])
-    plan = make_plan(content, PROFILE, mirror=str(tmp_path))
+    plan = make_plan(content, PROFILE, data_dir=str(tmp_path))
     assert {cell.dataset for cell in plan.cells} == {"iris"}
     assert [(gap.dataset, gap.method, gap.epsilon) for gap in plan.gaps] == [
         ("mnist", "glloyd", 0.1),
@@ -155,7 +155,7 @@ def test_substitute_replaces_missing_data(tmp_path, monkeypatch):
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "empty").mkdir()
     pattern = {"pattern": "g2-{d}-20", "fallback": "g2-{d}-20-generated", "d": [2, 4]}
-    plan = make_plan(paper(datasets=[pattern]), PROFILE, mirror=str(tmp_path / "empty"))
+    plan = make_plan(paper(datasets=[pattern]), PROFILE, data_dir=str(tmp_path / "empty"))
     assert [cell.dataset for cell in plan.cells] == ["g2-2-20-generated", "g2-4-20-generated"]
     # A substituted set is not a gap, and the report does not count it as missing.
     assert plan.gaps == ()
@@ -186,7 +186,7 @@ def test_damaged_file_is_refused_not_replaced(damaged_mirror, options):
     content = paper(datasets=["iris", pattern])
     expected = r"g2-2-20\.txt has SHA-256 .* delete it and fetch it again"
     with pytest.raises(ConfigurationError, match=expected):
-        make_plan(content, PROFILE, mirror=damaged_mirror)
+        make_plan(content, PROFILE, data_dir=damaged_mirror)
 
 
 def test_missing_files_of_a_family_share_a_line(tmp_path, monkeypatch):
@@ -194,7 +194,7 @@ def test_missing_files_of_a_family_share_a_line(tmp_path, monkeypatch):
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "empty").mkdir()
     names = [{"pattern": "g2-2-{sd}", "sd": list(range(10, 101, 10))}, "g2-4-20", "mnist"]
-    plan = make_plan(paper(datasets=names), PROFILE, mirror=str(tmp_path / "empty"))
+    plan = make_plan(paper(datasets=names), PROFILE, data_dir=str(tmp_path / "empty"))
     family, mnist = gap_lines(plan.gaps)
     assert family.startswith("g2-2-10, g2-2-20, ")
     assert "and 1 more (11 cells): data set 'NAME' needs the file g2/NAME.txt" in family
@@ -220,22 +220,22 @@ def test_points_outside_the_domain_are_counted_or_refused(file_entry):
 
 
 def test_public_domains_are_the_default(file_entry):
-    def preprocessing_of(**sweep):
+    def choose_preprocessing(**sweep):
         (cell,) = cells(methods=["mean"], k=1, **sweep)
         return cell.preprocessing
 
     without_bounds = file_entry | {"bounds": None}
-    assert preprocessing_of(datasets=[file_entry]) == "public"
-    assert preprocessing_of(datasets=[without_bounds]) == "minmax"
-    assert preprocessing_of(datasets=["iris"], preprocessing=None) == "public"
-    assert preprocessing_of(datasets=[file_entry], preprocessing="public") == "public"
+    assert choose_preprocessing(datasets=[file_entry]) == "public"
+    assert choose_preprocessing(datasets=[without_bounds]) == "minmax"
+    assert choose_preprocessing(datasets=["iris"], preprocessing=None) == "public"
+    assert choose_preprocessing(datasets=[file_entry], preprocessing="public") == "public"
 
     # Bounds are never ignored.
     expected = r"bounds=\[0, 1\] is not allowed with preprocessing='minmax'"
     with pytest.raises(ConfigurationError, match=expected):
-        preprocessing_of(datasets=[file_entry], preprocessing="minmax")
+        choose_preprocessing(datasets=[file_entry], preprocessing="minmax")
     with pytest.raises(ConfigurationError, match="needs a public domain"):
-        preprocessing_of(datasets=[without_bounds], preprocessing="public")
+        choose_preprocessing(datasets=[without_bounds], preprocessing="public")
 
 
 def test_range_preprocessing_needs_one_common_range(file_entry):
@@ -452,7 +452,7 @@ def test_failure_reason_names_the_time_limit(tmp_path, monkeypatch):
 # diffprivlib needs an environment of its own: tests/methods/baselines/test_diffprivlib.py.
 @pytest.mark.parametrize("name", [name for name in choices("method") if name != "diffprivlib"])
 def test_every_method_file_runs(name):
-    target = entry_of("method", name)["_target_"]
+    target = read_entry("method", name)["_target_"]
     private = accepts(target, "epsilon")
     central = hasattr(load_method(target), "fit_with")
     # Published variants of the DPM paper's methods need one range for all columns.
@@ -480,7 +480,7 @@ def test_hydra_composes_files_that_change_others_as_papers_do():
     changed = [path.stem for path in files if "defaults:" in path.read_text()]
     assert changed
     for name in changed:
-        assert load([f"method={name}"], "run")["method"] == entry_of("method", name)
+        assert load([f"method={name}"], "run")["method"] == read_entry("method", name)
 
 
 @pytest.mark.parametrize("group", ["paper", "profile", "backend", "tracking"])

@@ -185,11 +185,11 @@ def test_failure_is_a_status_not_a_result(store):
         store.write_failure(cell, error, 2)
     assert store.status(cell.key) == "failed"
     assert store.read([cell.key]).empty
-    assert "test_failure_is_a_status" in store.failure(cell.key)
+    assert "test_failure_is_a_status" in store.failure_record(cell.key).get("traceback", "")
     assert store.failure_record(cell.key)["attempts"] == 2
     store.write(cell, rows_of(cell))
     assert store.status(cell.key) == "done"
-    assert store.failure(cell.key) == ""
+    assert store.failure_record(cell.key).get("traceback", "") == ""
 
 
 def test_interrupted_write_leaves_no_cell(store, monkeypatch):
