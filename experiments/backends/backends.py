@@ -68,7 +68,8 @@ def run_cells(
         disk is full.
     """
     store.check_writable()
-    costs = {cell.key: max((costs or {}).get(cell.key, 1.0), 1e-6) for cell in cells}
+    known = costs or {}
+    costs = {cell.key: max(known.get(cell.key, 1.0), 1e-6) for cell in cells}
     interrupted = store.interrupted()
     jobs = 1 if backend.name == "serial" else backend.jobs
     runner = Runner(store, backend, data_dir)

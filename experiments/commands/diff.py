@@ -63,8 +63,11 @@ def run(folders: Sequence[str], options: Mapping[str, str]) -> int:
     for config in configs:
         plan = make_plan(config.paper, config.profile, data_dir=config.data)
         a, b = map(evaluate_claims, (plan, plan), stores, cells)
-        pairs = {name: (a.get(name, NOT_RUN), b.get(name, NOT_RUN)) for name in a | b}
-        lines = [f"  {name}: {x} -> {y}" for name, (x, y) in pairs.items() if x != y]
+        lines = []
+        for name in a | b:
+            before, after = a.get(name, NOT_RUN), b.get(name, NOT_RUN)
+            if before != after:
+                lines.append(f"  {name}: {before} -> {after}")
         print(f"{plan.paper} ({config.profile.name}): {len(lines)} verdicts changed")
         print(*lines, sep="\n", end="\n" if lines else "")
     return int((difference["state"] == MOVED).any())

@@ -148,7 +148,8 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
             columns |= loss_columns(cost, centers, data)
         records.append(columns)
         released = snap_centers(centers * SCALE)[None]
-        run = Run(released, 1, None, (seed,), np.array([len(centers)]))
+        n_centers = np.array([len(centers)])
+        run = Run(released, 1, None, (seed,), n_centers)
         fits.append((run, elapsed))
     return fits, {name: [record[name] for record in records] for name in records[0]}
 

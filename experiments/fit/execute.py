@@ -96,6 +96,7 @@ def stacked(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
     k = max(run.centers.shape[1] for run in runs)
     blocks = []
     for run in runs:
-        filling = np.repeat(run.centers[:, :1], k - run.centers.shape[1], axis=1)
+        n_missing = k - run.centers.shape[1]
+        filling = np.repeat(run.centers[:, :1], n_missing, axis=1)
         blocks.append(np.concatenate([run.centers, filling], axis=1))
     return np.concatenate(blocks), n_centers

@@ -16,7 +16,7 @@ from pkm.experiments.config.errors import (
     require_known,
 )
 from pkm.experiments.config.groups import choices, is_choice, read_entry
-from pkm.experiments.config.method_parameters import accepts, method_class
+from pkm.experiments.config.method_parameters import accepts
 from pkm.experiments.config.settings import (
     DELTA,
     EPSILON,
@@ -42,7 +42,7 @@ from pkm.experiments.plan.feasibility import (
     choose_preprocessing,
     sweep_facts,
 )
-from pkm.methods import import_path
+from pkm.methods import import_path, load_method
 
 #: Keys of a sweep with the settings that all its cells share: defaults and rules.
 CELL_SETTINGS = {
@@ -340,7 +340,9 @@ def find_method(entry: Mapping) -> Method:
     """Find the class of an entry from `method_entries`."""
     target = entry["_target_"]
     TEXT.require("method._target_", target)
-    name = target.rpartition(".")[2].lower() if entry["name"] is None else entry["name"]
+    name = entry["name"]
+    if name is None:
+        name = target.rpartition(".")[2].lower()
     TEXT.require("method.name", name)
     style = {key: entry[key] for key in STYLE if key in entry}
     for key, value in style.items():
@@ -349,7 +351,7 @@ def find_method(entry: Mapping) -> Method:
     params = {key: entry[key] for key in entry if key in others}
     require_params(params)
     try:
-        method = method_class(target)
+        method = load_method(target)
     except ValueError as error:
         return Method(name, target, params, style, missing=str(error))
     is_method = isinstance(method, type) and hasattr(method, "claim")

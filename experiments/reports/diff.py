@@ -117,7 +117,8 @@ def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
         for moments in (groups.mean(), groups.std(), groups.count())
     )
     is_paired = n[2] > 1
-    paired = 2 * stats.t.sf(abs(mean[2]) / deviation[2] * np.sqrt(n[2]), n[2] - 1)
+    t = abs(mean[2]) / deviation[2] * np.sqrt(n[2])
+    paired = 2 * stats.t.sf(t, n[2] - 1)
     welch = stats.ttest_ind_from_stats(
         mean[0],
         deviation[0],

@@ -86,11 +86,12 @@ class Copy:
         keys : sequence of str
             Cells of `keys`, at least one.
         columns : sequence of str, optional
-            With `cell`. Of these, those that the copy has; by default all of them.
+            Of these and `cell`, those that the copy has; by default all of them.
         """
         known = self.file.schema_arrow.names
-        columns = [name for name in columns or known if name in known]
-        rows = self.file.read(columns, use_threads=False)
+        if columns is not None:
+            known = [name for name in ("cell", *columns) if name in known]
+        rows = self.file.read(known, use_threads=False)
         return rows.filter(pc.is_in(rows["cell"], pa.array(keys)))
 
     def write(

@@ -121,7 +121,8 @@ class Store:
         ResultsNotWritable
             If the file cannot be written, for lack of space as well.
         """
-        if list(rows["seed"]) != list(cell.seeds) or set(rows["cell"]) != {cell.key}:
+        has_seeds = list(rows["seed"]) == list(cell.seeds)
+        if not has_seeds or set(rows["cell"]) != {cell.key}:
             raise ValueError(
                 f"the rows offered for {cell.label} are not one per seed "
                 f"of cell {cell.key[:12]}"
@@ -331,12 +332,11 @@ class Store:
             another has. None where no cell is done.
         """
         keys = list(dict.fromkeys(keys))
-        wanted = None if columns is None else ["cell", *columns]
-        copy, tables = self._open(keys, wanted)
+        copy, tables = self._open(keys, columns)
         parts = list(tables.values())
         copied = [key for key in keys if copy and key in copy.keys]
         if copy and copied:
-            parts.append(copy.read(copied, wanted))
+            parts.append(copy.read(copied, columns))
         if not parts:
             return None
         rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
@@ -442,8 +442,9 @@ class Store:
         try:
             content = pa.BufferReader(path.read_bytes())
             file = pq.ParquetFile(content, page_checksum_verification=True)
-            table = file.read(columns, use_threads=False)
-            check(table, ["cell"] if columns else STORED)
+            selected = None if columns is None else ["cell", *columns]
+            table = file.read(selected, use_threads=False)
+            check(table, STORED if columns is None else ["cell"])
             if table["cell"].unique().to_pylist() != [key]:
                 raise ValueError("the file holds the rows of no cell or of another one")
         except FileNotFoundError:
