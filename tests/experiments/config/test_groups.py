@@ -6,18 +6,18 @@ import pytest
 
 from pkm.experiments.commands.composition import load
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.config.groups import choices, entry_of, with_defaults
+from pkm.experiments.config.groups import choices, read_entry, with_defaults
 
 METHODS = choices("method")
 
 
 def test_published_variants_say_so_in_their_names():
     for name in METHODS:
-        entry = entry_of("method", name)
+        entry = read_entry("method", name)
         named = "published" in name or name in ("dist_dp_printed", "diffprivlib")
         assert (entry.get("variant") == "published") == named, name
         if name.endswith("_published"):
-            assert entry_of("method", name.removesuffix("_published"))["variant"] == "sound"
+            assert read_entry("method", name.removesuffix("_published"))["variant"] == "sound"
 
 
 def test_parameters_are_filled_in_from_the_class():
@@ -43,7 +43,7 @@ def test_parameters_are_filled_in_from_the_class():
 )
 def test_unreadable_method_files_are_named(conf, text, message):
     (conf / "method" / "broken.yaml").write_text(text)
-    for read in (partial(entry_of, "method"), lambda name: load([f"method={name}"], "run")):
+    for read in (partial(read_entry, "method"), lambda name: load([f"method={name}"], "run")):
         with pytest.raises(ConfigurationError) as refusal:
             read("broken")
         assert message in str(refusal.value)
