@@ -100,7 +100,6 @@ def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Pat
     return files
 
 
-@cache
 def source_file(module: str, outside: str | None = None) -> Path | None:
     """Return the file of a module of the project or of `outside`, else None."""
     package, _, name = module.partition(".")

@@ -163,9 +163,10 @@ def sync_sweep(
 ) -> Counter:
     """Write the runs of a sweep that are missing, and remove the outdated ones."""
     sweep = place["sweep"]
-    entries = [entry for entry in plan.entries if entry[0] == sweep]
-    done = [entry for entry in entries if store.status(entry[1].key) == "done"]
-    plan = Plan(plan.paper, tuple(done))
+    # Files of equal content share a cell.
+    cells = {cell.key: cell for name, cell in plan.entries if name == sweep}
+    done = [cell for key, cell in cells.items() if store.status(key) == "done"]
+    plan = Plan(plan.paper, tuple((sweep, cell) for cell in done))
     verdicts = read_verdicts(plan.paper, sweep, report)
     figures = list_figures(plan.paper, sweep, report)
     names = {cell.key: cell.dataset_name for cell in plan.cells}
