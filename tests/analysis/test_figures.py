@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import reports
 import yaml
 from charts import panels_of
 from fabricated.fastlloyd import small_rows
@@ -10,11 +11,25 @@ from fabricated.studies import study_of
 
 from pkm import catalogue
 from pkm.analysis.figures import figure
-from pkm.analysis.figures.figure import FigureSpec, checked
+from pkm.analysis.figures.figure import FigureSpec, checked, read_figures
 from pkm.analysis.figures.frames import make_frame
 from pkm.analysis.render.draw import render
 from pkm.analysis.tables.study import Study
 from pkm.catalogue import CONF
+
+#: Figures of the papers whose panels are all listed.
+LISTED = [
+    (paper, spec.name)
+    for paper in ("distdp", "kaplan-stemmer", "mufc")
+    for spec in read_figures(paper)
+]
+
+
+@pytest.mark.parametrize(("paper", "name"), LISTED)
+def test_figures_without_rows_report_gaps(paper, name):
+    result = reports.draw(paper, name, reports.foreign_rows())
+    assert result.gaps
+    assert all(gap.endswith("not run: no stored rows") for gap in result.gaps)
 
 
 def spec_of(**keys):

@@ -16,7 +16,6 @@ from fabricated.kaplan_stemmer import (
     RIVALS,
     all_rows,
     charges_of,
-    foreign_rows,
 )
 from fabricated.studies import study_of
 
@@ -492,7 +491,7 @@ def test_few_seeds_are_inconclusive():
 
 def test_claims_without_rows_report_the_reason():
     missing = reports.missing_cell("n", "kmeans", "planted", math.nan, "no such file")
-    findings = reports.evaluate_claims("kaplan-stemmer", foreign_rows(), missing)
+    findings = reports.evaluate_claims("kaplan-stemmer", reports.foreign_rows(), missing)
     evaluated = {name for name, finding in findings.items() if finding.verdict != NOT_RUN}
     assert evaluated == {"table1-new-not-worse", "table1-first-constant"}
     assert "no such file" in findings["constant-factor-in-n"].numbers
@@ -585,11 +584,6 @@ def test_capture_figure_has_a_panel_for_each_n(study):
     ]
     assert result.table["value"].between(0, 1).all()
     assert len(result.table) == 30
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_figures_without_rows_report_gaps(name):
-    reports.check_figure_without_rows("kaplan-stemmer", name, foreign_rows())
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -417,11 +417,6 @@ def test_message_sizes_of_all_constructions(study):
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_figures_without_rows_report_gaps(name):
-    reports.check_figure_without_rows("mufc", name, small_rows())
-
-
-@pytest.mark.parametrize("name", SPECS)
 def test_figures_of_unlisted_data_sets(name):
     # As the smoke profile has them: one small set that is not in the paper.
     fabricate = partial(mufc_rows, dataset="gaussian-10", seeds=2)

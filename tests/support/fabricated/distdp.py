@@ -7,8 +7,6 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from fabricated.fastlloyd import SIZES as FASTLLOYD_SIZES
-from fabricated.fastlloyd import cell_rows
 from fabricated.rows import former_name, make_rows, with_charges
 
 SIZES = {
@@ -281,9 +279,3 @@ def all_rows():
             )
             parts.append(rows.assign(timing=True))
     return pd.concat(parts, ignore_index=True)
-
-
-@cache
-def foreign_rows():
-    """Rows of another paper, as a store holds them as well."""
-    return cell_rows("real", "fastlloyd_published", "iris", 0.5, 3, size=FASTLLOYD_SIZES["iris"])

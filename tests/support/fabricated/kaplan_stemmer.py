@@ -1,5 +1,6 @@
 """Fabricated rows of every sweep of the paper on constant multiplicative error."""
 
+import itertools
 import json
 import math
 from functools import cache
@@ -7,9 +8,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from fabricated.fastlloyd import SIZES as FASTLLOYD_SIZES
-from fabricated.fastlloyd import cell_rows
-from fabricated.rows import former_name, make_rows
+from fabricated.rows import fabricate, former_name, make_rows
 from pkm.privacy import gaussian_mu
 from pkm.privacy.mechanisms.selection import selection_epsilon
 
@@ -106,7 +105,7 @@ def planted(n, d, k, ball="0.05"):
     return f"planted-{n}-{d}-{k}-{ball}", (n, d, k)
 
 
-def ball_params(method):
+def ball_params(method, size=None):
     """Parameters with the radius of the public ball, for methods that have one."""
     if method.startswith(("kaplan", "balcan", "ldp")):
         return {"radius": 1.0, "rounds": 2, "keep": 0.5}
@@ -126,273 +125,173 @@ def additive(method, n, d=8.0, k=8.0):
     return FACTORS[method] * math.log(n) ** 1.5 * (k / 8) ** 1.2 * (d / 8) ** 0.4 / n
 
 
+PASSES = ("kaplan_stemmer_candidates", "kaplan_stemmer_candidates_one_pass")
+PRIVATE = ("kaplan_stemmer", "sulloyd", "lsh_splits", "balcan", "dpm_merged")
+LOCAL_LEVELS = {
+    "kmeans": 1.0,
+    "kaplan_stemmer_local": 3.0,
+    "ldp_lloyd": 20.0,
+    "ldp_noise": 200.0,
+    "ldp_mean": 150.0,
+}
+RADIUS_ONE = {"radius": 1.0, "rounds": 2, "keep": 0.5}
+
+
+def rows(
+    sweep, methods, datasets, level=BALL, params=lambda method, size: ball_params(method), **facts
+):
+    """Rows of a sweep with the parameters of the public ball."""
+    return fabricate(row_of, sweep, methods, datasets, level=level, params=params, **facts)
+
+
+def ball_level(method, size):
+    """NICV on balls."""
+    return BALL * FACTORS[method]
+
+
+def points_level(method, size):
+    """NICV where the points of a cluster coincide."""
+    n, d, _ = size
+    return additive(method, n, d=d)
+
+
+def k_points_level(method, size):
+    """The same with 5,000 points in a cluster: the bound at 100,000 points, scaled."""
+    n, _, k = size
+    return additive(method, 1e5, k=k) * 1e5 / n
+
+
+def local_level(method, size):
+    """NICV in the local model."""
+    return BALL * LOCAL_LEVELS[method]
+
+
+def passes_params(method, size=None):
+    """Parameters of candidates of one pass or two."""
+    return ball_params(method) | {"rounds": 1 if "one_pass" in method else 2}
+
+
 def _planted_sweeps():
-    for n in NS:
-        name, size = planted(n, 8, 8)
-        coincident = planted(n, 8, 8, "0")[0]
-        for method in FACTORS:
-            ending = ("_rivals" if n <= 100000 else "_long") if method in SLOW else ""
-            seeds = 6 if ending == "_long" else 12
-            params = ball_params(method)
-            yield row_of(
-                f"n{ending}",
-                method,
-                name,
-                size=size,
-                level=BALL * FACTORS[method],
-                params=params,
-                seeds=seeds,
-            )
-            if method != "kmeans":
-                level = additive(method, n)
-                yield row_of(
-                    f"n_points{ending}",
-                    method,
-                    coincident,
-                    size=size,
-                    level=level,
-                    params=params,
-                    seeds=seeds,
-                )
-        boxed = {"radius": "auto", "keep": 0.5}
-        yield row_of("n", "kaplan_stemmer", name, size=size, level=BALL * 1.2, params=boxed)
-        if n <= 100000:
-            chosen = ball_params("kaplan_stemmer_search") | {"lloyd_steps": 0}
-            yield row_of(
-                "chosen", "kaplan_stemmer_search", name, size=size, level=BALL * 3, params=chosen
-            )
-            yield row_of("chosen", "kmeans", name, size=size, level=BALL)
-            yield from _candidate_sweeps(n)
-    for k in (2, 4, 8, 16, 32):
-        name, size = planted(5000 * k, 8, k)
-        coincident = planted(5000 * k, 8, k, "0")[0]
-        for method in FACTORS:
-            yield row_of(
-                "k",
-                method,
-                name,
-                size=size,
-                level=BALL * FACTORS[method],
-                params=ball_params(method),
-            )
-            if method != "kmeans" and not (method in SLOW and k == 32):
-                sweep = "k_points_rivals" if method in SLOW else "k_points"
-                level = additive(method, 1e5, k=k) * 1e5 / size[0]
-                yield row_of(
-                    sweep, method, coincident, size=size, level=level, params=ball_params(method)
-                )
-    for d in (2, 4, 8, 16, 32, 64):
-        name, size = planted(60000, d, 8)
-        coincident = planted(60000, d, 8, "0")[0]
-        for method in FACTORS:
-            yield row_of(
-                "d",
-                method,
-                name,
-                size=size,
-                level=BALL * FACTORS[method],
-                params=ball_params(method),
-            )
-            if method != "kmeans":
-                level = additive(method, 60000, d=d)
-                yield row_of(
-                    "d_points",
-                    method,
-                    coincident,
-                    size=size,
-                    level=level,
-                    params=ball_params(method),
-                )
+    others = [method for method in FACTORS if method not in SLOW]
+    private = [method for method in FACTORS if method != "kmeans"]
+    fast = [method for method in private if method not in SLOW]
+    sizes = [(n, 8, 8) for n in NS]
+    balls = [planted(*size) for size in sizes]
+    coincident = [planted(*size, "0") for size in sizes]
+    small = slice(0, 3)  # at most 100,000 points
+    large = slice(3, None)
+    yield from rows("n", others, balls, ball_level)
+    yield from rows("n_rivals", SLOW, balls[small], ball_level)
+    yield from rows("n_long", SLOW, balls[large], ball_level, seeds=6)
+    yield from rows("n_points", fast, coincident, points_level)
+    yield from rows("n_points_rivals", SLOW, coincident[small], points_level)
+    yield from rows("n_points_long", SLOW, coincident[large], points_level, seeds=6)
+    boxed = {"radius": "auto", "keep": 0.5}
+    yield from rows("n", ["kaplan_stemmer"], balls, BALL * 1.2, boxed)
+    chosen = RADIUS_ONE | {"lloyd_steps": 0}
+    yield from rows("chosen", ["kaplan_stemmer_search"], balls[small], BALL * 3, chosen)
+    yield from rows("chosen", ["kmeans"], balls[small], params=None)
+
+    ks = [(5000 * k, 8, k) for k in (2, 4, 8, 16, 32)]
+    at_k = [planted(*size, "0") for size in ks]
+    yield from rows("k", FACTORS, [planted(*size) for size in ks], ball_level)
+    yield from rows("k_points", fast, at_k, k_points_level)
+    yield from rows("k_points_rivals", SLOW, at_k[:-1], k_points_level)
+    ds = [(60000, d, 8) for d in (2, 4, 8, 16, 32, 64)]
+    yield from rows("d", FACTORS, [planted(*size) for size in ds], ball_level)
+    yield from rows("d_points", private, [planted(*size, "0") for size in ds], points_level)
+
+    # Candidates, with what k of them cost and how many points they miss.
+    missed = {"nicv_best_k": BALL, "unassigned_points": 0.0}
+    yield from rows("candidates", ["kmeans"], balls[small], params=None, **missed)
+    missed["nicv_best_k"] = 1.1 * BALL
+    for method, count in zip(PASSES, (60, 40), strict=True):
+        facts = {"params": passes_params, "n_centers": count} | missed
+        yield from rows("candidates", [method], balls[small], **facts)
+    yield from rows(
+        "candidates_points", PASSES[:1], coincident[small],
+        nicv_best_k=lambda method, size: additive("kaplan_stemmer", size[0]),
+    )  # fmt: skip
 
 
 def _separated_sweeps():
-    for d in (2, 4, 8, 16, 32, 64, 128):
-        name, size = planted(100000, d, 16)
-        box = f"blobs-100000-{d}-16"
-        places = (("separated", name, 1.0), ("separated_box", box, "auto"))
-        for sweep, dataset, radius in places:
-            params = {"radius": radius, "rounds": 2, "keep": 0.5}
-            level = BALL * 1.02
-            yield row_of(sweep, "kaplan_stemmer", dataset, size=size, level=level, params=params)
-            yield row_of(sweep, "kmeans", dataset, size=size, level=BALL)
-
-
-def _candidate_sweeps(n):
-    """Candidates, with what k of them cost and how many points they miss."""
-    name, size = planted(n, 8, 8)
-    best = {"nicv_best_k": BALL, "unassigned_points": 0.0}
-    yield row_of("candidates", "kmeans", name, size=size, level=BALL, **best)
-    for method, count in (
-        ("kaplan_stemmer_candidates", 60),
-        ("kaplan_stemmer_candidates_one_pass", 40),
-    ):
-        facts = best | {"n_centers": count, "nicv_best_k": 1.1 * BALL}
-        params = ball_params(method) | {"rounds": 1 if "one_pass" in method else 2}
-        yield row_of("candidates", method, name, size=size, level=BALL, params=params, **facts)
-    method = "kaplan_stemmer_candidates"
-    coincident = planted(n, 8, 8, "0")[0]
-    level = {"nicv_best_k": additive("kaplan_stemmer", n)}
-    yield row_of(
-        "candidates_points",
-        method,
-        coincident,
-        size=size,
-        level=BALL,
-        params=ball_params(method),
-        **level,
-    )
+    sizes = [(100000, d, 16) for d in (2, 4, 8, 16, 32, 64, 128)]
+    boxes = [(f"blobs-{n}-{d}-{k}", (n, d, k)) for n, d, k in sizes]
+    balls = [planted(*size) for size in sizes]
+    for sweep, datasets, radius in (("separated", balls, 1.0), ("separated_box", boxes, "auto")):
+        params = RADIUS_ONE | {"radius": radius}
+        yield from rows(sweep, ["kaplan_stemmer"], datasets, BALL * 1.02, params)
+        yield from rows(sweep, ["kmeans"], datasets, params=None)
 
 
 def _capture_sweeps():
-    for n in (10000, 30000, 100000):
-        for m in (100, 200, 400, 800, 1600):
-            for method in PASSES:
-                captured = m >= (200 if method == "kaplan_stemmer_candidates" else 400)
-                distance = np.where(np.arange(20) < (20 if captured else 3), 0.05, 0.9)
-                name = f"planted-small-{n}-8-8-0.02-{m}"
-                params = ball_params(method) | {"rounds": 1 if "one_pass" in method else 2}
-                rows = row_of(
-                    "capture", method, name, size=(n + m, 8, 9), level=BALL, seeds=20, params=params
-                )
-                unassigned = np.where(distance > 0.5, m, 0.0)
-                yield rows.assign(farthest_class=distance, unassigned_points=unassigned)
-    for method in ("kaplan_stemmer", "kaplan_stemmer_search"):
-        name = "planted-small-10000-8-3-0-1"
-        yield row_of(
-            "lower_bound",
-            method,
-            name,
-            size=(10001, 8, 4),
-            level=1.5 / 10001,
-            params=ball_params(method),
-        )
+    for n, m, method in itertools.product(
+        (10000, 30000, 100000), (100, 200, 400, 800, 1600), PASSES
+    ):
+        captured = m >= (200 if method == PASSES[0] else 400)
+        distance = np.where(np.arange(20) < (20 if captured else 3), 0.05, 0.9)
+        yield from rows(
+            "capture", [method], [(f"planted-small-{n}-8-8-0.02-{m}", (n + m, 8, 9))],
+            seeds=20, params=passes_params, farthest_class=distance,
+            unassigned_points=np.where(distance > 0.5, m, 0.0),
+        )  # fmt: skip
+    single = [("planted-small-10000-8-3-0-1", (10001, 8, 4))]
+    yield from rows("lower_bound", ["kaplan_stemmer", "kaplan_stemmer_search"], single, 1.5 / 10001)
 
 
 def _coreset_sweep():
-    for n in NS[:4]:
-        for ball in ("0.05", "0.01"):
-            name, size = planted(n, 8, 8, ball)
-            for method, ratio in (
-                ("kaplan_stemmer_coreset", 2.0),
-                ("kaplan_stemmer_local_coreset", 4.0),
-            ):
-                facts = {"n_centers": 80.0, "coreset_cost_ratio": ratio}
-                params = ball_params(method)
-                yield row_of(
-                    "coreset", method, name, size=size, level=BALL, seeds=10, params=params, **facts
-                )
-
-
-PASSES = ("kaplan_stemmer_candidates", "kaplan_stemmer_candidates_one_pass")
+    balls = [planted(n, 8, 8, ball) for n in NS[:4] for ball in ("0.05", "0.01")]
+    for method, ratio in (("kaplan_stemmer_coreset", 2.0), ("kaplan_stemmer_local_coreset", 4.0)):
+        facts = {"n_centers": 80.0, "coreset_cost_ratio": ratio}
+        yield from rows("coreset", [method], balls, seeds=10, **facts)
 
 
 def _selection_sweeps():
-    for k in (2, 4, 8, 16):
-        name, size = planted(5000 * k, 8, k, "0")
-        for epsilon in (0.5, 1.0, 2.0, 4.0):
-            params = ball_params("kaplan_stemmer_search") | {"lloyd_steps": 0}
-            level = k**1.3 / epsilon**0.9 / size[0]
-            yield row_of(
-                "selection",
-                "kaplan_stemmer_search",
-                name,
-                size=size,
-                level=level,
-                epsilon=epsilon,
-                params=params,
-            )
+    coincident = [planted(5000 * k, 8, k, "0") for k in (2, 4, 8, 16)]
+    for epsilon in (0.5, 1.0, 2.0, 4.0):
+        yield from rows(
+            "selection", ["kaplan_stemmer_search"], coincident,
+            lambda _, size, epsilon=epsilon: size[2] ** 1.3 / epsilon**0.9 / size[0],
+            RADIUS_ONE | {"lloyd_steps": 0}, epsilon=epsilon,
+        )  # fmt: skip
 
 
 def _local_sweeps():
-    levels = {
-        "kmeans": 1.0,
-        "kaplan_stemmer_local": 3.0,
-        "ldp_lloyd": 20.0,
-        "ldp_noise": 200.0,
-        "ldp_mean": 150.0,
-    }
-    for n in NS[1:]:
-        name, size = planted(n, 4, 4)
-        for method, factor in levels.items():
-            sweep = "local_n_noise" if method == "ldp_noise" else "local_n"
-            yield row_of(
-                sweep, method, name, size=size, level=BALL * factor, params=ball_params(method)
-            )
-        yield row_of(
-            "local_central",
-            "kaplan_stemmer",
-            name,
-            size=size,
-            level=BALL * 1.01,
-            params=ball_params("kaplan"),
-        )
-    for k in (2, 4, 8):
-        name, size = planted(100000 * k, 4, k)
-        for method in ("kmeans", "kaplan_stemmer_local"):
-            yield row_of(
-                "local_k",
-                method,
-                name,
-                size=size,
-                level=BALL * levels[method],
-                params=ball_params(method),
-            )
-    name, size = planted(200000, 4, 4)
-    for method, factor in levels.items():
-        for epsilon in (0.5, 1.0, 2.0, 4.0) if method != "kmeans" else (1.0,):
-            params = ball_params(method)
-            level = BALL * (1 + (factor - 1) / epsilon)
-            yield row_of(
-                "local_epsilon",
-                method,
-                name,
-                size=size,
-                level=level,
-                epsilon=epsilon,
-                params=params,
-            )
+    balls = [planted(n, 4, 4) for n in NS[1:]]
+    most = [method for method in LOCAL_LEVELS if method != "ldp_noise"]
+    yield from rows("local_n", most, balls, local_level)
+    yield from rows("local_n_noise", ["ldp_noise"], balls, local_level)
+    yield from rows("local_central", ["kaplan_stemmer"], balls, BALL * 1.01)
+    at_k = [planted(100000 * k, 4, k) for k in (2, 4, 8)]
+    yield from rows("local_k", ["kmeans", "kaplan_stemmer_local"], at_k, local_level)
+    for epsilon in (0.5, 1.0, 2.0, 4.0):
+        methods = [name for name in LOCAL_LEVELS if name != "kmeans" or epsilon == 1]
+
+        def level(method, _, epsilon=epsilon):
+            return BALL * (1 + (LOCAL_LEVELS[method] - 1) / epsilon)
+
+        yield from rows("local_epsilon", methods, [planted(200000, 4, 4)], level, epsilon=epsilon)
 
 
 def _real_and_timing_sweeps():
-    for name, size in (("s1", (5000, 2, 15)), ("letters", (20000, 16, 26))):
-        private = ("kaplan_stemmer", "sulloyd", "lsh_splits", "balcan", "dpm_merged")
-        for method in ("kmeans", *private, *BASELINES):
-            for epsilon in (0.25, 1.0, 4.0) if method in private else (1.0,):
-                level = 0.05 * (1 + (FACTORS[method] - 1) / epsilon)
-                params = (
-                    {"radius": "auto", "keep": 0.5}
-                    if method in ("kaplan_stemmer", "balcan")
-                    else {}
-                )
-                yield row_of(
-                    "real", method, name, size=size, level=level, epsilon=epsilon, params=params
-                )
-    for n, d in [(n, 8) for n in (12500, 25000, 50000, 100000, 200000)] + [
-        (25000, d) for d in (2, 4, 16, 32, 64)
-    ]:
-        name, size = planted(n, d, 8)
-        for method in ("kmeans", "kaplan_stemmer", "kaplan_stemmer_search", "lsh_splits"):
-            yield row_of(
-                "timing",
-                method,
-                name,
-                size=size,
-                level=BALL,
-                params=ball_params(method),
-                timing=True,
-            )
-    for n in (25000, 50000, 100000, 200000):
-        name, size = planted(n, 4, 4)
-        for method in LOCAL:
-            yield row_of(
-                "timing_local",
-                method,
-                name,
-                size=size,
-                level=BALL,
-                params=ball_params(method),
-                timing=True,
-            )
+    real = (("s1", (5000, 2, 15)), ("letters", (20000, 16, 26)))
+    for epsilon in (0.25, 1.0, 4.0):
+        methods = ["kmeans", *PRIVATE, *BASELINES] if epsilon == 1 else PRIVATE
+
+        def level(method, _, epsilon=epsilon):
+            return 0.05 * (1 + (FACTORS[method] - 1) / epsilon)
+
+        def params(method, _):
+            boxed = method in ("kaplan_stemmer", "balcan")
+            return {"radius": "auto", "keep": 0.5} if boxed else {}
+
+        yield from rows("real", methods, real, level, params, epsilon=epsilon)
+    sizes = [(n, 8) for n in (12500, 25000, 50000, 100000, 200000)]
+    sizes += [(25000, d) for d in (2, 4, 16, 32, 64)]
+    methods = ("kmeans", "kaplan_stemmer", "kaplan_stemmer_search", "lsh_splits")
+    yield from rows("timing", methods, [planted(n, d, 8) for n, d in sizes], timing=True)
+    sizes = (25000, 50000, 100000, 200000)
+    yield from rows("timing_local", LOCAL, [planted(n, 4, 4) for n in sizes], timing=True)
 
 
 @cache
@@ -408,11 +307,3 @@ def all_rows():
         *_real_and_timing_sweeps(),
     ]
     return pd.concat(parts, ignore_index=True)
-
-
-@cache
-def foreign_rows():
-    """Rows of another paper, as a store holds them as well."""
-    return cell_rows(
-        "real", "fastlloyd_published", "iris", 0.5, 3, size=FASTLLOYD_SIZES["iris"]
-    ).assign(sweep="other")

@@ -1,7 +1,8 @@
 """Fabricated rows as the store holds them, with every column that is not measured."""
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -91,6 +92,28 @@ def make_rows(
     }
     values = nothing | row | {"seed": np.arange(seeds)} | columns
     return pd.DataFrame(values, index=range(seeds))
+
+
+def fabricate(row_of: Callable, sweep: str, methods, datasets, **values) -> Iterator:
+    """Rows of a sweep: every method on every data set.
+
+    Parameters
+    ----------
+    row_of : callable
+        Makes the rows of one cell of a paper.
+    sweep : str
+    methods : iterable of str
+    datasets : iterable of tuple
+        Name and size of each.
+    **values
+        Stated values, parameters and facts; a function is called with method and size.
+    """
+    for (dataset, size), method in itertools.product(datasets, methods):
+        stated = {
+            name: value(method, size) if callable(value) else value
+            for name, value in values.items()
+        }
+        yield row_of(sweep, method, dataset, size=size, **stated)
 
 
 def with_charges(rows: pd.DataFrame, charges: Sequence[Mapping]) -> pd.DataFrame:
