@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from fabricated.rows import former_name, make_rows, with_charges
+from fabricated.rows import fabricate, former_name, make_rows, with_charges
 
 SIZES = {
     "shuttle": (58000, 9),
@@ -156,126 +156,102 @@ def row_of(
     )
 
 
+def sized(n, d, k, fraction="0.05"):
+    """Name and size of planted balls."""
+    return f"planted-{n}-{d}-{k}-{fraction}", (n, d, k)
+
+
+def rows(sweep, methods, datasets, level, rho=None, **facts):
+    """Rows of a sweep; methods that protect a move get the length of it."""
+
+    def row(sweep, method, dataset, *, size, **values):
+        n, d, k = size
+        return row_of(sweep, method, dataset, k=k, size=(n, d), **values)
+
+    def own_rho(method, _):
+        return "diagonal" if method == ANY else rho if method in MOVED else None
+
+    return fabricate(row, sweep, methods, datasets, level=level, rho=own_rho, **facts)
+
+
+def uncharged(cells):
+    """The same cells without charges."""
+    return [with_charges(cell, []) for cell in cells]
+
+
+def _figures():
+    others = [method for method in LEVELS if method not in MOVED]
+    moved = [method for method in LEVELS if method in MOVED]
+    for name, size in SIZES.items():
+        geo = "_geo" if name in GEOGRAPHIC else ""
+        at_k = [(name, (*size, k)) for k in KS]
+        yield from rows(
+            f"figure1{geo}", LEVELS, at_k, lambda method, size: 0.1 * LEVELS[method] / size[2], 0.05
+        )
+        at_8 = [(name, (*size, 8))]
+        yield from rows(f"figure2{geo}", others, at_8, lambda method, _: 0.1 * LEVELS[method] / 8)
+        for rho in RHOS:
+
+            def level(method, _, rho=rho):
+                return 0.1 / 8 * (1 + 1.4 * rho + (5 if "random" in method else 0))
+
+            yield from rows(f"figure2{geo}", moved, at_8, level, rho)
+
+
+def _interpretations():
+    datasets = [(name, (*SIZES[name], 8)) for name in ("s1", "generated-cities")]
+    for epsilon in (0.25, 1.0, 4.0):
+        yield from rows("grid", ["lsh_splits"], datasets, 0.03, epsilon=epsilon)
+        for rho in (0.01, 0.1):
+            level = 0.01 * (1 + rho / epsilon)
+            methods = ("dist_dp_published", "dist_dp")
+            yield from rows("grid", methods, datasets, level, rho, epsilon=epsilon)
+    for sweep in ("grid", "interpretations"):
+        yield from rows(sweep, ["kmeans"], datasets, 0.01)
+    yield from rows("interpretations", DP, datasets, lambda method, _: 0.01 * LEVELS[method])
+    for params in INTERPRETATIONS.values():
+        level = 0.02 + 0.01 * len(params)
+        published = ["dist_dp_published"]
+        yield from uncharged(
+            rows("interpretations", published, datasets, level, 0.05, params=params)
+        )
+    medians = ("dist_dp_median_published", "dist_dp_median", "dist_dp_random_points")
+    cells = [*rows("median", ["kmeans"], datasets, 0.1)]
+    for rho in RHOS:
+        cells += rows("median", medians, datasets, 0.1 * (1 + rho), rho)
+    yield from uncharged(cell.rename(columns={"nicv": "mean_distance"}) for cell in cells)
+
+
+def _planted():
+    balls = [sized(20000, 4, 8)]
+    yield from rows("planted_rho", ["kmeans"], balls, 0.0016, params={"n_init": 10})
+    for rho in (0.01, 0.02, 0.04, 0.08, 0.16):
+        yield from rows("planted_rho", DIST, balls, 0.0016 + 5 * rho**2, rho, spread=0.001)
+    coincident = [sized(20000, 4, 8, "0")]
+    yield from rows("planted_radius", DP, coincident, 0.01)
+    for rho in (0.04, 0.01, 0.0025, 0.000625):
+        yield from rows("planted_radius", DIST, coincident, rho**1.9, rho)
+
+    def excess(method, size):
+        """An excess over n that grows like k^2 for dist-DP and like k for DP."""
+        n, _, k = size
+        return 0.0016 + (k**2 if method in DIST else k if method in DP else 0) / n
+
+    balls = [sized(2500 * k, 4, k) for k in (4, 8, 16, 32)]
+    yield from rows("planted_k", ("kmeans", *DP, *DIST), balls, excess, 0.01, spread=1e-4)
+    sizes = ((10000, 4, 8), (100000, 4, 8), (100000, 4, 2), (100000, 16, 8), (300000, 4, 8))
+    factors = {"kmeans": 1, "dist_dp_published": 1.5, "dist_dp_printed": 1.4, "dist_dp": 1.2}
+    balls = [sized(*size) for size in sizes]
+    yield from rows("planted_factor", factors, balls, lambda name, _: 0.0016 * factors[name], 0.01)
+    halves = [(f"half-8-{k}-0.05", (k, 8, k)) for k in (32, 64)]
+    methods = (*DIST, "dist_dp_random_points")
+    yield from rows("lower_bound", methods, halves, 1e-3, 0.05, epsilon=0.1)
+    balls = [sized(n, 4, 8) for n in (12500, 25000, 50000, 100000, 200000)]
+    methods = ("kmeans", "lsh_splits", *methods)
+    yield from rows("timing", methods, balls, 1.0, 0.01, timing=True)
+
+
 @cache
 def all_rows():
     """Rows of every sweep, under which every judged claim holds; copy before changing."""
-    parts = []
-    for dataset in SIZES:
-        geo = "_geo" if dataset in GEOGRAPHIC else ""
-        for method, factor in LEVELS.items():
-            for k in KS:
-                rho = "diagonal" if method == ANY else 0.05 if method in MOVED else None
-                parts.append(
-                    row_of(f"figure1{geo}", method, dataset, k=k, rho=rho, level=0.1 * factor / k)
-                )
-            if method not in MOVED:
-                rho = "diagonal" if method == ANY else None
-                parts.append(
-                    row_of(f"figure2{geo}", method, dataset, rho=rho, level=0.1 * factor / 8)
-                )
-                continue
-            for rho in RHOS:
-                level = 0.1 / 8 * (1 + 1.4 * rho + (5 if "random" in method else 0))
-                parts.append(row_of(f"figure2{geo}", method, dataset, rho=rho, level=level))
-    for dataset in ("s1", "generated-cities"):
-        for epsilon in (0.25, 1.0, 4.0):
-            parts.append(row_of("grid", "lsh_splits", dataset, epsilon=epsilon, level=0.03))
-            for method, rho in (
-                (method, rho) for method in ("dist_dp_published", "dist_dp") for rho in (0.01, 0.1)
-            ):
-                level = 0.01 * (1 + rho / epsilon)
-                parts.append(row_of("grid", method, dataset, epsilon=epsilon, rho=rho, level=level))
-        parts += [
-            row_of(sweep, "kmeans", dataset, level=0.01) for sweep in ("grid", "interpretations")
-        ]
-        parts += [
-            row_of("interpretations", method, dataset, level=0.01 * LEVELS[method]) for method in DP
-        ]
-        for params in INTERPRETATIONS.values():
-            level = 0.02 + 0.01 * len(params)
-            rows = row_of(
-                "interpretations",
-                "dist_dp_published",
-                dataset,
-                rho=0.05,
-                level=level,
-                params=params,
-            )
-            parts.append(with_charges(rows, []))
-        for method in (
-            "kmeans",
-            "dist_dp_median_published",
-            "dist_dp_median",
-            "dist_dp_random_points",
-        ):
-            for rho in RHOS if method in MOVED else (None,):
-                rows = row_of("median", method, dataset, rho=rho, level=0.1 * (1 + (rho or 0)))
-                rows = rows.rename(columns={"nicv": "mean_distance"})
-                parts.append(with_charges(rows, []))
-    planted = "planted-20000-4-8-0.05"
-    parts.append(
-        row_of(
-            "planted_rho", "kmeans", planted, size=(20000, 4), level=0.0016, params={"n_init": 10}
-        )
-    )
-    for method, rho in ((method, rho) for method in DIST for rho in (0.01, 0.02, 0.04, 0.08, 0.16)):
-        level = 0.0016 + 5 * rho**2
-        parts.append(
-            row_of(
-                "planted_rho", method, planted, size=(20000, 4), rho=rho, level=level, spread=0.001
-            )
-        )
-    parts += [
-        row_of("planted_radius", method, "planted-20000-4-8-0", size=(20000, 4), level=0.01)
-        for method in DP
-    ]
-    for method, rho in ((method, rho) for method in DIST for rho in (0.04, 0.01, 0.0025, 0.000625)):
-        rows = row_of(
-            "planted_radius",
-            method,
-            "planted-20000-4-8-0",
-            size=(20000, 4),
-            rho=rho,
-            level=rho**1.9,
-        )
-        parts.append(rows)
-    for k in (4, 8, 16, 32):
-        name = f"planted-{2500 * k}-4-{k}-0.05"
-        size = (2500 * k, 4)
-        # An excess over n that grows like k^2 for dist-DP and like k for DP.
-        for method in ("kmeans", *DP, *DIST):
-            cost = k**2 if method in DIST else k if method in DP else 0
-            rho = 0.01 if method in MOVED else None
-            level = 0.0016 + cost / size[0]
-            parts.append(
-                row_of("planted_k", method, name, k=k, size=size, rho=rho, level=level, spread=1e-4)
-            )
-    for n, d, k in ((10000, 4, 8), (100000, 4, 8), (100000, 4, 2), (100000, 16, 8), (300000, 4, 8)):
-        name = f"planted-{n}-{d}-{k}-0.05"
-        for method, factor in (
-            ("kmeans", 1),
-            ("dist_dp_published", 1.5),
-            ("dist_dp_printed", 1.4),
-            ("dist_dp", 1.2),
-        ):
-            rho = 0.01 if method in MOVED else None
-            parts.append(
-                row_of(
-                    "planted_factor", method, name, k=k, size=(n, d), rho=rho, level=0.0016 * factor
-                )
-            )
-    for k in (32, 64):
-        for method in (*DIST, "dist_dp_random_points"):
-            setting = {"k": k, "size": (k, 8), "epsilon": 0.1, "rho": 0.05}
-            parts.append(row_of("lower_bound", method, f"half-8-{k}-0.05", level=1e-3, **setting))
-    for n in (12500, 25000, 50000, 100000, 200000):
-        for method in ("kmeans", "lsh_splits", *DIST, "dist_dp_random_points"):
-            rows = row_of(
-                "timing",
-                method,
-                f"planted-{n}-4-8-0.05",
-                size=(n, 4),
-                rho=0.01 if method in MOVED else None,
-            )
-            parts.append(rows.assign(timing=True))
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat([*_figures(), *_interpretations(), *_planted()], ignore_index=True)
