@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from fabricated.rows import former_name, make_rows
+from fabricated.rows import fabricate, former_name, make_rows
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.reported import parse
 from pkm.schema import higher_is_better
@@ -218,88 +218,69 @@ def centreness_factors(t, q):
     return {name: 1 / harm if higher_is_better(name) else harm for name in QUALITY[:4]}
 
 
+PUBLISHED = ("kmeans", "dp_lloyd_published", "lsh_splits_published", "dpm_published")
+SOUND = ("dp_lloyd", "lsh_splits", "dpm", "dpm_merged")
+EMMC = ["em_mc_published"]
+
+
+def rows(sweep, methods, names, **facts):
+    """Rows of a sweep on data sets of the paper."""
+    datasets = [(name, SIZES[name]) for name in names]
+    return fabricate(dpm_rows, sweep, methods, datasets, **facts)
+
+
 def _quality(datasets, seeds):
-    for name in datasets:
-        for method in ("kmeans", "dp_lloyd_published", "lsh_splits_published", "dpm_published"):
-            yield dpm_rows("table", method, name, seeds=seeds)
-        if name in ("letters-18720", "gas", "letters"):
-            yield dpm_rows("em_mc", "em_mc_published", name, seeds=seeds)
-        for method, epsilon in itertools.product(
-            ("dp_lloyd", "lsh_splits", "dpm", "dpm_merged"), (0.75, 1.0)
-        ):
-            yield dpm_rows("sound", method, name, seeds=seeds, epsilon=epsilon)
+    yield from rows("table", PUBLISHED, datasets, seeds=seeds)
+    few = [name for name in datasets if name in ("letters-18720", "gas", "letters")]
+    yield from rows("em_mc", EMMC, few, seeds=seeds)
+    for epsilon in (0.75, 1.0):
+        yield from rows("sound", SOUND, datasets, seeds=seeds, epsilon=epsilon)
 
 
 def _timing(datasets, seeds):
-    for name in datasets:
-        if name == "letters":
-            continue
-        for method in ("kmeans", "dp_lloyd_published", "lsh_splits_published", "dpm_published"):
-            yield dpm_rows("timing", method, name, seeds=seeds, metrics=("n_centers",))
-        if name in ("letters-18720", "gas"):
-            yield dpm_rows(
-                "timing_em_mc", "em_mc_published", name, seeds=seeds, metrics=("n_centers",)
-            )
-    sizes = [(n, 10) for n in (12500, 25000, 50000, 100000, 200000)] + [
-        (25000, d) for d in (5, 20, 40, 80)
-    ]
-    for (n, d), method in itertools.product(
-        sizes, ("kmeans", "dp_lloyd_published", "lsh_splits_published", "dpm_published", "dpm")
-    ):
-        yield dpm_rows(
-            "scaling",
-            method,
-            f"blobs-{n}-{d}-64",
-            seeds=seeds,
-            size=(n, d, 64),
-            metrics=("n_centers",),
-        )
+    facts = {"seeds": seeds, "metrics": ("n_centers",)}
+    timed = [name for name in datasets if name != "letters"]
+    yield from rows("timing", PUBLISHED, timed, **facts)
+    few = [name for name in timed if name in ("letters-18720", "gas")]
+    yield from rows("timing_em_mc", EMMC, few, **facts)
+    sizes = [(n, 10, 64) for n in (12500, 25000, 50000, 100000, 200000)]
+    sizes += [(25000, d, 64) for d in (5, 20, 40, 80)]
+    blobs = [(f"blobs-{n}-{d}-{k}", (n, d, k)) for n, d, k in sizes]
+    yield from fabricate(dpm_rows, "scaling", (*PUBLISHED, "dpm"), blobs, **facts)
 
 
 def _grids(datasets, seeds):
-    for name in datasets:
-        if name in ("letters-18720", "mnist-embeddings"):
-            for split in splits():
-                params = {"shares": list(split)}
-                factors = split_factors(split)
-                yield dpm_rows(
-                    "budget", "dpm_published", name, seeds=seeds, params=params, factors=factors
-                )
-        if name in ("letters-18720", "synth-10d"):
-            for t, q in itertools.product(
-                (0.2, 0.3, 0.6, 0.8, 1.0), (0.025, 0.05, 1 / 12, 0.2, 0.4)
-            ):
-                if q <= t / 2:
-                    factors = centreness_factors(t, q)
-                    yield dpm_rows(
-                        "centreness",
-                        "dpm_published",
-                        name,
-                        seeds=seeds,
-                        params={"t": t, "q": q},
-                        factors=factors,
-                    )
+    fixed = {"methods": ["dpm_published"], "seeds": seeds}
+    names = [name for name in datasets if name in ("letters-18720", "mnist-embeddings")]
+    for split in splits():
+        facts = {"params": {"shares": list(split)}, "factors": split_factors(split)}
+        yield from rows("budget", names=names, **fixed, **facts)
+    names = [name for name in datasets if name in ("letters-18720", "synth-10d")]
+    pairs = itertools.product((0.2, 0.3, 0.6, 0.8, 1.0), (0.025, 0.05, 1 / 12, 0.2, 0.4))
+    for t, q in pairs:
+        if q <= t / 2:
+            facts = {"params": {"t": t, "q": q}, "factors": centreness_factors(t, q)}
+            yield from rows("centreness", names=names, **fixed, **facts)
 
 
 def _more_clusters(datasets, seeds):
-    kinds = {"letters": (13, 52, 104), "embeddings": (5, 20, 40), "synth": (32, 128, 256)}
-    for name in datasets:
-        n, d, k = SIZES[name]
-        kind = next((kind for kind in kinds if kind in name), None)
-        for clusters in kinds.get(kind, ()) if name != "letters" else ():
-            factors = {
-                "inertia": (k / clusters) ** 0.3,
-                "accuracy": min((clusters / k) ** 0.1, 1.02),
-            }
-            sweep = f"clusters_{kind}"
-            yield dpm_rows(
-                sweep, "kmeans", name, seeds=seeds, size=(n, d, clusters), factors=factors
-            )
-        for clusters in range(3, 21) if name == "gas" else ():
-            factors = {"silhouette": (2 / clusters) ** 0.3}
-            yield dpm_rows(
-                "clusters_gas", "kmeans", name, seeds=seeds, size=(n, d, clusters), factors=factors
-            )
+    def cells(name, sweep, ks, factors):
+        n, d, _ = SIZES[name]
+        sizes = [(name, (n, d, clusters)) for clusters in ks]
+        return fabricate(dpm_rows, sweep, ["kmeans"], sizes, seeds=seeds, factors=factors)
+
+    kinds = {"letters-": (13, 52, 104), "embeddings": (5, 20, 40), "synth": (32, 128, 256)}
+    for name, (kind, ks) in itertools.product(datasets, kinds.items()):
+        if kind in name:
+
+            def factors(_, size, k=SIZES[name][2]):
+                accuracy = min((size[2] / k) ** 0.1, 1.02)
+                return {"inertia": (k / size[2]) ** 0.3, "accuracy": accuracy}
+
+            yield from cells(name, f"clusters_{kind.removesuffix('-')}", ks, factors)
+    if "gas" in datasets:
+        gas_factors = lambda _, size: {"silhouette": (2 / size[2]) ** 0.3}  # noqa: E731
+        yield from cells("gas", "clusters_gas", range(3, 21), gas_factors)
 
 
 @cache

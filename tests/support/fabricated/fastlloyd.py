@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from fabricated.rows import make_rows
+from fabricated.rows import fabricate, make_rows
 from pkm.analysis.tables.accounting import noise_multiplier
 
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
@@ -177,109 +177,47 @@ def cell_rows(
     )
 
 
+PUBLISHED = (
+    "kmeans", "lloyd_published", "sulloyd_published", "sulloyd_published_fold",
+    "glloyd_published", "glloyd_published_fold", "fastlloyd_published", "mean", "packing_halving",
+)  # fmt: skip
+SOUND = ("lloyd", "sulloyd", "glloyd", "fastlloyd", "mean", "packing")
+COMPARED = ("lloyd_published", "sulloyd_published", "glloyd_published", "fastlloyd_published")
+FAST = ("fastlloyd_published",)
+
+
+def _powers(first, last, small):
+    return (2, 16, 128) if small else [2**i for i in range(first, last)]
+
+
 def _plan(datasets, alphas, small):
-    """Yield the arguments of every cell, in the sweeps of the paper."""
-    published = (
-        "kmeans",
-        "lloyd_published",
-        "sulloyd_published",
-        "sulloyd_published_fold",
-        "glloyd_published",
-        "glloyd_published_fold",
-        "fastlloyd_published",
-        "mean",
-        "packing_halving",
-    )
-    compared = ("lloyd_published", "sulloyd_published", "glloyd_published", "fastlloyd_published")
-    for name in datasets:
-        for method in published:
-            yield "real", method, name, SIZES[name], {}, METRICS, "published"
-        for method in (
-            "lloyd",
-            "sulloyd",
-            "glloyd",
-            "fastlloyd",
-            "mean",
-            "packing",
-        ):
-            yield "sound", method, name, SIZES[name], {}, ("nicv", "silhouette"), "sound"
-        for rounds in (1, 2, 3, 5, 7, 10):
-            yield (
-                "iterations",
-                "fastlloyd_published",
-                name,
-                SIZES[name],
-                {"n_iterations": rounds},
-                ("nicv",),
-                "published",
-            )
-        yield (
-            "initialization",
-            "fastlloyd_published",
-            name,
-            SIZES[name],
-            {"initialization": "uniform"},
-            ("nicv",),
-            "published",
-        )
-    for d, sd in itertools.product(
-        (2, 16, 128) if small else [2**i for i in range(1, 11)],
-        (20, 60) if small else range(10, 101, 10),
-    ):
-        for method in compared:
-            yield "g2", method, f"g2-{d}-{sd}", (2048, d, 2), {}, ("nicv",), "published"
-    for k, replicate in itertools.product(
-        (2, 16, 128) if small else [2**i for i in range(1, 8)], range(1 if small else 3)
-    ):
-        for method in compared:
-            yield (
-                "synthk",
-                method,
-                f"synthk-{k}-{replicate}",
-                (10000, 2, k),
-                {},
-                ("nicv",),
-                "published",
-            )
-    ks, ds = (
-        ((2, 8, 32), (2, 16, 128))
-        if small
-        else ([2**i for i in range(1, 6)], [2**i for i in range(1, 10)])
-    )
-    for k, d, replicate in itertools.product(ks, ds, range(1 if small else 3)):
-        for method in compared:
-            yield (
-                "synth",
-                method,
-                f"synth-{k}-{d}-{replicate}",
-                (10000, d, k),
-                {},
-                ("nicv",),
-                "published",
-            )
+    """Yield the sweeps of the paper: methods, data sets with their sizes, and facts."""
+    real = [(name, SIZES[name]) for name in datasets]
+    yield "real", PUBLISHED, real, {"metrics": METRICS}
+    yield "sound", SOUND, real, {"metrics": ("nicv", "silhouette"), "variant": "sound"}
+    for rounds in (1, 2, 3, 5, 7, 10):
+        yield "iterations", FAST, real, {"params": {"n_iterations": rounds}}
+    yield "initialization", FAST, real, {"params": {"initialization": "uniform"}}
+
+    spreads = (20, 60) if small else range(10, 101, 10)
+    pairs = itertools.product(_powers(1, 11, small), spreads)
+    yield "g2", COMPARED, [(f"g2-{d}-{sd}", (2048, d, 2)) for d, sd in pairs], {}
+    replicates = range(1 if small else 3)
+    pairs = itertools.product(_powers(1, 8, small), replicates)
+    yield "synthk", COMPARED, [(f"synthk-{k}-{i}", (10000, 2, k)) for k, i in pairs], {}
+    ks = (2, 8, 32) if small else [2**i for i in range(1, 6)]
+    triples = itertools.product(ks, _powers(1, 10, small), replicates)
+    sets = [(f"synth-{k}-{d}-{i}", (10000, d, k)) for k, d, i in triples]
+    yield "synth", COMPARED, sets, {}
+
     sides, separations = ((2, 8), (0.25, 0.75)) if small else ((2, 4, 8, 16), (0.25, 0.5, 0.75))
-    for k, d, separation in itertools.product(sides, sides, separations):
-        name = f"ablation-{k}-{d}-{separation}"
-        size = (2048, d, k)
-        yield (
-            "ablation",
-            "glloyd_published",
-            name,
-            size,
-            {"postprocessing": "none"},
-            ("nicv",),
-            "published",
-        )
-        for alpha, schedule, clipping, post in itertools.product(
-            alphas, ("step", "constant"), (True, False), ("none", "truncate", "fold")
-        ):
-            params = {
-                "alpha": alpha,
-                "radius_schedule": schedule,
-                "radius_clipping": clipping,
-                "postprocessing": post,
-            }
-            yield "ablation", "fastlloyd_published", name, size, params, ("nicv",), "published"
+    triples = itertools.product(sides, sides, separations)
+    sets = [(f"ablation-{k}-{d}-{s}", (2048, d, k)) for k, d, s in triples]
+    yield "ablation", ["glloyd_published"], sets, {"params": {"postprocessing": "none"}}
+    names = ("alpha", "radius_schedule", "radius_clipping", "postprocessing")
+    posts = ("none", "truncate", "fold")
+    for values in itertools.product(alphas, ("step", "constant"), (True, False), posts):
+        yield "ablation", FAST, sets, {"params": dict(zip(names, values, strict=True))}
 
 
 def synthetic_rows(
@@ -292,22 +230,12 @@ def synthetic_rows(
 ):
     """Rows of every sweep; `small` thins the families as the quick profile does."""
     parts = []
-    for sweep, method, name, size, params, metrics, variant in _plan(datasets, alphas, small):
-        private = method.partition("_")[0] in NOISE
-        for epsilon in ((0.1,) if sweep == "ablation" else epsilons) if private else (math.nan,):
-            parts.append(
-                cell_rows(
-                    sweep,
-                    method,
-                    name,
-                    epsilon,
-                    seeds,
-                    size=size,
-                    params=params,
-                    metrics=metrics,
-                    variant=variant,
-                )
-            )
+    for sweep, methods, sets, facts in _plan(datasets, alphas, small):
+        budgets = {True: (0.1,) if sweep == "ablation" else epsilons, False: (math.nan,)}
+        for method in methods:
+            for epsilon in budgets[method.partition("_")[0] in NOISE]:
+                values = {"epsilon": epsilon, "seeds": seeds, "metrics": ("nicv",)} | facts
+                parts += fabricate(cell_rows, sweep, [method], sets, **values)
     return pd.concat(parts, ignore_index=True)
 
 
