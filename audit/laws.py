@@ -633,7 +633,7 @@ class VectorLaw(Law):
         """Apply the public signs of sums over cells to the vectors (m, d)."""
         if not isinstance(self.mechanism, SignedSums):
             return values.vectors
-        signs = random_signs(self.mechanism.key, values.users, values.cells)
+        signs = random_signs(np.uint64(self.mechanism.key), values.users, values.cells)
         return values.vectors * signs[:, None]
 
     def measure_cost(

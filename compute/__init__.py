@@ -18,7 +18,6 @@ from pkm.compute.kernels.lloyd import converged_lloyd, weighted_lloyd
 from pkm.compute.kernels.nearest import (
     inertia,
     labels,
-    subtract_centers,
     sums_and_counts,
 )
 from pkm.compute.kernels.rounding import add_rounded
@@ -61,7 +60,6 @@ __all__ = [
     "middle_and_half_width",
     "nearest_row",
     "stable_partition",
-    "subtract_centers",
     "sums_and_counts",
     "weighted_lloyd",
 ]

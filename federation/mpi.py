@@ -179,7 +179,6 @@ def run_rank(
                 n_points,
                 n_features,
                 noise,
-                domain,
                 network,
                 identity=identity,
                 simulated=simulated,

@@ -8,30 +8,24 @@ from numba import njit
 
 from pkm.compute.kernels.nearest import labels
 from pkm.compute.storage.blocks import Sums
-from pkm.compute.storage.points import SCALE, Points, squared_norms_of
+from pkm.compute.storage.points import SCALE, Points, make_slices, square_norms
 
-BLOCK = 1 << 15  # points whose temporary arrays exist at once
-SHRINKAGE = (
-    1 - 2.0**-48
-)  # outweighs the rounding of the root and the quotient of a clipping
+#: Outweighs the rounding of the root and the quotient of a clipping.
+SHRINKAGE = 1 - 2.0**-48
 
 
 def clip_norms(rows: np.ndarray, radius: float) -> np.ndarray:
     """Grid vectors (n, d), int64: those longer than a radius shortened to it, toward zero."""
     rows = np.asarray(rows, np.float64)
     squared_norms = (rows * rows).sum(axis=1)
-    clipped = np.empty(rows.shape, np.int64)
-    _clip_norms(rows, squared_norms, float(radius), clipped)
-    return clipped
+    return _clip_norms(rows, squared_norms, float(radius))
 
 
 @njit(cache=True, nogil=True)
 def _clip_norms(
-    rows: np.ndarray,
-    squared_norms: np.ndarray,
-    radius: float,
-    clipped: np.ndarray,
-) -> None:
+    rows: np.ndarray, squared_norms: np.ndarray, radius: float
+) -> np.ndarray:
+    clipped = np.empty(rows.shape, np.int64)
     squared_radius = radius * radius
     for i in range(rows.shape[0]):
         factor = 1.0
@@ -39,6 +33,7 @@ def _clip_norms(
             factor = radius / math.sqrt(squared_norms[i]) * SHRINKAGE
         for h in range(rows.shape[1]):
             clipped[i, h] = np.int64(rows[i, h] * factor)
+    return clipped
 
 
 def pull_into_ball(points: Points, radius: float, in_place: bool) -> Points:
@@ -55,10 +50,10 @@ def pull_into_ball(points: Points, radius: float, in_place: bool) -> Points:
         return replace(points)
     rows = points.rows if in_place else points.rows.copy()
     squared_norms = points.squared_norms if in_place else points.squared_norms.copy()
-    for start in range(0, len(all_outside), BLOCK):
-        outside = all_outside[start : start + BLOCK]
+    for block in make_slices(len(all_outside)):
+        outside = all_outside[block]
         rows[outside] = clip_norms(rows[outside], limit)
-        squared_norms[outside] = squared_norms_of(rows[outside])
+        squared_norms[outside] = square_norms(rows[outside])
     return Points(rows, squared_norms, n_null=points.n_null)
 
 
@@ -85,20 +80,18 @@ def clipped_sums(
     ndarray of shape (b, d), int64
         No point adds more than the radius in length.
     """
-    sums = np.zeros(origins.shape, np.int64)
-    _clipped_sums(points.rows, labels, origins, float(radius), sums)
-    return sums
+    return _sum_clipped(points.rows, labels, origins, float(radius))
 
 
 @njit(cache=True, nogil=True)
-def _clipped_sums(
+def _sum_clipped(
     rows: np.ndarray,
     labels: np.ndarray,
     origins: np.ndarray,
     radius: float,
-    sums: np.ndarray,
-) -> None:
+) -> np.ndarray:
     d = rows.shape[1]
+    sums = np.zeros(origins.shape, np.int64)
     squared_radius = radius * radius
     for i in range(rows.shape[0]):
         label = labels[i]
@@ -117,6 +110,7 @@ def _clipped_sums(
                 # Toward zero: no longer than the radius.
                 step = np.float64(rows[i, h]) - origins[label, h]
                 sums[label, h] += np.int64(step * factor)
+    return sums
 
 
 def nearest_clipped_sums(points: Points, centers: np.ndarray, radius: float) -> Sums:

@@ -14,24 +14,27 @@ squared grid steps, blocks in sides of a block.
 import itertools
 import math
 from functools import lru_cache
-from mmap import mmap
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from pkm.compute.kernels.lattice import MAX_GRID_POINTS, cached_lattice
-from pkm.compute.kernels.radix_sort import differs_from_previous, radix_argsort
-from pkm.compute.kernels.unit_ball import Projection, slices_of
+from pkm.compute.kernels.radix_sort import (
+    differs_from_previous,
+    radix_argsort,
+    sum_by_key,
+)
+from pkm.compute.kernels.unit_ball import PROJECTION_BLOCK, Projection
+from pkm.compute.storage.points import make_slices
 
 BLOCK_BITS = 2
 BLOCK_SIDE = 1 << BLOCK_BITS
 MIN_KEYS = 1 << 14  # keys sorted at once, or as many as there are
 SLACK = 1e-9  # relative, of a squared radius: rounding must not leave a block out
 
-_OUTSIDE = -(
-    1 << 30
-)  # count of a grid point that is not in the ball: negative whatever is added
+#: Count of a grid point that is not in the ball: negative whatever is added.
+_OUTSIDE = -(1 << 30)
 _UNKNOWN = -2  # a block that was not searched for
 _ABSENT = -1  # a block without counts
 
@@ -144,7 +147,7 @@ class Cover:
         self._keys = keys[is_counted]
         self._rows = np.full(len(self._keys), _ABSENT)
         self._n_rows = 0
-        self._counts = _mapped_zeros(len(self._keys), BLOCK_SIDE**d)
+        self._counts = np.zeros((len(self._keys), BLOCK_SIDE**d), np.int32)
         self._update_counts(self.is_left, 1)
 
     def positive_counts(self) -> tuple[np.ndarray, np.ndarray]:
@@ -165,9 +168,12 @@ class Cover:
         """Mask (n,) of the remaining points that a grid point covers: outside the ball none."""
         is_covered = np.zeros(len(self._points), bool)
         if int(grid_point @ grid_point) <= self.lattice.max_squared_norm:
-            for part in slices_of(len(self._points)):
+            for block in make_slices(len(self._points), PROJECTION_BLOCK):
                 _mark_within(
-                    self._scaled(part), grid_point, self._grid.radius, is_covered[part]
+                    self._scaled(block),
+                    grid_point,
+                    self._grid.radius,
+                    is_covered[block],
                 )
             is_covered &= self.is_left
         return is_covered
@@ -194,9 +200,9 @@ class Cover:
         """
         left = np.flatnonzero(self.is_left).astype(np.int32)
         keys = np.empty(len(left), np.int64)
-        for part in slices_of(len(left)):
-            blocks = np.floor(np.floor(self._scaled(left[part])) / BLOCK_SIDE)
-            keys[part] = self._block_keys(blocks.astype(np.int64))
+        for block in make_slices(len(left), PROJECTION_BLOCK):
+            blocks = np.floor(np.floor(self._scaled(left[block])) / BLOCK_SIDE)
+            keys[block] = self._block_keys(blocks.astype(np.int64))
         n_keys = int(self._grid.base) ** self.lattice.dimensions
         order, keys = radix_argsort(keys, (n_keys - 1).bit_length())
         firsts = np.flatnonzero(differs_from_previous(keys))
@@ -226,7 +232,7 @@ class Cover:
             stop = start + max(1, max(MIN_KEYS, len(merged_keys)) // len(key_offsets))
             near_keys = (keys[start:stop, None] + key_offsets).ravel()
             added = np.repeat(counts[start:stop], len(key_offsets))
-            merged_keys, bounds = _sum_by_key(
+            merged_keys, bounds = sum_by_key(
                 np.concatenate([merged_keys, near_keys]),
                 np.concatenate([bounds, added]),
             )
@@ -260,8 +266,9 @@ class Cover:
     def _update_counts(self, is_selected: np.ndarray, sign: int) -> None:
         """Add points (a mask) to all counts (1) or take them out (-1)."""
         largest = self.lattice.max_squared_norm
-        for part in slices_of(len(self._order) if len(self._keys) else 0):
-            indices = self._order[part]
+        n_counted = len(self._order) if len(self._keys) else 0
+        for block in make_slices(n_counted, PROJECTION_BLOCK):
+            indices = self._order[block]
             scaled = self._scaled(indices[is_selected[indices]])
             self._n_rows = _add_points(
                 scaled,
@@ -273,9 +280,7 @@ class Cover:
                 self._n_rows,
                 self._counts,
             )
-        counts = self._counts[: self._n_rows]
-        tally = np.zeros(max(counts.max(initial=0), 0) + 1, np.int64)
-        _tally(counts, tally)
+        tally = _tally(self._counts[: self._n_rows])
         self._distinct_counts = np.flatnonzero(tally)
         self._multiplicities = tally[self._distinct_counts]
 
@@ -308,27 +313,6 @@ def _block_offsets(dimensions: int, radius: float) -> np.ndarray:
         if sum(squares[step] for step in offset) <= max_square
     ]
     return np.array(offsets, np.int64)
-
-
-def _mapped_zeros(n_rows: int, n_columns: int) -> np.ndarray:
-    """Zeros (n_rows, n_columns), int32, which take memory where they are written, and not before.
-
-    That is, page by page: ``np.zeros`` may use memory of earlier arrays, which it
-    fills.
-    """
-    n = n_rows * n_columns
-    buffer = mmap(-1, 4 * max(n, 1))
-    return np.frombuffer(buffer, np.int32, n).reshape(n_rows, n_columns)
-
-
-def _sum_by_key(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted distinct keys and the sums of their values."""
-    if not len(keys):
-        return keys, values
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    starts = np.flatnonzero(differs_from_previous(keys))
-    return keys[starts], np.add.reduceat(values[order], starts)
 
 
 def log_expm1(exponents: np.ndarray) -> np.ndarray:
@@ -543,17 +527,9 @@ def _window_key(block: int, window: np.ndarray, grid: BlockGrid) -> int:
 
 @njit(cache=True)
 def _find(keys: np.ndarray, key: int) -> int:
-    """Index of a key among increasing ones, by bisection."""
-    low = 0
-    high = keys.shape[0]
-    # keys[:low] are below the key, keys[high:] are not.
-    while low < high:
-        middle = (low + high) // 2
-        if keys[middle] < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < keys.shape[0] and keys[low] == key else _ABSENT
+    """Index of a key among increasing ones."""
+    index = int(np.searchsorted(keys, key))
+    return index if index < len(keys) and keys[index] == key else _ABSENT
 
 
 @njit(cache=True)
@@ -592,11 +568,16 @@ def _mark_outside(
 
 
 @njit(cache=True)
-def _tally(counts: np.ndarray, tally: np.ndarray) -> None:
-    """Count the grid points of each positive count."""
+def _tally(counts: np.ndarray) -> np.ndarray:
+    """Numbers of grid points of each positive count, by count."""
+    largest = 0
+    for count in counts.flat:
+        largest = max(largest, count)
+    tally = np.zeros(largest + 1, np.int64)
     for count in counts.flat:
         if count > 0:
             tally[count] += 1
+    return tally
 
 
 @njit(cache=True)

@@ -16,11 +16,10 @@ import numpy as np
 from pkm.compute.kernels.nearest import squared_distances
 from pkm.compute.storage.blocks import Blocks, Shards, Sums
 from pkm.compute.storage.dask_points import DaskPoints
-from pkm.compute.storage.points import SCALE, Points
+from pkm.compute.storage.points import SCALE, Points, make_slices
 
 #: Bits of a squared distance by which points are counted in a pass.
 DIGIT_BITS = 16
-BLOCK = 1 << 15  # points whose temporary arrays exist at once
 #: Up to so many points are compared one by one.
 MAX_GATHERED = 1 << 16
 
@@ -63,14 +62,16 @@ class Farthest:
         return marked if self.among is None else marked & self.among.mask(points)
 
 
-def copies_of(found: Farthest | None, n_features: int) -> tuple[np.ndarray, np.ndarray]:
+def list_copies(
+    restricted: Farthest | None, n_features: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Points (e, d) that a set has beyond those that it marks, and how many copies of each.
 
     None, as of all points, if there is no set.
     """
-    if found is None:
+    if restricted is None:
         return np.empty((0, n_features), np.float32), np.empty(0, np.int64)
-    return found.copies, found.n_copies
+    return restricted.copies, restricted.n_copies
 
 
 def farthest(
@@ -105,9 +106,9 @@ def farthest(
     ([False, False, False, False, False], [[9.0]], [2])
     """
     d = points.n_features
-    rows_of_copies, n_copies = copies_of(among, d)
+    rows_of_copies, n_copies = list_copies(among, d)
     if n_farthest < 1:
-        no_rows, no_counts = copies_of(None, d)
+        no_rows, no_counts = list_copies(None, d)
         return Farthest(centers, np.inf, np.zeros(d, np.float32), no_rows, no_counts)
     copies = Points.prepare(rows_of_copies)
 
@@ -205,25 +206,24 @@ class _Place:
         decided = self.decided << (self.shift - self.next_shift) | digit
         return replace(self, shift=self.next_shift, decided=decided)
 
-    def parts_inside(
+    def select_inside(
         self, points: Points, among: Farthest | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Indices (m,) of the points of it that are among others, and how far below the largest.
 
-        Part by part, so that what is computed of them takes little memory.
+        Block by block, so that what is computed of them takes little memory.
         """
         squares = _squares(points, self.centers)
         marked = None if among is None else among.mask(points)
         n_decided = len(self.coordinates)
-        for start in range(0, len(squares), BLOCK):
-            part = slice(start, start + BLOCK)
-            below = _largest_square(points.shape[1]) - squares[part].astype(np.int64)
+        for block in make_slices(len(squares)):
+            below = _largest_square(points.shape[1]) - squares[block].astype(np.int64)
             inside = np.flatnonzero(below >> self.shift == self.decided)
-            rows = points.rows[part][inside, :n_decided]
+            rows = points.rows[block][inside, :n_decided]
             inside = inside[(rows == self.coordinates).all(axis=1)]
             if marked is not None:
-                inside = inside[marked[part][inside]]
-            yield start + inside, below[inside]
+                inside = inside[marked[block][inside]]
+            yield block.start + inside, below[inside]
 
 
 def _digit_counts(
@@ -234,7 +234,7 @@ def _digit_counts(
 ) -> Sums:
     """How many points of a place have each value of the next digit."""
     counts = np.zeros(place.n_values, np.int64)
-    for inside, below in place.parts_inside(points, among):
+    for inside, below in place.select_inside(points, among):
         if place.shift:
             digits = (below >> place.next_shift) & (place.n_values - 1)
         else:
@@ -255,17 +255,16 @@ def _rows_at(
     n_copies: np.ndarray | None = None,
 ) -> Sums:
     """Coordinates (m, d) of the points of a place."""
-    parts = [inside for inside, _ in place.parts_inside(points, among)]
-    inside = np.concatenate([np.empty(0, int), *parts])
+    blocks = [inside for inside, _ in place.select_inside(points, among)]
+    inside = np.concatenate([np.empty(0, int), *blocks])
     rows = points.rows[inside]
     return (rows if n_copies is None else np.repeat(rows, n_copies[inside], axis=0),)
 
 
 def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
     """Squared distance (n,) of each point to the nearest center, kept for the next pass."""
-    return points.cached(
-        "squares", (centers,), partial(squared_distances, points, centers)
-    )
+    compute = partial(squared_distances, points, centers)
+    return points.cached("squares", centers.tobytes(), compute)
 
 
 def _concatenated(rows: Sums, more: Sums) -> Sums:

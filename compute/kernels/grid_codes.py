@@ -6,16 +6,16 @@ always lie together and in their original order.
 """
 
 import weakref
+from functools import partial
 
 import numpy as np
 from numba import njit
 
-from pkm.compute.storage.points import SCALE, Points
+from pkm.compute.storage.points import SCALE, Points, make_slices
 
 SIGN_BLOCK = 2048  # points per matrix product
 GAP_BLOCK = 8192  # gaps per step
 MAX_NORMAL = 1 << 20  # largest entry of a normal vector
-MAX_CACHED = 2  # derived arrays that are cached with points, for the next replicate
 
 
 def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
@@ -38,22 +38,15 @@ def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
     >>> digitize(Points.prepare(np.array([[-5], [0], [1]])), (-1, 0)).ravel().tolist()
     [0, 1, 2]
     """
-    key = ("codes", thresholds)
-    cached = points.cache.get(key)
-    if isinstance(cached, np.ndarray):
-        return cached
+    compute = partial(_digitize_points, points, thresholds)
+    return points.cached("grid codes", thresholds, compute)
+
+
+def _digitize_points(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
     codes = np.empty(points.shape, np.min_scalar_type(len(thresholds)))
     _digitize(points.rows, np.array(thresholds, np.int64), codes)
     codes.flags.writeable = False
-    _cache(points, key, codes)
     return codes
-
-
-def _cache(points: Points, key: tuple, value: object) -> None:
-    """Cache a derived value with the points, in place of the oldest ones."""
-    while len(points.cache) >= MAX_CACHED:
-        del points.cache[next(iter(points.cache))]
-    points.cache[key] = value
 
 
 @njit(cache=True, nogil=True)
@@ -136,8 +129,7 @@ def hyperplane_sides(
     transposed = normals.T.astype(np.float64)
     offsets = origin.astype(np.float64) @ transposed
     codes = np.empty((points.shape[0], len(normals)), np.uint8)
-    for start in range(0, len(codes), SIGN_BLOCK):
-        block = slice(start, start + SIGN_BLOCK)
+    for block in make_slices(len(codes), SIGN_BLOCK):
         codes[block] = points.rows[block].astype(np.float64) @ transposed >= offsets
     return codes
 
@@ -229,18 +221,15 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     >>> averaged_gaps((Points.prepare(np.array([[0, 5], [3, 5], [1, 9]])),)).tolist()
     [0.5, 3.0]
     """
-    first = shards[0]
-    others = tuple(weakref.ref(shard) for shard in shards[1:])
-    key = ("averaged gaps", tuple(map(id, shards)))
-    cached = first.cache.get(key)
-    # The id of a deleted shard may be reused: the weak references distinguish the
-    # shards.
-    if isinstance(cached, tuple):
-        references, gaps = cached
-        if all(a() is b() for a, b in zip(references, others, strict=True)):
-            return gaps
+    first, *others = shards
+    # Weak references: no shard keeps another one in memory.
+    key = tuple(map(weakref.ref, others))
+    return first.cached("averaged gaps", key, partial(_average_gaps, shards))
+
+
+def _average_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     n = sum(shard.shape[0] for shard in shards)
-    d = first.shape[1]
+    d = shards[0].shape[1]
     gaps = np.zeros(max(n - 1, 0), np.float32)
     column = np.empty(n, np.int64)
     steps_per_unit = 1 / (SCALE * d)
@@ -249,12 +238,11 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
         column.sort()
         # Block by block: all differences at once would take as much memory as the
         # column.
-        for start in range(0, n - 1, GAP_BLOCK):
-            stop = min(start + GAP_BLOCK, n - 1)
-            gaps[start:stop] += np.diff(column[start : stop + 1]) * steps_per_unit
+        for block in make_slices(len(gaps), GAP_BLOCK):
+            values = column[block.start : block.stop + 1]
+            gaps[block] += np.diff(values) * steps_per_unit
     gaps.sort()
     gaps.flags.writeable = False
-    _cache(first, key, (others, gaps))
     return gaps
 
 

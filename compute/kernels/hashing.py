@@ -14,11 +14,16 @@ from numba import njit
 
 from pkm.compute.kernels.clipping import clipped_sums
 from pkm.compute.kernels.farthest import Farthest
-from pkm.compute.kernels.radix_sort import differs_from_previous
+from pkm.compute.kernels.radix_sort import sum_by_key
 from pkm.compute.storage.blocks import Sums
-from pkm.compute.storage.points import DIRECTION_SCALE, EXACT_BITS, SCALE, Points
+from pkm.compute.storage.points import (
+    DIRECTION_SCALE,
+    EXACT_BITS,
+    SCALE,
+    Points,
+    make_slices,
+)
 
-BLOCK = 1 << 15  # points whose temporary arrays exist at once
 MAX_CODES = 1 << 62
 
 
@@ -97,17 +102,16 @@ class Hash:
         n = points.shape[0]
         n_marked = n if mask is None else np.count_nonzero(mask)
         codes = np.empty(n_marked, np.min_scalar_type(math.prod(self.sizes) - 1))
-        block_codes = np.empty(min(n, BLOCK), np.int64)
-        n_found = 0
-        for start in range(0, n, BLOCK):
-            block = slice(start, start + BLOCK)
-            rows = (
-                points.rows[block] if mask is None else points.rows[block][mask[block]]
+        end = 0
+        for block in make_slices(n):
+            rows = points.rows[block]
+            if mask is not None:
+                rows = rows[mask[block]]
+            begin = end
+            end += len(rows)
+            codes[begin:end] = _compute_codes(
+                rows, self.directions, offsets, self.width, sizes
             )
-            found = block_codes[: len(rows)]
-            _codes(rows, self.directions, offsets, self.width, sizes, found)
-            codes[n_found : n_found + len(rows)] = found
-            n_found += len(rows)
         return codes
 
     def cell_centers(self, codes: np.ndarray) -> np.ndarray:
@@ -129,14 +133,14 @@ class Hash:
 
 
 @njit(cache=True, nogil=True)
-def _codes(
+def _compute_codes(
     rows: np.ndarray,
     directions: np.ndarray,
     offsets: np.ndarray,
     width: int,
     sizes: np.ndarray,
-    codes: np.ndarray,
-) -> None:
+) -> np.ndarray:
+    codes = np.empty(len(rows), np.int64)
     for i in range(rows.shape[0]):
         code = 0
         for m in range(directions.shape[0]):
@@ -146,6 +150,7 @@ def _codes(
                 product += np.int64(rows[i, h]) * directions[m, h]
             code = code * sizes[m] + (product + offsets[m]) // width
         codes[i] = code
+    return codes
 
 
 def euclidean_hash(
@@ -199,19 +204,14 @@ def orthonormal(generator: np.random.Generator, m: int, d: int) -> np.ndarray:
 
 def bucket_counts(points: Points, hashing: Hash, restricted: Farthest | None) -> Sums:
     """Codes that occur, increasing, and how often, but for copies."""
-    codes = np.sort(_bucket_codes(points, hashing, restricted))
-    firsts = np.flatnonzero(differs_from_previous(codes))
-    return codes[firsts], np.diff(firsts, append=len(codes))
+    codes = _bucket_codes(points, hashing, restricted)
+    return np.unique(codes, return_counts=True)
 
 
 def merge_counts(counted: Sums, more: Sums) -> Sums:
-    """Codes of two parts, increasing, and the sums of their counts."""
+    """Codes of two sets of points, increasing, and the sums of their counts."""
     codes, counts = (np.concatenate(pair) for pair in zip(counted, more, strict=True))
-    # Stable: two increasing runs are merged.
-    order = np.argsort(codes, kind="stable")
-    codes = codes[order]
-    firsts = np.flatnonzero(differs_from_previous(codes))
-    return codes[firsts], np.add.reduceat(counts[order], firsts)
+    return sum_by_key(codes, counts)
 
 
 def bucket_sums(
@@ -223,7 +223,7 @@ def bucket_sums(
     radius: float,
 ) -> Sums:
     """Sums of the points of released buckets, but for copies."""
-    positions = _positions(_bucket_codes(points, hashing, restricted), released)
+    positions = _find_positions(_bucket_codes(points, hashing, restricted), released)
     if restricted is None:
         buckets = positions
     else:
@@ -240,19 +240,19 @@ def _bucket_codes(
     def compute() -> np.ndarray:
         # Those of another hash give their memory back first.
         points.drop("codes")
-        return hashing.codes(
-            points, None if restricted is None else restricted.mask(points)
-        )
+        mask = None if restricted is None else restricted.mask(points)
+        return hashing.codes(points, mask)
 
     return points.cached("codes", (hashing, restricted), compute)
 
 
-def _positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:
+def _find_positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:
     """Position (n,), int32, of each bucket among the released ones, -1 if it is none."""
-    found = np.empty(len(codes), np.int32)
-    for start in range(0, len(codes), BLOCK):
-        block = codes[start : start + BLOCK].astype(np.int64)
-        positions = np.minimum(np.searchsorted(released, block), len(released) - 1)
-        is_released = released[positions] == block
-        found[start : start + BLOCK] = np.where(is_released, positions, -1)
-    return found
+    result = np.empty(len(codes), np.int32)
+    for block in make_slices(len(codes)):
+        block_codes = codes[block].astype(np.int64)
+        positions = np.searchsorted(released, block_codes)
+        positions = np.minimum(positions, len(released) - 1)
+        is_released = released[positions] == block_codes
+        result[block] = np.where(is_released, positions, -1)
+    return result

@@ -26,13 +26,49 @@ _U32 = np.uint64(32)
 _U63 = np.uint64(63)
 
 
-def hash_values(key: int, users: np.ndarray, values: np.ndarray, g: int) -> np.ndarray:
+@njit(cache=True, inline="always")
+def mix(word: np.uint64) -> np.uint64:
+    """Output function of SplitMix64 (Steele, Lea, Flood 2014): every bit depends on all bits."""
+    word = (word ^ (word >> _U30)) * _MULTIPLIER_1
+    word = (word ^ (word >> _U27)) * _MULTIPLIER_2
+    return word ^ (word >> _U31)
+
+
+@njit(cache=True, inline="always")
+def _hash_user(key: np.uint64, user: int) -> np.uint64:
+    hashed = mix(np.uint64(user) * GOLDEN_GAMMA)
+    return mix(mix(np.uint64(key) ^ hashed) + GOLDEN_GAMMA)
+
+
+@njit(cache=True, inline="always")
+def _hash_value(user_word: np.uint64, value: int) -> np.uint64:
+    step = (np.uint64(value) + _U1) * GOLDEN_GAMMA
+    return mix(mix(user_word + step) ^ user_word)
+
+
+@njit(cache=True, inline="always")
+def _reduce(word: np.uint64, g: int) -> np.int64:
+    """Value in 0 .. g - 1 from the upper half of a word."""
+    return np.int64(((word >> _U32) * np.uint64(g)) >> _U32)
+
+
+@njit(cache=True, inline="always")
+def _parity(word: np.uint64) -> np.int64:
+    for shift in (_U32, _U16, _U8, _U4, _U2, _U1):
+        word ^= word >> shift
+    return np.int64(word & _U1)
+
+
+@njit(cache=True)
+def hash_values(
+    key: np.uint64, users: np.ndarray, values: np.ndarray, g: int
+) -> np.ndarray:
     """Hash a value of each user to 0 .. g - 1.
 
     Parameters
     ----------
-    key : int
-        Public, in [0, 2**64).
+    key : uint64
+        Public.
     users, values : ndarray of shape (m,), int64
         Not negative.
     g : int
@@ -45,17 +81,20 @@ def hash_values(key: int, users: np.ndarray, values: np.ndarray, g: int) -> np.n
     Examples
     --------
     >>> users, values = np.array([0, 1, 0]), np.array([5, 5, 5])
-    >>> first, _, third = hash_values(7, users, values, 1000)
+    >>> first, _, third = hash_values(np.uint64(7), users, values, 1000)
     >>> bool(first == third)
     True
     """
-    out = np.empty(len(users), np.int64)
-    _hash_values(np.uint64(key), users, values, g, out)
-    return out
+    hashes = np.empty(len(users), np.int64)
+    for i in range(len(users)):
+        word = _hash_value(_hash_user(key, users[i]), values[i])
+        hashes[i] = _reduce(word, g)
+    return hashes
 
 
+@njit(cache=True)
 def support_counts(
-    key: int,
+    key: np.uint64,
     users: np.ndarray,
     reports: np.ndarray,
     g: int,
@@ -63,12 +102,16 @@ def support_counts(
 ) -> np.ndarray:
     """Number of users who reported the hash of each value 0 .. size - 1, shape (size,), int64."""
     counts = np.zeros(size, np.int64)
-    _add_support(np.uint64(key), users, reports, g, counts)
+    for i in range(len(users)):
+        user_word = _hash_user(key, users[i])
+        for value in range(size):
+            counts[value] += _reduce(_hash_value(user_word, value), g) == reports[i]
     return counts
 
 
+@njit(cache=True)
 def parity_hashes(
-    key: int,
+    key: np.uint64,
     users: np.ndarray,
     values: np.ndarray,
     bits: int,
@@ -78,7 +121,7 @@ def parity_hashes(
 
     Parameters
     ----------
-    key : int
+    key : uint64
     users, values : ndarray of shape (m,), int64
     bits : int
     size : int
@@ -90,14 +133,22 @@ def parity_hashes(
         Two values of one user agree with probability ``2**-bits`` exactly, over uniform
         rows.
     """
-    out = np.zeros(len(users), np.int64)
+    hashes = np.zeros(len(users), np.int64)
     mask = np.uint64(size - 1)
-    _parity_hashes(np.uint64(key), users, values, bits, mask, out)
-    return out
+    for i in range(len(users)):
+        user_word = _hash_user(key, users[i])
+        value = np.uint64(values[i])
+        # An entry of a Hadamard matrix is the parity of the bits that row and column
+        # share.
+        for bit in range(bits):
+            row = _hash_value(user_word, bit) & mask
+            hashes[i] |= _parity(row & value) << bit
+    return hashes
 
 
+@njit(cache=True)
 def add_spectrum(
-    key: int,
+    key: np.uint64,
     users: np.ndarray,
     reports: np.ndarray,
     bits: int,
@@ -105,7 +156,24 @@ def add_spectrum(
 ) -> None:
     """Add reports to the Hadamard transform (size,), int64, of :func:`parity_support_counts`."""
     mask = np.uint64(len(spectrum) - 1)
-    _add_spectrum(np.uint64(key), users, reports, bits, mask, spectrum)
+    # For every subset of the bits: the row that is the product of theirs, and the
+    # product of their reported signs.
+    rows = np.empty(1 << bits, np.uint64)
+    signs = np.empty(1 << bits, np.int64)
+    rows[0] = 0
+    signs[0] = 1
+    for i in range(len(users)):
+        user_word = _hash_user(key, users[i])
+        for bit in range(bits):
+            row = _hash_value(user_word, bit) & mask
+            sign = 1 - 2 * ((reports[i] >> bit) & 1)
+            # Subsets of the earlier bits are complete; this bit joins each of them.
+            n_subsets = 1 << bit
+            for subset in range(n_subsets):
+                rows[n_subsets + subset] = rows[subset] ^ row
+                signs[n_subsets + subset] = signs[subset] * sign
+        for subset in range(1 << bits):
+            spectrum[rows[subset]] += signs[subset]
 
 
 def parity_support_counts(spectrum: np.ndarray, bits: int) -> np.ndarray:
@@ -131,15 +199,19 @@ def parity_support_counts(spectrum: np.ndarray, bits: int) -> np.ndarray:
     return totals >> bits
 
 
-def random_signs(key: int, users: np.ndarray, cells: np.ndarray) -> np.ndarray:
+@njit(cache=True)
+def random_signs(key: np.uint64, users: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """Public random sign of each user's cell, shape (m,), int64, in {-1, 1}."""
-    out = np.empty(len(users), np.int64)
-    _random_signs(np.uint64(key), users, cells, out)
-    return out
+    signs = np.empty(len(users), np.int64)
+    for i in range(len(users)):
+        word = _hash_value(_hash_user(key, users[i]), cells[i])
+        signs[i] = 1 - 2 * np.int64(word >> _U63)
+    return signs
 
 
+@njit(cache=True)
 def add_signed_reports(
-    key: int,
+    key: np.uint64,
     users: np.ndarray,
     reports: np.ndarray,
     cells: np.ndarray,
@@ -149,7 +221,7 @@ def add_signed_reports(
 
     Parameters
     ----------
-    key : int
+    key : uint64
     users : ndarray of shape (m,), int64
     reports : ndarray of shape (m, d), int32
     cells : ndarray of shape (c,), int64
@@ -157,138 +229,12 @@ def add_signed_reports(
     totals : ndarray of shape (c, d), int64
         Added to.
     """
-    _add_signed_reports(np.uint64(key), users, reports, cells, totals)
-
-
-@njit(cache=True, inline="always")
-def mix(word: np.uint64) -> np.uint64:
-    """Output function of SplitMix64 (Steele, Lea, Flood 2014): every bit depends on all bits."""
-    word = (word ^ (word >> _U30)) * _MULTIPLIER_1
-    word = (word ^ (word >> _U27)) * _MULTIPLIER_2
-    return word ^ (word >> _U31)
-
-
-@njit(cache=True, inline="always")
-def _user_word(key: np.uint64, user: int) -> np.uint64:
-    return mix(mix(key ^ mix(np.uint64(user) * GOLDEN_GAMMA)) + GOLDEN_GAMMA)
-
-
-@njit(cache=True, inline="always")
-def _value_word(user_word: np.uint64, value: int) -> np.uint64:
-    return mix(mix(user_word + (np.uint64(value) + _U1) * GOLDEN_GAMMA) ^ user_word)
-
-
-@njit(cache=True, inline="always")
-def _reduce(word: np.uint64, g: int) -> np.int64:
-    """A value in 0 .. g - 1 from the upper half of a word."""
-    return np.int64(((word >> _U32) * np.uint64(g)) >> _U32)
-
-
-@njit(cache=True, inline="always")
-def _parity(word: np.uint64) -> np.int64:
-    for shift in (_U32, _U16, _U8, _U4, _U2, _U1):
-        word ^= word >> shift
-    return np.int64(word & _U1)
-
-
-@njit(cache=True)
-def _hash_values(
-    key: np.uint64,
-    users: np.ndarray,
-    values: np.ndarray,
-    g: int,
-    out: np.ndarray,
-) -> None:
-    for i in range(len(users)):
-        word = _value_word(_user_word(key, users[i]), values[i])
-        out[i] = _reduce(word, g)
-
-
-@njit(cache=True)
-def _add_support(
-    key: np.uint64,
-    users: np.ndarray,
-    reports: np.ndarray,
-    g: int,
-    counts: np.ndarray,
-) -> None:
-    for i in range(len(users)):
-        user_word = _user_word(key, users[i])
-        for value in range(len(counts)):
-            counts[value] += _reduce(_value_word(user_word, value), g) == reports[i]
-
-
-@njit(cache=True)
-def _parity_hashes(
-    key: np.uint64,
-    users: np.ndarray,
-    values: np.ndarray,
-    bits: int,
-    mask: np.uint64,
-    out: np.ndarray,
-) -> None:
-    for i in range(len(users)):
-        user_word = _user_word(key, users[i])
-        value = np.uint64(values[i])
-        # An entry of a Hadamard matrix is the parity of the bits that row and column
-        # share.
-        for bit in range(bits):
-            row = _value_word(user_word, bit) & mask
-            out[i] |= _parity(row & value) << bit
-
-
-@njit(cache=True)
-def _add_spectrum(
-    key: np.uint64,
-    users: np.ndarray,
-    reports: np.ndarray,
-    bits: int,
-    mask: np.uint64,
-    spectrum: np.ndarray,
-) -> None:
-    # For every subset of the bits: the row that is the product of theirs, and the
-    # product of their reported signs.
-    rows = np.empty(1 << bits, np.uint64)
-    signs = np.empty(1 << bits, np.int64)
-    rows[0] = 0
-    signs[0] = 1
-    for i in range(len(users)):
-        user_word = _user_word(key, users[i])
-        for bit in range(bits):
-            row = _value_word(user_word, bit) & mask
-            sign = 1 - 2 * ((reports[i] >> bit) & 1)
-            # Subsets of the earlier bits are complete; this bit joins each of them.
-            n_subsets = 1 << bit
-            for subset in range(n_subsets):
-                rows[n_subsets + subset] = rows[subset] ^ row
-                signs[n_subsets + subset] = signs[subset] * sign
-        for subset in range(1 << bits):
-            spectrum[rows[subset]] += signs[subset]
-
-
-@njit(cache=True)
-def _random_signs(
-    key: np.uint64, users: np.ndarray, cells: np.ndarray, out: np.ndarray
-) -> None:
-    for i in range(len(users)):
-        word = _value_word(_user_word(key, users[i]), cells[i])
-        out[i] = 1 - 2 * np.int64(word >> _U63)
-
-
-@njit(cache=True)
-def _add_signed_reports(
-    key: np.uint64,
-    users: np.ndarray,
-    reports: np.ndarray,
-    cells: np.ndarray,
-    totals: np.ndarray,
-) -> None:
     d = reports.shape[1]
     for i in range(len(users)):
-        user_word = _user_word(key, users[i])
+        user_word = _hash_user(key, users[i])
         for j in range(len(cells)):
-            # The highest bit of the word is the sign, as in _random_signs.
-            if _value_word(user_word, cells[j]) >> _U63:
+            # The highest bit of the word is the sign, as in random_signs.
+            if _hash_value(user_word, cells[j]) >> _U63:
                 for h in range(d):
                     totals[j, h] -= reports[i, h]
             else:

@@ -8,6 +8,7 @@ Units: coordinates in grid steps, squared norms and distances in squared grid st
 """
 
 import math
+from functools import reduce
 
 import numpy as np
 from numba import njit
@@ -15,15 +16,17 @@ from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from pkm.compute.kernels.radix_sort import differs_from_previous, radix_argsort
-from pkm.compute.kernels.scan import scan_and_sum, scan_labels
+from pkm.compute.kernels.scan import scan
 from pkm.compute.simd.threads import by_threads
+from pkm.compute.storage.blocks import Sums, add
 from pkm.compute.storage.points import (
     EXACT_BITS,
     REORDERED,
     SCALE,
     Points,
     exact_limit,
-    squared_norms_of,
+    make_slices,
+    square_norms,
 )
 
 NO_LIMIT = np.array([[np.inf]])
@@ -35,9 +38,8 @@ TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a s
 LEAF_SIZE = 16
 BLOCK_ROWS = 1 << 16  # points whose nearest centers are found at a time
 MAX_EXPONENT = 63  # of a squared distance that is exact, or above
-MAX_SHARE = (
-    0.25  # of the centers: a part of the points is compared with so many, or with all
-)
+#: Share of the centers: a group of points is compared with so many, or with all.
+MAX_SHARE = 0.25
 
 
 def sums_and_counts(
@@ -70,62 +72,16 @@ def sums_and_counts(
     >>> sums_and_counts(points, np.array([[[1], [10]]]))[0].tolist()
     [[[2], [9]]]
     """
-    centers = _as_centers(points, centers)
-    n_replicates, k, d = centers.shape
+    centers = _check_centers(points, centers)
     limits = NO_LIMIT
     if isinstance(max_squared_distance, np.ndarray):
-        limits = np.empty((n_replicates, k))
+        limits = np.empty(centers.shape[:2])
         limits[:] = max_squared_distance
     elif max_squared_distance is not None:
         limits = np.array([[max_squared_distance]], np.float64)
-    flat_rows = points.rows.reshape(-1)
-    squared_norms = points.squared_norms
-    limit = exact_limit(d)
-
-    def scan(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        sums = np.zeros((n_replicates, k, d), np.int64)
-        counts = np.zeros((n_replicates, k), np.int64)
-        if not scan_and_sum(
-            flat_rows, squared_norms, first, last, centers, limit, limits, sums, counts
-        ):
-            raise _inexact(centers, limit)
-        return sums, counts
-
-    (sums, counts), *others = by_threads(points.shape[0], centers.size, scan)
-    for more_sums, more_counts in others:
-        sums += more_sums
-        counts += more_counts
+    no_labels = np.empty((len(centers), 0), np.int32)
+    sums, counts = reduce(add, _scan(points, centers, limits, no_labels))
     return sums, counts
-
-
-def subtract_centers(sums: np.ndarray, counts: np.ndarray, centers: np.ndarray) -> None:
-    """Turn sums of points into sums of their steps from their centers, in place.
-
-    Parameters
-    ----------
-    sums : ndarray of shape (R, k, d), int64
-    counts : ndarray of shape (R, k), int64
-    centers : ndarray of shape (R, k, d), any integer dtype
-
-    Examples
-    --------
-    >>> sums = np.array([[[7]]])
-    >>> subtract_centers(sums, np.array([[2]]), np.array([[[3]]]))
-    >>> sums.tolist()
-    [[[1]]]
-    """
-    _subtract_centers(sums, counts, np.ascontiguousarray(centers, np.int64))
-
-
-@njit(cache=True)
-def _subtract_centers(
-    sums: np.ndarray, counts: np.ndarray, centers: np.ndarray
-) -> None:
-    n_replicates, k, d = sums.shape
-    for r in range(n_replicates):
-        for j in range(k):
-            for h in range(d):
-                sums[r, j, h] -= counts[r, j] * centers[r, j, h]
 
 
 def inertia(points: Points, centers: np.ndarray) -> list[int]:
@@ -146,18 +102,13 @@ def inertia(points: Points, centers: np.ndarray) -> list[int]:
     centers = np.asarray(centers).astype(np.int64)
 
     # Over the points x of a center c: |x - c|^2 = |x|^2 - 2 c.x + |c|^2. Sums are split
-    # so that no product of their parts overflows.
+    # so that no product of their parts overflows; totals are Python's integers.
     high_products = ((sums >> LOW_BITS) * centers).sum(axis=(1, 2))
     low_products = ((sums & ((1 << LOW_BITS) - 1)) * centers).sum(axis=(1, 2))
-    center_norms = (centers * centers).sum(axis=2)
-    return [
-        points.total_squared_norm
-        - 2 * ((int(high) << LOW_BITS) + int(low))
-        + sum(int(count) * int(norm) for count, norm in zip(row, norms, strict=True))
-        for high, low, row, norms in zip(
-            high_products, low_products, counts, center_norms, strict=True
-        )
-    ]
+    products = (high_products.astype(object) << LOW_BITS) + low_products
+    norms = (centers * centers).sum(axis=2)
+    center_norms = (counts.astype(object) * norms).sum(axis=1)
+    return (points.total_squared_norm - 2 * products + center_norms).tolist()
 
 
 def labels(points: Points, centers: np.ndarray) -> np.ndarray:
@@ -167,20 +118,54 @@ def labels(points: Points, centers: np.ndarray) -> np.ndarray:
     -------
     ndarray of shape (R, n), int32
     """
-    centers = _as_centers(points, centers)
-    flat_rows = points.rows.reshape(-1)
+    centers = _check_centers(points, centers)
     result = np.empty((len(centers), points.shape[0]), np.int32)
-
-    limit = exact_limit(centers.shape[2])
-
-    def scan(first: int, last: int) -> None:
-        if not scan_labels(
-            flat_rows, points.squared_norms, first, last, centers, limit, result
-        ):
-            raise _inexact(centers, limit)
-
-    by_threads(points.shape[0], centers.size, scan)
+    _scan(points, centers, NO_LIMIT, result)
     return result
+
+
+def _check_centers(points: Points, centers: np.ndarray) -> np.ndarray:
+    """Return centers (R, k, d) as contiguous float64; refuse other shapes, and large ones."""
+    centers = np.ascontiguousarray(centers, dtype=np.float64)
+    d = points.shape[1]
+    if centers.ndim != 3 or centers.shape[2] != d or 0 in centers.shape:
+        raise ValueError(
+            f"centers must have shape (replicate, cluster, {d}), got {centers.shape}"
+        )
+    # NaN is not within the limit: it would leave points without a nearest center, and
+    # their labels undefined.
+    limit = exact_limit(d)
+    if not np.abs(centers).max() <= limit:
+        raise ValueError(
+            f"centers must be finite, at most {limit} in size, got {centers.min()} to "
+            f"{centers.max()}; release them through privacy.snap_centers"
+        )
+    return centers
+
+
+def _scan(
+    points: Points, centers: np.ndarray, limits: np.ndarray, labels: np.ndarray
+) -> list[Sums]:
+    """Sums and counts of ranges of points; of no points where labels (R, n) are written."""
+    flat_rows = points.rows.reshape(-1)
+
+    def scan_range(first: int, last: int) -> Sums:
+        sums = np.zeros(centers.shape, np.int64)
+        counts = np.zeros(centers.shape[:2], np.int64)
+        scan(
+            flat_rows,
+            points.squared_norms,
+            first,
+            last,
+            centers,
+            limits,
+            sums,
+            counts,
+            labels,
+        )
+        return sums, counts
+
+    return by_threads(points.shape[0], centers.size, scan_range)
 
 
 def squared_distances(points: Points, centers: np.ndarray) -> np.ndarray:
@@ -192,41 +177,24 @@ def nearest_with_squares(
     points: Points, centers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Index of each point's nearest center of (k, d), and their squared distance: both (n,)."""
-    squares = np.empty(points.shape[0])
     nearest = labels(points, centers[None])[0]
-    _squared_distances(points.rows, np.asarray(centers, np.float64), nearest, squares)
-    return nearest, squares
+    float_centers = np.asarray(centers, np.float64)
+    return nearest, _square_distances(points.rows, float_centers, nearest)
 
 
 @njit(cache=True, nogil=True, fastmath=REORDERED)
-def _squared_distances(
-    rows: np.ndarray, centers: np.ndarray, labels: np.ndarray, squares: np.ndarray
-) -> None:
-    for i in range(rows.shape[0]):
+def _square_distances(
+    rows: np.ndarray, centers: np.ndarray, labels: np.ndarray
+) -> np.ndarray:
+    n, d = rows.shape
+    squares = np.empty(n)
+    for i in range(n):
         square = 0.0
-        for h in range(rows.shape[1]):
+        for h in range(d):
             step = np.float64(rows[i, h]) - centers[labels[i], h]
             square += step * step
         squares[i] = square
-
-
-def _as_centers(points: Points, centers: np.ndarray) -> np.ndarray:
-    """Return centers (R, k, d) as contiguous float64; refuse other shapes."""
-    centers = np.ascontiguousarray(centers, dtype=np.float64)
-    d = points.shape[1]
-    if centers.ndim != 3 or centers.shape[2] != d or 0 in centers.shape:
-        raise ValueError(
-            f"centers must have shape (replicate, cluster, {d}), got {centers.shape}"
-        )
-    return centers
-
-
-def _inexact(centers: np.ndarray, limit: int) -> ValueError:
-    """What is raised for centers (R, k, d) beyond the limit of exact distances, or NaN."""
-    return ValueError(
-        f"centers must be finite, at most {limit} in size, "
-        f"got {centers.min()} to {centers.max()}; release them through privacy.snap_centers"
-    )
+    return squares
 
 
 def nearest_of_many(
@@ -255,7 +223,7 @@ def nearest_of_many(
     """
     index = np.empty(len(points), np.int64)
     distance = np.empty(len(points))
-    blocks = [slice(row, row + BLOCK_ROWS) for row in range(0, len(points), BLOCK_ROWS)]
+    blocks = make_slices(len(points), BLOCK_ROWS)
 
     if points.shape[1] <= TREE_DIMENSIONS:
         tree = KDTree(centers, LEAF_SIZE)
@@ -294,31 +262,32 @@ def _nearest_by_pivots(
         Squared distances of these to all centers.
     """
     rows = points.astype(np.float32)
-    norms = squared_norms_of(rows)
+    norms = square_norms(rows)
     pivot, squares = nearest_with_squares(Points(rows, norms), centers[pivots])
     index = np.empty(len(points), np.int64)
 
-    # Part the points by their pivots and the exponents of their squared distances.
+    # Group the points by their pivots and the exponents of their squared distances.
     exponent_bits = MAX_EXPONENT.bit_length()
-    parts = pivot.astype(np.int64) << exponent_bits | np.frexp(squares)[1]
-    order, parts = radix_argsort(parts, len(pivots).bit_length() + exponent_bits)
-    starts = np.flatnonzero(differs_from_previous(parts))
+    groups = pivot.astype(np.int64) << exponent_bits | np.frexp(squares)[1]
+    order, groups = radix_argsort(groups, len(pivots).bit_length() + exponent_bits)
+    starts = np.flatnonzero(differs_from_previous(groups))
 
-    # Compare each part with the centers near its pivot, or with all where these are not
-    # few.
+    # Compare each group with the centers near its pivot, or with all where these are
+    # not few.
+    everything = np.arange(len(centers))
     with_all = [order[:0]]
-    for part in np.split(order, starts[1:]):
-        near = np.flatnonzero(between[pivot[part[0]]] <= 4 * squares[part].max())
+    comparisons = []
+    for group in np.split(order, starts[1:]):
+        near = np.flatnonzero(between[pivot[group[0]]] <= 4 * squares[group].max())
         if len(near) > MAX_SHARE * len(centers):
-            with_all.append(part)
-            continue
-        selected = Points(rows[part], norms[part])
-        nearest, squares[part] = nearest_with_squares(selected, centers[near])
-        index[part] = near[nearest]
-    rest = np.concatenate(with_all)
-    if len(rest):
-        selected = Points(rows[rest], norms[rest])
-        index[rest], squares[rest] = nearest_with_squares(selected, centers)
+            with_all.append(group)
+        else:
+            comparisons.append((group, near))
+    comparisons.append((np.concatenate(with_all), everything))
+    for group, near in comparisons:
+        selected = Points(rows[group], norms[group])
+        nearest, squares[group] = nearest_with_squares(selected, centers[near])
+        index[group] = near[nearest]
     return index, squares
 
 
@@ -353,32 +322,18 @@ def swap_costs(
     distances.
     """
     squared_norms = (candidates * candidates).sum(axis=1).astype(np.float64)
-    doubled = np.ascontiguousarray(-2.0 * candidates.T)
+    doubled = -2.0 * candidates.T
     # Partial sums of a block stay below 2**53: sums of integers are then exact in any
     # order.
     max_square = points.shape[1] * 4.0 * SCALE**2
     block_size = int(min(SWAP_BLOCK, 2.0**EXACT_BITS // max_square))
     costs = np.zeros((len(slots), len(candidates)), object)
-    for start in range(0, points.shape[0], block_size):
-        block = slice(start, start + block_size)
-        rows = points.rows[block]
-        squares = np.zeros((len(rows), len(candidates)))
-        _add_products(rows, doubled, squares)
+    for block in make_slices(points.shape[0], block_size):
+        squares = points.rows[block].astype(np.float64) @ doubled
         squares += squared_norms
         squares += points.squared_norms[block, None]
         costs += _swap_costs(squares, current, slots).astype(np.int64)
     return costs
-
-
-@njit(cache=True, nogil=True)
-def _add_products(rows: np.ndarray, columns: np.ndarray, products: np.ndarray) -> None:
-    """Add the matrix product of rows (n, d) and columns (d, m) to products (n, m)."""
-    for i in range(rows.shape[0]):
-        products_of_row = products[i]
-        for h in range(rows.shape[1]):
-            x = np.float64(rows[i, h])
-            for j in range(columns.shape[1]):
-                products_of_row[j] += x * columns[h, j]
 
 
 @njit(cache=True, nogil=True)
@@ -387,9 +342,9 @@ def _swap_costs(
 ) -> np.ndarray:
     """Costs (slots, m) of a block of points after each swap, from squared distances (n, m)."""
     n, m = squares.shape
-    slot_of_center = np.full(len(current), -1)
+    slot_numbers = np.full(len(current), -1)
     for s in range(len(slots)):
-        slot_of_center[slots[s]] = s
+        slot_numbers[slots[s]] = s
 
     # Cost of adding each candidate without removing a center, and the increase from
     # removing the center of each slot.
@@ -397,8 +352,8 @@ def _swap_costs(
     removal_costs = np.zeros((len(slots), m))
     for i in range(n):
         row = squares[i]
-        center, first, second = _two_nearest(row, current)
-        slot = slot_of_center[center]
+        center, first, second = _find_two_nearest(row, current)
+        slot = slot_numbers[center]
         if slot < 0:
             for j in range(m):
                 added_costs[j] += row[j] if row[j] < first else first
@@ -413,7 +368,9 @@ def _swap_costs(
 
 
 @njit(cache=True, nogil=True)
-def _two_nearest(squares: np.ndarray, current: np.ndarray) -> tuple[int, float, float]:
+def _find_two_nearest(
+    squares: np.ndarray, current: np.ndarray
+) -> tuple[int, float, float]:
     """Position of the nearest current center; squared distances to it and to the second nearest."""
     nearest = 0
     first = np.inf

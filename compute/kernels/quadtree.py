@@ -19,9 +19,8 @@ from pkm.compute.kernels.radix_sort import differs_from_previous, radix_argsort
 from pkm.compute.storage.points import SCALE
 
 ROOT_BITS = 19  # the root cell's side is 2**19 steps: eight half-widths
-ROOT_LOWER = (
-    -2 * SCALE
-)  # its lower end: shifted points lie between -2 and 6 half-widths
+#: Its lower end: shifted points lie between -2 and 6 half-widths.
+ROOT_LOWER = -2 * SCALE
 N_KEYS = 1 << 63  # int64 from 0 on
 MAX_NUMBERS = 1 << 31  # in a column: a key holds one of them and the number of a row
 FIRST_MEMBERS = 16  # points that are searched for each of the first ones
@@ -124,8 +123,8 @@ def fullest_occupied_cells(
         shared = cells.shared_members()
         del cells
         for level in range(start + 1, last_level + 1):
-            digits = _digits_of(points, span, shift, level)
-            cells = _cells_of(digits, shared)
+            digits = _number_cells(points, span, shift, level)
+            cells = _find_cells(digits, shared)
             n_alone = n - len(shared)
             if 2 * (n_alone + len(cells.first)) <= n:
                 merged_level = level
@@ -232,22 +231,24 @@ class Cells(NamedTuple):
 
     def shared_members(self) -> np.ndarray:
         """Members that share their cell, where members stand for themselves: in their order."""
-        is_shared = np.zeros(len(self.members), bool)
-        _mark_shared(self.order, self.first, self.counts, is_shared)
-        return self.members[is_shared]
+        return self.members[_mark_shared(self.order, self.first, self.counts)]
 
 
 @njit(cache=True, nogil=True)
 def _mark_shared(
-    order: np.ndarray, first: np.ndarray, counts: np.ndarray, is_shared: np.ndarray
-) -> None:
+    order: np.ndarray, first: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    is_shared = np.zeros(len(order), np.bool_)
     for cell in range(len(first)):
         if counts[cell] > 1:
             for position in range(first[cell], first[cell] + counts[cell]):
                 is_shared[order[position]] = True
+    return is_shared
 
 
-def _digits_of(points: np.ndarray, span: Span, shift: np.ndarray, level: int) -> Digits:
+def _number_cells(
+    points: np.ndarray, span: Span, shift: np.ndarray, level: int
+) -> Digits:
     """Positions of the cells of a level."""
     # The one point that lies on the root cell's upper end belongs to the last cell.
     last = (1 << level) - 1
@@ -267,7 +268,7 @@ def span_of(points: np.ndarray) -> Span:
     return lowest, highest
 
 
-def _cells_of(
+def _find_cells(
     digits: Digits, members: np.ndarray, weights: np.ndarray | None = None
 ) -> Cells:
     """Cells of the members, each of which stands for as many points as it weighs, or for one."""
@@ -287,7 +288,7 @@ def _merged_cells(
     members = np.arange(len(points))
     weights = None
     for level in reversed(levels):
-        cells = _cells_of(_digits_of(points, span, shift, level), members, weights)
+        cells = _find_cells(_number_cells(points, span, shift, level), members, weights)
         yield level, cells
 
         # From here on a point of each cell represents it, once that saves work.
@@ -314,19 +315,19 @@ def _first_members(
     size = FIRST_MEMBERS * n
     while True:
         candidates = ascending[:size]
-        found = candidates[is_selected[candidates]]
+        selected = candidates[is_selected[candidates]]
         if size >= len(ascending):
             break
         # Further points may have the first number of the last candidate, but no smaller
         # one.
-        numbers = (digits.points[:, 0][found] + digits.offset[0]) >> digits.dropped
+        numbers = (digits.points[:, 0][selected] + digits.offset[0]) >> digits.dropped
         last = (digits.points[candidates[-1], 0] + digits.offset[0]) >> digits.dropped
-        found = found[numbers < last]
-        if len(found) >= n:
+        selected = selected[numbers < last]
+        if len(selected) >= n:
             break
         size *= 4
-    order, _ = lexicographic_order(digits, found)
-    return found[order[:n]]
+    order, _ = lexicographic_order(digits, selected)
+    return selected[order[:n]]
 
 
 def lexicographic_order(
@@ -421,11 +422,17 @@ def _packed_columns(
     strides: np.ndarray,
 ) -> np.ndarray:
     """One key per member of a column and those that follow: its numbers above the lowest ones."""
-    keys = np.empty(len(members), np.int64)
     columns = slice(column, column + len(strides))
-    _pack(digits.points, column, digits.offset[columns], digits.dropped, digits.last,
-          lowest[columns], strides, members, keys)  # fmt: skip
-    return keys
+    return _pack(
+        digits.points,
+        column,
+        digits.offset[columns],
+        digits.dropped,
+        digits.last,
+        lowest[columns],
+        strides,
+        members,
+    )
 
 
 @njit(cache=True, nogil=True)
@@ -438,8 +445,8 @@ def _pack(
     lowest: np.ndarray,
     strides: np.ndarray,
     members: np.ndarray,
-    keys: np.ndarray,
-) -> None:
+) -> np.ndarray:
+    keys = np.empty(len(members), np.int64)
     for row in range(len(members)):
         i = members[row]
         key = 0
@@ -447,6 +454,7 @@ def _pack(
             number = (points[i, column + h] + offset[h]) >> dropped
             key += (min(number, last) - lowest[h]) * strides[h]
         keys[row] = key
+    return keys
 
 
 @njit(cache=True)

@@ -31,7 +31,7 @@ in the first-level cache into groups: for each feature the coordinates of :data:
 points.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -76,6 +76,27 @@ ONE = np.float32(1.0)
 TINY = np.float32(np.finfo(np.float32).smallest_subnormal)
 
 
+class Buffers(NamedTuple):
+    """Points of a block in single precision, and what :func:`_screen` finds of them.
+
+    Attributes
+    ----------
+    columns : ndarray, float32
+        Coordinates, transposed in groups.
+    norms : ndarray, float32
+        Squared norms.
+    nearest : ndarray, float32
+        Index of the nearest center, or the one that stands for none.
+    margins : ndarray, float32
+        Where not positive, exact arithmetic may decide otherwise.
+    """
+
+    columns: np.ndarray
+    norms: np.ndarray
+    nearest: np.ndarray
+    margins: np.ndarray
+
+
 @njit(cache=True, nogil=True)
 def _prepare_centers(
     centers: np.ndarray,
@@ -97,7 +118,7 @@ def _prepare_centers(
     n_padded = -(-k // TILE) * TILE
     norms = np.zeros((n_replicates, k))
     tiles = np.zeros((n_replicates, n_padded * d), np.float32)
-    tile_norms = np.empty((n_replicates, n_padded), np.float32)
+    tile_norms = np.full((n_replicates, n_padded), INFINITY)
     for r in range(n_replicates):
         for j in range(k):
             first = j // TILE * TILE * d + j % TILE
@@ -107,49 +128,27 @@ def _prepare_centers(
                 tiles[r, first + h * TILE] = -2.0 * c
         for j in range(k):
             for i in range(j):
-                if norms[r, i] == norms[r, j] and _are_equal(
-                    centers[r, i], centers[r, j]
-                ):
+                is_same_norm = norms[r, i] == norms[r, j]
+                if is_same_norm and (centers[r, i] == centers[r, j]).all():
                     norms[r, j] = np.inf
-        for j in range(n_padded):
-            tile_norms[r, j] = norms[r, j] if j < k else np.inf
+        for j in range(k):
+            tile_norms[r, j] = norms[r, j]
     return norms, tiles, tile_norms
 
 
 @njit(cache=True, nogil=True)
-def _are_equal(a: np.ndarray, b: np.ndarray) -> bool:
-    n_different = 0
-    for h in range(len(a)):
-        n_different += a[h] != b[h]
-    return n_different == 0
-
-
-@njit(cache=True, nogil=True)
-def _are_within(centers: np.ndarray, limit: int) -> bool:
-    """Whether all coordinates are at most the limit in size.
-
-    NaN is not: it would leave points without a nearest center, and their labels
-    undefined.
-    """
-    n_within = 0
-    for coordinate in centers.flat:
-        n_within += abs(coordinate) <= limit
-    return n_within == centers.size
-
-
-@njit(cache=True, nogil=True)
-def scan_and_sum(
+def scan(
     flat_rows: np.ndarray,
     squared_norms: np.ndarray,
     first: int,
     last: int,
     centers: np.ndarray,
-    largest: int,
     limits: np.ndarray,
     sums: np.ndarray,
     counts: np.ndarray,
-) -> bool:
-    """Add points ``first`` to ``last - 1`` to the sums and counts of their nearest centers.
+    labels: np.ndarray,
+) -> None:
+    """Find the nearest centers of points ``first`` to ``last - 1``; sum, count or label these.
 
     Parameters
     ----------
@@ -157,30 +156,26 @@ def scan_and_sum(
     squared_norms : ndarray of shape (n,), float64
     first, last : int
     centers : ndarray of shape (R, k, d), float64
-    largest : int
-        Largest coordinate of a center for which distances are exact.
-    limits : ndarray of shape (R, k), float64, or (1, 1) if all centers have the same
+        No coordinate is larger than exact distances allow.
+    limits : ndarray of shape (R, k), float64, or with 1 instead of R or k
         Points whose squared distance to their center exceeds its limit are left out.
     sums : ndarray of shape (R, k, d), int64
         Added to.
     counts : ndarray of shape (R, k), int64
         Added to.
-
-    Returns
-    -------
-    bool
-        Whether all centers are that small; otherwise nothing is added.
+    labels : ndarray of shape (R, n), int32, or (R, 0)
+        Written, and nothing is summed, unless it is empty.
     """
-    if not _are_within(centers, largest):
-        return False
     center_norms, tiles, tile_norms = _prepare_centers(centers)
-    n_replicates, _, d = centers.shape
+    n_replicates, k, d = centers.shape
     n_padded = tile_norms.shape[1]
     width = -(-d // LANES) * LANES
-    size = _block_size(d)
-    columns, norms, nearest, margins = _buffers(d, size)
+    size = _count_block_points(d)
+    buffers = _make_buffers(d, size)
+    nearest = buffers.nearest
+    labels_only = labels.shape[1] > 0
 
-    # What stands beyond k needs none: its norm is infinite.
+    # What stands beyond k needs no limit: its norm is infinite.
     n_limits = limits.shape[1]
     tile_limits = np.zeros(
         (n_replicates, n_limits if n_limits == 1 else n_padded), np.float32
@@ -194,8 +189,10 @@ def scan_and_sum(
     masked = n_padded * d <= MASKED_VALUES
     sum_size = n_padded * d * LANES if masked else (n_padded + 1) * width
     count_size = (n_padded + LANES) // LANES * LANES
-    small_sums = _aligned(n_replicates * sum_size, np.int32)
-    small_counts = _aligned(n_replicates * count_size, np.int32)
+    small_sums = _align(n_replicates * sum_size, np.int32)
+    small_counts = _align(n_replicates * count_size, np.int32)
+    small_sums = small_sums.reshape(n_replicates, sum_size)
+    small_counts = small_counts.reshape(n_replicates, count_size)
     small_sums[:] = 0
     small_counts[:] = 0
 
@@ -203,122 +200,101 @@ def scan_and_sum(
     for start in range(first, last, size):
         stop = min(start + size, last)
         n_groups = -(-(stop - start) // GROUP)
-        rows, row = _padded_rows(flat_rows, start, n_groups * GROUP, d)
-        _transpose_rows(rows, row, d, n_groups, columns)
-        _round_norms(squared_norms[start:stop], norms)
+        rows, row = _pad_rows(flat_rows, start, n_groups * GROUP, d)
+        _transpose_rows(rows, row, d, n_groups, buffers.columns)
+        _round_norms(squared_norms[start:stop], buffers.norms)
         for r in range(n_replicates):
-            tests = _tests(d, center_norms[r], n_padded)
+            tests = _make_tests(d, center_norms[r], n_padded)
             # One replicate fetches the next block, the others what is there already.
             ahead = row + (size * d if r == 0 else 0)
-            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], tile_limits[r], tests, norms,
-                       nearest, margins, rows, ahead):  # fmt: skip
-                _settle(rows, row, squared_norms[start:stop], centers[r], center_norms[r],
-                        limits[r % len(limits)], n_padded, margins, nearest)  # fmt: skip
-            block_sums = small_sums[r * sum_size : (r + 1) * sum_size]
-            block_counts = small_counts[r * count_size : (r + 1) * count_size]
-            if masked:
+            is_open = _screen(
+                buffers,
+                d,
+                n_groups,
+                tiles[r],
+                tile_norms[r],
+                tile_limits[r],
+                tests,
+                rows,
+                ahead,
+            )
+            if is_open:
+                _settle(
+                    buffers,
+                    rows,
+                    row,
+                    squared_norms[start:stop],
+                    centers[r],
+                    center_norms[r],
+                    limits[r % len(limits)],
+                    n_padded,
+                )
+            if labels_only:
+                for b in range(stop - start):
+                    labels[r, start + b] = np.int32(nearest[b])
+            elif masked:
                 nearest[stop - start : n_groups * GROUP] = n_padded
                 _sum_by_masks(
-                    columns, d, n_groups, nearest, n_padded, block_sums, block_counts
+                    buffers, d, n_groups, n_padded, small_sums[r], small_counts[r]
                 )
             else:
                 _sum_by_points(
-                    rows, row, d, nearest[: stop - start], block_sums, block_counts
+                    rows,
+                    row,
+                    d,
+                    nearest[: stop - start],
+                    small_sums[r],
+                    small_counts[r],
                 )
+
+        # Empty the small sums before they can overflow.
         n_pending += size
         if n_pending + size > POINTS_PER_SUM or stop == last:
             for r in range(n_replicates):
-                block_sums = small_sums[r * sum_size : (r + 1) * sum_size]
-                block_counts = small_counts[r * count_size : (r + 1) * count_size]
                 if masked:
-                    _add_lanes(block_sums, sums[r])
+                    _add_small(small_sums[r], d * LANES, LANES, LANES, sums[r])
                 else:
-                    _add_rows(block_sums, width, sums[r])
-                _add_rows(block_counts, 1, counts[r : r + 1].T)
-                block_sums[:] = 0
-                block_counts[:] = 0
+                    _add_small(small_sums[r], width, 1, 1, sums[r])
+                counts[r] += small_counts[r, :k]
+            small_sums[:] = 0
+            small_counts[:] = 0
             n_pending = 0
-    return True
 
 
 @njit(cache=True, nogil=True)
-def scan_labels(
-    flat_rows: np.ndarray,
-    squared_norms: np.ndarray,
-    first: int,
-    last: int,
-    centers: np.ndarray,
-    largest: int,
-    labels: np.ndarray,
-) -> bool:
-    """Write the index of the nearest center of points ``first`` to ``last - 1``.
-
-    Parameters are those of :func:`scan_and_sum`; ``labels`` is of shape (R, n), int32.
-    """
-    if not _are_within(centers, largest):
-        return False
-    center_norms, tiles, tile_norms = _prepare_centers(centers)
-    n_replicates, _, d = centers.shape
-    n_padded = tile_norms.shape[1]
-    size = _block_size(d)
-    columns, norms, nearest, margins = _buffers(d, size)
-    no_limit = np.array([INFINITY])
-    for start in range(first, last, size):
-        stop = min(start + size, last)
-        n_groups = -(-(stop - start) // GROUP)
-        rows, row = _padded_rows(flat_rows, start, n_groups * GROUP, d)
-        _transpose_rows(rows, row, d, n_groups, columns)
-        _round_norms(squared_norms[start:stop], norms)
-        for r in range(n_replicates):
-            tests = _tests(d, center_norms[r], n_padded)
-            # One replicate fetches the next block, the others what is there already.
-            ahead = row + (size * d if r == 0 else 0)
-            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], no_limit, tests, norms,
-                       nearest, margins, rows, ahead):  # fmt: skip
-                _settle(rows, row, squared_norms[start:stop], centers[r], center_norms[r],
-                        no_limit, n_padded, margins, nearest)  # fmt: skip
-            for b in range(stop - start):
-                labels[r, start + b] = np.int32(nearest[b])
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _columns_of(d: int) -> int:
+def _count_columns(d: int) -> int:
     """Number of columns of a group: few features, or whole registers of them."""
     return d if d <= FEW_FEATURES else -(-d // LANES) * LANES
 
 
 @njit(cache=True, nogil=True)
-def _block_size(d: int) -> int:
+def _count_block_points(d: int) -> int:
     """Number of points of a block, in whole groups."""
-    return max(1, BLOCK_VALUES // (_columns_of(d) * GROUP)) * GROUP
+    return max(1, BLOCK_VALUES // (_count_columns(d) * GROUP)) * GROUP
 
 
 @njit(cache=True, nogil=True)
-def _aligned(size: int, dtype: type) -> np.ndarray:
-    """An array of 32-bit numbers that begins with a cache line."""
+def _align(size: int, dtype: type) -> np.ndarray:
+    """Array of 32-bit numbers that begins with a cache line."""
     array = np.empty(size + CACHE_LINE // 4, dtype)
     offset = (-array.ctypes.data % CACHE_LINE) // 4
     return array[offset : offset + size]
 
 
 @njit(cache=True, nogil=True)
-def _buffers(
-    d: int, size: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Arrays of a block: columns, squared norms, nearest centers, margins."""
-    columns = _aligned(_columns_of(d) * size, np.float32)
-    norms = _aligned(size, np.float32)
-    nearest = _aligned(size, np.float32)
-    margins = _aligned(size, np.float32)
-    return columns, norms, nearest, margins
+def _make_buffers(d: int, size: int) -> Buffers:
+    columns = _align(_count_columns(d) * size, np.float32)
+    norms = _align(size, np.float32)
+    nearest = _align(size, np.float32)
+    margins = _align(size, np.float32)
+    return Buffers(columns, norms, nearest, margins)
 
 
 @njit(cache=True, nogil=True)
-def _padded_rows(
+def _pad_rows(
     flat_rows: np.ndarray, start: int, size: int, d: int
 ) -> tuple[np.ndarray, int]:
-    """An array and the position in it where the rows of a block begin.
+    """Array and the position in it where the rows of a block begin.
 
     Registers read up to a register beyond a block: where the points end before that, it
     is a copy of what is left, followed by zeros.
@@ -339,7 +315,7 @@ def _transpose_rows(
 ) -> None:
     """Transpose a block: feature h of point b of group g to ``(g * width + h) * GROUP + b``.
 
-    The width is that of :func:`_columns_of`.
+    The width is that of :func:`_count_columns`.
     """
     # The compiler makes vector code of each case, because the stride is a constant.
     if d == 1:
@@ -351,7 +327,7 @@ def _transpose_rows(
     elif d == 4:
         _separate(rows, row, 4, n_groups, columns)
     else:
-        width = _columns_of(d)
+        width = _count_columns(d)
         for half in range(2 * n_groups):
             begin = row + half * LANES * d
             to = half // 2 * width * GROUP + half % 2 * LANES
@@ -380,16 +356,13 @@ def _round_norms(squared_norms: np.ndarray, norms: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True)
 def _screen(
-    columns: np.ndarray,
+    buffers: Buffers,
     d: int,
     n_groups: int,
     tiles: np.ndarray,
     tile_norms: np.ndarray,
     tile_limits: np.ndarray,
     tests: tuple[Any, Any, Any],
-    norms: np.ndarray,
-    nearest: np.ndarray,
-    margins: np.ndarray,
     rows: np.ndarray,
     ahead: int,
 ) -> bool:
@@ -397,16 +370,15 @@ def _screen(
 
     Parameters
     ----------
+    buffers : Buffers
+        Columns and norms are read, nearest centers and margins written.
+    d, n_groups : int
+    tiles, tile_norms : ndarray of float32
+        From :func:`_prepare_centers`.
     tile_limits : ndarray of float32
         One for each center, or a single one for all.
     tests : tuple
-        From :func:`_tests`.
-    norms : ndarray of float32
-        Squared norms of the points.
-    nearest : ndarray of float32
-        Filled with the index of the nearest center, or with that which stands for none.
-    margins : ndarray of float32
-        Filled; where not positive, exact arithmetic may decide otherwise.
+        From :func:`_make_tests`.
     rows : ndarray of float32
         Coordinates of all points.
     ahead : int
@@ -417,7 +389,8 @@ def _screen(
     bool
         Whether a margin may not be positive.
     """
-    width = _columns_of(d)
+    columns = buffers.columns
+    width = _count_columns(d)
     is_open = False
     for g in range(n_groups):
         group = g * width * GROUP
@@ -468,36 +441,23 @@ def _screen(
 
         limit_0 = limit_1 = broadcast(tile_limits[0])
         if len(tile_limits) > 1:
-            limit_0 = _at(tile_limits, nearest_0)
-            limit_1 = _at(tile_limits, nearest_1)
+            limit_0 = _select(tile_limits, nearest_0)
+            limit_1 = _select(tile_limits, nearest_1)
         b = g * GROUP
-        norm = load(norms, b)
-        nearest_0, margin_0 = _decide(
-            least_0, second_0, nearest_0, limit_0, norm, tests
-        )
-        norm = load(norms, b + LANES)
-        nearest_1, margin_1 = _decide(
-            least_1, second_1, nearest_1, limit_1, norm, tests
-        )
-        store(nearest, b, nearest_0)
-        store(nearest, b + LANES, nearest_1)
-        store(margins, b, margin_0)
-        store(margins, b + LANES, margin_1)
-        is_open |= any_less(margin_0, broadcast(TINY)) | any_less(
-            margin_1, broadcast(TINY)
-        )
+        is_open |= _decide(buffers, b, least_0, second_0, nearest_0, limit_0, tests)
+        b += LANES
+        is_open |= _decide(buffers, b, least_1, second_1, nearest_1, limit_1, tests)
     return is_open
 
 
 @njit(cache=True, nogil=True)
-def _at(values: np.ndarray, indices: Any) -> Any:
-    """The value at each index, in registers."""
-    found = broadcast(values[0])
+def _select(values: np.ndarray, indices: Any) -> Any:
+    """Value at each index, in registers."""
+    selected = broadcast(values[0])
     for j in range(1, len(values)):
-        found = where_equal(
-            indices, broadcast(np.float32(j)), broadcast(values[j]), found
-        )
-    return found
+        index = broadcast(np.float32(j))
+        selected = where_equal(indices, index, broadcast(values[j]), selected)
+    return selected
 
 
 @njit(cache=True, nogil=True)
@@ -509,26 +469,37 @@ def _second(least: Any, second: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _decide(
+    buffers: Buffers,
+    b: int,
     least: Any,
     second: Any,
     nearest: Any,
     limit: Any,
-    norm: Any,
     tests: tuple[Any, Any, Any],
-) -> tuple[Any, Any]:
-    """Nearest center, or none beyond its limit, and the margin of both decisions, in registers."""
+) -> bool:
+    """Write nearest centers, or none beyond the limits, and the margins of both decisions.
+
+    Those of a register of points from ``b`` on, by their least two scores. Returns
+    whether a margin may not be positive.
+    """
     from_centers, from_point, left_out = tests
+    norm = load(buffers.norms, b)
     tolerance = multiply_add(broadcast(from_point), norm, broadcast(from_centers))
     excess = subtract(add(least, norm), limit)
     negative = subtract(broadcast(ZERO), excess)
     distance = where_less(excess, negative, negative, excess)
     gap = subtract(second, least)
     margin = subtract(where_less(gap, distance, gap, distance), tolerance)
-    return where_less(tolerance, excess, broadcast(left_out), nearest), margin
+    nearest = where_less(tolerance, excess, broadcast(left_out), nearest)
+    store(buffers.nearest, b, nearest)
+    store(buffers.margins, b, margin)
+    return any_less(margin, broadcast(TINY))
 
 
 @njit(cache=True, nogil=True)
-def _tests(d: int, center_norms: np.ndarray, left_out: int) -> tuple[Any, Any, Any]:
+def _make_tests(
+    d: int, center_norms: np.ndarray, left_out: int
+) -> tuple[Any, Any, Any]:
     """Tolerance ``T = a + b |x|^2`` as a and b, and what stands for no center."""
     largest = 0.0
     for center_norm in center_norms:
@@ -545,6 +516,7 @@ def _tests(d: int, center_norms: np.ndarray, left_out: int) -> tuple[Any, Any, A
 
 @njit(cache=True, nogil=True)
 def _settle(
+    buffers: Buffers,
     rows: np.ndarray,
     row: int,
     squared_norms: np.ndarray,
@@ -552,21 +524,20 @@ def _settle(
     center_norms: np.ndarray,
     limits: np.ndarray,
     left_out: int,
-    margins: np.ndarray,
-    nearest: np.ndarray,
 ) -> None:
     """Find the nearest centers of the points with no margin in float64; ``left_out`` for none."""
     d = centers.shape[1]
     for b in range(len(squared_norms)):
-        if margins[b] <= ZERO:
+        if buffers.margins[b] <= ZERO:
             begin = row + b * d
-            j, score = _exact_nearest(rows[begin : begin + d], centers, center_norms)
+            point = rows[begin : begin + d]
+            j, score = _find_exactly(point, centers, center_norms)
             is_within = score + squared_norms[b] <= limits[j if len(limits) > 1 else 0]
-            nearest[b] = j if is_within else left_out
+            buffers.nearest[b] = j if is_within else left_out
 
 
 @njit(cache=True, nogil=True, fastmath=REORDERED)
-def _exact_nearest(
+def _find_exactly(
     point: np.ndarray, centers: np.ndarray, center_norms: np.ndarray
 ) -> tuple[int, float]:
     """Nearest center of a point and its score, in float64, which holds all of them."""
@@ -585,10 +556,9 @@ def _exact_nearest(
 
 @njit(cache=True, nogil=True)
 def _sum_by_masks(
-    columns: np.ndarray,
+    buffers: Buffers,
     d: int,
     n_groups: int,
-    nearest: np.ndarray,
     n_padded: int,
     sums: np.ndarray,
     counts: np.ndarray,
@@ -598,7 +568,7 @@ def _sum_by_masks(
     A lane adds at most ``GROUP * n_groups / LANES`` coordinates, 256 of up to 2**16:
     float32 holds that exactly.
     """
-    width = _columns_of(d)
+    width = _count_columns(d)
     zero = broadcast(ZERO)
     none = (zero, zero, zero, zero)
     for j in range(0, n_padded, TILE):
@@ -616,18 +586,16 @@ def _sum_by_masks(
             firsts = none
             seconds = none
             for half in range(2 * n_groups):
-                labels = load(nearest, half * LANES)
+                labels = load(buffers.nearest, half * LANES)
                 begin = half // 2 * width * GROUP + half % 2 * LANES
                 n_0 += count_equal(labels, tile[0])
                 n_1 += count_equal(labels, tile[1])
                 n_2 += count_equal(labels, tile[2])
                 n_3 += count_equal(labels, tile[3])
-                firsts = _add_where(
-                    labels, tile, load(columns, begin + h * GROUP), firsts
-                )
-                seconds = _add_where(
-                    labels, tile, load(columns, begin + other * GROUP), seconds
-                )
+                x = load(buffers.columns, begin + h * GROUP)
+                firsts = _add_where(labels, tile, x, firsts)
+                x = load(buffers.columns, begin + other * GROUP)
+                seconds = _add_where(labels, tile, x, seconds)
             for u in range(TILE):
                 at = (j + u) * d * LANES
                 add_integers(sums, at + h * LANES, firsts[u])
@@ -672,19 +640,16 @@ def _sum_by_points(
 
 
 @njit(cache=True, nogil=True)
-def _add_lanes(lanes: np.ndarray, totals: np.ndarray) -> None:
-    """Add the sums of all lanes, of one element after the other, to totals (rows, columns)."""
-    n_columns = totals.shape[1]
-    for j in range(totals.shape[0]):
-        for h in range(n_columns):
-            first = (j * n_columns + h) * LANES
-            for lane in range(first, first + LANES):
-                totals[j, h] += lanes[lane]
-
-
-@njit(cache=True, nogil=True)
-def _add_rows(rows: np.ndarray, width: int, totals: np.ndarray) -> None:
-    """Add rows of ``width`` elements, one after the other, to totals (k, d), d up to ``width``."""
+def _add_small(
+    small: np.ndarray,
+    row_stride: int,
+    stride: int,
+    n_lanes: int,
+    totals: np.ndarray,
+) -> None:
+    """Add small sums, each of some lanes that follow each other, to totals (k, d)."""
     for j in range(totals.shape[0]):
         for h in range(totals.shape[1]):
-            totals[j, h] += rows[j * width + h]
+            begin = j * row_stride + h * stride
+            for lane in range(begin, begin + n_lanes):
+                totals[j, h] += small[lane]

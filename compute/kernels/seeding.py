@@ -22,10 +22,6 @@ MAX_REJECTIONS = 100  # consecutive ones, after which a radius counts as too lar
 BISECTION_STEPS = 20  # the radius is found to one part in a million
 MIN_DRAWS = 1024  # uniforms drawn at a time
 
-_PLACED = 0
-_REJECTED = 1
-_EXHAUSTED = 2
-
 
 class UniformGenerator(Protocol):
     """Source of uniforms in [0, 1), such as ``numpy.random.RandomState``."""
@@ -36,17 +32,21 @@ class UniformGenerator(Protocol):
 
 
 class _Uniforms:
-    """A stream of uniforms that grows on demand, so that compiled code can read it as an array."""
+    """Stream of uniforms that grows on demand; reading may begin anywhere in it."""
 
     def __init__(self, generator: UniformGenerator):
         self._generator = generator
-        self.values = np.empty(0)
+        self._values = np.empty(0)
 
-    def grow(self, n: int) -> None:
-        """Append at least ``n`` uniforms."""
-        n_draws = max(n, len(self.values), MIN_DRAWS)
-        draws = self._generator.random_sample(n_draws)
-        self.values = np.concatenate([self.values, draws])
+    def read(self, position: int, d: int) -> np.ndarray:
+        """Return what is there from a position on, (m, d), at least one row."""
+        if position + d > len(self._values):
+            n_draws = max(d, len(self._values), MIN_DRAWS)
+            draws = self._generator.random_sample(n_draws)
+            self._values = np.concatenate([self._values, draws])
+        n_left = len(self._values) - position
+        n_rows = min(n_left, max(d, MIN_DRAWS)) // d
+        return self._values[position : position + n_rows * d].reshape(n_rows, d)
 
 
 def largest_packing(
@@ -115,8 +115,8 @@ def ball_packing(generator: np.random.Generator, n_centers: int, d: int) -> np.n
             candidates = generator.standard_normal((max(n_centers, MIN_DRAWS), d))
             lengths = (1 - radius) * generator.random(len(candidates)) ** (1 / d)
             candidates *= (lengths / np.linalg.norm(candidates, axis=1))[:, None]
-            n_placed, n_rejected = _place_candidates(
-                candidates, 2 * radius, centers, n_placed, n_rejected
+            n_placed, n_rejected, _ = _place(
+                candidates, radius, centers, n_placed, n_rejected
             )
         if n_placed == n_centers:
             return centers
@@ -178,67 +178,49 @@ def place_spheres(
         Position in the stream at which reading stopped.
     """
     centers = np.empty((k, d))
-    status, end = _place(uniforms.values, start, radius, centers)
-    while status == _EXHAUSTED:
-        uniforms.grow(d)
-        status, end = _place(uniforms.values, start, radius, centers)
-    return (centers if status == _PLACED else None), end
+    n_placed = n_rejected = 0
+    end = start
+    while n_placed < k and n_rejected < MAX_REJECTIONS:
+        candidates = radius - 1.0 + (2.0 - 2.0 * radius) * uniforms.read(end, d)
+        n_placed, n_rejected, n_read = _place(
+            candidates, radius, centers, n_placed, n_rejected
+        )
+        end += n_read * d
+    return (centers if n_placed == k else None), end
 
 
 @njit(cache=True)
 def _place(
-    uniforms: np.ndarray, start: int, radius: float, centers: np.ndarray
-) -> tuple[int, int]:
-    """Fill centers (k, d) by rejection; return a status and the end of reading."""
-    k, d = centers.shape
-    lowest = radius - 1.0
-    width = 2.0 - 2.0 * radius
-    min_square = 4.0 * radius * radius
-    n_placed = 0
-    n_rejected = 0
-    position = start
-    # Centers 0 .. n_placed - 1 are accepted; n_rejected counts rejections since the
-    # last of them.
-    while n_placed < k:
-        if n_rejected == MAX_REJECTIONS:
-            return _REJECTED, position
-        if position + d > uniforms.shape[0]:
-            return _EXHAUSTED, position
-        for h in range(d):
-            centers[n_placed, h] = lowest + width * uniforms[position + h]
-        position += d
-        if _is_clear(centers, n_placed, min_square):
-            n_placed += 1
-            n_rejected = 0
-        else:
-            n_rejected += 1
-    return _PLACED, position
-
-
-@njit(cache=True)
-def _place_candidates(
     candidates: np.ndarray,
-    min_distance: float,
+    radius: float,
     centers: np.ndarray,
     n_placed: int,
     n_rejected: int,
-) -> tuple[int, int]:
-    """Place candidates (m, d) one after the other; return how many are placed, and rejections.
+) -> tuple[int, int, int]:
+    """Place candidates (m, d) one after the other, until all centers (k, d) are placed.
 
-    Rejections are those in a row; the search ends at :data:`MAX_REJECTIONS`.
+    Returns
+    -------
+    n_placed : int
+    n_rejected : int
+        Those in a row; the search ends at :data:`MAX_REJECTIONS`.
+    n_read : int
+        Number of candidates that were tried.
     """
+    n_read = 0
     # Centers 0 .. n_placed - 1 are accepted; n_rejected counts rejections since the
     # last of them.
     for candidate in candidates:
         if n_placed == centers.shape[0] or n_rejected == MAX_REJECTIONS:
             break
+        n_read += 1
         centers[n_placed] = candidate
-        if _is_clear(centers, n_placed, min_distance * min_distance):
+        if _is_clear(centers, n_placed, 4.0 * radius * radius):
             n_placed += 1
             n_rejected = 0
         else:
             n_rejected += 1
-    return n_placed, n_rejected
+    return n_placed, n_rejected, n_read
 
 
 @njit(cache=True)

@@ -12,9 +12,14 @@ import numpy as np
 from numba import njit
 
 from pkm.compute.kernels.nearest import squared_distances
-from pkm.compute.storage.points import SCALE, Points, coordinate, remainders_of
+from pkm.compute.storage.points import (
+    SCALE,
+    Points,
+    coordinate,
+    make_slices,
+    read_remainders,
+)
 
-BLOCK = 1 << 15  # points whose temporary arrays exist at once
 #: Clipped differences are shortened by this much more, so that rounding cannot make one
 #: too long.
 SHORTENING = 1 - 2.0**-40
@@ -48,7 +53,7 @@ def shell_counts(
     >>> shell_counts(points, np.zeros(2), np.array([1.5, 1.2, 0.5]), box=False).tolist()
     [1, 0, 1]
     """
-    return _shell_counts(points.rows, remainders_of(points), center, radii, box)
+    return _count_shells(points.rows, read_remainders(points), center, radii, box)
 
 
 def side_counts(points: Points, center: np.ndarray, radii: np.ndarray) -> np.ndarray:
@@ -67,7 +72,7 @@ def side_counts(points: Points, center: np.ndarray, radii: np.ndarray) -> np.nda
     ndarray of shape (d, 2, m), int64
         The lower side first. A point lies in one cell of every column.
     """
-    return _side_counts(points.rows, remainders_of(points), center, radii)
+    return _count_sides(points.rows, read_remainders(points), center, radii)
 
 
 def clipped_sum(points: Points, center: np.ndarray, radius: float) -> np.ndarray:
@@ -87,11 +92,11 @@ def clipped_sum(points: Points, center: np.ndarray, radius: float) -> np.ndarray
         In units of 2^-16 radii. Coordinates are rounded toward zero before they are
         added, so that no point adds a vector that is longer than the radius.
     """
-    return _clipped_sum(points.rows, remainders_of(points), center, radius)
+    return _sum_clipped(points.rows, read_remainders(points), center, radius)
 
 
 @njit(cache=True, nogil=True)
-def _shell_counts(
+def _count_shells(
     rows: np.ndarray,
     remainders: np.ndarray,
     center: np.ndarray,
@@ -107,24 +112,24 @@ def _shell_counts(
                 distance = max(distance, abs(difference))
             else:
                 distance += difference * difference
-        counts[_shell(distance if box else math.sqrt(distance), radii)] += 1
+        counts[_find_shell(distance if box else math.sqrt(distance), radii)] += 1
     return counts
 
 
 @njit(cache=True, nogil=True)
-def _side_counts(
+def _count_sides(
     rows: np.ndarray, remainders: np.ndarray, center: np.ndarray, radii: np.ndarray
 ) -> np.ndarray:
     counts = np.zeros((rows.shape[1], 2, len(radii)), np.int64)
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
             difference = coordinate(rows, remainders, i, h) - center[h]
-            counts[h, int(difference > 0), _shell(abs(difference), radii)] += 1
+            counts[h, int(difference > 0), _find_shell(abs(difference), radii)] += 1
     return counts
 
 
 @njit(cache=True)
-def _shell(distance: float, radii: np.ndarray) -> int:
+def _find_shell(distance: float, radii: np.ndarray) -> int:
     """Number of the shell of a distance: invariant ``distance <= radii[shell]`` but for shell 0."""
     shell = 0
     while shell + 1 < len(radii) and distance <= radii[shell + 1]:
@@ -133,7 +138,7 @@ def _shell(distance: float, radii: np.ndarray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _clipped_sum(
+def _sum_clipped(
     rows: np.ndarray, remainders: np.ndarray, center: np.ndarray, radius: float
 ) -> np.ndarray:
     d = rows.shape[1]
@@ -172,7 +177,7 @@ def nearest_shells(
     inner_squares = (radii[1:] * radii[1:])[::-1]
     squares = squared_distances(points, centers)
     counts = np.zeros(len(radii), np.int64)
-    for start in range(0, len(squares), BLOCK):
-        inside = np.searchsorted(inner_squares, squares[start : start + BLOCK])
+    for block in make_slices(len(squares)):
+        inside = np.searchsorted(inner_squares, squares[block])
         counts += np.bincount(len(inner_squares) - inside, minlength=len(radii))
     return counts

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from pkm.compute.simd.lanes import LANES, add_doubles, load
-from pkm.compute.storage.points import Points
+from pkm.compute.storage.points import Points, make_slices
 
 TILE = 32  # points per tile: their distances to a point are consecutive in memory
 STRIP = 8 * TILE  # points per matrix product
@@ -28,15 +28,14 @@ def distance_tiles(points: Points) -> np.ndarray:
     n = points.shape[0]
     rows = points.rows.astype(np.float64)
     tiles = np.zeros((-(-n // TILE), n, TILE), np.float32)
-    for first in range(0, n, STRIP):
-        strip = slice(first, min(first + STRIP, n))
+    for strip in make_slices(n, STRIP):
         squares = rows @ rows[strip].T
         squares *= -2.0
         squares += points.squared_norms[:, None]
         squares += points.squared_norms[strip]
-        for start in range(first, strip.stop, TILE):
-            columns = squares[:, start - first : start - first + TILE]
-            tile = tiles[start // TILE, :, : columns.shape[1]]
+        for start in range(0, squares.shape[1], TILE):
+            columns = squares[:, start : start + TILE]
+            tile = tiles[(strip.start + start) // TILE, :, : columns.shape[1]]
             np.sqrt(columns, out=tile, casting="same_kind")
     return tiles
 
@@ -165,19 +164,15 @@ def mean_within_distances(
     counts: np.ndarray,
 ) -> np.ndarray:
     """Mean distance of each cluster's points to its mean, in grid steps; 0 for empty clusters."""
-    totals = np.zeros(counts.shape)
-    _add_within_distances(points.rows, labels, means, totals)
-    return totals / np.maximum(counts, 1)
+    return _sum_within_distances(points.rows, labels, means) / np.maximum(counts, 1)
 
 
 @njit(cache=True)
-def _add_within_distances(
-    rows: np.ndarray,
-    labels: np.ndarray,
-    means: np.ndarray,
-    totals: np.ndarray,
-) -> None:
+def _sum_within_distances(
+    rows: np.ndarray, labels: np.ndarray, means: np.ndarray
+) -> np.ndarray:
     n, d = rows.shape
+    totals = np.zeros(means.shape[:2])
     for r in range(labels.shape[0]):
         for i in range(n):
             j = labels[r, i]
@@ -186,3 +181,4 @@ def _add_within_distances(
                 step = rows[i, h] - means[r, j, h]
                 square += step * step
             totals[r, j] += np.sqrt(square)
+    return totals

@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from pkm.compute.kernels.lloyd import nearest_center
-from pkm.compute.storage.points import EXACT_BITS, SCALE, Points
+from pkm.compute.storage.points import EXACT_BITS, SCALE, Points, make_slices
 
 PROJECTION_BLOCK = 4096  # points per matrix product
 #: Projections are kept from so many features for each of their dimensions on: they take
@@ -72,8 +72,8 @@ class Projection:
         self._kept: np.ndarray | None = None
         if d >= KEPT_FEATURES * len(matrix):
             kept = np.empty(self.shape)
-            for part in slices_of(len(self)):
-                kept[part] = self[part]
+            for block in make_slices(len(self), PROJECTION_BLOCK):
+                kept[block] = self[block]
             self._kept = kept
 
     def __len__(self) -> int:
@@ -108,18 +108,6 @@ class Projection:
         return rows
 
 
-def slices_of(n: int) -> list[slice]:
-    """Slices of n points that are projected at once.
-
-    Examples
-    --------
-    >>> [(part.start, part.stop) for part in slices_of(5000)]
-    [(0, 4096), (4096, 5000)]
-    """
-    starts = range(0, n, PROJECTION_BLOCK)
-    return [slice(start, min(start + PROJECTION_BLOCK, n)) for start in starts]
-
-
 @njit(cache=True)
 def _clip_to_ball(projected: np.ndarray, length: float) -> None:
     """Divide rows by a length, and by their norm where that is above 1, in place."""
@@ -142,30 +130,28 @@ def nearest_labels(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
     >>> nearest_labels(np.array([[0.0], [0.5], [1.0]]), np.array([[0.0], [1.0]])).tolist()
     [0, 0, 1]
     """
-    labels = np.empty(len(projected), np.int64)
-    _nearest_labels(projected, np.ascontiguousarray(centers, np.float64), labels)
-    return labels
+    return _label(projected, np.ascontiguousarray(centers, np.float64))
 
 
 @njit(cache=True)
-def _nearest_labels(
-    projected: np.ndarray, centers: np.ndarray, labels: np.ndarray
-) -> None:
-    for i in range(projected.shape[0]):
+def _label(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    labels = np.empty(len(projected), np.int64)
+    for i in range(len(projected)):
         labels[i], _ = nearest_center(projected, i, centers)
+    return labels
 
 
 def label_sums(
     rows: np.ndarray, labels: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums (k, d) and counts (k,), int64, of the rows (n, d), float32, of each label."""
-    sums = np.zeros((k, rows.shape[1]), np.int64)
-    _add_rows(rows, labels, sums)
-    return sums, np.bincount(labels, minlength=k)
+    return _sum_rows(rows, labels, k), np.bincount(labels, minlength=k)
 
 
 @njit(cache=True)
-def _add_rows(rows: np.ndarray, labels: np.ndarray, sums: np.ndarray) -> None:
+def _sum_rows(rows: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
+    sums = np.zeros((k, rows.shape[1]), np.int64)
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
             sums[labels[i], h] += np.int64(rows[i, h])
+    return sums

@@ -5,6 +5,8 @@ promise. The functions work inside compiled code only. Arrays are flat and conti
 an index is that of the first of :data:`LANES` elements.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -22,9 +24,10 @@ _INTEGER = ir.IntType(32)
 _FLOATS = ir.VectorType(_FLOAT, LANES)
 _INTEGERS = ir.VectorType(_INTEGER, LANES)
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
+_BYTES = ir.IntType(8).as_pointer()
 _ELEMENT_BYTES = 4
 #: Without its type: callers leave out the first parameter, numba's typing context.
-_operation: Any = intrinsic
+_intrinsic: Any = intrinsic
 
 
 class LanesType(types.Type):
@@ -35,6 +38,7 @@ class LanesType(types.Type):
 
 
 LANES_TYPE = LanesType()
+_PAIR = (LANES_TYPE, LANES_TYPE)
 
 
 @register_model(LanesType)
@@ -43,12 +47,48 @@ class _LanesModel(models.PrimitiveModel):
         super().__init__(manager, numba_type, _FLOATS)
 
 
-def _address(
-    context: Any, builder: Any, array_type: Any, array: Any, index: Any
-) -> Any:
-    """Pointer to an element of a flat array."""
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [index])
+def _operation(result: types.Type, *operands: Any) -> Callable[[Callable], Any]:
+    """Make a function of compiled code from one that writes its instructions.
+
+    That one takes LLVM's builder, which callers leave out, and the operands.
+
+    Parameters
+    ----------
+    result : numba type
+    *operands : numba type
+        ``types.Array`` stands for any array: the pointer to its data is passed.
+    """
+
+    def decorate(write: Callable) -> Any:
+        @wraps(write)
+        def define(typing: Any, *arguments: Any) -> Any:
+            expected = [
+                argument if operand is types.Array else operand
+                for operand, argument in zip(operands, arguments, strict=True)
+            ]
+
+            def generate(
+                context: Any, builder: Any, signature: Any, values: Any
+            ) -> Any:
+                values = [
+                    _pointer(context, builder, operand, value)
+                    for operand, value in zip(expected, values, strict=True)
+                ]
+                value = write(builder, *values)
+                return context.get_dummy_value() if value is None else value
+
+            return result(*expected), generate
+
+        return _intrinsic(define)
+
+    return decorate
+
+
+def _pointer(context: Any, builder: Any, operand: types.Type, value: Any) -> Any:
+    """Pointer to the data of an array; other values as they are."""
+    if not isinstance(operand, types.Array):
+        return value
+    return context.make_array(operand)(context, builder, value).data
 
 
 def _load(builder: Any, address: Any, vector: ir.Type) -> Any:
@@ -61,229 +101,157 @@ def _store(builder: Any, address: Any, value: Any) -> None:
     builder.store(value, pointer, align=_ELEMENT_BYTES)
 
 
-@_operation
-def load(typing: Any, array: Any, index: Any) -> Any:
+def _shuffle(builder: Any, first: Any, second: Any, positions: list[int]) -> Any:
+    """Register of the elements at some positions in two vectors, one after the other."""
+    return builder.shuffle_vector(first, second, ir.Constant(_INTEGERS, positions))
+
+
+@_operation(LANES_TYPE, types.Array, types.intp)
+def load(builder: Any, array: Any, index: Any) -> Any:
     """Elements of a float32 array."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = _address(context, builder, signature.args[0], *arguments)
-        return _load(builder, address, _FLOATS)
-
-    return LANES_TYPE(array, types.intp), generate
+    return _load(builder, builder.gep(array, [index]), _FLOATS)
 
 
-@_operation
-def prefetch(typing: Any, array: Any, index: Any) -> Any:
+@_operation(types.none, types.Array, types.intp)
+def prefetch(builder: Any, array: Any, index: Any) -> None:
     """Ask for the cache line of an element of a float32 array, which may lie beyond its end."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        byte = ir.IntType(8).as_pointer()
-        function_type = ir.FunctionType(
-            ir.VoidType(), [byte, _INTEGER, _INTEGER, _INTEGER]
-        )
-        function = builder.module.declare_intrinsic(
-            "llvm.prefetch", [byte], function_type
-        )
-        address = _address(context, builder, signature.args[0], *arguments)
-        # To read, into the cache of the first level, as data.
-        options = [_INTEGER(option) for option in (0, 3, 1)]
-        builder.call(function, [builder.bitcast(address, byte), *options])
-        return context.get_dummy_value()
-
-    return types.none(array, types.intp), generate
+    function_type = ir.FunctionType(ir.VoidType(), [_BYTES, *[_INTEGER] * 3])
+    function = builder.module.declare_intrinsic(
+        "llvm.prefetch", [_BYTES], function_type
+    )
+    address = builder.bitcast(builder.gep(array, [index]), _BYTES)
+    # To read, into the cache of the first level, as data.
+    options = [_INTEGER(option) for option in (0, 3, 1)]
+    builder.call(function, [address, *options])
 
 
-@_operation(prefer_literal=True)
+@_intrinsic(prefer_literal=True)
 def load_strided(typing: Any, array: Any, index: Any, stride: Any) -> Any:
     """Elements of a float32 array ``stride`` apart, a number that is constant in compiled code."""
     n_elements = LANES * stride.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = _address(context, builder, signature.args[0], *arguments[:2])
+        data = _pointer(context, builder, signature.args[0], arguments[0])
+        address = builder.gep(data, [arguments[1]])
         elements = _load(builder, address, ir.VectorType(_FLOAT, n_elements))
         positions = list(range(0, n_elements, stride.literal_value))
-        undefined = ir.Constant(elements.type, ir.Undefined)
-        return builder.shuffle_vector(
-            elements, undefined, ir.Constant(_INTEGERS, positions)
-        )
+        return _shuffle(builder, elements, elements, positions)
 
     return LANES_TYPE(array, types.intp, stride), generate
 
 
-@_operation
-def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
+@_operation(types.none, types.Array, types.intp, LANES_TYPE)
+def store(builder: Any, array: Any, index: Any, value: Any) -> None:
     """Write lanes to a float32 array."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array, index, value = arguments
-        address = _address(context, builder, signature.args[0], array, index)
-        _store(builder, address, value)
-        return context.get_dummy_value()
-
-    return types.none(array, types.intp, LANES_TYPE), generate
+    _store(builder, builder.gep(array, [index]), value)
 
 
-@_operation
-def add_integers(typing: Any, sums: Any, index: Any, value: Any) -> Any:
+@_operation(types.none, types.Array, types.intp, LANES_TYPE)
+def add_integers(builder: Any, sums: Any, index: Any, value: Any) -> None:
     """Add lanes, which must hold integers, to an int32 array."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        sums, index, value = arguments
-        address = _address(context, builder, signature.args[0], sums, index)
-        before = _load(builder, address, _INTEGERS)
-        after = builder.add(before, builder.fptosi(value, _INTEGERS))
-        _store(builder, address, after)
-        return context.get_dummy_value()
-
-    return types.none(sums, types.intp, LANES_TYPE), generate
+    address = builder.gep(sums, [index])
+    before = _load(builder, address, _INTEGERS)
+    after = builder.add(before, builder.fptosi(value, _INTEGERS))
+    _store(builder, address, after)
 
 
-@_operation
-def add_doubles(typing: Any, sums: Any, index: Any, value: Any) -> Any:
+@_operation(types.none, types.Array, types.intp, LANES_TYPE)
+def add_doubles(builder: Any, sums: Any, index: Any, value: Any) -> None:
     """Add lanes to a float64 array."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        sums, index, value = arguments
-        address = _address(context, builder, signature.args[0], sums, index)
-        before = _load(builder, address, _DOUBLES)
-        after = builder.fadd(before, builder.fpext(value, _DOUBLES))
-        _store(builder, address, after)
-        return context.get_dummy_value()
-
-    return types.none(sums, types.intp, LANES_TYPE), generate
+    address = builder.gep(sums, [index])
+    before = _load(builder, address, _DOUBLES)
+    after = builder.fadd(before, builder.fpext(value, _DOUBLES))
+    _store(builder, address, after)
 
 
-@_operation
-def broadcast(typing: Any, number: Any) -> Any:
+@_operation(LANES_TYPE, types.float32)
+def broadcast(builder: Any, number: Any) -> Any:
     """Lanes that all hold the same float32 number."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        undefined = ir.Constant(_FLOATS, ir.Undefined)
-        first = builder.insert_element(undefined, arguments[0], _INTEGER(0))
-        return builder.shuffle_vector(
-            first, undefined, ir.Constant(_INTEGERS, [0] * LANES)
-        )
-
-    return LANES_TYPE(types.float32), generate
+    undefined = ir.Constant(_FLOATS, ir.Undefined)
+    first = builder.insert_element(undefined, number, _INTEGER(0))
+    return _shuffle(builder, first, undefined, [0] * LANES)
 
 
-@_operation
-def multiply_add(typing: Any, a: Any, b: Any, c: Any) -> Any:
+@_operation(LANES_TYPE, *_PAIR, LANES_TYPE)
+def multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """``a * b + c``, rounded once."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        name = f"llvm.fma.v{LANES}f32"
-        function_type = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
-        function = get_or_insert_function(builder.module, function_type, name)
-        return builder.call(function, arguments)
-
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE, LANES_TYPE), generate
+    name = f"llvm.fma.v{LANES}f32"
+    function_type = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
+    function = get_or_insert_function(builder.module, function_type, name)
+    return builder.call(function, [a, b, c])
 
 
-@_operation
-def add(typing: Any, a: Any, b: Any) -> Any:
+@_operation(LANES_TYPE, *_PAIR)
+def add(builder: Any, a: Any, b: Any) -> Any:
     """``a + b``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fadd(*arguments)
-
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+    return builder.fadd(a, b)
 
 
-@_operation
-def subtract(typing: Any, a: Any, b: Any) -> Any:
+@_operation(LANES_TYPE, *_PAIR)
+def subtract(builder: Any, a: Any, b: Any) -> Any:
     """``a - b``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fsub(*arguments)
-
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+    return builder.fsub(a, b)
 
 
-@_operation
-def any_less(typing: Any, a: Any, b: Any) -> Any:
+@_operation(types.boolean, *_PAIR)
+def any_less(builder: Any, a: Any, b: Any) -> Any:
     """Whether ``a < b`` in any lane."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        bits = builder.bitcast(builder.fcmp_ordered("<", *arguments), ir.IntType(LANES))
-        return builder.icmp_unsigned("!=", bits, bits.type(0))
-
-    return types.boolean(LANES_TYPE, LANES_TYPE), generate
+    bits = builder.bitcast(builder.fcmp_ordered("<", a, b), ir.IntType(LANES))
+    return builder.icmp_unsigned("!=", bits, bits.type(0))
 
 
-@_operation
-def count_equal(typing: Any, a: Any, b: Any) -> Any:
+@_operation(types.int64, *_PAIR)
+def count_equal(builder: Any, a: Any, b: Any) -> Any:
     """Number of lanes in which ``a == b``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        bits = builder.bitcast(
-            builder.fcmp_ordered("==", *arguments), ir.IntType(LANES)
-        )
-        return builder.zext(builder.ctpop(bits), ir.IntType(64))
-
-    return types.int64(LANES_TYPE, LANES_TYPE), generate
+    bits = builder.bitcast(builder.fcmp_ordered("==", a, b), ir.IntType(LANES))
+    return builder.zext(builder.ctpop(bits), ir.IntType(64))
 
 
-@_operation
-def where_less(typing: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
+@_operation(LANES_TYPE, *_PAIR, *_PAIR)
+def where_less(builder: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
     """In each lane ``x`` where ``a < b``, else ``y``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        a, b, x, y = arguments
-        return builder.select(builder.fcmp_ordered("<", a, b), x, y)
-
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE, LANES_TYPE, LANES_TYPE), generate
+    return builder.select(builder.fcmp_ordered("<", a, b), x, y)
 
 
-@_operation
-def where_equal(typing: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
+@_operation(LANES_TYPE, *_PAIR, *_PAIR)
+def where_equal(builder: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
     """In each lane ``x`` where ``a == b``, else ``y``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        a, b, x, y = arguments
-        return builder.select(builder.fcmp_ordered("==", a, b), x, y)
-
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE, LANES_TYPE, LANES_TYPE), generate
+    return builder.select(builder.fcmp_ordered("==", a, b), x, y)
 
 
-@_operation
+@_operation(types.none, *[types.Array, types.intp, types.intp] * 2)
 def transpose(
-    typing: Any, rows: Any, start: Any, stride: Any, columns: Any, to: Any, step: Any
-) -> Any:
+    builder: Any,
+    rows: Any,
+    start: Any,
+    stride: Any,
+    columns: Any,
+    to: Any,
+    step: Any,
+) -> None:
     """Transpose a tile of :data:`LANES` rows of as many elements, between float32 arrays.
 
     Row i is read at ``start + i * stride``, column h written at ``to + h * step``.
     """
+    index = start.type
+    vectors = []
+    for i in range(LANES):
+        position = builder.add(start, builder.mul(stride, index(i)))
+        vectors.append(_load(builder, builder.gep(rows, [position]), _FLOATS))
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        rows, start, stride, columns, to, step = arguments
-        index = start.type
-        vectors = []
-        for i in range(LANES):
-            position = builder.add(start, builder.mul(stride, index(i)))
-            address = _address(context, builder, signature.args[0], rows, position)
-            vectors.append(_load(builder, address, _FLOATS))
+    # Interleaving each vector of the first half with one of the second rotates the
+    # bits of an element's position by one; after log2(LANES) rounds its row and
+    # column have swapped.
+    half = LANES // 2
+    low_halves = [i // 2 + i % 2 * LANES for i in range(LANES)]
+    high_halves = [i + half for i in low_halves]
+    for _ in range(LANES.bit_length() - 1):
+        vectors = [
+            _shuffle(builder, vectors[i], vectors[i + half], positions)
+            for i in range(half)
+            for positions in (low_halves, high_halves)
+        ]
 
-        # Interleaving each vector of the first half with one of the second rotates the
-        # bits of an element's position by one; after log2(LANES) rounds its row and
-        # column have swapped.
-        half = LANES // 2
-        low_halves = [i // 2 + i % 2 * LANES for i in range(LANES)]
-        high_halves = [i + half for i in low_halves]
-        for _ in range(LANES.bit_length() - 1):
-            vectors = [
-                builder.shuffle_vector(
-                    vectors[i], vectors[i + half], ir.Constant(_INTEGERS, mask)
-                )
-                for i in range(half)
-                for mask in (low_halves, high_halves)
-            ]
-
-        for h, vector in enumerate(vectors):
-            position = builder.add(to, builder.mul(step, index(h)))
-            address = _address(context, builder, signature.args[3], columns, position)
-            _store(builder, address, vector)
-        return context.get_dummy_value()
-
-    positions = (types.intp, types.intp)
-    return types.none(rows, *positions, columns, *positions), generate
+    for h, vector in enumerate(vectors):
+        position = builder.add(to, builder.mul(step, index(h)))
+        _store(builder, builder.gep(columns, [position]), vector)

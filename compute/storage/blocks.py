@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Protocol, TypeVar
 
 import numba
@@ -18,28 +18,17 @@ import numpy as np
 from pkm.compute.storage.points import Points
 from pkm.row_blocks import RowBlocks
 
-#: Integer arrays that are added over shards, part by part.
+#: Integer arrays that are added over shards, one by one.
 Sums = tuple[np.ndarray, ...]
 #: Makes one result of those of two sets of points; the first may be changed in place.
 Combine = Callable[[Sums, Sums], Sums]
-Part = TypeVar("Part")
+Value = TypeVar("Value")
 
 
 def add(totals: Sums, more: Sums) -> Sums:
-    """Add arrays to totals in place, part by part."""
-    for total, part in zip(totals, more, strict=True):
-        total += part
-    return totals
-
-
-def total_of(
-    parts: Iterable[Part], function: Callable[[Part], Sums], combine: Combine = add
-) -> Sums:
-    """Sum of a function's integer arrays over parts that are in memory."""
-    first, *others = parts
-    totals = function(first)
-    for part in others:
-        totals = combine(totals, function(part))
+    """Add arrays to totals in place, one by one."""
+    for total, term in zip(totals, more, strict=True):
+        total += term
     return totals
 
 
@@ -119,7 +108,7 @@ class Shards(list[Points]):
 
     def total(self, function: Callable[[Points], Sums], combine: Combine = add) -> Sums:
         """Sum of a function's integer arrays over all shards; see :meth:`Blocks.total`."""
-        return total_of(self, function, combine)
+        return reduce(combine, map(function, self))
 
     def map(self, function: Callable[[Points], Points]) -> "Shards":
         """Points of each shard, replaced by a function of them."""
@@ -130,33 +119,26 @@ class Shards(list[Points]):
         return self
 
 
-class _Totals:
-    """Results of blocks, combined in their order.
+def _combine_all(results: Iterable[Sums], combine: Combine) -> Sums:
+    """Combine the results of blocks in their order; nothing of no blocks.
 
     Sums are added at once. Other results grow, so that those of like numbers of blocks
     are combined with each other: each is copied a few times, not once for every later
     block.
     """
-
-    def __init__(self, combine: Combine) -> None:
-        self._combine = combine
-        self._parts: list[tuple[int, Sums]] = []  # numbers of blocks, and their results
-
-    def include(self, result: Sums) -> None:
-        """Take the result of the next block."""
+    pending: list[tuple[int, Sums]] = []  # numbers of blocks, and their results
+    for result in results:
         n_blocks = 1
-        while self._parts and (self._combine is add or self._parts[-1][0] <= n_blocks):
-            n_before, before = self._parts.pop()
-            result = self._combine(before, result)
+        while pending and (combine is add or pending[-1][0] <= n_blocks):
+            n_before, before = pending.pop()
+            result = combine(before, result)
             n_blocks += n_before
-        self._parts.append((n_blocks, result))
+        pending.append((n_blocks, result))
 
-    def result(self) -> Sums:
-        """All of them, combined; nothing of no blocks."""
-        total: Sums = ()
-        for _, result in reversed(self._parts):
-            total = self._combine(result, total) if total else result
-        return total
+    total: Sums = ()
+    for _, result in reversed(pending):
+        total = combine(result, total) if total else result
+    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,10 +225,13 @@ class Blocks:
         ChangedRows
             If the rows are not those of earlier passes.
         """
-        totals = _Totals(combine)
+        return _combine_all(self._compute(function), combine)
+
+    def _compute(self, function: Callable[[Points], Sums]) -> Iterator[Sums]:
+        """Results of a function for the blocks, in their order."""
         n_threads = numba.get_num_threads()
         pending: deque[Future[Sums]] = deque()
-        compute = partial(_compute, enter=self.enter, function=function)
+        compute = partial(enter_and_map, enter=self.enter, function=function)
         # Each thread computes on a block of its own, and no block has threads of its
         # own.
         threads = ThreadPoolExecutor(
@@ -257,10 +242,9 @@ class Blocks:
                 pending.append(threads.submit(compute, block))
                 advance(len(block))
                 if len(pending) > n_threads:
-                    totals.include(pending.popleft().result())
+                    yield pending.popleft().result()
             for future in pending:
-                totals.include(future.result())
-        return totals.result()
+                yield future.result()
 
     def map(self, function: Callable[[Points], Points]) -> "Blocks":
         """Points of each block, replaced by a function of them in every pass."""
@@ -315,17 +299,9 @@ def enter_box(
 
 
 def enter_and_map(
-    block: Any, enter: Callable[[Any], Points], function: Callable[[Points], Points]
-) -> Points:
-    """A function of the points of a block."""
-    return function(enter(block))
-
-
-def _compute(
-    block: Any,
-    enter: Callable[[Any], Points],
-    function: Callable[[Points], Sums],
-) -> Sums:
+    block: Any, enter: Callable[[Any], Points], function: Callable[[Points], Value]
+) -> Value:
+    """Result of a function for the points of a block."""
     return function(enter(block))
 
 
@@ -335,9 +311,9 @@ def count_null(points: Points) -> np.ndarray:
 
 
 @contextmanager
-def _bar(n_rows: int, shown: bool) -> Iterator[Callable[[int], object]]:
+def _bar(n_rows: int, progress: bool) -> Iterator[Callable[[int], object]]:
     """Progress of one pass on standard error, or nothing."""
-    if not shown:
+    if not progress:
         yield lambda _: None
         return
     from tqdm import tqdm

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numba import njit
@@ -26,8 +26,9 @@ from pkm.compute.storage.blocks import Blocks
 from pkm.compute.storage.points import (
     SCALE,
     Points,
+    make_slices,
     middle_and_half_width,
-    squared_norms_of,
+    square_norms,
 )
 from pkm.row_blocks import (
     BLOCK_VALUES,
@@ -78,6 +79,11 @@ class Header:
     outside: bool
     remainders_at: int
     checksum: str
+
+    @property
+    def n_rows(self) -> int:
+        """Number of records that have coordinates."""
+        return self.n_records - self.n_null
 
 
 @dataclass(frozen=True)
@@ -134,9 +140,7 @@ class GridFile:
             If the file has changed since it was opened.
         """
         self.check_unchanged()
-        # Copies of pages on writing: kernels are compiled for arrays that can be
-        # written to.
-        rows, remainders = self._arrays("c")
+        rows, remainders = self._map_arrays()
         size = max(1, BLOCK_VALUES // self.n_columns)
         yield from map(
             GridBlock,
@@ -147,7 +151,7 @@ class GridFile:
 
     def by_blocks(self) -> Blocks:
         """Points that are read anew in every pass."""
-        return Blocks(self, _entered, n_null=self.header.n_null)
+        return Blocks(self, _enter, n_null=self.header.n_null)
 
     def mapped(self) -> Points:
         """All points at once: coordinates stay in the file, squared norms are in memory.
@@ -164,15 +168,11 @@ class GridFile:
             If it is damaged.
         """
         self.check_unchanged()
-        # Copies of pages on writing: kernels are compiled for arrays that can be
-        # written to.
-        rows, remainders = (np.asarray(array) for array in self._arrays("c"))
+        rows, remainders = map(np.asarray, self._map_arrays())
         squared_norms = np.empty(len(rows))
-        size = max(1, BLOCK_VALUES // self.n_columns)
-        for start in range(0, len(rows), size):
-            part = slice(start, start + size)
-            _check_rows(rows[part])
-            squared_norms[part] = squared_norms_of(rows[part])
+        for block in make_slices(len(rows), max(1, BLOCK_VALUES // self.n_columns)):
+            _check_rows(rows[block])
+            squared_norms[block] = square_norms(rows[block])
         self.check_unchanged()
         return Points(rows, squared_norms, remainders, self.header.n_null)
 
@@ -185,8 +185,7 @@ class GridFile:
                 steps = block.rows.astype(np.float64) + block.remainders / SCALE
                 yield middle + half_width * (steps / SCALE)
 
-        n = self.header.n_records - self.header.n_null
-        return RowBlocks(n, self.n_columns, read, self.path)
+        return RowBlocks(self.header.n_rows, self.n_columns, read, self.path)
 
     def verify(self) -> None:
         """Compare the content with the checksum.
@@ -200,7 +199,7 @@ class GridFile:
         for block in self.blocks():
             hashes[0].update(block.rows.data)
             hashes[1].update(block.remainders.data)
-        if _joined(hashes) != self.header.checksum:
+        if _join(hashes) != self.header.checksum:
             raise ValueError(
                 f"{self.path} is damaged: its checksum differs; pack it again"
             )
@@ -215,17 +214,18 @@ class GridFile:
         """
         if read_stamp(self.path) != self.stamp:
             raise ChangedRows(
-                f"{self.path} has changed since it was opened: no result is valid; fit again when "
-                "nothing writes to it"
+                f"{self.path} has changed since it was opened: no result is valid; fit "
+                "again when nothing writes to it"
             )
 
-    def _arrays(self, mode: Any) -> tuple[np.memmap, np.memmap]:
-        shape = (self.header.n_records - self.header.n_null, self.header.n_features)
-        begin = self.begin
-        rows = np.memmap(self.path, ROWS_TYPE, mode, begin, shape)
-        remainders = np.memmap(
-            self.path, REMAINDERS_TYPE, mode, begin + self.header.remainders_at, shape
-        )
+    def _map_arrays(self) -> tuple[np.memmap, np.memmap]:
+        shape = (self.header.n_rows, self.n_columns)
+        rows_at = self.begin
+        remainders_at = self.begin + self.header.remainders_at
+        # Copies of pages on writing: kernels are compiled for arrays that can be
+        # written to.
+        rows = np.memmap(self.path, ROWS_TYPE, "c", rows_at, shape)
+        remainders = np.memmap(self.path, REMAINDERS_TYPE, "c", remainders_at, shape)
         return rows, remainders
 
 
@@ -258,15 +258,16 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
         if magic != MAGIC or length > stamp[0]:
             raise ValueError(f"path={name!r} is no grid file: write one with pkm pack")
         text = stream.read(length)
-    header = _header_of(text, name)
-    opened = GridFile(name, header, len(MAGIC) + LENGTH_BYTES + length, stamp)
-    values = (header.n_records - header.n_null) * header.n_features
-    size = opened.begin + header.remainders_at + values * REMAINDERS_TYPE.itemsize
+    header = _parse_header(text, name)
+    begin = len(MAGIC) + LENGTH_BYTES + length
+    n_values = header.n_rows * header.n_features
+    size = begin + header.remainders_at + n_values * REMAINDERS_TYPE.itemsize
     if stamp[0] != size:
         raise ValueError(
-            f"path={name!r} has {stamp[0]} bytes instead of {size}: it is cut off; pack it again"
+            f"path={name!r} has {stamp[0]} bytes instead of {size}: it is cut off; "
+            "pack it again"
         )
-    return opened
+    return GridFile(name, header, begin, stamp)
 
 
 @contextmanager
@@ -293,36 +294,38 @@ def unchanged(source: Any) -> Iterator[Any]:
     file.check_unchanged()
 
 
-def _header_of(text: bytes, name: str) -> Header:
-    """The header that a file's text tells, or a refusal."""
+def _parse_header(text: bytes, name: str) -> Header:
+    """Read a file's header, or refuse it."""
+    damage = _find_damage(text)
+    if damage:
+        raise ValueError(f"path={name!r} has {damage}: pack it again")
+    return Header(**json.loads(text))
+
+
+def _find_damage(text: bytes) -> str:
+    """Say what is wrong with a header; empty if nothing is."""
     try:
         content = json.loads(text)
-    except ValueError as error:
-        raise ValueError(
-            f"path={name!r} has a damaged header: pack it again"
-        ) from error
+    except ValueError:
+        return "a damaged header"
     if not isinstance(content, dict):
-        raise ValueError(f"path={name!r} has a damaged header: pack it again")
-    if content.get("version") != VERSION or content.get("scale") != SCALE:
-        raise ValueError(
-            f"path={name!r} has version {content.get('version')} and scale {content.get('scale')}, "
-            f"this program reads {VERSION} and {SCALE}: pack it again"
+        return "a damaged header"
+    version = content.get("version")
+    scale = content.get("scale")
+    if version != VERSION or scale != SCALE:
+        return (
+            f"version {version} and scale {scale}, "
+            f"this program reads {VERSION} and {SCALE}"
         )
     differing = sorted(content.keys() ^ {field.name for field in fields(Header)})
     if differing:
-        raise ValueError(
-            f"path={name!r} has a header with unknown or missing {', '.join(differing)}: pack it "
-            "again"
-        )
-    header = Header(**content)
-    wrong = _wrong_field(header)
-    if wrong:
-        raise ValueError(f"path={name!r} has a damaged header, {wrong}: pack it again")
-    return header
+        return f"a header with unknown or missing {', '.join(differing)}"
+    wrong = _find_wrong_field(Header(**content))
+    return f"a damaged header, {wrong}" if wrong else ""
 
 
-def _wrong_field(header: Header) -> str:
-    """The first field of a header that is out of its range; empty if there is none."""
+def _find_wrong_field(header: Header) -> str:
+    """Name the first field of a header that is out of its range; empty if none is."""
     n = header.n_records
     d = header.n_features
     if not (is_integer(n) and n >= 1):
@@ -377,26 +380,13 @@ def pack(
         If the rows change meanwhile.
     """
     path = Path(path)
-    d = rows.n_columns
-    values = rows.n_rows * d
+    n_values = rows.n_rows * rows.n_columns
     room = shutil.disk_usage(path.absolute().parent).free
-    needed = values * (ROWS_TYPE.itemsize + REMAINDERS_TYPE.itemsize) + PAGE
+    needed = n_values * (ROWS_TYPE.itemsize + REMAINDERS_TYPE.itemsize) + PAGE
     if needed > room:
         raise OSError(
             f"{path} needs {needed:,} bytes, and {room:,} are free on its disk"
         )
-    facts: dict[str, Any] = {
-        "n_records": rows.n_rows,
-        "n_features": d,
-        "lower": lower.tolist(),
-        "upper": upper.tolist(),
-    }
-    remainders_at = values * ROWS_TYPE.itemsize
-    # The header is written last, into the room that is left for it.
-    begin = _header_room(d)
-    hashes = [hashlib.sha256(), hashlib.sha256()]
-    n_written = 0
-    outside = False
     # Points are private: the owner alone can read the file.
     descriptor, temporary_name = tempfile.mkstemp(
         ".tmp", f".{path.name}.", path.absolute().parent
@@ -404,39 +394,7 @@ def pack(
     temporary = Path(temporary_name)
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            for block in rows.blocks():
-                points, is_clipped = Points.quantize(block, lower, upper)
-                outside |= is_clipped
-                offset = n_written * d
-                stored = points.rows.astype(ROWS_TYPE, copy=False)
-                assert points.remainders is not None, "points of a box have remainders"
-                remainders = points.remainders.astype(REMAINDERS_TYPE, copy=False)
-                stream.seek(begin + offset * ROWS_TYPE.itemsize)
-                stream.write(stored.data)
-                stream.seek(begin + remainders_at + offset * REMAINDERS_TYPE.itemsize)
-                stream.write(remainders.data)
-                hashes[0].update(stored.data)
-                hashes[1].update(remainders.data)
-                n_written += len(stored)
-            header = Header(
-                VERSION,
-                SCALE,
-                n_null=rows.n_rows - n_written,
-                outside=outside,
-                remainders_at=remainders_at,
-                checksum=_joined(hashes),
-                **facts,
-            )
-            if n_written == 0:
-                raise ValueError(
-                    f"{rows.name} has no row without NaN or infinite values"
-                )
-            text = json.dumps(asdict(header)).encode()
-            length = begin - len(MAGIC) - LENGTH_BYTES
-            stream.seek(0)
-            stream.write(
-                MAGIC + length.to_bytes(LENGTH_BYTES, "little") + text.ljust(length)
-            )
+            _write_grid(stream, rows, lower, upper)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
@@ -446,13 +404,59 @@ def pack(
     return open_grid(path)
 
 
-def _header_room(n_features: int) -> int:
+def _write_grid(
+    stream: BinaryIO, rows: RowBlocks, lower: np.ndarray, upper: np.ndarray
+) -> None:
+    d = rows.n_columns
+    begin = _count_header_bytes(d)
+    remainders_at = rows.n_rows * d * ROWS_TYPE.itemsize
+    hashes = [hashlib.sha256(), hashlib.sha256()]
+    n_written = 0
+    outside = False
+    for block in rows.blocks():
+        points, is_clipped = Points.quantize(block, lower, upper)
+        assert points.remainders is not None, "points of a box have remainders"
+        arrays = (
+            points.rows.astype(ROWS_TYPE, copy=False),
+            points.remainders.astype(REMAINDERS_TYPE, copy=False),
+        )
+        for array, start, digest in zip(
+            arrays, (0, remainders_at), hashes, strict=True
+        ):
+            stream.seek(begin + start + n_written * d * array.itemsize)
+            stream.write(array.data)
+            digest.update(array.data)
+        n_written += len(points.rows)
+        outside |= is_clipped
+    if n_written == 0:
+        raise ValueError(f"{rows.name} has no row without NaN or infinite values")
+
+    # The header is written last, into the room that is left for it.
+    header = Header(
+        version=VERSION,
+        scale=SCALE,
+        n_records=rows.n_rows,
+        n_null=rows.n_rows - n_written,
+        n_features=d,
+        lower=lower.tolist(),
+        upper=upper.tolist(),
+        outside=outside,
+        remainders_at=remainders_at,
+        checksum=_join(hashes),
+    )
+    text = json.dumps(asdict(header)).encode()
+    length = begin - len(MAGIC) - LENGTH_BYTES
+    stream.seek(0)
+    stream.write(MAGIC + length.to_bytes(LENGTH_BYTES, "little") + text.ljust(length))
+
+
+def _count_header_bytes(n_features: int) -> int:
     """Bytes of a header, in whole pages: enough for its names, checksum and bounds."""
     return -(-(PAGE // 2 + 2 * DIGITS * n_features) // PAGE) * PAGE
 
 
-def _joined(hashes: list) -> str:
-    return "".join(each.hexdigest() for each in hashes)
+def _join(hashes: list) -> str:
+    return "".join(digest.hexdigest() for digest in hashes)
 
 
 def _check_rows(rows: np.ndarray) -> None:
@@ -479,7 +483,7 @@ def _count_grid_values(values: np.ndarray) -> tuple[int, int]:
     return n_inside, n_on_grid
 
 
-def _entered(block: GridBlock) -> Points:
+def _enter(block: GridBlock) -> Points:
     """Points of a block, for a pass."""
     _check_rows(block.rows)
-    return Points(block.rows, squared_norms_of(block.rows), block.remainders)
+    return Points(block.rows, square_norms(block.rows), block.remainders)

@@ -23,8 +23,6 @@ SCALE = 1 << 16
 DIRECTION_SCALE = 1 << 16
 #: Integers of up to this many bits are exact in float64.
 EXACT_BITS = 53
-#: Up to this many features whole-array passes are faster than one row after the other.
-MAX_SHORT_FEATURES = 8
 #: Values of several short rows that are entered together, and up to how many features
 #: it pays.
 TILE = 256
@@ -37,6 +35,9 @@ QUANTIZE_COST = 32
 MAX_FLOAT = float(np.finfo(np.float64).max)
 #: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
 MAX_REMAINDER = 32767.0
+
+#: Points whose temporary arrays exist at once.
+BLOCK = 1 << 15
 
 #: For numba: sums of integers are exact in any order; infinities keep their meaning.
 REORDERED = {"reassoc", "contract", "nsz"}
@@ -99,6 +100,17 @@ def middle_and_half_width(
     return half_upper + half_lower, half_upper - half_lower
 
 
+def make_slices(n: int, size: int = BLOCK) -> list[slice]:
+    """Divide n points into slices of a size and a last one of what is left.
+
+    Examples
+    --------
+    >>> make_slices(5, 2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
 @dataclass(frozen=True, eq=False)
 class Points:
     """Points prepared for repeated passes; equal, with equal hashes, if their coordinates are.
@@ -128,13 +140,10 @@ class Points:
         points = np.asarray(points).astype(np.int64, copy=False)
         rows = np.empty(points.shape, np.float32)
         squared_norms = np.empty(len(points))
-        if points.shape[1] > MAX_SHORT_FEATURES:
-            in_domain = _copy_long_rows(points, rows, squared_norms)
-        else:
-            in_domain = _copy_short_rows(points, rows, squared_norms)
-        if not in_domain:
+        if not _copy_rows(points, rows, squared_norms):
             raise ValueError(
-                f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; clip them first"
+                f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; "
+                "clip them first"
             )
         return cls(rows, squared_norms, n_null=n_null)
 
@@ -223,47 +232,38 @@ class Points:
         >>> float(points.rescale(np.array([0.05]), 0.001, 1.0).rows[0, 0]) / SCALE
         0.100006103515625
         """
-        rows = np.empty_like(self.rows)
-        squared_norms = np.empty_like(self.squared_norms)
-        remainders = remainders_of(self)
-        _enter_anew(
-            self.rows, remainders, center, half_width, radius, rows, squared_norms
-        )
-        return Points(rows, squared_norms, n_null=self.n_null)
+        remainders = read_remainders(self)
+        rows = _enter_anew(self.rows, remainders, center, half_width, radius)
+        return Points(rows, square_norms(rows), n_null=self.n_null)
 
     @cached_property
-    def cache(self) -> dict[tuple, object]:
+    def cache(self) -> dict[str, object]:
         """Cache of arrays computed from the points, for the next replicate.
 
         It lives as long as the points; see :func:`pkm.compute.digitize`.
         """
         return {}
 
-    def cached(
-        self, name: str, key: tuple[object, ...], compute: Callable[[], Any]
-    ) -> Any:
-        """Return what is computed of the points, kept with them until another key is asked for.
+    def cached(self, name: str, key: object, compute: Callable[[], Any]) -> Any:
+        """Return a value computed of the points; keep it until another key is asked for.
 
         Parameters
         ----------
         name : str
-            Of what is computed: one value is kept for each.
-        key : tuple
-            What it depends on besides the points: the value is kept for these very
-            objects.
+            Name of the value: one is kept for each.
+        key : object
+            What the value depends on besides the points; compared by ``==``.
         compute : callable
             Makes the value.
         """
-        kept: Any = self.cache.get((name,))
-        if kept is None or any(
-            one is not other for one, other in zip(kept[0], key, strict=True)
-        ):
-            kept = self.cache[(name,)] = (key, compute())
+        kept: Any = self.cache.get(name)
+        if kept is None or kept[0] != key:
+            kept = self.cache[name] = (key, compute())
         return kept[1]
 
     def drop(self, name: str) -> None:
         """Drop what :meth:`cached` keeps."""
-        self.cache.pop((name,), None)
+        self.cache.pop(name, None)
 
     @cached_property
     def digest(self) -> bytes:
@@ -284,8 +284,8 @@ class Points:
     def total_squared_norm(self) -> int:
         """Sum of the squared norms, exact for any number of points."""
         total = 0
-        for start in range(0, len(self.squared_norms), BLOCK_VALUES):
-            squares = self.squared_norms[start : start + BLOCK_VALUES].astype(np.int64)
+        for block in make_slices(len(self.squared_norms), BLOCK_VALUES):
+            squares = self.squared_norms[block].astype(np.int64)
             # Below 2**53 each: a block's sum is below 2**63 by parts.
             low = squares & ((1 << 32) - 1)
             total += (int((squares >> 32).sum()) << 32) + int(low.sum())
@@ -303,14 +303,7 @@ class Points:
         return len(self.rows) + self.n_null
 
 
-def squared_norms_of(rows: np.ndarray) -> np.ndarray:
-    """Squared norms (n,), float64, of integer coordinates (n, d), float32, in grid steps."""
-    squared_norms = np.empty(len(rows))
-    _squared_norms(rows, squared_norms)
-    return squared_norms
-
-
-def remainders_of(points: Points) -> np.ndarray:
+def read_remainders(points: Points) -> np.ndarray:
     """Remainders of rounding to the grid, of shape (n, d); of shape (0, d) where all are zero."""
     if points.remainders is not None:
         return points.remainders
@@ -333,10 +326,9 @@ def _enter_anew(
     center: np.ndarray,
     half_width: float,
     radius: float,
-    new_rows: np.ndarray,
-    squared_norms: np.ndarray,
-) -> None:
+) -> np.ndarray:
     n, d = rows.shape
+    new_rows = np.empty_like(rows)
     values = rows.reshape(-1)
     rests = remainders.reshape(-1)
     new_values = new_rows.reshape(-1)
@@ -354,15 +346,13 @@ def _enter_anew(
         start = first * d
 
         # Coordinates in new half-widths about the center.
+        for j in range(n_values):
+            positions[j] = np.float64(values[start + j])
         if len(rests):
             for j in range(n_values):
-                steps = np.float64(values[start + j]) + rests[start + j] / SCALE
-                positions[j] = (steps / SCALE - centers[j]) / half_width
-        else:
-            for j in range(n_values):
-                positions[j] = (
-                    np.float64(values[start + j]) / SCALE - centers[j]
-                ) / half_width
+                positions[j] += rests[start + j] / SCALE
+        for j in range(n_values):
+            positions[j] = (positions[j] / SCALE - centers[j]) / half_width
 
         # How far each point is pulled toward the center.
         for b in range(n_points):
@@ -379,14 +369,8 @@ def _enter_anew(
             position = positions[j] * factors[j]
             position = position if position > -1.0 else -1.0
             position = position if position < 1.0 else 1.0
-            positions[j] = np.rint(position * SCALE)
-            new_values[start + j] = positions[j]
-
-        for b in range(n_points):
-            squared_norm = 0.0
-            for j in range(b * d, (b + 1) * d):
-                squared_norm += positions[j] * positions[j]
-            squared_norms[first + b] = squared_norm
+            new_values[start + j] = np.rint(position * SCALE)
+    return new_rows
 
 
 def _enter_rows(
@@ -438,15 +422,26 @@ def _enter_rows(
     return end - first, outside
 
 
+# Of two features, whose number is then a constant, the compiler makes vector code over
+# points.
+
+
 @njit(cache=True, fastmath=REORDERED)
-def _copy_long_rows(
-    points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray
-) -> bool:
+def _copy_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray) -> bool:
     """Fill rows and squared norms in one pass; return whether all coordinates lie in the domain."""
+    if points.shape[1] == 2:
+        return _copy_and_square(points, 2, rows, squared_norms)
+    return _copy_and_square(points, points.shape[1], rows, squared_norms)
+
+
+@njit(cache=True, fastmath=REORDERED, inline="always")
+def _copy_and_square(
+    points: np.ndarray, d: int, rows: np.ndarray, squared_norms: np.ndarray
+) -> bool:
     signs = 0
     for i in range(points.shape[0]):
         squared_norm = 0.0
-        for h in range(points.shape[1]):
+        for h in range(d):
             x = points[i, h]
             # The sign bit is set by any coordinate outside the domain: a test without a
             # branch.
@@ -457,21 +452,15 @@ def _copy_long_rows(
     return signs >= 0
 
 
-def _copy_short_rows(
-    points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray
-) -> bool:
-    """As `_copy_long_rows`, in whole-array passes: faster for rows shorter than a register."""
-    np.copyto(rows, points, casting="unsafe")
-    _squared_norms(rows, squared_norms)
-    lowest = rows.min(initial=0)
-    highest = rows.max(initial=0)
-    return bool(lowest >= -SCALE and highest <= SCALE)
+def square_norms(rows: np.ndarray) -> np.ndarray:
+    """Squared norms (n,), float64, of integer coordinates (n, d), float32, in grid steps."""
+    squared_norms = np.empty(len(rows))
+    _square_rows(rows, squared_norms)
+    return squared_norms
 
 
 @njit(cache=True, nogil=True, fastmath=REORDERED)
-def _squared_norms(rows: np.ndarray, squared_norms: np.ndarray) -> None:
-    # Of two features, whose number is then a constant, the compiler makes vector code
-    # over points.
+def _square_rows(rows: np.ndarray, squared_norms: np.ndarray) -> None:
     if rows.shape[1] == 2:
         _square_and_add(rows, 2, squared_norms)
     else:
@@ -561,7 +550,7 @@ def _snap_short_rows(
         points.reshape(-1), center, half_width, rows.reshape(-1), flat_remainders
     )
     if is_inside:
-        _squared_norms(rows, squared_norms)
+        _square_rows(rows, squared_norms)
     return is_inside
 
 

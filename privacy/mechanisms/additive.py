@@ -148,9 +148,7 @@ class _Additive:
                 np.broadcast_to(self.scale * unit, values.shape)
             )
         noise = getattr(streams, self.distribution)(key, values.shape[1:])
-        if isinstance(unit, float):
-            return add_rounded(values, noise, self.scale * unit)
-        return add_rounded(values, noise * (self.scale * unit), 1.0)
+        return add_rounded(values, noise, self.scale * unit)
 
 
 class Gaussian(_Additive):

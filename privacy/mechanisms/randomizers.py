@@ -324,10 +324,12 @@ class LocalHashing(FrequencyOracle):
 
     def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Keyed hashes of (user, value)."""
-        return hash_values(self.key, users, values, self.symbols)
+        return hash_values(np.uint64(self.key), users, values, self.symbols)
 
     def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
-        totals += support_counts(self.key, users, reports, self.symbols, self.size)
+        totals += support_counts(
+            np.uint64(self.key), users, reports, self.symbols, self.size
+        )
 
 
 class HadamardResponse(FrequencyOracle):
@@ -358,10 +360,12 @@ class HadamardResponse(FrequencyOracle):
 
     def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Entries of the user's rows in the values' columns."""
-        return parity_hashes(self.key, users, values, self.bits, self.n_totals)
+        return parity_hashes(
+            np.uint64(self.key), users, values, self.bits, self.n_totals
+        )
 
     def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
-        add_spectrum(self.key, users, reports, self.bits, totals)
+        add_spectrum(np.uint64(self.key), users, reports, self.bits, totals)
 
     def _supports(self, totals: np.ndarray) -> np.ndarray:
         return parity_support_counts(totals, self.bits)[: self.size]
@@ -546,7 +550,7 @@ class SignedSums(VectorRandomizer):
         sensitivity: LocalDomain | None = None,
     ) -> np.ndarray:
         """Randomized reports of users; see :meth:`VectorRandomizer.draw`."""
-        signs = random_signs(self.key, values.users, values.cells)
+        signs = random_signs(np.uint64(self.key), values.users, values.cells)
         signed = values._replace(vectors=values.vectors * signs[:, None])
         return super().draw(signed, streams, key, sensitivity)
 
@@ -554,7 +558,7 @@ class SignedSums(VectorRandomizer):
         """Unbiased sums (m, dimensions) of the vectors of cells (m,), in radii."""
         totals = np.zeros((len(cells), self.dimensions), np.int64)
         for users, directions in reports:
-            add_signed_reports(self.key, users, directions, cells, totals)
+            add_signed_reports(np.uint64(self.key), users, directions, cells, totals)
         return totals * (self.length / REPORT_SCALE)
 
     def sum_stddev(self, n_users: int) -> float:

@@ -28,7 +28,7 @@ import numpy as np
 
 from pkm.compute import SCALE, Points, inertia, sums_and_counts
 from pkm.compute.kernels.clipping import nearest_clipped_sums
-from pkm.compute.kernels.farthest import copies_of
+from pkm.compute.kernels.farthest import list_copies
 from pkm.compute.kernels.hashing import Hash, bucket_counts, bucket_sums, merge_counts
 from pkm.compute.kernels.nearest import swap_costs
 from pkm.compute.kernels.shells import nearest_shells
@@ -103,7 +103,7 @@ class BucketCounts(Query):
             bucket_counts, hashing=self.hashing, restricted=view._restricted
         )
         found = view._all.total(count, merge_counts)
-        copies, n_copies = copies_of(view._restricted, view.n_features)
+        copies, n_copies = list_copies(view._restricted, view.n_features)
         codes = self.hashing.codes(Points.prepare(copies))
         buckets, counts = merge_counts(found, (codes, n_copies))
         return {
@@ -174,7 +174,7 @@ class BucketSums(Query):
             radius=self.radius * SCALE,
         )
         (sums,) = view._all.total(partial(add_up, restricted=view._restricted))
-        copies = copies_of(view._restricted, view.n_features)
+        copies = list_copies(view._restricted, view.n_features)
         for row, n_copies in zip(*copies, strict=True):
             sums += n_copies * add_up(Points.prepare(row[None]), restricted=None)[0]
         return {"sums": sums[None]}

@@ -34,11 +34,12 @@ from pkm.compute import SCALE
 from pkm.compute.kernels.cover import BLOCK_SIDE, Cover, log_expm1
 from pkm.compute.kernels.lattice import uniform_index
 from pkm.compute.kernels.unit_ball import (
+    PROJECTION_BLOCK,
     Projection,
     label_sums,
     nearest_labels,
-    slices_of,
 )
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Cost, Gaussian
@@ -290,7 +291,7 @@ class ProjectedCounts(_OfCenters, DisjointCounts):
     def exact(self, view: ProjectedPoints) -> Answer:
         """Exact counts."""
         counts = np.zeros(len(self.centers), np.int64)
-        for part in slices_of(len(view._projection)):
+        for part in make_slices(len(view._projection), PROJECTION_BLOCK):
             nearest = nearest_labels(view._projection[part], self.centers)
             counts += np.bincount(nearest, minlength=len(self.centers))
         return {"counts": counts[None] * SCALE}
@@ -327,7 +328,7 @@ class ProjectedSumsAndCounts(_OfCenters):
         sums = np.zeros((len(self.centers), view.n_features), np.int64)
         counts = np.zeros(len(self.centers), np.int64)
         projection = view._projection
-        for part in slices_of(len(projection)):
+        for part in make_slices(len(projection), PROJECTION_BLOCK):
             nearest = nearest_labels(projection[part], self.centers)
             part_sums, part_counts = label_sums(
                 projection.rows(part), nearest, len(self.centers)

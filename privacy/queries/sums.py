@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pkm.compute import averaged_gaps, cell_counts, subtract_centers, sums_and_counts
+from pkm.compute import averaged_gaps, cell_counts, sums_and_counts
 from pkm.compute.storage.blocks import total_array
 from pkm.privacy.checks import check_grid_integers, check_positive
 from pkm.privacy.grid import MAX_CELLS, SCALE
@@ -134,7 +134,7 @@ class SumsAndCounts(Query):
         limit = None if self.radius is None else (self.radius * SCALE) ** 2
         sums, counts = nearest_sums_and_counts(view, self.centers, limit)
         if self.relative:
-            subtract_centers(sums, counts, self.centers)
+            sums -= counts[:, :, None] * self.centers
         counts *= SCALE
         return {"sums": sums, "counts": counts}
 

@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 from estimators import moved, reflect
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pkm.compute.kernels.center_moves import TRUNCATE, fold, shortening
 from pkm.privacy import SCALE
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-20 * SCALE, 20 * SCALE), min_size=1, max_size=10))
 def test_fold_is_reflection_at_the_borders(values):
     folded = fold(np.array(values))
@@ -19,6 +20,7 @@ def test_fold_is_reflection_at_the_borders(values):
     assert (fold(folded) == folded).all()
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-20 * SCALE, 20 * SCALE), min_size=1, max_size=10))
 def test_truncate_is_the_nearest_point_of_the_domain(values):
     truncated = moved([0] * len(values), values, outside=TRUNCATE)

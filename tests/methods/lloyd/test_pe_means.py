@@ -17,7 +17,6 @@ from pkm import datasets
 from pkm.audit.conformance import conformance
 from pkm.compute import DIRECTION_SCALE, Points, inertia, labels
 from pkm.compute.kernels.hashing import orthonormal
-from pkm.compute.kernels.seeding import ball_packing
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.lloyd.pe_means import PEMeans, PublicBall, evolve, largest_counts, levy_steps
 from pkm.privacy import SCALE, Curator, Gaussian, Ledger, NoiseStreams, gaussian_mu, snap
@@ -168,19 +167,6 @@ def test_levy_steps_have_the_tails_of_the_exponent():
     beyond = [(steps > x).sum() for x in (20, 40)]
     assert beyond[1] > 1000
     assert beyond[0] / beyond[1] == pytest.approx(2**1.75, abs=0.6)
-
-
-@pytest.mark.parametrize(("m", "d"), [(1, 1), (2, 2), (40, 3), (300, 8)])
-def test_ball_packing_keeps_distances(m, d):
-    """From each other and from the surface, by a power of two that could not be doubled twice."""
-    centers = ball_packing(np.random.default_rng(m), m, d)
-    gaps = np.linalg.norm(centers[:, None] - centers, axis=2) + 9 * np.eye(m)
-    largest = min(gaps.min() / 2, 1 - np.linalg.norm(centers, axis=1).max())
-    radius = 2.0 ** math.floor(math.log2(largest))
-    assert centers.shape == (m, d)
-    # m balls of four times the radius do not fit into one of volume 1.
-    assert m * (radius / 4) ** d < 1
-    assert radius > 0.02
 
 
 def test_nearest_members_in_a_subspace_are_those_of_the_projection():

@@ -12,9 +12,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
 from pkm.compute import Points, inertia
-from pkm.compute.kernels.cover import BLOCK_SIDE, Cover
-from pkm.compute.kernels.lattice import Lattice, cover_scales
-from pkm.compute.kernels.unit_ball import Projection, label_sums, nearest_labels
+from pkm.compute.kernels.cover import Cover
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.trees.em_mc import EMMC, cluster_candidates, find_repeated
 from pkm.privacy import (
@@ -62,122 +60,7 @@ def covered_counts(grid_points, points, side, radius):
 # The lattice
 
 
-@pytest.mark.parametrize(
-    ("m", "side"),
-    [(1, 0.3), (2, 0.21), (3, 0.4), (4, 0.45), (5, 0.9), (2, 1.5)],
-)
-def test_lattice_counts_its_points(m, side):
-    lattice = Lattice(m, side)
-    assert lattice.size == len(enumerated(lattice))
-
-
-@pytest.mark.statistical
-def test_lattice_draws_uniformly():
-    lattice = Lattice(3, 0.5)
-    rng = np.random.default_rng(0)
-    points = [tuple(point) for point in enumerated(lattice)]
-    draws = [tuple(lattice.draw(rng.random(3))) for _ in range(100 * len(points))]
-    assert set(draws) == set(points)
-    frequencies = [draws.count(point) for point in points]
-    assert stats.chisquare(frequencies).pvalue > 1e-6
-    assert tuple(lattice.draw(np.zeros(3))) in points
-    assert tuple(lattice.draw(np.ones(3))) in points
-
-
-def test_too_fine_lattice_is_refused():
-    """Its points could not be numbered."""
-    with pytest.raises(ValueError, match="side=1e-05 is too small in 4 dimensions"):
-        Lattice(4, 1e-5)
-
-
-def test_scales_have_a_grid_point_near_every_point():
-    scales = cover_scales(5000, 4, 0.99, 0.01)
-    for side, radius in scales:
-        assert side * math.sqrt(4) == pytest.approx(0.99 * radius / 1.99)
-    radii = [radius / 1.99 for _, radius in scales]
-    assert 0.01 <= radii[0] < 0.0199
-    assert radii[-2] < 2 <= radii[-1]
-    assert len(cover_scales(5000, 4, 0.99, 0.0)) == math.ceil(math.log(10_000, 1.99))
-
-
 # Counts of the cover
-
-
-@pytest.mark.parametrize("weight", [1e-6, 0.05, 5.0])
-@pytest.mark.parametrize(("m", "side"), [(1, 0.02), (2, 0.07), (3, 0.22), (4, 0.4), (5, 0.6)])
-def test_cover_agrees_with_enumeration(m, side, weight):
-    """Every grid point is counted exactly or has a bound on its count, also after removals."""
-    points = ball_points(80, m, seed=m)
-    radius = 1.99 / 0.99 * side * math.sqrt(m)
-    cover = Cover(points, side, radius, weight)
-    rng = np.random.default_rng(m)
-    for removed in ([], [0, 7, 8, 50], list(range(20, 45))):
-        cover.remove(np.isin(np.arange(len(points)), removed))
-        grid_points = enumerated(cover.lattice)
-        counts = covered_counts(grid_points, points[cover.is_left], side, radius)
-        exact = {tuple(v): count for v, count in zip(grid_points, counts, strict=True)}
-
-        # The grid points that the cover counts.
-        counted = {}
-        for count, multiplicity in zip(*cover.positive_counts(), strict=True):
-            for rank in range(multiplicity):
-                counted[tuple(cover.counted_point(count, rank))] = count
-        assert len(counted) == cover.positive_counts()[1].sum()
-        assert all(exact[v] == count for v, count in counted.items())
-
-        # The grid points of blocks that it only bounds; of many, a sample.
-        blocks = []
-        for bound, n_blocks in zip(cover.bounds, cover.n_bounded, strict=True):
-            blocks += [(bound, i) for i in range(n_blocks)]
-        positions = list(itertools.product(blocks, range(BLOCK_SIDE**m)))
-        complete = len(positions) < 5000
-        if not complete:
-            positions = [positions[i] for i in rng.choice(len(positions), 1000, replace=False)]
-        bounded = {}
-        for (bound, i), position in positions:
-            bounded[tuple(cover.bounded_point(bound, i, position))] = bound
-        assert len(bounded) == len(positions)
-        assert not bounded.keys() & counted.keys()
-        for v, bound in bounded.items():
-            count = cover.covered(np.array(v)).sum()
-            assert count == exact.get(v, 0)
-            assert count <= bound
-
-        if complete:
-            nonzero = {v for v, count in exact.items() if count}
-            assert nonzero <= counted.keys() | bounded.keys()
-    if m == 2:
-        assert (len(cover.positive_counts()[0]) == 0) == (weight == 1e-6)
-        assert (len(cover.bounds) == 0) == (weight == 5.0)
-
-
-def test_cover_does_not_depend_on_the_order_of_points():
-    points = ball_points(300, 3, seed=3)
-    shuffled_points = np.random.default_rng(0).permutation(points)
-    cover = Cover(points, 0.1, 0.35, 0.05)
-    shuffled = Cover(shuffled_points, 0.1, 0.35, 0.05)
-    counts, multiplicities = cover.positive_counts()
-    shuffled_counts, shuffled_multiplicities = shuffled.positive_counts()
-    assert (counts == shuffled_counts).all()
-    assert (multiplicities == shuffled_multiplicities).all()
-    assert np.array_equal(cover.bounds, shuffled.bounds)
-    for count, multiplicity in zip(counts, multiplicities, strict=True):
-        last = cover.counted_point(count, multiplicity - 1)
-        assert (last == shuffled.counted_point(count, multiplicity - 1)).all()
-
-
-def test_a_record_changes_no_count_by_more_than_one():
-    """And all in one direction, as the cost of the cover needs it."""
-    rng = np.random.default_rng(5)
-    grid_points = enumerated(Lattice(3, 0.3))
-    for trial in range(20):
-        points = ball_points(40, 3, seed=trial)
-        neighbor = np.delete(points, rng.integers(40), axis=0)
-        cover = Cover(points, 0.3, 1.0, 0.1)
-        neighbor_cover = Cover(neighbor, 0.3, 1.0, 0.1)
-        changes = [cover.covered(v).sum() - neighbor_cover.covered(v).sum() for v in grid_points]
-        assert set(changes) <= {0, 1}
-        assert sum(changes) > 0
 
 
 # Draws of the cover
@@ -290,32 +173,6 @@ def test_cover_weight_inverts_its_cost():
 # Sensitivities of the other two queries
 
 
-def test_a_record_changes_one_cell_within_its_sensitivity():
-    rng = np.random.default_rng(1)
-    for _ in range(50):
-        d = rng.integers(1, 8)
-        m = rng.integers(1, 5)
-        k = rng.integers(1, 6)
-        rows = rng.choice([-SCALE, SCALE, 0, 1234], (30, d))
-        matrix = rng.integers(-SCALE, SCALE, (m, d))
-        centers = ball_points(k, m, seed=rng.integers(1000))
-
-        def sums_and_counts(rows, matrix=matrix, centers=centers, k=k):
-            points = Points.prepare(rows)
-            projection = Projection([points], matrix, 3.0 * SCALE**2)
-            return label_sums(points.rows, nearest_labels(projection[:], centers), k)
-
-        sums, counts = sums_and_counts(rows)
-        neighbor_sums, neighbor_counts = sums_and_counts(rows[1:])
-        sum_changes = sums - neighbor_sums
-        count_changes = counts - neighbor_counts
-        assert np.abs(count_changes).sum() == 1
-        assert count_changes.min() >= 0
-        changed_cells = np.abs(sum_changes).sum(axis=1) > 0
-        assert changed_cells.sum() <= 1
-        assert np.linalg.norm(sum_changes) <= math.sqrt(d) * SCALE
-
-
 # The curator's queries
 
 
@@ -412,20 +269,6 @@ def test_bad_centers_are_refused(centers, message):
 def test_a_cover_refuses_scores_that_its_cost_is_not_derived_for(change):
     with pytest.raises(ValueError, match="numbers of covered points"):
         MaximumCover(1.0, 0.1).check(change)
-
-
-def test_projections_are_exact_or_refused():
-    points = Points.prepare(np.random.default_rng(3).integers(-SCALE, SCALE, (50, 5)))
-    matrix = np.random.default_rng(4).integers(-(2**18), 2**18, (2, 5))
-    length = 2.0**37
-    exact = points.rows.astype(np.int64) @ matrix.T
-    assert (Projection([points], matrix, length)[:] == exact / length).all()
-    clipped = Projection([points], matrix, 1.0)[:]
-    assert np.linalg.norm(clipped, axis=1) == pytest.approx(1.0)
-    with pytest.raises(ValueError, match="not exact"):
-        Projection([points], matrix * 2**20, length)
-    with pytest.raises(ValueError, match=r"integers of shape \(m, 5\)"):
-        Projection([points], matrix[:, :3], length)
 
 
 # The method

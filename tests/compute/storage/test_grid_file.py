@@ -161,7 +161,7 @@ def test_a_file_that_changes_while_it_is_mapped_is_noticed(packed, monkeypatch):
         return changing
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "squared_norms_of", touched(module.squared_norms_of))
+        patch.setattr(module, "square_norms", touched(module.square_norms))
         with pytest.raises(ChangedRows, match="has changed since it was opened"):
             packed.mapped()
     monkeypatch.setattr(Zoomed, "enter", touched(Zoomed.enter))
