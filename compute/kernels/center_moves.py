@@ -1,4 +1,4 @@
-"""How released centers move in a round of Lloyd's algorithm: on the grid, from noisy answers."""
+"""How centers move in a round of Lloyd's algorithm: on the grid, from noisy answers."""
 
 import math
 

@@ -15,7 +15,7 @@ SHRINKAGE = 1 - 2.0**-48
 
 
 def clip_norms(rows: np.ndarray, radius: float) -> np.ndarray:
-    """Grid vectors (n, d), int64: those longer than a radius shortened to it, toward zero."""
+    """Shorten grid vectors (n, d) to a radius, toward zero: int64."""
     rows = np.asarray(rows, np.float64)
     squared_norms = (rows * rows).sum(axis=1)
     return _clip_norms(rows, squared_norms, float(radius))
@@ -23,7 +23,9 @@ def clip_norms(rows: np.ndarray, radius: float) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _clip_norms(
-    rows: np.ndarray, squared_norms: np.ndarray, radius: float
+    rows: np.ndarray,
+    squared_norms: np.ndarray,
+    radius: float,
 ) -> np.ndarray:
     clipped = np.empty(rows.shape, np.int64)
     squared_radius = radius * radius
@@ -37,7 +39,10 @@ def _clip_norms(
 
 
 def pull_into_ball(points: Points, radius: float, in_place: bool) -> Points:
-    """Pull points outside a ball to its surface, in place or as a copy; radius in half-widths."""
+    """Pull points outside a ball to its surface, in place or as a copy.
+
+    The radius is in half-widths.
+    """
     # At sqrt(d) no point of the domain is outside, though the root's square may be
     # rounded to less than d.
     limit = radius * SCALE
@@ -63,7 +68,7 @@ def clipped_sums(
     origins: np.ndarray,
     radius: float,
 ) -> np.ndarray:
-    """Sum of the differences of each bucket's points from its origin, each clipped in norm.
+    """Sum the differences of each bucket's points from its origin, clipped in norm.
 
     Parameters
     ----------
@@ -113,7 +118,11 @@ def _sum_clipped(
     return sums
 
 
-def nearest_clipped_sums(points: Points, centers: np.ndarray, radius: float) -> Sums:
+def nearest_clipped_sums(
+    points: Points,
+    centers: np.ndarray,
+    radius: float,
+) -> Sums:
     """Clipped sums about each center of the points nearest to it, and their numbers."""
     nearest = labels(points, centers[None])[0]
     sums = clipped_sums(points, nearest, centers, radius)

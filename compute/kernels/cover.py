@@ -1,4 +1,4 @@
-"""Maximum cover by a lattice: numbers of points that each grid point of the unit ball covers.
+"""Maximum cover by a lattice: numbers of points that its grid points cover.
 
 A grid point covers the points within a radius. The grid is cut into blocks of 4^m grid
 points. For every block near a point there is a bound on the number of points that any
@@ -151,21 +151,26 @@ class Cover:
         self._update_counts(self.is_left, 1)
 
     def positive_counts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Distinct positive counts in counted blocks, and the numbers of their grid points."""
+        """Distinct positive counts in counted blocks; numbers of their grid points."""
         return self._distinct_counts, self._multiplicities
 
     def counted_point(self, count: int, rank: int) -> np.ndarray:
-        """Grid point by count and rank, in lexicographic order of blocks, then inside the block."""
+        """Grid point by count, and by rank in lexicographic order of blocks."""
         block, position = _index_of_count(self._counts, self._rows, count, rank)
         return self._grid_point(int(self._keys[block]), position)
 
-    def bounded_point(self, bound: int, block: int, position: int) -> np.ndarray:
-        """Grid point by bound, rank of its block and rank inside it; maybe outside the ball."""
+    def bounded_point(
+        self,
+        bound: int,
+        block: int,
+        position: int,
+    ) -> np.ndarray:
+        """Grid point by bound, block and rank inside; maybe outside the ball."""
         blocks = np.flatnonzero(self._block_bounds == bound)
         return self._grid_point(int(self._bounded_keys[blocks[block]]), position)
 
     def covered(self, grid_point: np.ndarray) -> np.ndarray:
-        """Mask (n,) of the remaining points that a grid point covers: outside the ball none."""
+        """Mask (n,) of the remaining points that a grid point of the ball covers."""
         is_covered = np.zeros(len(self._points), bool)
         if int(grid_point @ grid_point) <= self.lattice.max_squared_norm:
             for block in make_slices(len(self._points), PROJECTION_BLOCK):
@@ -179,7 +184,7 @@ class Cover:
         return is_covered
 
     def remove(self, is_removed: np.ndarray) -> None:
-        """Take points (a mask) out of all counts; bounds are not lowered, and remain bounds."""
+        """Take points (a mask) out of all counts; bounds stay as they are."""
         self.is_left[is_removed] = False
         self._update_counts(is_removed, -1)
 
@@ -188,7 +193,7 @@ class Cover:
         return self._points[selected] / self._side
 
     def _sorted_blocks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Remaining points in the order of their blocks, these blocks, and their numbers of points.
+        """Remaining points in the order of their blocks, the blocks, and their counts.
 
         Returns
         -------
@@ -211,7 +216,9 @@ class Cover:
         return left[order], distinct_keys, np.diff(firsts, append=len(left))
 
     def _bounded_blocks(
-        self, keys: np.ndarray, counts: np.ndarray
+        self,
+        keys: np.ndarray,
+        counts: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sorted keys of all blocks near a point, and a bound on the counts in each.
 
@@ -240,7 +247,7 @@ class Cover:
         return merged_keys, bounds
 
     def _key_strides(self) -> np.ndarray:
-        """Difference of keys between neighboring blocks along each axis, shape (m,), int64."""
+        """Steps of keys between neighboring blocks along each axis: (m,), int64."""
         exponents = np.arange(self.lattice.dimensions - 1, -1, -1)
         return self._grid.base**exponents
 
@@ -292,12 +299,18 @@ def _block_grid(radius: float, max_coordinate: int) -> BlockGrid:
     shift = (
         (max_coordinate + int(radius) + 3) // BLOCK_SIDE + int(radius) // BLOCK_SIDE + 4
     )
-    return BlockGrid(radius, max_coordinate, span, shift, base=2 * shift + 1)
+    return BlockGrid(
+        radius,
+        max_coordinate,
+        span,
+        shift,
+        base=2 * shift + 1,
+    )
 
 
 @lru_cache(maxsize=64)
 def _block_offsets(dimensions: int, radius: float) -> np.ndarray:
-    """Blocks (b, m) with a grid point within the radius of a point, relative to its block."""
+    """Blocks (b, m) with a grid point within the radius of a point of block zero."""
     largest = int(radius) // BLOCK_SIDE + 2
     steps = np.arange(-largest, largest + 1)
     # A point is below the block's end, grid points go up to one less: gaps are larger
@@ -387,7 +400,12 @@ def _add_points(
         if _move_window(point, grid.radius, window):
             rows_of_window[:] = _UNKNOWN
         n_prefixes, prefixes, buffer = _list_prefixes(
-            point, window, grid, axis, prefixes, buffer
+            point,
+            window,
+            grid,
+            axis,
+            prefixes,
+            buffer,
         )
         _last_squares(point, window, grid, last_squares, min_squares)
 
@@ -404,7 +422,11 @@ def _add_points(
                     index = _find(keys, _window_key(block, window, grid))
                     if index >= 0 and rows[index] == _ABSENT:
                         _mark_outside(
-                            keys[index], grid, max_squared_norm, m, counts[n_rows]
+                            keys[index],
+                            grid,
+                            max_squared_norm,
+                            m,
+                            counts[n_rows],
                         )
                         rows[index] = n_rows
                         n_rows += 1
@@ -426,7 +448,11 @@ def _empty_partial_points(n: int) -> PartialPoints:
 
 
 @njit(cache=True, inline="always")
-def _move_window(point: np.ndarray, radius: float, window: np.ndarray) -> bool:
+def _move_window(
+    point: np.ndarray,
+    radius: float,
+    window: np.ndarray,
+) -> bool:
     """Set the lowest block of the window of a point; return whether it changed."""
     moved = False
     for h in range(len(point)):
@@ -500,7 +526,7 @@ def _last_squares(
     squares: np.ndarray,
     min_squares: np.ndarray,
 ) -> None:
-    """Fill squared distances along the last axis (span, 4), and their minima per block (span,)."""
+    """Fill squares along the last axis (span, 4), and their minima per block."""
     coordinate = point[-1]
     lowest_block = window[-1]
     for s in range(grid.span):
@@ -513,7 +539,11 @@ def _last_squares(
 
 
 @njit(cache=True)
-def _window_key(block: int, window: np.ndarray, grid: BlockGrid) -> int:
+def _window_key(
+    block: int,
+    window: np.ndarray,
+    grid: BlockGrid,
+) -> int:
     """Key of a block by its number in the window."""
     m = len(window)
     key = 0
@@ -539,7 +569,7 @@ def _mark_within(
     radius: float,
     is_within: np.ndarray,
 ) -> None:
-    """Mark the points that a grid point covers; distances are summed as in _add_points."""
+    """Mark the points that a grid point covers; sums are those of _add_points."""
     for i in range(scaled.shape[0]):
         square = 0.0
         for h in range(scaled.shape[1]):
@@ -550,7 +580,11 @@ def _mark_within(
 
 @njit(cache=True)
 def _mark_outside(
-    key: int, grid: BlockGrid, max_squared_norm: int, m: int, counts: np.ndarray
+    key: int,
+    grid: BlockGrid,
+    max_squared_norm: int,
+    m: int,
+    counts: np.ndarray,
 ) -> None:
     """Mark the grid points of a block that are outside the ball."""
     for position in range(len(counts)):
@@ -582,7 +616,10 @@ def _tally(counts: np.ndarray) -> np.ndarray:
 
 @njit(cache=True)
 def _index_of_count(
-    counts: np.ndarray, rows: np.ndarray, count: int, rank: int
+    counts: np.ndarray,
+    rows: np.ndarray,
+    count: int,
+    rank: int,
 ) -> tuple[int, int]:
     """Block and rank inside it of the grid point of a rank among those with a count."""
     for block in range(len(rows)):

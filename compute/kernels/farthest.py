@@ -1,4 +1,4 @@
-"""The points that are farthest from some centers, of points that are kept or read in blocks.
+"""The points that are farthest from some centers, as a function of the multiset.
 
 Points are ranked by their squared distance to the nearest center, the largest first,
 and those at one distance by their coordinates, the smallest first. So which points are
@@ -65,7 +65,7 @@ class Farthest:
 def list_copies(
     restricted: Farthest | None, n_features: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points (e, d) that a set has beyond those that it marks, and how many copies of each.
+    """Points (e, d) that a set has beyond those that it marks, and their numbers.
 
     None, as of all points, if there is no set.
     """
@@ -109,7 +109,13 @@ def farthest(
     rows_of_copies, n_copies = list_copies(among, d)
     if n_farthest < 1:
         no_rows, no_counts = list_copies(None, d)
-        return Farthest(centers, np.inf, np.zeros(d, np.float32), no_rows, no_counts)
+        return Farthest(
+            centers,
+            np.inf,
+            np.zeros(d, np.float32),
+            no_rows,
+            no_counts,
+        )
     copies = Points.prepare(rows_of_copies)
 
     # Narrow down the place of the last point, digit by digit, until few points are left
@@ -209,7 +215,7 @@ class _Place:
     def select_inside(
         self, points: Points, among: Farthest | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Indices (m,) of the points of it that are among others, and how far below the largest.
+        """Indices (m,) of its points that are among others, and how far they are below.
 
         Block by block, so that what is computed of them takes little memory.
         """
@@ -262,7 +268,7 @@ def _rows_at(
 
 
 def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
-    """Squared distance (n,) of each point to the nearest center, kept for the next pass."""
+    """Squared distance (n,) of each point to the nearest center, kept."""
     compute = partial(squared_distances, points, centers)
     return points.cached("squares", centers.tobytes(), compute)
 
@@ -278,9 +284,12 @@ def _ranked(rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
 
 
 def _is_before_last(
-    points: Points, centers: np.ndarray, square: float, row: np.ndarray
+    points: Points,
+    centers: np.ndarray,
+    square: float,
+    row: np.ndarray,
 ) -> np.ndarray:
-    """Whether points (n,) come before a last one, of that squared distance and coordinates."""
+    """Whether points (n,) come before one of that squared distance and coordinates."""
     squares = _squares(points, centers)
     is_before = squares > square
     tied = np.flatnonzero(squares == square)

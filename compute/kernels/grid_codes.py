@@ -1,4 +1,4 @@
-"""Points sorted into cells: codes on a grid, stable partitions, counts and sums of cells.
+"""Points sorted into cells: codes on a grid, partitions, counts and sums.
 
 A tree of cells is grown over an array of indices. A cell is a slice of it, a split a
 stable partition of the slice by one feature of the codes, so that the points of a cell
@@ -50,7 +50,11 @@ def _digitize_points(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _digitize(rows: np.ndarray, thresholds: np.ndarray, codes: np.ndarray) -> None:
+def _digitize(
+    rows: np.ndarray,
+    thresholds: np.ndarray,
+    codes: np.ndarray,
+) -> None:
     n_thresholds = len(thresholds)
     lowest = thresholds[0]
     thresholds_per_step = (n_thresholds - 1) / max(thresholds[-1] - lowest, 1)
@@ -94,7 +98,11 @@ def cell_counts(points: Points, intervals: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _count_cells(rows: np.ndarray, intervals: int, counts: np.ndarray) -> None:
+def _count_cells(
+    rows: np.ndarray,
+    intervals: int,
+    counts: np.ndarray,
+) -> None:
     for i in range(rows.shape[0]):
         cell = 0
         for h in range(rows.shape[1]):
@@ -104,7 +112,9 @@ def _count_cells(rows: np.ndarray, intervals: int, counts: np.ndarray) -> None:
 
 
 def hyperplane_sides(
-    points: Points, normals: np.ndarray, origin: np.ndarray
+    points: Points,
+    normals: np.ndarray,
+    origin: np.ndarray,
 ) -> np.ndarray:
     """Sides of hyperplanes on which the points lie.
 
@@ -124,7 +134,8 @@ def hyperplane_sides(
     largest_entry = np.abs(normals).max(initial=0)
     if largest_entry > MAX_NORMAL or np.abs(origin).max(initial=0) > SCALE:
         raise ValueError(
-            "normals must have entries of at most 2**20 and origin must lie in the domain"
+            "normals must have entries of at most 2**20, and "
+            "origin must lie in the domain"
         )
     transposed = normals.T.astype(np.float64)
     offsets = origin.astype(np.float64) @ transposed
@@ -135,8 +146,12 @@ def hyperplane_sides(
 
 
 @njit(cache=True, nogil=True)
-def histogram(codes: np.ndarray, order: np.ndarray, counts: np.ndarray) -> None:
-    """Count the codes of the points ``order`` per feature, into zeroed counts (d, n_codes)."""
+def histogram(
+    codes: np.ndarray,
+    order: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Add the codes of the points ``order`` to counts (d, n_codes) per feature."""
     for p in range(order.shape[0]):
         i = order[p]
         for h in range(codes.shape[1]):
@@ -151,7 +166,7 @@ def stable_partition(
     boundary: int,
     buffer: np.ndarray,
 ) -> int:
-    """Move points with a code below a boundary to the front, in place; both parts keep their order.
+    """Move points with a code below a boundary to the front; the order is kept.
 
     Parameters
     ----------
@@ -199,7 +214,7 @@ def column_sums(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
-    """Gaps between neighboring values of a feature, averaged over the features rank by rank.
+    """Gaps between neighboring values, averaged over the features rank by rank.
 
     Gaps of many points in a small part of the range are smaller than a grid step. This
     is the only statistic for which the grid is too coarse: the remainders of rounding
@@ -246,7 +261,11 @@ def _average_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     return gaps
 
 
-def _fill_column(shards: tuple[Points, ...], feature: int, column: np.ndarray) -> None:
+def _fill_column(
+    shards: tuple[Points, ...],
+    feature: int,
+    column: np.ndarray,
+) -> None:
     """Write a feature of all shards to ``column``, in units of 2**-16 grid steps."""
     start = 0
     for shard in shards:

@@ -47,7 +47,7 @@ class Hash:
 
     Examples
     --------
-    >>> hashing = Hash(np.array([[DIRECTION_SCALE, 0]]), np.array([0]), DIRECTION_SCALE * SCALE)
+    >>> hashing = Hash(np.array([[DIRECTION_SCALE, 0]]), np.array([0]), SCALE**2)
     >>> hashing.codes(Points.prepare(np.array([[-1, 7], [0, -9], [SCALE, 0]]))).tolist()
     [0, 1, 2]
     """
@@ -80,7 +80,7 @@ class Hash:
         return [highest - lowest + 1 for lowest, highest in self._cell_ranges()]
 
     def _cell_ranges(self) -> list[tuple[int, int]]:
-        """Lowest and highest cell of each projection that a point of the domain can be in."""
+        """Lowest and highest cell that the domain reaches, for each projection."""
         largest_products = np.abs(self.directions).sum(axis=1)
         ranges = []
         for shift, product in zip(self.shifts, largest_products, strict=True):
@@ -90,7 +90,11 @@ class Hash:
             ranges.append((lowest_cell, highest_cell))
         return ranges
 
-    def codes(self, points: Points, mask: np.ndarray | None = None) -> np.ndarray:
+    def codes(
+        self,
+        points: Points,
+        mask: np.ndarray | None = None,
+    ) -> np.ndarray:
         """Number of each point's cell, in the cells' lexicographic order.
 
         Of all points, or of those that a mask (n,) marks: shape (m,), of the shortest
@@ -110,12 +114,16 @@ class Hash:
             begin = end
             end += len(rows)
             codes[begin:end] = _compute_codes(
-                rows, self.directions, offsets, self.width, sizes
+                rows,
+                self.directions,
+                offsets,
+                self.width,
+                sizes,
             )
         return codes
 
     def cell_centers(self, codes: np.ndarray) -> np.ndarray:
-        """Point of the directions' span in the center of each cell: shape (b, d), float64.
+        """Center of each cell in the directions' span: shape (b, d), float64.
 
         In grid steps. The directions are taken for orthonormal.
         """
@@ -154,7 +162,10 @@ def _compute_codes(
 
 
 def euclidean_hash(
-    generator: np.random.Generator, m: int, d: int, width: float
+    generator: np.random.Generator,
+    m: int,
+    d: int,
+    width: float,
 ) -> Hash:
     """Draw a hash with orthonormal directions and uniform shifts.
 
@@ -182,7 +193,11 @@ def euclidean_hash(
     return Hash(directions, shifts, steps)
 
 
-def orthonormal(generator: np.random.Generator, m: int, d: int) -> np.ndarray:
+def orthonormal(
+    generator: np.random.Generator,
+    m: int,
+    d: int,
+) -> np.ndarray:
     """Draw m random orthonormal directions of d features, shape (m, d), int64.
 
     Entries are rounded to integers, with :data:`DIRECTION_SCALE` for 1. Sums are
@@ -202,7 +217,11 @@ def orthonormal(generator: np.random.Generator, m: int, d: int) -> np.ndarray:
     return np.rint(np.array(directions) * DIRECTION_SCALE).astype(np.int64)
 
 
-def bucket_counts(points: Points, hashing: Hash, restricted: Farthest | None) -> Sums:
+def bucket_counts(
+    points: Points,
+    hashing: Hash,
+    restricted: Farthest | None,
+) -> Sums:
     """Codes that occur, increasing, and how often, but for copies."""
     codes = _bucket_codes(points, hashing, restricted)
     return np.unique(codes, return_counts=True)
@@ -233,9 +252,11 @@ def bucket_sums(
 
 
 def _bucket_codes(
-    points: Points, hashing: Hash, restricted: Farthest | None
+    points: Points,
+    hashing: Hash,
+    restricted: Farthest | None,
 ) -> np.ndarray:
-    """Codes of the points of the restricted set, but for its copies; those of one hash are kept."""
+    """Codes of the restricted points, but for copies; those of one hash are kept."""
 
     def compute() -> np.ndarray:
         # Those of another hash give their memory back first.
@@ -247,7 +268,7 @@ def _bucket_codes(
 
 
 def _find_positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:
-    """Position (n,), int32, of each bucket among the released ones, -1 if it is none."""
+    """Position (n,), int32, of each bucket among the released ones, or -1."""
     result = np.empty(len(codes), np.int32)
     for block in make_slices(len(codes)):
         block_codes = codes[block].astype(np.int64)

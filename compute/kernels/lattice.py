@@ -1,4 +1,4 @@
-"""The grid points of the unit ball: their number, uniform draws, and the grids of covers.
+"""The grid points of the unit ball: their number, uniform draws, grids of covers.
 
 A grid point is an integer vector; times the side of the grid it is a point of the ball.
 """
@@ -34,18 +34,20 @@ class Lattice:
 
     Examples
     --------
-    >>> Lattice(2, 0.5).size  # the origin, four at distance 1, four at sqrt(2), four at 2
+    >>> Lattice(2, 0.5).size  # the origin, and four at distance 1, sqrt(2) and 2
     13
     """
 
     def __init__(self, dimensions: int, side: float):
         if dimensions < 1 or not 0 < side < math.inf:
             raise ValueError(
-                f"dimensions={dimensions} must be at least 1, side={side} positive and finite"
+                f"dimensions={dimensions} must be at least 1, "
+                f"side={side} positive and finite"
             )
         if (2 / side + 1) ** dimensions >= MAX_GRID_POINTS:
             raise ValueError(
-                f"side={side} is too small in {dimensions} dimensions: more than 2^62 grid points"
+                f"side={side} is too small in {dimensions} dimensions: "
+                "more than 2^62 grid points"
             )
         self.dimensions = dimensions
         self.side = side
@@ -54,7 +56,7 @@ class Lattice:
 
     @cached_property
     def _ball_sizes(self) -> np.ndarray:
-        """Number of integer points of squared norm at most s (column) in 0, 1, ... dimensions."""
+        """Numbers of integer points of squared norm up to s, by dimensions."""
         sizes = np.ones((self.dimensions, self.max_squared_norm + 1), np.int64)
         for smaller, larger in itertools.pairwise(sizes):
             # The added coordinate is 0, or v or -v, which leaves s - v^2 for the other
@@ -67,7 +69,7 @@ class Lattice:
     def _continuations(
         self, budget: int, n_after: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Values of the next coordinate, and the number of grid points that continue with each.
+        """Values of the next coordinate, and the numbers of grid points that continue.
 
         Parameters
         ----------
@@ -87,7 +89,7 @@ class Lattice:
         return int(sizes.sum())
 
     def draw(self, uniforms: np.ndarray) -> np.ndarray:
-        """Turn uniforms in [0, 1], one per dimension, into a grid point, all equally likely."""
+        """Turn uniforms in [0, 1], one per dimension, into a uniform grid point."""
         point = np.empty(self.dimensions, np.int64)
         budget = self.max_squared_norm
         for h, uniform in enumerate(uniforms):
@@ -106,7 +108,7 @@ def uniform_index(uniform: float, n: int) -> int:
 
 @lru_cache(maxsize=64)
 def cached_lattice(dimensions: int, side: float) -> Lattice:
-    """Return a lattice that is shared: its tables take longer to fill than all queries to it."""
+    """Return a shared lattice: its tables take longer to fill than all queries."""
     return Lattice(dimensions, side)
 
 
@@ -116,7 +118,7 @@ def cover_scales(
     gamma: float,
     smallest_radius: float,
 ) -> Sequence[tuple[float, float]]:
-    """Sides of the grids and radii of the covers, from fine to coarse (Nguyen, Chaturvedi, Xu).
+    """Sides of grids and radii of covers, fine to coarse (Nguyen, Chaturvedi, Xu).
 
     Radii are ``(1 + gamma)^i / n`` up to the first of at least 2, the diameter of the
     unit ball; those below the smallest are left out. A grid of side ``gamma r /

@@ -1,4 +1,4 @@
-"""Kernels of the local model: keyed hashes of (user, value), and sums over users' reports.
+"""Kernels of the local model: keyed hashes of (user, value), and sums of reports.
 
 A hash is a function of a public key, the number of the user and a value; nothing is
 stored per user and nothing depends on the order in which users or values are read.
@@ -28,7 +28,7 @@ _U63 = np.uint64(63)
 
 @njit(cache=True, inline="always")
 def mix(word: np.uint64) -> np.uint64:
-    """Output function of SplitMix64 (Steele, Lea, Flood 2014): every bit depends on all bits."""
+    """Output function of SplitMix64 (Steele, Lea, Flood 2014): it mixes all bits."""
     word = (word ^ (word >> _U30)) * _MULTIPLIER_1
     word = (word ^ (word >> _U27)) * _MULTIPLIER_2
     return word ^ (word >> _U31)
@@ -61,7 +61,10 @@ def _parity(word: np.uint64) -> np.int64:
 
 @njit(cache=True)
 def hash_values(
-    key: np.uint64, users: np.ndarray, values: np.ndarray, g: int
+    key: np.uint64,
+    users: np.ndarray,
+    values: np.ndarray,
+    g: int,
 ) -> np.ndarray:
     """Hash a value of each user to 0 .. g - 1.
 
@@ -100,7 +103,7 @@ def support_counts(
     g: int,
     size: int,
 ) -> np.ndarray:
-    """Number of users who reported the hash of each value 0 .. size - 1, shape (size,), int64."""
+    """Number of users who reported the hash of each value: (size,), int64."""
     counts = np.zeros(size, np.int64)
     for i in range(len(users)):
         user_word = _hash_user(key, users[i])
@@ -117,7 +120,7 @@ def parity_hashes(
     bits: int,
     size: int,
 ) -> np.ndarray:
-    """Hash a value of each user to ``bits`` bits: entries of random rows of a Hadamard matrix.
+    """Hash a value of each user to bits: entries of random rows of a Hadamard matrix.
 
     Parameters
     ----------
@@ -154,7 +157,7 @@ def add_spectrum(
     bits: int,
     spectrum: np.ndarray,
 ) -> None:
-    """Add reports to the Hadamard transform (size,), int64, of :func:`parity_support_counts`."""
+    """Add reports to the transform of :func:`parity_support_counts`: (size,), int64."""
     mask = np.uint64(len(spectrum) - 1)
     # For every subset of the bits: the row that is the product of theirs, and the
     # product of their reported signs.
@@ -177,7 +180,7 @@ def add_spectrum(
 
 
 def parity_support_counts(spectrum: np.ndarray, bits: int) -> np.ndarray:
-    """Number of users whose report equals the parities of each value, shape (size,), int64.
+    """Number of users whose report equals each value's parities: (size,), int64.
 
     Notes
     -----
@@ -200,7 +203,11 @@ def parity_support_counts(spectrum: np.ndarray, bits: int) -> np.ndarray:
 
 
 @njit(cache=True)
-def random_signs(key: np.uint64, users: np.ndarray, cells: np.ndarray) -> np.ndarray:
+def random_signs(
+    key: np.uint64,
+    users: np.ndarray,
+    cells: np.ndarray,
+) -> np.ndarray:
     """Public random sign of each user's cell, shape (m,), int64, in {-1, 1}."""
     signs = np.empty(len(users), np.int64)
     for i in range(len(users)):

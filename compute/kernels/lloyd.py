@@ -6,9 +6,11 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def nearest_center(
-    points: np.ndarray, i: int, centers: np.ndarray
+    points: np.ndarray,
+    i: int,
+    centers: np.ndarray,
 ) -> tuple[int, float]:
-    """Index of the center nearest to point ``i``, ties to the first, and the squared distance."""
+    """Center nearest to point ``i``, ties to the first, and the squared distance."""
     nearest = 0
     min_square = np.inf
     for j in range(centers.shape[0]):
@@ -51,7 +53,13 @@ def weighted_lloyd(
     cluster_weights = np.empty(k)
     means = np.empty((k, d))
     for _ in range(max_iter):
-        farthest = _assign(points, sample_weight, centers, cluster_weights, means)
+        farthest = _assign(
+            points,
+            sample_weight,
+            centers,
+            cluster_weights,
+            means,
+        )
 
         # Turn sums into means and move the centers there.
         center_shift = 0.0
@@ -76,7 +84,7 @@ def _assign(
     cluster_weights: np.ndarray,
     sums: np.ndarray,
 ) -> int:
-    """Sum weights and weighted points by nearest center; return the costliest point's index."""
+    """Sum weights and weighted points by center; return the costliest point."""
     m, d = points.shape
     cluster_weights[:] = 0.0
     sums[:] = 0.0
@@ -95,9 +103,12 @@ def _assign(
 
 @njit(cache=True, nogil=True)
 def converged_lloyd(
-    points: np.ndarray, centers: np.ndarray, tolerance: float, max_iter: int
+    points: np.ndarray,
+    centers: np.ndarray,
+    tolerance: float,
+    max_iter: int,
 ) -> np.ndarray:
-    """Move centers to means until an iteration lowers the loss by less than a share of it.
+    """Move centers to means until an iteration hardly lowers the loss.
 
     An empty cluster keeps its center. Sums run over the points in order.
 

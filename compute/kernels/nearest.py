@@ -1,4 +1,4 @@
-"""Nearest centers, and sums over their points, for many replicates in one pass over the data.
+"""Nearest centers, and sums over their points, for many replicates in one pass.
 
 Results are exact integers, the same for any order, split or number of threads. The
 scans, and the proof that rounding does not change them, are in
@@ -85,7 +85,7 @@ def sums_and_counts(
 
 
 def inertia(points: Points, centers: np.ndarray) -> list[int]:
-    """Sum of squared distances to the nearest center, an exact integer for every replicate.
+    """Sum of squared distances to the nearest center, for every replicate.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def labels(points: Points, centers: np.ndarray) -> np.ndarray:
 
 
 def _check_centers(points: Points, centers: np.ndarray) -> np.ndarray:
-    """Return centers (R, k, d) as contiguous float64; refuse other shapes, and large ones."""
+    """Return centers (R, k, d) as contiguous float64; refuse bad shapes and sizes."""
     centers = np.ascontiguousarray(centers, dtype=np.float64)
     d = points.shape[1]
     if centers.ndim != 3 or centers.shape[2] != d or 0 in centers.shape:
@@ -144,9 +144,12 @@ def _check_centers(points: Points, centers: np.ndarray) -> np.ndarray:
 
 
 def _scan(
-    points: Points, centers: np.ndarray, limits: np.ndarray, labels: np.ndarray
+    points: Points,
+    centers: np.ndarray,
+    limits: np.ndarray,
+    labels: np.ndarray,
 ) -> list[Sums]:
-    """Sums and counts of ranges of points; of no points where labels (R, n) are written."""
+    """Sums and counts of ranges of points; zeros where labels (R, n) are written."""
     flat_rows = points.rows.reshape(-1)
 
     def scan_range(first: int, last: int) -> Sums:
@@ -169,14 +172,14 @@ def _scan(
 
 
 def squared_distances(points: Points, centers: np.ndarray) -> np.ndarray:
-    """Squared distance of each point to the nearest of centers (k, d): shape (n,), exact."""
+    """Squared distance (n,) of each point to the nearest of centers (k, d), exact."""
     return nearest_with_squares(points, centers)[1]
 
 
 def nearest_with_squares(
     points: Points, centers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Index of each point's nearest center of (k, d), and their squared distance: both (n,)."""
+    """Each point's nearest center of (k, d), and their squared distance: both (n,)."""
     nearest = labels(points, centers[None])[0]
     float_centers = np.asarray(centers, np.float64)
     return nearest, _square_distances(points.rows, float_centers, nearest)
@@ -184,7 +187,9 @@ def nearest_with_squares(
 
 @njit(cache=True, nogil=True, fastmath=REORDERED)
 def _square_distances(
-    rows: np.ndarray, centers: np.ndarray, labels: np.ndarray
+    rows: np.ndarray,
+    centers: np.ndarray,
+    labels: np.ndarray,
 ) -> np.ndarray:
     n, d = rows.shape
     squares = np.empty(n)
@@ -200,7 +205,7 @@ def _square_distances(
 def nearest_of_many(
     points: np.ndarray, centers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nearest of many centers for each point: a function of the point and the centers alone.
+    """Nearest of many centers for each point: no other point changes it.
 
     Parameters
     ----------
@@ -243,7 +248,10 @@ def nearest_of_many(
 
 
 def _nearest_by_pivots(
-    points: np.ndarray, centers: np.ndarray, pivots: np.ndarray, between: np.ndarray
+    points: np.ndarray,
+    centers: np.ndarray,
+    pivots: np.ndarray,
+    between: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Index and squared distance of each point's nearest center, both (b,).
 
@@ -338,9 +346,11 @@ def swap_costs(
 
 @njit(cache=True, nogil=True)
 def _swap_costs(
-    squares: np.ndarray, current: np.ndarray, slots: np.ndarray
+    squares: np.ndarray,
+    current: np.ndarray,
+    slots: np.ndarray,
 ) -> np.ndarray:
-    """Costs (slots, m) of a block of points after each swap, from squared distances (n, m)."""
+    """Costs (slots, m) of points after each swap, from squared distances (n, m)."""
     n, m = squares.shape
     slot_numbers = np.full(len(current), -1)
     for s in range(len(slots)):
@@ -371,7 +381,7 @@ def _swap_costs(
 def _find_two_nearest(
     squares: np.ndarray, current: np.ndarray
 ) -> tuple[int, float, float]:
-    """Position of the nearest current center; squared distances to it and to the second nearest."""
+    """Nearest current center; squared distances to it and to the second nearest."""
     nearest = 0
     first = np.inf
     second = np.inf

@@ -36,7 +36,7 @@ def occupied_cells(
     shift: np.ndarray,
     levels: range,
 ) -> Iterator[tuple[int, CellsAt, np.ndarray]]:
-    """Cells of a shifted quadtree that hold a point, level by level, in lexicographic order.
+    """Cells of a shifted quadtree that hold a point, level by level.
 
     Parameters
     ----------
@@ -68,16 +68,20 @@ def occupied_cells(
         return
     if levels.step != 1:
         raise ValueError(
-            f"levels={levels} must be consecutive: cells are merged from one level to the next"
+            f"levels={levels} must be consecutive: "
+            "cells are merged from one level to the next"
         )
-    for level, cells in _merged_cells(points, span_of(points), shift, levels):
+    for level, cells in _merged_cells(points, find_span(points), shift, levels):
         yield level, cells.positions, cells.counts
 
 
 def fullest_occupied_cells(
-    points: np.ndarray, shifts: np.ndarray, last_level: int, n_fullest: int
+    points: np.ndarray,
+    shifts: np.ndarray,
+    last_level: int,
+    n_fullest: int,
 ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-    """Cells with the highest counts of each level of shifted quadtrees, the first ones among equal.
+    """Cells with the highest counts of each level, the first ones among equal.
 
     Parameters
     ----------
@@ -100,12 +104,12 @@ def fullest_occupied_cells(
     Examples
     --------
     >>> points = np.array([[0], [1], [70_000]])
-    >>> found = fullest_occupied_cells(points, np.array([[0]]), 3, 1)
-    >>> sorted((level, cells.tolist(), counts.tolist()) for _, level, cells, counts in found)
+    >>> fullest = fullest_occupied_cells(points, np.array([[0]]), 3, 1)
+    >>> sorted((level, *map(np.ndarray.tolist, rest)) for _, level, *rest in fullest)
     [(0, [[0]], [3]), (1, [[0]], [3]), (2, [[1]], [3]), (3, [[2]], [2])]
     """
     n = len(points)
-    span = span_of(points)
+    span = find_span(points)
     ascending = np.argsort(points[:, 0])
     # Coarser levels merge the points of cells, finer ones leave out points alone in
     # their cells. That saves most from the finest level on that had half as many cells
@@ -153,7 +157,11 @@ def fullest_occupied_cells(
         start = merged_level
 
 
-def cell_centers(cells: np.ndarray, shift: np.ndarray, level: int) -> np.ndarray:
+def cell_centers(
+    cells: np.ndarray,
+    shift: np.ndarray,
+    level: int,
+) -> np.ndarray:
     """Centers of cells in grid steps, with the shift taken back: int64."""
     side = 1 << (ROOT_BITS - level)
     return cells * side + (side // 2 + ROOT_LOWER) - shift
@@ -224,19 +232,21 @@ class Cells(NamedTuple):
         return self.digits.rows(self.members[self.order[self.first[selected]]])
 
     def fullest(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Positions and counts of the n cells with the highest counts, the first among equal."""
+        """Positions and counts of the n fullest cells, the first ones among equal."""
         largest = int(self.counts.max(initial=0))
         fullest = radix_argsort(largest - self.counts, largest.bit_length())[0][:n]
         return self.positions(fullest), self.counts[fullest]
 
     def shared_members(self) -> np.ndarray:
-        """Members that share their cell, where members stand for themselves: in their order."""
+        """Members that share their cell, in their order, where each counts as one."""
         return self.members[_mark_shared(self.order, self.first, self.counts)]
 
 
 @njit(cache=True, nogil=True)
 def _mark_shared(
-    order: np.ndarray, first: np.ndarray, counts: np.ndarray
+    order: np.ndarray,
+    first: np.ndarray,
+    counts: np.ndarray,
 ) -> np.ndarray:
     is_shared = np.zeros(len(order), np.bool_)
     for cell in range(len(first)):
@@ -247,16 +257,25 @@ def _mark_shared(
 
 
 def _number_cells(
-    points: np.ndarray, span: Span, shift: np.ndarray, level: int
+    points: np.ndarray,
+    span: Span,
+    shift: np.ndarray,
+    level: int,
 ) -> Digits:
     """Positions of the cells of a level."""
     # The one point that lies on the root cell's upper end belongs to the last cell.
     last = (1 << level) - 1
-    return Digits(points, span, shift - ROOT_LOWER, ROOT_BITS - level, last)
+    return Digits(
+        points,
+        span,
+        shift - ROOT_LOWER,
+        ROOT_BITS - level,
+        last,
+    )
 
 
 @njit(cache=True, nogil=True)
-def span_of(points: np.ndarray) -> Span:
+def find_span(points: np.ndarray) -> Span:
     """Smallest and largest of zero and the coordinates of points, each (d,), int64."""
     n, d = points.shape
     lowest = np.zeros(d, np.int64)
@@ -269,9 +288,11 @@ def span_of(points: np.ndarray) -> Span:
 
 
 def _find_cells(
-    digits: Digits, members: np.ndarray, weights: np.ndarray | None = None
+    digits: Digits,
+    members: np.ndarray,
+    weights: np.ndarray | None = None,
 ) -> Cells:
-    """Cells of the members, each of which stands for as many points as it weighs, or for one."""
+    """Cells of the members; a member counts as its weight, or as one."""
     order, is_first = lexicographic_order(digits, members)
     first = np.flatnonzero(is_first)
     if weights is None:
@@ -282,9 +303,12 @@ def _find_cells(
 
 
 def _merged_cells(
-    points: np.ndarray, span: Span, shift: np.ndarray, levels: range
+    points: np.ndarray,
+    span: Span,
+    shift: np.ndarray,
+    levels: range,
 ) -> Iterator[tuple[int, Cells]]:
-    """Levels and cells, from the finest to the coarsest; a member stands for those of its cell."""
+    """Levels and cells, from the finest on; a member stands for those of its cell."""
     members = np.arange(len(points))
     weights = None
     for level in reversed(levels):
@@ -299,9 +323,12 @@ def _merged_cells(
 
 
 def _first_members(
-    digits: Digits, ascending: np.ndarray, is_selected: np.ndarray, n: int
+    digits: Digits,
+    ascending: np.ndarray,
+    is_selected: np.ndarray,
+    n: int,
 ) -> np.ndarray:
-    """The n selected points whose rows, all different, are first in lexicographic order.
+    """The n selected points that are first in lexicographic order; all differ.
 
     Parameters
     ----------
@@ -351,7 +378,7 @@ def lexicographic_order(
     Examples
     --------
     >>> points = np.array([[2, 1], [0, 3], [2, 0]])
-    >>> digits = Digits(points, span_of(points), np.zeros(2, int))
+    >>> digits = Digits(points, find_span(points), np.zeros(2, int))
     >>> order, is_first = lexicographic_order(digits, np.arange(3))
     >>> order.tolist(), is_first.tolist()
     ([1, 2, 0], [True, True, True])
@@ -361,7 +388,13 @@ def lexicographic_order(
 
     # Sort by as many columns as fit a key.
     strides, n_values = _strides(sizes, N_KEYS)
-    keys = _packed_columns(digits, lowest, members, 0, strides)
+    keys = _packed_columns(
+        digits,
+        lowest,
+        members,
+        0,
+        strides,
+    )
     order, keys = radix_argsort(keys, (n_values - 1).bit_length())
     is_first = differs_from_previous(keys)
     n_packed = len(strides)
@@ -375,7 +408,13 @@ def lexicographic_order(
         runs = np.cumsum(is_first[tied]) - 1
         n_runs = int(runs[-1]) + 1
         strides, n_values = _strides(sizes[n_packed:], N_KEYS // n_runs)
-        keys = _packed_columns(digits, lowest, members[order[tied]], n_packed, strides)
+        keys = _packed_columns(
+            digits,
+            lowest,
+            members[order[tied]],
+            n_packed,
+            strides,
+        )
         keys += runs * n_values
         suborder, keys = radix_argsort(keys, (n_runs * n_values - 1).bit_length())
         order[tied] = order[tied][suborder]
@@ -392,7 +431,7 @@ def is_tied(is_first: np.ndarray) -> np.ndarray:
 
 
 def _strides(sizes: list[int], n_keys: int) -> tuple[np.ndarray, int]:
-    """Strides that make one number of those of the first columns, the last one's being 1.
+    """Strides that make one number of those of the first columns; the last is 1.
 
     Parameters
     ----------
@@ -421,7 +460,7 @@ def _packed_columns(
     column: int,
     strides: np.ndarray,
 ) -> np.ndarray:
-    """One key per member of a column and those that follow: its numbers above the lowest ones."""
+    """One key per member, of a column and some that follow, above the lowest."""
     columns = slice(column, column + len(strides))
     return _pack(
         digits.points,
@@ -458,8 +497,12 @@ def _pack(
 
 
 @njit(cache=True)
-def add_soft_counts(points: np.ndarray, intervals: int, counts: np.ndarray) -> None:
-    """Spread each point over the 2**d grid nodes around it, by multilinear interpolation weights.
+def add_soft_counts(
+    points: np.ndarray,
+    intervals: int,
+    counts: np.ndarray,
+) -> None:
+    """Spread each point over the 2**d grid nodes around it, multilinearly.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Stable order of non-negative integers, digit by digit: several times as fast as comparisons.
+"""Stable order of non-negative integers, faster than by comparisons.
 
 Also where equal ones begin in that order, and sums of values over equal ones.
 """
@@ -36,11 +36,17 @@ def radix_argsort(keys: np.ndarray, n_bits: int) -> tuple[np.ndarray, np.ndarray
     """
     m = len(keys)
     positions = np.arange(m, dtype=np.int32 if m < 1 << 31 else np.int64)
-    return _sort(keys, positions, np.empty_like(keys), np.empty_like(positions), n_bits)
+    return _sort(
+        keys,
+        positions,
+        np.empty_like(keys),
+        np.empty_like(positions),
+        n_bits,
+    )
 
 
 def differs_from_previous(sorted_keys: np.ndarray) -> np.ndarray:
-    """Whether a sorted key differs from the one before, as the first does: a mask (m,)."""
+    """Mask (m,) of the sorted keys that differ from the one before, or are first."""
     is_first = np.ones(len(sorted_keys), bool)
     np.not_equal(sorted_keys[1:], sorted_keys[:-1], out=is_first[1:])
     return is_first

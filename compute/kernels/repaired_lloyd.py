@@ -1,4 +1,4 @@
-"""Weighted k-means on integer positions whose state is kept, so that it can be repaired.
+"""Weighted k-means on integer positions, kept so that it can be repaired.
 
 Seeds come from a race among the positions, at a rate of weight times squared distance;
 then Lloyd's steps follow. Sums and weights of every step are kept as integers. After
@@ -23,7 +23,11 @@ TOLERANCE = 1e-9
 
 
 @njit(cache=True)
-def hashed_arrival_times(positions: np.ndarray, key: np.uint64, n: int) -> np.ndarray:
+def hashed_arrival_times(
+    positions: np.ndarray,
+    key: np.uint64,
+    n: int,
+) -> np.ndarray:
     """Exponential arrival times that depend on a position and a public key alone.
 
     Parameters
@@ -61,7 +65,7 @@ def weighted_race(
     seeds: np.ndarray,
     arrivals: np.ndarray,
 ) -> int:
-    """Choose seeds as the first arrivals, with the law of k-means++ on weighted positions.
+    """Choose seeds as the first arrivals: k-means++ on weighted positions.
 
     Parameters
     ----------
@@ -119,7 +123,7 @@ def race_stands(
     seeds: np.ndarray,
     arrivals: np.ndarray,
 ) -> bool:
-    """Whether the seeds are still the first arrivals after the weights of some positions changed.
+    """Whether the seeds are still first after the weights of some positions changed.
 
     Parameters
     ----------
@@ -170,7 +174,7 @@ def change_weights(
     sums: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Add changes of weights of given rows to the sums and counts of all steps of one start."""
+    """Add changes of weights of some rows to the sums and counts of all steps."""
     for t in range(n_steps):
         for c in range(len(rows)):
             label = labels[t, rows[c]]
@@ -193,7 +197,7 @@ def repair_steps(
     sums: np.ndarray,
     counts: np.ndarray,
 ) -> int:
-    """Lloyd's steps from given seeds until assignments repeat, by way of what is kept of them.
+    """Lloyd's steps from seeds until assignments repeat, by what is kept of them.
 
     Parameters
     ----------
@@ -272,7 +276,9 @@ def repair_steps(
 
 @njit(cache=True)
 def _two_nearest(
-    position: np.ndarray, centers: np.ndarray, k: int
+    position: np.ndarray,
+    centers: np.ndarray,
+    k: int,
 ) -> tuple[int, float]:
     """Nearest center, ties to the first, and how much farther the second is."""
     nearest = 0

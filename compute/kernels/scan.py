@@ -1,4 +1,4 @@
-"""Compiled scans for nearest centers: screened in single precision, exact where that could err.
+"""Compiled scans for nearest centers: in single precision, exact where it could err.
 
 A point x is compared with centers c by the score ``s = |c|^2 - 2 c.x``, its squared
 distance less ``|x|^2``. Scores are integers below 2**53. A scan computes them in
@@ -148,7 +148,7 @@ def scan(
     counts: np.ndarray,
     labels: np.ndarray,
 ) -> None:
-    """Find the nearest centers of points ``first`` to ``last - 1``; sum, count or label these.
+    """Find the nearest centers of a range of points; sum and count, or label them.
 
     Parameters
     ----------
@@ -201,7 +201,13 @@ def scan(
         stop = min(start + size, last)
         n_groups = -(-(stop - start) // GROUP)
         rows, row = _pad_rows(flat_rows, start, n_groups * GROUP, d)
-        _transpose_rows(rows, row, d, n_groups, buffers.columns)
+        _transpose_rows(
+            rows,
+            row,
+            d,
+            n_groups,
+            buffers.columns,
+        )
         _round_norms(squared_norms[start:stop], buffers.norms)
         for r in range(n_replicates):
             tests = _make_tests(d, center_norms[r], n_padded)
@@ -235,7 +241,12 @@ def scan(
             elif masked:
                 nearest[stop - start : n_groups * GROUP] = n_padded
                 _sum_by_masks(
-                    buffers, d, n_groups, n_padded, small_sums[r], small_counts[r]
+                    buffers,
+                    d,
+                    n_groups,
+                    n_padded,
+                    small_sums[r],
+                    small_counts[r],
                 )
             else:
                 _sum_by_points(
@@ -252,9 +263,21 @@ def scan(
         if n_pending + size > POINTS_PER_SUM or stop == last:
             for r in range(n_replicates):
                 if masked:
-                    _add_small(small_sums[r], d * LANES, LANES, LANES, sums[r])
+                    _add_small(
+                        small_sums[r],
+                        d * LANES,
+                        LANES,
+                        LANES,
+                        sums[r],
+                    )
                 else:
-                    _add_small(small_sums[r], width, 1, 1, sums[r])
+                    _add_small(
+                        small_sums[r],
+                        width,
+                        1,
+                        1,
+                        sums[r],
+                    )
                 counts[r] += small_counts[r, :k]
             small_sums[:] = 0
             small_counts[:] = 0
@@ -292,7 +315,10 @@ def _make_buffers(d: int, size: int) -> Buffers:
 
 @njit(cache=True, nogil=True)
 def _pad_rows(
-    flat_rows: np.ndarray, start: int, size: int, d: int
+    flat_rows: np.ndarray,
+    start: int,
+    size: int,
+    d: int,
 ) -> tuple[np.ndarray, int]:
     """Array and the position in it where the rows of a block begin.
 
@@ -311,11 +337,16 @@ def _pad_rows(
 
 @njit(cache=True, nogil=True)
 def _transpose_rows(
-    rows: np.ndarray, row: int, d: int, n_groups: int, columns: np.ndarray
+    rows: np.ndarray,
+    row: int,
+    d: int,
+    n_groups: int,
+    columns: np.ndarray,
 ) -> None:
-    """Transpose a block: feature h of point b of group g to ``(g * width + h) * GROUP + b``.
+    """Transpose a block: feature h of point b of group g.
 
-    The width is that of :func:`_count_columns`.
+    It goes to ``(g * width + h) * GROUP + b``; the width is that of
+    :func:`_count_columns`.
     """
     # The compiler makes vector code of each case, because the stride is a constant.
     if d == 1:
@@ -332,12 +363,23 @@ def _transpose_rows(
             begin = row + half * LANES * d
             to = half // 2 * width * GROUP + half % 2 * LANES
             for h in range(0, d, LANES):
-                transpose(rows, begin + h, d, columns, to + h * GROUP, GROUP)
+                transpose(
+                    rows,
+                    begin + h,
+                    d,
+                    columns,
+                    to + h * GROUP,
+                    GROUP,
+                )
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _separate(
-    rows: np.ndarray, row: int, d: int, n_groups: int, columns: np.ndarray
+    rows: np.ndarray,
+    row: int,
+    d: int,
+    n_groups: int,
+    columns: np.ndarray,
 ) -> None:
     """Transpose rows of few features, which fill a small part of a tile."""
     for half in range(2 * n_groups):
@@ -366,7 +408,7 @@ def _screen(
     rows: np.ndarray,
     ahead: int,
 ) -> bool:
-    """Nearest center of each point of a block, in float32, and the margin of that decision.
+    """Nearest center of each point of a block, in float32, and its margin.
 
     Parameters
     ----------
@@ -444,9 +486,25 @@ def _screen(
             limit_0 = _select(tile_limits, nearest_0)
             limit_1 = _select(tile_limits, nearest_1)
         b = g * GROUP
-        is_open |= _decide(buffers, b, least_0, second_0, nearest_0, limit_0, tests)
+        is_open |= _decide(
+            buffers,
+            b,
+            least_0,
+            second_0,
+            nearest_0,
+            limit_0,
+            tests,
+        )
         b += LANES
-        is_open |= _decide(buffers, b, least_1, second_1, nearest_1, limit_1, tests)
+        is_open |= _decide(
+            buffers,
+            b,
+            least_1,
+            second_1,
+            nearest_1,
+            limit_1,
+            tests,
+        )
     return is_open
 
 
@@ -477,7 +535,7 @@ def _decide(
     limit: Any,
     tests: tuple[Any, Any, Any],
 ) -> bool:
-    """Write nearest centers, or none beyond the limits, and the margins of both decisions.
+    """Write nearest centers, or none beyond the limits, and both decisions' margins.
 
     Those of a register of points from ``b`` on, by their least two scores. Returns
     whether a margin may not be positive.
@@ -498,7 +556,9 @@ def _decide(
 
 @njit(cache=True, nogil=True)
 def _make_tests(
-    d: int, center_norms: np.ndarray, left_out: int
+    d: int,
+    center_norms: np.ndarray,
+    left_out: int,
 ) -> tuple[Any, Any, Any]:
     """Tolerance ``T = a + b |x|^2`` as a and b, and what stands for no center."""
     largest = 0.0
@@ -525,7 +585,7 @@ def _settle(
     limits: np.ndarray,
     left_out: int,
 ) -> None:
-    """Find the nearest centers of the points with no margin in float64; ``left_out`` for none."""
+    """Find the nearest centers of points without margin in float64, or none."""
     d = centers.shape[1]
     for b in range(len(squared_norms)):
         if buffers.margins[b] <= ZERO:
@@ -538,7 +598,9 @@ def _settle(
 
 @njit(cache=True, nogil=True, fastmath=REORDERED)
 def _find_exactly(
-    point: np.ndarray, centers: np.ndarray, center_norms: np.ndarray
+    point: np.ndarray,
+    centers: np.ndarray,
+    center_norms: np.ndarray,
 ) -> tuple[int, float]:
     """Nearest center of a point and its score, in float64, which holds all of them."""
     nearest = 0
@@ -609,8 +671,13 @@ def _sum_by_masks(
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _add_where(labels: Any, centers: Any, x: Any, sums: Any) -> Any:
-    """Sums of a tile of centers with one more register of points, each in that of its label."""
+def _add_where(
+    labels: Any,
+    centers: Any,
+    x: Any,
+    sums: Any,
+) -> Any:
+    """Add a register of points to the sums of a tile, each to that of its label."""
     c_0, c_1, c_2, c_3 = centers
     sum_0, sum_1, sum_2, sum_3 = sums
     return (
@@ -630,7 +697,7 @@ def _sum_by_points(
     sums: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Add point after point to its center's sum; what follows a row in its last register too."""
+    """Add point after point to its center's sum, with the rest of its last register."""
     width = -(-d // LANES) * LANES
     for b in range(len(nearest)):
         j = np.int64(nearest[b])

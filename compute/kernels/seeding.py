@@ -50,9 +50,12 @@ class _Uniforms:
 
 
 def largest_packing(
-    generator: UniformGenerator, k: int, d: int, search: str
+    generator: UniformGenerator,
+    k: int,
+    d: int,
+    search: str,
 ) -> np.ndarray:
-    """Find starting centers in [-1, 1]^d with the largest packing radius that the search finds.
+    """Find starting centers in [-1, 1]^d with the largest packing radius.
 
     Parameters
     ----------
@@ -85,7 +88,11 @@ def largest_packing(
     )
 
 
-def ball_packing(generator: np.random.Generator, n_centers: int, d: int) -> np.ndarray:
+def ball_packing(
+    generator: np.random.Generator,
+    n_centers: int,
+    d: int,
+) -> np.ndarray:
     """Place points in the unit ball, far from each other and from its surface.
 
     The largest radius of 1/2, 1/4, ... is taken for which spheres can be placed by
@@ -116,7 +123,11 @@ def ball_packing(generator: np.random.Generator, n_centers: int, d: int) -> np.n
             lengths = (1 - radius) * generator.random(len(candidates)) ** (1 / d)
             candidates *= (lengths / np.linalg.norm(candidates, axis=1))[:, None]
             n_placed, n_rejected, _ = _place(
-                candidates, radius, centers, n_placed, n_rejected
+                candidates,
+                radius,
+                centers,
+                n_placed,
+                n_rejected,
             )
         if n_placed == n_centers:
             return centers
@@ -127,7 +138,13 @@ def _search_by_halving(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
     radius = 1.0
     position = 0
     while True:
-        centers, position = place_spheres(uniforms, position, k, d, radius)
+        centers, position = place_spheres(
+            uniforms,
+            position,
+            k,
+            d,
+            radius,
+        )
         if centers is not None:
             return centers
         radius /= 2
@@ -137,14 +154,26 @@ def _search_by_bisection(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
     # Radius 0 accepts every candidate, so there is always an answer.
     low = 0.0
     high = 1.0
-    best, position = place_spheres(uniforms, 0, k, d, low)
+    best, position = place_spheres(
+        uniforms,
+        0,
+        k,
+        d,
+        low,
+    )
     assert best is not None
 
     # Spheres were placed at radius low, with centers best, and could not be placed at
     # radius high.
     for _ in range(BISECTION_STEPS):
         radius = (low + high) / 2
-        centers, position = place_spheres(uniforms, position, k, d, radius)
+        centers, position = place_spheres(
+            uniforms,
+            position,
+            k,
+            d,
+            radius,
+        )
         if centers is None:
             high = radius
         else:
@@ -183,7 +212,11 @@ def place_spheres(
     while n_placed < k and n_rejected < MAX_REJECTIONS:
         candidates = radius - 1.0 + (2.0 - 2.0 * radius) * uniforms.read(end, d)
         n_placed, n_rejected, n_read = _place(
-            candidates, radius, centers, n_placed, n_rejected
+            candidates,
+            radius,
+            centers,
+            n_placed,
+            n_rejected,
         )
         end += n_read * d
     return (centers if n_placed == k else None), end
@@ -224,7 +257,11 @@ def _place(
 
 
 @njit(cache=True)
-def _is_clear(centers: np.ndarray, candidate: int, min_square: float) -> bool:
+def _is_clear(
+    centers: np.ndarray,
+    candidate: int,
+    min_square: float,
+) -> bool:
     """Whether the candidate is far enough from all centers before it."""
     for j in range(candidate):
         square = 0.0
@@ -245,7 +282,7 @@ def exponential_race(
     first: int,
     sizes: np.ndarray,
 ) -> int:
-    """Choose seeds from step ``first`` on, given the earlier ones; count the points of each.
+    """Choose seeds from step ``first`` on; count the points of each.
 
     Parameters
     ----------
@@ -297,9 +334,12 @@ def exponential_race(
 
 @njit(cache=True, nogil=True)
 def nearest_row(
-    row: np.ndarray, rows: np.ndarray, seeds: np.ndarray, n_seeds: int
+    row: np.ndarray,
+    rows: np.ndarray,
+    seeds: np.ndarray,
+    n_seeds: int,
 ) -> int:
-    """Position of the seed nearest to a row among ``seeds[:n_seeds]``, ties to the earlier one."""
+    """Position of the nearest of ``seeds[:n_seeds]`` to a row, ties to the first."""
     nearest = 0
     min_square = np.inf
     for t in range(n_seeds):
@@ -320,7 +360,7 @@ def _first_arrival(
     ids: np.ndarray,
     equal_rates: bool,
 ) -> int:
-    """Index of the first arrival among the points of positive rate, -1 if there are none."""
+    """Index of the first arrival at a positive rate, -1 if there is none."""
     winner = -1
     earliest = np.inf
     for i in range(len(rates)):

@@ -26,7 +26,11 @@ SHORTENING = 1 - 2.0**-40
 
 
 def shell_counts(
-    points: Points, center: np.ndarray, radii: np.ndarray, *, box: bool
+    points: Points,
+    center: np.ndarray,
+    radii: np.ndarray,
+    *,
+    box: bool,
 ) -> np.ndarray:
     """Count the points of every shell about a center.
 
@@ -53,11 +57,21 @@ def shell_counts(
     >>> shell_counts(points, np.zeros(2), np.array([1.5, 1.2, 0.5]), box=False).tolist()
     [1, 0, 1]
     """
-    return _count_shells(points.rows, read_remainders(points), center, radii, box)
+    return _count_shells(
+        points.rows,
+        read_remainders(points),
+        center,
+        radii,
+        box,
+    )
 
 
-def side_counts(points: Points, center: np.ndarray, radii: np.ndarray) -> np.ndarray:
-    """Count, in every column, the points by their distance to a center and their side of it.
+def side_counts(
+    points: Points,
+    center: np.ndarray,
+    radii: np.ndarray,
+) -> np.ndarray:
+    """Count, in every column, the points by their distance to a center and side.
 
     Parameters
     ----------
@@ -75,7 +89,11 @@ def side_counts(points: Points, center: np.ndarray, radii: np.ndarray) -> np.nda
     return _count_sides(points.rows, read_remainders(points), center, radii)
 
 
-def clipped_sum(points: Points, center: np.ndarray, radius: float) -> np.ndarray:
+def clipped_sum(
+    points: Points,
+    center: np.ndarray,
+    radius: float,
+) -> np.ndarray:
     """Sum the differences of points and a center, each shortened to a radius.
 
     Parameters
@@ -118,7 +136,10 @@ def _count_shells(
 
 @njit(cache=True, nogil=True)
 def _count_sides(
-    rows: np.ndarray, remainders: np.ndarray, center: np.ndarray, radii: np.ndarray
+    rows: np.ndarray,
+    remainders: np.ndarray,
+    center: np.ndarray,
+    radii: np.ndarray,
 ) -> np.ndarray:
     counts = np.zeros((rows.shape[1], 2, len(radii)), np.int64)
     for i in range(rows.shape[0]):
@@ -130,7 +151,7 @@ def _count_sides(
 
 @njit(cache=True)
 def _find_shell(distance: float, radii: np.ndarray) -> int:
-    """Number of the shell of a distance: invariant ``distance <= radii[shell]`` but for shell 0."""
+    """Shell of a distance: ``distance <= radii[shell]``, but for shell 0."""
     shell = 0
     while shell + 1 < len(radii) and distance <= radii[shell + 1]:
         shell += 1
@@ -139,7 +160,10 @@ def _find_shell(distance: float, radii: np.ndarray) -> int:
 
 @njit(cache=True, nogil=True)
 def _sum_clipped(
-    rows: np.ndarray, remainders: np.ndarray, center: np.ndarray, radius: float
+    rows: np.ndarray,
+    remainders: np.ndarray,
+    center: np.ndarray,
+    radius: float,
 ) -> np.ndarray:
     d = rows.shape[1]
     total = np.zeros(d, np.int64)
@@ -155,7 +179,9 @@ def _sum_clipped(
 
 
 def nearest_shells(
-    points: Points, centers: np.ndarray, radii: np.ndarray
+    points: Points,
+    centers: np.ndarray,
+    radii: np.ndarray,
 ) -> np.ndarray:
     """Count the points by their distance to the nearest center.
 

@@ -40,7 +40,11 @@ def distance_tiles(points: Points) -> np.ndarray:
     return tiles
 
 
-def mean_silhouettes(tiles: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
+def mean_silhouettes(
+    tiles: np.ndarray,
+    labels: np.ndarray,
+    k: int,
+) -> np.ndarray:
     """Mean silhouette of each labeling (Rousseeuw 1987).
 
     Parameters
@@ -71,16 +75,24 @@ def mean_silhouettes(tiles: np.ndarray, labels: np.ndarray, k: int) -> np.ndarra
     for t, tile in enumerate(tiles):
         totals[:] = 0.0
         _add_distances(tile.reshape(-1), labels_of_points, totals.reshape(-1))
-        _add_silhouettes(totals, counts, labels, t * TILE, scores)
+        _add_silhouettes(
+            totals,
+            counts,
+            labels,
+            t * TILE,
+            scores,
+        )
     n_occupied = (counts > 0).sum(axis=1)
     return np.where(n_occupied < 2, -1.0, scores / n)
 
 
 @njit(cache=True)
 def _add_distances(
-    distances: np.ndarray, labels: np.ndarray, totals: np.ndarray
+    distances: np.ndarray,
+    labels: np.ndarray,
+    totals: np.ndarray,
 ) -> None:
-    """Add the rows of distances (n * TILE,) to totals (R * k * TILE,) by the labels (n, R).
+    """Add rows of distances (n * TILE,) to totals (R * k * TILE,) by labels (n, R).
 
     Replicates follow each other, so that no sum waits for the one before: neighboring
     points often have the same label.
@@ -102,7 +114,7 @@ def _add_silhouettes(
     start: int,
     scores: np.ndarray,
 ) -> None:
-    """Add the silhouettes of the points of a tile, from ``start`` on, to scores (R,)."""
+    """Add the silhouettes of a tile of points, from ``start`` on, to scores (R,)."""
     k = totals.shape[1]
     for r in range(labels.shape[0]):
         for w in range(min(TILE, labels.shape[1] - start)):
@@ -122,7 +134,9 @@ def _add_silhouettes(
 
 
 def cluster_means(
-    points: Points, labels: np.ndarray, k: int
+    points: Points,
+    labels: np.ndarray,
+    k: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Means of the points of each label and their numbers.
 
@@ -163,13 +177,15 @@ def mean_within_distances(
     means: np.ndarray,
     counts: np.ndarray,
 ) -> np.ndarray:
-    """Mean distance of each cluster's points to its mean, in grid steps; 0 for empty clusters."""
+    """Mean distance of clusters' points to their means, in grid steps; 0 if empty."""
     return _sum_within_distances(points.rows, labels, means) / np.maximum(counts, 1)
 
 
 @njit(cache=True)
 def _sum_within_distances(
-    rows: np.ndarray, labels: np.ndarray, means: np.ndarray
+    rows: np.ndarray,
+    labels: np.ndarray,
+    means: np.ndarray,
 ) -> np.ndarray:
     n, d = rows.shape
     totals = np.zeros(means.shape[:2])

@@ -1,4 +1,4 @@
-"""Projection of points into a unit ball of few dimensions, nearest centers there, and sums."""
+"""Projection of points into a unit ball, nearest centers there, and sums."""
 
 import math
 from collections.abc import Sequence
@@ -48,19 +48,26 @@ class Projection:
     ([[1.0, 0.0], [0.75, 0.0]], [[0.75, 0.0], [0.25, 0.0]])
     """
 
-    def __init__(self, shards: Sequence[Points], matrix: np.ndarray, length: float):
+    def __init__(
+        self,
+        shards: Sequence[Points],
+        matrix: np.ndarray,
+        length: float,
+    ):
         d = shards[0].shape[1]
         is_integer = np.issubdtype(matrix.dtype, np.integer)
         fits = matrix.ndim == 2 and matrix.shape[1] == d and 0 not in matrix.shape
         if not (fits and is_integer):
             raise ValueError(
-                f"matrix must be integers of shape (m, {d}), got {matrix.dtype} of shape "
+                f"matrix must be integers of shape (m, {d}), "
+                f"got {matrix.dtype} of shape "
                 f"{matrix.shape}"
             )
         largest_entry = int(np.abs(matrix).max())
         if largest_entry * SCALE * d >= 1 << EXACT_BITS:
             raise ValueError(
-                f"matrix has entries up to {largest_entry}: products of {d} of them are not exact"
+                f"matrix has entries up to {largest_entry}: "
+                f"products of {d} of them are not exact"
             )
         if not 0 < length < math.inf:
             raise ValueError(f"length={length} must be positive and finite")
@@ -123,11 +130,12 @@ def _clip_to_ball(projected: np.ndarray, length: float) -> None:
 
 
 def nearest_labels(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Index of the center (k, m) nearest to each projected point (n, m), ties to the lower one.
+    """Center (k, m) nearest to each projected point (n, m), ties to the first.
 
     Examples
     --------
-    >>> nearest_labels(np.array([[0.0], [0.5], [1.0]]), np.array([[0.0], [1.0]])).tolist()
+    >>> projected = np.array([[0.0], [0.5], [1.0]])
+    >>> nearest_labels(projected, np.array([[0.0], [1.0]])).tolist()
     [0, 0, 1]
     """
     return _label(projected, np.ascontiguousarray(centers, np.float64))
@@ -142,14 +150,20 @@ def _label(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 
 def label_sums(
-    rows: np.ndarray, labels: np.ndarray, k: int
+    rows: np.ndarray,
+    labels: np.ndarray,
+    k: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sums (k, d) and counts (k,), int64, of the rows (n, d), float32, of each label."""
+    """Sums (k, d) and counts (k,), int64, of rows (n, d), float32, by label."""
     return _sum_rows(rows, labels, k), np.bincount(labels, minlength=k)
 
 
 @njit(cache=True)
-def _sum_rows(rows: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
+def _sum_rows(
+    rows: np.ndarray,
+    labels: np.ndarray,
+    k: int,
+) -> np.ndarray:
     sums = np.zeros((k, rows.shape[1]), np.int64)
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):

@@ -1,4 +1,4 @@
-"""Vector registers in compiled kernels: a type of float32 lanes and the operations on it.
+"""Vector registers in compiled kernels: a type of lanes and operations on it.
 
 A variable of this type is a register, which the compiler's own vectorization does not
 promise. The functions work inside compiled code only. Arrays are flat and contiguous;
@@ -68,7 +68,10 @@ def _operation(result: types.Type, *operands: Any) -> Callable[[Callable], Any]:
             ]
 
             def generate(
-                context: Any, builder: Any, signature: Any, values: Any
+                context: Any,
+                builder: Any,
+                signature: Any,
+                values: Any,
             ) -> Any:
                 values = [
                     _pointer(context, builder, operand, value)
@@ -84,14 +87,23 @@ def _operation(result: types.Type, *operands: Any) -> Callable[[Callable], Any]:
     return decorate
 
 
-def _pointer(context: Any, builder: Any, operand: types.Type, value: Any) -> Any:
+def _pointer(
+    context: Any,
+    builder: Any,
+    operand: types.Type,
+    value: Any,
+) -> Any:
     """Pointer to the data of an array; other values as they are."""
     if not isinstance(operand, types.Array):
         return value
     return context.make_array(operand)(context, builder, value).data
 
 
-def _load(builder: Any, address: Any, vector: ir.Type) -> Any:
+def _load(
+    builder: Any,
+    address: Any,
+    vector: ir.Type,
+) -> Any:
     pointer = builder.bitcast(address, vector.as_pointer())
     return builder.load(pointer, align=_ELEMENT_BYTES)
 
@@ -101,8 +113,13 @@ def _store(builder: Any, address: Any, value: Any) -> None:
     builder.store(value, pointer, align=_ELEMENT_BYTES)
 
 
-def _shuffle(builder: Any, first: Any, second: Any, positions: list[int]) -> Any:
-    """Register of the elements at some positions in two vectors, one after the other."""
+def _shuffle(
+    builder: Any,
+    first: Any,
+    second: Any,
+    positions: list[int],
+) -> Any:
+    """Register of the elements at some positions of two vectors in a row."""
     return builder.shuffle_vector(first, second, ir.Constant(_INTEGERS, positions))
 
 
@@ -114,7 +131,7 @@ def load(builder: Any, array: Any, index: Any) -> Any:
 
 @_operation(types.none, types.Array, types.intp)
 def prefetch(builder: Any, array: Any, index: Any) -> None:
-    """Ask for the cache line of an element of a float32 array, which may lie beyond its end."""
+    """Ask for the cache line of a float32 element, which may lie beyond the end."""
     function_type = ir.FunctionType(ir.VoidType(), [_BYTES, *[_INTEGER] * 3])
     function = builder.module.declare_intrinsic(
         "llvm.prefetch", [_BYTES], function_type
@@ -126,11 +143,21 @@ def prefetch(builder: Any, array: Any, index: Any) -> None:
 
 
 @_intrinsic(prefer_literal=True)
-def load_strided(typing: Any, array: Any, index: Any, stride: Any) -> Any:
-    """Elements of a float32 array ``stride`` apart, a number that is constant in compiled code."""
+def load_strided(
+    typing: Any,
+    array: Any,
+    index: Any,
+    stride: Any,
+) -> Any:
+    """Elements of a float32 array ``stride`` apart: a constant of compiled code."""
     n_elements = LANES * stride.literal_value
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(
+        context: Any,
+        builder: Any,
+        signature: Any,
+        arguments: Any,
+    ) -> Any:
         data = _pointer(context, builder, signature.args[0], arguments[0])
         address = builder.gep(data, [arguments[1]])
         elements = _load(builder, address, ir.VectorType(_FLOAT, n_elements))
@@ -141,13 +168,23 @@ def load_strided(typing: Any, array: Any, index: Any, stride: Any) -> Any:
 
 
 @_operation(types.none, types.Array, types.intp, LANES_TYPE)
-def store(builder: Any, array: Any, index: Any, value: Any) -> None:
+def store(
+    builder: Any,
+    array: Any,
+    index: Any,
+    value: Any,
+) -> None:
     """Write lanes to a float32 array."""
     _store(builder, builder.gep(array, [index]), value)
 
 
 @_operation(types.none, types.Array, types.intp, LANES_TYPE)
-def add_integers(builder: Any, sums: Any, index: Any, value: Any) -> None:
+def add_integers(
+    builder: Any,
+    sums: Any,
+    index: Any,
+    value: Any,
+) -> None:
     """Add lanes, which must hold integers, to an int32 array."""
     address = builder.gep(sums, [index])
     before = _load(builder, address, _INTEGERS)
@@ -156,7 +193,12 @@ def add_integers(builder: Any, sums: Any, index: Any, value: Any) -> None:
 
 
 @_operation(types.none, types.Array, types.intp, LANES_TYPE)
-def add_doubles(builder: Any, sums: Any, index: Any, value: Any) -> None:
+def add_doubles(
+    builder: Any,
+    sums: Any,
+    index: Any,
+    value: Any,
+) -> None:
     """Add lanes to a float64 array."""
     address = builder.gep(sums, [index])
     before = _load(builder, address, _DOUBLES)
@@ -173,7 +215,12 @@ def broadcast(builder: Any, number: Any) -> Any:
 
 
 @_operation(LANES_TYPE, *_PAIR, LANES_TYPE)
-def multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+def multiply_add(
+    builder: Any,
+    a: Any,
+    b: Any,
+    c: Any,
+) -> Any:
     """``a * b + c``, rounded once."""
     name = f"llvm.fma.v{LANES}f32"
     function_type = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
@@ -208,13 +255,25 @@ def count_equal(builder: Any, a: Any, b: Any) -> Any:
 
 
 @_operation(LANES_TYPE, *_PAIR, *_PAIR)
-def where_less(builder: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
+def where_less(
+    builder: Any,
+    a: Any,
+    b: Any,
+    x: Any,
+    y: Any,
+) -> Any:
     """In each lane ``x`` where ``a < b``, else ``y``."""
     return builder.select(builder.fcmp_ordered("<", a, b), x, y)
 
 
 @_operation(LANES_TYPE, *_PAIR, *_PAIR)
-def where_equal(builder: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
+def where_equal(
+    builder: Any,
+    a: Any,
+    b: Any,
+    x: Any,
+    y: Any,
+) -> Any:
     """In each lane ``x`` where ``a == b``, else ``y``."""
     return builder.select(builder.fcmp_ordered("==", a, b), x, y)
 
@@ -229,7 +288,7 @@ def transpose(
     to: Any,
     step: Any,
 ) -> None:
-    """Transpose a tile of :data:`LANES` rows of as many elements, between float32 arrays.
+    """Transpose a tile of :data:`LANES` rows and columns between float32 arrays.
 
     Row i is read at ``start + i * stride``, column h written at ``to + h * step``.
     """

@@ -19,7 +19,9 @@ SMALLEST_PRODUCTS = THREADED_PRODUCTS // 4
 
 
 def by_threads(
-    n: int, n_values: int, work: Callable[[int, int], Result]
+    n: int,
+    n_values: int,
+    work: Callable[[int, int], Result],
 ) -> list[Result]:
     """Results of work on ranges of n points, by each of numba's threads if that pays.
 
@@ -68,7 +70,7 @@ def by_threads(
 
 
 def shrinking_ranges(n: int, n_threads: int, smallest: int) -> list[tuple[int, int]]:
-    """Divide n points into ranges, each of two thirds of a thread's share of what is left.
+    """Divide n points into ranges of two thirds of a thread's share of the rest.
 
     A thread takes the next range when it is done with one. So a thread that starts
     late, or whose core is slower, takes fewer, and at the end the others wait for a
@@ -90,7 +92,7 @@ def shrinking_ranges(n: int, n_threads: int, smallest: int) -> list[tuple[int, i
 
 
 def _started(work: Callable[[], None]) -> "Future[None]":
-    """Start work in a thread of its own: a pool for a single piece takes a third longer."""
+    """Start work in a thread of its own: faster than a pool for a single piece."""
     future: Future[None] = Future()
 
     def run() -> None:

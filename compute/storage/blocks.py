@@ -1,4 +1,4 @@
-"""Points in shards that are kept, or in blocks that are read and entered anew in every pass.
+"""Points in shards that are kept, or in blocks that every pass reads anew.
 
 What is computed of them are sums of integers over shards, the same in any order and
 split.
@@ -47,7 +47,8 @@ def total_array(
 
     Examples
     --------
-    >>> halves = Shards([Points.prepare(np.array([[1]])), Points.prepare(np.array([[2]]))])
+    >>> ones, twos = (Points.prepare(np.array([[i]])) for i in (1, 2))
+    >>> halves = Shards([ones, twos])
     >>> total_array(halves, lambda shard: shard.rows.sum(axis=0).astype(int)).tolist()
     [3]
     """
@@ -86,7 +87,8 @@ class Shards(list[Points]):
 
     Examples
     --------
-    >>> halves = Shards([Points.prepare(np.array([[1]])), Points.prepare(np.array([[2]]))])
+    >>> ones, twos = (Points.prepare(np.array([[i]])) for i in (1, 2))
+    >>> halves = Shards([ones, twos])
     >>> halves.total(lambda shard: (shard.rows.sum(axis=0).astype(int),))[0].tolist()
     [3]
     """
@@ -106,8 +108,12 @@ class Shards(list[Points]):
         """Whether there are null records."""
         return any(shard.n_null for shard in self)
 
-    def total(self, function: Callable[[Points], Sums], combine: Combine = add) -> Sums:
-        """Sum of a function's integer arrays over all shards; see :meth:`Blocks.total`."""
+    def total(
+        self,
+        function: Callable[[Points], Sums],
+        combine: Combine = add,
+    ) -> Sums:
+        """Sum of a function's arrays over all shards; see :meth:`Blocks.total`."""
         return reduce(combine, map(function, self))
 
     def map(self, function: Callable[[Points], Points]) -> "Shards":
@@ -143,7 +149,7 @@ def _combine_all(results: Iterable[Sums], combine: Combine) -> Sums:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Points that are read anew in every pass, in blocks: memory does not grow with their number.
+    """Points that every pass reads anew, in blocks: memory does not grow with n.
 
     Blocks are read ahead of the compute by the calling thread; numba's number of
     threads enter them and compute.
@@ -183,7 +189,8 @@ class Blocks:
         Examples
         --------
         >>> from pkm.row_blocks import RowBlocks
-        >>> rows = RowBlocks(4, 1, lambda: iter([np.array([[0.5], [1.0]]), np.array([[-1], [3]])]))
+        >>> arrays = [np.array([[0.5], [1.0]]), np.array([[-1], [3]])]
+        >>> rows = RowBlocks(4, 1, lambda: iter(arrays))
         >>> blocks = Blocks.quantize(rows, -np.ones(1), np.ones(1))
         >>> blocks.total(lambda block: (block.rows.sum(axis=0).astype(int),))[0] / 2**16
         array([1.5])
@@ -210,7 +217,11 @@ class Blocks:
             return self.n_null > 0
         return bool(total_array(self, count_null)[0])
 
-    def total(self, function: Callable[[Points], Sums], combine: Combine = add) -> Sums:
+    def total(
+        self,
+        function: Callable[[Points], Sums],
+        combine: Combine = add,
+    ) -> Sums:
         """Sum of a function's integer arrays over all blocks, in one pass.
 
         Parameters
@@ -253,7 +264,7 @@ class Blocks:
         )
 
     def kept(self) -> "Blocks | Shards":
-        """Points entered once and kept, without remainders, where the rows are in memory.
+        """Points entered once, without remainders, where the rows are in memory.
 
         Examples
         --------
@@ -299,7 +310,9 @@ def enter_box(
 
 
 def enter_and_map(
-    block: Any, enter: Callable[[Any], Points], function: Callable[[Points], Value]
+    block: Any,
+    enter: Callable[[Any], Points],
+    function: Callable[[Points], Value],
 ) -> Value:
     """Result of a function for the points of a block."""
     return function(enter(block))

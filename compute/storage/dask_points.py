@@ -1,4 +1,4 @@
-"""Points of a ``dask.array``: one task per chunk of rows and pass, a tree of sums, one curator.
+"""Points of a ``dask.array``: one task per chunk and pass, a tree of sums.
 
 Tasks return integers, and their sums are the same on any number of workers, with any
 chunks, and after a worker has died, whose tasks dask runs again.
@@ -60,7 +60,7 @@ class DaskPoints:
         *,
         keep_remainders: bool = True,
     ) -> "DaskPoints":
-        """Points of a box, from a ``dask.array`` (n, d); see :meth:`Points.quantize`."""
+        """Points of a box of a ``dask.array``: see :meth:`Points.quantize`."""
         n, d = array.shape
         chunks = array.rechunk({1: -1}).to_delayed().ravel().tolist()
         enter = partial(
@@ -73,7 +73,11 @@ class DaskPoints:
         """Whether there are null records: one pass."""
         return bool(total_array(self, count_null)[0])
 
-    def total(self, function: Callable[[Points], Sums], combine: Combine = add) -> Sums:
+    def total(
+        self,
+        function: Callable[[Points], Sums],
+        combine: Combine = add,
+    ) -> Sums:
         """Sum of a function's integer arrays over all chunks, in one pass.
 
         Parameters
@@ -126,7 +130,7 @@ def _compute(
     enter: Callable[[np.ndarray], Points],
     function: Callable[[Points], Sums],
 ) -> tuple[Sums, int]:
-    """A function's arrays, and the number of records, of one chunk: on one thread of a worker."""
+    """Arrays of a function and the number of records of one chunk, on one thread."""
     n_threads = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
@@ -140,7 +144,7 @@ def _united(parts: Sequence[tuple[Sums, int]], combine: Combine) -> tuple[Sums, 
     """One result, and the number of records, of those of several tasks."""
     (first, n_records), *others = parts
     # A copy: what a task has returned may be read again, after a worker has died.
-    totals = tuple(part.copy() for part in first)
+    totals = tuple(array.copy() for array in first)
     for more, n_more in others:
         totals = combine(totals, more)
         n_records += n_more

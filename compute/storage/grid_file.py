@@ -1,4 +1,4 @@
-"""Points on the integer grid in a file that is mapped to memory: packed once, read in every pass.
+"""Points on the grid in a file that is mapped to memory: packed once, read often.
 
 The file is a header and two arrays, little-endian: the coordinates (n, d), float32,
 which are integers of at most 2**16, and from ``remainders_at`` on the remainders of
@@ -154,7 +154,7 @@ class GridFile:
         return Blocks(self, _enter, n_null=self.header.n_null)
 
     def mapped(self) -> Points:
-        """All points at once: coordinates stay in the file, squared norms are in memory.
+        """All points at once: coordinates in the file, squared norms in memory.
 
         For methods that need more than sums over points; what they compute of the
         points for themselves comes on top. Pages are read when they are needed: call
@@ -224,8 +224,20 @@ class GridFile:
         remainders_at = self.begin + self.header.remainders_at
         # Copies of pages on writing: kernels are compiled for arrays that can be
         # written to.
-        rows = np.memmap(self.path, ROWS_TYPE, "c", rows_at, shape)
-        remainders = np.memmap(self.path, REMAINDERS_TYPE, "c", remainders_at, shape)
+        rows = np.memmap(
+            self.path,
+            ROWS_TYPE,
+            "c",
+            rows_at,
+            shape,
+        )
+        remainders = np.memmap(
+            self.path,
+            REMAINDERS_TYPE,
+            "c",
+            remainders_at,
+            shape,
+        )
         return rows, remainders
 
 
@@ -272,7 +284,7 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
 
 @contextmanager
 def unchanged(source: Any) -> Iterator[Any]:
-    """Open a source if it is a grid file; at the end, refuse one that has changed since.
+    """Open a source if it is a grid file; at the end, refuse a changed one.
 
     Mapped points may be read until then.
 
@@ -356,7 +368,10 @@ def _is_finite(value: object) -> bool:
 
 
 def pack(
-    rows: RowBlocks, path: str | PathLike[str], lower: np.ndarray, upper: np.ndarray
+    rows: RowBlocks,
+    path: str | PathLike[str],
+    lower: np.ndarray,
+    upper: np.ndarray,
 ) -> GridFile:
     """Enter rows on the grid of a box once, and write them to a file.
 
@@ -405,7 +420,10 @@ def pack(
 
 
 def _write_grid(
-    stream: BinaryIO, rows: RowBlocks, lower: np.ndarray, upper: np.ndarray
+    stream: BinaryIO,
+    rows: RowBlocks,
+    lower: np.ndarray,
+    upper: np.ndarray,
 ) -> None:
     d = rows.n_columns
     begin = _count_header_bytes(d)
@@ -460,7 +478,7 @@ def _join(hashes: list) -> str:
 
 
 def _check_rows(rows: np.ndarray) -> None:
-    """Refuse coordinates that a damaged file may hold: sums of them would not be bounded."""
+    """Refuse coordinates of a damaged file: sums of them would not be bounded."""
     n_inside, n_on_grid = _count_grid_values(rows.reshape(-1))
     if n_inside < rows.size:
         raise ValueError(

@@ -45,7 +45,7 @@ REORDERED = {"reassoc", "contract", "nsz"}
 
 @cache
 def exact_limit(n_features: int) -> int:
-    """Largest center coordinate for which squared distances to points are exact in float64.
+    """Largest center coordinate for which squared distances are exact in float64.
 
     Parameters
     ----------
@@ -71,7 +71,8 @@ def exact_limit(n_features: int) -> int:
     limit = int(np.sqrt(2.0**EXACT_BITS / n_features)) - SCALE - 1
     if limit < SCALE:
         raise ValueError(
-            f"n_features={n_features} is too large for exact distances on a grid of +-{SCALE} steps"
+            f"n_features={n_features} is too large for exact distances "
+            f"on a grid of +-{SCALE} steps"
         )
     return limit
 
@@ -79,7 +80,7 @@ def exact_limit(n_features: int) -> int:
 def middle_and_half_width(
     lower: np.ndarray, upper: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Middle and half the width of every column's bounds, also where the width overflows.
+    """Middle and half the width of columns' bounds, even if the width overflows.
 
     Parameters
     ----------
@@ -91,7 +92,8 @@ def middle_and_half_width(
 
     Examples
     --------
-    >>> middle, half_width = middle_and_half_width(np.array([2.0, -1e308]), np.array([6.0, 1e308]))
+    >>> upper = np.array([6.0, 1e308])
+    >>> middle, half_width = middle_and_half_width(np.array([2.0, -1e308]), upper)
     >>> middle.tolist(), half_width.tolist()
     ([4.0, 0.0], [2.0, 1e+308])
     """
@@ -113,7 +115,7 @@ def make_slices(n: int, size: int = BLOCK) -> list[slice]:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points prepared for repeated passes; equal, with equal hashes, if their coordinates are.
+    """Points prepared for repeated passes; equal if their coordinates are.
 
     Attributes
     ----------
@@ -135,8 +137,12 @@ class Points:
     n_null: int = 0
 
     @classmethod
-    def prepare(cls, points: np.ndarray, n_null: int = 0) -> "Points":
-        """Lay out integer coordinates of shape (n, d), at most 2**16 in size, for the kernels."""
+    def prepare(
+        cls,
+        points: np.ndarray,
+        n_null: int = 0,
+    ) -> "Points":
+        """Lay out integer coordinates (n, d), at most 2**16 in size."""
         points = np.asarray(points).astype(np.int64, copy=False)
         rows = np.empty(points.shape, np.float32)
         squared_norms = np.empty(len(points))
@@ -156,7 +162,7 @@ class Points:
         *,
         keep_remainders: bool = True,
     ) -> tuple["Points", bool]:
-        """Map the box between ``lower`` and ``upper`` to the grid, in one pass over the points.
+        """Map the box between ``lower`` and ``upper`` to the grid, in one pass.
 
         Parameters
         ----------
@@ -184,7 +190,14 @@ class Points:
         center, half_width = middle_and_half_width(lower, upper)
 
         def enter(first: int, last: int) -> tuple[int, int, bool]:
-            return first, *_enter_rows(points, first, last, center, half_width, arrays)
+            return first, *_enter_rows(
+                points,
+                first,
+                last,
+                center,
+                half_width,
+                arrays,
+            )
 
         # Each range follows the rows of the one before, which are fewer by its null
         # records.
@@ -206,7 +219,12 @@ class Points:
         remainders = None if remainders is None else remainders[:n_entered]
         return cls(rows, squared_norms, remainders, n - n_entered), outside
 
-    def rescale(self, center: np.ndarray, half_width: float, radius: float) -> "Points":
+    def rescale(
+        self,
+        center: np.ndarray,
+        half_width: float,
+        radius: float,
+    ) -> "Points":
         """Enter the points anew on the grid of a smaller domain, pulled into it.
 
         Parameters
@@ -233,7 +251,13 @@ class Points:
         0.100006103515625
         """
         remainders = read_remainders(self)
-        rows = _enter_anew(self.rows, remainders, center, half_width, radius)
+        rows = _enter_anew(
+            self.rows,
+            remainders,
+            center,
+            half_width,
+            radius,
+        )
         return Points(rows, square_norms(rows), n_null=self.n_null)
 
     @cached_property
@@ -244,8 +268,13 @@ class Points:
         """
         return {}
 
-    def cached(self, name: str, key: object, compute: Callable[[], Any]) -> Any:
-        """Return a value computed of the points; keep it until another key is asked for.
+    def cached(
+        self,
+        name: str,
+        key: object,
+        compute: Callable[[], Any],
+    ) -> Any:
+        """Return a value computed of the points; keep it until the key changes.
 
         Parameters
         ----------
@@ -304,14 +333,19 @@ class Points:
 
 
 def read_remainders(points: Points) -> np.ndarray:
-    """Remainders of rounding to the grid, of shape (n, d); of shape (0, d) where all are zero."""
+    """Remainders of rounding to the grid, (n, d); (0, d) where all are zero."""
     if points.remainders is not None:
         return points.remainders
     return np.empty((0, points.shape[1]), np.int16)
 
 
 @njit(cache=True)
-def coordinate(rows: np.ndarray, remainders: np.ndarray, i: int, h: int) -> float:
+def coordinate(
+    rows: np.ndarray,
+    remainders: np.ndarray,
+    i: int,
+    h: int,
+) -> float:
     """Coordinate of a point in half-widths, with its remainder: exact in float64."""
     remainder = remainders[i, h] / SCALE if len(remainders) else 0.0
     return (np.float64(rows[i, h]) + remainder) / SCALE
@@ -427,8 +461,12 @@ def _enter_rows(
 
 
 @njit(cache=True, fastmath=REORDERED)
-def _copy_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray) -> bool:
-    """Fill rows and squared norms in one pass; return whether all coordinates lie in the domain."""
+def _copy_rows(
+    points: np.ndarray,
+    rows: np.ndarray,
+    squared_norms: np.ndarray,
+) -> bool:
+    """Fill rows and squared norms; return whether all points lie in the domain."""
     if points.shape[1] == 2:
         return _copy_and_square(points, 2, rows, squared_norms)
     return _copy_and_square(points, points.shape[1], rows, squared_norms)
@@ -436,7 +474,10 @@ def _copy_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray) 
 
 @njit(cache=True, fastmath=REORDERED, inline="always")
 def _copy_and_square(
-    points: np.ndarray, d: int, rows: np.ndarray, squared_norms: np.ndarray
+    points: np.ndarray,
+    d: int,
+    rows: np.ndarray,
+    squared_norms: np.ndarray,
 ) -> bool:
     signs = 0
     for i in range(points.shape[0]):
@@ -453,7 +494,7 @@ def _copy_and_square(
 
 
 def square_norms(rows: np.ndarray) -> np.ndarray:
-    """Squared norms (n,), float64, of integer coordinates (n, d), float32, in grid steps."""
+    """Squared norms (n,), float64, of integer coordinates (n, d), in grid steps."""
     squared_norms = np.empty(len(rows))
     _square_rows(rows, squared_norms)
     return squared_norms
@@ -468,7 +509,11 @@ def _square_rows(rows: np.ndarray, squared_norms: np.ndarray) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath=REORDERED, inline="always")
-def _square_and_add(rows: np.ndarray, d: int, squared_norms: np.ndarray) -> None:
+def _square_and_add(
+    rows: np.ndarray,
+    d: int,
+    squared_norms: np.ndarray,
+) -> None:
     for i in range(rows.shape[0]):
         squared_norm = 0.0
         for h in range(d):
@@ -482,7 +527,7 @@ def _square_and_add(rows: np.ndarray, d: int, squared_norms: np.ndarray) -> None
 def _snap(
     value: float, center: float, half_width: float
 ) -> tuple[float, np.int16, bool]:
-    """Return a value in grid steps, the remainder of rounding it, and whether it was clipped."""
+    """Return a value in grid steps, its remainder, and whether it was clipped."""
     # Clip to [-1, 1], in half-widths; NaN and infinities differ from what they become.
     x = (value - center) / half_width
     clipped = x if x < 1.0 else 1.0
@@ -502,7 +547,7 @@ def _snap_values(
     snapped_values: np.ndarray,
     remainders: np.ndarray | None,
 ) -> bool:
-    """Snap the values of short rows, written one after the other; return whether all are inside.
+    """Snap the values of short rows in a flat array; return whether all are inside.
 
     ``center`` and ``half_width`` are repeated for a tile of several rows: the inner
     loop, over the values ``i`` of a tile, is long enough for vector registers.
@@ -547,7 +592,11 @@ def _snap_short_rows(
     """
     flat_remainders = None if remainders is None else remainders.reshape(-1)
     is_inside = _snap_values(
-        points.reshape(-1), center, half_width, rows.reshape(-1), flat_remainders
+        points.reshape(-1),
+        center,
+        half_width,
+        rows.reshape(-1),
+        flat_remainders,
     )
     if is_inside:
         _square_rows(rows, squared_norms)
@@ -563,7 +612,7 @@ def _snap_rows(
     squared_norms: np.ndarray,
     remainders: np.ndarray | None,
 ) -> tuple[int, int]:
-    """Fill rows, squared norms and, where they are kept, remainders from the points of a box.
+    """Fill rows, squared norms and remainders, if kept, from the points of a box.
 
     Returns
     -------

@@ -27,10 +27,10 @@ from pkm.compute.kernels.quadtree import (
     CellsAt,
     Digits,
     add_soft_counts,
+    find_span,
     is_tied,
     lexicographic_order,
     occupied_cells,
-    span_of,
 )
 from pkm.privacy.checks import check_grid_integers
 from pkm.privacy.grid import SCALE
@@ -99,7 +99,7 @@ class SortedGaussian(Gaussian):
 
 def _sorted_order(rows: np.ndarray, ties: np.ndarray) -> np.ndarray:
     """Lexicographic order of rows (n, d), int64, equal ones in that of ``ties``."""
-    lowest, highest = span_of(rows)
+    lowest, highest = find_span(rows)
     if (highest - lowest).max() >= MAX_NUMBERS:
         return np.lexsort((ties, *rows.T[::-1]))
     digits = Digits(rows, (lowest, highest), np.zeros_like(lowest))

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pkm.compute.kernels.quadtree import Digits, lexicographic_order, span_of
+from pkm.compute.kernels.quadtree import Digits, find_span, lexicographic_order
 from pkm.privacy.base import BaseCurator, PointsLike
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import SCALE
@@ -74,7 +74,7 @@ class NumberedRecords(BaseCurator):
         # order the points were given.
         shards = [shard.rows for shard in self._shards]
         rows = np.concatenate(shards, dtype=np.int32, casting="unsafe")
-        digits = Digits(rows, span_of(rows), np.zeros(self.n_features, np.int64))
+        digits = Digits(rows, find_span(rows), np.zeros(self.n_features, np.int64))
         order, _ = lexicographic_order(digits, np.arange(len(rows)))
         self._rows = rows.take(order, axis=0)
         self._released = False

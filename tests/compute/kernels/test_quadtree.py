@@ -12,10 +12,10 @@ from pkm.compute.kernels.quadtree import (
     Digits,
     add_soft_counts,
     cell_centers,
+    find_span,
     fullest_occupied_cells,
     lexicographic_order,
     occupied_cells,
-    span_of,
 )
 from pkm.privacy import (
     SCALE,
@@ -99,7 +99,7 @@ def test_rows_are_sorted_and_equal_ones_found(bits, d, m, seed):
     # One column has one number only.
     rows[:, rng.integers(d)] = last
     points = (rows - 5) * 4 + rng.integers(0, 4, (m, d))
-    digits = Digits(points, span_of(points), np.full(d, 20), 2, last)
+    digits = Digits(points, find_span(points), np.full(d, 20), 2, last)
     order, is_first = lexicographic_order(digits, members)
     assert digits.rows(members).tolist() == rows[members].tolist()
     ordered = rows[members[order]].tolist()
