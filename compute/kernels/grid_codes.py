@@ -134,7 +134,7 @@ def hyperplane_sides(
     largest_entry = np.abs(normals).max(initial=0)
     if largest_entry > MAX_NORMAL or np.abs(origin).max(initial=0) > SCALE:
         raise ValueError(
-            "normals must have entries of at most 2**20, and "
+            "normals must have entries of at most 2**20 and "
             "origin must lie in the domain"
         )
     transposed = normals.T.astype(np.float64)
