@@ -30,6 +30,7 @@ def _clip_norms(
     clipped = np.empty(rows.shape, np.int64)
     squared_radius = radius * radius
     for i in range(rows.shape[0]):
+        # Vectors of the ball stay bit for bit: their factor is exactly 1.
         factor = 1.0
         if squared_norms[i] > squared_radius:
             factor = radius / math.sqrt(squared_norms[i]) * SHRINKAGE
@@ -106,6 +107,7 @@ def _sum_clipped(
         for h in range(d):
             step = np.float64(rows[i, h]) - origins[label, h]
             square += step * step
+        # Inside the radius the difference is added as it is, in integers.
         if square <= squared_radius:
             for h in range(d):
                 sums[label, h] += np.int64(rows[i, h]) - origins[label, h]

@@ -104,6 +104,7 @@ def _count_cells(
     counts: np.ndarray,
 ) -> None:
     for i in range(rows.shape[0]):
+        # The interval of each feature is a digit of the cell's number.
         cell = 0
         for h in range(rows.shape[1]):
             position = (np.int64(rows[i, h]) + SCALE) * intervals // (2 * SCALE)

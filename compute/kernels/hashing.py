@@ -156,6 +156,7 @@ def _compute_codes(
             product = 0
             for h in range(rows.shape[1]):
                 product += np.int64(rows[i, h]) * directions[m, h]
+            # The cell along each projection is a digit of the code.
             code = code * sizes[m] + (product + offsets[m]) // width
         codes[i] = code
     return codes

@@ -86,6 +86,7 @@ def _assign(
 ) -> int:
     """Sum weights and weighted points by center; return the costliest point."""
     m, d = points.shape
+    # After point i, they hold the sums of points 0 .. i and the costliest of these.
     cluster_weights[:] = 0.0
     sums[:] = 0.0
     farthest = 0

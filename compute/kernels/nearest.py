@@ -358,6 +358,7 @@ def _swap_costs(
 
     # Cost of adding each candidate without removing a center, and the increase from
     # removing the center of each slot.
+    # In squared grid steps.
     added_costs = np.zeros(m)
     removal_costs = np.zeros((len(slots), m))
     for i in range(n):

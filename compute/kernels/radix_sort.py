@@ -81,6 +81,7 @@ def _sort(
 ) -> tuple[np.ndarray, np.ndarray]:
     n_digits = -(-n_bits // DIGIT_BITS)
     last = (1 << DIGIT_BITS) - 1
+    # How often each value of each digit occurs.
     counts = np.zeros((n_digits, last + 1), np.int64)
     for digit in range(n_digits):
         for key in keys:
@@ -90,6 +91,8 @@ def _sort(
     # below.
     for digit in range(n_digits):
         ends = counts[digit]
+        # Turn counts into the positions where runs begin; each ends where the next
+        # begins once it is filled.
         n_before = 0
         for value in range(last + 1):
             n_equal = ends[value]

@@ -126,6 +126,7 @@ def _prepare_centers(
                 c = centers[r, j, h]
                 norms[r, j] += c * c
                 tiles[r, first + h * TILE] = -2.0 * c
+        # Of equal centers the first one alone is nearest to points.
         for j in range(k):
             for i in range(j):
                 is_same_norm = norms[r, i] == norms[r, j]
@@ -166,6 +167,7 @@ def scan(
     labels : ndarray of shape (R, n), int32, or (R, 0)
         Written, and nothing is summed, unless it is empty.
     """
+    # Buffers of one block: it stays in the first-level cache for all replicates.
     center_norms, tiles, tile_norms = _prepare_centers(centers)
     n_replicates, k, d = centers.shape
     n_padded = tile_norms.shape[1]
@@ -196,6 +198,8 @@ def scan(
     small_sums[:] = 0
     small_counts[:] = 0
 
+    # Points of a block: transpose, screen, settle what is too close, then sum or label.
+    # n_pending counts those in the small sums.
     n_pending = 0
     for start in range(first, last, size):
         stop = min(start + size, last)
@@ -542,6 +546,8 @@ def _decide(
     """
     from_centers, from_point, left_out = tests
     norm = load(buffers.norms, b)
+    # The margin is what the smaller gap exceeds the tolerance by: of the two scores, or
+    # of the distance and its limit.
     tolerance = multiply_add(broadcast(from_point), norm, broadcast(from_centers))
     excess = subtract(add(least, norm), limit)
     negative = subtract(broadcast(ZERO), excess)

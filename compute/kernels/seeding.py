@@ -326,6 +326,7 @@ def exponential_race(
                 squares[i] = square
                 labels[i] = t
 
+    # Labels are final: the points of each seed.
     sizes[:] = 0
     for i in range(n):
         sizes[labels[i]] += 1
@@ -364,6 +365,7 @@ def _first_arrival(
     winner = -1
     earliest = np.inf
     for i in range(len(rates)):
+        # A rate of zero is that of a point on a seed: it never arrives.
         if rates[i] > 0:
             time = arrival_times[i] if equal_rates else arrival_times[i] / rates[i]
             tied = time == earliest and winner >= 0

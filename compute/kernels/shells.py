@@ -141,6 +141,7 @@ def _count_sides(
     center: np.ndarray,
     radii: np.ndarray,
 ) -> np.ndarray:
+    # By column, side (0 is the lower one) and shell.
     counts = np.zeros((rows.shape[1], 2, len(radii)), np.int64)
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
@@ -172,6 +173,7 @@ def _sum_clipped(
         for h in range(d):
             difference = coordinate(rows, remainders, i, h) - center[h]
             squared += difference * difference
+        # In units of 2^-16 radii: at most SCALE long, less what rounding may add.
         factor = SCALE * SHORTENING / max(math.sqrt(squared), radius)
         for h in range(d):
             total[h] += int((coordinate(rows, remainders, i, h) - center[h]) * factor)

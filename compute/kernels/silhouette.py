@@ -29,6 +29,7 @@ def distance_tiles(points: Points) -> np.ndarray:
     rows = points.rows.astype(np.float64)
     tiles = np.zeros((-(-n // TILE), n, TILE), np.float32)
     for strip in make_slices(n, STRIP):
+        # |x - y|^2 = |x|^2 - 2 x.y + |y|^2: integers below 2**53, hence exact.
         squares = rows @ rows[strip].T
         squares *= -2.0
         squares += points.squared_norms[:, None]

@@ -119,6 +119,7 @@ class Projection:
 def _clip_to_ball(projected: np.ndarray, length: float) -> None:
     """Divide rows by a length, and by their norm where that is above 1, in place."""
     for i in range(projected.shape[0]):
+        # Lengths in units of the largest one, and the squared norm.
         square = 0.0
         for h in range(projected.shape[1]):
             projected[i, h] /= length
