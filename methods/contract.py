@@ -45,7 +45,11 @@ def inverse_power(n_points: int) -> float:
     return n_points**-1.1
 
 
-def _require_points(n_points: int, least: int, formula: str) -> None:
+def _require_points(
+    n_points: int,
+    least: int,
+    formula: str,
+) -> None:
     if n_points < least:
         raise ValueError(
             f"delta='auto' of the published variant is {formula}, which needs "
@@ -242,7 +246,11 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         return None
 
     def plan_share(
-        self, share: float, n_features: int, n_points: int, epsilon: float
+        self,
+        share: float,
+        n_features: int,
+        n_points: int,
+        epsilon: float,
     ) -> ZoomPlan:
         """Plan a zoom for a share of a budget."""
         delta = self.resolved_delta(n_points)
@@ -254,7 +262,11 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
 
 # Typed: budgets of 1 and 1.0 are equal, but are written differently in keys of streams.
 @lru_cache(maxsize=1024, typed=True)
-def _budget(epsilon: float, delta: float, adjacency: Adjacency | str) -> Budget:
+def _budget(
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency | str,
+) -> Budget:
     """One object for all runs with the same budget."""
     return Budget(epsilon, delta, adjacency)
 

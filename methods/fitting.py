@@ -147,7 +147,12 @@ class BatchMethod(ClusteringMethod):
         )
 
     def planned_run(
-        self, n_points: int, n_features: int, seeds: Sequence[int], *, purpose: str = ""
+        self,
+        n_points: int,
+        n_features: int,
+        seeds: Sequence[int],
+        *,
+        purpose: str = "",
     ) -> AccountedRun:
         """Plan what an account is charged for a batch, before the first draw.
 

@@ -11,7 +11,12 @@ from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
 
 @lru_cache(maxsize=20_000)
-def _starting_centers(seed: int, k: int, d: int, search: str) -> np.ndarray:
+def _starting_centers(
+    seed: int,
+    k: int,
+    d: int,
+    search: str,
+) -> np.ndarray:
     """Starting centers of one replicate: the same for all methods."""
     generator = np.random.RandomState(np.random.MT19937(child(seed, INITIALIZATION)))
     if search == "uniform":
@@ -29,7 +34,11 @@ def _starting_centers(seed: int, k: int, d: int, search: str) -> np.ndarray:
 
 
 def starting_centers(
-    seeds: Sequence[int], k: int, d: int, initialization: str, radius_search: str
+    seeds: Sequence[int],
+    k: int,
+    d: int,
+    initialization: str,
+    radius_search: str,
 ) -> np.ndarray:
     """Starting centers of a batch of replicates.
 

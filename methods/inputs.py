@@ -149,7 +149,9 @@ def _read_grid(
 
 
 def _materialize(
-    method: ClusteringMethod, X: ArrayLike | RowsLike, rows: RowBlocks
+    method: ClusteringMethod,
+    X: ArrayLike | RowsLike,
+    rows: RowBlocks,
 ) -> np.ndarray:
     """Array (n, d) of rows that have blocks, but are in memory or mapped to it."""
     if isinstance(X, np.ndarray):
@@ -207,7 +209,11 @@ def _widen(lower: np.ndarray, upper: np.ndarray) -> Bounds:
     return lower - margin, upper + margin
 
 
-def _replace_null(X: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+def _replace_null(
+    X: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+) -> np.ndarray:
     """Replace NaN by the middle of the bounds, and infinite values by the bounds."""
     if np.isfinite(X).all():
         return X

@@ -15,7 +15,11 @@ TOLERANCE = 1e-4  # of the mean variance: scikit-learn's default
 
 
 def weighted_kmeans(
-    points: np.ndarray, sample_weight: np.ndarray, k: int, n_init: int, seed: int
+    points: np.ndarray,
+    sample_weight: np.ndarray,
+    k: int,
+    n_init: int,
+    seed: int,
 ) -> np.ndarray:
     """Cluster weighted points by Lloyd's algorithm; keep the best of greedy starts.
 
@@ -111,14 +115,17 @@ def _greedy_start(
         # Take the one that lowers the total cost most.
         closer = cdist(candidates, points, distance)
         np.minimum(nearest, closer, out=closer)
-        best = np.argmin([(costs * sample_weight).sum() for costs in closer])
+        costs = [(distances * sample_weight).sum() for distances in closer]
+        best = np.argmin(costs)
         centers[j] = candidates[best]
         nearest = closer[best]
     return centers
 
 
 def _lloyd(
-    points: np.ndarray, sample_weight: np.ndarray, centers: np.ndarray
+    points: np.ndarray,
+    sample_weight: np.ndarray,
+    centers: np.ndarray,
 ) -> tuple[np.ndarray, float]:
     """Move the centers in place by Lloyd's algorithm; return them and their cost."""
     tolerance = TOLERANCE * points.var(axis=0).mean()

@@ -208,7 +208,9 @@ def plan_zoom(
 
 
 def insufficient_budget(
-    plan_of: Callable[[int, float], ZoomPlan], n: int, epsilon: float
+    plan_of: Callable[[int, float], ZoomPlan],
+    n: int,
+    epsilon: float,
 ) -> str:
     """Say what would suffice for a zoom that was required.
 
@@ -298,7 +300,9 @@ def _release_radius(
 
 
 def _find_radius(
-    counts: np.ndarray, radii: np.ndarray, stddev: float
+    counts: np.ndarray,
+    radii: np.ndarray,
+    stddev: float,
 ) -> tuple[float, float]:
     """Smallest radius outside of which no points show, and their noisy number.
 
@@ -314,7 +318,10 @@ def _find_radius(
 
 
 def _mean_step(
-    curator: Curator, plan: ZoomPlan, center: np.ndarray, radius: float
+    curator: Curator,
+    plan: ZoomPlan,
+    center: np.ndarray,
+    radius: float,
 ) -> np.ndarray:
     """Noisy mean of the differences to the center, each clipped to the radius."""
     noise = plan.noise(math.sqrt(plan.n_features) * SCALE, SCALE)
@@ -323,7 +330,10 @@ def _mean_step(
 
 
 def _box_of_sides(
-    curator: Curator, plan: ZoomPlan, center: np.ndarray, radii: np.ndarray
+    curator: Curator,
+    plan: ZoomPlan,
+    center: np.ndarray,
+    radii: np.ndarray,
 ) -> Zoom:
     """Cube about the middles of the columns, as wide as the widest of them."""
     d = plan.n_features

@@ -44,7 +44,8 @@ class DataMean(PrivateKMeans):
         """Sum and count all points; see :meth:`PrivateKMeans.cluster`."""
         center = np.zeros((curator.n_replicates, 1, curator.n_features), np.int64)
         answer = curator.release(SumsAndCounts(center), sums=None, counts=None)
-        return snap_centers(answer["sums"] / (answer["counts"][:, :, None] / SCALE)), 1
+        counts = answer["counts"][:, :, None] / SCALE
+        return snap_centers(answer["sums"] / counts), 1
 
 
 class NoisyMean(PrivateKMeans):

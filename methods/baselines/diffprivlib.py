@@ -84,7 +84,11 @@ class DiffprivlibKMeans(PrivateKMeans):
         return snap_centers(run_program(PROGRAM, points, arguments) * SCALE), 1
 
 
-def run_program(program: Path, points: np.ndarray, arguments: dict) -> np.ndarray:
+def run_program(
+    program: Path,
+    points: np.ndarray,
+    arguments: dict,
+) -> np.ndarray:
     """Run a program in the library's environment on points and arguments.
 
     Parameters

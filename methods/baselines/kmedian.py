@@ -47,7 +47,11 @@ class KMedian(PrivateKMeans):
 
 
 def weighted_kmedian(
-    points: np.ndarray, sample_weight: np.ndarray, k: int, n_init: int, seed: int
+    points: np.ndarray,
+    sample_weight: np.ndarray,
+    k: int,
+    n_init: int,
+    seed: int,
 ) -> np.ndarray:
     """Cluster weighted points for the sum of distances; keep the best of some starts.
 
@@ -77,7 +81,9 @@ def weighted_kmedian(
 
 
 def _medians(
-    points: np.ndarray, sample_weight: np.ndarray, centers: np.ndarray
+    points: np.ndarray,
+    sample_weight: np.ndarray,
+    centers: np.ndarray,
 ) -> tuple[np.ndarray, float]:
     """Alternate assignment and Weiszfeld steps; return the centers and their cost."""
     k = len(centers)

@@ -14,7 +14,7 @@ grid steps.
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -82,7 +82,6 @@ class PublishedSchedule(Schedule):
     min_size: float
 
 
-@dataclass(eq=False, repr=False)
 class DistDP(SoundDistDP):
     """Clustering under distance-based privacy.
 
@@ -179,7 +178,6 @@ class DistDP(SoundDistDP):
         "coarse": Integer(0, 17),
     }
 
-    _: KW_ONLY
     variant: str = "sound"
     regions: str = "true"
     ball: float | Literal["capped", "printed"] = "capped"

@@ -1,7 +1,6 @@
 """Methods under rho-bounded adjacency: common parts, and a baseline."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import numpy as np
@@ -22,7 +21,6 @@ MAX_NOISED = 2.0  # half-widths: noised points are moved into [-2, 2]^d
 CLAIM = PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)
 
 
-@dataclass(eq=False, repr=False)
 class RhoBoundedMethod(PrivateKMeans):
     """Parameters and budget of all rho-bounded methods, which describe them."""
 
@@ -38,7 +36,6 @@ class RhoBoundedMethod(PrivateKMeans):
         "n_init": Integer(1),
     }
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     rho: float | Literal["diagonal"] = 0.05
@@ -100,7 +97,6 @@ def release_points(
     return curator.release(AllPoints(), points=noise)["points"][0]
 
 
-@dataclass(eq=False, repr=False)
 class NoisedPoints(RhoBoundedMethod):
     """Cluster noised points, which take the whole budget.
 
@@ -129,7 +125,6 @@ class NoisedPoints(RhoBoundedMethod):
         "project": NONE | Real(0, unit="half-widths"),
     }
 
-    _: KW_ONLY
     project: float | None = MAX_NOISED
 
     def check_parameters(self, n_points: int | None = None) -> None:

@@ -7,7 +7,7 @@ released points in grid steps.
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -77,7 +77,6 @@ class SoundSchedule(Schedule):
     intervals: int
 
 
-@dataclass(eq=False, repr=False)
 class SoundDistDP(RhoBoundedMethod):
     """Sound variant of :class:`pkm.methods.DistDP`, which describes the parameters."""
 
@@ -90,7 +89,6 @@ class SoundDistDP(RhoBoundedMethod):
         "points_share": Real(0, 1),
     }
 
-    _: KW_ONLY
     quadtrees: int = 5
     finest: int = 10
     cells: int | Literal["auto"] = "auto"

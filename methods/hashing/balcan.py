@@ -19,7 +19,6 @@ passed the threshold: a cube with many points lies in larger ones with at least 
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import numpy as np
@@ -61,7 +60,6 @@ FEW_FEATURES = 5  # points of no more features are not projected
 MAX_SWAPS = 20
 
 
-@dataclass(eq=False, repr=False)
 class Balcan(PrivateKMeans):
     """Cubes, local search, recovery.
 
@@ -120,7 +118,6 @@ class Balcan(PrivateKMeans):
     supports_chunks = True
     supports_ball = True
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     radius: float | Literal["auto"] = "auto"

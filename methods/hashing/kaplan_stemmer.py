@@ -12,7 +12,7 @@ origin of each part.
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -203,7 +203,6 @@ class HashSchedule(Schedule):
         ).threshold
 
 
-@dataclass(eq=False, repr=False)
 class KaplanStemmer(CoresetMethod):
     """Candidates by hashing and private averages, in two rounds, then k of them.
 
@@ -304,7 +303,6 @@ class KaplanStemmer(CoresetMethod):
     supports_chunks = True
     supports_ball = True
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     radius: float | Literal["auto"] = "auto"

@@ -8,7 +8,6 @@ calibrated together.
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import numpy as np
@@ -42,7 +41,6 @@ COUNTS_TO_SUM = 20
 BRANCH = 3  # a cell is split if it has at least this many times the smallest size
 
 
-@dataclass(eq=False, repr=False)
 class LSHSplits(PrivateKMeans):
     """Coreset by sign-hash trees, then k-means.
 
@@ -101,7 +99,6 @@ class LSHSplits(PrivateKMeans):
     supports_chunks = True
     published_delta = staticmethod(inverse_n_root_n)
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     variant: str = "sound"

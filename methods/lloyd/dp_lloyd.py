@@ -59,7 +59,8 @@ class DPLloyd(SuLloyd):
         if self.variant == "sound":
             return budget
         c = count_weight(n_features)
-        epsilon = self.epsilon * (1 + n_features * c) / (n_features + c)
+        d = n_features
+        epsilon = self.epsilon * (1 + d * c) / (d + c)
         return Budget(epsilon, 0.0, self.claim.adjacency)
 
     def schedule(self, n_points: int, n_features: int) -> Schedule:

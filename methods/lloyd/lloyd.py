@@ -142,7 +142,10 @@ class Lloyd(PrivateKMeans):
         return self.iterate(curator, self._starting_centers(curator))
 
     def iterate(
-        self, curator: Curator, centers: np.ndarray, n_rounds: int | None = None
+        self,
+        curator: Curator,
+        centers: np.ndarray,
+        n_rounds: int | None = None,
     ) -> tuple[np.ndarray, int]:
         """Run the rounds of the schedule from given centers.
 
@@ -281,7 +284,12 @@ class SuLloyd(_DPLloyd):
         cost = plan_release(SumsAndCounts, Laplace, epsilon=self.epsilon / n_rounds)
         return LloydSchedule((Round(None, sum_noise, count_noise),) * n_rounds, cost)
 
-    def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
+    def round_error(
+        self,
+        n_points: int,
+        n_features: int,
+        n_rounds: int,
+    ) -> float:
         """Predicted mean squared error of each of some rounds (Su et al.)."""
         epsilon = self.epsilon / n_rounds
         return TARGET_ERROR * (self._least_epsilon(n_points, n_features) / epsilon) ** 2
@@ -437,7 +445,10 @@ class FastLloyd(_GaussianLloyd):
         return snap_centers(centers * curator.radius / math.sqrt(curator.n_features))
 
     def schedule(
-        self, n_points: int, n_features: int, ball: float | None = None
+        self,
+        n_points: int,
+        n_features: int,
+        ball: float | None = None,
     ) -> LloydSchedule:
         """All rounds, in a box or in a ball of a radius (Algorithm 1)."""
         d = n_features
@@ -461,12 +472,20 @@ class FastLloyd(_GaussianLloyd):
             rounds.append(Round(radius, sum_noise, Gaussian(count_scale), longest_move))
         return LloydSchedule(tuple(rounds), self._cost(n_points, n_rounds))
 
-    def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
+    def round_error(
+        self,
+        n_points: int,
+        n_features: int,
+        n_rounds: int,
+    ) -> float:
         """Predicted mean squared error of each of some rounds within eta (Sec. 5.5)."""
         return TARGET_ERROR * n_rounds / self._round_bound(n_points, n_features)
 
     def _round_bound(
-        self, n_points: int, n_features: int, ball: float | None = None
+        self,
+        n_points: int,
+        n_features: int,
+        ball: float | None = None,
     ) -> float:
         """Rounds that keep the error of each to the target (Sec. 5.5)."""
         n = n_points

@@ -44,7 +44,8 @@ def step_noise(n_features: int, epsilon: float) -> tuple[Laplace, Laplace]:
     (2.6666666666666665, 4.0)
     """
     sum_scale = math.sqrt(n_features) / (SUM_SHARE * epsilon)
-    return Laplace(sum_scale), Laplace(SCALE / ((1 - SUM_SHARE) * epsilon))
+    count_scale = SCALE / ((1 - SUM_SHARE) * epsilon)
+    return Laplace(sum_scale), Laplace(count_scale)
 
 
 def cluster_radii(
@@ -149,7 +150,8 @@ def final_step(
 
     # Shrink steps that may be noise; the center of an empty cluster does not move.
     squares = np.maximum((steps * steps).sum(axis=1), 1.0)
-    factors = np.where(counts < 1, 0.0, np.maximum(0.0, 1 - noise_squares / squares))
+    factors = np.maximum(0.0, 1 - noise_squares / squares)
+    factors[counts < 1] = 0.0
     moved = centers + factors[:, None] * steps
     return snap_centers(np.clip(moved, -SCALE, SCALE))
 

@@ -444,8 +444,10 @@ def levy_steps(generator: np.random.Generator, shape: tuple[int, ...]) -> np.nda
     True
     """
     beta = LEVY_EXPONENT
+    power = 1 / beta
     numerator = gamma(1 + beta) * math.sin(math.pi * beta / 2)
     denominator = gamma((1 + beta) / 2) * beta * 2 ** ((beta - 1) / 2)
-    sd = (numerator / denominator) ** (1 / beta)
+    sd = (numerator / denominator) ** power
     steps = sd * generator.standard_normal(shape)
-    return steps / np.abs(generator.standard_normal(shape)) ** (1 / beta)
+    divisors = np.abs(generator.standard_normal(shape))
+    return steps / divisors**power

@@ -21,7 +21,6 @@ spends the whole epsilon on it.
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import numpy as np
@@ -85,7 +84,6 @@ FIRST_RADIUS = 0.5
 LATER_RADIUS = 0.3
 
 
-@dataclass(eq=False, repr=False)
 class KaplanStemmerLocal(CoresetMethod, LocalModel):
     """k-means on weighted means of heavy boxes, from randomized reports.
 
@@ -143,7 +141,6 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         "lloyd_steps": Integer(0),
     }
 
-    _: KW_ONLY
     projections: int | Literal["auto"] = "auto"
     intervals: int | Literal["auto"] = "auto"
     passes: int = 1

@@ -9,7 +9,7 @@ round, and noise on every point; the method itself is
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -51,7 +51,6 @@ MAX_EPOCHS = 10
 Reports = list[tuple[type[Query], Any]]
 
 
-@dataclass(eq=False, repr=False)
 class LocalModel(PrivateKMeans):
     """Parameters and steps of all methods of the local model."""
 
@@ -60,7 +59,6 @@ class LocalModel(PrivateKMeans):
     curator = LocalAggregator
     batched = False
 
-    _: KW_ONLY
     epsilon: float = 1.0
     radius: float | Literal["auto"] = "auto"
 
@@ -128,7 +126,6 @@ class LocalModel(PrivateKMeans):
         return sums / SCALE, randomizer.sum_stddev(cohort.size)
 
 
-@dataclass(eq=False, repr=False)
 class LocalMean(LocalModel):
     """One center: the mean of the users' reports, as a baseline.
 
@@ -167,7 +164,6 @@ class LocalMean(LocalModel):
         return snap_to_ball(sums / cohort.size, cohort.radius)[None], 1
 
 
-@dataclass(eq=False, repr=False)
 class NoisedReports(LocalModel):
     """k-means on points that users have noised themselves.
 
@@ -193,7 +189,6 @@ class NoisedReports(LocalModel):
     marker = "^"
     constraints = {**LocalModel.constraints, "n_init": Integer(1)}
 
-    _: KW_ONLY
     n_init: int = 1
 
     def plan_reports(self, n_points: int, n_features: int) -> Reports:
@@ -208,7 +203,7 @@ class NoisedReports(LocalModel):
         seed = int(aggregator.public_rng().integers(2**32))
         model = MiniBatchKMeans(
             self.n_clusters,
-            n_init=self.n_init,  # pyright: ignore[reportArgumentType]  (sklearn has no annotations)
+            n_init=self.n_init,  # pyright: ignore[reportArgumentType]
             batch_size=BATCH_SIZE,
             max_iter=MAX_EPOCHS,
             random_state=seed,
@@ -220,7 +215,6 @@ class NoisedReports(LocalModel):
         return snap_to_ball(centers, cohort.radius)[None], 1
 
 
-@dataclass(eq=False, repr=False)
 class LocalLloyd(LocalModel):
     """Lloyd's algorithm, every round with users who have not reported before.
 
@@ -258,7 +252,6 @@ class LocalLloyd(LocalModel):
         "initialization": OneOf("packing", "uniform"),
     }
 
-    _: KW_ONLY
     n_iterations: int = 3
     count_share: float = 0.5
     initialization: str = "packing"

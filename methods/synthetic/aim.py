@@ -43,7 +43,9 @@ FINAL_STEPS = 300
 
 
 def select_and_fit(
-    curator: Curator, columns: list[Column], schedule: TablesSchedule
+    curator: Curator,
+    columns: list[Column],
+    schedule: TablesSchedule,
 ) -> GraphicalModel:
     """Measure a table in every round, and fit a graphical model to all of them.
 

@@ -281,7 +281,9 @@ class GraphicalModel:
 
 
 def build_model(
-    tree: JunctionTree, factors: Mapping[Columns, np.ndarray], total: float
+    tree: JunctionTree,
+    factors: Mapping[Columns, np.ndarray],
+    total: float,
 ) -> GraphicalModel:
     """Tables of all cliques by belief propagation.
 
@@ -447,26 +449,41 @@ def _dropped_axes(columns: Columns, kept: Columns) -> tuple[int, ...]:
     return tuple(a for a, h in enumerate(columns) if h not in kept)
 
 
-def _sum_out(values: np.ndarray, columns: Columns, kept: Columns) -> np.ndarray:
+def _sum_out(
+    values: np.ndarray,
+    columns: Columns,
+    kept: Columns,
+) -> np.ndarray:
     """Sum over the axes of columns that are not kept."""
     return values.sum(axis=_dropped_axes(columns, kept))
 
 
-def _log_sum_out(values: np.ndarray, columns: Columns, kept: Columns) -> np.ndarray:
+def _log_sum_out(
+    values: np.ndarray,
+    columns: Columns,
+    kept: Columns,
+) -> np.ndarray:
     """Logarithm of the sum of exponentials over the columns that are not kept."""
     axes = _dropped_axes(columns, kept)
     top = values.max(axis=axes, keepdims=True)
-    return np.log(np.exp(values - top).sum(axis=axes)) + top.squeeze(axis=axes)
+    sums = np.exp(values - top).sum(axis=axes)
+    return np.log(sums) + top.squeeze(axis=axes)
 
 
-def _spread(values: np.ndarray, columns: Columns, clique: Columns) -> np.ndarray:
+def _spread(
+    values: np.ndarray,
+    columns: Columns,
+    clique: Columns,
+) -> np.ndarray:
     """View of a table that broadcasts against that of a clique with its columns."""
     sizes = iter(values.shape)
     return values.reshape([next(sizes) if h in columns else 1 for h in clique])
 
 
 def _draw_rows(
-    weights: np.ndarray, rows: np.ndarray, generator: np.random.Generator
+    weights: np.ndarray,
+    rows: np.ndarray,
+    generator: np.random.Generator,
 ) -> np.ndarray:
     """For each given row of a matrix, an index in proportion to the row's weights.
 
@@ -479,5 +496,6 @@ def _draw_rows(
     cumulative /= cumulative[:, -1:]
     # All rows in one increasing list: row i covers (i, i + 1].
     edges = (cumulative + np.arange(len(weights))[:, None]).ravel()
-    drawn = np.searchsorted(edges, rows + generator.random(len(rows)), side="right")
+    uniform = rows + generator.random(len(rows))
+    drawn = np.searchsorted(edges, uniform, side="right")
     return np.minimum(drawn - rows * n, n - 1)

@@ -89,7 +89,11 @@ def merge_intervals(counts: np.ndarray, least: float) -> np.ndarray:
     return np.array(starts, np.int64)
 
 
-def measure_columns(curator: Curator, mu: float, max_intervals: int) -> list[Column]:
+def measure_columns(
+    curator: Curator,
+    mu: float,
+    max_intervals: int,
+) -> list[Column]:
     """Measure every column on equal intervals, and merge those of few records.
 
     Parameters
@@ -117,7 +121,9 @@ def measure_columns(curator: Curator, mu: float, max_intervals: int) -> list[Col
 
 
 def select_tree(
-    curator: Curator, columns: list[Column], epsilon: float
+    curator: Curator,
+    columns: list[Column],
+    epsilon: float,
 ) -> list[tuple[int, int]]:
     """Select d - 1 pairs of columns that form a tree, by their dependence.
 
@@ -190,7 +196,9 @@ def draw_along_tree(
 
 
 def draw_in_intervals(
-    columns: list[Column], intervals: np.ndarray, generator: np.random.Generator
+    columns: list[Column],
+    intervals: np.ndarray,
+    generator: np.random.Generator,
 ) -> np.ndarray:
     """Draw records inside of merged intervals: a fine one by its count, uniform in it.
 
@@ -212,12 +220,15 @@ def draw_in_intervals(
         merged = intervals[:, h]
         weights = np.split(column.fine, column.starts[1:])
         fine = column.starts[merged] + _draw_given(merged, weights, generator)
-        records[:, h] = (fine + generator.random(len(records))) * width - SCALE
+        offsets = generator.random(len(records))
+        records[:, h] = (fine + offsets) * width - SCALE
     return records
 
 
 def _draw_given(
-    values: np.ndarray, weights: Sequence[np.ndarray], generator: np.random.Generator
+    values: np.ndarray,
+    weights: Sequence[np.ndarray],
+    generator: np.random.Generator,
 ) -> np.ndarray:
     """Draw an index for each value, in proportion to the weights of that value."""
     drawn = np.empty(len(values), np.int64)
@@ -227,7 +238,11 @@ def _draw_given(
     return drawn
 
 
-def _draw(weights: np.ndarray, size: int, generator: np.random.Generator) -> np.ndarray:
+def _draw(
+    weights: np.ndarray,
+    size: int,
+    generator: np.random.Generator,
+) -> np.ndarray:
     """Draw indices in proportion to weights; uniform where all are zero."""
     total = weights.sum()
     probabilities = weights / total if total > 0 else None

@@ -65,7 +65,11 @@ Synopsis = Literal["quadtree", "hashing"]
 
 
 def choose_synopsis(
-    n_points: int, n_features: int, n_clusters: int, epsilon: float, delta: float
+    n_points: int,
+    n_features: int,
+    n_clusters: int,
+    epsilon: float,
+    delta: float,
 ) -> Synopsis:
     """Choose the synopsis, from public quantities only.
 

@@ -170,7 +170,11 @@ class SyntheticKMeans(PrivateKMeans):
         return snap_centers(centers)[None], 1
 
 
-def select_table(curator: Curator, query: Query, epsilon: float) -> int:
+def select_table(
+    curator: Curator,
+    query: Query,
+    epsilon: float,
+) -> int:
     """Select one of a query's tables; return its index."""
     answer = curator.release(query, choices=Exponential(epsilon))
     return int(answer["choices"][0, 0])

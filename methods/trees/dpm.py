@@ -9,7 +9,6 @@ the data.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import numpy as np
@@ -77,7 +76,6 @@ def level_budgets(
     return [total * weight / math.fsum(weights) for weight in weights]
 
 
-@dataclass(eq=False, repr=False)
 class DPM(PrivateKMeans):
     """Clustering by private separation.
 
@@ -161,7 +159,6 @@ class DPM(PrivateKMeans):
     batched = False
     published_delta = staticmethod(inverse_n_root_n)
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     variant: str = "sound"

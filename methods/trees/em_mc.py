@@ -18,7 +18,7 @@ averages whose noise is set by a noisy size; and no cluster is dropped.
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -99,7 +99,6 @@ class CoverSchedule(Schedule):
         ]
 
 
-@dataclass(eq=False, repr=False)
 class EMMC(PrivateKMeans):
     """EM-MC.
 
@@ -150,7 +149,6 @@ class EMMC(PrivateKMeans):
     batched = False
     published_delta = staticmethod(inverse_n_root_n)
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     variant: str = "sound"

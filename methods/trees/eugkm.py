@@ -6,7 +6,6 @@ from there.
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import numpy as np
@@ -99,7 +98,6 @@ def grid_intervals(
     return intervals
 
 
-@dataclass(eq=False, repr=False)
 class EUGkM(PrivateKMeans):
     """Weighted k-means on the noisy counts of a uniform grid.
 
@@ -155,7 +153,6 @@ class EUGkM(PrivateKMeans):
     supports_chunks = True
     batched = False  # a grid of millions of cells for one replicate at a time
 
-    _: KW_ONLY
     epsilon: float = 1.0
     grid_rule: str = "published"
     max_cells: int = 2_000_000
@@ -225,7 +222,6 @@ class EUGkM(PrivateKMeans):
         return leaves.cluster(self.n_clusters, self.n_init, generator)[None]
 
 
-@dataclass(eq=False, repr=False)
 class GaussianEUGkM(EUGkM):
     """EUGkM with Gaussian noise, under approximate privacy.
 
@@ -262,7 +258,6 @@ class GaussianEUGkM(EUGkM):
     marker = "p"
     claims = {"sound": PrivacyClaim("approximate")}
 
-    _: KW_ONLY
     delta: float | Literal["auto"] = "auto"
 
     def _grid_cost(
@@ -276,7 +271,6 @@ class GaussianEUGkM(EUGkM):
         return plan_release(GridCounts, Gaussian, mu=mu)
 
 
-@dataclass(eq=False, repr=False)
 class HybridKMeans(EUGkM):
     """The hybrid of Su et al.: EUGkM, then a step of DP-Lloyd, each at half of epsilon.
 
@@ -338,7 +332,6 @@ class HybridKMeans(EUGkM):
         return centers, N_PARTS
 
 
-@dataclass(eq=False, repr=False)
 class GaussianHybridKMeans(GaussianEUGkM, HybridKMeans):
     """The hybrid with Gaussian noise: EUGkM, then one step of FastLloyd.
 

@@ -8,7 +8,7 @@ leaves; a noisy Lloyd step moves their midpoints.
 
 import itertools
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -177,7 +177,6 @@ def best_leaves(
     return sorted(leaves)
 
 
-@dataclass(eq=False, repr=False)
 class HST(PrivateKMeans):
     """Take the best k boxes of a private tree of random boxes, and make a Lloyd step.
 
@@ -228,7 +227,6 @@ class HST(PrivateKMeans):
     }
     batched = False  # each replicate has a tree of its own
 
-    _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     layers: int = 10

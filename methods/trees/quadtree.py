@@ -10,7 +10,7 @@ leaves is read off the noisy counts.
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -286,7 +286,6 @@ class TreeSchedule(Schedule):
         return counts + [step] * (self.step_epsilon > 0)
 
 
-@dataclass(eq=False, repr=False)
 class QuadtreeKMeans(PrivateKMeans):
     """Weighted k-means on the leaves of a private quadtree, and one Lloyd step.
 
@@ -338,7 +337,6 @@ class QuadtreeKMeans(PrivateKMeans):
     supports_chunks = True
     batched = False  # millions of cells for one replicate at a time
 
-    _: KW_ONLY
     epsilon: float = 1.0
     step_share: float = 0.25
     n_init: int = 10

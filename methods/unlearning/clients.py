@@ -41,7 +41,12 @@ class SeedingClient:
     centers : ndarray of shape (at most k, d), float64
     """
 
-    def __init__(self, rows: np.ndarray, ids: np.ndarray, arrival_times: np.ndarray):
+    def __init__(
+        self,
+        rows: np.ndarray,
+        ids: np.ndarray,
+        arrival_times: np.ndarray,
+    ):
         k = arrival_times.shape[1]
         self.rows = rows
         self.ids = ids
@@ -62,7 +67,12 @@ class SeedingClient:
         row_of[self.ids] = np.arange(self.n)
         self._seed(0)
 
-    def remove(self, ids: list[int], row_of: np.ndarray, draw: Draw | None) -> bool:
+    def remove(
+        self,
+        ids: list[int],
+        row_of: np.ndarray,
+        draw: Draw | None,
+    ) -> bool:
         """Remove points.
 
         Parameters
@@ -161,7 +171,12 @@ class LloydClient(SeedingClient):
             self.centers, labels = local_lloyd(points, self.centers)
             self.sizes[:] = np.bincount(labels, minlength=len(self.sizes))
 
-    def remove(self, ids: list[int], row_of: np.ndarray, draw: Draw | None) -> bool:
+    def remove(
+        self,
+        ids: list[int],
+        row_of: np.ndarray,
+        draw: Draw | None,
+    ) -> bool:
         """See :meth:`SeedingClient.remove`."""
         first = self._first_removed_step(ids)
         for point in ids:

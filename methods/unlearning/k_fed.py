@@ -106,7 +106,9 @@ class KFed:
 
 
 def client_centers(
-    points: np.ndarray, k: int, generator: np.random.Generator
+    points: np.ndarray,
+    k: int,
+    generator: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centers of one client and the label of each of its points.
 
@@ -129,7 +131,8 @@ def client_centers(
 
     # Start Lloyd's algorithm from the means of the cores: points much nearer to one
     # seed than to all others.
-    distances = np.sqrt(cdist(projected, projected[seeds], "sqeuclidean"))
+    squares = cdist(projected, projected[seeds], "sqeuclidean")
+    distances = np.sqrt(squares)
     is_same_seed = np.eye(len(seeds), dtype=bool)[None]
     nearest_other = np.where(is_same_seed, np.inf, distances[:, None, :]).min(axis=2)
     cores = CORE_RATIO * distances <= nearest_other
@@ -137,7 +140,9 @@ def client_centers(
 
 
 def mean_clusters(
-    points: np.ndarray, clusters: np.ndarray, defaults: np.ndarray
+    points: np.ndarray,
+    clusters: np.ndarray,
+    defaults: np.ndarray,
 ) -> np.ndarray:
     """Means (k, d) of clusters, given by masks (k, n); an empty one has its default."""
     means = [

@@ -90,7 +90,8 @@ class RepairedServer:
         last = self._n_steps - 1
         sums = self._sums[starts, last].astype(np.float64)
         counts = np.maximum(self._counts[starts, last], 1)
-        explained = ((sums**2).sum(axis=2) / counts).sum(axis=1)
+        squares = (sums**2).sum(axis=2)
+        explained = (squares / counts).sum(axis=1)
         best = int(explained.argmax())
         centers = self._centers[best, self._n_steps[best], : self._n_seeds[best]]
         return centers[np.lexsort(centers.T[::-1])]
@@ -111,9 +112,8 @@ class RepairedServer:
         ValueError
             If a weight would be negative.
         """
-        rows = np.array(
-            [self._row_of.get(bin_.tobytes(), -1) for bin_ in bins], np.int64
-        )
+        known = [self._row_of.get(bin_.tobytes(), -1) for bin_ in bins]
+        rows = np.array(known, np.int64)
         old_weights = np.where(rows < 0, 0, self._weights[rows])
         weights = old_weights + changes
         if (weights < 0).any():
@@ -161,11 +161,15 @@ class RepairedServer:
         """Arrival times of bins, of shape (c, starts, k)."""
         _, starts, k = self._times.shape
         contiguous = np.ascontiguousarray(bins)
-        return hashed_arrival_times(contiguous, self._key, starts * k).reshape(
-            -1, starts, k
-        )
+        times = hashed_arrival_times(contiguous, self._key, starts * k)
+        return times.reshape(-1, starts, k)
 
-    def _append(self, bin_: np.ndarray, weight: int, times: np.ndarray) -> None:
+    def _append(
+        self,
+        bin_: np.ndarray,
+        weight: int,
+        times: np.ndarray,
+    ) -> None:
         """Add a bin, to which no step has assigned a center yet."""
         row = self.m
         self._bins[row] = bin_
@@ -229,5 +233,5 @@ class RepairedServer:
     def _tolerance(self) -> float:
         """Above the rounding of two distances between bins and centers."""
         _, d = self._bins.shape
-        extent = np.abs(self._bins[: self.m]).max()
-        return 2 * TOLERANCE * float(extent) * np.sqrt(d)
+        extent = float(np.abs(self._bins[: self.m]).max())
+        return 2 * TOLERANCE * extent * np.sqrt(d)

@@ -179,7 +179,8 @@ def secret_exponentials(shape: tuple[int, ...]) -> np.ndarray:
     Each has 52 random bits of its own. No generator links them: those of the points
     that are left tell nothing of those that were removed.
     """
-    words = np.frombuffer(os.urandom(8 * math.prod(shape)), np.uint64).reshape(shape)
+    entropy = os.urandom(8 * math.prod(shape))
+    words = np.frombuffer(entropy, np.uint64).reshape(shape)
     # Uniform on the odd multiples of 2**-53 in (0, 1).
     uniform = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     return -np.log(uniform)
@@ -291,7 +292,8 @@ class FederatedModel:
     @property
     def seeds(self) -> np.ndarray:
         """Ids of the points that are seeds of their clients, in order."""
-        return np.sort(np.concatenate([client.seed_ids for client in self._clients]))
+        seed_ids = [client.seed_ids for client in self._clients]
+        return np.sort(np.concatenate(seed_ids))
 
     @property
     def sizes(self) -> list[int]:
@@ -316,7 +318,8 @@ class FederatedModel:
 
     def members(self, client: int) -> np.ndarray:
         """Ids of a client's points, in order."""
-        return np.sort(self._clients[client].ids[: self._clients[client].n])
+        holder = self._clients[client]
+        return np.sort(holder.ids[: holder.n])
 
     # Removals
 
@@ -358,7 +361,9 @@ class FederatedModel:
         # The server clusters the new centers.
         started = time.perf_counter()
         if self._repaired is not None:
-            bins, weights = _add_up(*map(np.concatenate, zip(*changes, strict=True)))
+            positions = np.concatenate([positions for positions, _ in changes])
+            weights = np.concatenate([weights for _, weights in changes])
+            bins, weights = _add_up(positions, weights)
             self._repaired.change(bins - self._central_bin, weights)
             self.centers = self._repaired.centers * self.gamma
         elif self.method.exact or n_reseeded:
@@ -523,7 +528,8 @@ class FederatedModel:
         rows = client.rows[: client.n].astype(np.float64)
         local_labels = cdist(rows, client.centers, "sqeuclidean").argmin(axis=1)
         assigned = self.centers[np.array(global_labels)[local_labels]]
-        return ((rows / SCALE - assigned) ** 2).sum(axis=1)
+        differences = rows / SCALE - assigned
+        return (differences**2).sum(axis=1)
 
 
 def _add_up(positions: np.ndarray, weights: np.ndarray) -> Message:
