@@ -15,7 +15,7 @@ from pkm.compute.storage.grid_file import unchanged
 from pkm.methods.fitting import BatchMethod
 from pkm.methods.inputs import feature_names, read_points
 from pkm.methods.prediction import NearestCenters
-from pkm.privacy import Account
+from pkm.privacy import PrivacyAccountant
 from pkm.row_blocks import RowsLike
 
 
@@ -59,7 +59,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         X: ArrayLike | RowsLike,
         y: object = None,
         *,
-        account: Account | None = None,
+        account: PrivacyAccountant | None = None,
         progress: bool = False,
     ) -> Self:
         """Cluster points given in their own units.
@@ -86,7 +86,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
 
             Without a ``random_state`` noise comes from the operating system's entropy.
         y : ignored
-        account : Account, optional
+        account : PrivacyAccountant, optional
             Of all runs on these points: it is charged before the first draw, or refuses
             the run.
         progress : bool, default=False
@@ -140,7 +140,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         X: ArrayLike | RowsLike,
         y: object = None,
         *,
-        account: Account | None = None,
+        account: PrivacyAccountant | None = None,
         **kwargs: Any,
     ) -> np.ndarray:
         """Fit, then predict the same rows, which must be finite."""

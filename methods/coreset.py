@@ -10,7 +10,7 @@ from pkm.compute import middle_and_half_width
 from pkm.compute.storage.grid_file import unchanged
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.inputs import read_points
-from pkm.privacy import SCALE, Curator, Ledger, NoiseStreams, shards_of
+from pkm.privacy import SCALE, Curator, Ledger, NoiseStreams, to_shards
 from pkm.privacy.base import PointsLike
 from pkm.row_blocks import RowsLike
 
@@ -118,7 +118,7 @@ class CoresetMethod(PrivateKMeans):
         -------
         Coreset
         """
-        shards = shards_of(points)
+        shards = to_shards(points)
 
         def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
             return self.curator(shards, ledger, streams, domain)

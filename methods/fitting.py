@@ -12,13 +12,13 @@ from pkm.methods.contract import ClusteringMethod
 from pkm.methods.zoom import Zoom
 from pkm.methods.zoomed import Zoomed
 from pkm.privacy import (
-    Account,
     AccountedRun,
     Charge,
     Curator,
     Ledger,
     NoiseStreams,
-    shards_of,
+    PrivacyAccountant,
+    to_shards,
     to_unit,
 )
 from pkm.privacy.base import PointsLike, full_domain
@@ -101,7 +101,7 @@ class BatchMethod(ClusteringMethod):
         seeds: Sequence[int],
         domain: ArrayLike | None = None,
         *,
-        account: Account | None = None,
+        account: PrivacyAccountant | None = None,
         secure: bool | None = None,
     ) -> Run:
         """Cluster the same points once per seed.
@@ -116,7 +116,7 @@ class BatchMethod(ClusteringMethod):
         domain : array-like of shape (2, d), optional
             Public bounds, in the units of the data, that the grid represents. Default:
             -1 and 1.
-        account : Account, optional
+        account : PrivacyAccountant, optional
             Of all runs on these points: it is charged for every replicate before the
             first draw.
         secure : bool, optional
@@ -131,7 +131,7 @@ class BatchMethod(ClusteringMethod):
         BudgetExceeded
             If the run would exceed the account's budget; the account is as before then.
         """
-        shards = shards_of(points)
+        shards = to_shards(points)
 
         def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
             return self.curator(shards, ledger, streams, domain)

@@ -1,7 +1,7 @@
-"""Privacy core: budgets, claims, calibration, mechanisms, noise streams, ledger and curators."""
+"""Budgets, claims, calibration, mechanisms, noise streams, ledger and curators."""
 
-from pkm.privacy.account import Account, AccountedRun, AccountError
-from pkm.privacy.base import BaseCurator, DisclosureError, prepare, shards_of
+from pkm.privacy.accountant import AccountedRun, AccountError, PrivacyAccountant
+from pkm.privacy.base import BaseCurator, DisclosureError, prepare, to_shards
 from pkm.privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
 from pkm.privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
 from pkm.privacy.curator import Curator
@@ -64,7 +64,6 @@ __all__ = [
     "MAX_CELLS",
     "NO_CLAIM",
     "SCALE",
-    "Account",
     "AccountError",
     "AccountedRun",
     "Adjacency",
@@ -100,6 +99,7 @@ __all__ = [
     "NoiseStreams",
     "PartitionTree",
     "Percentile",
+    "PrivacyAccountant",
     "PrivacyClaim",
     "ProjectedCounts",
     "ProjectedPoints",
@@ -125,8 +125,8 @@ __all__ = [
     "prepare",
     "remaining_epsilon",
     "selection_epsilon",
-    "shards_of",
     "snap",
     "snap_centers",
+    "to_shards",
     "to_unit",
 ]

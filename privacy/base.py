@@ -1,4 +1,4 @@
-"""Base class of the curators: private shards, a ledger, noise streams, public properties."""
+"""Base class of the curators: private points, a ledger and noise streams."""
 
 import math
 from collections import defaultdict
@@ -19,7 +19,7 @@ from pkm.privacy.mechanisms.noise import INITIALIZATION, NoiseStreams, child
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES, Query
 
 PointsLike = np.ndarray | Points | Blocks | DaskPoints | Sequence[np.ndarray | Points]
-"""Private points on the grid, whole, in shards, or in blocks that are read in every pass."""
+"""Private points on the grid: whole, in shards, or in blocks on disk."""
 
 
 class DisclosureError(PermissionError):
@@ -80,7 +80,7 @@ class BaseCurator:
         streams: NoiseStreams,
         domain: ArrayLike | None = None,
     ) -> None:
-        self._shards: Any = shards_of(points)
+        self._shards: Any = to_shards(points)
         self._ledger = ledger
         self._streams = streams
         # Releases so far, by label.
@@ -93,9 +93,13 @@ class BaseCurator:
         self.public_seeds = streams.public_seeds
         self.domain = full_domain(domain, self.n_features)
         self.radius = math.sqrt(self.n_features)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Check and make what a subclass needs; the constructor calls it last."""
 
     def public_rng(self, purpose: int = INITIALIZATION) -> np.random.Generator:
-        """Return a generator of the randomness that may be known, of the only replicate.
+        """Return a generator of the only replicate's public randomness.
 
         Starting centers, hashes and partitions are drawn from it, and never noise. A
         call repeats the numbers of the first one: draw one generator and keep it.
@@ -119,8 +123,14 @@ class BaseCurator:
         self.check_single("public_rng")
         return np.random.default_rng(child(self.public_seeds[0], purpose))
 
-    def release(self, query: Query, **noise: Any) -> dict[str, np.ndarray]:
-        """Charge a query, compute its exact answer and add noise: the only way out of a curator.
+    def release(
+        self,
+        query: Query,
+        **noise: Any,
+    ) -> dict[str, np.ndarray]:
+        """Charge a query, compute its exact answer and add noise.
+
+        This is the only way out of a curator.
 
         Parameters
         ----------
@@ -179,7 +189,7 @@ class BaseCurator:
         noise: Mapping[str, Any],
         key: StreamKey,
     ) -> dict[str, np.ndarray]:
-        """Draw the parts of a charged answer one after the other, each from its own stream."""
+        """Draw the parts of a charged answer, each from its own stream."""
         released: dict[str, np.ndarray] = {}
         for part, mechanism in noise.items():
             values = query.mechanism_input(part, exact[part], released)
@@ -189,7 +199,11 @@ class BaseCurator:
             )
         return released
 
-    def _collect(self, query: Query, exact: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def _collect(
+        self,
+        query: Query,
+        exact: Mapping[str, Any],
+    ) -> dict[str, np.ndarray]:
         """Return an exact answer, of a method that claims no privacy."""
         return dict(exact)
 
@@ -199,13 +213,14 @@ class BaseCurator:
         is_optional = self.adjacency is None and not self.needs_ledger
         if charged is not None and self.adjacency is not charged and not is_optional:
             raise ValueError(
-                f"adjacency={self.adjacency} is not supported by this curator: it charges "
-                f"what {charged} costs"
+                f"adjacency={self.adjacency} is not supported by this curator: it "
+                f"charges what {charged} costs"
             )
         knows_null = self.adjacency in (None, *ONE_RECORD_ADJACENCIES)
         if self._shards.has_null and not knows_null:
             raise ValueError(
-                f"points have null records, which {self.adjacency} adjacency does not know"
+                f"points have null records, which {self.adjacency} adjacency does not "
+                "know"
             )
 
     def _check_served(self, query: Query) -> None:
@@ -217,47 +232,57 @@ class BaseCurator:
             )
         if self.adjacency is not None and self.adjacency not in query.adjacencies:
             raise ValueError(
-                f"adjacency={self.adjacency} is not served by {query.label}: its sensitivity is "
-                f"derived for {', '.join(query.adjacencies)}"
+                f"adjacency={self.adjacency} is not served by {query.label}: its "
+                f"sensitivity is derived for {', '.join(query.adjacencies)}"
             )
 
-    def _check_view(self, view: "BaseCurator | View", query: Query) -> None:
-        """Refuse a view of another curator, and a query that is put to the wrong view."""
+    def _check_view(
+        self,
+        view: "BaseCurator | View",
+        query: Query,
+    ) -> None:
+        """Refuse a view of another curator, and a query on another view."""
         curator = view._curator if isinstance(view, View) else view
         if curator is not self:
             raise ValueError(
-                f"view={type(view).__name__} is of another curator, whose ledger is to be charged: "
-                "release its queries through the view"
+                f"view={type(view).__name__} is of another curator, whose ledger is "
+                "to be charged: release its queries through the view"
             )
         expected = type(self) if query.view is None else query.view
         if not isinstance(view, expected):
             raise TypeError(
-                f"{query.label} is a query on {expected.__name__}, not on {type(view).__name__}"
+                f"{query.label} is a query on {expected.__name__}, not on "
+                f"{type(view).__name__}"
             )
 
     def check_single(self, query: str) -> None:
-        """Refuse a query or view that serves a single replicate, where there are more."""
+        """Refuse a query or view of one replicate where there are more."""
         if self.n_replicates != 1:
             raise ValueError(
                 f"{query} serves one replicate at a time, not {self.n_replicates}: "
                 "set batched = False"
             )
 
-    def _refuse_disclosure(self, query: Query, noise: Mapping[str, Any]) -> None:
+    def _refuse_disclosure(
+        self,
+        query: Query,
+        noise: Mapping[str, Any],
+    ) -> None:
         """Refuse exact answers under a ledger, and noise without one."""
         if self._ledger is not None:
             raise DisclosureError(
-                f"{query.label} would return exact answers, but the method claims privacy: give "
-                f"it noise for {', '.join(query.mechanisms)}"
+                f"{query.label} would return exact answers, but the method claims "
+                f"privacy: give it noise for {', '.join(query.mechanisms)}"
             )
         if set(noise.values()) != {None} or not query.exact_without_ledger:
             raise ValueError(
-                f"{query.label} needs a ledger to be charged to, and this curator has none"
+                f"{query.label} needs a ledger to be charged to, and this curator has "
+                "none"
             )
 
 
 class View:
-    """Private points as some queries see them: in a tree of cells, in a ball, projected.
+    """Private points as some queries see them, such as a tree of cells.
 
     Parameters
     ----------
@@ -276,7 +301,11 @@ class View:
     def __init__(self, curator: BaseCurator) -> None:
         self._curator = curator
 
-    def release(self, query: Query, **noise: Any) -> dict[str, Any]:
+    def release(
+        self,
+        query: Query,
+        **noise: Any,
+    ) -> dict[str, Any]:
         """Release a query on this view; see :meth:`pkm.privacy.BaseCurator.release`.
 
         Answers have no axis of replicates.
@@ -285,7 +314,10 @@ class View:
         return {part: released[0] for part, released in answer.items()}
 
 
-def checked_mechanisms(query: Query, noise: Mapping[str, Any]) -> dict[str, Any]:
+def checked_mechanisms(
+    query: Query,
+    noise: Mapping[str, Any],
+) -> dict[str, Any]:
     """Return the mechanism of each part, in the order in which parts are drawn.
 
     Only the project's own types are accepted, and no subclass: it could draw or charge
@@ -293,8 +325,8 @@ def checked_mechanisms(query: Query, noise: Mapping[str, Any]) -> dict[str, Any]
     """
     if noise.keys() != query.mechanisms.keys():
         raise TypeError(
-            f"noise for {', '.join(noise) or 'nothing'} was given, but {query.label} releases "
-            f"{', '.join(query.mechanisms)}: give one mechanism for each"
+            f"noise for {', '.join(noise) or 'nothing'} was given, but {query.label} "
+            f"releases {', '.join(query.mechanisms)}: give one mechanism for each"
         )
     for part, allowed in query.mechanisms.items():
         if noise[part] is not None:
@@ -309,8 +341,8 @@ def full_domain(domain: ArrayLike | None, n_features: int) -> np.ndarray:
     return bounds
 
 
-def shards_of(points: PointsLike) -> Shards | Blocks | DaskPoints:
-    """Convert private points to Shards of one width, or to the blocks or chunks that they are."""
+def to_shards(points: PointsLike) -> Shards | Blocks | DaskPoints:
+    """Convert points in memory to Shards; leave blocks and chunks as they are."""
     if isinstance(points, Shards | Blocks | DaskPoints):
         return points
     if isinstance(points, Points):
@@ -333,7 +365,7 @@ def prepare(points: np.ndarray) -> Points:
     points = np.asarray(points)
     if not np.issubdtype(points.dtype, np.integer) or points.ndim != 2:
         raise ValueError(
-            f"points must be an (n, d) array of grid integers, got {points.dtype} of shape "
-            f"{points.shape}"
+            f"points must be an (n, d) array of grid integers, got {points.dtype} of "
+            f"shape {points.shape}"
         )
     return Points.prepare(points)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pkm.privacy.checks import check_positive
@@ -11,7 +11,8 @@ from pkm.privacy.checks import check_positive
 class Adjacency(StrEnum):
     """Which data sets count as neighbors."""
 
-    ZERO_OUT = "zero_out"  # one record replaced by a null that contributes nothing; n is public
+    # One record is replaced by a null that contributes nothing; n is public.
+    ZERO_OUT = "zero_out"
     ADD_REMOVE = "add_remove"  # one record more or less; n is secret
     REPLACE_ONE = "replace_one"  # one record changed arbitrarily; n is public
     RHO_BOUNDED = "rho_bounded"  # one record moved by at most rho
@@ -55,7 +56,8 @@ class Budget:
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         if (self.rho is not None) != (self.adjacency is Adjacency.RHO_BOUNDED):
             raise ValueError(
-                f"rho={self.rho} must be given for rho_bounded and only there, got {self.adjacency}"
+                f"rho={self.rho} must be given for rho_bounded and only there, got "
+                f"{self.adjacency}"
             )
         if self.rho is not None and not self.rho > 0:
             raise ValueError(f"rho={self.rho} must be positive")
@@ -64,27 +66,23 @@ class Budget:
         """Compose two budgets of the same adjacency by simple addition."""
         if (self.adjacency, self.rho) != (other.adjacency, other.rho):
             raise ValueError(
-                f"budgets under {self.adjacency} and {other.adjacency} cannot be added; "
-                "convert one of them first"
+                f"budgets under {self.adjacency} and {other.adjacency} cannot be "
+                "added; convert one of them first"
             )
         epsilon = self.epsilon + other.epsilon
-        delta = self.delta + other.delta
-        return Budget(epsilon, delta, self.adjacency, self.rho)
+        return replace(self, epsilon=epsilon, delta=self.delta + other.delta)
 
     def split(self, weights: Sequence[float]) -> tuple["Budget", ...]:
         """Divide epsilon and delta in proportion to positive weights."""
         total = math.fsum(weights)
         if not all(weight > 0 for weight in weights):
             raise ValueError(f"weights={list(weights)} must be positive")
-        return tuple(
-            Budget(
-                self.epsilon * weight / total,
-                self.delta * weight / total,
-                self.adjacency,
-                self.rho,
-            )
-            for weight in weights
-        )
+        budgets = []
+        for weight in weights:
+            epsilon = self.epsilon * weight / total
+            delta = self.delta * weight / total
+            budgets.append(replace(self, epsilon=epsilon, delta=delta))
+        return tuple(budgets)
 
 
 NOTIONS = ("none", "pure", "approximate")
@@ -119,11 +117,9 @@ class PrivacyClaim:
     flaws: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for field, value, known in (
-            ("notion", self.notion, NOTIONS),
-            ("trust", self.trust, TRUSTS),
-            ("view", self.view, VIEWS),
-        ):
+        rules = {"notion": NOTIONS, "trust": TRUSTS, "view": VIEWS}
+        for field, known in rules.items():
+            value = getattr(self, field)
             if value not in known:
                 raise ValueError(
                     f"{field}={value!r} is unknown, choose one of {', '.join(known)}"

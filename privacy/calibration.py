@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -22,9 +23,8 @@ SAFETY = 1e-9  # relative: covers the solver's and the error function's rounding
 # Below this mu the two terms of delta cancel too much, and their difference is
 # integrated instead.
 SMALL_MU = 1e-3
-NEGLIGIBLE = (
-    40.0  # beyond as many standard deviations, tails are below the smallest float64
-)
+# Beyond as many standard deviations, tails are below the smallest float64.
+NEGLIGIBLE = 40.0
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 
@@ -100,7 +100,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu for which mu-GDP implies (epsilon, delta)-DP, less a relative safety of 1e-9.
+    """Largest mu for which mu-GDP implies (epsilon, delta)-DP, less 1e-9 of itself.
 
     Parameters
     ----------
@@ -143,8 +143,9 @@ def find_root(
     xtol: float,
     rtol: float,
 ) -> float:
-    """Root of a function between two points where its signs differ, by Brent's method."""
+    """Root of a function between two points of different signs (Brent's method)."""
     # The stubs of scipy ask for float64 tolerances and return a tuple, as for
     # full_output=True.
-    root = brentq(function, low, high, xtol=xtol, rtol=rtol)  # type: ignore[reportArgumentType]
-    return float(root)  # type: ignore[reportArgumentType]
+    tolerances: Any = {"xtol": xtol, "rtol": rtol}
+    root: Any = brentq(function, low, high, **tolerances)
+    return float(root)

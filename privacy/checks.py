@@ -6,8 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def check_type(name: str, value: object, *expected: type) -> None:
-    """Refuse an argument of another type, or of a subclass, whose code could be anything.
+def check_type(
+    name: str,
+    value: object,
+    *expected: type,
+) -> None:
+    """Refuse an argument of another type or of a subclass, whose code is unknown.
 
     Raises
     ------
@@ -20,7 +24,11 @@ def check_type(name: str, value: object, *expected: type) -> None:
         raise TypeError(f"{name}={value!r} must be {article} {names}, and no subclass")
 
 
-def check_positive(name: str, value: float, unit: str = "") -> None:
+def check_positive(
+    name: str,
+    value: float,
+    unit: str = "",
+) -> None:
     """Refuse a number that is not positive and finite.
 
     Raises
@@ -74,6 +82,6 @@ def check_grid_integers(
     if array.dtype.kind not in "iu" or not is_alike:
         lengths = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
         raise ValueError(
-            f"{name} must be grid integers of shape ({lengths}), got {array.dtype} of shape "
-            f"{array.shape}{remedy}"
+            f"{name} must be grid integers of shape ({lengths}), got {array.dtype} of "
+            f"shape {array.shape}{remedy}"
         )

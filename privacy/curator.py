@@ -6,14 +6,14 @@ cell counts as zero; exact answers are returned only to methods that claim no pr
 """
 
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
-from pkm.compute import Points, middle_and_half_width
+from pkm.compute import Points, digitize, hyperplane_sides, middle_and_half_width
 from pkm.compute.storage.blocks import Shards
 from pkm.privacy.base import BaseCurator, DisclosureError
 from pkm.privacy.budget import Adjacency
+from pkm.privacy.checks import check_type
 from pkm.privacy.queries.hashed_points import HashedPoints
 from pkm.privacy.queries.hashed_queries import (
     BucketCounts,
@@ -46,7 +46,6 @@ from pkm.privacy.queries.tree import (
     PartitionTree,
     Splits,
 )
-from pkm.privacy.query import Query
 
 
 class Curator(BaseCurator):
@@ -82,7 +81,7 @@ class Curator(BaseCurator):
     """
 
     charged_adjacency = Adjacency.ZERO_OUT
-    serves: ClassVar[tuple[type[Query], ...]] = (
+    serves = (
         SumsAndCounts,
         CountsAndBoundedSums,
         GridCounts,
@@ -112,7 +111,7 @@ class Curator(BaseCurator):
     def rescale(
         self, center: np.ndarray, half_width: float, radius: float
     ) -> "Curator":
-        """Return a curator of the same points in a smaller domain, with the same ledger.
+        """Return a curator of the points in a smaller domain, with the same ledger.
 
         Nothing is released: the points are pulled into the domain and entered anew on
         its grid.
@@ -154,23 +153,29 @@ class Curator(BaseCurator):
         return inner
 
     def keep_points(self) -> None:
-        """Enter points once that were entered in every pass, where their rows are in memory."""
+        """Quantize points once instead of in every pass, where they are in memory."""
         self._shards = self._shards.kept()
 
     def whole(self) -> PartitionTree:
-        """Return the points of the only replicate as one cell, to be counted and summed."""
-        return PartitionTree.whole(self)
+        """Return all points as one cell, to be counted and summed."""
+        return PartitionTree(self)
 
     def partition(self, grid: BoxGrid) -> PartitionTree:
-        """Return a tree over the points of the only replicate, to be split on a public grid.
+        """Return a tree over the points, to be split on a public grid.
 
         See :class:`pkm.privacy.queries.tree.PartitionTree` for the queries on its
         cells.
         """
-        return PartitionTree.by_features(self, grid)
+        check_type("grid", grid, BoxGrid)
+        code = partial(digitize, thresholds=grid.thresholds)
+        return PartitionTree(self, code, self.n_features, grid)
 
-    def hyperplanes(self, normals: np.ndarray, origin: np.ndarray) -> PartitionTree:
-        """Return a tree over the points of the only replicate, to be split by public hyperplanes.
+    def hyperplanes(
+        self,
+        normals: np.ndarray,
+        origin: np.ndarray,
+    ) -> PartitionTree:
+        """Return a tree over the points, to be split by public hyperplanes.
 
         Parameters
         ----------
@@ -186,10 +191,15 @@ class Curator(BaseCurator):
             To be split by feature 0 .. m - 1; points on the side that the normal points
             to go to the second part.
         """
-        return PartitionTree.by_hyperplanes(self, normals, origin)
+        code = partial(hyperplane_sides, normals=normals, origin=origin)
+        return PartitionTree(self, code, len(normals))
 
-    def projection(self, matrix: np.ndarray, length: float) -> ProjectedPoints:
-        """Project the points of the only replicate by a public matrix into the unit ball.
+    def projection(
+        self,
+        matrix: np.ndarray,
+        length: float,
+    ) -> ProjectedPoints:
+        """Project the points by a public matrix into the unit ball.
 
         Parameters
         ----------
@@ -206,7 +216,7 @@ class Curator(BaseCurator):
         return ProjectedPoints(self, matrix, length)
 
     def hashed_points(self, radius: float) -> HashedPoints:
-        """Pull the points of the only replicate into a public ball around the domain's midpoint.
+        """Pull the points into a public ball around the domain's midpoint.
 
         Parameters
         ----------
@@ -221,7 +231,7 @@ class Curator(BaseCurator):
         return HashedPoints(self, radius)
 
     def disclose(self) -> np.ndarray:
-        """Return the points, shape (n, d), in grid steps: for methods that claim no privacy.
+        """Return the points (n, d), in grid steps, to methods that claim no privacy.
 
         Raises
         ------
@@ -230,6 +240,7 @@ class Curator(BaseCurator):
         """
         if self._ledger is not None:
             raise DisclosureError(
-                "disclose would return the points, but the method claims privacy: release queries"
+                "disclose would return the points, but the method claims privacy: "
+                "release queries"
             )
         return np.concatenate([shard.rows for shard in self._shards])

@@ -58,7 +58,7 @@ def snap(points: ArrayLike) -> np.ndarray:
 
 
 def snap_centers(centers: np.ndarray) -> np.ndarray:
-    """Round released centers to the grid and saturate them where distances would not be exact.
+    """Round released centers to the grid; saturate them where distances are exact.
 
     Parameters
     ----------

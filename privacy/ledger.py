@@ -32,11 +32,11 @@ class BudgetExceeded(RuntimeError):
 
 
 class StreamReuseError(RuntimeError):
-    """A release would reuse the noise stream of an earlier release; nothing was drawn."""
+    """A release would reuse the noise stream of another; nothing was drawn."""
 
 
 class ScheduleError(RuntimeError):
-    """A release is not the next one of the schedule that was paid for; nothing was drawn."""
+    """A release is not the schedule's next one; nothing was drawn."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Charge:
                 )
 
     def to_dict(self) -> dict[str, str | float | None]:
-        """Return a flat, JSON-ready record; mu, epsilon and delta are always present."""
+        """Return a flat, JSON-ready record, always with mu, epsilon and delta."""
         record: dict[str, str | float | None] = {
             "mechanism": self.mechanism,
             "label": self.label,
@@ -108,11 +108,11 @@ class Charge:
 
     @property
     def cost(self) -> tuple[Any, ...]:
-        """What the charge is for and what it costs, without details: :data:`COST_FIELDS`."""
+        """Values of :data:`COST_FIELDS`: the release and its cost."""
         return tuple([getattr(self, name) for name in COST_FIELDS])
 
     def costs_like(self, other: "Charge") -> bool:
-        """Whether two charges are for the same release at the same cost, up to rounding.
+        """Whether two charges are for one release at one cost, up to rounding.
 
         A cost may be computed in the units of a domain that was found: its last bits
         follow from released values.
@@ -142,7 +142,7 @@ class _Costs(NamedTuple):
 
 
 class Ledger:
-    """Account of one run.
+    """PrivacyAccountant of one run.
 
     The replicates of a batch share it, because their schedules are the same.
 
@@ -152,7 +152,7 @@ class Ledger:
         What must not be exceeded.
     schedule : sequence of Charge, optional
         The only releases that are accepted, in this order: those that an
-        :class:`~pkm.privacy.Account` was charged for. Default: any.
+        :class:`~pkm.privacy.PrivacyAccountant` was charged for. Default: any.
 
     repeatable : bool, default=False
         Whether noise is drawn from a seed: the budget protects from those who do not
@@ -227,17 +227,26 @@ class Ledger:
         """Add a public fact about the run."""
         self.notes = (*self.notes, text)
 
-    def _check_scheduled(self, charge: Charge, schedule: Sequence[Charge]) -> None:
+    def _check_scheduled(
+        self,
+        charge: Charge,
+        schedule: Sequence[Charge],
+    ) -> None:
         """Refuse a release that is not the schedule's next one."""
         position = len(self.charges)
         is_next = position < len(schedule) and charge.costs_like(schedule[position])
         if not is_next:
             raise ScheduleError(
-                f"release {charge.label!r} round {charge.round} is not release {position} of the "
-                "schedule that was paid for: a schedule must not depend on private data"
+                f"release {charge.label!r} round {charge.round} is not release "
+                f"{position} of the schedule that was paid for: a schedule must not "
+                "depend on private data"
             )
 
-    def _check_fits(self, charge: Charge, costs: _Costs) -> None:
+    def _check_fits(
+        self,
+        charge: Charge,
+        costs: _Costs,
+    ) -> None:
         """Refuse a charge with which the costs exceed the budget."""
         budget = self.budget
         epsilon = budget.epsilon * (1 + SLACK)
@@ -287,7 +296,7 @@ class Ledger:
 def largest_multiple(
     mus: Sequence[float], epsilons: Sequence[float], epsilon: float, delta: float
 ) -> float:
-    """Largest factor by which the costs of a schedule can be multiplied within a budget.
+    """Largest factor that the costs of a schedule can have within a budget.
 
     Parameters
     ----------
@@ -343,7 +352,7 @@ def _bisect(
     relative: float = 0.0,
     absolute: float = 0.0,
 ) -> float:
-    """Largest factor that fits, from below, where ``low`` does and ``high`` does not."""
+    """Largest factor that fits, from below; ``low`` fits and ``high`` does not."""
     while high - low > relative * high + absolute:
         middle = (low + high) / 2
         if fits(middle):
@@ -356,7 +365,7 @@ def _bisect(
 def remaining_epsilon(
     mu: float, charges: Sequence[Charge], epsilon: float, delta: float
 ) -> float:
-    """Epsilon that is left for a schedule when Gaussian releases take a part of its budget.
+    """Epsilon that is left for a schedule beside other Gaussian releases.
 
     Parameters
     ----------
@@ -463,7 +472,11 @@ def _composed_epsilon(
 
 
 @lru_cache(maxsize=4096)
-def _composed_delta(mu: float, epsilons: tuple[float, ...], epsilon: float) -> float:
+def _composed_delta(
+    mu: float,
+    epsilons: tuple[float, ...],
+    epsilon: float,
+) -> float:
     """Delta at ``epsilon`` of Gaussian and pure releases together.
 
     Cached, because schedules are run many times.
@@ -490,7 +503,7 @@ def _composed_delta(mu: float, epsilons: tuple[float, ...], epsilon: float) -> f
 
 @lru_cache(maxsize=64)
 def _coin_losses(epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Values and probabilities of the summed privacy loss of worst-case pure releases."""
+    """Values and probabilities of the summed loss of worst-case pure releases."""
     from scipy.stats import binom  # takes longer to import than all else here
 
     losses = np.zeros(1)

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pkm.compute import DIRECTION_SCALE, Points, labels
-from pkm.privacy.base import BaseCurator, PointsLike, View
+from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_positive, check_type
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.ledger import Ledger, StreamKey
-from pkm.privacy.mechanisms.noise import SPLIT, NoiseStreams
+from pkm.privacy.mechanisms.noise import SPLIT
 from pkm.privacy.mechanisms.randomizers import (
     DirectResponse,
     FrequencyOracle,
@@ -42,7 +41,7 @@ CHUNK = 1 << 15
 
 
 class ReportReuseError(PermissionError):
-    """A cohort was queried twice, or users were partitioned twice: each user reports once."""
+    """A cohort was queried twice, or users were partitioned twice."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,9 @@ class Boxes:
     def __post_init__(self) -> None:
         if not self.width > 0 or self.intervals < 1 or self.size > MAX_CELLS:
             raise ValueError(
-                f"width={self.width} must be positive, intervals={self.intervals} at least 1, and "
-                f"{len(self.directions)} directions may make at most {MAX_CELLS} cells"
+                f"width={self.width} must be positive, intervals={self.intervals} at "
+                f"least 1, and {len(self.directions)} directions may make at most "
+                f"{MAX_CELLS} cells"
             )
 
     @property
@@ -124,7 +124,7 @@ class Boxes:
         return (self.intervals,) * len(self.directions)
 
     def cells(self, points: np.ndarray) -> np.ndarray:
-        """Number of each point's cell; the first direction's interval is the most significant."""
+        """Cell of each point; the first direction is the most significant."""
         directions = self.directions.T.astype(np.float64)
         unit = float(SCALE) * DIRECTION_SCALE
         coordinates = points.astype(np.float64) @ directions / unit
@@ -143,7 +143,11 @@ class Boxes:
         middles = self._corners(cells) + self.width / 2
         return middles @ (self.directions / DIRECTION_SCALE)
 
-    def clip(self, cells: np.ndarray, points: np.ndarray) -> np.ndarray:
+    def clip(
+        self,
+        cells: np.ndarray,
+        points: np.ndarray,
+    ) -> np.ndarray:
         """Move points along the directions into their box.
 
         Parameters
@@ -227,16 +231,17 @@ class Cohort(View):
         # differently.
         if _n_reports(ledger) != sum(self._aggregator._rounds.values()):
             raise ReportReuseError(
-                "the ledger has reports of another aggregator; users who have reported do not "
-                "report again"
+                "the ledger has reports of another aggregator; users who have "
+                "reported do not report again"
             )
         if any(charge.group == self.group for charge in ledger.charges):
             raise ReportReuseError(
-                f"cohort {self.group} has reported; a user reports once, query another cohort"
+                f"cohort {self.group} has reported; a user reports once, query "
+                "another cohort"
             )
 
     def _chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Users and points of each chunk: private; users have pulled their points into the ball."""
+        """Users of each chunk and their points, pulled into the ball: private."""
         limit = self.radius * SCALE
         for start in range(0, self.size, CHUNK):
             users = self._users[start : start + CHUNK]
@@ -261,7 +266,11 @@ class CohortQuery(Query):
         """Refuse a cohort that has reported."""
         view.check_unreported()
 
-    def estimate(self, mechanism: Any, reports: Iterable[Reports]) -> np.ndarray:
+    def estimate(
+        self,
+        mechanism: Any,
+        reports: Iterable[Reports],
+    ) -> np.ndarray:
         """Answer from the reports of all users: post-processing."""
         raise NotImplementedError(f"{type(self).__name__} must define estimate")
 
@@ -344,21 +353,22 @@ class LocalSums(CohortQuery):
     radii: np.ndarray
 
     def check(self, view: Any) -> None:
-        """Refuse a rule that is not this module's, cells twice, origins and radii of bad shapes."""
+        """Refuse another rule, cells named twice, and bad origins or radii."""
         super().check(view)
         check_type("rule", self.rule, *RULES)
         cells = self.cells.tolist()
         is_known = all(cell in range(self.rule.size) for cell in cells)
         if not cells or len(set(cells)) < len(cells) or not is_known:
             raise ValueError(
-                f"cells={cells} must name one or more cells, once each, of the {self.rule.size}"
+                f"cells={cells} must name one or more cells, once each, of the "
+                f"{self.rule.size}"
             )
         shape = (len(cells), view.n_features)
         is_positive = self.radii.shape == self.cells.shape and (self.radii > 0).all()
         if self.origins.shape != shape or not is_positive:
             raise ValueError(
-                f"origins, of shape {self.origins.shape}, and positive radii must be given for "
-                f"{len(cells)} cells"
+                f"origins, of shape {self.origins.shape}, and positive radii must be "
+                f"given for {len(cells)} cells"
             )
 
     def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
@@ -369,7 +379,11 @@ class LocalSums(CohortQuery):
         """The cell of each user, and the difference from its origin, in radii."""
         return {"sums": self._vectors(view)}
 
-    def estimate(self, mechanism: SignedSums, reports: Iterable[Reports]) -> np.ndarray:
+    def estimate(
+        self,
+        mechanism: SignedSums,
+        reports: Iterable[Reports],
+    ) -> np.ndarray:
         """Unbiased sums."""
         sums = mechanism.estimate(reports, self.cells)
         return sums * (self.radii * SCALE)[:, None]
@@ -402,7 +416,7 @@ class LocalPoints(CohortQuery):
     mechanisms: ClassVar[Mechanisms] = {"points": (VectorRandomizer,)}
 
     def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
-        """A user has any vector of the unit ball: the point in radii of the cohort's ball."""
+        """A user has any vector of the unit ball: the point in radii."""
         return {"points": LocalDomain(view.n_features, view.radius)}
 
     def exact(self, view: Any) -> Mapping[str, Iterator[UserVectors]]:
@@ -457,21 +471,16 @@ class LocalAggregator(BaseCurator):
 
     charged_adjacency = Adjacency.LOCAL
     needs_ledger = True
-    serves: ClassVar[tuple[type[Query], ...]] = (LocalCounts, LocalSums, LocalPoints)
+    serves = (LocalCounts, LocalSums, LocalPoints)
 
-    def __init__(
-        self,
-        points: PointsLike,
-        ledger: Ledger | None,
-        streams: NoiseStreams,
-        domain: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(points, ledger, streams, domain)
+    def _prepare(self) -> None:
         self.check_single("an aggregator")
-        assert ledger is not None  # checked above
+        ledger = self._ledger
+        assert ledger is not None  # checked before
         if _n_reports(ledger):
             raise ReportReuseError(
-                "the ledger has reports of users: who has reported does not report again"
+                "the ledger has reports of users: who has reported does not report "
+                "again"
             )
         check_epsilon(ledger.budget.epsilon)
         self.epsilon = ledger.budget.epsilon
@@ -509,7 +518,8 @@ class LocalAggregator(BaseCurator):
         """
         if self._is_partitioned:
             raise ReportReuseError(
-                "the users were partitioned into cohorts before; each of them reports once"
+                "the users were partitioned into cohorts before; each of them "
+                "reports once"
             )
         sizes = cohort_sizes(self.n_points, shares)
         half_diagonal = math.sqrt(self.n_features)
@@ -594,7 +604,8 @@ def cohort_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
     if min(sizes) < 1:
         needed = math.floor(math.fsum(shares) / min(shares)) + 1
         raise ValueError(
-            f"n={n_users} users are too few for {len(sizes)} disjoint cohorts of shares "
-            f"{list(shares)}: a cohort would be empty; {needed} users are always enough"
+            f"n={n_users} users are too few for {len(sizes)} disjoint cohorts of "
+            f"shares {list(shares)}: a cohort would be empty; {needed} users are "
+            "always enough"
         )
     return sizes

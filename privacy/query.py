@@ -21,7 +21,7 @@ ONE_RECORD_ADJACENCIES = (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
 
 
 class Sensitivity(NamedTuple):
-    """Bounds on what neighbors change in one part of an answer, in grid steps times ``unit``.
+    """Bounds on what neighbors change in a part, in grid steps times ``unit``.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ Details = Mapping[str, float | None]
 
 
 class Query:
-    """Base class of the queries, which are frozen dataclasses of their public arguments.
+    """Base class of the queries: frozen dataclasses of public arguments.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Query:
         """
 
     def sensitivity(self, view: Any) -> Mapping[str, Any]:
-        """Bound what neighbors under :attr:`adjacencies` change, from public values only.
+        """Bound what neighbors change, from public values only.
 
         Parameters
         ----------
@@ -111,15 +111,19 @@ class Query:
     def mechanism_input(
         self, part: str, exact: Any, released: Mapping[str, np.ndarray]
     ) -> Any:
-        """What the mechanism of a part takes: the exact part, and what parts before it released."""
+        """Values for the mechanism of a part; earlier parts are released already."""
         return exact
 
-    def postprocess(self, view: Any, outcomes: dict[str, Any]) -> dict[str, Any]:
-        """What is released of the outcomes; the view may keep the rest for later queries."""
+    def postprocess(
+        self,
+        view: Any,
+        outcomes: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Parts of the outcomes to release; the view may keep the rest."""
         return outcomes
 
     def n_changed_records(self, view: Any) -> int:
-        """Number of records that neighbors differ in, 1 or 2, each in an entry of its own.
+        """Number of records that neighbors differ in, 1 or 2, in separate entries.
 
         Where there are 2, the L1 norm is twice what either record changes. Entries have
         independent noise, so a pure release is the composition of two, one for each
@@ -129,5 +133,5 @@ class Query:
         return 1
 
     def flaw(self, view: Any) -> str:
-        """Id in ``analysis/flaws.yaml`` where the sensitivity is a paper's, known not to hold."""
+        """Id in ``analysis/flaws.yaml`` if a paper's sensitivity does not hold."""
         return ""

@@ -1,5 +1,6 @@
-"""The curator under rho-bounded adjacency: neighbors differ in one record, moved by at most rho.
+"""The curator under rho-bounded adjacency.
 
+Neighbors differ in one record, which moved by at most rho.
 The effect of a move is derived query by query, in
 :mod:`pkm.privacy.queries.moved_records` and :mod:`pkm.privacy.queries.clipped_regions`.
 A sum of the records changes by at most rho. A count of the records in a cell changes as
@@ -7,8 +8,6 @@ if one record were removed and another added, however short the move, because it
 cross the border of the cell. Where records are grouped by released data, a move does
 not change the group of the record.
 """
-
-from typing import ClassVar
 
 import numpy as np
 
@@ -32,7 +31,6 @@ from pkm.privacy.queries.moved_records import (
     Total,
 )
 from pkm.privacy.queries.numbered_records import NumberedRecords
-from pkm.privacy.query import Query
 
 MAX_CENTER = 1 << 40  # grid steps: differences from it are exact
 
@@ -47,13 +45,14 @@ class RhoBoundedCurator(NumberedRecords):
     >>> from pkm.privacy import Budget, Ledger, NoiseStreams
     >>> from pkm.privacy.queries.moved_records import SortedGaussian
     >>> ledger = Ledger(Budget(1.0, 1e-6, "rho_bounded", rho=0.25))
-    >>> curator = RhoBoundedCurator(np.zeros((3, 2), np.int64), ledger, NoiseStreams([0]))
+    >>> points = np.zeros((3, 2), np.int64)
+    >>> curator = RhoBoundedCurator(points, ledger, NoiseStreams([0]))
     >>> answer = curator.release(AllPoints(), points=SortedGaussian(2.0 * SCALE))
     >>> answer["points"].shape, len(ledger.charges)
     ((1, 3, 2), 1)
     """
 
-    serves: ClassVar[tuple[type[Query], ...]] = (
+    serves = (
         AllPoints,
         Total,
         GroupSums,

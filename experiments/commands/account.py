@@ -6,8 +6,8 @@
 
 The first line opens an account, the second one shows it. Other terms of a new one are
 adjacency=, rho=, composition= (basic or gaussian) and failure_delta=; see
-`pkm.privacy.Account`. A run that would exceed the account's budget is refused before
-anything is drawn.
+`pkm.privacy.PrivacyAccountant`. A run that would exceed the account's budget is refused
+before anything is drawn.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -66,9 +66,9 @@ def charge(
     """
     from pkm.experiments.fit.inputs import build, prepare
     from pkm.methods import PrivateKMeans
-    from pkm.privacy import Account, BudgetExceeded
+    from pkm.privacy import BudgetExceeded, PrivacyAccountant
 
-    account = Account.open(path)
+    account = PrivacyAccountant.open(path)
     paid = {run.purpose for run in account.runs}
     runs = []
     for cell in cells:
@@ -115,7 +115,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     ConfigurationError
         If the terms are not allowed.
     """
-    from pkm.privacy import Account, Budget
+    from pkm.privacy import Budget, PrivacyAccountant
 
     require(len(words) == 1, "FILE", " ".join(words), "one file of an account")
     path = words[0]
@@ -123,9 +123,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     if terms:
         of_budget = {"epsilon", "delta", "adjacency", "rho"} & terms.keys()
         budget = Budget(**{name: terms.pop(name) for name in of_budget})
-        account = Account(budget, path, **terms)
+        account = PrivacyAccountant(budget, path, **terms)
     else:
-        account = Account.open(path)
+        account = PrivacyAccountant.open(path)
     console, _ = consoles()
     for charged in account.runs:
         flaws = f", flaws: {', '.join(charged.flaws)}" if charged.flaws else ""

@@ -38,7 +38,7 @@ ROUNDING = 2
 
 
 class Cost(NamedTuple):
-    """Cost of a release, or of a part of one: that of Gaussian noise, of pure mechanisms, delta."""
+    """Cost of a release or a part: GDP mu, pure epsilon, probability of failure."""
 
     mu: float = 0.0
     epsilon: float = 0.0
@@ -82,21 +82,17 @@ class _Additive:
         ValueError
             If the scale, in grid steps, is above :data:`MAX_SCALE`.
         """
-        unit = sensitivity.unit
-        largest = self.scale * (
-            unit if isinstance(unit, float) else np.max(unit, initial=0.0)
-        )
+        largest = self.scale * float(np.max(sensitivity.unit, initial=0.0))
         if not largest <= MAX_SCALE:
             raise ValueError(
                 f"scale={largest:.3g} grid steps of {self.name} noise must be at most "
-                f"{MAX_SCALE:.3g}: beyond, integers do not carry it; spend more on the release"
+                f"{MAX_SCALE:.3g}: beyond, integers do not carry it; spend more on "
+                "the release"
             )
 
     def secure_noise(self, scales: np.ndarray) -> np.ndarray:
-        """Exact integer noise from the operating system's entropy, for scales in grid steps."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must define secure_noise(scales)"
-        )
+        """Exact integer noise of given scales from the operating system's entropy."""
+        raise NotImplementedError
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Cost of a release: the norm of what neighbors change, over the scale.
@@ -107,12 +103,10 @@ class _Additive:
         >>> Gaussian(200.0).cost(change).mu, Laplace(200.0).cost(change).epsilon
         (0.25, 0.3)
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} must define cost(sensitivity)"
-        )
+        raise NotImplementedError
 
     def details(self, sensitivity: Sensitivity) -> dict[str, float]:
-        """Scale and sensitivity for the ledger: in half-widths or records, or per unit."""
+        """Scale and sensitivity, in half-widths or records, or per unit."""
         is_plain = isinstance(sensitivity.unit, float) and sensitivity.unit == 1.0
         steps = SCALE if is_plain else 1
         norm = getattr(sensitivity, self.norm)
@@ -185,7 +179,7 @@ class Gaussian(_Additive):
     def draw_parts(
         self, streams: NoiseStreams, key: Key
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """Add noise part by part, for one replicate: the noise of :meth:`draw` on all of them.
+        """Add the noise of :meth:`draw` part by part, for one replicate.
 
         Returns
         -------
@@ -261,12 +255,11 @@ class BoundedLaplace:
     -----
     Secure noise has the discrete Laplace law, conditioned on the integers of the
     interval, at the continuous law's scale rounded up. It costs no more than the
-    continuous one: on the integers 0
-    .. w the normalization at 0, against that at the sensitivity D from it, changes by ``(1 + r - r
-    (A + B)) / (1 - r A B)`` with ``r = exp(-1 / b)``, ``A = exp(-D / b)`` and ``B =
-    exp(-(w - D) / b)``. That grows with r, and r = 1 gives the continuous law's change.
-    A larger scale costs less: the mean distance from the center grows by no more than
-    the center moves.
+    continuous one: on the integers 0 to w the normalization at 0, against that at the
+    sensitivity D from it, changes by ``(1 + r - r (A + B)) / (1 - r A B)`` with ``r =
+    exp(-1 / b)``, ``A = exp(-D / b)`` and ``B = exp(-(w - D) / b)``. That grows with r,
+    and r = 1 gives the continuous law's change. A larger scale costs less: the mean
+    distance from the center grows by no more than the center moves.
     """
 
     epsilon: float
@@ -281,14 +274,14 @@ class BoundedLaplace:
         """Refuse a sensitivity below what neighbors change in a value."""
         if self.sensitivity < sensitivity.linf:
             raise ValueError(
-                f"sensitivity={self.sensitivity} must be at least {sensitivity.linf}, what a "
-                "record changes in a value"
+                f"sensitivity={self.sensitivity} must be at least {sensitivity.linf}, "
+                "what a record changes in a value"
             )
         if not self.sensitivity / self.epsilon <= MAX_SCALE:
             raise ValueError(
                 f"epsilon={self.epsilon} of a value makes a scale of at least "
-                f"{self.sensitivity / self.epsilon:.3g} grid steps, which must be at most "
-                f"{MAX_SCALE:.3g}; spend more on the release"
+                f"{self.sensitivity / self.epsilon:.3g} grid steps, which must be at "
+                f"most {MAX_SCALE:.3g}; spend more on the release"
             )
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
@@ -377,7 +370,7 @@ class BoundedLaplace:
 
 
 class BoundedValues(NamedTuple):
-    """Integer values, each with the public interval that its noisy value lies in, in grid steps.
+    """Integer values with public intervals for the noisy values, in grid steps.
 
     Values outside their interval are moved to its nearer end. The ends broadcast
     against them.

@@ -1,4 +1,6 @@
-"""Random numbers for private releases: every release of every replicate has a separate stream.
+"""Random numbers for private releases.
+
+Every release of every replicate has a separate stream.
 
 Seeded streams (the default here; a method's ``fit`` has it only with a
 ``random_state``) make experiments repeatable and are therefore not private: whoever
@@ -25,9 +27,8 @@ from scipy.special import ndtri
 # with x^2 < 2 * 37. The exact samplers exceed them with probability below 2**-64.
 MAX_VARIATE = {"normal": 13.0, "laplace": 45.0}
 
-DATA, SPLIT, INITIALIZATION, NOISE = range(
-    4
-)  # children of a replicate's seed, one per purpose
+# Children of a replicate's seed, one per purpose.
+DATA, SPLIT, INITIALIZATION, NOISE = range(4)
 
 #: Key of a stream: label and round of a release, then names of its parts.
 Key = tuple[object, ...]
@@ -35,7 +36,7 @@ Shape = tuple[int, ...]
 
 
 def child(seed: int, purpose: int) -> np.random.SeedSequence:
-    """Return the seed sequence of one purpose of one replicate; purposes never share a stream."""
+    """Return the seed sequence of one purpose; purposes never share a stream."""
     return np.random.SeedSequence(seed, spawn_key=(purpose,))
 
 
@@ -87,7 +88,7 @@ def _secure_tails(size: int) -> tuple[np.ndarray, np.ndarray]:
     return signs, np.ldexp(mantissa, np.minimum(exponent, 64) - 66)
 
 
-class _StreamGenerator:
+class _StreamGenerator(threading.local):
     """A generator for the streams of all seeds and keys.
 
     Philox is counter based: a stream is a replicate's Philox key and a position in the
@@ -117,14 +118,7 @@ class _StreamGenerator:
         return self.generator
 
 
-class _OfThread(threading.local):
-    """What each thread has for itself."""
-
-    def __init__(self) -> None:
-        self.generator = _StreamGenerator()
-
-
-_of_thread = _OfThread()
+_stream_generator = _StreamGenerator()  # of each thread
 
 
 class NoiseStreams:
@@ -174,7 +168,8 @@ class NoiseStreams:
             or len(set(self.seeds)) < len(self.seeds)
         ):
             raise ValueError(
-                f"seeds={self.seeds} must be one or more different non-negative integers"
+                f"seeds={self.seeds} must be one or more different non-negative "
+                "integers"
             )
         self.secure = secure
         self.public_seeds = (
@@ -184,8 +179,8 @@ class NoiseStreams:
         )
         if len(self.public_seeds) != len(self.seeds):
             raise ValueError(
-                f"public_seeds must be one for each of the {len(self.seeds)} seeds, got "
-                f"{len(self.public_seeds)}"
+                f"public_seeds must be one for each of the {len(self.seeds)} seeds, "
+                f"got {len(self.public_seeds)}"
             )
         self._context = context
         self._philox_keys = [] if secure else [_philox_key(seed) for seed in self.seeds]
@@ -200,7 +195,7 @@ class NoiseStreams:
     def release(
         self, mechanism: Any, values: Any, key: Key, sensitivity: Any = None
     ) -> Any:
-        """Draw the outcome of a mechanism on exact values: the only draw that sees private values.
+        """Draw the outcome of a mechanism: the only draw that sees private values.
 
         Parameters
         ----------
@@ -221,14 +216,14 @@ class NoiseStreams:
         return mechanism.draw(values, self, key, sensitivity)
 
     def normal(self, key: Key, shape: Shape) -> np.ndarray:
-        """Standard normal variates of shape (replicates, *shape) from the stream of ``key``."""
+        """Standard normal variates (replicates, *shape) from the stream of ``key``."""
         if self.secure:
             signs, tails = self._secure(shape)
             return signs * -ndtri(tails)
         return self._seeded(key, shape, np.random.Generator.standard_normal)
 
     def normal_parts(self, key: Key) -> Callable[[int], np.ndarray]:
-        """Draw the variates of :meth:`normal` part by part: a function of the parts' sizes.
+        """Return a function that draws :meth:`normal` part by part, by their sizes.
 
         For one replicate, of shape (size,) each; joined they are those of one draw.
 
@@ -251,31 +246,29 @@ class NoiseStreams:
         return _StreamGenerator().at(self._philox_keys[0], position).standard_normal
 
     def laplace(self, key: Key, shape: Shape) -> np.ndarray:
-        """Laplace variates of scale 1 and shape (replicates, *shape) from the stream of ``key``."""
+        """Laplace variates of scale 1, (replicates, *shape), from ``key``'s stream."""
         if self.secure:
             signs, tails = self._secure(shape)
             return signs * -np.log(2.0 * tails)
         centered = 0.5 - self._seeded(key, shape, np.random.Generator.random)
-        centered -= (
-            2.0**-54
-        )  # generator.random includes 0, which would map to minus infinity
+        # Generator.random includes 0, which would map to minus infinity.
+        centered -= 2.0**-54
         tails = np.abs(centered)
         tails *= -2.0
         return np.copysign(np.log1p(tails, out=tails), centered, out=tails)
 
     def uniform(self, key: Key, shape: Shape) -> np.ndarray:
-        """Uniform variates in (0, 1), of shape (replicates, *shape) from the stream of ``key``."""
+        """Uniform variates in (0, 1), (replicates, *shape), from ``key``'s stream."""
         if self.secure:
             signs, tails = self._secure(shape)
             # 1 - 2**-54 would be rounded to 1.
             return np.where(signs > 0, tails, np.minimum(1.0 - tails, 1.0 - 2.0**-53))
         variates = self._seeded(key, shape, np.random.Generator.random)
-        return np.maximum(
-            variates, 2.0**-54
-        )  # generator.random includes 0 and leaves out 1
+        # Generator.random includes 0 and leaves out 1.
+        return np.maximum(variates, 2.0**-54)
 
     def gumbel(self, key: Key, shape: Shape) -> np.ndarray:
-        """Standard Gumbel variates of shape (replicates, *shape) from the stream of ``key``."""
+        """Standard Gumbel variates (replicates, *shape) from the stream of ``key``."""
         if self.secure:
             # Fine where it matters: a large variate is the logarithm of a small tail.
             signs, tails = self._secure(shape)
@@ -291,16 +284,15 @@ class NoiseStreams:
     def _seeded(
         self, key: Key, shape: Shape, draw: Callable[..., object]
     ) -> np.ndarray:
-        """Fill an array of shape (replicates, *shape) from the seeded streams of ``key``."""
+        """Fill an array (replicates, *shape) from the seeded streams of ``key``."""
         position = _position(self._context, key)
         values = np.empty((len(self.seeds), *shape))
-        generator = _of_thread.generator
         for r, philox_key in enumerate(self._philox_keys):
-            draw(generator.at(philox_key, position), out=values[r])
+            draw(_stream_generator.at(philox_key, position), out=values[r])
         return values
 
     def _secure(self, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
-        """Signs and tails of shape (replicates, *shape) from the operating system's entropy."""
+        """Signs and tails (replicates, *shape) from the operating system."""
         shape = (len(self.seeds), *shape)
         signs, tails = _secure_tails(math.prod(shape))
         return signs.reshape(shape), tails.reshape(shape)

@@ -46,7 +46,8 @@ MAX_BITS = 10
 # transform.
 MAX_HASHED_VALUES = 256
 REPORT_SCALE = 1 << 20  # steps per unit of a reported direction
-GROWTH = 3  # direct response is more accurate than hashing below GROWTH * exp(epsilon) + 2 values
+# Direct response is more accurate than hashing below GROWTH * exp(epsilon) + 2 values.
+GROWTH = 3
 
 
 class UserCells(NamedTuple):
@@ -111,7 +112,7 @@ class _LocalRandomizer:
         check_epsilon(self.epsilon)
 
     def cost(self, domain: LocalDomain) -> Cost:
-        """Epsilon: it bounds the log ratio of a report's probabilities for two values."""
+        """Epsilon: the largest log ratio of a report's probabilities."""
         return Cost(epsilon=self.epsilon)
 
 
@@ -178,7 +179,11 @@ class FrequencyOracle(_LocalRandomizer):
         """Probability that a user supports a value that is not the user's."""
         return 1 / self.symbols
 
-    def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def encode(
+        self,
+        users: np.ndarray,
+        values: np.ndarray,
+    ) -> np.ndarray:
         """Symbols (m,), int64, of a value of each user."""
         raise NotImplementedError
 
@@ -191,7 +196,7 @@ class FrequencyOracle(_LocalRandomizer):
             )
 
     def details(self, domain: LocalDomain) -> dict[str, float]:
-        """Probabilities of the user's symbol and of each false one, numbers of symbols, values."""
+        """Probabilities of true and false symbols; numbers of symbols and values."""
         return {
             "p_true": self.p_true,
             "p_false": self.p_false,
@@ -234,7 +239,7 @@ class FrequencyOracle(_LocalRandomizer):
         return np.where(uniforms < self._p_any_false, false_symbols, true_symbols)[None]
 
     def probabilities(self, user: int) -> np.ndarray:
-        """Probability of every report of a user for every value, shape (size, symbols)."""
+        """Probability of a user's reports for every value, shape (size, symbols)."""
         values = np.arange(self.size)
         probabilities = np.full((self.size, self.symbols), self.p_false)
         true_symbols = self.encode(np.full(self.size, user), values)
@@ -242,7 +247,7 @@ class FrequencyOracle(_LocalRandomizer):
         return probabilities
 
     def count_supports(self, reports: Iterable[Reports]) -> tuple[np.ndarray, int]:
-        """Numbers of reports that support each value, (size,) int64, and of all reports."""
+        """Numbers of reports that support each value, (size,), and of all reports."""
         totals = np.zeros(self.n_totals, np.int64)
         n_reports = 0
         for users, symbols in reports:
@@ -251,13 +256,17 @@ class FrequencyOracle(_LocalRandomizer):
         return self._supports(totals), n_reports
 
     def estimate(self, reports: Iterable[Reports]) -> np.ndarray:
-        """Unbiased numbers of users with each value, (size,) float64; may be negative."""
+        """Unbiased numbers of users with each value, (size,); may be negative."""
         supports, n_reports = self.count_supports(reports)
         p = self.p_true
         q = self.p_false_support
         return (supports - n_reports * q) / (p - q)
 
-    def stddev(self, n_users: int, count: float = 0.0) -> float:
+    def stddev(
+        self,
+        n_users: int,
+        count: float = 0.0,
+    ) -> float:
         """Standard deviation of an estimated count.
 
         Parameters
@@ -282,7 +291,12 @@ class FrequencyOracle(_LocalRandomizer):
         """Number of totals that reports are added to."""
         return self.size
 
-    def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
+    def _add(
+        self,
+        totals: np.ndarray,
+        users: np.ndarray,
+        reports: np.ndarray,
+    ) -> None:
         raise NotImplementedError
 
     def _supports(self, totals: np.ndarray) -> np.ndarray:
@@ -290,13 +304,13 @@ class FrequencyOracle(_LocalRandomizer):
 
 
 class DirectResponse(FrequencyOracle):
-    """k-ary randomized response: a symbol is a value. It is the most accurate for few values."""
+    """k-ary randomized response: a symbol is a value. Best for few values."""
 
     name = "randomized_response"
 
     @property
     def symbols(self) -> int:
-        """One for each value; at least two, so that a single value has a false symbol."""
+        """One for each value; at least two, so that there is a false one."""
         return max(self.size, 2)
 
     @property
@@ -304,16 +318,25 @@ class DirectResponse(FrequencyOracle):
         """Probability that a user supports a value that is not the user's."""
         return self.p_false
 
-    def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def encode(
+        self,
+        users: np.ndarray,
+        values: np.ndarray,
+    ) -> np.ndarray:
         """The values themselves."""
         return np.asarray(values, np.int64)
 
-    def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
+    def _add(
+        self,
+        totals: np.ndarray,
+        users: np.ndarray,
+        reports: np.ndarray,
+    ) -> None:
         totals += np.bincount(reports, minlength=self.symbols)[: self.size]
 
 
 class LocalHashing(FrequencyOracle):
-    """Optimized local hashing: each user hashes values to round(exp(epsilon)) + 1 symbols."""
+    """Optimized local hashing: users hash values to round(exp(epsilon)) + 1 symbols."""
 
     name = "local_hashing"
 
@@ -322,18 +345,29 @@ class LocalHashing(FrequencyOracle):
         """Close to exp(epsilon) + 1, which minimizes the variance."""
         return min(round(math.exp(self.epsilon)) + 1, MAX_SYMBOLS)
 
-    def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def encode(
+        self,
+        users: np.ndarray,
+        values: np.ndarray,
+    ) -> np.ndarray:
         """Keyed hashes of (user, value)."""
         return hash_values(np.uint64(self.key), users, values, self.symbols)
 
-    def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
+    def _add(
+        self,
+        totals: np.ndarray,
+        users: np.ndarray,
+        reports: np.ndarray,
+    ) -> None:
         totals += support_counts(
             np.uint64(self.key), users, reports, self.symbols, self.size
         )
 
 
 class HadamardResponse(FrequencyOracle):
-    """Local hashing by a few random rows of a Hadamard matrix: a symbol is a value's entries.
+    """Local hashing by a few random rows of a Hadamard matrix.
+
+    A symbol is made of a value's entries in these rows.
 
     The number of symbols is the power of two next to exp(epsilon) + 1 on a logarithmic
     scale; that costs at most 3 % of the standard deviation, and the server's work is n
@@ -355,23 +389,36 @@ class HadamardResponse(FrequencyOracle):
 
     @property
     def n_totals(self) -> int:
-        """Order of the matrix: the smallest power of two not below the number of values."""
+        """Order of the matrix: the smallest power of two not below the size."""
         return 1 << (self.size - 1).bit_length()
 
-    def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def encode(
+        self,
+        users: np.ndarray,
+        values: np.ndarray,
+    ) -> np.ndarray:
         """Entries of the user's rows in the values' columns."""
         return parity_hashes(
             np.uint64(self.key), users, values, self.bits, self.n_totals
         )
 
-    def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
+    def _add(
+        self,
+        totals: np.ndarray,
+        users: np.ndarray,
+        reports: np.ndarray,
+    ) -> None:
         add_spectrum(np.uint64(self.key), users, reports, self.bits, totals)
 
     def _supports(self, totals: np.ndarray) -> np.ndarray:
         return parity_support_counts(totals, self.bits)[: self.size]
 
 
-def frequency_oracle(epsilon: float, size: int, key: int = 0) -> FrequencyOracle:
+def frequency_oracle(
+    epsilon: float,
+    size: int,
+    key: int = 0,
+) -> FrequencyOracle:
     """Choose the oracle for a number of values.
 
     Parameters
@@ -442,19 +489,19 @@ class VectorRandomizer(_LocalRandomizer):
 
     @property
     def stddev(self) -> float:
-        """Largest standard deviation of a report's coordinate: that of the vector 0, in radii."""
+        """Largest standard deviation of a coordinate, of the vector 0, in radii."""
         return self.length / math.sqrt(self.dimensions)
 
     def check(self, domain: LocalDomain) -> None:
         """Refuse vectors of another number of dimensions."""
         if self.dimensions != domain.size:
             raise ValueError(
-                f"dimensions={self.dimensions} of the randomizer must be the number of features, "
-                f"{domain.size}"
+                f"dimensions={self.dimensions} of the randomizer must be the number "
+                f"of features, {domain.size}"
             )
 
     def details(self, domain: LocalDomain) -> dict[str, float]:
-        """Length of the vector that a report stands for, number of dimensions, the ball."""
+        """Length of a report's vector, number of dimensions, radius of the ball."""
         return {
             "length": self.length,
             "dimensions": self.dimensions,
@@ -507,7 +554,11 @@ class VectorRandomizer(_LocalRandomizer):
         missing_length = 1 - np.minimum(lengths, 1.0)
         return expit(-self.epsilon) + 0.5 * math.tanh(self.epsilon / 2) * missing_length
 
-    def density(self, vectors: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    def density(
+        self,
+        vectors: np.ndarray,
+        directions: np.ndarray,
+    ) -> np.ndarray:
         """Density of reports, relative to uniform directions.
 
         Parameters
@@ -554,7 +605,11 @@ class SignedSums(VectorRandomizer):
         signed = values._replace(vectors=values.vectors * signs[:, None])
         return super().draw(signed, streams, key, sensitivity)
 
-    def estimate(self, reports: Iterable[Reports], cells: np.ndarray) -> np.ndarray:
+    def estimate(
+        self,
+        reports: Iterable[Reports],
+        cells: np.ndarray,
+    ) -> np.ndarray:
         """Unbiased sums (m, dimensions) of the vectors of cells (m,), in radii."""
         totals = np.zeros((len(cells), self.dimensions), np.int64)
         for users, directions in reports:
@@ -571,5 +626,6 @@ def check_epsilon(epsilon: float) -> None:
     if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
         raise ValueError(
             f"epsilon={epsilon} of a local report must be from {MIN_EPSILON:.2g} to "
-            f"{MAX_EPSILON:g}: beyond, random numbers are too coarse for its probabilities"
+            f"{MAX_EPSILON:g}: beyond, random numbers are too coarse for its "
+            "probabilities"
         )

@@ -36,9 +36,8 @@ from numba import njit
 TOLERANCE = 2.0**-40
 MAX_EXPONENT = 512.0
 
-MAX_SCALE = (
-    1 << 46
-)  # integer scales up to this one are served: no product below overflows
+# Integer scales up to this one are served: no product below overflows.
+MAX_SCALE = 1 << 46
 UNBOUNDED = 1 << 61
 
 # Width of a cell over the scale, times 2^16, rounded up: log 2 and sqrt(2 log 2). Over
@@ -88,7 +87,7 @@ def bounded_laplace(
 
 
 def discrete_gaussian(scales: np.ndarray) -> np.ndarray:
-    """Draw from the discrete Gaussian law of each scale; see :func:`discrete_laplace`."""
+    """Draw from the discrete Gaussian law; see :func:`discrete_laplace`."""
     return _sample(True, scales, np.int64(-UNBOUNDED), np.int64(UNBOUNDED))
 
 
@@ -212,7 +211,7 @@ def _fill_from(
     noise: np.ndarray,
     done: int,
 ) -> tuple[int, int]:
-    """Fill ``noise`` from entry ``done`` on; return the next entry and the number of words used."""
+    """Fill ``noise`` from entry ``done`` on; return the next entry and words used."""
     used = 0
     while True:
         done, used, value, doublings = _fill(
@@ -233,8 +232,12 @@ def _fill_from(
             done += 1
 
 
-def _is_below(word: int, exponent: Fraction, doublings: int) -> bool:
-    """Whether a uniform number that begins with a word is below 2^doublings exp(-exponent)."""
+def _is_below(
+    word: int,
+    exponent: Fraction,
+    doublings: int,
+) -> bool:
+    """Whether a uniform that begins with a word is below 2^doublings exp(-exponent)."""
     bits = 64
     while True:
         low, high = exp_bounds(exponent, bits)

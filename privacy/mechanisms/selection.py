@@ -6,9 +6,9 @@ so that none can overflow.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, vectorize
@@ -39,7 +39,7 @@ def _split_score(
     emptiness_weight: float,
     from_both_ends: bool,
 ) -> float:
-    """Score of a candidate; ``left``, ``inside``, ``total`` and ``size`` are in records."""
+    """Score of a candidate; the first four arguments are in records."""
     if size < 1:
         return 0.0
 
@@ -88,8 +88,13 @@ def _score_cell(
 
 
 @njit(cache=True)
-def _choose(scores: np.ndarray, scale: float, uniform: float, tolerance: float) -> int:
-    """Draw an index with probability proportional to ``exp(scale * scores)``, by inversion.
+def _choose(
+    scores: np.ndarray,
+    scale: float,
+    uniform: float,
+    tolerance: float,
+) -> int:
+    """Draw an index with weights ``exp(scale * scores)``, by inversion.
 
     Returns -1 if the target is within ``tolerance``, per unit of the largest exponent
     and per candidate, of an edge of the chosen candidate's share: rounding could have
@@ -245,10 +250,10 @@ class SplitScore:
             Shaped like ``left``, against which cells may broadcast.
         """
         # numba's stubs do not say that vectorize makes a ufunc.
-        scores = _split_score(left, inside, total, size, *self._numbers)  # type: ignore[reportArgumentType]
-        return np.asarray(scores)
+        score: Any = _split_score
+        return np.asarray(score(left, inside, total, size, *self._numbers))
 
-    def of_cell(
+    def score_cell(
         self,
         counts: np.ndarray,
         size: float,
@@ -273,12 +278,7 @@ class SplitScore:
 
     @property
     def _numbers(self) -> tuple[float, float, float, bool]:
-        return (
-            float(self.t),
-            float(self.q),
-            float(self.emptiness_weight),
-            bool(self.from_both_ends),
-        )
+        return astuple(self)
 
 
 class ScoreRange(NamedTuple):
@@ -316,7 +316,7 @@ class _Selection:
         """Any epsilon is served: scores are divided by what neighbors change."""
 
     def cost(self, sensitivity: ScoreRange) -> Cost:
-        """Epsilon; where a record moves all scores one way, what that costs as Gaussian noise."""
+        """Epsilon, or the Gaussian cost where a record moves all scores one way."""
         if sensitivity.one_sided:
             return Cost(mu=selection_mu(self.epsilon))
         return Cost(epsilon=self.epsilon, delta=sensitivity.failure)
@@ -363,23 +363,22 @@ class Exponential(_Selection):
             2**-53.
         """
         scales = self.epsilon / np.atleast_1d(sensitivity.change)
+        pairs = zip(values, scales.tolist(), strict=True)
         if streams.secure:
-            pairs = zip(values, scales.tolist(), strict=True)
-            return np.array(
-                [[choose_securely(scores, scale) for scores, scale in pairs]], np.int64
-            )
-        uniforms = streams.uniform(key, scales.shape)[0].tolist()
-        choices = [
-            _choose(scores, scale, uniform, 0.0)
-            for scores, scale, uniform in zip(
-                values, scales.tolist(), uniforms, strict=True
-            )
-        ]
+            choices = [choose_securely(*pair) for pair in pairs]
+        else:
+            uniforms = streams.uniform(key, scales.shape)[0].tolist()
+            choices = [
+                _choose(*pair, uniform, 0.0)
+                for pair, uniform in zip(pairs, uniforms, strict=True)
+            ]
         return np.array([choices], np.int64)
 
 
 class Percentile(_Selection):
-    """Exponential mechanism for a percentile: near in rank is likely, uniform between neighbors.
+    """Exponential mechanism for a percentile.
+
+    Near in rank is likely; between neighboring values the density is uniform.
 
     Parameters
     ----------
@@ -473,7 +472,7 @@ class OrderStatistics(NamedTuple):
 
 
 def selection_mu(epsilon: float) -> float:
-    """Gaussian cost of an exponential mechanism of range ``epsilon``: exponents move one way only.
+    """Gaussian cost of an exponential mechanism whose exponents move one way only.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ BLOCK_CELLS = 1 << 16  # whose noise is drawn at a time
 
 @dataclass(frozen=True)
 class StabilityHistogram:
-    """Gaussian noise on the counts of the cells that occur, and a threshold for their release.
+    """Gaussian noise on counts of cells that occur, and a threshold for release.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ class StabilityHistogram:
         check_positive("stddev", self.stddev)
         if not 0 < self.delta < 1:
             raise ValueError(
-                f"delta={self.delta} must be in (0, 1) for a histogram over an unbounded domain"
+                f"delta={self.delta} must be in (0, 1) for a histogram over an "
+                "unbounded domain"
             )
         if self.cells < 1:
             raise ValueError(f"cells={self.cells} must be at least 1")
@@ -74,11 +75,11 @@ class StabilityHistogram:
         return 1 + stddev * quantile(self.delta, self.cells) + 0.5 / SCALE
 
     def check(self, sensitivity: Sensitivity) -> None:
-        """Refuse a histogram in which neighbors differ in more cells, or a scale out of range."""
+        """Refuse neighbors that differ in more cells, and a scale out of range."""
         if self.cells < sensitivity.l0:
             raise ValueError(
-                f"cells={self.cells} of the noise must be at least {sensitivity.l0:g}: neighbors "
-                "differ in as many counts"
+                f"cells={self.cells} of the noise must be at least "
+                f"{sensitivity.l0:g}: neighbors differ in as many counts"
             )
         self._noise.check(sensitivity)
 
@@ -111,11 +112,6 @@ class StabilityHistogram:
         -------
         list of one ReleasedCells
         """
-        if isinstance(values, OccupiedCells):
-            exact = np.asarray(values.counts, np.int64)[None] * SCALE
-            noisy = self._noise.draw(exact, streams, key)[0]
-            return [self._large(values.cells.__getitem__, noisy, values.min_count)]
-
         # Part by part, block by block, with the same noise: a part at a time is in
         # memory.
         add_noise = self._noise.draw_parts(streams, key)
@@ -159,10 +155,14 @@ class OccupiedCells(NamedTuple):
     counts: np.ndarray
     min_count: float = 0.0
 
+    def parts(self) -> Iterator[tuple[CellsAt, np.ndarray]]:
+        """All cells as one part, as of `StreamedCells`."""
+        yield self.cells.__getitem__, np.asarray(self.counts, np.int64)
+
 
 @dataclass(frozen=True)
 class StreamedCells:
-    """Exact counts of more cells than memory shall hold, computed part by part: private.
+    """Exact counts of more cells than fit memory, part by part: private.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ class ReleasedCells(NamedTuple):
 
 
 def quantile(delta: float, cells: int = 1) -> float:
-    """Quantile that the largest of ``cells`` standard normal variates exceeds with ``delta``.
+    """Quantile that the largest of ``cells`` normal variates exceeds with ``delta``.
 
     Examples
     --------

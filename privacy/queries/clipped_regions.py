@@ -10,10 +10,9 @@ import numpy as np
 
 from pkm.privacy.base import View
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms.additive import Gaussian, Laplace
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
 from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
-from pkm.privacy.queries.sums import ONE_COUNT
+from pkm.privacy.queries.sums import COUNTS, GAUSSIAN_COUNTS, GAUSSIAN_SUMS, ONE_COUNT
 from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
 
 #: L2 norm of the change if one count decreases and another increases by 1.
@@ -145,8 +144,12 @@ class ClippedRegions(View):
                 f"cells={cells.tolist()} must be different and below {self.n_cells}"
             )
 
-    def check_groups(self, groups: np.ndarray, n_groups: int) -> None:
-        """Refuse groups that do not cover all cells, or that unite cells of different regions."""
+    def check_groups(
+        self,
+        groups: np.ndarray,
+        n_groups: int,
+    ) -> None:
+        """Refuse groups of too few cells, or of cells of different regions."""
         is_in_range = groups.min(initial=-1) >= -1 and groups.max(initial=-1) < n_groups
         if groups.shape != (self.n_cells,) or not is_in_range:
             raise ValueError(
@@ -159,16 +162,20 @@ class ClippedRegions(View):
         n_pairs = np.unique(group_and_region, axis=1).shape[1]
         if n_pairs > len(np.unique(groups[is_grouped])):
             raise ValueError(
-                "groups must not unite cells of different regions, whose records lie about "
-                "different centers"
+                "groups must not unite cells of different regions, whose records lie "
+                "about different centers"
             )
 
     def _counts(self) -> np.ndarray:
         return np.bincount(self._cell, minlength=self.n_cells)
 
 
-def two_sums_sensitivity(radius: float, max_shift: float, n_features: int) -> float:
-    """L2 sensitivity of the sums of disjoint cells to the move of a record, in half-widths.
+def two_sums_sensitivity(
+    radius: float,
+    max_shift: float,
+    n_features: int,
+) -> float:
+    """L2 sensitivity of sums of disjoint cells to a move, in half-widths.
 
     Between two cells, one sum loses and another gains at most the radius: sqrt(2)
     radius. Inside a cell the sum moves with the record: by at most ``max_shift`` and a
@@ -184,6 +191,17 @@ def two_sums_sensitivity(radius: float, max_shift: float, n_features: int) -> fl
     return max(TWO_RECORDS * radius, inside)
 
 
+class _OfRegions(Query):
+    """Base class of the queries on regions; a move may be charged as one record."""
+
+    view = ClippedRegions
+    adjacencies = RHO_BOUNDED
+
+    def flaw(self, view: ClippedRegions) -> str:
+        """Charging a move as one record."""
+        return "" if view.charge_both else UNCHARGED
+
+
 @dataclass(frozen=True)
 class RegionSizes(Query):
     """Sizes of all regions, empty ones included, before any split.
@@ -197,7 +215,7 @@ class RegionSizes(Query):
     """
 
     label = "region_sizes"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
+    mechanisms = GAUSSIAN_COUNTS
     view = ClippedRegions
     adjacencies = RHO_BOUNDED
 
@@ -231,7 +249,7 @@ class LargeRegions(RegionSizes):
 
 
 @dataclass(frozen=True, eq=False)
-class RegionCounts(Query):
+class RegionCounts(_OfRegions):
     """Numbers of records in cells of the regions.
 
     Parameters
@@ -248,9 +266,7 @@ class RegionCounts(Query):
     """
 
     label = "region_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
-    view = ClippedRegions
-    adjacencies = RHO_BOUNDED
+    mechanisms = COUNTS
 
     cells: np.ndarray
 
@@ -270,13 +286,9 @@ class RegionCounts(Query):
         """Exact counts."""
         return {"counts": view._counts()[self.cells][None] * SCALE}
 
-    def flaw(self, view: ClippedRegions) -> str:
-        """Charging a move as one record."""
-        return "" if view.charge_both else UNCHARGED
-
 
 @dataclass(frozen=True, eq=False)
-class RegionSums(Query):
+class RegionSums(_OfRegions):
     """Sums of the clipped records about their region's center, over groups of cells.
 
     Parameters
@@ -295,15 +307,13 @@ class RegionSums(Query):
     """
 
     label = "region_sums"
-    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
-    view = ClippedRegions
-    adjacencies = RHO_BOUNDED
+    mechanisms = GAUSSIAN_SUMS
 
     groups: np.ndarray
     n_groups: int
 
     def check(self, view: ClippedRegions) -> None:
-        """Refuse groups that do not cover all cells, or that unite cells of different regions."""
+        """Refuse groups of too few cells, or of cells of different regions."""
         view.check_groups(self.groups, self.n_groups)
 
     def sensitivity(self, view: ClippedRegions) -> Sensitivities:
@@ -317,13 +327,13 @@ class RegionSums(Query):
         sums = group_sums(view._points, self.groups[view._cell], self.n_groups)
         return {"sums": sums[None]}
 
-    def flaw(self, view: ClippedRegions) -> str:
-        """Charging a move as one record."""
-        return "" if view.charge_both else UNCHARGED
 
-
-def group_sums(rows: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
-    """Exact sums of integer rows per group, (n_groups, d), int64; group -1 is left out."""
+def group_sums(
+    rows: np.ndarray,
+    groups: np.ndarray,
+    n_groups: int,
+) -> np.ndarray:
+    """Exact sums of rows per group, (n_groups, d), int64, without group -1."""
     is_grouped = groups >= 0
     rows = rows[is_grouped]
     groups = groups[is_grouped]

@@ -24,7 +24,7 @@ from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
 
 
 class HashedPoints(View):
-    """One replicate's points, pulled into a public ball around the midpoint of the domain.
+    """One replicate's points, pulled into a ball around the domain's midpoint.
 
     Made by :meth:`pkm.privacy.Curator.hashed_points`. Its queries are
     :class:`BucketCounts` and :class:`BucketSums` on the restricted set, which is all
@@ -53,7 +53,11 @@ class HashedPoints(View):
         replacement.
     """
 
-    def __init__(self, curator: BaseCurator, radius: float) -> None:
+    def __init__(
+        self,
+        curator: BaseCurator,
+        radius: float,
+    ) -> None:
         curator.check_single(type(self).__name__)
         check_positive("radius", radius, ", in half-widths")
         super().__init__(curator)
@@ -71,7 +75,11 @@ class HashedPoints(View):
         self.is_restricted = False
         self._restricted: Farthest | None = None
 
-    def filter_farthest(self, centers: np.ndarray, fraction: float) -> None:
+    def filter_farthest(
+        self,
+        centers: np.ndarray,
+        fraction: float,
+    ) -> None:
         """Restrict the set to the records that are farthest from their nearest center.
 
         Parameters
@@ -103,8 +111,12 @@ class HashedPoints(View):
         )
         self.is_restricted = True
 
-    def histogram_noise(self, mu: float, delta: float) -> StabilityHistogram:
-        """Noise and threshold of bucket counts of the restricted set that cost (mu, delta)."""
+    def histogram_noise(
+        self,
+        mu: float,
+        delta: float,
+    ) -> StabilityHistogram:
+        """Noise and threshold of restricted bucket counts that cost (mu, delta)."""
         return histogram_noise(mu, delta, self.is_restricted)
 
     def sum_sensitivity(self, radius: float) -> float:
@@ -118,9 +130,9 @@ class HashedPoints(View):
         return (2 if self.is_restricted else 1) * radius * SCALE
 
     def cost_range(self, candidates: np.ndarray) -> float:
-        """Bound on what a record adds to the cost of a set of candidates, in squared half-widths.
+        """Bound on what a record adds to a cost, in squared half-widths: public.
 
-        Public. No point is farther from a candidate than the ball's far side, or than
+        No point is farther from a candidate than the ball's far side, or than
         the far corner of the domain.
         """
         y = np.abs(candidates) / SCALE
@@ -130,7 +142,7 @@ class HashedPoints(View):
         return float(np.minimum(to_far_side, to_far_corner).max())
 
     def into_ball(self, positions: np.ndarray) -> np.ndarray:
-        """Round positions (m, d), in grid steps, to int64 grid points of ball and domain."""
+        """Round positions (m, d), in grid steps, to grid points of ball and domain."""
         return np.clip(clip_norms(positions, self.radius * SCALE), -SCALE, SCALE)
 
     def check_positions(self, positions: np.ndarray) -> None:
@@ -143,16 +155,21 @@ class HashedPoints(View):
             )
 
     def check_hash(self, hashing: Hash) -> None:
-        """Refuse a hash of points of another number of features, and code that is not ours."""
+        """Refuse a hash of points of another width, and code that is not ours."""
         check_type("hashing", hashing, Hash)
         n_features = hashing.directions.shape[1]
         if n_features != self.n_features:
             raise ValueError(
-                f"hashing of {n_features} features does not fit points of {self.n_features}"
+                f"hashing of {n_features} features does not fit points of "
+                f"{self.n_features}"
             )
 
 
-def histogram_noise(mu: float, delta: float, restricted: bool) -> StabilityHistogram:
+def histogram_noise(
+    mu: float,
+    delta: float,
+    restricted: bool,
+) -> StabilityHistogram:
     """Noise and threshold of bucket counts that cost (mu, delta)."""
     if restricted:
         return StabilityHistogram(math.sqrt(2) / mu, delta, 2)

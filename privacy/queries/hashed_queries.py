@@ -2,20 +2,14 @@
 
 What a record changes, in records and half-widths of the domain:
 
-=============================  ========================  =================================
-query                          all points                restricted set
-=============================  ========================  =================================
-:class:`BucketCounts`          one bucket by 1           two buckets by 1, hence sqrt(2)
-:class:`BucketSums`            one sum by the radius     one sum by 2 radii
-:class:`NearestCounts`         one count by 1            (all points only)
-:class:`NearestShells`         one count by 1            (all points only)
-:class:`NearestSumsAndCounts`  one sum by the radius,    (all points only)
-                               one count by 1
-:class:`SecondMoments`         the matrix by the         (all points only)
-                               squared radius
-:class:`Swaps`,                all costs up, by at most  (all points only)
-:class:`CandidateSets`         the squared diameter
-=============================  ========================  =================================
+- :class:`BucketCounts`: one bucket by 1; two buckets of a restricted set.
+- :class:`BucketSums`: one sum by the radius; by 2 radii in a restricted set.
+- :class:`NearestCounts`, :class:`NearestShells`: one count by 1.
+- :class:`NearestSumsAndCounts`: one sum by the radius, and one count by 1.
+- :class:`SecondMoments`: the matrix by the squared radius.
+- :class:`Swaps`, :class:`CandidateSets`: all costs up, by at most the squared diameter.
+
+All but the first two are on all points.
 """
 
 import math
@@ -36,11 +30,19 @@ from pkm.compute.storage.blocks import total_array
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Gaussian
-from pkm.privacy.mechanisms.selection import Exponential, ScoreRange
+from pkm.privacy.mechanisms.selection import ScoreRange
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
 from pkm.privacy.queries.hashed_points import HashedPoints
 from pkm.privacy.queries.shells import check_radii
-from pkm.privacy.queries.sums import ONE_COUNT, DisjointCounts, bound_vector
+from pkm.privacy.queries.sums import (
+    CHOICES,
+    GAUSSIAN_COUNTS,
+    GAUSSIAN_SUMS,
+    GAUSSIAN_SUMS_AND_COUNTS,
+    ONE_COUNT,
+    DisjointCounts,
+    bound_vector,
+)
 from pkm.privacy.query import (
     Answer,
     Details,
@@ -102,10 +104,10 @@ class BucketCounts(Query):
         count = partial(
             bucket_counts, hashing=self.hashing, restricted=view._restricted
         )
-        found = view._all.total(count, merge_counts)
+        present = view._all.total(count, merge_counts)
         copies, n_copies = list_copies(view._restricted, view.n_features)
         codes = self.hashing.codes(Points.prepare(copies))
-        buckets, counts = merge_counts(found, (codes, n_copies))
+        buckets, counts = merge_counts(present, (codes, n_copies))
         return {
             "counts": OccupiedCells(buckets.astype(np.int64), counts, self.min_count)
         }
@@ -113,7 +115,7 @@ class BucketCounts(Query):
 
 @dataclass(frozen=True, eq=False)
 class BucketSums(Query):
-    """Sums of the points of released buckets of the restricted set, each about an origin.
+    """Sums of the restricted set in released buckets, each about an origin.
 
     Parameters
     ----------
@@ -135,7 +137,7 @@ class BucketSums(Query):
     """
 
     label = "bucket_sums"
-    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+    mechanisms = GAUSSIAN_SUMS
     view = HashedPoints
     adjacencies = (Adjacency.ZERO_OUT,)
 
@@ -145,7 +147,7 @@ class BucketSums(Query):
     radius: float
 
     def check(self, view: HashedPoints) -> None:
-        """Refuse origins off the grid or outside the domain, and codes that do not fit them."""
+        """Refuse origins off the grid or domain, and codes that do not fit them."""
         view.check_hash(self.hashing)
         view.check_positions(self.origins)
         if (
@@ -153,7 +155,8 @@ class BucketSums(Query):
             or (self.codes[1:] <= self.codes[:-1]).any()
         ):
             raise ValueError(
-                f"codes must be {len(self.origins)} increasing numbers, one for each origin"
+                f"codes must be {len(self.origins)} increasing numbers, one for each "
+                "origin"
             )
         check_positive("radius", self.radius)
 
@@ -215,7 +218,7 @@ class NearestCounts(_OfCenters, DisjointCounts):
     """
 
     label = "nearest_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
+    mechanisms = GAUSSIAN_COUNTS
 
     def exact(self, view: HashedPoints) -> Answer:
         """Exact counts."""
@@ -245,7 +248,7 @@ class NearestShells(_OfCenters, DisjointCounts):
     """
 
     label = "nearest_shells"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
+    mechanisms = GAUSSIAN_COUNTS
 
     radii: np.ndarray
 
@@ -280,7 +283,7 @@ class NearestSumsAndCounts(_OfCenters):
     """
 
     label = "nearest_sums_and_counts"
-    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,), "counts": (Gaussian,)}
+    mechanisms = GAUSSIAN_SUMS_AND_COUNTS
 
     radius: float
 
@@ -309,7 +312,7 @@ class NearestSumsAndCounts(_OfCenters):
 
 @dataclass(frozen=True)
 class SecondMoments(Query):
-    """Sum over all points of the products of their coordinates, about the middle of the domain.
+    """Sum over all points of the products of their coordinates, about the midpoint.
 
     Notes
     -----
@@ -340,7 +343,7 @@ class SecondMoments(Query):
 
     @staticmethod
     def matrix(moments: np.ndarray) -> np.ndarray:
-        """Symmetric matrix (d, d), float64, in squared half-widths, of a released answer.
+        """Symmetric matrix (d, d), in squared half-widths, of a released answer.
 
         Examples
         --------
@@ -357,7 +360,7 @@ class SecondMoments(Query):
 class _OfCandidates(Query):
     """Base class of choices by the cost of sets of candidates."""
 
-    mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+    mechanisms = CHOICES
     view = HashedPoints
 
     candidates: np.ndarray
@@ -395,7 +398,7 @@ class Swaps(_OfCandidates):
     slots: Sequence[int] | np.ndarray
 
     def check(self, view: HashedPoints) -> None:
-        """Refuse candidates off the grid or outside the domain, and indices of none of them."""
+        """Refuse candidates off the grid or domain, and indices of none of them."""
         view.check_positions(self.candidates)
         check_indices("current", self.current, len(self.candidates))
         check_indices("slots", self.slots, len(self.current))
@@ -406,10 +409,10 @@ class Swaps(_OfCandidates):
         slots = np.asarray(self.slots, np.int64)
         arguments = {"candidates": self.candidates, "current": current, "slots": slots}
         costs = total_array(view._all, swap_costs, **arguments)
-        return {"choices": [scores_of_costs(costs.ravel().tolist())]}
+        return {"choices": [score_costs(costs.ravel().tolist())]}
 
     def swap(self, choice: int) -> tuple[int, int]:
-        """Position to replace and index of the candidate to put there, of a choice: public."""
+        """Position to replace, and index of the candidate to put there: public."""
         position, candidate = divmod(int(choice), len(self.candidates))
         return int(self.slots[position]), candidate
 
@@ -436,25 +439,25 @@ class CandidateSets(_OfCandidates):
     sets: np.ndarray
 
     def check(self, view: HashedPoints) -> None:
-        """Refuse candidates off the grid or outside the domain, and indices of none of them."""
+        """Refuse candidates off the grid or domain, and indices of none of them."""
         view.check_positions(self.candidates)
         check_indices("sets", self.sets, len(self.candidates))
 
     def exact(self, view: HashedPoints) -> Mapping[str, list[np.ndarray]]:
         """Scores of the sets."""
         costs = total_array(view._all, _inertias, centers=self.candidates[self.sets])
-        return {"choices": [scores_of_costs(costs.tolist())]}
+        return {"choices": [score_costs(costs.tolist())]}
 
 
-def scores_of_costs(costs: Sequence[int]) -> np.ndarray:
-    """Scores (c,), float64, of exact costs in squared grid steps: the lower, the likelier.
+def score_costs(costs: Sequence[int]) -> np.ndarray:
+    """Scores (c,) of exact costs in squared grid steps: the lower, the likelier.
 
     Relative to the smallest cost. Costs are integers of any size and their differences
     are exact, so that scores are good to a part in 2**53.
 
     Examples
     --------
-    >>> scores_of_costs([2**80 + 3, 2**80 + 1]).tolist()
+    >>> score_costs([2**80 + 3, 2**80 + 1]).tolist()
     [-2.0, -0.0]
     """
     smallest = min(costs)
@@ -471,7 +474,7 @@ def check_indices(name: str, indices: Any, size: int) -> None:
 
 
 def _moments(points: Points) -> np.ndarray:
-    """Sum of the products (d, d) of coordinates, in units of 2**-24 squared half-widths."""
+    """Sums of products (d, d) of coordinates, in 2**-24 squared half-widths."""
     d = points.shape[1]
     moments = np.zeros((d, d), np.int64)
     for start in range(0, len(points.rows), MOMENT_ROWS):

@@ -1,4 +1,4 @@
-"""Queries on few columns at a time: contingency tables, and which of them is far from a public one.
+"""Contingency tables of few columns, and which of them is far from a public one.
 
 Under zero-out or add-remove adjacency a record changes one cell of every table by 1.
 The score of some columns is the L1 distance of their table from a public one, such as
@@ -8,21 +8,20 @@ that of independent columns, so a record changes it by at most 1.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import Any, ClassVar
+from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from pkm.compute import Points
-from pkm.compute.storage.blocks import Sums
+from pkm.compute.storage.blocks import total_array
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
-from pkm.privacy.mechanisms.additive import Gaussian, Laplace
-from pkm.privacy.mechanisms.selection import Exponential, ScoreRange
+from pkm.privacy.mechanisms.selection import ScoreRange
+from pkm.privacy.queries.sums import CHOICES, COUNTS
 from pkm.privacy.query import (
     Answer,
     Details,
-    Mechanisms,
     Query,
     Sensitivities,
     Sensitivity,
@@ -30,9 +29,8 @@ from pkm.privacy.query import (
 from pkm.scalars import is_integer
 
 MAX_EXPECTED = 2.0**40  # records of a table: in units of 2**-16 they fit int64
-MAX_WEIGHT = (
-    1 << 10
-)  # of a score: times 2**27 records in units of 2**-16 it fits float64
+# Of a score: times 2**27 records in units of 2**-16 it fits float64.
+MAX_WEIGHT = 1 << 10
 BLOCK_ROWS = 1 << 14  # points whose cells are found at a time
 
 
@@ -52,11 +50,19 @@ class _OfTables(Query):
         """Numbers of intervals of the columns of a table."""
         return tuple(len(self.edges[h]) + 1 for h in columns)
 
-    def _count(self, view: Any) -> Sums:
-        """Exact contingency tables, int64, over all shards."""
-        return view._shards.total(
-            partial(_tables, tables=self.tables, edges=self.edges)
-        )
+    def split(self, cells: np.ndarray) -> list[np.ndarray]:
+        """Separate values of all cells, of shape (cells,), into tables."""
+        shapes = [self.shape(columns) for columns in self.tables]
+        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        return [
+            table.reshape(shape)
+            for table, shape in zip(np.split(cells, ends), shapes, strict=True)
+        ]
+
+    def _count(self, view: Any) -> np.ndarray:
+        """Exact counts of all cells, int64, over all shards."""
+        arguments = {"tables": self.tables, "edges": self.edges}
+        return total_array(view._shards, _count_cells, **arguments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,16 +85,7 @@ class Marginals(_OfTables):
     """
 
     label = "marginals"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
-
-    def split(self, cells: np.ndarray) -> list[np.ndarray]:
-        """Separate values of all cells, of shape (cells,), into tables."""
-        shapes = [self.shape(columns) for columns in self.tables]
-        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-        return [
-            table.reshape(shape)
-            for table, shape in zip(np.split(cells, ends), shapes, strict=True)
-        ]
+    mechanisms = COUNTS
 
     def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell of every table."""
@@ -97,9 +94,7 @@ class Marginals(_OfTables):
 
     def exact(self, view: Any) -> Answer:
         """Exact counts over all shards."""
-        tables = self._count(view)
-        counts = [table.ravel() for table in tables]
-        return {"counts": np.concatenate(counts)[None] * SCALE}
+        return {"counts": self._count(view)[None] * SCALE}
 
     def details(self) -> Details:
         """The number of tables."""
@@ -108,7 +103,7 @@ class Marginals(_OfTables):
 
 @dataclass(frozen=True, eq=False)
 class DependentColumns(_OfTables):
-    """One of several sets of columns: one whose table is far from independence is likely.
+    """One of several sets of columns: a table far from independence is likely.
 
     Parameters
     ----------
@@ -128,19 +123,19 @@ class DependentColumns(_OfTables):
     """
 
     label = "dependent_columns"
-    mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+    mechanisms = CHOICES
     # The score reads the number of records, which is public under this adjacency alone.
     adjacencies = (Adjacency.ZERO_OUT,)
 
     shares: Sequence[np.ndarray]
 
     def check(self, view: Any) -> None:
-        """Refuse more than one replicate, columns that are none, and shares of another length."""
+        """Refuse bad tables, and shares of another length."""
         super().check(view)
         if len(self.shares) != view.n_features:
             raise ValueError(
-                f"shares must be of {view.n_features} columns, got {len(self.shares)}; release "
-                "them first"
+                f"shares must be of {view.n_features} columns, got "
+                f"{len(self.shares)}; release them first"
             )
         for h, shares in enumerate(self.shares):
             expected = (len(self.edges[h]) + 1,)
@@ -149,8 +144,8 @@ class DependentColumns(_OfTables):
                 or not (np.isfinite(shares) & (shares >= 0)).all()
             ):
                 raise ValueError(
-                    f"shares[{h}] must be finite, not negative, of shape {expected}, got shape "
-                    f"{shares.shape}"
+                    f"shares[{h}] must be finite, not negative, of shape {expected}, "
+                    f"got shape {shares.shape}"
                 )
 
     def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
@@ -160,7 +155,7 @@ class DependentColumns(_OfTables):
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all pairs."""
         scores = []
-        tables = self._count(view)
+        tables = self.split(self._count(view))
         for columns, table in zip(self.tables, tables, strict=True):
             independent = view.n_points * reduce(
                 np.multiply.outer, [self.shares[h] for h in columns]
@@ -197,14 +192,14 @@ class WorstApproximated(_OfTables):
     """
 
     label = "worst_approximated"
-    mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+    mechanisms = CHOICES
 
     expected: Sequence[np.ndarray]
     weights: Sequence[int]
     offsets: Sequence[float]
 
     def check(self, view: Any) -> None:
-        """Refuse more than one replicate, columns that are none, and tables of another shape."""
+        """Refuse bad tables, and expected counts or weights that do not fit them."""
         super().check(view)
         for name in ("expected", "weights", "offsets"):
             length = len(getattr(self, name))
@@ -216,8 +211,9 @@ class WorstApproximated(_OfTables):
             shape = self.shape(columns)
             if expected.shape != shape or not np.abs(expected).sum() <= MAX_EXPECTED:
                 raise ValueError(
-                    f"expected counts of columns={columns} must be of at most {MAX_EXPECTED:.3g} "
-                    f"records, of shape {shape}, got shape {expected.shape}"
+                    f"expected counts of columns={columns} must be of at most "
+                    f"{MAX_EXPECTED:.3g} records, of shape {shape}, got shape "
+                    f"{expected.shape}"
                 )
         for weight in self.weights:
             if not (is_integer(weight) and 1 <= weight <= MAX_WEIGHT):
@@ -236,16 +232,12 @@ class WorstApproximated(_OfTables):
 
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all tables."""
-        tables = self._count(view)
-        errors = [
-            _l1_distance(*pair) for pair in zip(tables, self.expected, strict=True)
-        ]
-        scores = [
-            weight * (error - round(offset * SCALE)) / SCALE
-            for error, weight, offset in zip(
-                errors, self.weights, self.offsets, strict=True
-            )
-        ]
+        tables = self.split(self._count(view))
+        terms = (tables, self.expected, self.weights, self.offsets)
+        scores = []
+        for table, expected, weight, offset in zip(*terms, strict=True):
+            error = _l1_distance(table, expected) - round(offset * SCALE)
+            scores.append(weight * error / SCALE)
         return {"choices": [np.array(scores)]}
 
     def details(self) -> Details:
@@ -254,15 +246,15 @@ class WorstApproximated(_OfTables):
 
 
 def _l1_distance(table: np.ndarray, expected: np.ndarray) -> int:
-    """L1 distance of counts from expected ones, rounded to 2**-16 records, in that unit."""
+    """L1 distance of counts from expected ones, in 2**-16 records."""
     difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
     return int(np.abs(difference).sum())
 
 
-def _tables(
+def _count_cells(
     points: Points, tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]
-) -> Sums:
-    """Contingency tables, int64, of points."""
+) -> np.ndarray:
+    """Numbers of points in the cells of all tables, one table after the other."""
     shapes = [tuple(len(edges[h]) + 1 for h in columns) for columns in tables]
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
     for first in range(0, len(points.rows), BLOCK_ROWS):
@@ -274,33 +266,31 @@ def _tables(
         for columns, shape, count in zip(tables, shapes, counts, strict=True):
             cells = np.ravel_multi_index(tuple(intervals[h] for h in columns), shape)
             count += np.bincount(cells, minlength=len(count))
-    return tuple(
-        count.reshape(shape) for count, shape in zip(counts, shapes, strict=True)
-    )
+    return np.concatenate(counts)
 
 
 def _check_tables(
     tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray], n_features: int
 ) -> None:
-    """Refuse edges that do not increase, columns that do not exist, and too many cells."""
+    """Refuse edges that do not increase, unknown columns, and too many cells."""
     if len(edges) != n_features:
         raise ValueError(f"edges must be of {n_features} columns, got {len(edges)}")
     for h, inner in enumerate(edges):
         if inner.dtype != np.int64 or inner.ndim != 1 or (np.diff(inner) <= 0).any():
             raise ValueError(
-                f"edges[{h}] must be increasing grid integers, int64 of shape (m,), got "
-                f"{inner.dtype} of shape {inner.shape}"
+                f"edges[{h}] must be increasing grid integers, int64 of shape (m,), "
+                f"got {inner.dtype} of shape {inner.shape}"
             )
     for columns in tables:
         is_known = all(0 <= h < n_features for h in columns)
         if not columns or not is_known or len(set(columns)) < len(columns):
             raise ValueError(
-                f"columns={tuple(columns)} of a table must be one or more different indices from "
-                f"0 to {n_features - 1}"
+                f"columns={tuple(columns)} of a table must be one or more different "
+                f"indices from 0 to {n_features - 1}"
             )
     n_cells = sum(math.prod(len(edges[h]) + 1 for h in columns) for columns in tables)
     if not 1 <= n_cells <= MAX_CELLS:
         raise ValueError(
-            f"tables have {n_cells} cells together: from 1 to {MAX_CELLS} are served; take fewer "
-            "tables or intervals"
+            f"tables have {n_cells} cells together: from 1 to {MAX_CELLS} are served; "
+            "take fewer tables or intervals"
         )

@@ -3,15 +3,11 @@
 What the move of one record by at most ``max_shift`` changes, in L2, in half-widths and
 records:
 
-=======================  ==========================================================================
-query                    change
-=======================  ==========================================================================
-:class:`AllPoints`       one row by ``max_shift`` :class:`Total`           the sum by
-``max_shift`` :class:`GroupSums`       one sum by ``max_shift``: a record keeps its
-group when it moves :class:`QuadtreeCounts`  two counts of each histogram by 1, however
-short the move :class:`SoftCounts`      the weights of one record, by
-:func:`soft_sensitivity`
-=======================  ==========================================================================
+- :class:`AllPoints`: one row by ``max_shift``.
+- :class:`Total`: the sum by ``max_shift``.
+- :class:`GroupSums`: one sum by ``max_shift``; a record keeps its group when it moves.
+- :class:`QuadtreeCounts`: two counts of each histogram by 1, however short the move.
+- :class:`SoftCounts`: the weights of one record, by :func:`soft_sensitivity`.
 """
 
 import math
@@ -39,6 +35,7 @@ from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram, StreamedCells
 from pkm.privacy.queries.clipped_regions import TWO_RECORDS, group_sums
 from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
+from pkm.privacy.queries.sums import GAUSSIAN_COUNTS, GAUSSIAN_SUMS
 from pkm.privacy.query import (
     Answer,
     Details,
@@ -55,7 +52,7 @@ BLOCK_ROWS = 1 << 16  # rows that are changed at a time
 
 
 class SortedGaussian(Gaussian):
-    """Gaussian noise on every coordinate of every row, and the rows in the order of their values.
+    """Gaussian noise on every coordinate, and the rows in the order of their values.
 
     Rows are released without their private order: it is the noisy values that they are
     sorted by, equal ones in random order.
@@ -172,7 +169,7 @@ class Total(Query):
     """
 
     label = "total"
-    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+    mechanisms = GAUSSIAN_SUMS
     adjacencies = RHO_BOUNDED
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
@@ -203,7 +200,7 @@ class GroupSums(Query):
     """
 
     label = "group_sums"
-    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+    mechanisms = GAUSSIAN_SUMS
     adjacencies = RHO_BOUNDED
 
     groups: np.ndarray
@@ -252,7 +249,7 @@ class QuadtreeCounts(Query):
     levels: range
 
     def check(self, view: NumberedRecords) -> None:
-        """Refuse shifts off the grid or of another width, and levels that are not consecutive."""
+        """Refuse shifts off the grid or of another width, and bad levels."""
         shape = (len(self.shifts), view.n_features)
         check_grid_integers("shifts", self.shifts, shape)
         if ((self.shifts < 0) | (self.shifts > 4 * SCALE)).any():
@@ -285,7 +282,12 @@ class QuadtreeCounts(Query):
         return {"counts": StreamedCells(parts)}
 
 
-def _names_at(tree: int, level: int, cells_at: CellsAt, selected: Any) -> np.ndarray:
+def _names_at(
+    tree: int,
+    level: int,
+    cells_at: CellsAt,
+    selected: Any,
+) -> np.ndarray:
     """Names of the selected cells of a level: tree, level and position, (m, 2 + d)."""
     cells = cells_at(selected)
     names = np.empty((len(cells), 2 + cells.shape[1]), cells.dtype)
@@ -296,7 +298,7 @@ def _names_at(tree: int, level: int, cells_at: CellsAt, selected: Any) -> np.nda
 
 @dataclass(frozen=True)
 class SoftCounts(Query):
-    """Numbers of points at all nodes of a public grid, where nearby nodes share a point.
+    """Numbers of points at all nodes of a public grid; nearby nodes share a point.
 
     A point between nodes counts for each of the 2^d around it by how near it is,
     feature by feature: with weight 1 - a for the node below and a for the one above, at
@@ -317,7 +319,7 @@ class SoftCounts(Query):
     """
 
     label = "soft_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
+    mechanisms = GAUSSIAN_COUNTS
     adjacencies = RHO_BOUNDED
 
     intervals: int
@@ -328,8 +330,8 @@ class SoftCounts(Query):
         n_nodes = (self.intervals + 1) ** d
         if self.intervals < 1 or d > MAX_FEATURES or n_nodes > MAX_NODES:
             raise ValueError(
-                f"intervals={self.intervals} in {d} features must be at least 1, in at most "
-                f"{MAX_FEATURES} features, and make at most {MAX_NODES} nodes"
+                f"intervals={self.intervals} in {d} features must be at least 1, in "
+                f"at most {MAX_FEATURES} features, and make at most {MAX_NODES} nodes"
             )
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
@@ -352,12 +354,16 @@ class SoftCounts(Query):
 
 
 def one_move(view: NumberedRecords) -> Sensitivity:
-    """What a move changes in the one row or sum that it changes: ``max_shift`` in L2."""
+    """What a move changes in a row or a sum: ``max_shift`` in L2."""
     l2 = view.max_shift * SCALE
     return Sensitivity(math.sqrt(view.n_features) * l2, l2, l2, view.n_features)
 
 
-def soft_sensitivity(n_features: int, side: float, max_shift: float) -> float:
+def soft_sensitivity(
+    n_features: int,
+    side: float,
+    max_shift: float,
+) -> float:
     """L2 sensitivity of soft counts if a point moves by at most ``max_shift``.
 
     Inside a cell the weights are products of 1 - a and a. Their derivatives by two
@@ -382,8 +388,8 @@ def soft_sensitivity(n_features: int, side: float, max_shift: float) -> float:
 
     Examples
     --------
-    >>> round(soft_sensitivity(2, 0.5, 0.05), 4), round(soft_sensitivity(2, 0.5, 1.0), 4)
-    (0.1732, 1.4142)
+    >>> [round(soft_sensitivity(2, 0.5, shift), 4) for shift in (0.05, 1.0)]
+    [0.1732, 1.4142]
     """
     rounding = math.sqrt(2.0**n_features) / SCALE
     return min(math.sqrt(1 + n_features) * max_shift / side, TWO_RECORDS) + rounding

@@ -8,14 +8,11 @@ record, so the release is that of a mechanism on numbered records, without the n
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pkm.compute.kernels.quadtree import Digits, find_span, lexicographic_order
-from pkm.privacy.base import BaseCurator, PointsLike
+from pkm.privacy.base import BaseCurator
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import SCALE
-from pkm.privacy.ledger import Ledger
-from pkm.privacy.mechanisms.noise import NoiseStreams
 
 RHO_BOUNDED = (Adjacency.RHO_BOUNDED,)
 
@@ -58,16 +55,10 @@ class NumberedRecords(BaseCurator):
     charged_adjacency = Adjacency.RHO_BOUNDED
     needs_ledger = True
 
-    def __init__(
-        self,
-        points: PointsLike,
-        ledger: Ledger | None,
-        streams: NoiseStreams,
-        domain: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(points, ledger, streams, domain)
+    def _prepare(self) -> None:
         self.check_single("a curator")
-        assert ledger is not None and ledger.budget.rho is not None  # checked above
+        ledger = self._ledger
+        assert ledger is not None and ledger.budget.rho is not None  # checked before
         self.max_shift = largest_shift(ledger.budget.rho, self.n_features)
 
         # A canonical order, so that seeded noise falls on the same point in whatever
@@ -80,7 +71,7 @@ class NumberedRecords(BaseCurator):
         self._released = False
 
     def number_records(self, order: np.ndarray) -> None:
-        """Put records in the order in which they were released, by which queries name them."""
+        """Put records in the order of their release, by which queries name them."""
         self._rows = self._rows.take(order, axis=0)
         self._released = True
 
@@ -88,44 +79,45 @@ class NumberedRecords(BaseCurator):
         """Refuse to release the points again."""
         if self._released:
             raise ValueError(
-                "noised_points can be released once: its order is what later queries refer to"
+                "noised_points can be released once: its order is what later queries "
+                "refer to"
             )
 
-    def check_groups(self, groups: np.ndarray, n_groups: int) -> None:
-        """Refuse groups that are not one of 0 .. n_groups - 1, or -1, for each released record."""
-        self._check_released("groups")
-        if groups.shape != (self.n_points,) or not np.issubdtype(
-            groups.dtype, np.integer
-        ):
-            raise ValueError(
-                f"groups must be {self.n_points} integers, got {groups.dtype} of shape "
-                f"{groups.shape}"
-            )
+    def check_groups(
+        self,
+        groups: np.ndarray,
+        n_groups: int,
+    ) -> None:
+        """Refuse groups that are not from -1 to n_groups - 1 for each record."""
+        self._check_records("groups", groups, np.integer, "integers")
         if groups.min(initial=-1) < -1 or groups.max(initial=-1) >= n_groups:
             raise ValueError(
-                f"groups must be from -1 to {n_groups - 1}, got {groups.min()} to {groups.max()}"
+                f"groups must be from -1 to {n_groups - 1}, got {groups.min()} to "
+                f"{groups.max()}"
             )
 
     def check_members(self, members: np.ndarray) -> None:
         """Refuse members that are not one bool for each released record."""
-        self._check_released("members")
-        if members.shape != (self.n_points,) or members.dtype != bool:
-            raise ValueError(
-                f"members must be {self.n_points} bools, got {members.dtype} of shape "
-                f"{members.shape}"
-            )
+        self._check_records("members", members, np.bool_, "bools")
 
-    def _check_released(self, parameter: str) -> None:
-        # Before that, records have a private order alone, by which no query may name
-        # them.
+    def _check_records(
+        self, name: str, values: np.ndarray, kind: type, kinds: str
+    ) -> None:
+        """Refuse what is not one value of a kind for each released record."""
+        # Before their release, records have a private order alone, by which no query
+        # may name them.
         if not self._released:
+            raise ValueError(f"{name} name released records; query noised_points first")
+        is_kind = np.issubdtype(values.dtype, kind)
+        if values.shape != (self.n_points,) or not is_kind:
             raise ValueError(
-                f"{parameter} name released records; query noised_points first"
+                f"{name} must be {self.n_points} {kinds}, got {values.dtype} of shape "
+                f"{values.shape}"
             )
 
 
 def largest_shift(rho: float, n_features: int) -> float:
-    """Largest move between grid points, in half-widths, of a record that moves by at most rho.
+    """Largest move between grid points of a record that moves by at most rho.
 
     Raises
     ------
@@ -140,8 +132,8 @@ def largest_shift(rho: float, n_features: int) -> float:
     largest = diagonal(n_features)
     if rho > largest:
         raise ValueError(
-            f"rho={rho} must be at most the diagonal {largest:.6g} of the domain, in half-widths: "
-            "no point can move farther, that would be replace_one"
+            f"rho={rho} must be at most the diagonal {largest:.6g} of the domain, in "
+            "half-widths: no point can move farther, that would be replace_one"
         )
     return min(rho + math.sqrt(n_features) / SCALE, largest)
 

@@ -1,4 +1,4 @@
-"""Private points under a public projection into the unit ball, with noisy queries on them.
+"""Private points under a public projection into the unit ball.
 
 Maximum cover (Gupta, Ligett, McSherry, Roth, Talwar, SODA 2010; used for clustering by
 Nguyen, Chaturvedi, Xu, AAAI 2021): grid points are picked one after the other, each
@@ -42,10 +42,10 @@ from pkm.compute.kernels.unit_ball import (
 from pkm.compute.storage.points import make_slices
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_positive
-from pkm.privacy.mechanisms.additive import Cost, Gaussian
+from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 from pkm.privacy.mechanisms.selection import ScoreRange
-from pkm.privacy.queries.sums import ONE_COUNT, DisjointCounts
+from pkm.privacy.queries.sums import GAUSSIAN_SUMS_AND_COUNTS, ONE_COUNT, DisjointCounts
 from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
 
 
@@ -84,7 +84,7 @@ def cover_weight(epsilon: float, delta: float) -> float:
 
 
 class CoverProblem(NamedTuple):
-    """Points to cover, grid by grid: private, but for the grids and the number of picks.
+    """Points to cover, grid by grid; they alone are private.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class MaximumCover:
         cover_epsilon(self.weight, self.delta)  # refuses what is out of range
 
     def check(self, sensitivity: ScoreRange) -> None:
-        """Refuse what the cost is not derived for: numbers that a record changes by more than 1."""
+        """Refuse numbers that a record changes by more than 1: their cost is open."""
         if not sensitivity.one_sided or sensitivity.change != 1:
             raise ValueError(f"{sensitivity} must be that of numbers of covered points")
 
@@ -139,7 +139,7 @@ class MaximumCover:
         key: Key,
         sensitivity: ScoreRange | None = None,
     ) -> np.ndarray:
-        """Draw the picks of each grid one after the other; each takes the points it covers out.
+        """Draw the picks of each grid; each takes the points that it covers out.
 
         Parameters
         ----------
@@ -191,7 +191,12 @@ class ProjectedPoints(View):
         If the matrix does not fit.
     """
 
-    def __init__(self, curator: BaseCurator, matrix: np.ndarray, length: float) -> None:
+    def __init__(
+        self,
+        curator: BaseCurator,
+        matrix: np.ndarray,
+        length: float,
+    ) -> None:
         curator.check_single(type(self).__name__)
         super().__init__(curator)
         self._projection = Projection(curator._shards, matrix, length)
@@ -205,7 +210,8 @@ class ProjectedPoints(View):
             or not len(centers)
         ):
             raise ValueError(
-                f"centers must have shape (k, {self.n_dimensions}) with k >= 1, got {centers.shape}"
+                f"centers must have shape (k, {self.n_dimensions}) with k >= 1, got "
+                f"{centers.shape}"
             )
         if not np.isfinite(centers).all():
             raise ValueError("centers must be finite")
@@ -245,8 +251,8 @@ class CoverPicks(Query):
             )
         if self.n_picks < 1 or not self.scales:
             raise ValueError(
-                f"n_picks={self.n_picks} and the number of scales, {len(self.scales)}, must be at "
-                "least 1"
+                f"n_picks={self.n_picks} and the number of scales, "
+                f"{len(self.scales)}, must be at least 1"
             )
 
     def sensitivity(self, view: ProjectedPoints) -> Mapping[str, ScoreRange]:
@@ -291,15 +297,15 @@ class ProjectedCounts(_OfCenters, DisjointCounts):
     def exact(self, view: ProjectedPoints) -> Answer:
         """Exact counts."""
         counts = np.zeros(len(self.centers), np.int64)
-        for part in make_slices(len(view._projection), PROJECTION_BLOCK):
-            nearest = nearest_labels(view._projection[part], self.centers)
+        for rows in make_slices(len(view._projection), PROJECTION_BLOCK):
+            nearest = nearest_labels(view._projection[rows], self.centers)
             counts += np.bincount(nearest, minlength=len(self.centers))
         return {"counts": counts[None] * SCALE}
 
 
 @dataclass(frozen=True, eq=False)
 class ProjectedSumsAndCounts(_OfCenters):
-    """Sums, in all features, and numbers of the points nearest to each center in the projection.
+    """Sums in all features, and numbers, of the points nearest to each center.
 
     Parameters
     ----------
@@ -315,7 +321,7 @@ class ProjectedSumsAndCounts(_OfCenters):
     """
 
     label = "projected_sums_and_counts"
-    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,), "counts": (Gaussian,)}
+    mechanisms = GAUSSIAN_SUMS_AND_COUNTS
 
     def sensitivity(self, view: ProjectedPoints) -> Sensitivities:
         """One record in one cell."""
@@ -328,10 +334,10 @@ class ProjectedSumsAndCounts(_OfCenters):
         sums = np.zeros((len(self.centers), view.n_features), np.int64)
         counts = np.zeros(len(self.centers), np.int64)
         projection = view._projection
-        for part in make_slices(len(projection), PROJECTION_BLOCK):
-            nearest = nearest_labels(projection[part], self.centers)
+        for rows in make_slices(len(projection), PROJECTION_BLOCK):
+            nearest = nearest_labels(projection[rows], self.centers)
             part_sums, part_counts = label_sums(
-                projection.rows(part), nearest, len(self.centers)
+                projection.rows(rows), nearest, len(self.centers)
             )
             sums += part_sums
             counts += part_counts
@@ -341,7 +347,7 @@ class ProjectedSumsAndCounts(_OfCenters):
 def draw_cover(
     cover: Cover, weight: float, streams: NoiseStreams, key: Key
 ) -> np.ndarray:
-    """Draw one grid point with probability proportional to ``exp(weight * points covered)``.
+    """Draw one grid point, weighted by ``exp(weight * points covered)``.
 
     Parameters
     ----------
@@ -404,7 +410,11 @@ def draw_cover(
         attempt += 1
 
 
-def _uniforms(streams: NoiseStreams, key: Key, n: int) -> np.ndarray:
-    """Uniforms in [0, 1] of one replicate, by the distribution function of Gumbel variates."""
+def _uniforms(
+    streams: NoiseStreams,
+    key: Key,
+    n: int,
+) -> np.ndarray:
+    """Uniforms in [0, 1] of one replicate, from Gumbel variates."""
     variates = streams.gumbel(key, (n,))[0]
     return np.exp(-np.exp(-variates))

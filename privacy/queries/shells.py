@@ -1,14 +1,10 @@
-"""Queries that find where the points lie in a wide domain: shells about a center, clipped sums.
+"""Where the points lie in a wide domain: shells about a center, clipped sums.
 
 What one record changes, under zero-out or add-remove adjacency:
 
-====================  =========================================================================
-query                 change
-====================  =========================================================================
-:class:`ShellCounts`  one count by 1
-:class:`SideCounts`   one count of every column by 1: sqrt(d) in L2, d in L1
-:class:`ClippedSum`   the sum by the radius in L2, and by sqrt(d) times as much in L1
-====================  =========================================================================
+- :class:`ShellCounts`: one count by 1.
+- :class:`SideCounts`: one count of every column by 1, which is sqrt(d) in L2.
+- :class:`ClippedSum`: the sum by the radius in L2, and by sqrt(d) times as much in L1.
 
 Centers and radii are released or public floats. They need not lie on the grid: what a
 record adds is rounded to integers before it is added. The ledger does not name them:
@@ -26,7 +22,7 @@ from pkm.compute.storage.blocks import total_array
 from pkm.privacy.checks import check_positive
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Gaussian, Laplace
-from pkm.privacy.queries.sums import DisjointCounts
+from pkm.privacy.queries.sums import COUNTS, DisjointCounts
 from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
 
 
@@ -37,7 +33,7 @@ class _AboutCenter(Query):
     center: np.ndarray
 
     def check(self, view: Any) -> None:
-        """Refuse more than one replicate, and a center of another width or not finite."""
+        """Refuse more than one replicate, and a center that is no finite point."""
         view.check_single(self.label)
         center = self.center
         shape = (view.n_features,)
@@ -47,8 +43,8 @@ class _AboutCenter(Query):
             or not np.isfinite(center).all()
         ):
             raise ValueError(
-                f"center must be finite float64 of shape {shape}, got {center.dtype} of shape "
-                f"{center.shape}; release it first"
+                f"center must be finite float64 of shape {shape}, got {center.dtype} "
+                f"of shape {center.shape}; release it first"
             )
 
 
@@ -94,7 +90,7 @@ class ShellCounts(_AboutCenter, DisjointCounts):
 
 @dataclass(frozen=True, eq=False)
 class SideCounts(_AboutCenter):
-    """Numbers of points on either side of a center, by distance, in every column separately.
+    """Numbers of points on either side of a center, by distance, in every column.
 
     Parameters
     ----------
@@ -110,7 +106,7 @@ class SideCounts(_AboutCenter):
     """
 
     label = "side_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
+    mechanisms = COUNTS
 
     radii: np.ndarray
 
@@ -179,6 +175,6 @@ def check_radii(radii: np.ndarray) -> None:
         or (np.diff(radii) >= 0).any()
     ):
         raise ValueError(
-            f"radii must be finite, positive and decreasing, float64 of shape (m,), got "
-            f"{radii.dtype} of shape {radii.shape}"
+            "radii must be finite, positive and decreasing, float64 of shape (m,), "
+            f"got {radii.dtype} of shape {radii.shape}"
         )

@@ -3,16 +3,12 @@
 What one record changes, under zero-out or add-remove adjacency, in records and
 half-widths:
 
-===========================  ==================================================================
-query                        change
-===========================  ==================================================================
-:class:`SumsAndCounts`       one count by 1; its sum by the radius of its center
-(relative) or by
-                             sqrt(d) in L2, and by sqrt(d) times as much in L1
-:class:`CountsAndBoundedSums`  one count by 1; each coordinate of its sum
-:class:`GridCounts`          one count by 1 :class:`GapPercentile`       what its paper
-claims, which does not hold for two or more features
-===========================  ==================================================================
+- :class:`SumsAndCounts`: one count by 1, and one sum by sqrt(d) in L2; with relative
+  sums, by the radius of its center.
+- :class:`CountsAndBoundedSums`: one count by 1, and each coordinate of its sum.
+- :class:`GridCounts`: one count by 1.
+- :class:`GapPercentile`: what its paper claims, which does not hold for two or more
+  features.
 
 One record lies in one cell, so the cost of a query is that of its most expensive cell.
 """
@@ -35,7 +31,12 @@ from pkm.privacy.mechanisms.additive import (
     Gaussian,
     Laplace,
 )
-from pkm.privacy.mechanisms.selection import OrderStatistics, Percentile, ScoreRange
+from pkm.privacy.mechanisms.selection import (
+    Exponential,
+    OrderStatistics,
+    Percentile,
+    ScoreRange,
+)
 from pkm.privacy.query import (
     Answer,
     Details,
@@ -46,6 +47,13 @@ from pkm.privacy.query import (
 )
 from pkm.scalars import is_integer
 
+# Parts of answers that several queries have, with the mechanisms that may release them.
+COUNTS: Mechanisms = {"counts": (Gaussian, Laplace)}
+GAUSSIAN_COUNTS: Mechanisms = {"counts": (Gaussian,)}
+GAUSSIAN_SUMS: Mechanisms = {"sums": (Gaussian,)}
+GAUSSIAN_SUMS_AND_COUNTS: Mechanisms = {**GAUSSIAN_SUMS, **GAUSSIAN_COUNTS}
+CHOICES: Mechanisms = {"choices": (Exponential,)}
+
 ONE_COUNT = Sensitivity(l1=SCALE, l2=SCALE, linf=SCALE, l0=1)
 """One record more or less in one count, which is in units of 2**-16 records."""
 
@@ -53,14 +61,18 @@ ONE_COUNT = Sensitivity(l1=SCALE, l2=SCALE, linf=SCALE, l0=1)
 class DisjointCounts(Query):
     """Base class of counts of disjoint cells: a record is in one of them."""
 
-    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
+    mechanisms = COUNTS
 
     def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell."""
         return {"counts": ONE_COUNT}
 
 
-def bound_vector(length: float, n_features: int, unit: Any = 1.0) -> Sensitivity:
+def bound_vector(
+    length: float,
+    n_features: int,
+    unit: Any = 1.0,
+) -> Sensitivity:
     """What a vector of at most a length changes, in L2 and in L1.
 
     Examples
@@ -114,7 +126,8 @@ class SumsAndCounts(Query):
             check_positive("radius", self.radius, ", or None")
         if self.relative and self.radius is None:
             raise ValueError(
-                "relative sums need a radius: without one a record's contribution is not bounded"
+                "relative sums need a radius: without one a record's contribution is "
+                "not bounded"
             )
 
     def sensitivity(self, view: Any) -> Sensitivities:
@@ -139,13 +152,13 @@ class SumsAndCounts(Query):
         return {"sums": sums, "counts": counts}
 
     def details(self) -> Details:
-        """The radius; radii of centers stay out of the charge, which is that of all replicates."""
+        """The radius; radii of centers differ between replicates and stay out."""
         return {} if isinstance(self.radius, np.ndarray) else {"radius": self.radius}
 
 
 @dataclass(frozen=True, eq=False)
 class CountsAndBoundedSums(Query):
-    """Counts of the points nearest to each center, then sums that the noisy counts bound.
+    """Counts of the points nearest to each center, and sums bounded by noisy counts.
 
     Parameters
     ----------
@@ -172,7 +185,7 @@ class CountsAndBoundedSums(Query):
         check_grid_integers("origin", self.origin, (view.n_features,))
 
     def sensitivity(self, view: Any) -> Sensitivities:
-        """One record in one cell: a coordinate changes by its distance to the domain's far end."""
+        """One record in one cell, which is at most the far end from the origin."""
         d = view.n_features
         farthest = float(SCALE + np.abs(self.origin).max())
         sums = Sensitivity(d * farthest, math.sqrt(d) * farthest, farthest, d)
@@ -187,7 +200,7 @@ class CountsAndBoundedSums(Query):
     def mechanism_input(
         self, part: str, exact: Any, released: Mapping[str, np.ndarray]
     ) -> Any:
-        """Bound the sums, about the origin, by the noisy count times the ends of the domain."""
+        """Bound the sums by the noisy count times the domain's ends."""
         if part == "counts":
             return exact
         records = mirrored(released["counts"])[:, :, None] / SCALE
@@ -230,9 +243,9 @@ class GridCounts(DisjointCounts):
         )
         if not fits:
             raise ValueError(
-                f"intervals={self.intervals} must be at least 1 and, in {view.n_features} "
-                f"features, make at most {MAX_CELLS} cells; take fewer, or a method for more "
-                "features"
+                f"intervals={self.intervals} must be at least 1 and, in "
+                f"{view.n_features} features, make at most {MAX_CELLS} cells; take "
+                "fewer, or a method for more features"
             )
 
     def exact(self, view: Any) -> Answer:
@@ -253,7 +266,7 @@ class GridCounts(DisjointCounts):
 
 @dataclass(frozen=True)
 class GapPercentile(Query):
-    """Percentile of the gaps between neighboring values, averaged over features rank by rank.
+    """Percentile of the gaps between neighboring values, averaged over features.
 
     Parameters
     ----------
@@ -297,7 +310,7 @@ class GapPercentile(Query):
 def nearest_sums_and_counts(
     view: Any, centers: np.ndarray, limit: float | np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Exact sums (R, k, d), in grid steps, and counts (R, k), in records, over all shards."""
+    """Exact sums (R, k, d), in grid steps, and counts (R, k), in records."""
     nearest = partial(sums_and_counts, centers=centers, max_squared_distance=limit)
     sums, counts = view._shards.total(nearest)
     return sums, counts
@@ -316,8 +329,8 @@ def check_radii(radii: np.ndarray, centers: np.ndarray) -> None:
     """Refuse radii that are not positive and finite, one for each center."""
     if radii.shape != centers.shape[:2] or radii.dtype != np.float64:
         raise ValueError(
-            f"radius must be a number or float64 of shape {centers.shape[:2]}, one for each "
-            f"center, got {radii.dtype} of shape {radii.shape}"
+            f"radius must be a number or float64 of shape {centers.shape[:2]}, one "
+            f"for each center, got {radii.dtype} of shape {radii.shape}"
         )
     if not ((radii > 0) & np.isfinite(radii)).all():
         raise ValueError(

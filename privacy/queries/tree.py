@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,18 +18,20 @@ from pkm.compute import (
     SCALE,
     Points,
     column_sums,
-    digitize,
     histogram,
-    hyperplane_sides,
     stable_partition,
 )
 from pkm.compute.storage.blocks import Shards, total_array
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_grid_integers, check_type
-from pkm.privacy.mechanisms.additive import Gaussian
-from pkm.privacy.mechanisms.selection import Exponential, ScoreRange, SplitScore
-from pkm.privacy.queries.sums import DisjointCounts, bound_vector
-from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities
+from pkm.privacy.mechanisms.selection import ScoreRange, SplitScore
+from pkm.privacy.queries.sums import (
+    CHOICES,
+    GAUSSIAN_SUMS,
+    DisjointCounts,
+    bound_vector,
+)
+from pkm.privacy.query import Answer, Details, Query, Sensitivities
 
 MAX_INTERVALS = 4096  # a finer grid would not fit the memory of large trees
 MAX_SUM = 2.0**60  # grid steps
@@ -65,20 +67,26 @@ class BoxGrid:
         is_inside = all(-SCALE <= threshold <= SCALE for threshold in self.thresholds)
         if not (is_sorted and is_inside):
             raise ValueError(
-                f"thresholds={self.thresholds} must increase and lie in the domain, from {-SCALE} "
-                f"to {SCALE}: the boxes of cells follow from them"
+                f"thresholds={self.thresholds} must increase and lie in the domain, "
+                f"from {-SCALE} to {SCALE}: the boxes of cells follow from them"
             )
 
     @classmethod
-    def of_intervals(cls, width: float, inside_cell: bool = False) -> "BoxGrid":
-        """Lay out intervals of a width, in half-widths of the domain, from the lower end.
+    def of_intervals(
+        cls,
+        width: float,
+        inside_cell: bool = False,
+    ) -> "BoxGrid":
+        """Lay out intervals of a width, in half-widths, from the lower end.
 
         At most 4,096 of them; an interval wider than the domain becomes the domain.
 
         Examples
         --------
-        >>> BoxGrid.of_intervals(5.0).thresholds, list(BoxGrid.of_intervals(0.5).boundaries)
-        ((0, 65536), [1, 3, 5, 7])
+        >>> list(BoxGrid.of_intervals(0.5).boundaries)
+        [1, 3, 5, 7]
+        >>> BoxGrid.of_intervals(5.0).thresholds
+        (0, 65536)
         """
         if not width > 0:
             raise ValueError(f"width={width} must be positive")
@@ -110,17 +118,18 @@ class _Shard:
         self.order = np.arange(len(codes), dtype=index_type)
         self._ranges = [(0, len(codes))]  # of each cell, in the order
 
-    def split(self, cell: int, feature: int, boundary: int) -> None:
+    def split(
+        self,
+        cell: int,
+        feature: int,
+        boundary: int,
+    ) -> None:
         start, stop = self._ranges[cell]
         order = self.order[start:stop]
         n_left = stable_partition(
             self.codes, order, feature, boundary, np.empty_like(order)
         )
         self._ranges += [(start, start + n_left), (start + n_left, stop)]
-
-    def size(self, cell: int) -> int:
-        start, stop = self._ranges[cell]
-        return stop - start
 
     def members(self, cell: int) -> np.ndarray:
         start, stop = self._ranges[cell]
@@ -129,7 +138,7 @@ class _Shard:
 
 @dataclass
 class _Cell:
-    """Public facts of a cell: its bins per feature, its parent, and its children once split."""
+    """Public facts of a cell: bins per feature, parent, and children once split."""
 
     first: np.ndarray
     last: np.ndarray
@@ -137,8 +146,12 @@ class _Cell:
     children: tuple[int, int] | None = None
 
 
+def _no_codes(points: Points) -> np.ndarray:
+    return np.empty((points.shape[0], 0), np.uint8)
+
+
 class PartitionTree(View):
-    """A growing tree of cells over one replicate's points; made by a :class:`pkm.privacy.Curator`.
+    """A growing tree of cells over one replicate's points.
 
     Cell 0 holds all points. Its queries are :class:`CellCounts`, :class:`CellSums` and
     :class:`Splits`.
@@ -157,7 +170,11 @@ class PartitionTree(View):
     """
 
     def __init__(
-        self, curator: BaseCurator, code: Code, n_codes: int, grid: BoxGrid | None
+        self,
+        curator: BaseCurator,
+        code: Code = _no_codes,
+        n_codes: int = 0,
+        grid: BoxGrid | None = None,
     ) -> None:
         curator.check_single(type(self).__name__)
         super().__init__(curator)
@@ -182,43 +199,13 @@ class PartitionTree(View):
         # lower end itself.
         thresholds = () if grid is None else grid.thresholds
         self._edges = np.array([-SCALE - 1, *thresholds, SCALE], np.int64)
-        self._unrestricted = (
-            np.full(self.n_features, -1),
-            np.full(self.n_features, n_bins),
-        )
 
-    @classmethod
-    def whole(cls, curator: BaseCurator) -> "PartitionTree":
-        """Start a tree of one cell that cannot be split."""
-        return cls(curator, _no_codes, 0, None)
-
-    @classmethod
-    def by_features(cls, curator: BaseCurator, grid: BoxGrid) -> "PartitionTree":
-        """Start a tree whose cells are split at grid boundaries of a feature."""
-        check_type("grid", grid, BoxGrid)
-        code = partial(digitize, thresholds=grid.thresholds)
-        return cls(curator, code, curator.n_features, grid)
-
-    @classmethod
-    def by_hyperplanes(
-        cls, curator: BaseCurator, normals: np.ndarray, origin: np.ndarray
-    ) -> "PartitionTree":
-        """Start a tree whose cells are split by hyperplanes.
-
-        Parameters
-        ----------
-        curator : BaseCurator
-        normals : ndarray of shape (m, d), int64
-            Entries of at most 2**20 in size; points on the side that a normal points to
-            go to the second part.
-        origin : ndarray of shape (d,), int64
-            Released or public point of the domain that all hyperplanes contain, in grid
-            steps.
-        """
-        code = partial(hyperplane_sides, normals=normals, origin=origin)
-        return cls(curator, code, len(normals), None)
-
-    def split(self, cell: int, feature: int, boundary: int = 1) -> tuple[int, int]:
+    def split(
+        self,
+        cell: int,
+        feature: int,
+        boundary: int = 1,
+    ) -> tuple[int, int]:
         """Split a cell by a public rule and name its two parts.
 
         Parameters
@@ -240,7 +227,8 @@ class PartitionTree(View):
             raise ValueError(f"cell={cell} is split already")
         if not 0 <= feature < self._n_codes:
             raise ValueError(
-                f"feature={feature} must be one of the {self._n_codes} that cells can be split by"
+                f"feature={feature} must be one of the {self._n_codes} that cells can "
+                "be split by"
             )
         last = 1 if self._grid is None else self._grid.n_bins - 1
         if not 1 <= boundary <= last:
@@ -266,7 +254,7 @@ class PartitionTree(View):
         return parent.children
 
     def box(self, cell: int) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper corner of a cell, each of shape (d,), in grid steps: public."""
+        """Lower and upper corner (d,) of a cell, in grid steps: public."""
         lower = self._edges[self._cells[cell].first] + 1
         upper = self._edges[self._cells[cell].last]
         return lower, upper
@@ -374,7 +362,7 @@ class CellSums(Query):
     """
 
     label = "cell_sums"
-    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+    mechanisms = GAUSSIAN_SUMS
     view = PartitionTree
 
     cells: Sequence[int]
@@ -382,14 +370,15 @@ class CellSums(Query):
     radius: float | None = None
 
     def check(self, view: PartitionTree) -> None:
-        """Refuse cells that overlap, and origins that are off the grid or too far away."""
+        """Refuse cells that overlap, and origins off the grid or too far away."""
         view.check_disjoint(self.cells)
         shape = (len(self.cells), view.n_features)
         check_grid_integers("origins", self.origins, shape)
         farthest = np.abs(self.origins.astype(np.float64)).max(initial=0.0)
         if farthest * float(view.n_points) > MAX_SUM:
             raise ValueError(
-                f"origins={farthest} steps is too far away for sums of {view.n_points} points"
+                f"origins={farthest} steps is too far away for sums of "
+                f"{view.n_points} points"
             )
 
     def sensitivity(self, view: PartitionTree) -> Sensitivities:
@@ -446,7 +435,7 @@ class Splits(Query):
     """
 
     label = "splits"
-    mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+    mechanisms = CHOICES
     view = PartitionTree
 
     cells: Sequence[int]
@@ -456,21 +445,24 @@ class Splits(Query):
     failure: float = 0.0
 
     def check(self, view: PartitionTree) -> None:
-        """Refuse cells that overlap, sizes that are no numbers, and a negative margin."""
+        """Refuse cells that overlap, bad sizes, and a negative margin."""
         check_type("score", self.score, SplitScore)
         view.check_disjoint(self.cells)
         if view._grid is None:
             raise ValueError(
-                "splits can be chosen on a grid only; make the cells with curator.partition(grid)"
+                "splits can be chosen on a grid only; make the cells with "
+                "curator.partition(grid)"
             )
         sizes = np.asarray(self.sizes, np.float64)
         if sizes.shape != (len(self.cells),) or not np.isfinite(sizes).all():
             raise ValueError(
-                f"sizes must be {len(self.cells)} finite numbers, one for each cell, got {sizes}"
+                f"sizes must be {len(self.cells)} finite numbers, one for each cell, "
+                f"got {sizes}"
             )
         if not self.margin >= 0:
             raise ValueError(
-                f"margin={self.margin} must not be negative: the cost would exceed what is charged"
+                f"margin={self.margin} must not be negative: the cost would exceed "
+                "what is charged"
             )
 
     def sensitivity(self, view: PartitionTree) -> Mapping[str, ScoreRange]:
@@ -489,10 +481,12 @@ class Splits(Query):
         return {"score_sensitivity": self.score.sensitivity, "margin": self.margin}
 
     def _scores(self, view: PartitionTree) -> Iterator[np.ndarray]:
-        """Scores (d * candidates,) of one cell after the other, in an array that is used again."""
+        """Scores (d * candidates,) of cell after cell, in one array that is reused."""
         grid = view._grid
         assert grid is not None, "checked before"
         scores = np.empty((view.n_features, len(grid.boundaries)))
+        first = np.full(view.n_features, -1)
+        last = np.full(view.n_features, grid.n_bins)
         # The narrowest that no bin exceeds.
         narrow = np.uint16 if view.n_points < 1 << 16 else np.uint32
         count_type = narrow if view.n_points < 1 << 32 else np.int64
@@ -507,20 +501,15 @@ class Splits(Query):
             for cell, counts, size in zip(
                 cells, counts_of_cells, sizes[start:], strict=False
             ):
-                first, last = view._unrestricted
                 if grid.inside_cell:
                     first = view._cells[cell].first
                     last = view._cells[cell].last
-                self.score.of_cell(counts, size, first, last, scores)
+                self.score.score_cell(counts, size, first, last, scores)
                 yield scores.ravel()
 
 
 # Functions of points or of one shard, block or chunk, whose results are added over all
 # of them.
-
-
-def _no_codes(points: Points) -> np.ndarray:
-    return np.empty((points.shape[0], 0), np.uint8)
 
 
 def _of_split(
@@ -538,10 +527,14 @@ def _of_split(
 
 def _sizes(shard: _Shard, cells: Sequence[int]) -> np.ndarray:
     """Numbers of points of some cells."""
-    return np.array([shard.size(cell) for cell in cells], np.int64)
+    return np.array([len(shard.members(cell)) for cell in cells], np.int64)
 
 
-def _sums(shard: _Shard, cells: Sequence[int], origins: np.ndarray) -> np.ndarray:
+def _sums(
+    shard: _Shard,
+    cells: Sequence[int],
+    origins: np.ndarray,
+) -> np.ndarray:
     """Sums of the points of some cells about origins."""
     sums = np.zeros(origins.shape, np.int64)
     for i, cell in enumerate(cells):

@@ -30,4 +30,4 @@ def test_federated_curator_refuses_other_queries():
         with pytest.raises(TypeError, match="is not served by FederatedCurator: SumsAndCounts"):
             curator.release(query, **noise)
     with pytest.raises(TypeError, match="is not served by FederatedCurator: SumsAndCounts"):
-        PartitionTree.whole(curator).release(CellCounts([0]), counts=Laplace(1.0))
+        PartitionTree(curator).release(CellCounts([0]), counts=Laplace(1.0))

@@ -32,7 +32,7 @@ from pkm.federation.recovery import (
     split_secret,
 )
 from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
-from pkm.privacy import SCALE, Curator, shards_of
+from pkm.privacy import SCALE, Curator, to_shards
 
 N_ROUNDS = 3
 METHOD = FastLloyd(3, epsilon=1.0, n_iterations=N_ROUNDS)
@@ -88,7 +88,7 @@ def central_run(losses, n_clients=3, method=METHOD):
                 for client, part in enumerate(parts, 1)
                 if client not in losses or number < first_absent(losses[client])
             ]
-            self._shards = shards_of(present)
+            self._shards = to_shards(present)
             return super().release_from(view, query, noise)
 
     def curator(ledger, streams):

@@ -37,7 +37,14 @@ from pkm.methods import (
 )
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.zoom import N_RELEASES, plan_zoom
-from pkm.privacy import Account, Budget, BudgetExceeded, Curator, NoiseStreams, gaussian_mu
+from pkm.privacy import (
+    Budget,
+    BudgetExceeded,
+    Curator,
+    NoiseStreams,
+    PrivacyAccountant,
+    gaussian_mu,
+)
 
 ZERO_OUT = (
     FastLloyd, GLloyd, SuLloyd, DPLloyd, KaplanStemmer, Balcan, EUGkM, DPM, LSHSplits, EMMC,
@@ -211,7 +218,7 @@ def test_schedule_is_the_same_whether_or_not_a_ball_is_found(method, n_features)
     corners = 0.85 * rng.choice([-1, 1], (5000, n_features))
     spent = []
     for points in (small, corners):
-        account = Account(Budget(2.0, 3e-6))
+        account = PrivacyAccountant(Budget(2.0, 3e-6))
         model = clone(method).set_params(bounds=(-1, 1), random_state=1)
         spent.append(len(model.fit(points, account=account).ledger_.charges))
     assert spent[0] == spent[1]
@@ -324,7 +331,7 @@ def test_methods_without_releases_for_it_are_refused():
 
 def test_accounts_are_charged_for_the_zoom():
     points, _ = blobs()
-    account = Account(Budget(1.5, 2e-6))
+    account = PrivacyAccountant(Budget(1.5, 2e-6))
     model = FastLloyd(3, epsilon=1.0, bounds=(-1, 1), zoom=0.1)
     model.fit(points, account=account)
     pairs = zip(account.runs[0].schedule, model.ledger_.charges, strict=True)

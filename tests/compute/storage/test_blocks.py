@@ -37,7 +37,7 @@ from pkm.methods import (
     SuLloyd,
     SynopsisKMeans,
 )
-from pkm.privacy import SCALE, Account, BoxGrid, Budget, Curator, Ledger, NoiseStreams
+from pkm.privacy import SCALE, BoxGrid, Budget, Curator, Ledger, NoiseStreams, PrivacyAccountant
 from pkm.privacy.mechanisms.selection import SplitScore
 from pkm.privacy.queries import tree
 from pkm.privacy.queries.tree import Splits
@@ -270,7 +270,7 @@ def test_an_account_is_charged_as_in_memory():
     model, X = private(FastLloyd)
     spent = []
     for source in (X, in_blocks(X, [40])):
-        account = Account(Budget(10.0, 1e-3, "zero_out"))
+        account = PrivacyAccountant(Budget(10.0, 1e-3, "zero_out"))
         model.fit(source, account=account)
         spent.append((account.spent(), len(account.runs)))
     assert spent[0] == spent[1]

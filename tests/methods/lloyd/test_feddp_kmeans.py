@@ -12,11 +12,11 @@ from pkm.methods import FedDPKMeans, KMeansPlusPlus
 from pkm.methods.lloyd.feddp_kmeans import leading_directions
 from pkm.privacy import (
     SCALE,
-    Account,
     Budget,
     Curator,
     Gaussian,
     NoiseStreams,
+    PrivacyAccountant,
     SecondMoments,
     gaussian_mu,
     snap,
@@ -202,7 +202,7 @@ def test_other_public_points_have_other_noise():
 
 
 def test_an_account_is_written_with_public_points(tmp_path):
-    account = Account(Budget(2.0, 1e-5), path=tmp_path / "account.json")
+    account = PrivacyAccountant(Budget(2.0, 1e-5), path=tmp_path / "account.json")
     FedDPKMeans(3, public_data=blobs(30)[0], bounds=(-1, 1)).fit(blobs(300)[0], account=account)
     assert account.spent() == pytest.approx(1.0, rel=0.2)
 

@@ -40,7 +40,7 @@ from pkm.privacy import (
     snap,
 )
 from pkm.privacy.mechanisms.selection import ScoreRange, selection_epsilon
-from pkm.privacy.queries.hashed_queries import scores_of_costs
+from pkm.privacy.queries.hashed_queries import score_costs
 
 KINDS = ("spread", "tied", "extreme")
 
@@ -485,7 +485,7 @@ def test_exponents_of_huge_costs_are_exact():
     streams = NoiseStreams([0])
     change = ScoreRange(2.0, one_sided=True)
     smaller = 1 << 62
-    scores = scores_of_costs([smaller + 10, smaller])
+    scores = score_costs([smaller + 10, smaller])
     choices = [mechanism.draw([scores], streams, ("key", i), change) for i in range(2000)]
     expected = expit(5.0)
     standard_error = math.sqrt(expected * (1 - expected) / 2000)

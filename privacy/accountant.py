@@ -1,7 +1,8 @@
-"""An account adds up all runs on one data set, and refuses a run that would exceed its budget.
+"""An accountant adds up all runs on one data set, within a budget.
 
-It is a filter: the guarantee holds although every run, its method, parameters and
-budget, may be chosen by what earlier runs released.
+A run that would exceed the budget is refused. This is a filter: the guarantee holds
+although every run, its method, parameters and budget, may be chosen by what earlier
+runs released.
 """
 
 import hashlib
@@ -89,7 +90,7 @@ class AccountedRun:
 
     @cached_property
     def gaussian_cost(self) -> tuple[float, float]:
-        """Sum of mu^2 and of the failures of one replicate; see :func:`gaussian_cost`."""
+        """Cost of one replicate; see :func:`gaussian_cost`."""
         return gaussian_cost(self.schedule)
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,8 +161,8 @@ class _Terms:
         }
 
 
-class Account:
-    """What all runs on one data set cost together, and a budget that they must not exceed.
+class PrivacyAccountant:
+    """Filter of all runs on one data set: together they stay within a budget.
 
     A run is charged as a whole, for every replicate that is kept, before anything is
     drawn; it is never refunded. What would exceed the budget is refused and changes
@@ -222,9 +223,10 @@ class Account:
 
     Examples
     --------
-    >>> account = Account(Budget(1.0))
-    >>> ledger = account.ledger(Budget(0.75), [Charge("count", 0, "laplace", epsilon=0.75)])
-    >>> ledger.charge(Charge("count", 0, "laplace", epsilon=0.75))
+    >>> account = PrivacyAccountant(Budget(1.0))
+    >>> charge = Charge("count", 0, "laplace", epsilon=0.75)
+    >>> ledger = account.ledger(Budget(0.75), [charge])
+    >>> ledger.charge(charge)
     >>> account.spent(), account.unspent()
     (0.75, 0.25)
     """
@@ -251,7 +253,7 @@ class Account:
                 self._read()
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> "Account":
+    def open(cls, path: str | os.PathLike[str]) -> "PrivacyAccountant":
         """Open the account that a file keeps, on its terms.
 
         Raises
@@ -363,8 +365,9 @@ class Account:
         terms = (self.budget.adjacency, self.budget.rho)
         if (run.budget.adjacency, run.budget.rho) != terms:
             raise AccountError(
-                f"a run under adjacency={run.budget.adjacency} rho={run.budget.rho} cannot be "
-                f"added to an account under adjacency={terms[0]} rho={terms[1]}"
+                f"a run under adjacency={run.budget.adjacency} rho={run.budget.rho} "
+                f"cannot be added to an account under adjacency={terms[0]} "
+                f"rho={terms[1]}"
             )
 
     def _check_fits(
@@ -448,7 +451,8 @@ def gaussian_cost(schedule: Sequence[Charge]) -> tuple[float, float]:
 
     Examples
     --------
-    >>> gaussian_cost([Charge("a", 0, "gaussian", mu=3.0), Charge("b", 0, "gaussian", mu=4.0)])
+    >>> schedule = [Charge("a", i, "gaussian", mu=3.0 + i) for i in range(2)]
+    >>> gaussian_cost(schedule)
     (25.0, 0.0)
     """
     groups = split_groups(schedule)
@@ -480,14 +484,14 @@ def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
         runs = tuple(AccountedRun.from_dict(record) for record in body["runs"])
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         raise AccountError(
-            f"account={str(path)!r} is damaged ({error}): nothing is charged until its last sound "
-            "copy is put back"
+            f"account={str(path)!r} is damaged ({error}): nothing is charged until "
+            "its last sound copy is put back"
         ) from error
     return terms, runs
 
 
 def _digest(body: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) of a record. It is against accidents: who writes the file can write it too."""
+    """SHA-256 (hex) of a record. It detects accidents only, not attacks."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 

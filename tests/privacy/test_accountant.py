@@ -32,7 +32,6 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
     SCALE,
-    Account,
     AccountedRun,
     AccountError,
     Budget,
@@ -40,6 +39,7 @@ from pkm.privacy import (
     Charge,
     Gaussian,
     NoiseStreams,
+    PrivacyAccountant,
     PrivacyClaim,
     ScheduleError,
     SumsAndCounts,
@@ -48,7 +48,7 @@ from pkm.privacy import (
     gdp_epsilon,
     snap,
 )
-from pkm.privacy.account import gaussian_cost
+from pkm.privacy.accountant import gaussian_cost
 
 X = np.random.default_rng(0).uniform(-1, 1, (400, 2))
 
@@ -72,7 +72,7 @@ def pure_run(epsilon, **about):
 
 
 def test_gaussian_runs_compose_as_in_dp_accounting():
-    account = Account(Budget(10.0, 1e-5), composition="gaussian")
+    account = PrivacyAccountant(Budget(10.0, 1e-5), composition="gaussian")
     mus = ([0.3, 0.2], [0.5], [0.1, 0.1, 0.4])
     composed = pld.identity()
     for of_run in mus:
@@ -84,7 +84,7 @@ def test_gaussian_runs_compose_as_in_dp_accounting():
 
 
 def test_gaussian_composition_of_mixtures_is_never_below_dp_accounting():
-    account = Account(Budget(10.0, 1e-5), composition="gaussian")
+    account = PrivacyAccountant(Budget(10.0, 1e-5), composition="gaussian")
     composed = pld.identity()
     for mu, epsilon in ((0.2, 0.1), (0.3, 0.4), (0.1, 1.0)):
         schedule = [*gaussian(mu), *pure(epsilon)]
@@ -95,7 +95,7 @@ def test_gaussian_composition_of_mixtures_is_never_below_dp_accounting():
 
 
 def test_pure_runs_add_up_as_in_dp_accounting():
-    account = Account(Budget(10.0))
+    account = PrivacyAccountant(Budget(10.0))
     composed = pld.identity()
     for epsilon in (0.25, 0.5, 1.5):
         account.charge(pure_run(epsilon))
@@ -197,7 +197,7 @@ def test_basic_filter_holds_against_all_adaptive_choices(epsilon):
         name: AccountedRun(Budget(*cost), [Charge("a", 0, "coin", epsilon=cost[0], delta=cost[1])])
         for name, cost in costs.items()
     }
-    accepts = accepts_by(lambda: Account(Budget(epsilon, delta)), runs)
+    accepts = accepts_by(lambda: PrivacyAccountant(Budget(epsilon, delta)), runs)
     worst = worst_delta(actions, accepts, epsilon, 4)
     assert 0.05 < worst <= delta
 
@@ -215,7 +215,7 @@ def test_gaussian_filter_holds_against_all_adaptive_choices(epsilon, failure_del
     }
     budget = Budget(epsilon, delta)
     accepts = accepts_by(
-        lambda: Account(budget, composition="gaussian", failure_delta=failure_delta), runs
+        lambda: PrivacyAccountant(budget, composition="gaussian", failure_delta=failure_delta), runs
     )
     worst = worst_delta(actions, accepts, epsilon, 4)
     assert 0 < worst <= delta
@@ -252,7 +252,7 @@ def test_one_delta_for_noise_and_failures_is_no_filter():
     }
     for failure_delta in (0.0, failure / 2, failure):
         accepts = accepts_by(
-            lambda failure_delta=failure_delta: Account(
+            lambda failure_delta=failure_delta: PrivacyAccountant(
                 budget, composition="gaussian", failure_delta=failure_delta
             ),
             runs,
@@ -276,7 +276,7 @@ def test_one_delta_for_noise_and_failures_is_no_filter():
 )
 def test_budgets_that_a_filter_cannot_take_are_refused(budget, terms, name, tmp_path):
     with pytest.raises(AccountError, match=name) as refusal:
-        Account(budget, tmp_path / "account.json", **terms)
+        PrivacyAccountant(budget, tmp_path / "account.json", **terms)
     assert "\n" not in str(refusal.value)
     assert not list(tmp_path.iterdir())
 
@@ -290,14 +290,14 @@ def test_budgets_that_a_filter_cannot_take_are_refused(budget, terms, name, tmp_
     ],
 )
 def test_a_run_of_another_adjacency_is_refused(budget):
-    account = Account(Budget(1.0))
+    account = PrivacyAccountant(Budget(1.0))
     with pytest.raises(AccountError, match=f"adjacency={budget.adjacency}"):
         account.charge(AccountedRun(budget, pure(0.1)))
     assert account.spent() == 0
 
 
 def test_a_run_of_another_rho_is_refused():
-    account = Account(Budget(1.0, 0.0, "rho_bounded", rho=0.25))
+    account = PrivacyAccountant(Budget(1.0, 0.0, "rho_bounded", rho=0.25))
     account.charge(AccountedRun(Budget(0.1, 0.0, "rho_bounded", rho=0.25), pure(0.1)))
     with pytest.raises(AccountError, match=r"rho=0\.5"):
         account.charge(AccountedRun(Budget(0.1, 0.0, "rho_bounded", rho=0.5), pure(0.1)))
@@ -320,7 +320,7 @@ def test_a_schedule_must_stay_within_its_own_budget():
 
 
 def test_runs_are_charged_together_or_not_at_all():
-    account = Account(Budget(1.0))
+    account = PrivacyAccountant(Budget(1.0))
     with pytest.raises(BudgetExceeded, match=r"epsilon=1\.2"):
         account.charge(pure_run(0.6), pure_run(0.6))
     assert account.runs == ()
@@ -331,7 +331,7 @@ def test_runs_are_charged_together_or_not_at_all():
 
 
 def test_every_replicate_is_charged():
-    account = Account(Budget(1.0))
+    account = PrivacyAccountant(Budget(1.0))
     account.charge(pure_run(0.25, n_replicates=3))
     assert account.spent() == 0.75
     with pytest.raises(BudgetExceeded, match="2 replicates"):
@@ -339,7 +339,7 @@ def test_every_replicate_is_charged():
 
 
 def test_deltas_add_up():
-    account = Account(Budget(5.0, 2e-6))
+    account = PrivacyAccountant(Budget(5.0, 2e-6))
     run = AccountedRun(Budget(1.0, 1e-6), gaussian(gaussian_mu(1.0, 1e-6)))
     account.charge(run, run)
     assert account.spent_delta() == 2e-6
@@ -348,7 +348,7 @@ def test_deltas_add_up():
 
 
 def test_a_ledger_accepts_what_was_paid_for_and_nothing_else():
-    account = Account(Budget(1.0))
+    account = PrivacyAccountant(Budget(1.0))
     ledger = account.ledger(Budget(0.5), pure(0.2, 0.3))
     assert account.spent() == 0.5
     first, second = pure(0.2, 0.3)
@@ -371,7 +371,7 @@ def path(tmp_path):
 
 
 def test_a_file_keeps_the_account(path):
-    account = Account(Budget(4.0, 1e-6), path, composition="gaussian", failure_delta=2e-7)
+    account = PrivacyAccountant(Budget(4.0, 1e-6), path, composition="gaussian", failure_delta=2e-7)
     run = AccountedRun(
         Budget(1.0, 1e-6),
         [*gaussian(0.1), Charge("picks", 0, "threshold", epsilon=0.1, delta=1e-7)],
@@ -382,7 +382,7 @@ def test_a_file_keeps_the_account(path):
         flaws=("flaw",),
     )
     account.charge(run)
-    again = Account.open(path)
+    again = PrivacyAccountant.open(path)
     (kept,) = again.runs
     assert kept.schedule == run.schedule
     assert (kept.n_replicates, kept.method, kept.purpose) == (2, "FastLloyd", "a test")
@@ -396,15 +396,15 @@ def test_a_file_keeps_the_account(path):
 
 
 def test_an_account_is_opened_again_on_its_terms_alone(path):
-    Account(Budget(1.0), path).charge(pure_run(0.5))
-    assert Account(Budget(1.0), path).spent() == 0.5
+    PrivacyAccountant(Budget(1.0), path).charge(pure_run(0.5))
+    assert PrivacyAccountant(Budget(1.0), path).spent() == 0.5
     for budget in (Budget(2.0), Budget(1.0, 1e-6), Budget(1.0, 0.0, "local")):
         with pytest.raises(AccountError, match="other terms"):
-            Account(budget, path)
+            PrivacyAccountant(budget, path)
 
 
 def test_a_refused_run_leaves_the_file_untouched(path):
-    account = Account(Budget(1.0), path)
+    account = PrivacyAccountant(Budget(1.0), path)
     account.charge(pure_run(0.75))
     before = path.read_bytes()
     for run in (pure_run(0.5), AccountedRun(Budget(0.1, 0.0, "local"), pure(0.1))):
@@ -432,7 +432,7 @@ def damages(content):
     "damage", damages(b'{"runs": [], "epsilon": 0.75}'), ids=lambda damage: damage
 )
 def test_a_damaged_file_is_refused_and_stays(path, damage):
-    account = Account(Budget(1.0), path)
+    account = PrivacyAccountant(Budget(1.0), path)
     account.charge(pure_run(0.75))
     content = damages(path.read_bytes())[damage]
     path.write_bytes(content)
@@ -440,24 +440,24 @@ def test_a_damaged_file_is_refused_and_stays(path, damage):
         account.charge(pure_run(0.1))
     assert "\n" not in str(refusal.value)
     with pytest.raises(AccountError, match="damaged"):
-        Account.open(path)
+        PrivacyAccountant.open(path)
     with pytest.raises(AccountError, match="damaged"):
-        Account(Budget(1.0), path)
+        PrivacyAccountant(Budget(1.0), path)
     assert path.read_bytes() == content
 
 
 def test_a_file_that_is_gone_is_not_begun_anew(path):
-    account = Account(Budget(1.0), path)
+    account = PrivacyAccountant(Budget(1.0), path)
     path.unlink()
     with pytest.raises(AccountError, match="cannot be read"):
         account.charge(pure_run(0.1))
     assert not path.exists()
     with pytest.raises(AccountError, match="No such file"):
-        Account(Budget(1.0), path.parent / "missing" / "account.json")
+        PrivacyAccountant(Budget(1.0), path.parent / "missing" / "account.json")
 
 
 def test_a_write_that_fails_charges_nothing(path, monkeypatch):
-    account = Account(Budget(1.0), path)
+    account = PrivacyAccountant(Budget(1.0), path)
     account.charge(pure_run(0.25))
 
     def fail(*_):
@@ -467,7 +467,7 @@ def test_a_write_that_fails_charges_nothing(path, monkeypatch):
     with pytest.raises(AccountError, match="No space left"):
         account.charge(pure_run(0.5))
     monkeypatch.undo()
-    assert Account.open(path).spent() == account.spent() == 0.25
+    assert PrivacyAccountant.open(path).spent() == account.spent() == 0.25
     assert sorted(file.name for file in path.parent.iterdir()) == [
         "account.json",
         "account.json.lock",
@@ -476,8 +476,8 @@ def test_a_write_that_fails_charges_nothing(path, monkeypatch):
 
 SPEND = """
 import sys
-from pkm.privacy import Account, AccountedRun, Budget, BudgetExceeded, Charge
-account = Account.open(sys.argv[1])
+from pkm.privacy import PrivacyAccountant, AccountedRun, Budget, BudgetExceeded, Charge
+account = PrivacyAccountant.open(sys.argv[1])
 for _ in range(10):
     try:
         account.charge(AccountedRun(Budget(0.125), [Charge("a", 0, "laplace", epsilon=0.125)]))
@@ -489,7 +489,7 @@ for _ in range(10):
 
 @pytest.mark.integration
 def test_processes_cannot_overspend_together(path):
-    account = Account(Budget(2.0), path)
+    account = PrivacyAccountant(Budget(2.0), path)
     processes = [
         subprocess.Popen([sys.executable, "-c", SPEND, path], stdout=subprocess.PIPE)
         for _ in range(2)
@@ -517,7 +517,7 @@ def test_a_schedule_is_every_method_s_releases(name):
     plain = method.fit(X)
     centers = plain.cluster_centers_
     budget = plain.ledger_.budget
-    account = Account(Budget(2.5, budget.delta, budget.adjacency, budget.rho))
+    account = PrivacyAccountant(Budget(2.5, budget.delta, budget.adjacency, budget.rho))
     method.fit(X, account=account)
     np.testing.assert_array_equal(method.cluster_centers_, centers)
     (run,) = account.runs
@@ -531,8 +531,8 @@ def test_a_schedule_is_every_method_s_releases(name):
 @pytest.mark.parametrize("method", [FastLloyd, SuLloyd])
 def test_a_batch_is_charged_for_each_replicate(method):
     points = (X * 2**16).astype(np.int64)
-    batch = Account(Budget(8.0, 1e-5), composition="gaussian")
-    single = Account(Budget(8.0, 1e-5), composition="gaussian")
+    batch = PrivacyAccountant(Budget(8.0, 1e-5), composition="gaussian")
+    single = PrivacyAccountant(Budget(8.0, 1e-5), composition="gaussian")
     fitted = method(3, epsilon=0.25)
     run = fitted.fit_batch(points, [1, 2, 3], account=batch)
     alone = [fitted.fit_batch(points, [seed], account=single) for seed in (1, 2, 3)]
@@ -542,7 +542,7 @@ def test_a_batch_is_charged_for_each_replicate(method):
 
 
 def test_a_refused_fit_draws_nothing(path, monkeypatch):
-    account = Account(Budget(1.0, 1e-6), path)
+    account = PrivacyAccountant(Budget(1.0, 1e-6), path)
     FastLloyd(3, epsilon=0.75, delta=1e-7, bounds=(-1, 1)).fit(X, account=account)
     before = path.read_bytes()
     drawn_from = []
@@ -588,25 +588,25 @@ def test_a_plan_takes_no_memory_for_the_points(method):
     ],
 )
 def test_a_fit_that_is_refused_charges_nothing(method, error):
-    account = Account(Budget(1.0, 1e-6))
+    account = PrivacyAccountant(Budget(1.0, 1e-6))
     with pytest.raises(ValueError, match=error):
         method.fit(X, account=account)
     assert account.runs == ()
 
 
 def test_a_crash_after_the_charge_leaves_it(path, monkeypatch):
-    account = Account(Budget(1.0, 1e-6), path)
+    account = PrivacyAccountant(Budget(1.0, 1e-6), path)
     cluster = FastLloyd.cluster
 
     def crash(self, curator):
-        if Account.open(path).runs:
+        if PrivacyAccountant.open(path).runs:
             raise KeyboardInterrupt
         return cluster(self, curator)
 
     monkeypatch.setattr(FastLloyd, "cluster", crash)
     with pytest.raises(KeyboardInterrupt):
         FastLloyd(3, epsilon=0.5, delta=1e-7, bounds=(-1, 1)).fit(X, account=account)
-    assert Account.open(path).spent() == 0.5
+    assert PrivacyAccountant.open(path).spent() == 0.5
 
 
 class FollowsTheData(PrivateKMeans):
@@ -629,14 +629,14 @@ class FollowsTheData(PrivateKMeans):
 
 
 def test_a_schedule_that_follows_the_data_is_stopped():
-    account = Account(Budget(2.0, 1e-5))
+    account = PrivacyAccountant(Budget(2.0, 1e-5))
     with pytest.raises(ScheduleError, match="must not depend on private data"):
         FollowsTheData(1, bounds=(-1, 1)).fit(np.ones((400, 2)), account=account)
     assert len(account.runs) == 1
 
 
 def test_users_that_report_in_two_fits_pay_twice():
-    account = Account(Budget(3.0, 0.0, "local"))
+    account = PrivacyAccountant(Budget(3.0, 0.0, "local"))
     method = KaplanStemmerLocal(2, epsilon=1.5, bounds=(-1, 1))
     method.fit(X, account=account)
     method.fit(X, account=account)
@@ -646,7 +646,7 @@ def test_users_that_report_in_two_fits_pay_twice():
 
 
 def test_a_file_has_no_seed_of_the_noise(path):
-    account = Account(Budget(1.0, 1e-6), path)
+    account = PrivacyAccountant(Budget(1.0, 1e-6), path)
     FastLloyd(3, epsilon=0.5, delta=1e-7, random_state=86420, bounds=(-1, 1)).fit(
         X, account=account
     )
@@ -678,7 +678,7 @@ def test_the_command_line_charges_an_account(call, path):
     code, out, _ = call(run_command, f"account={path}", *RUN)
     assert code == 0
     assert "2 replicates of 1 cells were charged" in out
-    assert Account.open(path).spent() == 1.0
+    assert PrivacyAccountant.open(path).spent() == 1.0
 
     # What is stored and paid for is free.
     code, out, _ = call(run_command, f"account={path}", *RUN)
@@ -716,7 +716,7 @@ def test_a_stored_cell_that_was_not_paid_for_is_charged(call, path):
         (["epsilon=1", "adjacency=far"], "far"),
         (["epsilon=1", "adjacency=rho_bounded"], "rho=None"),
         (["delta=1e-6"], "epsilon must be given"),
-        (["budget=1"], "'budget=1' is unknown"),
+        (["budget=1"], "key='budget' is unknown"),
         ([], "cannot be read"),
     ],
 )
@@ -729,7 +729,7 @@ def test_the_command_refuses_bad_terms_in_one_line(call, path, words, name):
 
 @pytest.mark.integration
 def test_the_command_line_refuses_what_an_account_does_not_take(call, path):
-    Account(Budget(2.0, 1e-5, "add_remove"), path)
+    PrivacyAccountant(Budget(2.0, 1e-5, "add_remove"), path)
     cases = {
         "adjacency=zero_out": (f"account={path}", *RUN),
         "method='lloyd'": (f"account={path}", "method=lloyd", *RUN[1:]),
@@ -745,6 +745,6 @@ def test_the_command_line_refuses_what_an_account_does_not_take(call, path):
 
 
 def test_a_pure_account_takes_no_gaussian_run():
-    account = Account(Budget(10.0))
+    account = PrivacyAccountant(Budget(10.0))
     with pytest.raises(BudgetExceeded):
         GLloyd(2, epsilon=1.0).fit_batch(np.zeros((50, 2), np.int64), [0], account=account)
