@@ -8,9 +8,9 @@ outcome into uniform numbers. Nothing is estimated.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -19,6 +19,7 @@ from scipy.special import log_ndtr, logsumexp, ndtr
 from pkm.compute.kernels.ldp import random_signs
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import (
+    ROUNDING,
     BoundedLaplace,
     BoundedValues,
     Cost,
@@ -61,10 +62,14 @@ class Law:
     mechanism
     sensitivity
         That the release was charged for.
+    is_secure : bool, default=False
+        Whether the noise comes from the operating system, by the integer samplers that
+        ``fit`` uses without a seed. Additive noise then has a discrete law.
     """
 
     mechanism: Any
     sensitivity: Any
+    is_secure: bool = False
 
     def measure_cost(
         self,
@@ -136,54 +141,48 @@ class Law:
 class AdditiveLaw(Law):
     """Noise that is added to an answer and rounded to the grid.
 
-    Attributes
-    ----------
-    accumulate : callable
-        The distribution function of noise of scale 1.
+    Costs and losses are those of the continuous noise that is charged. Only the
+    distribution function knows the discrete law of secure noise.
     """
 
-    accumulate: ClassVar[Callable[..., np.ndarray]]
+    @property
+    def scale(self) -> np.ndarray:
+        """Scale of the noise that is charged, in grid steps."""
+        return self.sensitivity.unit * np.float64(self.mechanism.scale)
 
-    def standardize(
-        self,
-        outcome: np.ndarray,
-        values: np.ndarray,
-    ) -> np.ndarray:
+    def standardize(self, outcome: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return the difference of two answers, in scales of the noise."""
         change = np.asarray(outcome, float) - np.asarray(values, float)
-        return change / self.sensitivity.unit / self.mechanism.scale
+        return change / self.scale
 
-    def bracket(
-        self,
-        outcome: np.ndarray,
-        values: np.ndarray,
-    ) -> Interval:
+    def accumulate(self, noise: np.ndarray) -> np.ndarray:
+        """Evaluate the distribution function between grid points."""
+        raise NotImplementedError
+
+    def bracket(self, outcome: np.ndarray, values: np.ndarray) -> Interval:
         """See :class:`Law`."""
-        lower = self.accumulate(self.standardize(outcome - 0.5, values))
-        upper = self.accumulate(self.standardize(outcome + 0.5, values))
+        noise = np.asarray(outcome, float) - np.asarray(values, float)
         shape = (len(outcome), -1)
+        lower = self.accumulate(noise - 0.5)
+        upper = self.accumulate(noise + 0.5)
         return lower.reshape(shape), upper.reshape(shape)
 
 
 class GaussianLaw(AdditiveLaw):
     """Law of :class:`pkm.privacy.Gaussian`."""
 
-    accumulate = staticmethod(ndtr)
+    def accumulate(self, noise: np.ndarray) -> np.ndarray:
+        """See :class:`AdditiveLaw`."""
+        # From a scale of some steps on, the discrete law is that of rounded noise.
+        scale = np.ceil(self.scale) + ROUNDING if self.is_secure else self.scale
+        return ndtr(noise / scale)
 
-    def measure_cost(
-        self,
-        values: np.ndarray,
-        others: np.ndarray,
-    ) -> Cost:
+    def measure_cost(self, values: np.ndarray, others: np.ndarray) -> Cost:
         """See :class:`Law`."""
         change = self.standardize(values, others)
         return Cost(mu=float(np.linalg.norm(change.ravel())))
 
-    def weigh(
-        self,
-        outcome: Any,
-        values: np.ndarray,
-    ) -> np.ndarray:
+    def weigh(self, outcome: Any, values: np.ndarray) -> np.ndarray:
         """See :class:`Law`."""
         return -(self.standardize(outcome, values) ** 2) / 2
 
@@ -191,22 +190,24 @@ class GaussianLaw(AdditiveLaw):
 class LaplaceLaw(AdditiveLaw):
     """Law of :class:`pkm.privacy.Laplace`."""
 
-    accumulate = staticmethod(stats.laplace.cdf)
+    def accumulate(self, noise: np.ndarray) -> np.ndarray:
+        """See :class:`AdditiveLaw`."""
+        if not self.is_secure:
+            return stats.laplace.cdf(noise / self.scale)
+        # Probabilities fall by a constant factor per step.
+        scale = np.ceil(self.scale)
+        steps = np.floor(noise)
+        tail = 1 / (1 + np.exp(-1 / scale))
+        below = tail * np.exp(np.minimum(steps, 0) / scale)
+        above = tail * np.exp(-(np.maximum(steps, 0) + 1) / scale)
+        return np.where(steps < 0, below, 1 - above)
 
-    def measure_cost(
-        self,
-        values: np.ndarray,
-        others: np.ndarray,
-    ) -> Cost:
+    def measure_cost(self, values: np.ndarray, others: np.ndarray) -> Cost:
         """See :class:`Law`."""
         change = self.standardize(values, others)
         return Cost(epsilon=float(np.abs(change).sum()))
 
-    def weigh(
-        self,
-        outcome: np.ndarray,
-        values: np.ndarray,
-    ) -> np.ndarray:
+    def weigh(self, outcome: np.ndarray, values: np.ndarray) -> np.ndarray:
         """See :class:`Law`."""
         return -np.abs(self.standardize(outcome, values))
 
@@ -574,9 +575,12 @@ class HistogramLaw(Law):
         noisy = np.array([released.get(name, -math.inf) for name in counts]) / SCALE
         # The law never releases a count below the threshold.
         is_possible = noisy >= self._find_threshold(values)
-        cdf = ndtr((noisy - exact) / self.mechanism.stddev) * is_possible
+        stddev = self.mechanism.stddev
+        if self.is_secure:
+            stddev = (np.ceil(stddev * SCALE) + ROUNDING) / SCALE
+        cdf = ndtr((noisy - exact) / stddev) * is_possible
         is_hidden = np.isinf(noisy)
-        hidden = np.exp(self._weigh_hidden(exact, values))
+        hidden = ndtr((self._find_threshold(values) - exact) / stddev)
         return cdf, np.where(is_hidden, hidden, cdf)
 
 
@@ -704,10 +708,7 @@ LAWS: dict[type, type[Law]] = {
 }
 
 
-def find_law(
-    mechanism: Any,
-    sensitivity: Any,
-) -> Law:
+def find_law(mechanism: Any, sensitivity: Any, is_secure: bool = False) -> Law:
     """Find the law of a mechanism, by its type.
 
     Raises
@@ -717,5 +718,5 @@ def find_law(
     """
     for kind in type(mechanism).__mro__:
         if kind in LAWS:
-            return LAWS[kind](mechanism, sensitivity)
+            return LAWS[kind](mechanism, sensitivity, is_secure)
     raise ValueError(f"mechanism={mechanism!r} has no loss that an audit knows")

@@ -6,12 +6,12 @@ In the local model any other value replaces it.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pkm.compute import SCALE, Points
+from pkm.compute import SCALE, Points, middle_and_half_width
 from pkm.privacy import Adjacency
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 
@@ -30,7 +30,7 @@ class Pair:
     name : str
         Kind of the data set.
     rows : ndarray of shape (n, d), int64
-        Points, in grid steps.
+        Points, in grid steps; those outside of the bounds are clipped to them.
     index : int
         Of the record in which the two differ.
     replacement : ndarray of shape (d,), int64, or None
@@ -59,20 +59,35 @@ class Pair:
         return self._prepare(not self.is_reversed)
 
     @property
+    def X(self) -> np.ndarray:
+        """The points in the units of the domain, (n, d); a null record is NaN."""
+        return self._to_units(self.is_reversed)
+
+    @property
+    def neighbor_X(self) -> np.ndarray:
+        """The neighbor's points in the units of the domain."""
+        return self._to_units(not self.is_reversed)
+
+    @property
     def reversed(self) -> "Pair":
         """The pair with its data sets exchanged."""
         return replace(self, is_reversed=not self.is_reversed)
 
-    def _prepare(
-        self,
-        is_replaced: bool,
-    ) -> Points:
+    def _to_units(self, is_replaced: bool) -> np.ndarray:
+        """Return the points with the record, or with its replacement."""
+        steps = self.rows.astype(np.float64)
+        if is_replaced:
+            steps[self.index] = np.nan if self.replacement is None else self.replacement
+        middle, half_width = middle_and_half_width(*self.domain)
+        return middle + half_width * steps / SCALE
+
+    def _prepare(self, is_replaced: bool) -> Points:
         """Prepare the points with the record, or with its replacement."""
+        rows = np.clip(self.rows, -SCALE, SCALE)
         if not is_replaced:
-            return Points.prepare(self.rows)
+            return Points.prepare(rows)
         if self.replacement is None:
-            return Points.prepare(np.delete(self.rows, self.index, axis=0), n_null=1)
-        rows = self.rows.copy()
+            return Points.prepare(np.delete(rows, self.index, axis=0), n_null=1)
         rows[self.index] = self.replacement
         return Points.prepare(rows)
 
@@ -80,10 +95,12 @@ class Pair:
 # Kinds of data sets. Coordinates are in half-widths until they are put on the grid.
 
 
-def _round_to_grid(
-    points: np.ndarray,
-) -> np.ndarray:
-    return np.rint(np.clip(points, -1.0, 1.0) * SCALE).astype(np.int64)
+def _round_to_grid(points: np.ndarray) -> np.ndarray:
+    return np.rint(points * SCALE).astype(np.int64)
+
+
+def _clip(rows: np.ndarray) -> np.ndarray:
+    return np.clip(rows, -SCALE, SCALE)
 
 
 def draw_heavy_clusters(
@@ -91,7 +108,7 @@ def draw_heavy_clusters(
     n: int,
     d: int,
 ) -> Rows:
-    """P1: heavy clusters of duplicates, and a record half a domain away from them."""
+    """Heavy clusters of duplicates, and a record half a domain away from them."""
     centers = rng.uniform(-0.5, 0.5, (2, d))
     points = centers[np.arange(n) % 2]
     points[0] = centers[0] + np.where(centers[0] > 0, -0.5, 0.5)
@@ -103,7 +120,7 @@ def draw_lone_record(
     n: int,
     d: int,
 ) -> Rows:
-    """P2: all points in one corner, one in the opposite: a cluster of its own."""
+    """All points in one corner, one in the opposite: a cluster of its own."""
     points = np.full((n, d), -0.9)
     points += 0.02 * rng.standard_normal((n, d))
     points[0] = 1.0
@@ -115,7 +132,7 @@ def draw_far_record(
     n: int,
     d: int,
 ) -> Rows:
-    """P3: clusters about the middle, and a record at a corner of the domain."""
+    """Clusters about the middle, and a record at a corner of the domain."""
     points = 0.2 * _draw_clusters(rng, n, d)
     points[0] = rng.choice([-1.0, 1.0], d)
     return points, 0
@@ -126,7 +143,7 @@ def draw_staggered_gaps(
     n: int,
     d: int,
 ) -> Rows:
-    """P4: gaps that grow in one feature and shrink in the next.
+    """Gaps that grow in one feature and shrink in the next.
 
     One record shifts all ranks.
     """
@@ -141,7 +158,7 @@ def draw_on_a_border(
     n: int,
     d: int,
 ) -> Rows:
-    """P6: points mirrored at the middle of the domain, and a record on it."""
+    """Points mirrored at the middle of the domain, and a record on it."""
     half = rng.uniform(0.2, 0.8, (n // 2 + 1, d))
     points = np.concatenate([half, -half])[:n]
     points[0] = 0.0
@@ -153,7 +170,7 @@ def draw_duplicates(
     n: int,
     d: int,
 ) -> Rows:
-    """P7: all records at one point."""
+    """All records at one point."""
     return np.tile(
         rng.uniform(
             -1,
@@ -182,6 +199,17 @@ def draw_uniform(
     return rng.uniform(-1, 1, (n, d)), int(rng.integers(n))
 
 
+def draw_outside(
+    rng: Rng,
+    n: int,
+    d: int,
+) -> Rows:
+    """Points on either side of the bounds, and a record far outside."""
+    points = rng.uniform(-2.0, 2.0, (n, d))
+    points[0] = rng.choice([-1.0, 1.0], d) * 10.0 ** rng.uniform(0, 6)
+    return points, 0
+
+
 def _draw_clusters(
     rng: Rng,
     n: int,
@@ -202,6 +230,7 @@ KINDS: tuple[Kind, ...] = (
     draw_duplicates,
     draw_blobs,
     draw_uniform,
+    draw_outside,
 )
 
 
@@ -222,8 +251,8 @@ def draw_pairs(
     n_pairs : int
     seed : int or tuple of int
     n_points : (int, int), default=(4, 60)
-        Smallest and largest number of records (P5: sizes on either side of every small
-        threshold).
+        Smallest and largest number of records: small ones lie on either side of every
+        threshold.
     rho : float, optional
         In half-widths; of rho-bounded adjacency.
     first : int, default=0
@@ -246,7 +275,7 @@ def draw_pairs(
             d,
             rho,
         )
-        # Bounds that do not always hold the origin (P10).
+        # Bounds that do not always hold the origin.
         lower = rng.choice([-1.0, -1.0, 0.0, 0.5, -4.0], 1)
         upper = lower + rng.choice([2.0, 2.0, 1.0, 8.0], 1)
         domain = np.broadcast_to(np.stack([lower, upper]), (2, d)).copy()
@@ -264,6 +293,9 @@ def draw_pair(
     """Draw a pair of a kind, with bounds of -1 and 1."""
     points, index = kind(rng, n, d)
     rows = _round_to_grid(points)
+    if adjacency is Adjacency.RHO_BOUNDED:
+        # A move by rho is one inside the bounds.
+        rows = _clip(rows)
     replacement = _draw_replacement(
         adjacency,
         rng,
@@ -292,8 +324,8 @@ def _draw_replacement(
         return None
     d = len(row)
     if adjacency is Adjacency.RHO_BOUNDED:
-        # P9: the longest move inside the grid and rho, in a random direction or along
-        # one feature.
+        # The longest move inside the grid and rho, in a random direction or along one
+        # feature.
         if rng.random() < 0.5:
             direction = rng.standard_normal(d)
         else:
@@ -301,7 +333,7 @@ def _draw_replacement(
         assert rho is not None, "rho-bounded adjacency has it"
         length = math.sqrt(float(direction @ direction))
         step = np.trunc(direction / length * rho * SCALE).astype(np.int64)
-        return np.clip(row + step, -SCALE, SCALE)
+        return _clip(row + step)
     if rng.random() < 0.5:
         return _round_to_grid(rng.choice([-1.0, 1.0], d))
     return _round_to_grid(rng.uniform(-1, 1, d))
@@ -322,18 +354,61 @@ def mutate(
     change = rng.random()
     if change < 0.4:
         step = 0.2 * rng.standard_normal(d)
-        rows[target] = _round_to_grid(rows[target] / SCALE + step)
+        rows[target] = _clip(rows[target] + _round_to_grid(step))
     elif change < 0.7:
         rows[target] = _round_to_grid(rng.choice([-1.0, 0.0, 1.0], d))
     else:
         rows[rng.integers(n)] = rows[pair.index]
+    return _replace_rows(pair, rows, rng, rho)
+
+
+def aim(
+    pair: Pair, arguments: Sequence[np.ndarray], rng: Rng, rho: float | None = None
+) -> Pair:
+    """Move the record of a pair to where a query may decide about it.
+
+    That is between two rows of an argument, such as centers, or at a row or beside it,
+    at a quantile of each feature, at a duplicate of another record, or at a place of
+    its own.
+
+    Parameters
+    ----------
+    pair : Pair
+    arguments : sequence of ndarray
+        Of the queries of a run, in grid steps.
+    rng : numpy.random.Generator
+    rho : float, optional
+        Of rho-bounded adjacency.
+    """
+    rows = pair.rows.copy()
+    d = rows.shape[1]
+    places = [
+        array.reshape(-1, d)
+        for array in arguments
+        if array.dtype == np.int64 and array.shape[-1:] == (d,) and array.size
+    ]
+    choice = rng.integers(0 if places else 3, 6)
+    if choice < 3:
+        centers = places[rng.integers(len(places))]
+        one, other = centers[rng.integers(len(centers), size=2)]
+        # On a bisector, at a center, or a step from it.
+        place = (one + other) // 2 if choice == 0 else one
+        if choice == 2:
+            place = place + rng.integers(-1, 2, d)
+    elif choice == 3:
+        place = np.quantile(rows, rng.random(), axis=0).astype(np.int64)
+    elif choice == 4:
+        place = rows[rng.integers(len(rows))]
+    else:
+        place = _round_to_grid(rng.uniform(-1, 1, d))
+    rows[pair.index] = _clip(place)
+    return _replace_rows(pair, rows, rng, rho)
+
+
+def _replace_rows(pair: Pair, rows: np.ndarray, rng: Rng, rho: float | None) -> Pair:
+    """Give a pair other points, and the record another replacement, if it has one."""
     replacement = pair.replacement
     if replacement is not None:
         adjacency = Adjacency.LOCAL if rho is None else Adjacency.RHO_BOUNDED
-        replacement = _draw_replacement(
-            adjacency,
-            rng,
-            rows[pair.index],
-            rho,
-        )
+        replacement = _draw_replacement(adjacency, rng, rows[pair.index], rho)
     return replace(pair, rows=rows, replacement=replacement)

@@ -1,34 +1,39 @@
-"""Replay: run on one data set, write down every outcome, force it on a neighbor.
+"""Replay: fit one data set, write down every outcome, force it on a neighbor.
 
-With the outcomes forced, nothing that a method does may differ between the two runs but
-the exact answers behind its releases. The queries must have the same arguments in the
-same order, and the charges and centers must be equal. At every release both exact
-answers are known. What the pair costs is therefore computed (:mod:`pkm.audit.laws`) and
-compared with what was charged. There is no sampling and no question of power for a
-pair; a fault is missed only if no pair shows it.
+A replay calls ``fit`` as a user does, on points in their own units. With the outcomes
+forced, nothing may differ between the two fits but the exact answers behind the
+releases. Queries must have the same arguments in the same order. Charges, attributes of
+the estimator, warnings, printed text, logs and exceptions must be equal. At every
+release both exact answers are known. What the pair costs is therefore computed
+(:mod:`pkm.audit.laws`) and compared with what was charged. There is no sampling and no
+question of power for a pair; a fault is missed only if no pair shows it.
 
 Source of the idea: Re:cord-play (Cebere et al., PETS 2026).
 """
 
 import copy
+import io
+import logging
 import math
+import pickle
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from pkm.audit.laws import Law, find_law
 from pkm.audit.pairs import Pair
 from pkm.compute import Points
-from pkm.privacy import Ledger, NoiseStreams
+from pkm.privacy import Account, Ledger, NoiseStreams
 from pkm.privacy.ledger import Charge
 from pkm.privacy.mechanisms.additive import BoundedValues, Cost
 from pkm.privacy.queries.moved_records import SortedGaussian
 
-REPLICATES = 8  # of a method that runs in batches: they take little more time than one
 SECOND_RECORD = "_second_record"  # of a release that is charged once for each record
 UNCHARGED = Charge("", 0, "")  # of a draw that no charge names
 
@@ -50,6 +55,8 @@ class Draw:
     values
         The exact answer.
     outcome
+    is_secure : bool
+        Whether the operating system's entropy decided.
     """
 
     mechanism: Any
@@ -57,11 +64,12 @@ class Draw:
     sensitivity: Any
     values: Any
     outcome: Any
+    is_secure: bool = False
 
     @property
     def law(self) -> Law:
         """The law that the outcome was drawn by."""
-        return find_law(self.mechanism, self.sensitivity)
+        return find_law(self.mechanism, self.sensitivity, self.is_secure)
 
 
 #: Draws on the points, each with the same draw on the neighbor.
@@ -79,14 +87,15 @@ class Trace:
     draws : list of Draw
     ledgers : list of Ledger
         With the charges.
-    centers : ndarray or None
-        At the end.
+    observed : dict of str to object
+        What the caller of ``fit`` sees at the end, by name: attributes, warnings,
+        printed text, logs, an exception.
     """
 
     queries: list[tuple] = field(default_factory=list)
     draws: list[Draw] = field(default_factory=list)
     ledgers: list[Ledger] = field(default_factory=list)
-    centers: np.ndarray | None = None
+    observed: dict[str, Any] = field(default_factory=dict)
 
 
 class RecordingStreams:
@@ -113,7 +122,8 @@ class RecordingStreams:
         sensitivity: Any = None,
     ) -> Any:
         """See :meth:`pkm.privacy.NoiseStreams.release`."""
-        draw = Draw(mechanism, key, sensitivity, freeze(values), None)
+        exact = freeze(values)
+        draw = Draw(mechanism, key, sensitivity, exact, None, self.secure)
         draw, outcome = self._draw(draw)
         self._trace.draws.append(draw)
         return outcome
@@ -263,32 +273,130 @@ def trace_run(
         If the method makes other draws than the recorded ones.
     """
     trace = Trace()
-
-    class TracingCurator(method.curator):
-        """Writes down the queries that it is asked."""
-
-        def release_from(self, view: Any, query: Any, noise: Any) -> Any:
-            arguments = map(freeze, get_fields(query))
-            trace.queries.append((type(query).__name__, *arguments))
-            return super().release_from(view, query, noise)
+    curator = make_tracing_curator(method.curator, trace, recorded)
 
     def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Any:
-        if ledger is not None:
-            trace.ledgers.append(ledger)
-        tracing = RecordingStreams(streams, trace)
-        if recorded is not None:
-            tracing = ReplayingStreams(streams, trace, recorded)
-        return TracingCurator([points], ledger, tracing, domain)
+        return curator([points], ledger, streams, domain)
 
-    run = method.fit_with(
+    method.fit_with(
         make_curator,
         points.n_records,
         points.shape[1],
         seeds,
         public_seeds=public_seeds,
     )
-    trace.centers = run.centers
     return trace
+
+
+def trace_fit(
+    method: Any,
+    X: np.ndarray,
+    recorded: Sequence[Draw] | None = None,
+    account: Account | None = None,
+) -> Trace:
+    """Fit a method to points in their own units, and write down what it does.
+
+    Parameters
+    ----------
+    method : pkm.methods.PrivateKMeans
+        With bounds and a random state. It is copied.
+    X : ndarray of shape (n, d)
+    recorded : sequence of Draw, optional
+        Draws of another fit, whose outcomes are forced. Default: fresh outcomes.
+    account : Account, optional
+        That is charged for the fit.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    Divergence
+        If the method makes other draws than the recorded ones.
+    """
+    trace = Trace()
+    estimator: Any = clone(method)
+    estimator.curator = make_tracing_curator(method.curator, trace, recorded)
+    with observe(trace.observed):
+        estimator.fit(X, account=account)
+    attributes = vars(estimator).items()
+    trace.observed |= {
+        name: pickle.dumps(value) for name, value in attributes if name != "curator"
+    }
+    if account is not None:
+        # Runs have the time of their charge.
+        runs = [run.to_dict() | {"date": ""} for run in account.runs]
+        trace.observed["account"] = repr(runs)
+    return trace
+
+
+@contextmanager
+def observe(observed: dict[str, Any]) -> Iterator[None]:
+    """Write down what a block of code lets its caller see.
+
+    An exception is written down and goes no further, unless it is a divergence.
+    """
+    printed = io.StringIO()
+    handler = logging.StreamHandler(printed)
+    logger = logging.getLogger()
+    logger.addHandler(handler)
+    try:
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            redirect_stdout(printed),
+            redirect_stderr(printed),
+        ):
+            warnings.simplefilter("always")
+            yield
+    except Divergence:
+        raise
+    except Exception as error:  # an exception is an outcome like any other
+        observed["exception"] = error
+    finally:
+        logger.removeHandler(handler)
+    messages = [f"{item.category.__name__}: {item.message}" for item in caught]
+    observed["warnings"] = sorted(messages)
+    observed["printed text"] = printed.getvalue()
+
+
+def make_tracing_curator(
+    curator: type, trace: Trace, recorded: Sequence[Draw] | None
+) -> type:
+    """Derive a curator that writes down queries, draws and charges.
+
+    Parameters
+    ----------
+    curator : type
+        Of the method.
+    trace : Trace
+        Receives them.
+    recorded : sequence of Draw or None
+        Draws whose outcomes are forced.
+    """
+
+    class TracingCurator(curator):
+        """Writes down what it is asked and what it draws."""
+
+        def __init__(
+            self, shards: Any, ledger: Ledger | None, streams: Any, *arguments: Any
+        ) -> None:
+            # A curator of a smaller domain has the streams of the first one.
+            if not isinstance(streams, RecordingStreams):
+                if ledger is not None:
+                    trace.ledgers.append(ledger)
+                if recorded is None:
+                    streams = RecordingStreams(streams, trace)
+                else:
+                    streams = ReplayingStreams(streams, trace, recorded)
+            super().__init__(shards, ledger, streams, *arguments)
+
+        def release_from(self, view: Any, query: Any, noise: Any) -> Any:
+            arguments = map(freeze, get_fields(query))
+            trace.queries.append((type(query).__name__, *arguments))
+            return super().release_from(view, query, noise)
+
+    return TracingCurator
 
 
 @dataclass(frozen=True)
@@ -330,18 +438,19 @@ class Replay:
     Attributes
     ----------
     realized : tuple of Realized
-        One for each release, in order, of the replicate in which it cost most.
+        One for each release, in order.
     loss : float
-        Exact privacy loss of the whole transcript, the largest of all replicates:
-        infinite if the neighbor cannot produce it.
+        Exact privacy loss of the whole transcript: infinite if the neighbor cannot
+        produce it.
     divergence : str
         How the two runs differ although the outcomes were the same; empty if they do
         not.
     spent, delta : float
-        Epsilon of a replicate at the budget's delta, and the sum of the deltas charged
-        to all, by the ledger.
+        Epsilon at the budget's delta, and the sum of the deltas charged, by the ledger.
     refusal : Exception or None
         That the method raised on both data sets alike.
+    arguments : tuple of ndarray
+        Of the queries: at what the record of a worse pair may be aimed.
     """
 
     realized: tuple[Realized, ...] = ()
@@ -350,6 +459,7 @@ class Replay:
     spent: float = 0.0
     delta: float = 0.0
     refusal: Exception | None = None
+    arguments: tuple[np.ndarray, ...] = ()
 
     @property
     def groups(self) -> set[int]:
@@ -361,8 +471,8 @@ class Replay:
         }
 
 
-def replay(method: Any, pair: Pair, seed: int) -> Replay:
-    """Run a method on points, and again on a neighbor with all outcomes forced.
+def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) -> Replay:
+    """Fit a method to points, and again to a neighbor with all outcomes forced.
 
     Parameters
     ----------
@@ -371,49 +481,42 @@ def replay(method: Any, pair: Pair, seed: int) -> Replay:
     pair : Pair
         Neighbors under the claim's adjacency.
     seed : int
+    with_account : bool, default=False
+        Charge an account for each of the fits.
 
     Returns
     -------
     Replay
-        Where the method refuses the data, both must be refused alike; nothing is
-        realized then.
+        Where the method refuses the data, both must be refused alike.
     """
-    n_replicates = REPLICATES if method.batched else 1
-    seeds = [n_replicates * seed + i for i in range(n_replicates)]
+    method = clone(method).set_params(bounds=pair.domain, random_state=seed)
+
+    def open_account() -> Account | None:
+        budget = method.budget(*pair.rows.shape)
+        return Account(budget) if with_account and budget is not None else None
+
+    recorded = trace_fit(method, pair.X, account=open_account())
+    refusal = recorded.observed.get("exception")
     try:
-        recorded = trace_run(method, pair.points, seeds, pair.domain)
-    except Exception as error:  # an exception is an outcome like any other
-        divergence = _compare_refusals(method, pair, seeds, error)
-        return Replay(loss=0.0, divergence=divergence, refusal=error)
-    try:
-        replayed = trace_run(
-            method,
-            pair.neighbor,
-            seeds,
-            pair.domain,
-            recorded=recorded.draws,
-        )
+        replayed = trace_fit(method, pair.neighbor_X, recorded.draws, open_account())
         divergence = _compare_traces(recorded, replayed)
     except Divergence as error:
         divergence = str(error)
-    except Exception as error:  # on one side alone it distinguishes the two
-        divergence = f"raises {type(error).__name__} on the neighbor: {error}"
     if divergence:
-        return Replay(divergence=divergence)
+        return Replay(divergence=divergence, refusal=refusal)
+    if refusal is not None:
+        return Replay(loss=0.0, refusal=refusal)
     draws = list(zip(recorded.draws, replayed.draws, strict=True))
-    costs = [
-        _realize(recorded, _select_replicate(draws, i)) for i in range(n_replicates)
-    ]
-    worst = [
-        max(releases, key=attrgetter("ratio")) for releases in zip(*costs, strict=True)
-    ]
     ledgers = recorded.ledgers
-    deltas = [charge.delta for ledger in ledgers for charge in ledger.charges]
+    arrays = [value for query in recorded.queries for value in query[1:]]
     return Replay(
-        tuple(worst),
-        max(measure_losses(draws, n_replicates)),
+        tuple(_realize(recorded, draws)),
+        *measure_losses(draws, 1),
         spent=max((ledger.spent() for ledger in ledgers), default=0.0),
-        delta=n_replicates * math.fsum(deltas),
+        delta=math.fsum(
+            charge.delta for ledger in ledgers for charge in ledger.charges
+        ),
+        arguments=tuple(array for array in arrays if isinstance(array, np.ndarray)),
     )
 
 
@@ -449,21 +552,6 @@ def _slice(draw: Draw, number: int) -> Draw:
     return replace(draw, values=values, outcome=draw.outcome[one])
 
 
-def _compare_refusals(
-    method: Any,
-    pair: Pair,
-    seeds: Sequence[int],
-    error: Exception,
-) -> str:
-    """Compare a refusal with that of the neighbor, which must be the same."""
-    try:
-        trace_run(method, pair.neighbor, seeds, pair.domain)
-    except Exception as other:
-        is_same = repr(other) == repr(error)
-        return "" if is_same else f"refuses otherwise: {error!r}; {other!r}"
-    return f"refuses the data, {error!r}, and not the neighbor"
-
-
 def _compare_traces(recorded: Trace, replayed: Trace) -> str:
     """Name the first difference of two traces besides their exact answers."""
     n_draws = len(recorded.draws)
@@ -478,11 +566,15 @@ def _compare_traces(recorded: Trace, replayed: Trace) -> str:
     charges = [ledger.charges for ledger in recorded.ledgers]
     if not are_equal(charges, [ledger.charges for ledger in replayed.ledgers]):
         return "charges differ: they depend on data"
-    if not are_equal(recorded.centers, replayed.centers):
-        return (
-            "centers differ although all releases are equal: they depend on data "
-            "directly"
-        )
+    for name in recorded.observed | replayed.observed:
+        one = recorded.observed.get(name)
+        other = replayed.observed.get(name)
+        if repr(one) != repr(other):
+            shown = "" if isinstance(one, bytes) else f": {one!r} and {other!r}"
+            return (
+                f"{name} differs although all releases are equal{shown}: it depends on "
+                "data directly"
+            )
     return ""
 
 

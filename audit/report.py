@@ -15,11 +15,12 @@ import numpy as np
 from scipy import stats
 from sklearn.base import clone
 
-from pkm.audit.pairs import KINDS, Pair, draw_blobs, draw_pair, draw_pairs, mutate
+from pkm.audit.pairs import KINDS, Pair, aim, draw_blobs, draw_pair, draw_pairs, mutate
 from pkm.audit.replay import Replay, replay, trace_run
 from pkm.audit.residuals import ALARM, LawTest, run_law_tests
 from pkm.methods import PrivateKMeans
 from pkm.privacy import Adjacency, BudgetExceeded
+from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 
 VIEWS = ("replay", "residuals", "blackbox")
 MIN_RUNS = 100  # of the black-box view: fewer have no power
@@ -38,9 +39,30 @@ SIZES = {
     Adjacency.RHO_BOUNDED: (20, 3000),
 }
 SMALL_SIZES = (4, 60)
+LARGE_SIZES = (100, 300)  # of one pair in ten
 CLIMBS = 40  # steps of the search for worse pairs, from the worst that were found
-OVERSPENDING = (
-    "F-26"  # the registered flaw of a method that spends more than it declares
+# Shares of the variations of a method that have a zoom, secure noise, another delta, an
+# account, and another value of a parameter.
+ZOOM_SHARE = 0.25
+SECURE_SHARE = 0.1
+DELTA_SHARE = 0.2
+ACCOUNT_SHARE = 0.25
+PARAMETER_SHARE = 0.15
+#: The registered flaw of a method that spends more than it declares.
+OVERSPENDING = "F-26"
+#: Parameters that are not drawn by their rules.
+UNVARIED = (
+    "n_clusters",
+    "bounds",
+    "clip",
+    "random_state",
+    "epsilon",
+    "delta",
+    "variant",
+    "rho",
+    "secure",
+    "zoom",
+    "require_zoom",
 )
 RESIDUAL_RUNS = 60
 RESIDUAL_POINTS = 400
@@ -261,29 +283,33 @@ def replay_pairs(
     tightness: dict[str, float] = {}
     findings: dict[str, Finding] = {}
     outcomes: list[Replay] = []
-    worst: dict[str, tuple[float, Any, Pair, int]] = {}  # by kind of the data
+    worst: dict[str, tuple[float, Any, Pair, int, Replay]] = {}  # by kind of the data
 
     def try_pair(variation: Any, pair: Pair, number: int) -> None:
-        outcome = replay(variation, pair, number)
+        with_account = number % round(1 / ACCOUNT_SHARE) == 0
+        outcome = replay(variation, pair, number, with_account=with_account)
         outcomes.append(outcome)
         _note_costs(outcome, pair, tightness, findings)
         _note_overspending(outcome, variation, pair, findings)
         ratios = [release.ratio for release in outcome.realized]
         ratio = max(filter(math.isfinite, ratios), default=0.0)
         if pair.name not in worst or ratio > worst[pair.name][0]:
-            worst[pair.name] = (ratio, variation, pair, number)
+            worst[pair.name] = (ratio, variation, pair, number, outcome)
 
     sizes = SIZES.get(adjacency, SMALL_SIZES)
     for number, variation in enumerate(vary(method, n_pairs)):
         rho = get_rho(variation)
+        is_large = number % 10 == 9 and adjacency not in SIZES
         (pair,) = draw_pairs(
             adjacency,
             1,
             (seed, number),
-            n_points=sizes,
+            n_points=LARGE_SIZES if is_large else sizes,
             rho=rho,
             first=number,
         )
+        rng = np.random.default_rng((seed, number, 2))
+        variation = draw_parameters(variation, *pair.rows.shape, rng)
         try_pair(variation, pair, number)
     _note_impossible(outcomes, findings)
 
@@ -291,8 +317,11 @@ def replay_pairs(
     rng = np.random.default_rng((seed, n_pairs))
     kinds = list(worst)
     for step in range(min(CLIMBS, n_pairs)):
-        _, variation, pair, number = worst[kinds[step % len(kinds)]]
-        if rng.random() < 0.5:
+        _, variation, pair, number, outcome = worst[kinds[step % len(kinds)]]
+        change = rng.random()
+        if change < 0.4:
+            pair = aim(pair, outcome.arguments, rng, get_rho(variation))
+        elif change < 0.7:
             pair = mutate(pair, rng, get_rho(variation))
         else:
             number = n_pairs + step
@@ -310,17 +339,42 @@ def vary(method: Any, number: int) -> list[Any]:
     """Copy a method with budgets, distances and numbers of clusters in turn."""
     variations = []
     for i in range(number):
-        parameters: dict[str, object] = {
-            "epsilon": EPSILONS[
-                (i + i // len(KINDS)) % len(EPSILONS)
-            ],  # for every kind
-            "n_clusters": 2 + i % 3,
-        }
+        # Each kind of data meets each epsilon.
+        epsilon = EPSILONS[(i + i // len(KINDS)) % len(EPSILONS)]
+        parameters: dict[str, object] = {"epsilon": epsilon, "n_clusters": 2 + i % 3}
         rho = RHOS[i // len(EPSILONS) % len(RHOS)]
         if rho is not None:
             parameters["rho"] = rho
         variations.append(configure(method, **parameters))
     return variations
+
+
+def draw_parameters(
+    method: Any, n_points: int, n_features: int, rng: np.random.Generator
+) -> Any:
+    """Copy a method with some other parameters, by their rules.
+
+    A value that the method refuses for points of that shape is left out.
+    """
+    drawn: dict[str, Any] = {}
+    if method.claim.adjacency in ONE_RECORD_ADJACENCIES and rng.random() < ZOOM_SHARE:
+        drawn["zoom"] = float(rng.choice([0.1, 0.3]))
+    if rng.random() < SECURE_SHARE:
+        drawn["secure"] = True
+    if rng.random() < DELTA_SHARE:
+        drawn["delta"] = float(rng.choice([1e-6, 1e-2]))
+    for name, rule in sorted(method.constraints.items()):
+        if name not in UNVARIED and rng.random() < PARAMETER_SHARE:
+            drawn[name] = rule.draw(rng)
+    for name, value in drawn.items():
+        changed = configure(method, **{name: value})
+        try:
+            changed.check_parameters(n_points)
+            changed.budget(n_points, n_features)
+        except ValueError:
+            continue
+        method = changed
+    return method
 
 
 def get_rho(method: Any) -> float | None:
@@ -404,7 +458,11 @@ def _format_cost(cost: Any) -> str:
 
 
 def check_residuals(method: Any, seed: int) -> list[LawTest]:
-    """Test the noise of many runs against its declared law."""
+    """Test the noise of many runs against its declared law.
+
+    Half of the runs draw from seeds. The others draw from the operating system, by the
+    samplers that ``fit`` uses without a seed.
+    """
     adjacency = Adjacency(method.claim.adjacency)
     n = RESIDUAL_POINTS * (5 if adjacency is Adjacency.LOCAL else 1)
     rng = np.random.default_rng((seed, 1))
@@ -412,15 +470,19 @@ def check_residuals(method: Any, seed: int) -> list[LawTest]:
     seeds = [1_000_000 * (seed + 1) + i for i in range(RESIDUAL_RUNS)]
     # Two batches, where a method runs in batches.
     size = RESIDUAL_RUNS // 2 if method.batched else 1
-    try:
-        runs = [
-            trace_run(method, pair.points, seeds[i : i + size], pair.domain).draws
-            for i in range(0, RESIDUAL_RUNS, size)
-        ]
-    except BudgetExceeded:  # which the replay reports
-        return []
-    except Exception as error:  # a method of somebody else may fail in any way
-        raise ValueError(
-            f"{type(method).__name__} fails on {n} points: {error!r}"
-        ) from error
-    return run_law_tests(runs, seed)
+    tests = []
+    for secure in (False, True):
+        sampled = configure(method, secure=secure)
+        try:
+            runs = [
+                trace_run(sampled, pair.points, seeds[i : i + size], pair.domain).draws
+                for i in range(0, RESIDUAL_RUNS, size)
+            ]
+        except BudgetExceeded:  # which the replay reports
+            return []
+        except Exception as error:  # a method of somebody else may fail in any way
+            raise ValueError(
+                f"{type(method).__name__} fails on {n} points: {error!r}"
+            ) from error
+        tests += run_law_tests(runs, seed)
+    return tests

@@ -154,7 +154,8 @@ def _label(
 ) -> str:
     """Join the label of a release and the name of one of several answers."""
     names = [name for name in draw.key[2:] if isinstance(name, str)]
-    return " ".join([draw.key[0], *names])
+    origin = ["(secure)"] if draw.is_secure else []
+    return " ".join([draw.key[0], *names, *origin])
 
 
 def _test_law(

@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from pkm.scalars import is_integer, is_number
 
 
@@ -18,6 +20,10 @@ class Constraint(ABC):
     @abstractmethod
     def allows(self, value: object) -> bool:
         """Tell whether a value keeps the rule."""
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator) -> object:
+        """Draw a value that keeps the rule, such as tests try; none that is far off."""
 
     @abstractmethod
     def __str__(self) -> str: ...
@@ -47,6 +53,11 @@ class AnyOf(Constraint):
         """Tell whether a value keeps one of the rules."""
         return self.first.allows(value) or self.second.allows(value)
 
+    def draw(self, rng: np.random.Generator) -> object:
+        """Draw a value by either rule."""
+        rule = self.first if rng.random() < 0.5 else self.second
+        return rule.draw(rng)
+
     def __str__(self) -> str:
         comma = "," if "," in str(self.first) else ""
         return f"{self.first}{comma} or {self.second}"
@@ -67,6 +78,10 @@ class OneOf(Constraint):
     def allows(self, value: object) -> bool:
         """Tell whether a value is one of them."""
         return value in self.values
+
+    def draw(self, rng: np.random.Generator) -> object:
+        """Draw one of the values."""
+        return self.values[rng.integers(len(self.values))]
 
     def __str__(self) -> str:
         listed = ", ".join(map(repr, self.values))
@@ -94,6 +109,10 @@ class Integer(Constraint):
     def allows(self, value: object) -> bool:
         """Tell whether a value is an integer of the range."""
         return is_integer(value) and self.low <= value <= self.high
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """Draw one of the first five."""
+        return int(rng.integers(self.low, min(self.low + 4, self.high) + 1))
 
     def __str__(self) -> str:
         bounds = f"from {self.low} to {self.high}"
@@ -141,6 +160,12 @@ class Real(Constraint):
         if value == self.high:
             return self.ends[1] == "]"
         return self.low < value < self.high
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """Draw a number of the interval, or within 1 of its only end."""
+        low = self.low if self.low > -math.inf else min(self.high, 1.0) - 1.0
+        high = self.high if self.high < math.inf else low + 1.0
+        return float(rng.uniform(low, high))
 
     def __str__(self) -> str:
         if self.low == -math.inf:
