@@ -204,8 +204,8 @@ def draw_outside(
     n: int,
     d: int,
 ) -> Rows:
-    """Points on either side of the bounds, and a record far outside."""
-    points = rng.uniform(-2.0, 2.0, (n, d))
+    """Points inside the bounds or on either side of them, and a record far outside."""
+    points = rng.choice([1.0, 2.0]) * rng.uniform(-1.0, 1.0, (n, d))
     points[0] = rng.choice([-1.0, 1.0], d) * 10.0 ** rng.uniform(0, 6)
     return points, 0
 
@@ -232,6 +232,10 @@ KINDS: tuple[Kind, ...] = (
     draw_uniform,
     draw_outside,
 )
+
+
+FEATURES = (1, 2, 3, 4, 8)
+MANY_FEATURES = (16,)  # of one pair in ten: some methods take a ball for a box then
 
 
 def draw_pairs(
@@ -265,7 +269,7 @@ def draw_pairs(
     rng = np.random.default_rng(seed)
     for number in range(first, first + n_pairs):
         kind = KINDS[number % len(KINDS)]
-        d = int(rng.choice([1, 2, 3, 4, 8]))
+        d = int(rng.choice(FEATURES if number % 10 else MANY_FEATURES))
         n = int(rng.integers(n_points[0], n_points[1] + 1))
         pair = draw_pair(
             kind,
@@ -367,9 +371,8 @@ def aim(
 ) -> Pair:
     """Move the record of a pair to where a query may decide about it.
 
-    That is between two rows of an argument, such as centers, or at a row or beside it,
-    at a quantile of each feature, at a duplicate of another record, or at a place of
-    its own.
+    That is between two rows of an argument, such as centers, or at a row or a step from
+    it, at a quantile of each feature, at another record, or anywhere.
 
     Parameters
     ----------
@@ -387,17 +390,18 @@ def aim(
         for array in arguments
         if array.dtype == np.int64 and array.shape[-1:] == (d,) and array.size
     ]
-    choice = rng.integers(0 if places else 3, 6)
-    if choice < 3:
-        centers = places[rng.integers(len(places))]
-        one, other = centers[rng.integers(len(centers), size=2)]
-        # On a bisector, at a center, or a step from it.
-        place = (one + other) // 2 if choice == 0 else one
-        if choice == 2:
-            place = place + rng.integers(-1, 2, d)
-    elif choice == 3:
+    choice = rng.random() if places else rng.uniform(0.6, 1.0)
+    if choice < 0.6:
+        centers = np.unique(places[rng.integers(len(places))], axis=0)
+        center = centers[rng.integers(len(centers))]
+        place = center + rng.integers(-1, 2, d)
+        squares = ((centers - center).astype(float) ** 2).sum(axis=1)
+        if choice < 0.4 and len(centers) > 1:
+            # Halfway to the next center.
+            place = (center + centers[np.argsort(squares)[1]]) // 2
+    elif choice < 0.75:
         place = np.quantile(rows, rng.random(), axis=0).astype(np.int64)
-    elif choice == 4:
+    elif choice < 0.9:
         place = rows[rng.integers(len(rows))]
     else:
         place = _round_to_grid(rng.uniform(-1, 1, d))

@@ -490,10 +490,13 @@ def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) ->
         Where the method refuses the data, both must be refused alike.
     """
     method = clone(method).set_params(bounds=pair.domain, random_state=seed)
+    try:
+        budget = method.budget(*pair.rows.shape)
+    except ValueError as error:  # the shape is public
+        return Replay(loss=0.0, refusal=error)
 
     def open_account() -> Account | None:
-        budget = method.budget(*pair.rows.shape)
-        return Account(budget) if with_account and budget is not None else None
+        return Account(budget) if with_account else None
 
     recorded = trace_fit(method, pair.X, account=open_account())
     refusal = recorded.observed.get("exception")

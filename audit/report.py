@@ -319,9 +319,9 @@ def replay_pairs(
     for step in range(min(CLIMBS, n_pairs)):
         _, variation, pair, number, outcome = worst[kinds[step % len(kinds)]]
         change = rng.random()
-        if change < 0.4:
+        if change < 0.5:
             pair = aim(pair, outcome.arguments, rng, get_rho(variation))
-        elif change < 0.7:
+        elif change < 0.75:
             pair = mutate(pair, rng, get_rho(variation))
         else:
             number = n_pairs + step
@@ -356,18 +356,21 @@ def draw_parameters(
 
     A value that the method refuses for points of that shape is left out.
     """
-    drawn: dict[str, Any] = {}
-    if method.claim.adjacency in ONE_RECORD_ADJACENCIES and rng.random() < ZOOM_SHARE:
-        drawn["zoom"] = float(rng.choice([0.1, 0.3]))
+    drawn: dict[str, dict[str, Any]] = {}
+    has_zoom = method.claim.adjacency in ONE_RECORD_ADJACENCIES
+    if has_zoom and rng.random() < ZOOM_SHARE:
+        # Few records need a large budget for a zoom.
+        share = float(rng.choice([0.1, 0.3]))
+        drawn["zoom"] = {"zoom": share, "epsilon": max(EPSILONS)}
     if rng.random() < SECURE_SHARE:
-        drawn["secure"] = True
+        drawn["secure"] = {"secure": True}
     if rng.random() < DELTA_SHARE:
-        drawn["delta"] = float(rng.choice([1e-6, 1e-2]))
+        drawn["delta"] = {"delta": float(rng.choice([1e-6, 1e-2]))}
     for name, rule in sorted(method.constraints.items()):
         if name not in UNVARIED and rng.random() < PARAMETER_SHARE:
-            drawn[name] = rule.draw(rng)
-    for name, value in drawn.items():
-        changed = configure(method, **{name: value})
+            drawn[name] = {name: rule.draw(rng)}
+    for parameters in drawn.values():
+        changed = configure(method, **parameters)
         try:
             changed.check_parameters(n_points)
             changed.budget(n_points, n_features)
