@@ -27,7 +27,7 @@ from pkm.audit.pairs import (
     draw_lone_record,
     draw_pair,
 )
-from pkm.audit.replay import Divergence, measure_losses, trace_run
+from pkm.audit.replay import Difference, measure_losses, trace_run
 from pkm.compute import SCALE, Points
 from pkm.privacy import Adjacency
 
@@ -190,7 +190,7 @@ def measure_transcripts(
                 public_seeds,
                 recorded.draws,
             )
-        except Divergence:
+        except Difference:
             return None
         draws = list(zip(recorded.draws, replayed.draws, strict=True))
         losses += measure_losses(draws, len(batch))

@@ -91,7 +91,7 @@ class Law:
         """
         raise NotImplementedError
 
-    def weigh(
+    def log_density(
         self,
         outcome: Any,
         values: Any,
@@ -99,7 +99,7 @@ class Law:
         """Compute the log density of the entries of an outcome, up to a constant."""
         raise NotImplementedError
 
-    def bracket(
+    def cdf_bounds(
         self,
         outcome: Any,
         values: Any,
@@ -117,7 +117,11 @@ class Law:
 
         It is the log of the probability on ``values`` over that on ``others``.
         """
-        return float(np.sum(self.weigh(outcome, values) - self.weigh(outcome, others)))
+        return float(
+            np.sum(
+                self.log_density(outcome, values) - self.log_density(outcome, others)
+            )
+        )
 
     def draw_uniforms(
         self,
@@ -131,7 +135,7 @@ class Law:
         -------
         ndarray of shape (replicates, m), float64
         """
-        lower, upper = map(np.atleast_2d, self.bracket(outcome, values))
+        lower, upper = map(np.atleast_2d, self.cdf_bounds(outcome, values))
         return lower + (upper - lower) * rng.random(lower.shape)
 
 
@@ -159,7 +163,7 @@ class AdditiveLaw(Law):
         """Evaluate the distribution function between grid points."""
         raise NotImplementedError
 
-    def bracket(self, outcome: np.ndarray, values: np.ndarray) -> Interval:
+    def cdf_bounds(self, outcome: np.ndarray, values: np.ndarray) -> Interval:
         """See :class:`Law`."""
         noise = np.asarray(outcome, float) - np.asarray(values, float)
         shape = (len(outcome), -1)
@@ -182,7 +186,7 @@ class GaussianLaw(AdditiveLaw):
         change = self.standardize(values, others)
         return Cost(mu=float(np.linalg.norm(change.ravel())))
 
-    def weigh(self, outcome: Any, values: np.ndarray) -> np.ndarray:
+    def log_density(self, outcome: Any, values: np.ndarray) -> np.ndarray:
         """See :class:`Law`."""
         return -(self.standardize(outcome, values) ** 2) / 2
 
@@ -207,7 +211,7 @@ class LaplaceLaw(AdditiveLaw):
         change = self.standardize(values, others)
         return Cost(epsilon=float(np.abs(change).sum()))
 
-    def weigh(self, outcome: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def log_density(self, outcome: np.ndarray, values: np.ndarray) -> np.ndarray:
         """See :class:`Law`."""
         return -np.abs(self.standardize(outcome, values))
 
@@ -227,21 +231,21 @@ class SortedGaussianLaw(GaussianLaw):
         rows[released.order] = released.rows
         return rows[None]
 
-    def weigh(
+    def log_density(
         self,
         outcome: list[SortedRows],
         values: np.ndarray,
     ) -> np.ndarray:
         """See :class:`Law`."""
-        return super().weigh(self._unsort(outcome), values)
+        return super().log_density(self._unsort(outcome), values)
 
-    def bracket(
+    def cdf_bounds(
         self,
         outcome: list[SortedRows],
         values: np.ndarray,
     ) -> Interval:
         """See :class:`Law`."""
-        return super().bracket(self._unsort(outcome), values)
+        return super().cdf_bounds(self._unsort(outcome), values)
 
 
 class BoundedLaplaceLaw(Law):
@@ -280,7 +284,7 @@ class BoundedLaplaceLaw(Law):
             largest = np.maximum(largest, np.abs(losses))
         return Cost(epsilon=float(largest.sum()))
 
-    def weigh(
+    def log_density(
         self,
         outcome: np.ndarray,
         values: BoundedValues,
@@ -288,7 +292,7 @@ class BoundedLaplaceLaw(Law):
         """See :class:`Law`."""
         return _log_density(outcome, *self._describe(values))
 
-    def bracket(
+    def cdf_bounds(
         self,
         outcome: np.ndarray,
         values: BoundedValues,
@@ -360,7 +364,7 @@ class ExponentialLaw(Law):
                 exponents[0] = 0.0
             yield choice, scores, exponents - logsumexp(exponents)
 
-    def weigh(
+    def log_density(
         self,
         outcome: np.ndarray,
         values: list,
@@ -369,7 +373,7 @@ class ExponentialLaw(Law):
         pairs = self._pair_choices(outcome, values)
         return np.array([log_p[choice] for choice, _, log_p in pairs])
 
-    def bracket(
+    def cdf_bounds(
         self,
         outcome: np.ndarray,
         values: list,
@@ -426,10 +430,10 @@ class PercentileLaw(Law):
         # Both densities are constant between neighboring edges of either.
         edges = np.union1d(self._describe(values)[0], self._describe(others)[0])
         middles = (edges[:-1] + edges[1:]) / 2
-        losses = self.weigh(middles, values) - self.weigh(middles, others)
+        losses = self.log_density(middles, values) - self.log_density(middles, others)
         return Cost(epsilon=float(np.abs(losses).max()))
 
-    def weigh(
+    def log_density(
         self,
         outcome: np.ndarray,
         values: OrderStatistics,
@@ -440,7 +444,7 @@ class PercentileLaw(Law):
         normalization = logsumexp(exponents[is_wide], b=lengths[is_wide])
         return exponents[self._locate(outcome, edges)] - np.asarray(normalization)
 
-    def bracket(
+    def cdf_bounds(
         self,
         outcome: np.ndarray,
         values: OrderStatistics,
@@ -479,7 +483,7 @@ class CoverLaw(Law):
             delta=n_changed * charged.delta,
         )
 
-    def weigh(
+    def log_density(
         self,
         outcome: np.ndarray,
         values: CoverProblem,
@@ -487,7 +491,7 @@ class CoverLaw(Law):
         """Return NaN: the sum of weights over the lattice is not at hand."""
         return math.nan
 
-    def bracket(
+    def cdf_bounds(
         self,
         outcome: np.ndarray,
         values: CoverProblem,
@@ -512,7 +516,7 @@ def _count_by_name(cells: OccupiedCells | ReleasedCells) -> dict[bytes, int]:
 class HistogramLaw(Law):
     """Gaussian counts of occupied cells, released from a threshold on."""
 
-    def _weigh_hidden(
+    def _log_hidden(
         self,
         counts: np.ndarray | list[int],
         values: OccupiedCells,
@@ -544,10 +548,10 @@ class HistogramLaw(Law):
         log_stays = 0.0
         for one, another in ((counts, other_counts), (other_counts, counts)):
             lone = [one[name] for name in one.keys() - another.keys()]
-            log_stays = min(log_stays, float(self._weigh_hidden(lone, values).sum()))
+            log_stays = min(log_stays, float(self._log_hidden(lone, values).sum()))
         return Cost(mu=change / self.mechanism.stddev, delta=-math.expm1(log_stays))
 
-    def weigh(
+    def log_density(
         self,
         outcome: list[ReleasedCells],
         values: OccupiedCells,
@@ -561,9 +565,9 @@ class HistogramLaw(Law):
         for name, noisy in released.items():
             total -= ((noisy / SCALE - counts[name]) / self.mechanism.stddev) ** 2 / 2
         hidden = [counts[name] for name in counts.keys() - released.keys()]
-        return total + float(self._weigh_hidden(hidden, values).sum())
+        return total + float(self._log_hidden(hidden, values).sum())
 
-    def bracket(
+    def cdf_bounds(
         self,
         outcome: list[ReleasedCells],
         values: OccupiedCells,
@@ -609,7 +613,7 @@ class OracleLaw(Law):
         """Tell which reports are true."""
         return outcome[0] == self.mechanism.encode(values.users, values.cells)
 
-    def weigh(
+    def log_density(
         self,
         outcome: np.ndarray,
         values: UserCells,
@@ -618,13 +622,13 @@ class OracleLaw(Law):
         odds = math.log(self.mechanism.p_true / self.mechanism.p_false)
         return odds * self._compare(outcome, values)
 
-    def bracket(
+    def cdf_bounds(
         self,
         outcome: np.ndarray,
         values: UserCells,
     ) -> Interval:
         """See :class:`Law`."""
-        return _bracket_side(
+        return _bound_side(
             self._compare(outcome, values),
             1 - self.mechanism.p_true,
         )
@@ -649,18 +653,18 @@ class VectorLaw(Law):
         vectors = self._sign(values)
         other_vectors = self._sign(others)
         is_changed = (vectors != other_vectors).any(axis=1)
-        sides = self._weigh_sides(vectors[is_changed])
-        other_sides = self._weigh_sides(other_vectors[is_changed])
+        sides = self._log_sides(vectors[is_changed])
+        other_sides = self._log_sides(other_vectors[is_changed])
         # A direction may lie on the side of both vectors, of one, or of neither.
         losses = np.abs(sides[:, None] - other_sides[None])
         return Cost(epsilon=float(losses.max(axis=(0, 1), initial=0.0).sum()))
 
-    def _weigh_sides(self, vectors: np.ndarray) -> np.ndarray:
+    def _log_sides(self, vectors: np.ndarray) -> np.ndarray:
         """Compute the log probabilities of either side of each vector, (2, m)."""
         p_flip = self.mechanism.flip_probability(np.linalg.norm(vectors, axis=1))
         return np.log(np.stack([p_flip, 1 - p_flip]))
 
-    def weigh(
+    def log_density(
         self,
         outcome: np.ndarray,
         values: UserVectors,
@@ -668,7 +672,7 @@ class VectorLaw(Law):
         """See :class:`Law`."""
         return np.log(self.mechanism.density(self._sign(values), outcome[0]))
 
-    def bracket(
+    def cdf_bounds(
         self,
         outcome: np.ndarray,
         values: UserVectors,
@@ -681,14 +685,14 @@ class VectorLaw(Law):
         has_side = products != 0
         lengths = np.linalg.norm(vectors[has_side], axis=1)
         p_flip = self.mechanism.flip_probability(lengths)
-        return _bracket_side(products[has_side] > 0, p_flip)
+        return _bound_side(products[has_side] > 0, p_flip)
 
 
-def _bracket_side(
+def _bound_side(
     is_true: np.ndarray,
     p_false: np.ndarray | float,
 ) -> Interval:
-    """Bracket an answer of two sides, the false one first."""
+    """Bound the distribution function at an answer of two sides, the false one first."""
     lower = np.where(is_true, p_false, 0.0)
     upper = np.where(is_true, 1.0, p_false)
     return lower, upper

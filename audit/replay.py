@@ -38,7 +38,7 @@ SECOND_RECORD = "_second_record"  # of a release that is charged once for each r
 UNCHARGED = Charge("", 0, "")  # of a draw that no charge names
 
 
-class Divergence(Exception):
+class Difference(Exception):
     """The run on the neighbor does something else although all outcomes were equal."""
 
 
@@ -166,15 +166,15 @@ class ReplayingStreams(RecordingStreams):
         number = len(self._trace.draws)
         name = f"draw {number}, {draw.key},"
         if number >= len(self._recorded):
-            raise Divergence(f"{name} has no counterpart: releases depend on data")
+            raise Difference(f"{name} has no counterpart: releases depend on data")
         recorded = self._recorded[number]
         if (draw.mechanism, draw.key) != (recorded.mechanism, recorded.key):
-            raise Divergence(
+            raise Difference(
                 f"draw {number} is {draw.mechanism} of {draw.key} and was "
                 f"{recorded.mechanism} of {recorded.key}: releases depend on data"
             )
         if not are_equal(draw.sensitivity, recorded.sensitivity):
-            raise Divergence(f"{name} has another sensitivity: it depends on data")
+            raise Difference(f"{name} has another sensitivity: it depends on data")
         values, outcome = match_records(recorded, draw.values)
         return replace(recorded, values=values), outcome
 
@@ -269,7 +269,7 @@ def trace_run(
 
     Raises
     ------
-    Divergence
+    Difference
         If the method makes other draws than the recorded ones.
     """
     trace = Trace()
@@ -312,7 +312,7 @@ def trace_fit(
 
     Raises
     ------
-    Divergence
+    Difference
         If the method makes other draws than the recorded ones.
     """
     trace = Trace()
@@ -335,7 +335,7 @@ def trace_fit(
 def observe(observed: dict[str, Any]) -> Iterator[None]:
     """Write down what a block of code lets its caller see.
 
-    An exception is written down and goes no further, unless it is a divergence.
+    An exception is written down and goes no further, unless it is a `Difference`.
     """
     printed = io.StringIO()
     handler = logging.StreamHandler(printed)
@@ -349,7 +349,7 @@ def observe(observed: dict[str, Any]) -> Iterator[None]:
         ):
             warnings.simplefilter("always")
             yield
-    except Divergence:
+    except Difference:
         raise
     except Exception as error:  # an exception is an outcome like any other
         observed["exception"] = error
@@ -442,7 +442,7 @@ class Replay:
     loss : float
         Exact privacy loss of the whole transcript: infinite if the neighbor cannot
         produce it.
-    divergence : str
+    difference : str
         How the two runs differ although the outcomes were the same; empty if they do
         not.
     spent, delta : float
@@ -455,7 +455,7 @@ class Replay:
 
     realized: tuple[Realized, ...] = ()
     loss: float = math.nan
-    divergence: str = ""
+    difference: str = ""
     spent: float = 0.0
     delta: float = 0.0
     refusal: Exception | None = None
@@ -502,11 +502,11 @@ def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) ->
     refusal = recorded.observed.get("exception")
     try:
         replayed = trace_fit(method, pair.neighbor_X, recorded.draws, open_account())
-        divergence = _compare_traces(recorded, replayed)
-    except Divergence as error:
-        divergence = str(error)
-    if divergence:
-        return Replay(divergence=divergence, refusal=refusal)
+        difference = _compare_traces(recorded, replayed)
+    except Difference as error:
+        difference = str(error)
+    if difference:
+        return Replay(difference=difference, refusal=refusal)
     if refusal is not None:
         return Replay(loss=0.0, refusal=refusal)
     draws = list(zip(recorded.draws, replayed.draws, strict=True))

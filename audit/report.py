@@ -40,7 +40,7 @@ SIZES = {
 }
 SMALL_SIZES = (4, 60)
 LARGE_SIZES = (100, 300)  # of one pair in ten
-CLIMBS = 40  # steps of the search for worse pairs, from the worst that were found
+SEARCH_STEPS = 40  # steps of the search for worse pairs, from the worst that were found
 # Shares of the variations of a method that have a zoom, secure noise, another delta, an
 # account, and another value of a parameter.
 ZOOM_SHARE = 0.25
@@ -316,7 +316,7 @@ def replay_pairs(
     # Search for worse ones from the worst of each kind: change the pair or the noise.
     rng = np.random.default_rng((seed, n_pairs))
     kinds = list(worst)
-    for step in range(min(CLIMBS, n_pairs)):
+    for step in range(min(SEARCH_STEPS, n_pairs)):
         _, variation, pair, number, outcome = worst[kinds[step % len(kinds)]]
         change = rng.random()
         if change < 0.5:
@@ -396,8 +396,8 @@ def _note_costs(
     def note(label: str, message: str, flaw: str = "") -> Finding:
         return Finding("replay", label, flaw, f"{pair.name}: {message}")
 
-    if outcome.divergence:
-        findings.setdefault("run", note("run", outcome.divergence))
+    if outcome.difference:
+        findings.setdefault("run", note("run", outcome.difference))
     for release in outcome.realized:
         label = release.label
         tightness[label] = max(tightness.get(label, 0.0), release.ratio)
