@@ -692,7 +692,7 @@ def _bound_side(
     is_true: np.ndarray,
     p_false: np.ndarray | float,
 ) -> Interval:
-    """Bound the distribution function at an answer of two sides, the false one first."""
+    """Bound the distribution function of an answer of two sides, false before true."""
     lower = np.where(is_true, p_false, 0.0)
     upper = np.where(is_true, 1.0, p_false)
     return lower, upper

@@ -235,7 +235,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 FEATURES = (1, 2, 3, 4, 8)
-MANY_FEATURES = (16,)  # of one pair in ten: some methods take a ball for a box then
+MANY_FEATURES = (16,)  # of one pair in twenty: some methods take a ball for a box then
 
 
 def draw_pairs(
@@ -269,7 +269,7 @@ def draw_pairs(
     rng = np.random.default_rng(seed)
     for number in range(first, first + n_pairs):
         kind = KINDS[number % len(KINDS)]
-        d = int(rng.choice(FEATURES if number % 10 else MANY_FEATURES))
+        d = int(rng.choice(MANY_FEATURES if number % 20 == 13 else FEATURES))
         n = int(rng.integers(n_points[0], n_points[1] + 1))
         pair = draw_pair(
             kind,
