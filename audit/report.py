@@ -39,8 +39,9 @@ SIZES = {
     Adjacency.RHO_BOUNDED: (20, 3000),
 }
 SMALL_SIZES = (4, 60)
+#: Fits of each pair with other noise, for methods that are fast.
+N_SEEDS = 4
 LARGE_SIZES = (100, 300)  # of one pair in ten
-SEARCH_STEPS = 40  # steps of the search for worse pairs, from the worst that were found
 # Shares of the variations of a method that have a zoom, secure noise, another delta, an
 # account, and another value of a parameter.
 ZOOM_SHARE = 0.25
@@ -270,7 +271,7 @@ def replay_pairs(
     n_pairs: int,
     seed: int,
 ) -> tuple[dict[str, float], list[Finding]]:
-    """Replay pairs of neighbors; then climb from the worst pairs to worse ones.
+    """Replay pairs of neighbors; then as many that are changed from the worst ones.
 
     Returns
     -------
@@ -310,13 +311,14 @@ def replay_pairs(
         )
         rng = np.random.default_rng((seed, number, 2))
         variation = draw_parameters(variation, *pair.rows.shape, rng)
-        try_pair(variation, pair, number)
+        for repetition in range(N_SEEDS if method.batched else 1):
+            try_pair(variation, pair, number + repetition * n_pairs)
     _note_impossible(outcomes, findings)
 
     # Search for worse ones from the worst of each kind: change the pair or the noise.
     rng = np.random.default_rng((seed, n_pairs))
     kinds = list(worst)
-    for step in range(min(SEARCH_STEPS, n_pairs)):
+    for step in range(n_pairs):
         _, variation, pair, number, outcome = worst[kinds[step % len(kinds)]]
         change = rng.random()
         if change < 0.5:
@@ -324,7 +326,7 @@ def replay_pairs(
         elif change < 0.75:
             pair = mutate(pair, rng, get_rho(variation))
         else:
-            number = n_pairs + step
+            number = N_SEEDS * n_pairs + step
         try_pair(variation, pair, number)
 
     refusals = [outcome.refusal for outcome in outcomes]

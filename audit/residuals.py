@@ -25,6 +25,7 @@ ALARM = 1e-9
 MIN_WORDS = 4
 MIN_SPREAD = 2.0**10
 SMALLEST = 1e-16  # of uniform numbers, as float64 resolves them below 1
+MIN_COMPARED = 20  # pairs of values: a few have any correlation by chance
 MIN_VALUES = 200  # fewer residuals of a law have no power against a factor of 2
 
 #: Label of a release, and its uniform numbers, (replicates, m).
@@ -201,7 +202,7 @@ def _test_correlation(
     sides = zip(*compared, strict=True)
     one, another = map(np.concatenate, sides)
     n = len(one)
-    if n < 3 or np.ptp(one) == 0 or np.ptp(another) == 0:
+    if n < MIN_COMPARED or np.ptp(one) == 0 or np.ptp(another) == 0:
         return LawTest(
             label,
             "correlation",

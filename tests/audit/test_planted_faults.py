@@ -81,7 +81,7 @@ UNDERCHARGED = [
         "5 phantom record",
         broken(GLloyd, queries=[planted.PhantomRecord])(K),
         "sums_and_counts",
-        60,
+        120,
     ),
     Fault("10 second moments", planted.MomentsByNorm(K), "second_moments"),
     Fault("14 missing factor 2", broken(DPM, queries=[planted.HalfOfSplits])(K), "splits", 16),
@@ -128,7 +128,7 @@ UNDERCHARGED = [
     Fault("13 stopped by the ledger", planted.StoppedByItsLedger(K), "budget", 4),
     Fault("larger delta", planted.LargerDelta(K), "budget", 4),
     # Curators refuse points outside of the domain, and here that depends on a record.
-    Fault("does not clip", door.DoesNotClip(K), "run"),
+    Fault("does not clip", door.DoesNotClip(K), "run", 60),
     Fault("L1 of sqrt(d)", broken(SuLloyd, queries=[door.RootOfFeatures])(K), "sums_and_counts"),
     Fault(
         "twice from n = 100",
@@ -145,7 +145,7 @@ UNDERCHARGED = [
         "range without weights",
         broken(AIMKMeans, queries=[door.UnweightedRange])(K, n_init=1),
         "worst_approximated",
-        16,
+        8,
     ),
     Fault(
         "half of a range",
