@@ -214,11 +214,11 @@ class KaplanStemmer(CoresetMethod):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6. Half is for the thresholds, half for the Gaussian noise.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that points are moved into,
-        in half-widths. ``auto`` is sqrt(d): the whole domain. Buckets and noise are in
-        proportion to it, so that a tight ball lowers the error. Beyond 16 features
-        points are taken to fill a ball that is given, and ``auto`` widths are twice as
-        large in it.
+        Radius of the public ball about the midpoint of the domain that points are moved
+        into, in half-widths. ``auto`` is sqrt(d): the whole domain. A tight ball lowers
+        the error, because buckets and noise are in proportion to it. Beyond 16 features
+        points are taken to fill a ball that is given; ``auto`` widths are then twice as
+        large.
     rounds : int, default=2
         Maximum number of passes; each but the first is on the points farthest from the
         candidates so far.
@@ -236,22 +236,19 @@ class KaplanStemmer(CoresetMethod):
         Noisy Lloyd steps at the end; without any, their part of the budget goes to the
         other releases.
     step_radius : {"auto", "planned", "released"}, default="auto"
-        Beyond which a Lloyd step shortens differences. ``planned`` is a part of the
-        ball's radius, the same for any data. ``released`` spends a twentieth of the
-        steps' budget on numbers of points by their distance to the nearest center, and
-        takes the smallest radius that holds nearly all of them: for clusters that are
-        much smaller than the ball. ``auto`` releases it for more than three features
-        with at least 200 records of each center, in standard deviations of the noise
-        that a count would have if it were all that is released.
+        Radius beyond which a Lloyd step shortens differences. ``planned`` is a part of
+        the ball's radius, the same for any data. ``released`` spends a twentieth of the
+        steps' budget on the smallest radius that holds nearly all points; it is for
+        clusters much smaller than the ball. ``auto`` releases the radius if d > 3 and
+        n mu / k >= 200 (signal-to-noise ratio of a cluster count).
     release : {"centers", "candidates"}, default="centers"
         ``candidates`` stops after the last pass and returns all candidates as centers;
         the whole budget is theirs.
     widths : sequence of float or "auto", default="auto"
-        Of buckets, in radii of the ball. ``auto`` is 1 / sqrt(d) and half of it: the
-        projections of the domain on lines get shorter than the ball with the number of
-        features d. For more than 50 clusters also a quarter of it; for up to three
-        features 1/4 and 1/8. Widths that are given also set the radii of averages and
-        of Lloyd steps: ``[1/2, 1/4]`` is what this method took whatever d before.
+        Widths of buckets, in radii of the ball. ``auto`` is 1 / sqrt(d) and half of it,
+        because projections of the domain on lines get shorter than the ball as d grows.
+        More than 50 clusters add a quarter of it; up to three features take 1/4 and
+        1/8. Widths that are given also set the radii of averages and of Lloyd steps.
     repetitions : int or "auto", default="auto"
         Hashes per width and pass.
     projections : int, default=4
@@ -266,11 +263,11 @@ class KaplanStemmer(CoresetMethod):
 
     Notes
     -----
-    ``auto`` takes the first schedule of a public list, from many hashes to one, whose
-    threshold is at most n / (3 k): each hash costs budget, and below that no cluster
-    would be found. Where the threshold is above n even for a single hash, no bucket can
-    pass. Centers then come from a packing that ignores the data and from the Lloyd
-    steps; candidates, a coreset, or a schedule that the parameters fix are refused.
+    Each hash costs budget. ``auto`` goes through a public list of schedules, from many
+    hashes to one, and takes the first whose threshold is at most n / (3 k). Where the
+    threshold is above n even for a single hash, no bucket can pass. Centers then come
+    from a packing that ignores the data and from the Lloyd steps. Candidates, a
+    coreset, or a schedule that the parameters fix are refused.
 
     Examples
     --------
