@@ -29,7 +29,7 @@ from sklearn.base import clone
 from pkm.audit.laws import Law, find_law
 from pkm.audit.pairs import Pair
 from pkm.compute import Points
-from pkm.privacy import Account, Ledger, NoiseStreams
+from pkm.privacy import Ledger, NoiseStreams, PrivacyAccountant
 from pkm.privacy.ledger import Charge
 from pkm.privacy.mechanisms.additive import BoundedValues, Cost
 from pkm.privacy.queries.moved_records import SortedGaussian
@@ -292,7 +292,7 @@ def trace_fit(
     method: Any,
     X: np.ndarray,
     recorded: Sequence[Draw] | None = None,
-    account: Account | None = None,
+    account: PrivacyAccountant | None = None,
 ) -> Trace:
     """Fit a method to points in their own units, and write down what it does.
 
@@ -303,7 +303,7 @@ def trace_fit(
     X : ndarray of shape (n, d)
     recorded : sequence of Draw, optional
         Draws of another fit, whose outcomes are forced. Default: fresh outcomes.
-    account : Account, optional
+    account : PrivacyAccountant, optional
         That is charged for the fit.
 
     Returns
@@ -495,8 +495,8 @@ def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) ->
     except ValueError as error:  # the shape is public
         return Replay(loss=0.0, refusal=error)
 
-    def open_account() -> Account | None:
-        return Account(budget) if with_account else None
+    def open_account() -> PrivacyAccountant | None:
+        return PrivacyAccountant(budget) if with_account else None
 
     recorded = trace_fit(method, pair.X, account=open_account())
     refusal = recorded.observed.get("exception")
