@@ -489,19 +489,22 @@ def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) ->
     Replay
         Where the method refuses the data, both must be refused alike.
     """
-    method = clone(method).set_params(bounds=pair.domain, random_state=seed)
+    configured: Any = clone(method)
+    configured.set_params(bounds=pair.domain, random_state=seed)
     try:
-        budget = method.budget(*pair.rows.shape)
+        budget = configured.budget(*pair.rows.shape)
     except ValueError as error:  # the shape is public
         return Replay(loss=0.0, refusal=error)
 
     def open_account() -> PrivacyAccountant | None:
         return PrivacyAccountant(budget) if with_account else None
 
-    recorded = trace_fit(method, pair.X, account=open_account())
+    recorded = trace_fit(configured, pair.X, account=open_account())
     refusal = recorded.observed.get("exception")
     try:
-        replayed = trace_fit(method, pair.neighbor_X, recorded.draws, open_account())
+        replayed = trace_fit(
+            configured, pair.neighbor_X, recorded.draws, open_account()
+        )
         difference = _compare_traces(recorded, replayed)
     except Difference as error:
         difference = str(error)
@@ -514,7 +517,7 @@ def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) ->
     arrays = [value for query in recorded.queries for value in query[1:]]
     return Replay(
         tuple(_realize(recorded, draws)),
-        *measure_losses(draws, 1),
+        loss=measure_losses(draws, 1)[0],
         spent=max((ledger.spent() for ledger in ledgers), default=0.0),
         delta=math.fsum(
             charge.delta for ledger in ledgers for charge in ledger.charges

@@ -310,7 +310,7 @@ def replay_pairs(
             first=number,
         )
         rng = np.random.default_rng((seed, number, 2))
-        variation = draw_parameters(variation, *pair.rows.shape, rng)
+        variation = draw_parameters(variation, pair.rows.shape, rng)
         for repetition in range(N_SEEDS if method.batched else 1):
             try_pair(variation, pair, number + repetition * n_pairs)
     _note_impossible(outcomes, findings)
@@ -352,7 +352,7 @@ def vary(method: Any, number: int) -> list[Any]:
 
 
 def draw_parameters(
-    method: Any, n_points: int, n_features: int, rng: np.random.Generator
+    method: Any, shape: tuple[int, ...], rng: np.random.Generator
 ) -> Any:
     """Copy a method with some other parameters, by their rules.
 
@@ -374,8 +374,8 @@ def draw_parameters(
     for parameters in drawn.values():
         changed = configure(method, **parameters)
         try:
-            changed.check_parameters(n_points)
-            changed.budget(n_points, n_features)
+            changed.check_parameters(shape[0])
+            changed.budget(*shape)
         except ValueError:
             continue
         method = changed

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pkm.federation.keys import (
     TAG_BYTES,
     Identity,
+    Terms,
     count_hello_bytes,
     exchange_secrets,
     open_box,
@@ -42,6 +43,7 @@ def agree_as_client(
     link: ClientLink,
     identity: Identity,
     fingerprints: Sequence[str],
+    terms: Terms,
     n_rounds: int,
     ring: Ring,
 ) -> tuple[SealedClientLink, Masks]:
@@ -53,6 +55,8 @@ def agree_as_client(
     identity : Identity
     fingerprints : sequence of str
         Expected ones, of the server and of all clients.
+    terms : mapping of str to object
+        Public terms of the run, by name.
     n_rounds : int
         Rounds that shall survive the loss of clients; 0 for a run without recovery.
     ring : Ring
@@ -66,7 +70,8 @@ def agree_as_client(
     Raises
     ------
     ProtocolError
-        If a party is not who it should be, or sent a malformed key or box.
+        If a party is not who it should be, has other terms, or sent a malformed key or
+        box.
     """
     client = link.client
     n_clients = link.n_clients
@@ -76,9 +81,9 @@ def agree_as_client(
     private = X25519PrivateKey.generate()
     own = RoundSecrets.draw(n_rounds)
     keys = [private, *own.derive_keys()]
-    hello = sign_hello(identity, client, n_clients, keys)
+    hello = sign_hello(identity, client, n_clients, terms, keys)
     link.send(hello)
-    n_bytes = count_hello_bytes(1) + n_clients * len(hello)
+    n_bytes = count_hello_bytes(1, len(terms)) + n_clients * len(hello)
     hellos = link.receive(n_bytes).tobytes()
     salt = hashlib.sha256(hellos).digest()
     secrets, round_keys = _read_hellos(
@@ -87,6 +92,7 @@ def agree_as_client(
         private,
         n_rounds,
         fingerprints,
+        terms,
     )
 
     # Exchange sealed boxes with all clients: pieces of the group's secret, and shares.
@@ -128,14 +134,18 @@ def agree_as_client(
 
 
 def agree_as_server(
-    link: ServerLink, identity: Identity, fingerprints: Sequence[str], n_rounds: int
+    link: ServerLink,
+    identity: Identity,
+    fingerprints: Sequence[str],
+    terms: Terms,
+    n_rounds: int,
 ) -> tuple[SealedServerLink, SurvivorSums | None]:
     """Relay the clients' keys and boxes, and agree with each of them, as the server.
 
     Parameters
     ----------
     link : ServerLink
-    identity, fingerprints, n_rounds
+    identity, fingerprints, terms, n_rounds
         See :func:`agree_as_client`.
 
     Returns
@@ -149,8 +159,8 @@ def agree_as_server(
 
     # Send the hellos of all parties to all clients.
     private = X25519PrivateKey.generate()
-    messages, _ = link.gather(count_hello_bytes(1 + n_rounds))
-    hellos = sign_hello(identity, SERVER, n_clients, [private])
+    messages, _ = link.gather(count_hello_bytes(1 + n_rounds, len(terms)))
+    hellos = sign_hello(identity, SERVER, n_clients, terms, [private])
     for message in messages:
         hellos += message.tobytes()
     secrets, round_keys = _read_hellos(
@@ -159,6 +169,7 @@ def agree_as_server(
         private,
         n_rounds,
         fingerprints,
+        terms,
     )
     link.deliver([hellos] * n_clients)
     salt = hashlib.sha256(hellos).digest()
@@ -192,6 +203,7 @@ def _read_hellos(
     private: X25519PrivateKey,
     n_rounds: int,
     fingerprints: Sequence[str],
+    terms: Terms,
 ) -> tuple[dict[int, bytes], RoundKeys]:
     """Check the hellos of all parties, the server's first.
 
@@ -203,10 +215,11 @@ def _read_hellos(
         Of each other party, one per round.
     """
     n_clients = len(fingerprints) - 1
-    first = count_hello_bytes(1)
-    messages = [hellos[:first], *cut(hellos[first:], count_hello_bytes(1 + n_rounds))]
+    n_first = count_hello_bytes(1, len(terms))
+    n_other = count_hello_bytes(1 + n_rounds, len(terms))
+    messages = [hellos[:n_first], *cut(hellos[n_first:], n_other)]
     public = {
-        other: read_hello(message, other, n_clients, fingerprints[other])
+        other: read_hello(message, other, n_clients, terms, fingerprints[other])
         for other, message in enumerate(messages)
     }
     del public[party]

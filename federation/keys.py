@@ -1,8 +1,9 @@
 """Keys: identities with fingerprints, signed keys, secrets of pairs, sealed boxes.
 
-A party's hello has its Ed25519 identity, fresh X25519 keys, and the identity's
-signature of them. Parties know one another's fingerprints beforehand. Whoever relays
-the keys can therefore not replace them.
+A party's hello has its Ed25519 identity, digests of the run's public terms, fresh
+X25519 keys, and the identity's signature of all that. Parties know one another's
+fingerprints beforehand. Whoever relays the hellos can therefore not alter them, and
+parties that were configured differently stop before they send anything else.
 """
 
 import hashlib
@@ -32,8 +33,13 @@ from pkm.federation.masks import derive_key
 
 PUBLIC_BYTES = 32
 SIGNATURE_BYTES = 64
-TAG_BYTES = 16  # of a sealed box
-_NO_NONCE = bytes(12)  # every key seals one box
+DIGEST_BYTES = 16  # of a term
+TAG_BYTES = 16  # of a sealed message
+NONCE_BYTES = 12
+_NO_NONCE = bytes(NONCE_BYTES)  # every key seals one box
+
+#: Public terms of a run by name, such as the number of points: the same at all parties.
+Terms = Mapping[str, object]
 
 
 class Identity:
@@ -95,53 +101,96 @@ def compute_fingerprint(public: bytes) -> str:
     return hashlib.sha256(public).hexdigest()
 
 
-def count_hello_bytes(n_keys: int) -> int:
-    """Count the bytes of a hello with that many keys."""
-    return PUBLIC_BYTES * (1 + n_keys) + SIGNATURE_BYTES
+def digest_terms(terms: Terms) -> bytes:
+    """Hash each term of a run, in the order of their names.
+
+    Examples
+    --------
+    >>> same = digest_terms({"n_points": 100}) == digest_terms({"n_points": 100})
+    >>> same, digest_terms({"n_points": 100}) == digest_terms({"n_points": 101})
+    (True, False)
+    """
+    digests = b""
+    for name in sorted(terms):
+        statement = f"{name}={terms[name]!r}".encode()
+        digests += hashlib.blake2b(statement, digest_size=DIGEST_BYTES).digest()
+    return digests
+
+
+def count_hello_bytes(n_keys: int, n_terms: int) -> int:
+    """Count the bytes of a hello with that many keys and terms."""
+    return PUBLIC_BYTES * (1 + n_keys) + DIGEST_BYTES * n_terms + SIGNATURE_BYTES
 
 
 def sign_hello(
-    identity: Identity, party: int, n_clients: int, keys: Sequence[X25519PrivateKey]
+    identity: Identity,
+    party: int,
+    n_clients: int,
+    terms: Terms,
+    keys: Sequence[X25519PrivateKey],
 ) -> bytes:
-    """Join a party's public identity, its public keys, and their signature."""
-    public = b"".join(key.public_key().public_bytes_raw() for key in keys)
-    signature = identity.private.sign(_state_keys(party, n_clients, public))
-    return identity.public + public + signature
+    """Join a party's public identity, its terms and keys, and their signature."""
+    content = digest_terms(terms)
+    content += b"".join(key.public_key().public_bytes_raw() for key in keys)
+    signature = identity.private.sign(_make_statement(party, n_clients, content))
+    return identity.public + content + signature
 
 
 def read_hello(
-    message: bytes, party: int, n_clients: int, fingerprint: str
+    message: bytes, party: int, n_clients: int, terms: Terms, fingerprint: str
 ) -> list[X25519PublicKey]:
     """Check a hello, and return its keys.
+
+    Parameters
+    ----------
+    message : bytes
+    party, n_clients : int
+        Who should have sent it, of how many clients.
+    terms : mapping of str to object
+        Those of the party that reads.
+    fingerprint : str
+        The expected one.
 
     Raises
     ------
     ProtocolError
-        If the identity does not fit the fingerprint, or did not sign the keys.
+        If the identity does not fit the fingerprint or did not sign the hello, or if
+        the other party has other terms: their names are in the message.
     """
     identity = message[:PUBLIC_BYTES]
-    public = message[PUBLIC_BYTES:-SIGNATURE_BYTES]
+    content = message[PUBLIC_BYTES:-SIGNATURE_BYTES]
     name = name_party(party)
     actual = compute_fingerprint(identity)
     if actual != fingerprint:
         raise ProtocolError(
             f"{name} has the fingerprint {actual}, not {fingerprint} as expected"
         )
-    statement = _state_keys(party, n_clients, public)
     try:
         verifier = Ed25519PublicKey.from_public_bytes(identity)
+        statement = _make_statement(party, n_clients, content)
         verifier.verify(message[-SIGNATURE_BYTES:], statement)
     except (InvalidSignature, ValueError):
-        message = f"{name} sent keys that its identity did not sign"
-        raise ProtocolError(message) from None
-    keys = cut(public, PUBLIC_BYTES)
+        raise ProtocolError(
+            f"{name} sent a hello that its identity did not sign"
+        ) from None
+
+    own_digests = digest_terms(terms)
+    digests = cut(content[: len(own_digests)], DIGEST_BYTES)
+    pairs = zip(sorted(terms), digests, cut(own_digests, DIGEST_BYTES), strict=True)
+    differing = [term for term, other, own in pairs if other != own]
+    if differing:
+        raise ProtocolError(
+            f"{name} was started with another {', another '.join(differing)}: give all "
+            "parties the same configuration"
+        )
+    keys = cut(content[len(own_digests) :], PUBLIC_BYTES)
     return [X25519PublicKey.from_public_bytes(key) for key in keys]
 
 
-def _state_keys(party: int, n_clients: int, public: bytes) -> bytes:
+def _make_statement(party: int, n_clients: int, content: bytes) -> bytes:
     """State what a hello's signature is about."""
-    purpose = f"private k-means bench: keys of party {party} of {n_clients}: "
-    return purpose.encode() + public
+    purpose = f"private k-means bench: hello of party {party} of {n_clients}: "
+    return purpose.encode() + content
 
 
 def exchange_secrets(

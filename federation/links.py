@@ -120,7 +120,7 @@ class ClientLink:
 
 @dataclass(eq=False)
 class ServerLink:
-    """The server's end of its links to all clients; it counts the bytes that pass.
+    """The server's end of its links to all clients.
 
     Parameters
     ----------
@@ -136,7 +136,6 @@ class ServerLink:
     lost : dict of int to str
         Clients that stopped or sent nothing in time, and the reasons. The server has
         told them that the run goes on without them, and ignores what they send later.
-    bytes_received, bytes_sent : int
     """
 
     transport: Transport
@@ -144,8 +143,6 @@ class ServerLink:
     latency: float
     time_limit: float
     lost: dict[int, str] = field(default_factory=dict)
-    bytes_received: int = 0
-    bytes_sent: int = 0
     _n_delivered: int = 0
     _stopped: dict[int, str] = field(default_factory=dict)
 
@@ -207,7 +204,6 @@ class ServerLink:
             received[client] = packet
 
         packets = [received[client] for client in self.remaining]
-        self.bytes_received += n_bytes * len(packets)
         messages = [packet.message for packet in packets]
         return messages, [packet.arrival for packet in packets]
 
@@ -228,7 +224,6 @@ class ServerLink:
         wait(self.latency)
         self._n_delivered += 1
         for client, message in zip(self.remaining, messages, strict=True):
-            self.bytes_sent += view_bytes(message).size
             self.transport.put(client, MESSAGE, message)
 
     def abort(self, reason: str) -> None:

@@ -179,6 +179,7 @@ def run_rank(
                 n_points,
                 n_features,
                 noise,
+                domain,
                 network,
                 identity=identity,
                 simulated=simulated,

@@ -16,16 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+import pkm
 from pkm.compute import Points
 from pkm.federation.agreement import agree_as_client, agree_as_server
 from pkm.federation.curator import ClientSession, FederatedCurator
-from pkm.federation.keys import Identity
+from pkm.federation.keys import Identity, Terms
 from pkm.federation.links import (
     SERVER,
     ClientLink,
     ProtocolError,
     ServerLink,
     ThreadServerLink,
+    name_party,
 )
 from pkm.federation.recovery import MIN_CLIENTS
 from pkm.federation.ring import Ring
@@ -106,7 +108,8 @@ class ServerReport(NamedTuple):
     waiting : float
         Mean seconds that clients waited for the last one, summed over the rounds.
     bytes, exchanges : float
-        Totals of the run without the agreement on keys.
+        Totals of the run without the agreement on keys. A message's tag of 16 bytes is
+        not counted, as headers of a network are not.
     """
 
     work: float
@@ -235,6 +238,39 @@ def check_secure(method: Any, simulated: bool) -> None:
         )
 
 
+def list_terms(
+    method: Any,
+    n_points: int,
+    n_features: int,
+    n_replicates: int,
+    domain: npt.ArrayLike | None,
+    network: Network,
+) -> Terms:
+    """List what all parties of a run must have in common; all of it is public.
+
+    The method stands for its name, its parameters (epsilon, delta and n_clusters among
+    them) and its schedule.
+    """
+    bounds = None if domain is None else np.asarray(domain, np.float64).tolist()
+    kind = type(method)
+    parameters = method.get_params()
+    return {
+        "method": f"{kind.__module__}.{kind.__qualname__}",
+        "n_clusters": parameters.pop("n_clusters"),
+        "epsilon": parameters.pop("epsilon", None),
+        "delta": parameters.pop("delta", None),
+        "parameters": parameters,
+        "schedule": method.schedule(n_points, n_features),
+        "n_points": n_points,
+        "n_features": n_features,
+        "number of seeds": n_replicates,
+        "domain": bounds,
+        "word_bytes": network.word_bytes,
+        "recover": network.recover,
+        "version of pkm": pkm.__version__,
+    }
+
+
 def check_fingerprints(network: Network) -> tuple[str, ...]:
     """Return the fingerprints of all parties; refuse a network without."""
     if network.fingerprints is None:
@@ -308,7 +344,10 @@ def run_client(
     started = time.perf_counter()
     n_recovered = len(rounds) if network.recover else 0
     ring = Ring(network.word_bytes)
-    sealed, masks = agree_as_client(link, identity, fingerprints, n_recovered, ring)
+    terms = list_terms(method, n_points, n_features, len(seeds), domain, network)
+    sealed, masks = agree_as_client(
+        link, identity, fingerprints, terms, n_recovered, ring
+    )
     session = ClientSession(sealed, masks, n_points, rounds)
     agreed = time.perf_counter()
 
@@ -344,6 +383,7 @@ def run_server(
     n_points: int,
     n_features: int,
     noise: NoiseStreams,
+    domain: npt.ArrayLike | None,
     network: Network,
     *,
     identity: Identity,
@@ -361,6 +401,8 @@ def run_server(
     noise : NoiseStreams
         The server's; one stream family per replicate. Secret unless results are to be
         repeatable.
+    domain : array-like of shape (2, d) or None
+        The clients'.
     network : Network
         With the fingerprints of all parties.
     identity : Identity
@@ -389,8 +431,11 @@ def run_server(
 
     # Agree with the clients on keys, and relay those that they have among them.
     n_recovered = len(rounds) if network.recover else 0
-    sealed, survivors = agree_as_server(link, identity, fingerprints, n_recovered)
-    setup_bytes = link.bytes_received + link.bytes_sent
+    n_replicates = len(noise.seeds)
+    terms = list_terms(method, n_points, n_features, n_replicates, domain, network)
+    sealed, survivors = agree_as_server(
+        link, identity, fingerprints, terms, n_recovered
+    )
 
     # Draw the noise of all rounds while the clients work on their first message: it
     # depends on nothing that is sent.
@@ -417,8 +462,8 @@ def run_server(
         waiting += max(arrivals) - sum(arrivals) / len(arrivals)
         sealed.deliver([total] * len(link.remaining))
 
-    n_bytes = link.bytes_received + link.bytes_sent - setup_bytes
-    return ServerReport(work, drawing, waiting, n_bytes, len(rounds) + n_recovered)
+    n_exchanges = len(rounds) + n_recovered
+    return ServerReport(work, drawing, waiting, sealed.n_bytes, n_exchanges)
 
 
 def draw_noise(
@@ -506,6 +551,7 @@ def run_in_threads(
 
     # Start the clients.
     outcomes: dict[int, tuple[Any, ClientReport]] = {}
+    failures: dict[int, str] = {}
 
     def run_party(client: int) -> None:
         """Run a client; report any failure to the server, which ends the run."""
@@ -523,7 +569,8 @@ def run_in_threads(
                 simulated=simulated,
             )
         except Exception as error:
-            client_link.abort(f"{type(error).__name__}: {error}")
+            failures[client] = f"{type(error).__name__}: {error}"
+            client_link.abort(failures[client])
 
     threads = {
         client: threading.Thread(
@@ -542,6 +589,7 @@ def run_in_threads(
             n_points,
             n_features,
             noise,
+            domain,
             network,
             identity=identities[SERVER],
             simulated=simulated,
@@ -553,7 +601,8 @@ def run_in_threads(
         threads[client].join(network.time_limit)
     missing = [client for client in link.remaining if client not in outcomes]
     if missing and not (network.recover and outcomes):
-        raise ProtocolError(f"client {missing[0]} did not finish")
+        reason = failures.get(missing[0], "it did not finish")
+        raise ProtocolError(f"{name_party(missing[0])} stopped: {reason}")
     runs, reports = zip(*(outcomes[client] for client in sorted(outcomes)), strict=True)
     check_agreement([hash_centers(run) for run in runs])
     return runs[0], FederationCosts.combine(runs[0].n_iter, server_report, reports)

@@ -1,38 +1,74 @@
-"""Links whose messages only their two ends can read: a tap on the wire shows sizes.
+"""Links whose messages only their two ends can read and write.
 
-Messages keep their size. They are encrypted with AES-256 in counter mode, one key per
-direction, and not authenticated. Whoever alters bytes on the wire can spoil a result,
-and can read nothing.
+Messages are sealed with ChaCha20-Poly1305, with one key per direction. A tap on the
+wire sees sizes. Whoever alters, repeats or swaps messages ends the run.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from pkm.federation.links import ClientLink, Message, ServerLink, view_bytes
-from pkm.federation.masks import KeyStream, derive_key
+from pkm.federation.keys import NONCE_BYTES, TAG_BYTES
+from pkm.federation.links import (
+    SERVER,
+    ClientLink,
+    Message,
+    ProtocolError,
+    ServerLink,
+    name_party,
+    view_bytes,
+)
+from pkm.federation.masks import derive_key
 
-UP = 0  # the direction of messages to the server
-DOWN = 1
+
+class _Direction:
+    """Seals or opens the messages of one direction, in their order.
+
+    Parameters
+    ----------
+    secret : bytes
+        Shared by the two ends.
+    purpose : str
+        Of the direction.
+    salt : bytes
+        Of the run.
+    sender : int
+        Named in errors.
+    """
+
+    def __init__(self, secret: bytes, purpose: str, salt: bytes, sender: int):
+        self._cipher = ChaCha20Poly1305(derive_key(secret, purpose, salt))
+        self._sender = sender
+        self._n_messages = 0
+
+    def _next_nonce(self) -> bytes:
+        self._n_messages += 1
+        return self._n_messages.to_bytes(NONCE_BYTES, "little")
+
+    def seal(self, message: Message) -> bytes:
+        """Encrypt the next message, and append its tag."""
+        return self._cipher.encrypt(self._next_nonce(), view_bytes(message), None)
+
+    def open(self, box: np.ndarray) -> np.ndarray:
+        """Check the tag of the next message, and decrypt it; uint8."""
+        try:
+            message = self._cipher.decrypt(self._next_nonce(), box, None)
+        except InvalidTag:
+            raise ProtocolError(
+                f"a message of {name_party(self._sender)} was altered on its way"
+            ) from None
+        return np.frombuffer(bytearray(message), np.uint8)
 
 
-def _start_streams(
-    secret: bytes,
-    salt: bytes,
-) -> tuple[KeyStream, KeyStream]:
-    """Start the streams of the messages to the server and to the client."""
-    up = KeyStream(derive_key(secret, "messages to the server", salt))
-    down = KeyStream(derive_key(secret, "messages to the client", salt))
+def _start_directions(
+    secret: bytes, salt: bytes, client: int
+) -> tuple[_Direction, _Direction]:
+    """Start the two directions between a client and the server."""
+    up = _Direction(secret, "messages to the server", salt, client)
+    down = _Direction(secret, "messages to the client", salt, SERVER)
     return up, down
-
-
-def _apply(
-    stream: KeyStream,
-    message: Message,
-) -> np.ndarray:
-    """Encrypt or decrypt a message with the next bytes of a stream; uint8."""
-    words = view_bytes(message)
-    return words ^ stream.next(words.shape, words.dtype)
 
 
 class SealedClientLink:
@@ -47,24 +83,25 @@ class SealedClientLink:
         Of the run.
     """
 
-    def __init__(
-        self,
-        link: ClientLink,
-        secret: bytes,
-        salt: bytes,
-    ):
+    def __init__(self, link: ClientLink, secret: bytes, salt: bytes):
         self.client = link.client
         self.n_clients = link.n_clients
         self._link = link
-        self._up, self._down = _start_streams(secret, salt)
+        self._up, self._down = _start_directions(secret, salt, link.client)
 
     def send(self, message: Message) -> None:
-        """Encrypt and send a buffer."""
-        self._link.send(_apply(self._up, message))
+        """Seal and send a buffer."""
+        self._link.send(self._up.seal(message))
 
     def receive(self, n_bytes: int) -> np.ndarray:
-        """Receive and decrypt a buffer of that size."""
-        return _apply(self._down, self._link.receive(n_bytes))
+        """Receive and open a buffer of that size.
+
+        Raises
+        ------
+        ProtocolError
+            If it was altered, or is not the server's next message.
+        """
+        return self._down.open(self._link.receive(n_bytes + TAG_BYTES))
 
 
 class SealedServerLink:
@@ -77,19 +114,21 @@ class SealedServerLink:
         Shared with each client.
     salt : bytes
         Of the run.
+
+    Attributes
+    ----------
+    n_bytes : int
+        Of all messages in both directions, without their tags.
     """
 
-    def __init__(
-        self,
-        link: ServerLink,
-        secrets: Mapping[int, bytes],
-        salt: bytes,
-    ):
+    def __init__(self, link: ServerLink, secrets: Mapping[int, bytes], salt: bytes):
         self.n_clients = link.n_clients
         self.lost = link.lost
+        self.n_bytes = 0
         self._link = link
-        self._streams = {
-            client: _start_streams(secret, salt) for client, secret in secrets.items()
+        self._directions = {
+            client: _start_directions(secret, salt, client)
+            for client, secret in secrets.items()
         }
 
     @property
@@ -100,19 +139,26 @@ class SealedServerLink:
     def gather(
         self, n_bytes: int, recover: bool = False
     ) -> tuple[list[np.ndarray], list[float]]:
-        """Gather and decrypt a buffer of that size from each remaining client."""
-        sealed, arrivals = self._link.gather(n_bytes, recover)
-        return self._apply_all(sealed, UP), arrivals
+        """Gather and open a buffer of that size from each remaining client.
+
+        Raises
+        ------
+        ProtocolError
+            If one was altered, or is not its client's next message.
+        """
+        boxes, arrivals = self._link.gather(n_bytes + TAG_BYTES, recover)
+        self.n_bytes += n_bytes * len(boxes)
+        messages = []
+        for client, box in zip(self.remaining, boxes, strict=True):
+            up, _ = self._directions[client]
+            messages.append(up.open(box))
+        return messages, arrivals
 
     def deliver(self, messages: Sequence[Message]) -> None:
-        """Encrypt and send a buffer to each remaining client."""
-        self._link.deliver(self._apply_all(messages, DOWN))
-
-    def _apply_all(
-        self, messages: Sequence[Message], direction: int
-    ) -> list[np.ndarray]:
-        """Encrypt or decrypt the messages of the remaining clients."""
-        return [
-            _apply(self._streams[client][direction], message)
-            for client, message in zip(self.remaining, messages, strict=True)
-        ]
+        """Seal and send a buffer to each remaining client."""
+        boxes = []
+        for client, message in zip(self.remaining, messages, strict=True):
+            _, down = self._directions[client]
+            boxes.append(down.seal(message))
+            self.n_bytes += len(view_bytes(message))
+        self._link.deliver(boxes)

@@ -55,8 +55,9 @@ class AnyOf(Constraint):
 
     def draw(self, rng: np.random.Generator) -> object:
         """Draw a value by either rule."""
-        rule = self.first if rng.random() < 0.5 else self.second
-        return rule.draw(rng)
+        if rng.random() < 0.5:
+            return self.first.draw(rng)
+        return self.second.draw(rng)
 
     def __str__(self) -> str:
         comma = "," if "," in str(self.first) else ""
@@ -81,7 +82,8 @@ class OneOf(Constraint):
 
     def draw(self, rng: np.random.Generator) -> object:
         """Draw one of the values."""
-        return self.values[rng.integers(len(self.values))]
+        number = rng.integers(len(self.values))
+        return self.values[number]
 
     def __str__(self) -> str:
         listed = ", ".join(map(repr, self.values))
@@ -112,7 +114,8 @@ class Integer(Constraint):
 
     def draw(self, rng: np.random.Generator) -> int:
         """Draw one of the first five."""
-        return int(rng.integers(self.low, min(self.low + 4, self.high) + 1))
+        high = int(min(self.low + 4, self.high))
+        return int(rng.integers(self.low, high + 1))
 
     def __str__(self) -> str:
         bounds = f"from {self.low} to {self.high}"
@@ -163,8 +166,12 @@ class Real(Constraint):
 
     def draw(self, rng: np.random.Generator) -> float:
         """Draw a number of the interval, or within 1 of its only end."""
-        low = self.low if self.low > -math.inf else min(self.high, 1.0) - 1.0
-        high = self.high if self.high < math.inf else low + 1.0
+        low = self.low
+        if low == -math.inf:
+            low = min(self.high, 1.0) - 1.0
+        high = self.high
+        if high == math.inf:
+            high = low + 1.0
         return float(rng.uniform(low, high))
 
     def __str__(self) -> str:

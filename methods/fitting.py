@@ -393,7 +393,8 @@ def _pad(released: list[np.ndarray], k: int) -> np.ndarray:
     """Stack sets of centers, each filled up to k with copies of its first."""
     if min(map(len, released)) == k:
         return np.array(released, np.int64)
-    padded = np.empty((len(released), k, released[0].shape[1]), np.int64)
+    n_features = released[0].shape[1]
+    padded = np.empty((len(released), k, n_features), np.int64)
     for row, centers in zip(padded, released, strict=True):
         row[: len(centers)] = centers
         row[len(centers) :] = centers[0]

@@ -346,4 +346,5 @@ def _box_of_sides(
     below, above = lengths
     middle = center + (above - below) / 2
     half_width = float((above + below).max() / 2)
-    return Zoom(plan.share, middle, half_width, math.sqrt(d), float(n_outside.T.sum()))
+    total_outside = float(n_outside.T.sum())
+    return Zoom(plan.share, middle, half_width, math.sqrt(d), total_outside)

@@ -216,7 +216,8 @@ class SynopsisKMeans(PrivateKMeans):
         is_gridded = self.choose(n_points, n_features) == "quadtree"
         most = LARGEST_SHARE_OF_GRIDS if is_gridded else LARGEST_SHARE_OF_HASHING
         largest = max(self.zoom, most)
-        shares = [*np.arange(self.zoom, largest, ZOOM_STEP).round(4).tolist(), largest]
+        steps = np.arange(self.zoom, largest, ZOOM_STEP)
+        shares = [*steps.round(4).tolist(), largest]
         for share in shares:
             plan = self.plan_share(share, n_features, n_points, self.epsilon)
             if plan.is_affordable or not (is_gridded or _is_too_noisy(plan)):

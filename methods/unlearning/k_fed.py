@@ -134,7 +134,8 @@ def client_centers(
     squares = cdist(projected, projected[seeds], "sqeuclidean")
     distances = np.sqrt(squares)
     is_same_seed = np.eye(len(seeds), dtype=bool)[None]
-    nearest_other = np.where(is_same_seed, np.inf, distances[:, None, :]).min(axis=2)
+    other = np.where(is_same_seed, np.inf, distances[:, None, :])
+    nearest_other = other.min(axis=2)
     cores = CORE_RATIO * distances <= nearest_other
     return local_lloyd(points, mean_clusters(points, cores.T, points[seeds]))
 

@@ -182,7 +182,8 @@ def secret_exponentials(shape: tuple[int, ...]) -> np.ndarray:
     entropy = os.urandom(8 * math.prod(shape))
     words = np.frombuffer(entropy, np.uint64).reshape(shape)
     # Uniform on the odd multiples of 2**-53 in (0, 1).
-    uniform = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    mantissa = (words >> np.uint64(12)).astype(np.float64)
+    uniform = (mantissa + 0.5) * 2.0**-52
     return -np.log(uniform)
 
 

@@ -10,6 +10,8 @@ from pkm.federation.keys import TAG_BYTES, count_hello_bytes
 from pkm.federation.links import ThreadServerLink, view_bytes
 from pkm.federation.masks import SECRET_BYTES
 
+TERMS = {"n_points": 60}
+
 
 def agree(n_clients, n_rounds=0, client_link=lambda link: link, **arguments):
     """Run the agreement on keys; return the links and masks of the clients (or their exceptions),
@@ -20,11 +22,11 @@ def agree(n_clients, n_rounds=0, client_link=lambda link: link, **arguments):
 
     def client(link):
         identity = identities[link.client]
-        return agree_as_client(client_link(link), identity, fingerprints, n_rounds, Ring(8))
+        return agree_as_client(client_link(link), identity, fingerprints, TERMS, n_rounds, Ring(8))
 
     def server(link):
         links.append(link)
-        return agree_as_server(link, identities[0], fingerprints, n_rounds)
+        return agree_as_server(link, identities[0], fingerprints, TERMS, n_rounds)
 
     clients, server_result = run_protocol(n_clients, client, server, **arguments)
     return clients, server_result, links[0]
@@ -36,10 +38,10 @@ def test_agreed_masks_cancel_and_links_are_sealed(n_clients, n_rounds):
     if n_rounds and n_clients < 3:
         return
     clients, (server_link, _), link = agree(n_clients, n_rounds)
-    n_setup = n_clients * count_hello_bytes(1 + n_rounds)
+    n_setup = n_clients * count_hello_bytes(1 + n_rounds, len(TERMS))
     n_boxes = n_clients * (n_clients - 1) * (SECRET_BYTES + 64 * n_rounds + TAG_BYTES)
     assert link.bytes_received == n_setup + n_boxes
-    assert link.bytes_sent == n_clients * (n_setup + count_hello_bytes(1)) + n_boxes
+    assert link.bytes_sent == n_clients * (n_setup + count_hello_bytes(1, len(TERMS))) + n_boxes
 
     # What the server gets is what a client sent, though not what was on the wire.
     message = np.arange(5)
@@ -49,8 +51,13 @@ def test_agreed_masks_cancel_and_links_are_sealed(n_clients, n_rounds):
     assert all((words.view(np.int64) == message).all() for words in received)
     for client_link, _ in clients:
         client_link.send(message)
-    on_the_wire, _ = link.gather(message.nbytes)
-    assert len({words.tobytes() for words in [*on_the_wire, message]}) == n_clients + 1
+    on_the_wire, _ = link.gather(message.nbytes + TAG_BYTES)
+    assert (
+        len(
+            {words.tobytes() for words in [*(words[:-TAG_BYTES] for words in on_the_wire), message]}
+        )
+        == n_clients + 1
+    )
 
     # The clients' masks belong together.
     masks = [mask for _, mask in clients]
@@ -86,9 +93,9 @@ def test_degenerate_public_key_is_refused(monkeypatch):
         def public_bytes_raw(self):
             return bytes(keys.PUBLIC_BYTES)
 
-    def sign_hello(identity, party, n_clients, own_keys):
+    def sign_hello(identity, party, n_clients, terms, own_keys):
         return keys.sign_hello(
-            identity, party, n_clients, [NeutralKey()] if party == 2 else own_keys
+            identity, party, n_clients, terms, [NeutralKey()] if party == 2 else own_keys
         )
 
     monkeypatch.setattr(agreement, "sign_hello", sign_hello)

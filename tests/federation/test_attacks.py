@@ -1,8 +1,14 @@
 """Attacks on the protocol: a client with a tap, somebody in the middle, noise of public seeds."""
 
+import re
+import threading
+from functools import partial
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from protocol_runs import CountingLink, run_threads
+from sklearn.base import clone
 
 from pkm.compute import Points
 from pkm.federation import (
@@ -17,15 +23,17 @@ from pkm.federation import (
     run_in_threads,
     split_points,
 )
-from pkm.federation.keys import count_hello_bytes, sign_hello
-from pkm.federation.links import SERVER, ThreadServerLink
+from pkm.federation.keys import SIGNATURE_BYTES, TAG_BYTES, count_hello_bytes, sign_hello
+from pkm.federation.links import ABORT, SERVER, ThreadServerLink, ThreadTransport
 from pkm.federation.masks import KeyStream
-from pkm.federation.parties import run_client, run_server
-from pkm.methods.lloyd.lloyd import FastLloyd, Lloyd
+from pkm.federation.parties import list_terms, run_client, run_server
+from pkm.methods.lloyd.lloyd import FastLloyd, GLloyd, Lloyd
 from pkm.privacy import SCALE, NoiseStreams
 
 METHOD = FastLloyd(2, epsilon=1.0, secure=True, n_iterations=2)
 N_WORDS = 2 * 3  # of a message
+TERMS = list_terms(METHOD, 60, 2, 1, None, Network(2))
+HELLO_BYTES = count_hello_bytes(1, len(TERMS))
 
 
 def random_points(n=60):
@@ -53,8 +61,10 @@ def tapped(monkeypatch):
 
     def recording_gather(self, n_bytes, *args):
         messages, arrivals = gather(self, n_bytes, *args)
-        if n_bytes == 8 * N_WORDS:
-            seen["wire"].append([message.view(np.uint64).reshape(1, 2, 3) for message in messages])
+        if n_bytes == 8 * N_WORDS + TAG_BYTES:
+            seen["wire"].append(
+                [message[:-TAG_BYTES].view(np.uint64).reshape(1, 2, 3) for message in messages]
+            )
         return messages, arrivals
 
     def recording_aggregate(ring, messages, noise):
@@ -146,13 +156,13 @@ def failing_run(link, identities, fingerprints):
     threads = [parties.threading.Thread(target=client, args=(party,)) for party in (1, 2)]
     for thread in threads:
         thread.start()
-    run(SERVER, run_server, link, METHOD, 60, 2, NoiseStreams([0], secure=True))
+    run(SERVER, run_server, link, METHOD, 60, 2, NoiseStreams([0], secure=True), None)
     for thread in threads:
         thread.join(20)
     return errors
 
 
-class MiddleLink(ThreadServerLink):
+class MiddleLink(CountingLink):
     """Somebody between the first client and all others, who replaces the second client's hello."""
 
     def __init__(self, replacement):
@@ -160,7 +170,7 @@ class MiddleLink(ThreadServerLink):
         self.replacement = replacement
 
     def deliver(self, messages):
-        size = count_hello_bytes(1)
+        size = HELLO_BYTES
         if len(messages[0]) == 3 * size:
             altered = as_words(messages[0]).copy()
             altered[2 * size :] = self.replacement(altered[2 * size :].tobytes())
@@ -183,7 +193,7 @@ def as_words(message):
 
 def test_replaced_identity_is_noticed(identities):
     impostor = Identity.generate()
-    message = sign_hello(impostor, 2, 2, [X25519PrivateKey.generate()])
+    message = sign_hello(impostor, 2, 2, TERMS, [X25519PrivateKey.generate()])
     link = MiddleLink(lambda original: as_words(message))
     errors = failing_run(link, identities, fingerprints_of(identities))
     expected = (
@@ -191,7 +201,7 @@ def test_replaced_identity_is_noticed(identities):
     )
     assert errors[1].startswith(expected)
     assert errors[SERVER] == f"client 1 stopped: {errors[1]}"
-    assert link.bytes_received <= 3 * count_hello_bytes(1)  # no values
+    assert link.bytes_received <= 3 * HELLO_BYTES  # no values
 
 
 def test_replaced_key_is_noticed(identities):
@@ -199,21 +209,22 @@ def test_replaced_key_is_noticed(identities):
     other_key = X25519PrivateKey.generate().public_key().public_bytes_raw()
 
     def replace_key(original):
-        return as_words(original[:32] + other_key + original[64:])
+        n_before = len(original) - SIGNATURE_BYTES - len(other_key)
+        return as_words(original[:n_before] + other_key + original[-SIGNATURE_BYTES:])
 
     link = MiddleLink(replace_key)
     errors = failing_run(link, identities, fingerprints_of(identities))
-    assert errors[1] == "client 2 sent keys that its identity did not sign"
+    assert errors[1] == "client 2 sent a hello that its identity did not sign"
 
 
 def test_hello_of_another_party_or_run_is_noticed(identities):
     """What a party signed for another run or as another party opens nothing."""
-    as_first = sign_hello(identities[2], 1, 2, [X25519PrivateKey.generate()])
+    as_first = sign_hello(identities[2], 1, 2, TERMS, [X25519PrivateKey.generate()])
     link = MiddleLink(lambda original: as_words(as_first))
     errors = failing_run(link, identities, fingerprints_of(identities))
-    assert errors[1] == "client 2 sent keys that its identity did not sign"
+    assert errors[1] == "client 2 sent a hello that its identity did not sign"
 
-    old = sign_hello(identities[2], 2, 2, [X25519PrivateKey.generate()])
+    old = sign_hello(identities[2], 2, 2, TERMS, [X25519PrivateKey.generate()])
     link = MiddleLink(lambda original: as_words(old))
     errors = failing_run(link, identities, fingerprints_of(identities))
     assert "sent a malformed box: it was not sealed for this client" in errors[SERVER]
@@ -224,11 +235,11 @@ def test_impostor_is_refused(identities, party):
     """Somebody takes the place of the server, or of a client, with a key of its own."""
     fingerprints = fingerprints_of(identities)
     identities[party] = Identity.generate()
-    link = ThreadServerLink(2, 0.0, 5)
+    link = CountingLink(2, 0.0, 5)
     errors = failing_run(link, identities, fingerprints)
     name = "the server" if party == SERVER else "client 1"
     assert any(error.startswith(f"{name} has the fingerprint") for error in errors.values())
-    assert link.bytes_received <= 2 * count_hello_bytes(1)
+    assert link.bytes_received <= 2 * HELLO_BYTES
 
 
 # Public noise
@@ -245,9 +256,9 @@ def test_noise_from_public_seeds_needs_a_simulation(identities):
             run_client(None, method, parts[0], 60, [0], None, network, identity=identities[1])
         with pytest.raises(ValueError, match=message):
             noise = NoiseStreams([0], secure=True)
-            run_server(None, method, 60, 2, noise, network, identity=identities[0])
+            run_server(None, method, 60, 2, noise, None, network, identity=identities[0])
     with pytest.raises(ValueError, match="secure=False of the noise must be True"):
-        run_server(None, METHOD, 60, 2, NoiseStreams([0]), network, identity=identities[0])
+        run_server(None, METHOD, 60, 2, NoiseStreams([0]), None, network, identity=identities[0])
 
 
 def test_parties_need_fingerprints(identities):
@@ -256,4 +267,142 @@ def test_parties_need_fingerprints(identities):
         run_client(None, METHOD, parts[0], 60, [0], None, Network(2), identity=identities[1])
     noise = NoiseStreams([0], secure=True)
     with pytest.raises(ValueError, match="fingerprints=None of the network must be those"):
-        run_server(None, METHOD, 60, 2, noise, Network(2), identity=identities[0])
+        run_server(None, METHOD, 60, 2, noise, None, Network(2), identity=identities[0])
+
+
+# Altered messages
+
+N_FLIPS = 100
+#: What a party says that received an altered message.
+NOTICED = (
+    r"has the fingerprint|did not sign|malformed box|was altered on its way|"
+    r"malformed public key|sent keys"
+)
+
+
+class FlippedBit:
+    """Flips one bit of the message of a number, in the order in which messages are sent."""
+
+    def __init__(self, number, seed):
+        self.number = number
+        self.rng = np.random.default_rng(seed)
+        self.n_sent = 0
+        self.lock = threading.Lock()
+
+    def patch(self, monkeypatch):
+        put = ThreadTransport.put
+
+        def flipping_put(transport, party, tag, message):
+            if tag == ABORT:
+                return put(transport, party, tag, message)
+            with self.lock:
+                number = self.n_sent
+                self.n_sent += 1
+            if number == self.number:
+                message = as_words(message).copy()
+                message[self.rng.integers(len(message))] ^= 1 << int(self.rng.integers(8))
+            return put(transport, party, tag, message)
+
+        monkeypatch.setattr(ThreadTransport, "put", flipping_put)
+
+
+def run_flipped(monkeypatch, number, seed, recover=False):
+    """Run with one bit flipped; return the number of messages, and the error or None."""
+    flipped = FlippedBit(number, seed)
+    n_clients = 3 if recover else 2
+    parts = split_points(random_points(), n_clients, 0)
+    network = Network(n_clients, time_limit=5, recover=recover)
+    error = None
+    with monkeypatch.context() as patch:
+        flipped.patch(patch)
+        try:
+            run_in_threads(METHOD, parts, [0], network=network)
+        except ProtocolError as raised:
+            error = str(raised)
+        # Clients of a run that has failed may send a last message.
+        for thread in threading.enumerate():
+            if thread.name.startswith("client "):
+                thread.join(20)
+    return flipped.n_sent, error
+
+
+def check_flips(monkeypatch, n_flips):
+    """Every bit that is flipped on the wire ends the run, and the error says why."""
+    n_messages, error = run_flipped(monkeypatch, -1, 0)
+    assert error is None
+    # Hellos up and down, boxes up and down, then two rounds up and down.
+    assert n_messages == 2 * (2 + 2 + 2 * METHOD.n_iterations)
+    for seed in range(n_flips):
+        _, error = run_flipped(monkeypatch, seed % n_messages, seed)
+        assert error is not None, seed
+        assert re.search(NOTICED, error), (seed, error)
+
+
+def test_flipped_bit_is_noticed(monkeypatch):
+    check_flips(monkeypatch, N_FLIPS)
+
+
+@pytest.mark.slow
+def test_two_thousand_flipped_bits_are_noticed(monkeypatch):
+    check_flips(monkeypatch, 2_000)
+
+
+def test_flipped_bit_is_no_part_of_a_recovered_sum(monkeypatch):
+    """A client that cannot read a message leaves; what it sent before may still be in a sum."""
+    n_messages, error = run_flipped(monkeypatch, -1, 0, recover=True)
+    assert error is None
+    for number in range(n_messages):
+        _, error = run_flipped(monkeypatch, number, number, recover=True)
+        # Messages to the server end the run. Those to a client end its part alone.
+        assert error is None or re.search(NOTICED, error), (number, error)
+
+
+# Parties that were configured differently
+
+OTHER = {
+    "epsilon": {"method": clone(METHOD).set_params(epsilon=2.0)},
+    "n_clusters": {"method": clone(METHOD).set_params(n_clusters=3)},
+    "delta": {"method": clone(METHOD).set_params(delta=1e-3)},
+    "method": {"method": GLloyd(2, epsilon=1.0, secure=True, n_iterations=2)},
+    "parameters": {"method": clone(METHOD).set_params(n_iterations=3)},
+    "n_points": {"n_points": 61},
+    "domain": {"domain": [[-1, -1], [1, 1]]},
+    "number of seeds": {"seeds": [0, 1]},
+    "word_bytes": {"word_bytes": 4},
+}
+
+
+@pytest.mark.parametrize("term", OTHER)
+@pytest.mark.parametrize("party", [SERVER, 1, 2])
+def test_parties_with_other_terms_stop_before_they_send_values(identities, term, party):
+    errors = {}
+    link = CountingLink(2, 0.0, 5)
+    parts = split_points(random_points(), 2, 0)
+
+    def run(own):
+        other = OTHER[term] if own == party else {}
+        seeds = other.get("seeds", [0])
+        method = other.get("method", METHOD)
+        n_points = other.get("n_points", 60)
+        domain = other.get("domain")
+        word_bytes = other.get("word_bytes", 8)
+        network = Network(2, word_bytes, fingerprints=fingerprints_of(identities))
+        own_link = link if own == SERVER else link.client(own)
+        try:
+            if own == SERVER:
+                noise = NoiseStreams(seeds, secure=True)
+                arguments = (method, n_points, 2, noise, domain, network)
+                run_server(own_link, *arguments, identity=identities[own])
+            else:
+                arguments = (method, parts[own - 1], n_points, seeds, domain, network)
+                run_client(own_link, *arguments, identity=identities[own])
+        except ProtocolError as error:
+            errors[own] = str(error)
+            own_link.abort(str(error))
+
+    run_threads([partial(run, 1), partial(run, 2)], partial(run, SERVER))
+    assert set(errors) == {SERVER, 1, 2}
+    assert any(
+        re.search(rf"was started with .*another {term}\b", error) for error in errors.values()
+    )
+    assert link.bytes_received <= 2 * HELLO_BYTES

@@ -7,6 +7,7 @@ import pytest
 from protocol_runs import random_points, run_protocol
 
 from pkm.federation import FederatedCurator, Network, ProtocolError, run_in_threads, split_points
+from pkm.federation.keys import TAG_BYTES
 from pkm.methods.lloyd.lloyd import FastLloyd
 
 
@@ -50,7 +51,9 @@ def test_stalled_client_is_named(monkeypatch):
 def test_sender_of_a_malformed_message_is_named(monkeypatch, n_bytes):
     message = np.zeros(n_bytes, np.uint8)
     error = error_of_failing_run(monkeypatch, lambda link: link.send(message))
-    assert error == f"client 2 sent a malformed message: {n_bytes} bytes where 72 were due"
+    on_wire = n_bytes + TAG_BYTES
+    expected = f"client 2 sent a malformed message: {on_wire} bytes where {72 + TAG_BYTES} were due"
+    assert error == expected
 
 
 @pytest.mark.parametrize("late_client", [1, 2])

@@ -35,7 +35,14 @@ from pkm.federation import (
 from pkm.federation.agreement import agree_as_client
 from pkm.federation.curator import ClientSession
 from pkm.federation.links import ThreadServerLink
-from pkm.federation.parties import aggregate, check_schedule, draw_noise, run_client, run_server
+from pkm.federation.parties import (
+    aggregate,
+    check_schedule,
+    draw_noise,
+    list_terms,
+    run_client,
+    run_server,
+)
 from pkm.methods.lloyd.lloyd import FastLloyd, GLloyd, Lloyd, Round, SuLloyd
 from pkm.methods.trees.dpm import DPM
 from pkm.privacy import SCALE, Gaussian, Laplace, NoiseStreams
@@ -284,7 +291,8 @@ def standardized_noise(points, method, seed):
     identities, fingerprints = make_identities(1)
 
     def client(link):
-        sealed, masks = agree_as_client(link, identities[1], fingerprints, 0, Ring(8))
+        terms = list_terms(method, 60, 2, 1, None, Network(1))
+        sealed, masks = agree_as_client(link, identities[1], fingerprints, terms, 0, Ring(8))
         session = ClientSession(sealed, masks, 60, method.schedule(60, 2).rounds)
 
         def curator(ledger, streams):
@@ -295,7 +303,7 @@ def standardized_noise(points, method, seed):
     def server(link):
         streams = NoiseStreams([0], secure=True)
         network = Network(1, fingerprints=fingerprints)
-        return run_server(link, method, 60, 2, streams, network, identity=identities[0])
+        return run_server(link, method, 60, 2, streams, None, network, identity=identities[0])
 
     run_protocol(1, client, server)
     return np.concatenate(noise)
@@ -335,7 +343,7 @@ def test_ring_overflow_is_refused_before_sending():
 
     link = UnusedLink()
     with pytest.raises(ValueError, match="word_bytes=4 is too few"):
-        run_server(link, method, 40_000, 2, NoiseStreams([0]), network, identity=None)
+        run_server(link, method, 40_000, 2, NoiseStreams([0]), None, network, identity=None)
     with pytest.raises(ValueError, match="word_bytes=4 is too few"):
         run_client(link, method, parts[0], 40_000, [0], None, network, identity=None)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from pkm.compute import Points
 from pkm.federation import Identity, Masks, Network, ProtocolError
-from pkm.federation.links import ThreadServerLink
+from pkm.federation.links import ThreadServerLink, view_bytes
 from pkm.federation.masks import SECRET_BYTES
 from pkm.federation.parties import run_client, run_server
 from pkm.privacy import SCALE, NoiseStreams
@@ -16,6 +16,22 @@ from pkm.privacy import SCALE, NoiseStreams
 def random_points(seed=0, n=400, d=2):
     rng = np.random.default_rng(seed)
     return Points.prepare(rng.integers(-SCALE, SCALE + 1, (n, d)))
+
+
+class CountingLink(ThreadServerLink):
+    """Counts the bytes on the wire."""
+
+    bytes_received = 0
+    bytes_sent = 0
+
+    def gather(self, n_bytes, *arguments):
+        messages, arrivals = super().gather(n_bytes, *arguments)
+        self.bytes_received += n_bytes * len(messages)
+        return messages, arrivals
+
+    def deliver(self, messages):
+        self.bytes_sent += sum(view_bytes(message).size for message in messages)
+        super().deliver(messages)
 
 
 def make_identities(n_clients):
@@ -60,7 +76,7 @@ def run_protocol(n_clients, client, server, network=None):
     server's.
     """
     network = network or Network(n_clients, time_limit=20)
-    server_link = ThreadServerLink(n_clients, network.latency, network.time_limit)
+    server_link = CountingLink(n_clients, network.latency, network.time_limit)
     results = {}
 
     def client_thread(number):
@@ -106,7 +122,7 @@ def run_two_parties(link, method, parts, n_points, seed, streams=None):
     def server():
         noise = streams or NoiseStreams([seed])
         return run_server(
-            link, method, n_points, 2, noise, network, identity=identities[0], simulated=True
+            link, method, n_points, 2, noise, None, network, identity=identities[0], simulated=True
         )
 
     clients = [partial(client, number) for number in (1, 2)]
