@@ -46,9 +46,8 @@ def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
     return np.concatenate(means)
 
 
-@lru_cache(
-    maxsize=1
-)  # the cells of a data set follow each other; one matrix can take 400 MB
+# The cells of a data set follow each other, and one matrix can take 400 MB.
+@lru_cache(maxsize=1)
 def sampled_distances(points: Points) -> np.ndarray:
     """Distances between the points of :func:`silhouette_sample`, in tiles."""
     sample = silhouette_sample(points.shape[0])

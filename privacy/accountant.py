@@ -205,8 +205,8 @@ class PrivacyAccountant:
     * ``"gaussian"``: a release is mu-GDP, but for a failure of probability
       ``Charge.delta``. A pure one is mu-GDP with ``mu = 2 probit(expit(epsilon))``,
       because a convex trade-off curve through the corner of the pure one lies below it.
-      The sum of mu^2 stays within what ``(epsilon, delta
-      - failure_delta)`` allows, the sum of the failures within ``failure_delta``. That
+      The sum of mu^2 stays within what ``epsilon`` and ``delta - failure_delta`` allow,
+      and the sum of the failures within ``failure_delta``. That
       the sum of mu^2 is a valid filter is the theorem of Smith and Thakurta 2022 (also
       Koskela, Tobaben and Honkela 2023). Failures add to it by a union bound, as in
       Whitehouse, Ramdas, Rogers and Wu 2023.

@@ -120,7 +120,7 @@ def _call(study: Study, spec: FigureSpec) -> Frame:
     return result if isinstance(result, Frame) else Frame(result, gaps=None)
 
 
-# --- selection
+# Selection
 
 
 def select(study: Study, spec: FigureSpec) -> Frame:
@@ -272,7 +272,7 @@ def incomparable_methods(cells: pd.DataFrame) -> list[str]:
     return sorted(set(private.loc[~models.isin(models.mode().iloc[:1]), "method"]))
 
 
-# --- statistics
+# Statistics
 
 
 def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
@@ -309,7 +309,7 @@ def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
     return dict(zip(STATISTICS, columns, strict=True))
 
 
-# --- what is not shown
+# What is not shown
 
 
 def panel_names(table: pd.DataFrame, spec: FigureSpec) -> list[str]:
@@ -375,7 +375,7 @@ def _missing_values(frame: Frame, spec: FigureSpec) -> list[str]:
     return names
 
 
-# --- texts
+# Texts
 
 
 def caption_fields(frame: Frame, spec: FigureSpec) -> "Fields":
@@ -462,7 +462,7 @@ def sentences(templates: Iterable[str], fields: Mapping[str, Any]) -> list[str]:
     return filled
 
 
-# --- print
+# Print
 
 
 class _Numbers(string.Formatter):

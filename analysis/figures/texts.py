@@ -21,7 +21,7 @@ def wants_log(means: np.ndarray) -> bool:
     )
 
 
-# --- texts
+# Texts
 
 
 def gap_texts(names: Iterable[str]) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def interval_text(value: float, half_width: float, form: str = "{:.4g}") -> str:
     return f"{value:.{places}f} ± {half_width:.{places}f}"
 
 
-# --- labels of axes
+# Labels of axes
 
 
 def epsilon_label(cells: pd.DataFrame) -> str:

@@ -14,9 +14,8 @@ from PIL import Image
 from pkm.analysis.render.chart import PIXELS, RESOLUTION
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
-COLORS = (
-    256  # of a picture on a page: a third of the bytes, and no difference to be seen
-)
+#: Colors of a picture on a page: a third of the bytes, and no difference to be seen.
+COLORS = 256
 
 
 def render(template: str, **context: Any) -> str:

@@ -52,7 +52,7 @@ _INSUFFICIENT_TEXT = (
 )
 
 
-# --- ratios
+# Ratios
 
 
 def ratios_by_epsilon(study: Study, spec: FigureSpec) -> Frame:
@@ -157,7 +157,7 @@ def _gaps(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
     )
 
 
-# --- wide bounds
+# Wide bounds
 
 
 def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
@@ -181,7 +181,7 @@ def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
     return Frame(medians.reset_index(), fields={"sets": sets.strip()})
 
 
-# --- ranks
+# Ranks
 
 
 def mean_ranks(study: Study, spec: FigureSpec) -> Frame:
@@ -271,7 +271,7 @@ def ranks_by_accounting(study: Study, spec: FigureSpec) -> Frame:
     return Frame(lines, fields={"sets": f"{len(shared)}"})
 
 
-# --- profiles
+# Profiles
 
 
 def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
@@ -297,7 +297,7 @@ def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
     )
 
 
-# --- best methods and times
+# Best methods and times
 
 
 def winners(study: Study, spec: FigureSpec) -> pd.DataFrame:

@@ -38,7 +38,7 @@ def over_radius(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(x=radius.fillna(table["x"]), **scaled)
 
 
-# --- interpretations of what the paper leaves open
+# Interpretations of what the paper leaves open
 
 DEFAULT = "default interpretation"
 SOUND = "sound variant"
@@ -82,11 +82,10 @@ def _interpretation(parameters: Mapping, method: str) -> str:
     return ", ".join(filter(None, texts)) or DEFAULT
 
 
-# --- strategies of the sound variant
+# Strategies of the sound variant
 
-STEPS = (
-    2.0**16
-)  # of the grid, in a half-width: rounding adds to the sensitivity of soft counts
+#: Grid steps in a half-width: rounding adds to the sensitivity of soft counts.
+STEPS = 2.0**16
 #: Strategies by their first release, and the release of each that is most sensitive.
 STRATEGIES = {
     "noised_points": ("groups", "noised_points"),

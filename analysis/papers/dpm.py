@@ -25,7 +25,7 @@ from pkm.schema import BY_NAME, higher_is_better
 
 REPORTED = read_claims("dpm")["reported"]
 
-# --- tables
+# Tables
 
 #: Not in the paper, which has a part of them.
 ALL_LETTERS = {"dataset": "letters"}
@@ -89,7 +89,7 @@ def with_reported(table: pd.DataFrame) -> pd.DataFrame:
     return reported.with_means(table, cells, "norm_kmeans_distance")
 
 
-# --- times
+# Times
 
 
 def fit_times(study: Study, spec: FigureSpec) -> Frame:
@@ -101,7 +101,7 @@ def fit_times(study: Study, spec: FigureSpec) -> Frame:
     return replace(select(study, spec), fields=fields)
 
 
-# --- budget splits
+# Budget splits
 
 PAPER_SHARES = {"interval": 0.04, "counts": 0.18, "splits": 0.18, "averages": 0.6}
 STEPS = list(PAPER_SHARES)
@@ -145,7 +145,7 @@ def budget_splits(study: Study, spec: FigureSpec) -> Frame:
     return Frame(lines, splits, fields=fields, printed=printed)
 
 
-# --- matched budgets
+# Matched budgets
 
 MATCHES = pd.DataFrame(
     [

@@ -26,7 +26,7 @@ from pkm.analysis.tables.study import Study
 
 REPORTED = read_claims("fastlloyd")["reported"]
 
-# --- areas over epsilon
+# Areas over epsilon
 
 
 def reductions(table: pd.DataFrame) -> pd.DataFrame:
@@ -37,7 +37,7 @@ def reductions(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(value=table["value"].mask(is_ratio, percent), **ends)
 
 
-# --- sizes of the data sets
+# Sizes of the data sets
 
 
 def sizes(study: Study, spec: FigureSpec) -> Frame:
@@ -61,7 +61,7 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
     return Frame(table, study.cells, gaps, printed=table)
 
 
-# --- time and bytes of the protocol
+# Time and bytes of the protocol
 
 TABLE3 = REPORTED["table3"]
 TITLES = {cell["dataset"]: cell["title"] for cell in TABLE3["cells"]}

@@ -53,7 +53,7 @@ _NO_REASONS = Context({}, pd.DataFrame(columns=["sweep", "reason"]))
 Curves = Mapping[str, Draws]
 
 
-# --- Table 1
+# Table 1
 
 
 def table1(study: Study, spec: FigureSpec) -> Frame:
@@ -158,7 +158,7 @@ def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
     return largest
 
 
-# --- candidates
+# Candidates
 
 
 def candidates(study: Study, spec: FigureSpec) -> Frame:

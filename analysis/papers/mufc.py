@@ -30,7 +30,7 @@ def after_start(table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([lines.sort_values("x", kind="stable") for _, lines in panels])
 
 
-# --- tables of the paper
+# Tables of the paper
 
 
 def reported_losses(study: Study, spec: FigureSpec) -> Frame:
@@ -92,7 +92,7 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
     return Frame(table, study.cells, _gaps(cells["dataset"], spec))
 
 
-# --- further figures
+# Further figures
 
 
 def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:

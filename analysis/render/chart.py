@@ -30,11 +30,11 @@ SMALLEST = 60  # pixels of a panel
 MIN_WIDTH = 5.2  # of a figure, in inches, so that its labels fit
 LEGEND_SYMBOL = 60  # pixels of a symbol beside its label
 SAMPLE = 4.5  # half the length of a line in the legend, in half marker sizes
-UNIT = (
-    math.sqrt(COMMON["config"]["legend"]["symbolSize"]) / 2
-)  # pixels of half a marker there
+#: Pixels of half a marker there.
+UNIT = math.sqrt(COMMON["config"]["legend"]["symbolSize"]) / 2
 RESOLUTION = 170  # of pictures, in dots per inch
 OWN = {"type": "ordinal", "scale": None}  # what records say of their look
+#: Channels of what a record must have to be drawn.
 PLACES = (
     "x",
     "y",
@@ -42,7 +42,7 @@ PLACES = (
     "y2",
     "text",
     "shape",
-)  # channels of what a record must have to be drawn
+)
 #: An entry of the legend: its label, which is the hue that it hides, and how its curve
 #: looks.
 Entry = tuple[str, Mapping[str, Any]]
@@ -151,7 +151,7 @@ def corner(logarithmic: bool) -> Json:
     return {"data": {"values": [{}]}, "mark": mark, "encoding": corners}
 
 
-# --- layers
+# Layers
 
 
 def _layers(panel: Subplot, spec: FigureSpec, axes: Mapping[str, Json]) -> list[Json]:
@@ -223,7 +223,7 @@ def _tooltip(panel: Subplot, spec: FigureSpec) -> list[Json]:
     ]
 
 
-# --- sizes
+# Sizes
 
 
 def _room(
@@ -287,7 +287,7 @@ def wrapped(text: str, width: float) -> list[str]:
     return lines
 
 
-# --- legend
+# Legend
 
 
 def _add_legend(
@@ -378,7 +378,7 @@ def sample(look: Mapping[str, Any]) -> str:
     return "".join(pieces) + marker
 
 
-# --- pictures
+# Pictures
 
 
 def pictures(vega: Mapping[str, Any]) -> tuple[bytes, bytes]:

@@ -198,7 +198,7 @@ def label_place(line: Mapping[str, Any], x: Axis) -> float:
     return max(end for end in ends if end <= x.high or end == line["value"])
 
 
-# --- axes
+# Axes
 
 
 def _row_axis(

@@ -76,7 +76,7 @@ def _text(line: Mapping[str, Any], spec: FigureSpec) -> str:
     return f"{text}{line.get('mark') or ''}"
 
 
-# --- colors
+# Colors
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,10 @@ from pkm.analysis.render.style import HueStyle, make_look, variant_styles
 from pkm.analysis.render.subplot import Subplot, hue_key, make_record, reference_record
 
 MAX_TICKS = 8  # of the x axis
-MAX_BAND = (
-    3.0  # factor by which a band goes below its curve on a logarithmic axis, where cut
-)
-MAX_RANGE = (
-    1000.0  # factor by which a non-private level may be below the private curves
-)
+#: Factor by which a band may go below its curve on a logarithmic axis.
+MAX_BAND = 3.0
+#: Factor by which a non-private level may be below the private curves.
+MAX_RANGE = 1000.0
 DODGE = 0.15  # largest shift of a curve on a logarithmic axis, as a power of 2
 ROOM = 0.2  # share by which the x axis is lengthened for exponents
 Curve = tuple[np.ndarray, np.ndarray]  # x and value
@@ -74,7 +72,7 @@ def share_values(panels: Sequence[Subplot]) -> list[Subplot]:
     return [replace(panel, y=axis) for panel in panels]
 
 
-# --- what is drawn
+# What is drawn
 
 
 def _curves(
@@ -189,7 +187,7 @@ def _reference(entry: Mapping[str, Any], curves: Mapping[Any, Curve]) -> list[Js
     ]
 
 
-# --- axes
+# Axes
 
 
 def _x_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
@@ -273,7 +271,7 @@ def _value_axis(
     return replace(axis, reverse=spec.y_reversed)
 
 
-# --- exponents
+# Exponents
 
 
 def _fitted(table: pd.DataFrame, styles: Styles) -> dict[Any, Curve]:

@@ -23,7 +23,7 @@ GREY = "#8c8c8c"
 POINT = 96 / 72  # pixels
 
 
-# --- styles of the hues of a figure
+# Styles of the hues of a figure
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str,
     return variants
 
 
-# --- looks and colors
+# Looks and colors
 
 
 def make_look(line: Mapping[str, Any]) -> dict[str, Any]:

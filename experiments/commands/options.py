@@ -215,13 +215,14 @@ RunOptions = make_dataclass(
 class ReproduceOptions(CommonOptions):
     """Run what of a paper is missing and write its report.
 
-    pkm reproduce paper=fastlloyd profile=quick jobs=2 data=path/to/originals pkm
-    reproduce paper=all   every paper of conf/paper, one after the other pkm reproduce
-    plan        a dry run: cells, what is stored, what is missing, how long it takes pkm
-    reproduce run         run the cells that are absent pkm reproduce status      done,
-    failed and absent cells per sweep, and why cells failed pkm reproduce retry
-    run the failed cells again pkm reproduce report      write the report from what is
-    stored
+    pkm reproduce paper=fastlloyd profile=quick jobs=2 data=path/to/originals
+
+    pkm reproduce paper=all   every paper of conf/paper, one after the other
+    pkm reproduce plan        a dry run: what is stored, what is missing, how long
+    pkm reproduce run         run the cells that are absent
+    pkm reproduce status      cells per sweep: done, failed (why) and absent
+    pkm reproduce retry       run the failed cells again
+    pkm reproduce report      write the report from what is stored
 
     A verb is short for verb=...; without one: run, then report. With sweeps=[NAME,...]
     only these are run; the report is on all that is stored. Stop it at any time and

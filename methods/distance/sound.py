@@ -45,9 +45,8 @@ from pkm.privacy.rho_bounded import RhoBoundedCurator
 
 # Constants of this project.
 CELLS_PER_CLUSTER = 4
-CENTERING_SHARE = (
-    0.01  # of mu^2, for the tree's mean: n is public, a move changes little
-)
+# Share of mu^2 for the tree's mean: n is public, and a move changes little.
+CENTERING_SHARE = 0.01
 NOISE_WEIGHT = 2.0  # of the grid's noise against its sides: empty nodes attract centers
 MAX_INTERVALS = 512
 # Assumed error of adaptive cells where half an average cluster just passes their

@@ -23,21 +23,19 @@ from pkm.methods.zoom import ZoomPlan, insufficient_budget
 from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
 
 # These constants were chosen on generated sets and five real ones: celltype, letters,
-# shuttle, s1 and yeast. Records of a center are in standard deviations of the noise
-# that a count would have if it were all that is released: n mu / k.
+# shuttle, s1 and yeast.
 
-GRID_FEATURES = 3  # up to here always a quadtree
-MORE_GRID_FEATURES = (
-    4  # up to here a quadtree with fewer records of a center than these
-)
+# A quadtree up to three features, and in four where n mu / k, the ratio of signal to
+# noise of a cluster's count, is below HASHING_RECORDS. Hashing elsewhere.
+GRID_FEATURES = 3
+MORE_GRID_FEATURES = 4
 HASHING_RECORDS = 50.0
 LLOYD_STEPS = 6  # after hashing
-# Of a Lloyd step at most, where its radius is released, in radii of the ball: for
-# clusters that are wide or skewed, whose means a smaller radius moves.
+# Largest radius of a Lloyd step when the radius is released, in radii of the ball. A
+# smaller one would bias the means of wide or skewed clusters.
 LARGEST_RADIUS = 0.5
-# Of the budget: by default for a zoom, where that is too little, and where it still is
-# too little before hashing, which gains more from a smaller domain than a quadtree
-# does.
+# Shares of the budget for a zoom: the default, the largest before a quadtree, and the
+# largest before hashing, which gains more from a smaller domain.
 ZOOM_SHARE = 0.1
 LARGEST_SHARE_OF_GRIDS = 0.2
 LARGEST_SHARE_OF_HASHING = 0.35
@@ -51,11 +49,10 @@ MAX_COUNT_ERROR = 1 / 12
 TREE_RECORDS_IN_FEW_COLUMNS = 40.0
 TREE_RECORDS_IN_MORE_COLUMNS = 20.0
 FEW_COLUMNS = 2
-# A tree is deep with at least this many records times epsilon for each center (in one
-# column it is finer first, and deep from the last number on), and its counts are left
-# as they are with more. It finds small clusters far from the others by itself, so that
-# a zoom before it must not leave them out: the error of its counts, by the records of a
-# center.
+# A tree is deep from n epsilon / k = DEEP_RECORDS on. In one column it is finer first,
+# and deep from MANY_RECORDS on. From there on counts are not made nonnegative. A deep
+# tree finds small clusters by itself, which a zoom before it must not leave out: the
+# error of the zoom's counts is at most MAX_COUNT_ERROR_OF_TREE of n / k.
 DEEP_RECORDS = 100.0
 FINER_RECORDS_IN_ONE_COLUMN = 150.0
 MANY_RECORDS = 300.0

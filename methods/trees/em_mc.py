@@ -58,9 +58,8 @@ COVER_DELTA_SHARE = 0.5  # of delta, the rest is for the averages
 GAMMA = 0.99  # distortion of the projection; a grid is finer than its covers by as much
 
 # Constants of this implementation.
-CLIP_FACTOR = (
-    1.5  # length of projected points at most; of half of the domain's diagonal
-)
+# Projected points are at most this many halves of the domain's diagonal long.
+CLIP_FACTOR = 1.5
 MAX_DIMENSIONS = 6
 SMALLEST_RADII = (0.01, 0.01, 0.01, 0.01, 0.05, 0.1)  # in 1, 2, ... dimensions
 MIN_RADIUS = 0.002  # the tables of finer grids take seconds

@@ -18,9 +18,8 @@ from pkm.privacy import snap_centers
 # Chosen on generated sets and on s1: the factors at the freeze of nonnegative counts,
 # the trimming at that of finer trees (docs/studies/synopsis.md).
 OPEN_FACTOR = 0.1  # a cell of less is a leaf; of the noise of all children
-LEAF_FACTOR = (
-    0.5  # a leaf of less is left out above the finest level; of a count's noise
-)
+# A leaf of less is left out above the finest level; of a count's noise.
+LEAF_FACTOR = 0.5
 TRIM_FACTOR = 3.0  # leaves that are farther do not count; of the median distance
 TRIM_ROUNDS = 3
 

@@ -38,9 +38,8 @@ MAX_LEVELS = 9
 
 # Chosen on generated sets and on s1, at the first freeze of docs/studies/synopsis.md.
 OPEN_FACTOR = 0.7  # a cell of less is a leaf; of the noise of all children
-LEAF_FACTOR = (
-    1.0  # a leaf of less is left out above the finest level; of a count's noise
-)
+# A leaf of less is left out above the finest level; of a count's noise.
+LEAF_FACTOR = 1.0
 # Records of a center times epsilon: with fewer, one grid is better than a tree, or no
 # Lloyd step is made.
 TREE_RECORDS = 70.0

@@ -168,8 +168,7 @@ class Gaussian(_Additive):
     2**-112``. So the discrete Gaussian law costs no more than N(0, s^2 - 4), in any
     number of dimensions, up to 2**-110 in epsilon per entry of an answer: for answers
     that fit memory this is far below the relative margin of 1e-9 that calibration
-    keeps. And ``s^2
-    - 4 >= scale^2``, so no scale is too small.
+    keeps. And ``s^2 - 4 >= scale^2``, so no scale is too small.
     """
 
     name = "gaussian"

@@ -370,8 +370,8 @@ class HadamardResponse(FrequencyOracle):
     A symbol is made of a value's entries in these rows.
 
     The number of symbols is the power of two next to exp(epsilon) + 1 on a logarithmic
-    scale; that costs at most 3 % of the standard deviation, and the server's work is n
-    * symbols + K log K instead of n * K.
+    scale. That costs at most 3 % of the standard deviation, and the server's work is
+    ``n * symbols + K log K`` instead of ``n * K``.
     """
 
     name = "hadamard_response"

@@ -221,8 +221,8 @@ class GridCounts(DisjointCounts):
     Parameters
     ----------
     intervals : int
-        Number of equal intervals per feature, at least 1. Interval i of m goes from -1
-        + 2 i / m to -1 + 2 (i + 1) / m in half-widths of the domain.
+        Number of equal intervals per feature, at least 1. Interval i of m goes from
+        ``-1 + 2 i / m`` to ``-1 + 2 (i + 1) / m`` in half-widths of the domain.
 
     Notes
     -----
