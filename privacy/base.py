@@ -217,7 +217,7 @@ class BaseCurator:
                 f"charges what {charged} costs"
             )
         knows_null = self.adjacency in (None, *ONE_RECORD_ADJACENCIES)
-        if self._shards.has_null and not knows_null:
+        if not knows_null and self._shards.has_null:
             raise ValueError(
                 f"points have null records, which {self.adjacency} adjacency does not "
                 "know"
