@@ -93,7 +93,7 @@ class CoresetMethod(PrivateKMeans):
             f"{type(self).__name__} must define weighted_candidates(curator)"
         )
 
-    def coreset_of(
+    def draw_coreset(
         self,
         points: PointsLike,
         seed: int,
@@ -164,7 +164,7 @@ class CoresetMethod(PrivateKMeans):
             points, (lower, upper) = read_points(self, source)
             seed, secure = self._draw_seed()
             domain = np.array([lower, upper])
-            coreset = self.coreset_of(points, seed, domain=domain, secure=secure)
+            coreset = self.draw_coreset(points, seed, domain=domain, secure=secure)
         middle, half_width = middle_and_half_width(lower, upper)
         candidates = coreset.points * half_width + middle
         return Coreset(candidates, coreset.weights, coreset.ledger)

@@ -69,7 +69,7 @@ class Coreset(Kind):
         ratios = []
         for seed in cell.seeds:
             with timer() as elapsed:
-                coreset = method.coreset_of(data.points, seed, domain=data.domain)
+                coreset = method.draw_coreset(data.points, seed, domain=data.domain)
             estimates = np.array(
                 [coreset.cost_estimate(centers / SCALE) for centers in sets]
             )

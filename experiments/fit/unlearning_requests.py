@@ -158,7 +158,7 @@ def random(
 def adversarial(model: FederatedModel, batch: int) -> np.ndarray:
     """Choose the points of highest cost of the client that has the highest."""
     ids, squares = model.induced()
-    clients = model.clients_of(ids)
+    clients = model.find_clients(ids)
     members = np.flatnonzero(clients == clients[squares.argmax()])
     costliest = np.argsort(-squares[members], kind="stable")[:batch]
     return ids[members[costliest]]
@@ -168,7 +168,7 @@ def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
     """Compute the probability that random points of a client contain a seed."""
     if model.method.client == "full":
         return 1.0
-    client = int(model.clients_of(victims[:1])[0])
+    client = int(model.find_clients(victims[:1])[0])
     n = model.sizes[client]
     n_removed = len(victims)
     n_others = n - model.n_seeds(client)

@@ -309,7 +309,7 @@ class FederatedModel:
         bins, weights = self._repaired.received
         return bins + self._central_bin, weights
 
-    def clients_of(self, ids: np.ndarray) -> np.ndarray:
+    def find_clients(self, ids: np.ndarray) -> np.ndarray:
         """Client of each given point; -1 for those that were removed."""
         return self._client_of[ids]
 

@@ -35,7 +35,7 @@ def test_consistent_counts_are_the_nearest_with_the_total(counts, total):
 def test_coreset_estimates_costs():
     points, _ = mixture()
     method = KaplanStemmer(16, epsilon=1.0, radius=1.0)
-    coreset = method.coreset_of(points, 0)
+    coreset = method.draw_coreset(points, 0)
     assert coreset.weights.sum() == pytest.approx(20_000)
     assert (coreset.weights >= 0).all()
     assert coreset.ledger.spent() == pytest.approx(1.0)
@@ -98,7 +98,7 @@ def test_coreset_keeps_costs_of_many_center_sets(ball):
         return np.abs(np.log(ratios)).max()
 
     method = KaplanStemmer(k, epsilon=1.0, radius=1.0)
-    coresets = [method.coreset_of(points, seed) for seed in range(4)]
+    coresets = [method.draw_coreset(points, seed) for seed in range(4)]
     for coreset in coresets:
         assert largest_log_ratio(coreset) <= math.log(10)
 
@@ -129,7 +129,7 @@ def test_coreset_in_the_units_of_the_data(shared_noise):
 def test_coreset_without_noise_moves_points_to_candidates():
     locations = snap([[-0.5, 0.2], [0.5, 0.5], [0.4, -0.6]])
     rows = np.repeat(locations, [300, 200, 500], axis=0)
-    coreset = KaplanStemmer(3, epsilon=1e15).coreset_of(rows, 0)
+    coreset = KaplanStemmer(3, epsilon=1e15).draw_coreset(rows, 0)
     assert isinstance(coreset, Coreset)
     positive = coreset.weights > 0.5
     weights = coreset.weights[positive]

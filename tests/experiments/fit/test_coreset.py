@@ -26,7 +26,7 @@ def test_ratio_is_that_of_the_released_coreset():
     additive = np.log(2000) ** 2
     costs = compute_costs(prepared.points, sets) + additive
     for _, row in rows.iterrows():
-        coreset = build(CELL).coreset_of(prepared.points, row["seed"], domain=prepared.domain)
+        coreset = build(CELL).draw_coreset(prepared.points, row["seed"], domain=prepared.domain)
         estimates = [coreset.cost_estimate(centers / SCALE) for centers in sets]
         logarithms = np.log((np.array(estimates) + additive) / costs)
         assert row["coreset_cost_ratio"] == pytest.approx(np.exp(np.abs(logarithms).max()))

@@ -207,7 +207,7 @@ def test_random_requests_select_points_of_one_client():
     selected_clients = set()
     for _ in range(60):
         ids = random(model, 3, generator)
-        (client,) = set(model.clients_of(ids).tolist())
+        (client,) = set(model.find_clients(ids).tolist())
         selected_clients.add(client)
         assert len(set(ids.tolist())) == 3
     # Clients are equally probable, whatever their sizes.
@@ -217,7 +217,7 @@ def test_random_requests_select_points_of_one_client():
     model.remove(model.members(1)[:8])
     for _ in range(30):
         ids = random(model, 2, generator)
-        assert 1 not in model.clients_of(ids)
+        assert 1 not in model.find_clients(ids)
     with pytest.raises(ValueError, match="batch=30"):
         random(model, 30, generator)
 
@@ -229,7 +229,7 @@ def test_adversarial_requests_select_the_costliest_points():
     assert squares[ids == first[0]] == squares.max()
     three = adversarial(model, 3)
     assert three[0] == first[0]
-    assert len(set(model.clients_of(three).tolist())) == 1
+    assert len(set(model.find_clients(three).tolist())) == 1
 
 
 def test_seed_probability_equals_its_empirical_frequency():

@@ -408,7 +408,7 @@ def test_unused_parts_of_the_budget_are_redistributed(only, steps):
     [
         ("fit_batch", {"release": "candidates"}),
         ("fit_batch", {"widths": [0.5], "repetitions": 1}),
-        ("coreset_of", {}),
+        ("draw_coreset", {}),
     ],
 )
 def test_refusal_names_a_sufficient_budget(release, parameters):
@@ -458,7 +458,7 @@ def test_falls_back_to_packed_centers(n, epsilon, select):
     n_histograms = sum(charge.label == "bucket_counts" for charge in run.ledger.charges)
     assert n_histograms == number_of_hashes(plan)
     with pytest.raises(ValueError, match="is too little for one release"):
-        method.coreset_of(rows, 0)
+        method.draw_coreset(rows, 0)
     with pytest.raises(ValueError, match="is too little for one release"):
         method.set_params(release="candidates").fit_batch(rows, [0])
 

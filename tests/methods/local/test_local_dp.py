@@ -152,7 +152,7 @@ def test_the_mean_is_unbiased():
 def test_coreset_approximates_the_points(shared_noise):
     points, true_centers = planted(100_000, 2, 4)
     method = KaplanStemmerLocal(4, epsilon=4.0, radius=1.0)
-    coreset = method.coreset_of(points, 3)
+    coreset = method.draw_coreset(points, 3)
     assert coreset.weights.sum() == pytest.approx(100_000)
     assert coreset.weights.min() >= 0
     assert len(coreset.points) == len(coreset.weights)
@@ -176,7 +176,7 @@ def test_candidates_lie_in_the_ball_with_positive_weights():
     points, _ = planted(50_000, 2, 3)
     method = KaplanStemmerLocal(3, epsilon=4.0, radius=1.0, passes=2, lloyd_steps=0)
     for seed in range(5):
-        coreset = method.coreset_of(points, seed)
+        coreset = method.draw_coreset(points, seed)
         assert np.linalg.norm(coreset.points, axis=1).max() <= 1 + 1e-4
         assert (coreset.weights > 0).sum() >= 3
 
