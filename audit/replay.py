@@ -576,10 +576,10 @@ def _compare_traces(recorded: Trace, replayed: Trace) -> str:
         one = recorded.observed.get(name)
         other = replayed.observed.get(name)
         if repr(one) != repr(other):
-            values = "" if isinstance(one, bytes) else f": {one!r} and {other!r}"
+            values = "" if isinstance(one, bytes) else f", {one!r} and {other!r}"
             return (
-                f"{name} differs although all releases are equal{values}: it depends on "
-                "data directly"
+                f"{name} differs although all releases are equal{values}: it depends "
+                "on data directly"
             )
     return ""
 
