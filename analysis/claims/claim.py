@@ -36,7 +36,12 @@ BASES = (
 )
 _REQUIRED = {"title": str, "reference": str, "claims": list}
 #: What a file leaves out if it has none of it.
-_NOTHING = {"derived": [], "sets": {}, "reported": {}, "deviations": []}
+_NOTHING = {
+    "derived": [],
+    "sets": {},
+    "reported": {},
+    "deviations": [],
+}
 
 
 @dataclass(frozen=True)
@@ -110,13 +115,21 @@ def _import_checks(paper: str) -> object:
     return import_module(name) if find_spec(name) else None
 
 
-def view(study: Study, gaps: pd.DataFrame, paper: str) -> tuple[Study, pd.DataFrame]:
+def view(
+    study: Study,
+    gaps: pd.DataFrame,
+    paper: str,
+) -> tuple[Study, pd.DataFrame]:
     """Return stored rows and gaps as the claims of a paper name them."""
     special = _import_checks(paper)
     return special.view(study, gaps) if hasattr(special, "view") else (study, gaps)
 
 
-def make_claim(entry: Mapping, where: str, known: KnownNames | None = None) -> Claim:
+def make_claim(
+    entry: Mapping,
+    where: str,
+    known: KnownNames | None = None,
+) -> Claim:
     """Make a claim of its entry, with all keys and, if known, names checked."""
     required = [field.name for field in fields(Claim) if field.default is MISSING]
     refuse_unknown(entry, Claim.__annotations__, where)

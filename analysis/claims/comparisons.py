@@ -102,9 +102,18 @@ class Pairs:
         """Average values of shape (n, lines) over the data sets of each comparison."""
         comparison = self.lines["comparison"].to_numpy()
         starts = np.flatnonzero(np.diff(comparison, prepend=-1))
-        return np.add.reduceat(values, starts, axis=1) / np.bincount(comparison)
+        return np.add.reduceat(
+            values,
+            starts,
+            axis=1,
+        ) / np.bincount(comparison)
 
-    def relative(self, values: np.ndarray, means: np.ndarray, how: str) -> np.ndarray:
+    def relative(
+        self,
+        values: np.ndarray,
+        means: np.ndarray,
+        how: str,
+    ) -> np.ndarray:
         """Average values of the lines relative to the means of their `scale`."""
         if how not in AVERAGES:
             raise ValueError(f"average={how!r} must be one of {AVERAGES}")
@@ -118,7 +127,11 @@ class Pairs:
         return self.average(values) / self.average(scale)
 
 
-def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
+def find_pairs(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Pairs:
     """Find the comparisons of a check; see the module.
 
     With `across` each selector names one cell per combination, and the two sides need
@@ -139,15 +152,37 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
 
     # Match both sides, and what they are relative to, on the data sets that they share.
     is_across = bool(check.get("across"))
-    lines = _find_sides(cells, check["left"], over, "left", is_across)
+    lines = _find_sides(
+        cells,
+        check["left"],
+        over,
+        "left",
+        is_across,
+    )
     if "right" in check:
-        right = _find_sides(cells, check["right"], over, "right", is_across)
+        right = _find_sides(
+            cells,
+            check["right"],
+            over,
+            "right",
+            is_across,
+        )
         lines = lines.merge(right, on=list(dict.fromkeys([*over, "dataset"])))
     else:
-        lines = lines.assign(right=lines["left"], right_label="1", right_order=0)
+        lines = lines.assign(
+            right=lines["left"],
+            right_label="1",
+            right_order=0,
+        )
     if "relative_to" in check:
         scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
-        scale_of = dict(zip(scales, scales.index, strict=True))
+        scale_of = dict(
+            zip(
+                scales,
+                scales.index,
+                strict=True,
+            )
+        )
         lines = lines.assign(scale=lines["dataset"].map(scale_of))
         lines = lines.dropna(subset="scale")
     if not len(lines):
@@ -160,7 +195,14 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     lines = lines.assign(comparison=groups.ngroup())
     lines = lines.sort_values("comparison", kind="stable", ignore_index=True)
     keys = lines.drop_duplicates("comparison")[identity].reset_index(drop=True)
-    keys = keys.set_axis([*over, "left", "right"], axis=1).infer_objects()
+    keys = keys.set_axis(
+        [
+            *over,
+            "left",
+            "right",
+        ],
+        axis=1,
+    ).infer_objects()
 
     # Say what is missing.
     n_datasets = np.bincount(lines["comparison"])
@@ -173,7 +215,14 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
         _short_ends(check, cells.iloc[lines["left"]]),
         without_rows,
     )
-    lines = lines.filter(["comparison", "left", "right", "scale"]).astype(int)
+    lines = lines.filter(
+        [
+            "comparison",
+            "left",
+            "right",
+            "scale",
+        ]
+    ).astype(int)
     return Pairs(matrix, keys, lines, missing, n_datasets >= n_expected)
 
 
@@ -252,7 +301,13 @@ def _share_of_runs(matrix: SeedMatrix, expression: str) -> SeedMatrix:
         largest_of_runs=np.nanmax(values, axis=0),
     )
     return replace(
-        matrix, cells=cells, values=np.where(np.isnan(values), np.nan, holds)
+        matrix,
+        cells=cells,
+        values=np.where(
+            np.isnan(values),
+            np.nan,
+            holds,
+        ),
     )
 
 
@@ -274,10 +329,18 @@ def label(selector: Selector) -> str:
     )
 
 
-def _absent_comparisons(check: Mapping, over: Mapping, keys: pd.DataFrame) -> str:
+def _absent_comparisons(
+    check: Mapping,
+    over: Mapping,
+    keys: pd.DataFrame,
+) -> str:
     """Say which comparisons the claim asks for and are not stored."""
     listed = {name: values for name, values in over.items() if values is not None}
-    compared = [*(over if "expected" in check else listed), "left", "right"]
+    compared = [
+        *(over if "expected" in check else listed),
+        "left",
+        "right",
+    ]
     n_available = len(keys[compared].drop_duplicates())
     counts = [len(check["left"]), len(check.get("right", "1"))]
     counts += [len(values) for values in listed.values()]
@@ -301,7 +364,11 @@ def _short_ends(check: Mapping, cells: pd.DataFrame) -> str:
     )
 
 
-def measure_ratios(study: Study, check: Mapping, context: Context) -> Draws:
+def measure_ratios(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Draws:
     """Resampled ratios left / right per comparison of a check; see `divide_pairs`.
 
     With `numbers` these are divided by reported ones, or the other way with `inverse`,
@@ -333,7 +400,13 @@ def measure_ratios(study: Study, check: Mapping, context: Context) -> Draws:
         name = "Reported over measured"
     missing = describe_absent(reported, datasets)
     facts = {"measured": measured.values[0], "reported": numbers}
-    return replace(measured, values=values, missing=missing, name=name, facts=facts)
+    return replace(
+        measured,
+        values=values,
+        missing=missing,
+        name=name,
+        facts=facts,
+    )
 
 
 def _read_smallest(cells: Sequence[Mapping], names: list[str]) -> dict[str, float]:
@@ -343,7 +416,11 @@ def _read_smallest(cells: Sequence[Mapping], names: list[str]) -> dict[str, floa
     return numbers.min(axis=1).dropna().to_dict()
 
 
-def _join_metrics(study: Study, check: Mapping, context: Context) -> Draws:
+def _join_metrics(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Draws:
     """Join the comparisons of several metrics."""
     measured = {}
     missing = []
@@ -382,17 +459,34 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> Draws:
     columns = pairs.lines["left"]
     how = check.get("average", AVERAGES[0])
     means = resampled_means(matrix)
-    left = pairs.relative(means[:, columns], means, how)
+    left = pairs.relative(
+        means[:, columns],
+        means,
+        how,
+    )
     right = 1.0
     if "right" in check:
-        right = pairs.relative(means[:, pairs.lines["right"]], means, how)
+        right = pairs.relative(
+            means[:, pairs.lines["right"]],
+            means,
+            how,
+        )
     if "times" in check:
         factors = numeric(matrix.cells, check["times"]).eval(check["times"])
         factors = np.broadcast_to(np.asarray(factors, dtype=float), len(matrix.cells))
         left = left * pairs.average(factors[None, columns])
 
     seeds = int(pairs.shared_seeds.min())
-    name = "Ratio" if {"right", "relative_to", "times"} & set(check) else "Value"
+    name = (
+        "Ratio"
+        if {
+            "right",
+            "relative_to",
+            "times",
+        }
+        & set(check)
+        else "Value"
+    )
     values = left / right
     if check.get("by") == "difference":
         name = "Difference"
@@ -400,7 +494,14 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> Draws:
     elif check.get("by") == "dispersion":
         name = "Deviation over mean"
         squares = resampled_means(replace(matrix, values=matrix.values**2))
-        variance = pairs.relative(squares[:, columns], squares, how) - left**2
+        variance = (
+            pairs.relative(
+                squares[:, columns],
+                squares,
+                how,
+            )
+            - left**2
+        )
         factor = seeds / max(seeds - 1, 1)
         values = np.sqrt(np.maximum(variance, 0) * factor) / np.abs(left)
     facts = [*check.get("columns", ())]

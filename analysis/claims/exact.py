@@ -54,8 +54,20 @@ def _restrict(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
     return table[table.eval(check["where"])]
 
 
-@check_type("metrics", "rule", "where", "method", "sweeps", "expected", "printed")
-def rows(study: Study, check: Mapping, context: Context) -> Agreement:
+@check_type(
+    "metrics",
+    "rule",
+    "where",
+    "method",
+    "sweeps",
+    "expected",
+    "printed",
+)
+def rows(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Agreement:
     """Check a rule on every stored row that has all of the `metrics`.
 
     `rule` and `where` (which rows it is about) are expressions in the columns of the
@@ -71,7 +83,11 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     if "printed" in check:
         printed = pd.DataFrame(context.reported[check["printed"]]["cells"])
         numbers = [reported.number(text)[0] for text in printed[metric]]
-        facts = {"sweep": "printed", "method": check["method"], metric: numbers}
+        facts = {
+            "sweep": "printed",
+            "method": check["method"],
+            metric: numbers,
+        }
         cases = pd.concat([table, printed[["dataset"]].assign(**facts)])
     if not len(cases):
         sweeps = check.get("sweeps", study.sweeps)
@@ -81,7 +97,11 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     cases = cases.assign(agrees=cases.eval(rule))
     groups = cases.groupby(["sweep", "method", "dataset"])
     agrees = groups["agrees"].agg("any" if check.get("quantifier") == "some" else "all")
-    extremes = groups[metric].agg(smallest="min", largest="max", rows="size")
+    extremes = groups[metric].agg(
+        smallest="min",
+        largest="max",
+        rows="size",
+    )
     text = f"required: {rule}."
     if len(table):
         ends = f"from {table[metric].min():.4g} to {table[metric].max():.4g}"
@@ -99,7 +119,11 @@ _LEDGER = ("method", "where", "labels", "rule", "columns", "defaults")
 
 
 @check_type(*_LEDGER)
-def charges(study: Study, check: Mapping, context: Context) -> Agreement:
+def charges(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Agreement:
     """Check a rule on every stored charge whose label begins with one of `labels`.
 
     Rules are expressions in the columns of the charge and of its cell; where both have
@@ -113,7 +137,11 @@ def charges(study: Study, check: Mapping, context: Context) -> Agreement:
 
 
 @check_type(*_LEDGER, "at", "sweeps", "states")
-def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
+def ledger(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Agreement:
     """Check a rule on every stored cell and what its charges cost together.
 
     See `charges`. Further columns are `releases` (number of charges), `pure` (sum of
@@ -135,7 +163,13 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
     if "states" not in check:
         return _judge(table, [], check, context)
     records = [group.to_dict("records") for group in by_cell]
-    table["epsilon_replaced"] = list(map(replacement_epsilon, records, cells["delta"]))
+    table["epsilon_replaced"] = list(
+        map(
+            replacement_epsilon,
+            records,
+            cells["delta"],
+        )
+    )
     judged = _judge(table, ["epsilon_replaced"], check, context)
     texts = []
     for name, expression in check["states"].items():
@@ -145,14 +179,25 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
     n_silent = len(_select(study.cells.drop_duplicates("cell"), check)) - len(cells)
     silent = f"charges of {n_silent} cells" if n_silent else ""
     missing = join_texts(judged.missing, silent)
-    return replace(judged, text=join_words(judged.text, *texts), missing=missing)
+    return replace(
+        judged,
+        text=join_words(judged.text, *texts),
+        missing=missing,
+    )
 
 
 def _read_charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of a check with all parameters that it names, and their charges."""
     cells = _select(study.cells.drop_duplicates("cell"), check)
     for name, default in check.get("defaults", {}).items():
-        values = cells.get(name, pd.Series(None, cells.index, dtype=object))
+        values = cells.get(
+            name,
+            pd.Series(
+                None,
+                cells.index,
+                dtype=object,
+            ),
+        )
         cells = cells.assign(**{name: values.where(values.notna(), default)})
     cells = with_columns(cells, check.get("columns", {}))
     charged = read_charges(cells)
@@ -171,7 +216,16 @@ def _judge(
     table = _restrict(numeric(table), check)
     if not len(table):
         raise MissingRows(_NO_CHARGES)
-    identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon", *facts]
+    identity = [
+        "sweep",
+        "method",
+        "dataset",
+        "n",
+        "d",
+        "k",
+        "epsilon",
+        *facts,
+    ]
     used = [name for name in table if re.search(rf"\b{name}\b", rule)]
     evidence = table[list(dict.fromkeys([*identity, *used]))].assign(
         agrees=table.eval(rule, local_dict=_FUNCTIONS)
@@ -181,7 +235,11 @@ def _judge(
 
 
 @check_type("sweep", "expected")
-def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
+def sizes(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Agreement:
     """Compare N, d and, if given, k of the stored data sets with `expected`.
 
     `sweep` restricts the comparison to one sweep, where others run the data sets with
@@ -191,8 +249,24 @@ def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
     if "sweep" in check:
         cells = cells[cells["sweep"] == check["sweep"]]
     cells = cells.drop_duplicates("dataset").set_index("dataset")
-    stored = cells[["n", "d", "k"]].to_numpy(int).tolist()
-    sizes_of = dict(zip(cells.index, stored, strict=True))
+    stored = (
+        cells[
+            [
+                "n",
+                "d",
+                "k",
+            ]
+        ]
+        .to_numpy(int)
+        .tolist()
+    )
+    sizes_of = dict(
+        zip(
+            cells.index,
+            stored,
+            strict=True,
+        )
+    )
     lines = [
         {
             "dataset": name,
@@ -208,7 +282,11 @@ def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
 
 
 @check_type("numbers", "sweeps", "method", "over")
-def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
+def reported_values(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     """Check that every reported number that can be compared is reproduced.
 
     That is, within sampling error. Holds if all are; fails if more lie outside than the
@@ -239,7 +317,11 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     # smaller.
     n_outside = better + worse
     errors = entry.get("standard_errors", reported.STANDARD_ERRORS)
-    p_value = stats.binom.sf(n_outside - 1, n_judged, 2 * stats.norm.sf(errors))
+    p_value = stats.binom.sf(
+        n_outside - 1,
+        n_judged,
+        2 * stats.norm.sf(errors),
+    )
     verdict = HOLDS if not n_outside else FAILS if p_value <= LEVEL else INCONCLUSIVE
     if "at_least" in check:
         verdict = HOLDS if within / n_judged >= check["at_least"] else FAILS
@@ -262,11 +344,22 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     verdict = weaken(verdict, missing, refuted="at_least" not in check)
     seeds = int(judged["seeds"].min())
     evidence = judged[reported.EVIDENCE].reset_index(drop=True)
-    return Finding(verdict, numbers, int(n_judged), seeds, missing, evidence)
+    return Finding(
+        verdict,
+        numbers,
+        int(n_judged),
+        seeds,
+        missing,
+        evidence,
+    )
 
 
 @check_type("verdict", "test")
-def proved_by(study: Study, check: Mapping, context: Context) -> Finding:
+def proved_by(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     """Give the verdict of a claim that no row bears on: a test proves or refutes it."""
     verdict = check["verdict"]
     texts = {HOLDS: "Follows", FAILS: "Is refuted"}
@@ -277,6 +370,10 @@ def proved_by(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 @check_type("reason")
-def not_run(study: Study, check: Mapping, context: Context) -> Finding:
+def not_run(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     """Give the recorded reason why a claim is not evaluated here."""
     return Finding(NOT_RUN, check["reason"])

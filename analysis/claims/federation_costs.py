@@ -86,7 +86,11 @@ def costs(study: Study) -> pd.DataFrame:
         measured[f"{cost}_half_width"] = summary.half_width
         if cost == "iteration_ms":
             measured["seeds"] = summary.count
-        cells = cells.merge(measured, on=["sweep", "cell"], how="left")
+        cells = cells.merge(
+            measured,
+            on=["sweep", "cell"],
+            how="left",
+        )
     return cells.fillna({"seeds": 0}).astype({"seeds": int})
 
 
@@ -136,7 +140,12 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     table = table.sort_values("transport", kind="stable").drop_duplicates("dataset")
     stored = table.set_index("dataset").to_dict("index")
     lines = [
-        _judge(quantity, cell, stored.get(cell["dataset"]), reported)
+        _judge(
+            quantity,
+            cell,
+            stored.get(cell["dataset"]),
+            reported,
+        )
         for cell in reported["cells"]
         for quantity in QUANTITIES
         if quantity in cell
@@ -154,7 +163,14 @@ def _judge(
     line = {
         "dataset": cell["dataset"],
         "quantity": quantity,
-        **dict.fromkeys(["mean", "half_width", "rounds"], np.nan),
+        **dict.fromkeys(
+            [
+                "mean",
+                "half_width",
+                "rounds",
+            ],
+            np.nan,
+        ),
         "reported": cell[quantity],
         "reported_mean": value.mean,
         "cited": number(cell[cited])[0] if cited else np.nan,
@@ -183,7 +199,11 @@ def _judge(
     return line
 
 
-def _judge_time(cell: Mapping, measured: Mapping, reported: Mapping) -> dict:
+def _judge_time(
+    cell: Mapping,
+    measured: Mapping,
+    reported: Mapping,
+) -> dict:
     value = parse(cell["iteration_ms"])
     mean = measured["iteration_ms"]
     half_width = measured["iteration_ms_half_width"]
@@ -201,7 +221,11 @@ def _judge_time(cell: Mapping, measured: Mapping, reported: Mapping) -> dict:
     return line | {"verdict": FASTER if mean < value.mean else SLOWER}
 
 
-def _judge_bytes(cell: Mapping, measured: Mapping, reported: Mapping) -> dict:
+def _judge_bytes(
+    cell: Mapping,
+    measured: Mapping,
+    reported: Mapping,
+) -> dict:
     is_constant = not measured["bytes_per_iteration_half_width"] > 0
     printed = number(cell["bytes_per_iteration"])[0]
     is_equal = is_constant and measured["bytes_per_iteration"] == printed

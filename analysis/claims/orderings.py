@@ -34,7 +34,11 @@ ORDER = ("strict", "ties_suffice", "higher_is_better", "within", "tolerated")
 
 
 @check_type(*SELECTION, *ORDER)
-def ordering(study: Study, check: Mapping, context: Context) -> Finding:
+def ordering(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     """Left at most right (`higher_is_better`: at least), by paired one-sided tests.
 
     Options: `strict`; `ties_suffice` (the claim is that there is no difference in favor
@@ -45,7 +49,11 @@ def ordering(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 @check_type(*SELECTION, *ORDER, "along", "steps")
-def improving(study: Study, check: Mapping, context: Context) -> Finding:
+def improving(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     """Every value of `along` is as good as the one before, as in `ordering`."""
     pairs = find_pairs(study, check, context)
     datasets = pairs.matrix.cells["dataset"].to_numpy()
@@ -56,7 +64,13 @@ def improving(study: Study, check: Mapping, context: Context) -> Finding:
     keys = []
     steps = []
     for group, members in pairs.keys.groupby(groups, sort=False):
-        facts = dict(zip(groups, group, strict=True)) | {"right": "the value before"}
+        facts = dict(
+            zip(
+                groups,
+                group,
+                strict=True,
+            )
+        ) | {"right": "the value before"}
         for before, after in pairwise(members[along].astype(float).sort_values().index):
             step = f"{members[along][before]} to {members[along][after]}"
             earlier = sides[before].set_index("dataset")["left"]
@@ -89,18 +103,34 @@ def compare(pairs: Pairs, check: Mapping) -> Finding:
 
     # Test the differences per seed, averaged over data sets. The denominators are the
     # same on both sides: their means are factors.
-    differences = pairs.relative(values[:, left] - values[:, right], means, how)
+    differences = pairs.relative(
+        values[:, left] - values[:, right],
+        means,
+        how,
+    )
     tests = paired_tests(sign * differences)
     violation = holm(tests["p_greater"])
     support = holm(tests["p_less"])
     outcome = np.select(
-        [tests["seeds"] < MIN_SEEDS, violation <= LEVEL, support <= LEVEL],
+        [
+            tests["seeds"] < MIN_SEEDS,
+            violation <= LEVEL,
+            support <= LEVEL,
+        ],
         ["few seeds", "violated", "kept"],
         "tied",
     )
     evidence = pairs.keys.assign(
-        left_mean=pairs.relative(means[:, left], means, how)[0],
-        right_mean=pairs.relative(means[:, right], means, how)[0],
+        left_mean=pairs.relative(
+            means[:, left],
+            means,
+            how,
+        )[0],
+        right_mean=pairs.relative(
+            means[:, right],
+            means,
+            how,
+        )[0],
         difference=sign * tests["difference"],
         half_width=tests["half_width"],
         seeds=tests["seeds"],
@@ -140,13 +170,29 @@ def _judge(
         n_few = (~enough).sum()
         few = f"{n_few} comparisons have fewer than {MIN_SEEDS} paired seeds"
         missing = join_texts(missing, few if n_few else "")
-    verdict = weaken(verdict, missing, refuted=(violated & pairs.complete).any())
+    verdict = weaken(
+        verdict,
+        missing,
+        refuted=(violated & pairs.complete).any(),
+    )
     if not enough.any():
         verdict = INCONCLUSIVE
     relative = toward_violation / evidence["right_mean"].abs()
-    numbers = _describe_outcomes(evidence, relative, leaning, list(check["over"]))
+    numbers = _describe_outcomes(
+        evidence,
+        relative,
+        leaning,
+        list(check["over"]),
+    )
     numbers = join_words(numbers, too_few(seeds))
-    return Finding(verdict, numbers, len(evidence), seeds, missing, evidence)
+    return Finding(
+        verdict,
+        numbers,
+        len(evidence),
+        seeds,
+        missing,
+        evidence,
+    )
 
 
 def _describe_outcomes(

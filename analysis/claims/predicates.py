@@ -36,13 +36,21 @@ STATISTIC = ("statistic", "name", "per", "joined", "grows", "undecided")
 
 
 @check_type(*SELECTION, *REPORTED)
-def bound(study: Study, check: Mapping, context: Context) -> Draws:
+def bound(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Draws:
     """Check the ratio left / right, or what `measure_ratios` takes instead."""
     return measure_ratios(study, check, context)
 
 
 @check_type(*SELECTION, *REPORTED, *STATISTIC)
-def statistic(study: Study, check: Mapping, context: Context) -> Draws:
+def statistic(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Draws:
     """Check one number about all cases, or about those of each value of `per` columns.
 
     `statistic` is an expression in `value`, which is the ratio left / right (see
@@ -67,7 +75,12 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     n_cases = _count_cases(check, context, names)
     if not check.get("joined"):
         return _evaluate_groups(draws, check, names, n_cases)
-    groups = _evaluate_groups(draws, check | {"undecided": []}, names, n_cases)
+    groups = _evaluate_groups(
+        draws,
+        check | {"undecided": []},
+        names,
+        n_cases,
+    )
 
     # Add the ends of the other columns to the groups, and evaluate these together.
     unused = [name for name in _SIDES if name not in names]
@@ -76,7 +89,12 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     largest = ends.max().add_prefix("largest_")
     cases = groups.cases.join(smallest, on=names).join(largest, on=names)
     check = check | {"statistic": check["joined"]}
-    joined = _evaluate_groups(replace(groups, cases=cases), check, [], None)
+    joined = _evaluate_groups(
+        replace(groups, cases=cases),
+        check,
+        [],
+        None,
+    )
     texts = describe_values(groups)
     return replace(joined, text=f"of {', '.join(texts)}")
 
@@ -97,7 +115,14 @@ def _evaluate_groups(
         values = draws.values[:, members.index]
         try:
             column = _evaluate(check["statistic"], values, members)
-            reasons.append(_why_undecided(check, column[0], values[:1], members))
+            reasons.append(
+                _why_undecided(
+                    check,
+                    column[0],
+                    values[:1],
+                    members,
+                )
+            )
         except MissingRows as few:
             case = f"{describe_case(pd.Series(facts))}: " if facts else ""
             missing = join_texts(missing, f"{case}{few}")
@@ -129,11 +154,21 @@ def _evaluate_groups(
 
     # The evidence of a single number are the cases.
     low, high = percentile_interval(draws.values)
-    by_case = cases.assign(value=draws.values[0], low=low, high=high, **draws.facts)
+    by_case = cases.assign(
+        value=draws.values[0],
+        low=low,
+        high=high,
+        **draws.facts,
+    )
     text = _describe_ranges(cases)
     if is_truth:
         text = f"{check['name']}: {_describe_ranges(by_case)}"
-    return replace(joint, cases=cases.iloc[:1], evidence=by_case, text=text)
+    return replace(
+        joint,
+        cases=cases.iloc[:1],
+        evidence=by_case,
+        text=text,
+    )
 
 
 def _describe_ranges(cases: pd.DataFrame) -> str:
@@ -157,7 +192,11 @@ def _why_undecided(
     return ""
 
 
-def _count_cases(check: Mapping, context: Context, names: Sequence[str]) -> int | None:
+def _count_cases(
+    check: Mapping,
+    context: Context,
+    names: Sequence[str],
+) -> int | None:
     """Cases of a group of a complete study; None if the check does not say."""
     counts = {"metric": len(as_list(check["metric"]))}
     for name, values in check["over"].items():
@@ -174,12 +213,20 @@ def _count_cases(check: Mapping, context: Context, names: Sequence[str]) -> int 
     return None
 
 
-def _evaluate(statistic: str, values: np.ndarray, cases: pd.DataFrame) -> np.ndarray:
+def _evaluate(
+    statistic: str,
+    values: np.ndarray,
+    cases: pd.DataFrame,
+) -> np.ndarray:
     """Evaluate the expression of a `statistic` on lines of values (lines, cases)."""
     columns = {name: column.to_numpy() for name, column in cases.items()}
     columns |= {name: columns[name].astype(str) for name in _TEXTS if name in columns}
     metrics = cases.get("metric", pd.Series("", cases.index))
-    loss = values * np.where(metrics.map(higher_is_better), -1, 1)
+    loss = values * np.where(
+        metrics.map(higher_is_better),
+        -1,
+        1,
+    )
 
     def correlation_between(name: str, where: np.ndarray | None = None) -> np.ndarray:
         left, right = _match(cases, name, where).T
@@ -205,7 +252,11 @@ def _match(
     index = list(cases.select_dtypes("number"))
     cases = cases.assign(place=np.arange(len(cases)))
     cases = cases if where is None else cases[where]
-    wide = cases.pivot_table(index=index, columns=name, values="place").dropna()
+    wide = cases.pivot_table(
+        index=index,
+        columns=name,
+        values="place",
+    ).dropna()
     if wide.shape[0] < LEAST or wide.shape[1] < 2:
         raise MissingRows(
             f"two values of {name} with {LEAST} cases in common are not stored"

@@ -79,7 +79,12 @@ class ReportedNumber:
 
 
 #: Where the paper says that there is no number.
-NO_NUMBER = ReportedNumber(np.nan, np.nan, np.nan, np.nan)
+NO_NUMBER = ReportedNumber(
+    np.nan,
+    np.nan,
+    np.nan,
+    np.nan,
+)
 
 
 def parse(text: str) -> ReportedNumber:
@@ -127,7 +132,11 @@ def list_cells(reported: Mapping) -> list[Mapping]:
     if "metric" not in reported:
         return reported["cells"]
     return [
-        {"dataset": cell["dataset"], "method": method, reported["metric"]: text}
+        {
+            "dataset": cell["dataset"],
+            "method": method,
+            reported["metric"]: text,
+        }
         for cell in reported["cells"]
         for method, text in cell.items()
         if method != "dataset"
@@ -162,17 +171,44 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     ]
     lines = pd.DataFrame(lines)
     metrics = lines["metric"].unique()
-    stored = pd.concat([_measure(study, reported, metric) for metric in metrics])
-    lines = lines.merge(stored, on=["dataset", "method", "metric"], how="left")
-    known = set(zip(stored["dataset"], stored["method"], strict=True))
+    stored = pd.concat(
+        [
+            _measure(
+                study,
+                reported,
+                metric,
+            )
+            for metric in metrics
+        ]
+    )
+    lines = lines.merge(
+        stored,
+        on=["dataset", "method", "metric"],
+        how="left",
+    )
+    known = set(
+        zip(
+            stored["dataset"],
+            stored["method"],
+            strict=True,
+        )
+    )
     judgments = [
-        _judge(line, (line["dataset"], line["method"]) in known, reported)
+        _judge(
+            line,
+            (line["dataset"], line["method"]) in known,
+            reported,
+        )
         for line in lines.fillna({"seeds": 0}).to_dict("records")
     ]
     return pd.DataFrame(judgments).astype({"seeds": int})
 
 
-def _measure(study: Study, reported: Mapping, metric: str) -> pd.DataFrame:
+def _measure(
+    study: Study,
+    reported: Mapping,
+    metric: str,
+) -> pd.DataFrame:
     """Mean, deviation and seeds of each data set and method, in raw units."""
     matrix = study.matrix(reported["sweeps"], metric)
     matrix = area(matrix) if reported.get("area") else raw_units(matrix)
@@ -190,7 +226,11 @@ def _measure(study: Study, reported: Mapping, metric: str) -> pd.DataFrame:
     return cells.drop_duplicates(["dataset", "method"], keep="last")
 
 
-def _judge(line: Mapping, has_rows: bool, reported: Mapping) -> dict:
+def _judge(
+    line: Mapping,
+    has_rows: bool,
+    reported: Mapping,
+) -> dict:
     """Compare one reported number with the measured one."""
     value = parse(line["reported"])
     mean = line["mean"]
@@ -247,7 +287,11 @@ def with_means(
         | {"reported": parse(cell[metric]).mean}
         for cell in cells
     ]
-    return table.merge(pd.DataFrame(means), on=["dataset", "method"], how="left")
+    return table.merge(
+        pd.DataFrame(means),
+        on=["dataset", "method"],
+        how="left",
+    )
 
 
 def counts_text(verdicts: pd.Series, separator: str = "; ") -> str:

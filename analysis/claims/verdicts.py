@@ -94,10 +94,18 @@ def prepare(
     content = read_claims(paper)
     gaps = NO_GAPS if missing is None else missing
     study, gaps = view(study, gaps, paper)
-    return study, Context(content["sets"], gaps, content["reported"])
+    return study, Context(
+        content["sets"],
+        gaps,
+        content["reported"],
+    )
 
 
-def evaluate_check(study: Study, check: Mapping, context: Context) -> Finding:
+def evaluate_check(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     """Evaluate one check, and state the verdicts of its variants."""
     main = {name: value for name, value in check.items() if name != "variants"}
     finding = _evaluate_one(study, main, context)
@@ -110,12 +118,27 @@ def evaluate_check(study: Study, check: Mapping, context: Context) -> Finding:
     return replace(finding, numbers=numbers)
 
 
-def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
+def _evaluate_one(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     if check["type"] == "all_of":
-        findings = [evaluate_check(study, entry, context) for entry in check["parts"]]
+        findings = [
+            evaluate_check(
+                study,
+                entry,
+                context,
+            )
+            for entry in check["parts"]
+        ]
         return _join_findings(findings)
     try:
-        finding = CHECK_TYPES[check["type"]].measure(study, check, context)
+        finding = CHECK_TYPES[check["type"]].measure(
+            study,
+            check,
+            context,
+        )
         if isinstance(finding, Agreement):
             finding = agree(finding, check)
     except MissingRows as missing:
@@ -133,7 +156,11 @@ def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
         texts.append(check["caveat"])
     if check.get("metric") == "iteration_ms":
         texts.append(time_conditions(study, check["sweep"]))
-    return replace(finding, verdict=verdict, numbers=" ".join(texts))
+    return replace(
+        finding,
+        verdict=verdict,
+        numbers=" ".join(texts),
+    )
 
 
 def _join_findings(findings: Sequence[Finding]) -> Finding:

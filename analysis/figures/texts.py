@@ -120,7 +120,11 @@ def times_text(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def interval_text(value: float, half_width: float, form: str = "{:.4g}") -> str:
+def interval_text(
+    value: float,
+    half_width: float,
+    form: str = "{:.4g}",
+) -> str:
     """Write ``value ± half-width`` down to two digits of the half-width.
 
     The value alone, in `form`, if there is no half-width; a dash without a value.

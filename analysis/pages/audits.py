@@ -174,7 +174,11 @@ def parse(record: Mapping[str, Any]) -> Audit:
     return Audit(**values)
 
 
-def find(audits: Audits, target: str, variant: str) -> Audit | None:
+def find(
+    audits: Audits,
+    target: str,
+    variant: str,
+) -> Audit | None:
     """Return the audit of a method; without a variant, that of its default one."""
     if variant:
         return audits.get((target, variant))

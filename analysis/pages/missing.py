@@ -12,7 +12,11 @@ COLUMNS = ["datasets", "cells", "reason", "brief", "command"]
 COMMAND = re.compile(r"'((?:pkm|make) [^']+)'")
 
 
-def missing_table(missing: pd.DataFrame, paper: str, profile: str) -> pd.DataFrame:
+def missing_table(
+    missing: pd.DataFrame,
+    paper: str,
+    profile: str,
+) -> pd.DataFrame:
     """Group planned cells without rows by what they lack.
 
     Parameters
@@ -44,25 +48,46 @@ def missing_table(missing: pd.DataFrame, paper: str, profile: str) -> pd.DataFra
     reasons = missing["reason"].astype(str).str.strip().str.split("\n").str[-1]
     lines = [
         {
-            "datasets": list_names(list(datasets.unique()), NAMED, ", "),
+            "datasets": list_names(
+                list(datasets.unique()),
+                NAMED,
+                ", ",
+            ),
             "cells": len(datasets),
             "reason": reason,
-            "brief": re.split(r", | \(or ", reason, maxsplit=1)[0],
+            "brief": re.split(
+                r", | \(or ",
+                reason,
+                maxsplit=1,
+            )[0],
             "command": command(reason, paper, profile),
         }
         for reason, datasets in missing["dataset"].groupby(reasons, sort=False)
     ]
     table = pd.DataFrame(lines, columns=COLUMNS)
-    return table.sort_values("cells", ascending=False, kind="stable", ignore_index=True)
+    return table.sort_values(
+        "cells",
+        ascending=False,
+        kind="stable",
+        ignore_index=True,
+    )
 
 
-def list_names(names: Sequence[str], most: int, separator: str) -> str:
+def list_names(
+    names: Sequence[str],
+    most: int,
+    separator: str,
+) -> str:
     """List names, and say how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return separator.join(names[:most]) + more
 
 
-def command(reason: str, paper: str, profile: str) -> str:
+def command(
+    reason: str,
+    paper: str,
+    profile: str,
+) -> str:
     """Return the command that supplies what is missing for a reason; empty without any.
 
     Examples

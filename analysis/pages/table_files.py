@@ -29,7 +29,11 @@ _LATEX = str.maketrans(
 )
 
 
-def latex(table: pd.DataFrame, caption: str, label: str) -> str:
+def latex(
+    table: pd.DataFrame,
+    caption: str,
+    label: str,
+) -> str:
     """Set a table in LaTeX with booktabs rules; special characters are escaped."""
 
     def escape(value: object) -> str:
@@ -37,7 +41,11 @@ def latex(table: pd.DataFrame, caption: str, label: str) -> str:
         return text.translate(_LATEX)
 
     texts = table.map(escape).rename(columns=escape)
-    text = texts.to_latex(index=False, caption=escape(caption), label=label)
+    text = texts.to_latex(
+        index=False,
+        caption=escape(caption),
+        label=label,
+    )
     return text.replace(r"\caption", "\\centering\\small\n\\caption", 1)
 
 
@@ -67,5 +75,12 @@ def write(
     csv = folder / f"{name}.csv"
     tex = folder / f"{name}.tex"
     table.to_csv(csv, index=False)
-    tex.write_text(latex(formatted, caption, f"tab:{name}"), encoding="utf-8")
+    tex.write_text(
+        latex(
+            formatted,
+            caption,
+            f"tab:{name}",
+        ),
+        encoding="utf-8",
+    )
     return csv, tex

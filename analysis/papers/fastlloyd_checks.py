@@ -17,7 +17,11 @@ _ROUNDING = 1e-12
 
 
 @check_type("sweeps")
-def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreement:
+def equals_central_run(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Agreement:
     """Compare NICV of federated runs with the central run of the same cell and seed.
 
     The same cell: method, data, budget.
@@ -39,7 +43,11 @@ def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreem
         "seed",
     ]
     central = central[[*keys, "nicv"]].drop_duplicates(keys)
-    both = protocol.merge(central, on=keys, suffixes=("", "_central"))
+    both = protocol.merge(
+        central,
+        on=keys,
+        suffixes=("", "_central"),
+    )
     if not len(both):
         raise MissingRows(
             "no central run of the same method, data set, epsilon and seed as a "

@@ -91,7 +91,11 @@ def chart(
         y["title"] = wrapped(y_text, height + TICKS) if y_text else None
         if share_rows and index % columns:
             y["axis"]["labels"] = False
-        layers = _layers(panel, spec, {"x": panel.x.encoding(), "y": y})
+        layers = _layers(
+            panel,
+            spec,
+            {"x": panel.x.encoding(), "y": y},
+        )
         if any("log" in other.notes for other in panels):
             layers.append(corner("log" in panel.notes))
         drawn = {
@@ -148,13 +152,21 @@ def corner(logarithmic: bool) -> Json:
         "tooltip": None,
     }
     corners = {"x": {"value": "width"}, "y": {"value": 0}}
-    return {"data": {"values": [{}]}, "mark": mark, "encoding": corners}
+    return {
+        "data": {"values": [{}]},
+        "mark": mark,
+        "encoding": corners,
+    }
 
 
 # Layers
 
 
-def _layers(panel: Subplot, spec: FigureSpec, axes: Mapping[str, Json]) -> list[Json]:
+def _layers(
+    panel: Subplot,
+    spec: FigureSpec,
+    axes: Mapping[str, Json],
+) -> list[Json]:
     """Return the layers of which the panel has records."""
     layers = []
     tooltip = _tooltip(panel, spec)
@@ -189,7 +201,13 @@ def _layers(panel: Subplot, spec: FigureSpec, axes: Mapping[str, Json]) -> list[
         mark = {"clip": True} | described["mark"]
         if mark["type"] == "bar":
             mark["size"] = round(BAR_HEIGHT * PIXELS * spec.height)
-        layers.append({"transform": steps, "mark": mark, "encoding": encoding})
+        layers.append(
+            {
+                "transform": steps,
+                "mark": mark,
+                "encoding": encoding,
+            }
+        )
     return layers
 
 
@@ -255,7 +273,11 @@ def _has_bar(panel: Subplot) -> bool:
     return panel.colors is not None and panel.colors["legend"] is not None
 
 
-def _height(panel: Subplot, spec: FigureSpec, x_title: str) -> int:
+def _height(
+    panel: Subplot,
+    spec: FigureSpec,
+    x_title: str,
+) -> int:
     """Return the height of a panel in pixels: that of its rows, where it has rows."""
     if spec.kind == "heatmap":
         return round(PIXELS * spec.height * max(3, len(panel.y.ticks)))
@@ -308,7 +330,12 @@ def _add_legend(
 
     def scaled(values: list[Any]) -> Json:
         scale = {"domain": names, "range": values}
-        return {"field": "hue", "type": "nominal", "scale": scale, "legend": legend}
+        return {
+            "field": "hue",
+            "type": "nominal",
+            "scale": scale,
+            "legend": legend,
+        }
 
     keys = {record["hue"] for panel in concat for record in panel["data"]["values"]}
     param = {
@@ -386,7 +413,11 @@ def pictures(vega: Mapping[str, Any]) -> tuple[bytes, bytes]:
     svg = vegalite_to_svg(json.dumps(vega, allow_nan=False))
     pdf = svg_to_pdf(svg)
     # The entries of a dictionary come in any order; in another one they are as long.
-    pdf = re.sub(rb"(\n +/\w+ \d+ 0 R)+", lambda match: in_order(match[0]), pdf)
+    pdf = re.sub(
+        rb"(\n +/\w+ \d+ 0 R)+",
+        lambda match: in_order(match[0]),
+        pdf,
+    )
     return svg_to_png(svg, scale=RESOLUTION / PIXELS), pdf
 
 

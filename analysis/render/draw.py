@@ -26,7 +26,17 @@ from pkm.analysis.render.subplot import DIAMOND, REPORTED, Subplot, reference_lo
 from pkm.analysis.tables.study import Study
 
 Styles = Mapping[Any, HueStyle]
-KINDS: dict[str, Callable[[pd.DataFrame, FigureSpec, Styles], Subplot]] = {
+KINDS: dict[
+    str,
+    Callable[
+        [
+            pd.DataFrame,
+            FigureSpec,
+            Styles,
+        ],
+        Subplot,
+    ],
+] = {
     "lines": lines.panel,
     "heatmap": heatmap.panel,
     "forest": forest.panel,
@@ -46,7 +56,15 @@ def render(frame: Frame, spec: FigureSpec) -> FigureResult:
 
     Panels without rows are not drawn; the gaps name them.
     """
-    styles = hue_styles(frame.table, spec, frame.source) if "hue" in frame.table else {}
+    styles = (
+        hue_styles(
+            frame.table,
+            spec,
+            frame.source,
+        )
+        if "hue" in frame.table
+        else {}
+    )
     fields = caption_fields(frame, spec)
     notes: dict[str, str] = {}
     vega = None
@@ -106,14 +124,23 @@ def _drawn(
             panel,
             x=replace(panel.x, title=x_title),
             y=replace(panel.y, title=y_title),
-            title=_title(index, specs[index].title, len(panels))
+            title=_title(
+                index,
+                specs[index].title,
+                len(panels),
+            )
             if names[index]
             else "",
         )
     shared = ("", "")
     if spec.share_labels:
         shared = (_text(spec.x_label, fields), _text(spec.y_label, fields))
-    vega = chart(panels, spec, _entries(drawn, spec, styles), *shared)
+    vega = chart(
+        panels,
+        spec,
+        _entries(drawn, spec, styles),
+        *shared,
+    )
     by_kind: dict[str, dict[str, list[str]]] = {}
     for panel, panel_spec in zip(panels, specs, strict=True):
         for kind, note in panel.notes.items():
@@ -121,7 +148,11 @@ def _drawn(
     return vega, _notes(by_kind, len(panels))
 
 
-def _title(index: int, title: str, count: int) -> str:
+def _title(
+    index: int,
+    title: str,
+    count: int,
+) -> str:
     """Return the title of a panel, with a letter where several panels have one."""
     letters = string.ascii_lowercase
     letter = f"({letters[index]}) " if 1 < count <= len(letters) else ""
@@ -133,7 +164,14 @@ def _axis_titles(
 ) -> tuple[str, str]:
     """Return the titles of the axes of a panel."""
     cells = None if "notion" in table else frame.source
-    fields = caption_fields(Frame(table, cells, fields=frame.fields), spec)
+    fields = caption_fields(
+        Frame(
+            table,
+            cells,
+            fields=frame.fields,
+        ),
+        spec,
+    )
     return _text(spec.x_label, fields), _text(spec.y_label, fields)
 
 
@@ -141,7 +179,11 @@ def _text(template: str, fields: Mapping[str, Any]) -> str:
     return " ".join(sentences([template], fields)) if template else ""
 
 
-def _entries(drawn: pd.DataFrame, spec: FigureSpec, styles: Styles) -> list[Entry]:
+def _entries(
+    drawn: pd.DataFrame,
+    spec: FigureSpec,
+    styles: Styles,
+) -> list[Entry]:
     """Return the legend: hues, styles, reference lines, reported values."""
     if spec.kind == "heatmap":
         return []

@@ -53,7 +53,11 @@ def row_places(table: pd.DataFrame, spec: FigureSpec) -> dict[tuple[Any, Any], f
     return places
 
 
-def placed_rows(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> pd.DataFrame:
+def placed_rows(
+    table: pd.DataFrame,
+    spec: FigureSpec,
+    styles: Styles,
+) -> pd.DataFrame:
     """Return the lines of one panel with their places, stacked bars first.
 
     Returns
@@ -70,7 +74,12 @@ def placed_rows(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> pd.Dat
     places = row_places(table, spec)
     groups = table["group"] if "group" in table else [None] * len(table)
     heights = [
-        places.get(place, np.nan) for place in zip(groups, table["row"], strict=True)
+        places.get(place, np.nan)
+        for place in zip(
+            groups,
+            table["row"],
+            strict=True,
+        )
     ]
     marks = [hue for hue in styles if hue not in {*spec.stacked, *find_levels(table)}]
     shifts = {hue: style.shift for hue, style in styles.items()}
@@ -87,7 +96,11 @@ def placed_rows(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> pd.Dat
     )
 
 
-def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
+def panel(
+    table: pd.DataFrame,
+    spec: FigureSpec,
+    styles: Styles,
+) -> Subplot:
     """Return the rows of one panel: stacked bars, then marks, intervals and numbers.
 
     Hues without a row are level lines.
@@ -107,7 +120,12 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
         text = names.get(line["row_y"], "")
         style = styles[line["hue"]]
         records.append(
-            make_record(line, hue_key(line["hue"], style), text, spec)
+            make_record(
+                line,
+                hue_key(line["hue"], style),
+                text,
+                spec,
+            )
             | _mark(line, spec, style, x)
         )
     for y, value in reported_values(placed):
@@ -120,14 +138,28 @@ def panel(table: pd.DataFrame, spec: FigureSpec, styles: Styles) -> Subplot:
             }
             records.append(mark | make_look(DIAMOND | {"markersize": 8}))
     for y, (low, high), color in spans(placed, spec):
-        span = {"hue": REFERENCE, "at": y, "color": color, "width": SPAN}
+        span = {
+            "hue": REFERENCE,
+            "at": y,
+            "color": color,
+            "width": SPAN,
+        }
         records.append(span | {"from": rounded(low), "to": rounded(high)})
     for entry in spec.references:
         records.append(reference_record(entry, level=reference_place(entry, table)))
-    return Subplot(x, _row_axis(row_places(table, spec), spec, format_name), records)
+    return Subplot(
+        x,
+        _row_axis(row_places(table, spec), spec, format_name),
+        records,
+    )
 
 
-def _mark(line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, x: Axis) -> Json:
+def _mark(
+    line: Mapping[str, Any],
+    spec: FigureSpec,
+    style: HueStyle,
+    x: Axis,
+) -> Json:
     """Return where the mark of a line is, its interval, its number and its look."""
     color = method_color(line)
     look = make_look(
@@ -176,7 +208,14 @@ def spans(
     by_row = placed[placed["hue"].isin(spec.span)].groupby("row_y")
     ends = by_row["value"].agg(["min", "max"]).to_numpy().tolist()
     colors = [method_color(members.iloc[0]) for _, members in by_row]
-    return list(zip(by_row.groups, ends, colors, strict=True))
+    return list(
+        zip(
+            by_row.groups,
+            ends,
+            colors,
+            strict=True,
+        )
+    )
 
 
 def reported_values(placed: pd.DataFrame) -> list[tuple[float, float]]:
@@ -184,7 +223,13 @@ def reported_values(placed: pd.DataFrame) -> list[tuple[float, float]]:
     if "reported" not in placed:
         return []
     known = placed.dropna(subset=["reported", "row_y"]).drop_duplicates("row_y")
-    return list(zip(known["row_y"], known["reported"], strict=True))
+    return list(
+        zip(
+            known["row_y"],
+            known["reported"],
+            strict=True,
+        )
+    )
 
 
 def method_color(line: pd.Series | Mapping[str, Any]) -> str:
@@ -194,7 +239,11 @@ def method_color(line: pd.Series | Mapping[str, Any]) -> str:
 
 def label_place(line: Mapping[str, Any], x: Axis) -> float:
     """Return the value beside which the number of a mark is written."""
-    ends = [line["value"], line["high"], line.get("reported", np.nan)]
+    ends = [
+        line["value"],
+        line["high"],
+        line.get("reported", np.nan),
+    ]
     return max(end for end in ends if end <= x.high or end == line["value"])
 
 
@@ -216,7 +265,14 @@ def _row_axis(
             named.add(group)
         labels.append(text)
     ticks = tuple(map(rounded, places.values()))
-    return Axis(-0.7, max(ticks) + 0.7, ticks, tuple(labels), reverse=True, grid=False)
+    return Axis(
+        -0.7,
+        max(ticks) + 0.7,
+        ticks,
+        tuple(labels),
+        reverse=True,
+        grid=False,
+    )
 
 
 def _value_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
@@ -244,14 +300,23 @@ def _value_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
     return value_axis(low - margin, top + margin)
 
 
-def _with_room(x: Axis, placed: pd.DataFrame, spec: FigureSpec) -> Axis:
+def _with_room(
+    x: Axis,
+    placed: pd.DataFrame,
+    spec: FigureSpec,
+) -> Axis:
     """Lengthen a value axis so that numbers beside marks are inside the panel."""
     room = 0.0
     for line in placed.dropna(subset=["row_y"]).to_dict("records"):
         letters = len(number_text(spec.label, line))
         share = (LETTER * letters + BESIDE) / (PIXELS * spec.width) if letters else 0.0
         room = max(room, x.share(label_place(line, x)) / (1 - min(share, 0.5)) - 1)
-    longer = value_axis(x.low, x.at(1 + room), x.scale, x.constant)
+    longer = value_axis(
+        x.low,
+        x.at(1 + room),
+        x.scale,
+        x.constant,
+    )
     return replace(longer, title=x.title)
 
 

@@ -76,7 +76,13 @@ def hue_styles(
         declared if isinstance(declared, Mapping) else spec.function(declared)(table)
     )
     hues = in_order(
-        table["hue"].dropna(), [*spec.order, *spec.curves, *spec.methods, *changes]
+        table["hue"].dropna(),
+        [
+            *spec.order,
+            *spec.curves,
+            *spec.methods,
+            *changes,
+        ],
     )
     of_method = spec.hue == "method" or bool(spec.curves)
     methods = MethodStyles(cells if "method" in cells else pd.DataFrame({"method": []}))
@@ -98,7 +104,11 @@ def hue_styles(
         elif isinstance(hue, str):
             base = MethodStyle(spec.format_name(hue), *next(cycle))
         else:
-            base = MethodStyle(spec.format_name(hue), next(colors), "o")
+            base = MethodStyle(
+                spec.format_name(hue),
+                next(colors),
+                "o",
+            )
         own = {
             key: change.pop(key)
             for key in ("label", "color", "marker")
@@ -109,13 +119,21 @@ def hue_styles(
         if not of_method:
             line |= {"linestyle": "-", "markerfacecolor": base.color}
         shift = change.pop("shift", 0.0)
-        styles[hue] = HueStyle(line | change, base.baseline and of_method, shift)
+        styles[hue] = HueStyle(
+            line | change,
+            base.baseline and of_method,
+            shift,
+        )
     return styles
 
 
 def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str, Any]]:
     """Return the changes that the values of `style` make to a curve."""
-    default = ({}, {"linestyle": (3, 1.5), "hollow": True}, {"linestyle": ":"})
+    default = (
+        {},
+        {"linestyle": (3, 1.5), "hollow": True},
+        {"linestyle": ":"},
+    )
     values = in_order(table["style"].dropna(), spec.variants)
     variants = {}
     for value, changes in zip(values, itertools.cycle(default), strict=False):
@@ -157,7 +175,11 @@ def make_look(line: Mapping[str, Any]) -> dict[str, Any]:
     return look
 
 
-def shades(count: int, highest: float = 1.0, color_map: str = "viridis") -> list[str]:
+def shades(
+    count: int,
+    highest: float = 1.0,
+    color_map: str = "viridis",
+) -> list[str]:
     """Return colors of a map at equal distances, up to a share of its length.
 
     Maps are those of chart.yaml; one with ``_r`` at its end is reversed.
@@ -167,7 +189,14 @@ def shades(count: int, highest: float = 1.0, color_map: str = "viridis") -> list
     >>> shades(2), shades(1, color_map="viridis_r")
     (['#440154', '#fde725'], ['#fde725'])
     """
-    return [color_at(share, color_map) for share in np.linspace(0.0, highest, count)]
+    return [
+        color_at(share, color_map)
+        for share in np.linspace(
+            0.0,
+            highest,
+            count,
+        )
+    ]
 
 
 def color_at(share: float, color_map: str) -> str:
@@ -177,7 +206,18 @@ def color_at(share: float, color_map: str) -> str:
         share = 1 - share
     places = np.linspace(0, 1, len(stops))
     by_channel = np.array([channels(stop) for stop in stops]).T
-    mixed = [round(float(np.interp(share, places, values))) for values in by_channel]
+    mixed = [
+        round(
+            float(
+                np.interp(
+                    share,
+                    places,
+                    values,
+                )
+            )
+        )
+        for values in by_channel
+    ]
     return "#" + "".join(f"{level:02x}" for level in mixed)
 
 
@@ -189,4 +229,11 @@ def channels(color: str) -> Sequence[int]:
     >>> channels("#ff0080")
     (255, 0, 128)
     """
-    return tuple(int(color[start : start + 2], 16) for start in (1, 3, 5))
+    return tuple(
+        int(color[start : start + 2], 16)
+        for start in (
+            1,
+            3,
+            5,
+        )
+    )

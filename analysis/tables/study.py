@@ -136,7 +136,11 @@ class Study:
         """Names of the metrics that some row has."""
         return [name for name in schema.names("metric") if name in self._rows.columns]
 
-    def matrix(self, sweeps: str | Sequence[str], metric: str) -> SeedMatrix:
+    def matrix(
+        self,
+        sweeps: str | Sequence[str],
+        metric: str,
+    ) -> SeedMatrix:
         """Return the values of a metric in some sweeps; no columns if none is stored.
 
         The cells are in the order of the sweeps; seeds are matched.
@@ -158,7 +162,11 @@ class Study:
         rows = self._rows_of_sweep.get(sweep, self._rows.iloc[:0])
         if metric not in rows:
             rows = rows.iloc[:0].assign(**{metric: np.nan})
-        wide = rows.pivot(index="seed", columns="cell", values=metric)
+        wide = rows.pivot(
+            index="seed",
+            columns="cell",
+            values=metric,
+        )
         measured = wide.reindex(columns=cells["cell"]).to_numpy(dtype=float)
 
         # Drop seeds and cells without a value; cells with infinite values stay.
@@ -166,7 +174,11 @@ class Study:
         used = finite.any(axis=1)
         left_out = np.isinf(measured).sum(axis=0)
         seeds = wide.index.to_numpy()[used]
-        values = np.where(finite, measured, np.nan)[used]
+        values = np.where(
+            finite,
+            measured,
+            np.nan,
+        )[used]
         matrix = SeedMatrix(metric, cells, seeds, values, left_out)
         return matrix.take(finite.any(axis=0) | (left_out > 0))
 
