@@ -31,7 +31,11 @@ class Constraint(ABC):
     def __or__(self, other: "Constraint") -> "Constraint":
         return AnyOf(self, other)
 
-    def refuse(self, name: str, value: object) -> str:
+    def refuse(
+        self,
+        name: str,
+        value: object,
+    ) -> str:
         """Say which parameter breaks the rule, by which value."""
         return f"{name}={value!r} must be {self}"
 
@@ -89,7 +93,11 @@ class OneOf(Constraint):
         listed = ", ".join(map(repr, self.values))
         return listed if len(self.values) == 1 else f"one of {listed}"
 
-    def refuse(self, name: str, value: object) -> str:
+    def refuse(
+        self,
+        name: str,
+        value: object,
+    ) -> str:
         """List the values."""
         listed = ", ".join(map(repr, self.values))
         return f"{name}={value!r} is unknown, choose one of {listed}"

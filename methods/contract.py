@@ -152,7 +152,11 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         """
         raise NotImplementedError(f"{type(self).__name__} must define cluster(curator)")
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """Plan all releases of ``cluster`` for one replicate, from public quantities.
 
         An account and a zoom need the schedule of a private method.
@@ -168,7 +172,11 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         """Return a method with one schedule for all domains that a zoom may find."""
         return self
 
-    def budget(self, n_points: int, n_features: int) -> Budget | None:
+    def budget(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Budget | None:
         """Budget of a run on points of that shape; None without a privacy claim."""
         claim = self.claim
         if not claim.private:
@@ -227,7 +235,11 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
                 f"and {type(self).__name__} is none: leave zoom out"
             )
 
-    def zoom_plan(self, n_points: int, n_features: int) -> ZoomPlan | None:
+    def zoom_plan(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> ZoomPlan | None:
         """Plan the releases that find a domain; None without a zoom or budget for it.
 
         Raises

@@ -56,7 +56,11 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         """
         return np.concatenate([cdist(*self._scale(block)) for block in self._blocks(X)])
 
-    def score(self, X: ArrayLike | RowsLike, y: object = None) -> float:
+    def score(
+        self,
+        X: ArrayLike | RowsLike,
+        y: object = None,
+    ) -> float:
         """Minus the sum of squared distances to the nearest centers, as of KMeans.
 
         In squared half-widths of the bounds. A score of private rows is not covered by

@@ -100,11 +100,19 @@ class ZoomPlan(Schedule):
         """Whether both sides of every column are measured at the end."""
         return not self.ball and self.n_features <= FEW_FEATURES
 
-    def noise(self, l1: float, l2: float) -> Gaussian | Laplace:
+    def noise(
+        self,
+        l1: float,
+        l2: float,
+    ) -> Gaussian | Laplace:
         """Noise of one release of given sensitivities, in grid steps."""
         return Laplace(l1 / self.cost) if self.pure else Gaussian(l2 / self.cost)
 
-    def stddev(self, l1: float, l2: float) -> float:
+    def stddev(
+        self,
+        l1: float,
+        l2: float,
+    ) -> float:
         """Standard deviation of that noise."""
         return math.sqrt(2) * l1 / self.cost if self.pure else l2 / self.cost
 

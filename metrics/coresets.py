@@ -13,7 +13,11 @@ N_IMPROVED = 100
 LLOYD_STEPS = 4
 
 
-def center_sets(points: Points, k: int, seed: int = 0) -> np.ndarray:
+def center_sets(
+    points: Points,
+    k: int,
+    seed: int = 0,
+) -> np.ndarray:
     """Draw sets of k centers: random ones, and ones that Lloyd steps improved.
 
     Parameters

@@ -228,7 +228,11 @@ def run_k_means(
     ]
 
 
-def compute_centers(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
+def compute_centers(
+    points: Points,
+    labels: np.ndarray,
+    k: int,
+) -> np.ndarray:
     """Compute the means of the points of each label that has some, in half-widths.
 
     They are rounded once.

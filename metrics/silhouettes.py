@@ -22,7 +22,11 @@ def silhouette_sample(n: int) -> np.ndarray:
     return np.sort(sample)
 
 
-def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
+def silhouettes(
+    points: Points,
+    labels: np.ndarray,
+    k: int,
+) -> np.ndarray:
     """Mean silhouette of each labeling, over the sample of the points.
 
     Parameters

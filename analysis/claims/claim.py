@@ -36,12 +36,7 @@ BASES = (
 )
 _REQUIRED = {"title": str, "reference": str, "claims": list}
 #: What a file leaves out if it has none of it.
-_NOTHING = {
-    "derived": [],
-    "sets": {},
-    "reported": {},
-    "deviations": [],
-}
+_NOTHING = {"derived": [], "sets": {}, "reported": {}, "deviations": []}
 
 
 @dataclass(frozen=True)

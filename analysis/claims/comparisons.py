@@ -102,11 +102,7 @@ class Pairs:
         """Average values of shape (n, lines) over the data sets of each comparison."""
         comparison = self.lines["comparison"].to_numpy()
         starts = np.flatnonzero(np.diff(comparison, prepend=-1))
-        return np.add.reduceat(
-            values,
-            starts,
-            axis=1,
-        ) / np.bincount(comparison)
+        return np.add.reduceat(values, starts, axis=1) / np.bincount(comparison)
 
     def relative(
         self,
@@ -152,37 +148,15 @@ def find_pairs(
 
     # Match both sides, and what they are relative to, on the data sets that they share.
     is_across = bool(check.get("across"))
-    lines = _find_sides(
-        cells,
-        check["left"],
-        over,
-        "left",
-        is_across,
-    )
+    lines = _find_sides(cells, check["left"], over, "left", is_across)
     if "right" in check:
-        right = _find_sides(
-            cells,
-            check["right"],
-            over,
-            "right",
-            is_across,
-        )
+        right = _find_sides(cells, check["right"], over, "right", is_across)
         lines = lines.merge(right, on=list(dict.fromkeys([*over, "dataset"])))
     else:
-        lines = lines.assign(
-            right=lines["left"],
-            right_label="1",
-            right_order=0,
-        )
+        lines = lines.assign(right=lines["left"], right_label="1", right_order=0)
     if "relative_to" in check:
         scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
-        scale_of = dict(
-            zip(
-                scales,
-                scales.index,
-                strict=True,
-            )
-        )
+        scale_of = dict(zip(scales, scales.index, strict=True))
         lines = lines.assign(scale=lines["dataset"].map(scale_of))
         lines = lines.dropna(subset="scale")
     if not len(lines):
@@ -195,14 +169,7 @@ def find_pairs(
     lines = lines.assign(comparison=groups.ngroup())
     lines = lines.sort_values("comparison", kind="stable", ignore_index=True)
     keys = lines.drop_duplicates("comparison")[identity].reset_index(drop=True)
-    keys = keys.set_axis(
-        [
-            *over,
-            "left",
-            "right",
-        ],
-        axis=1,
-    ).infer_objects()
+    keys = keys.set_axis([*over, "left", "right"], axis=1).infer_objects()
 
     # Say what is missing.
     n_datasets = np.bincount(lines["comparison"])
@@ -215,14 +182,7 @@ def find_pairs(
         _short_ends(check, cells.iloc[lines["left"]]),
         without_rows,
     )
-    lines = lines.filter(
-        [
-            "comparison",
-            "left",
-            "right",
-            "scale",
-        ]
-    ).astype(int)
+    lines = lines.filter(["comparison", "left", "right", "scale"]).astype(int)
     return Pairs(matrix, keys, lines, missing, n_datasets >= n_expected)
 
 
@@ -301,13 +261,7 @@ def _share_of_runs(matrix: SeedMatrix, expression: str) -> SeedMatrix:
         largest_of_runs=np.nanmax(values, axis=0),
     )
     return replace(
-        matrix,
-        cells=cells,
-        values=np.where(
-            np.isnan(values),
-            np.nan,
-            holds,
-        ),
+        matrix, cells=cells, values=np.where(np.isnan(values), np.nan, holds)
     )
 
 
@@ -336,11 +290,7 @@ def _absent_comparisons(
 ) -> str:
     """Say which comparisons the claim asks for and are not stored."""
     listed = {name: values for name, values in over.items() if values is not None}
-    compared = [
-        *(over if "expected" in check else listed),
-        "left",
-        "right",
-    ]
+    compared = [*(over if "expected" in check else listed), "left", "right"]
     n_available = len(keys[compared].drop_duplicates())
     counts = [len(check["left"]), len(check.get("right", "1"))]
     counts += [len(values) for values in listed.values()]
@@ -400,13 +350,7 @@ def measure_ratios(
         name = "Reported over measured"
     missing = describe_absent(reported, datasets)
     facts = {"measured": measured.values[0], "reported": numbers}
-    return replace(
-        measured,
-        values=values,
-        missing=missing,
-        name=name,
-        facts=facts,
-    )
+    return replace(measured, values=values, missing=missing, name=name, facts=facts)
 
 
 def _read_smallest(cells: Sequence[Mapping], names: list[str]) -> dict[str, float]:
@@ -459,34 +403,17 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> Draws:
     columns = pairs.lines["left"]
     how = check.get("average", AVERAGES[0])
     means = resampled_means(matrix)
-    left = pairs.relative(
-        means[:, columns],
-        means,
-        how,
-    )
+    left = pairs.relative(means[:, columns], means, how)
     right = 1.0
     if "right" in check:
-        right = pairs.relative(
-            means[:, pairs.lines["right"]],
-            means,
-            how,
-        )
+        right = pairs.relative(means[:, pairs.lines["right"]], means, how)
     if "times" in check:
         factors = numeric(matrix.cells, check["times"]).eval(check["times"])
         factors = np.broadcast_to(np.asarray(factors, dtype=float), len(matrix.cells))
         left = left * pairs.average(factors[None, columns])
 
     seeds = int(pairs.shared_seeds.min())
-    name = (
-        "Ratio"
-        if {
-            "right",
-            "relative_to",
-            "times",
-        }
-        & set(check)
-        else "Value"
-    )
+    name = "Ratio" if {"right", "relative_to", "times"} & set(check) else "Value"
     values = left / right
     if check.get("by") == "difference":
         name = "Difference"
@@ -494,14 +421,7 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> Draws:
     elif check.get("by") == "dispersion":
         name = "Deviation over mean"
         squares = resampled_means(replace(matrix, values=matrix.values**2))
-        variance = (
-            pairs.relative(
-                squares[:, columns],
-                squares,
-                how,
-            )
-            - left**2
-        )
+        variance = pairs.relative(squares[:, columns], squares, how) - left**2
         factor = seeds / max(seeds - 1, 1)
         values = np.sqrt(np.maximum(variance, 0) * factor) / np.abs(left)
     facts = [*check.get("columns", ())]

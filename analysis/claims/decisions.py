@@ -67,11 +67,7 @@ def decide(draws: Draws, check: Mapping) -> Finding:
     p_true = holm((1 + resampled.sum(axis=0)) / len(truth))
     kept = on_sample & (share >= 1 - LEVEL) & decidable
     violated = ~on_sample & (p_true <= LEVEL) & decidable
-    outcome = np.select(
-        [violated, kept],
-        ["violated", "kept"],
-        "open",
-    )
+    outcome = np.select([violated, kept], ["violated", "kept"], "open")
 
     # Decide the claim, from its cases or from the joint predicate.
     if quantifier == "all":
@@ -96,35 +92,18 @@ def decide(draws: Draws, check: Mapping) -> Finding:
     complete = True if draws.complete is None else draws.complete
     refuted = quantifier == "all" and (violated & complete).any()
     exists = quantifier == "some"
-    verdict = weaken(
-        verdict,
-        draws.missing,
-        exists=exists,
-        refuted=refuted,
-    )
+    verdict = weaken(verdict, draws.missing, exists=exists, refuted=refuted)
     if draws.seeds < MIN_SEEDS or not decidable.any():
         verdict = INCONCLUSIVE
 
     seeds = too_few(draws.seeds)
-    numbers = join_words(
-        _describe(draws, check),
-        text,
-        draws.undecided,
-        seeds,
-    )
+    numbers = join_words(_describe(draws, check), text, draws.undecided, seeds)
     evidence = _list_evidence(draws)
     if len(evidence) == n_cases:
         evidence = evidence.assign(
             true_on_sample=on_sample, true_in_resamples=share, outcome=outcome
         )
-    return Finding(
-        verdict,
-        numbers,
-        n_cases,
-        draws.seeds,
-        draws.missing,
-        evidence,
-    )
+    return Finding(verdict, numbers, n_cases, draws.seeds, draws.missing, evidence)
 
 
 def _describe(draws: Draws, check: Mapping) -> str:
@@ -139,11 +118,7 @@ def _describe(draws: Draws, check: Mapping) -> str:
     elif len(on_sample) <= CASES_LISTED:
         text = f"{draws.name} {', '.join(texts)}"
     else:
-        known = np.where(
-            np.isfinite(on_sample),
-            on_sample,
-            np.nan,
-        )
+        known = np.where(np.isfinite(on_sample), on_sample, np.nan)
         ends = (np.nanargmin(known), np.nanargmax(known))
         text = f"{draws.name} between {' and '.join(texts[end] for end in ends)}"
     more = f", {draws.text}" if draws.text else ""
@@ -155,18 +130,9 @@ def _list_evidence(draws: Draws) -> pd.DataFrame:
         return draws.evidence
     facts = dict(draws.facts)
     if draws.values.dtype != bool:
-        name = re.sub(
-            r"\W+",
-            "_",
-            draws.name.lower(),
-        ).strip("_")
+        name = re.sub(r"\W+", "_", draws.name.lower()).strip("_")
         low, high = percentile_interval(draws.values)
-        facts = {
-            name: draws.values[0],
-            "low": low,
-            "high": high,
-            **facts,
-        }
+        facts = {name: draws.values[0], "low": low, "high": high, **facts}
     return draws.cases.assign(**facts)
 
 
@@ -194,11 +160,4 @@ def agree(agreement: Agreement, check: Mapping) -> Finding:
         first = wrong.iloc[0].drop("agrees")
         values = ", ".join(f"{name} {value}" for name, value in first.items())
         text += f" First that does not: {values}."
-    return Finding(
-        verdict,
-        text.strip(),
-        n_lines,
-        None,
-        agreement.missing,
-        table,
-    )
+    return Finding(verdict, text.strip(), n_lines, None, agreement.missing, table)

@@ -54,15 +54,7 @@ def _restrict(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
     return table[table.eval(check["where"])]
 
 
-@check_type(
-    "metrics",
-    "rule",
-    "where",
-    "method",
-    "sweeps",
-    "expected",
-    "printed",
-)
+@check_type("metrics", "rule", "where", "method", "sweeps", "expected", "printed")
 def rows(
     study: Study,
     check: Mapping,
@@ -83,11 +75,7 @@ def rows(
     if "printed" in check:
         printed = pd.DataFrame(context.reported[check["printed"]]["cells"])
         numbers = [reported.number(text)[0] for text in printed[metric]]
-        facts = {
-            "sweep": "printed",
-            "method": check["method"],
-            metric: numbers,
-        }
+        facts = {"sweep": "printed", "method": check["method"], metric: numbers}
         cases = pd.concat([table, printed[["dataset"]].assign(**facts)])
     if not len(cases):
         sweeps = check.get("sweeps", study.sweeps)
@@ -97,11 +85,7 @@ def rows(
     cases = cases.assign(agrees=cases.eval(rule))
     groups = cases.groupby(["sweep", "method", "dataset"])
     agrees = groups["agrees"].agg("any" if check.get("quantifier") == "some" else "all")
-    extremes = groups[metric].agg(
-        smallest="min",
-        largest="max",
-        rows="size",
-    )
+    extremes = groups[metric].agg(smallest="min", largest="max", rows="size")
     text = f"required: {rule}."
     if len(table):
         ends = f"from {table[metric].min():.4g} to {table[metric].max():.4g}"
@@ -163,13 +147,7 @@ def ledger(
     if "states" not in check:
         return _judge(table, [], check, context)
     records = [group.to_dict("records") for group in by_cell]
-    table["epsilon_replaced"] = list(
-        map(
-            replacement_epsilon,
-            records,
-            cells["delta"],
-        )
-    )
+    table["epsilon_replaced"] = list(map(replacement_epsilon, records, cells["delta"]))
     judged = _judge(table, ["epsilon_replaced"], check, context)
     texts = []
     for name, expression in check["states"].items():
@@ -179,25 +157,14 @@ def ledger(
     n_silent = len(_select(study.cells.drop_duplicates("cell"), check)) - len(cells)
     silent = f"charges of {n_silent} cells" if n_silent else ""
     missing = join_texts(judged.missing, silent)
-    return replace(
-        judged,
-        text=join_words(judged.text, *texts),
-        missing=missing,
-    )
+    return replace(judged, text=join_words(judged.text, *texts), missing=missing)
 
 
 def _read_charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of a check with all parameters that it names, and their charges."""
     cells = _select(study.cells.drop_duplicates("cell"), check)
     for name, default in check.get("defaults", {}).items():
-        values = cells.get(
-            name,
-            pd.Series(
-                None,
-                cells.index,
-                dtype=object,
-            ),
-        )
+        values = cells.get(name, pd.Series(None, cells.index, dtype=object))
         cells = cells.assign(**{name: values.where(values.notna(), default)})
     cells = with_columns(cells, check.get("columns", {}))
     charged = read_charges(cells)
@@ -216,16 +183,7 @@ def _judge(
     table = _restrict(numeric(table), check)
     if not len(table):
         raise MissingRows(_NO_CHARGES)
-    identity = [
-        "sweep",
-        "method",
-        "dataset",
-        "n",
-        "d",
-        "k",
-        "epsilon",
-        *facts,
-    ]
+    identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon", *facts]
     used = [name for name in table if re.search(rf"\b{name}\b", rule)]
     evidence = table[list(dict.fromkeys([*identity, *used]))].assign(
         agrees=table.eval(rule, local_dict=_FUNCTIONS)
@@ -249,24 +207,8 @@ def sizes(
     if "sweep" in check:
         cells = cells[cells["sweep"] == check["sweep"]]
     cells = cells.drop_duplicates("dataset").set_index("dataset")
-    stored = (
-        cells[
-            [
-                "n",
-                "d",
-                "k",
-            ]
-        ]
-        .to_numpy(int)
-        .tolist()
-    )
-    sizes_of = dict(
-        zip(
-            cells.index,
-            stored,
-            strict=True,
-        )
-    )
+    stored = cells[["n", "d", "k"]].to_numpy(int).tolist()
+    sizes_of = dict(zip(cells.index, stored, strict=True))
     lines = [
         {
             "dataset": name,
@@ -317,11 +259,7 @@ def reported_values(
     # smaller.
     n_outside = better + worse
     errors = entry.get("standard_errors", reported.STANDARD_ERRORS)
-    p_value = stats.binom.sf(
-        n_outside - 1,
-        n_judged,
-        2 * stats.norm.sf(errors),
-    )
+    p_value = stats.binom.sf(n_outside - 1, n_judged, 2 * stats.norm.sf(errors))
     verdict = HOLDS if not n_outside else FAILS if p_value <= LEVEL else INCONCLUSIVE
     if "at_least" in check:
         verdict = HOLDS if within / n_judged >= check["at_least"] else FAILS
@@ -344,14 +282,7 @@ def reported_values(
     verdict = weaken(verdict, missing, refuted="at_least" not in check)
     seeds = int(judged["seeds"].min())
     evidence = judged[reported.EVIDENCE].reset_index(drop=True)
-    return Finding(
-        verdict,
-        numbers,
-        int(n_judged),
-        seeds,
-        missing,
-        evidence,
-    )
+    return Finding(verdict, numbers, int(n_judged), seeds, missing, evidence)
 
 
 @check_type("verdict", "test")

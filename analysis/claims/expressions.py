@@ -81,11 +81,7 @@ def _first(
 ) -> np.ndarray:
     """Smallest value of a column at which something holds, infinite if nowhere."""
     holds = holds & _select(holds, where)
-    return np.where(
-        holds,
-        column.astype(float),
-        np.inf,
-    ).min(axis=1)
+    return np.where(holds, column.astype(float), np.inf).min(axis=1)
 
 
 def _onward(
@@ -95,16 +91,8 @@ def _onward(
 ) -> np.ndarray:
     """Smallest value of a column from which on it holds, infinite if none."""
     selected = _select(holds, where)
-    without = np.where(
-        ~holds & selected,
-        column.astype(float),
-        -np.inf,
-    )
-    return _first(
-        column,
-        column > without.max(axis=1, keepdims=True),
-        selected,
-    )
+    without = np.where(~holds & selected, column.astype(float), -np.inf)
+    return _first(column, column > without.max(axis=1, keepdims=True), selected)
 
 
 def _eventually(column: np.ndarray, holds: np.ndarray) -> np.ndarray:
@@ -143,18 +131,9 @@ def _line(
     """Slope of the least-squares line of the cases, and root mean square about it."""
     selected = _select(values, where)
     x = x[selected]
-    _require(
-        len(np.unique(x)),
-        least,
-        "values",
-        "that a slope needs",
-    )
+    _require(len(np.unique(x)), least, "values", "that a slope needs")
     x = x - x.mean()
-    values = np.where(
-        np.isfinite(values),
-        values,
-        np.nan,
-    )[:, selected]
+    values = np.where(np.isfinite(values), values, np.nan)[:, selected]
     values = values - values.mean(axis=1, keepdims=True)
     slope = values @ x / (x @ x)
     return slope, np.sqrt(((values - np.outer(slope, x)) ** 2).mean(axis=1))
@@ -205,11 +184,7 @@ def _lead_inside(
 def _mean(numbers: np.ndarray, where: Where = None) -> np.ndarray:
     # Which cases are meant may differ between lines.
     if np.ndim(where) > 1:
-        return np.where(
-            where,
-            numbers,
-            0.0,
-        ).sum(axis=1) / where.sum(axis=1)
+        return np.where(where, numbers, 0.0).sum(axis=1) / where.sum(axis=1)
     return _reduced(np.mean)(numbers, where)
 
 
@@ -234,13 +209,7 @@ FUNCTIONS = {
     "abs": np.abs,
     "exp": np.exp,
     "sqrt": np.sqrt,
-    "log": lambda values: np.log(
-        np.where(
-            values > 0,
-            values,
-            np.nan,
-        )
-    ),
+    "log": lambda values: np.log(np.where(values > 0, values, np.nan)),
     "inf": np.inf,
     "round": np.round,
     "ends_with": np.char.endswith,

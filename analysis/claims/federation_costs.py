@@ -86,11 +86,7 @@ def costs(study: Study) -> pd.DataFrame:
         measured[f"{cost}_half_width"] = summary.half_width
         if cost == "iteration_ms":
             measured["seeds"] = summary.count
-        cells = cells.merge(
-            measured,
-            on=["sweep", "cell"],
-            how="left",
-        )
+        cells = cells.merge(measured, on=["sweep", "cell"], how="left")
     return cells.fillna({"seeds": 0}).astype({"seeds": int})
 
 
@@ -140,12 +136,7 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     table = table.sort_values("transport", kind="stable").drop_duplicates("dataset")
     stored = table.set_index("dataset").to_dict("index")
     lines = [
-        _judge(
-            quantity,
-            cell,
-            stored.get(cell["dataset"]),
-            reported,
-        )
+        _judge(quantity, cell, stored.get(cell["dataset"]), reported)
         for cell in reported["cells"]
         for quantity in QUANTITIES
         if quantity in cell
@@ -163,14 +154,7 @@ def _judge(
     line = {
         "dataset": cell["dataset"],
         "quantity": quantity,
-        **dict.fromkeys(
-            [
-                "mean",
-                "half_width",
-                "rounds",
-            ],
-            np.nan,
-        ),
+        **dict.fromkeys(["mean", "half_width", "rounds"], np.nan),
         "reported": cell[quantity],
         "reported_mean": value.mean,
         "cited": number(cell[cited])[0] if cited else np.nan,

@@ -30,29 +30,16 @@ SWEEPS_NAMED = 4
 DATASETS_NAMED = 8
 #: Bounds that values may have up to rounding, with their signs.
 BOUNDS = {
-    "at_least": (
-        "≥",
-        lambda values, bound: values >= bound - 1e-9,
-    ),
+    "at_least": ("≥", lambda values, bound: values >= bound - 1e-9),
     "above": (">", np.greater),
-    "at_most": (
-        "≤",
-        lambda values, bound: values <= bound + 1e-9,
-    ),
+    "at_most": ("≤", lambda values, bound: values <= bound + 1e-9),
     "below": ("<", np.less),
 }
 #: Keys of every check.
 COMMON_KEYS = ("type", "variants", "caveat", "quantifier", *BOUNDS)
 #: Planned runs without rows, where there are none.
 NO_GAPS = pd.DataFrame(
-    columns=[
-        "sweep",
-        "method",
-        "dataset",
-        "epsilon",
-        "reason",
-    ],
-    dtype=object,
+    columns=["sweep", "method", "dataset", "epsilon", "reason"], dtype=object
 )
 
 
@@ -275,16 +262,7 @@ def describe_case(case: pd.Series) -> str:
     >>> describe_case(pd.Series(case))
     'dataset iris, k 3, lloyd'
     """
-    names = [
-        name
-        for name in case.index
-        if name
-        not in (
-            "left",
-            "right",
-            "method",
-        )
-    ]
+    names = [name for name in case.index if name not in ("left", "right", "method")]
     labels = [f"{name} {case[name]}" for name in names]
     labels += [str(case[name]) for name in ("method", "left") if name in case]
     return ", ".join(labels)
@@ -295,11 +273,7 @@ def describe_values(draws: Draws) -> list[str]:
     cases = draws.cases.iterrows()
     return [
         f"{value:.4g} ({describe_case(case)})"
-        for value, (_, case) in zip(
-            draws.values[0],
-            cases,
-            strict=True,
-        )
+        for value, (_, case) in zip(draws.values[0], cases, strict=True)
     ]
 
 

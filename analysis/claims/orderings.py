@@ -64,13 +64,7 @@ def improving(
     keys = []
     steps = []
     for group, members in pairs.keys.groupby(groups, sort=False):
-        facts = dict(
-            zip(
-                groups,
-                group,
-                strict=True,
-            )
-        ) | {"right": "the value before"}
+        facts = dict(zip(groups, group, strict=True)) | {"right": "the value before"}
         for before, after in pairwise(members[along].astype(float).sort_values().index):
             step = f"{members[along][before]} to {members[along][after]}"
             earlier = sides[before].set_index("dataset")["left"]
@@ -103,34 +97,18 @@ def compare(pairs: Pairs, check: Mapping) -> Finding:
 
     # Test the differences per seed, averaged over data sets. The denominators are the
     # same on both sides: their means are factors.
-    differences = pairs.relative(
-        values[:, left] - values[:, right],
-        means,
-        how,
-    )
+    differences = pairs.relative(values[:, left] - values[:, right], means, how)
     tests = paired_tests(sign * differences)
     violation = holm(tests["p_greater"])
     support = holm(tests["p_less"])
     outcome = np.select(
-        [
-            tests["seeds"] < MIN_SEEDS,
-            violation <= LEVEL,
-            support <= LEVEL,
-        ],
+        [tests["seeds"] < MIN_SEEDS, violation <= LEVEL, support <= LEVEL],
         ["few seeds", "violated", "kept"],
         "tied",
     )
     evidence = pairs.keys.assign(
-        left_mean=pairs.relative(
-            means[:, left],
-            means,
-            how,
-        )[0],
-        right_mean=pairs.relative(
-            means[:, right],
-            means,
-            how,
-        )[0],
+        left_mean=pairs.relative(means[:, left], means, how)[0],
+        right_mean=pairs.relative(means[:, right], means, how)[0],
         difference=sign * tests["difference"],
         half_width=tests["half_width"],
         seeds=tests["seeds"],
@@ -170,29 +148,13 @@ def _judge(
         n_few = (~enough).sum()
         few = f"{n_few} comparisons have fewer than {MIN_SEEDS} paired seeds"
         missing = join_texts(missing, few if n_few else "")
-    verdict = weaken(
-        verdict,
-        missing,
-        refuted=(violated & pairs.complete).any(),
-    )
+    verdict = weaken(verdict, missing, refuted=(violated & pairs.complete).any())
     if not enough.any():
         verdict = INCONCLUSIVE
     relative = toward_violation / evidence["right_mean"].abs()
-    numbers = _describe_outcomes(
-        evidence,
-        relative,
-        leaning,
-        list(check["over"]),
-    )
+    numbers = _describe_outcomes(evidence, relative, leaning, list(check["over"]))
     numbers = join_words(numbers, too_few(seeds))
-    return Finding(
-        verdict,
-        numbers,
-        len(evidence),
-        seeds,
-        missing,
-        evidence,
-    )
+    return Finding(verdict, numbers, len(evidence), seeds, missing, evidence)
 
 
 def _describe_outcomes(

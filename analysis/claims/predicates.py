@@ -75,12 +75,7 @@ def statistic(
     n_cases = _count_cases(check, context, names)
     if not check.get("joined"):
         return _evaluate_groups(draws, check, names, n_cases)
-    groups = _evaluate_groups(
-        draws,
-        check | {"undecided": []},
-        names,
-        n_cases,
-    )
+    groups = _evaluate_groups(draws, check | {"undecided": []}, names, n_cases)
 
     # Add the ends of the other columns to the groups, and evaluate these together.
     unused = [name for name in _SIDES if name not in names]
@@ -89,12 +84,7 @@ def statistic(
     largest = ends.max().add_prefix("largest_")
     cases = groups.cases.join(smallest, on=names).join(largest, on=names)
     check = check | {"statistic": check["joined"]}
-    joined = _evaluate_groups(
-        replace(groups, cases=cases),
-        check,
-        [],
-        None,
-    )
+    joined = _evaluate_groups(replace(groups, cases=cases), check, [], None)
     texts = describe_values(groups)
     return replace(joined, text=f"of {', '.join(texts)}")
 
@@ -115,14 +105,7 @@ def _evaluate_groups(
         values = draws.values[:, members.index]
         try:
             column = _evaluate(check["statistic"], values, members)
-            reasons.append(
-                _why_undecided(
-                    check,
-                    column[0],
-                    values[:1],
-                    members,
-                )
-            )
+            reasons.append(_why_undecided(check, column[0], values[:1], members))
         except MissingRows as few:
             case = f"{describe_case(pd.Series(facts))}: " if facts else ""
             missing = join_texts(missing, f"{case}{few}")
@@ -154,21 +137,11 @@ def _evaluate_groups(
 
     # The evidence of a single number are the cases.
     low, high = percentile_interval(draws.values)
-    by_case = cases.assign(
-        value=draws.values[0],
-        low=low,
-        high=high,
-        **draws.facts,
-    )
+    by_case = cases.assign(value=draws.values[0], low=low, high=high, **draws.facts)
     text = _describe_ranges(cases)
     if is_truth:
         text = f"{check['name']}: {_describe_ranges(by_case)}"
-    return replace(
-        joint,
-        cases=cases.iloc[:1],
-        evidence=by_case,
-        text=text,
-    )
+    return replace(joint, cases=cases.iloc[:1], evidence=by_case, text=text)
 
 
 def _describe_ranges(cases: pd.DataFrame) -> str:
@@ -222,11 +195,7 @@ def _evaluate(
     columns = {name: column.to_numpy() for name, column in cases.items()}
     columns |= {name: columns[name].astype(str) for name in _TEXTS if name in columns}
     metrics = cases.get("metric", pd.Series("", cases.index))
-    loss = values * np.where(
-        metrics.map(higher_is_better),
-        -1,
-        1,
-    )
+    loss = values * np.where(metrics.map(higher_is_better), -1, 1)
 
     def correlation_between(name: str, where: np.ndarray | None = None) -> np.ndarray:
         left, right = _match(cases, name, where).T
@@ -252,11 +221,7 @@ def _match(
     index = list(cases.select_dtypes("number"))
     cases = cases.assign(place=np.arange(len(cases)))
     cases = cases if where is None else cases[where]
-    wide = cases.pivot_table(
-        index=index,
-        columns=name,
-        values="place",
-    ).dropna()
+    wide = cases.pivot_table(index=index, columns=name, values="place").dropna()
     if wide.shape[0] < LEAST or wide.shape[1] < 2:
         raise MissingRows(
             f"two values of {name} with {LEAST} cases in common are not stored"

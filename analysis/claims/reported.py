@@ -79,12 +79,7 @@ class ReportedNumber:
 
 
 #: Where the paper says that there is no number.
-NO_NUMBER = ReportedNumber(
-    np.nan,
-    np.nan,
-    np.nan,
-    np.nan,
-)
+NO_NUMBER = ReportedNumber(np.nan, np.nan, np.nan, np.nan)
 
 
 def parse(text: str) -> ReportedNumber:
@@ -132,11 +127,7 @@ def list_cells(reported: Mapping) -> list[Mapping]:
     if "metric" not in reported:
         return reported["cells"]
     return [
-        {
-            "dataset": cell["dataset"],
-            "method": method,
-            reported["metric"]: text,
-        }
+        {"dataset": cell["dataset"], "method": method, reported["metric"]: text}
         for cell in reported["cells"]
         for method, text in cell.items()
         if method != "dataset"
@@ -171,34 +162,11 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     ]
     lines = pd.DataFrame(lines)
     metrics = lines["metric"].unique()
-    stored = pd.concat(
-        [
-            _measure(
-                study,
-                reported,
-                metric,
-            )
-            for metric in metrics
-        ]
-    )
-    lines = lines.merge(
-        stored,
-        on=["dataset", "method", "metric"],
-        how="left",
-    )
-    known = set(
-        zip(
-            stored["dataset"],
-            stored["method"],
-            strict=True,
-        )
-    )
+    stored = pd.concat([_measure(study, reported, metric) for metric in metrics])
+    lines = lines.merge(stored, on=["dataset", "method", "metric"], how="left")
+    known = set(zip(stored["dataset"], stored["method"], strict=True))
     judgments = [
-        _judge(
-            line,
-            (line["dataset"], line["method"]) in known,
-            reported,
-        )
+        _judge(line, (line["dataset"], line["method"]) in known, reported)
         for line in lines.fillna({"seeds": 0}).to_dict("records")
     ]
     return pd.DataFrame(judgments).astype({"seeds": int})
@@ -287,11 +255,7 @@ def with_means(
         | {"reported": parse(cell[metric]).mean}
         for cell in cells
     ]
-    return table.merge(
-        pd.DataFrame(means),
-        on=["dataset", "method"],
-        how="left",
-    )
+    return table.merge(pd.DataFrame(means), on=["dataset", "method"], how="left")
 
 
 def counts_text(verdicts: pd.Series, separator: str = "; ") -> str:

@@ -94,11 +94,7 @@ def prepare(
     content = read_claims(paper)
     gaps = NO_GAPS if missing is None else missing
     study, gaps = view(study, gaps, paper)
-    return study, Context(
-        content["sets"],
-        gaps,
-        content["reported"],
-    )
+    return study, Context(content["sets"], gaps, content["reported"])
 
 
 def evaluate_check(
@@ -124,21 +120,10 @@ def _evaluate_one(
     context: Context,
 ) -> Finding:
     if check["type"] == "all_of":
-        findings = [
-            evaluate_check(
-                study,
-                entry,
-                context,
-            )
-            for entry in check["parts"]
-        ]
+        findings = [evaluate_check(study, entry, context) for entry in check["parts"]]
         return _join_findings(findings)
     try:
-        finding = CHECK_TYPES[check["type"]].measure(
-            study,
-            check,
-            context,
-        )
+        finding = CHECK_TYPES[check["type"]].measure(study, check, context)
         if isinstance(finding, Agreement):
             finding = agree(finding, check)
     except MissingRows as missing:
@@ -156,11 +141,7 @@ def _evaluate_one(
         texts.append(check["caveat"])
     if check.get("metric") == "iteration_ms":
         texts.append(time_conditions(study, check["sweep"]))
-    return replace(
-        finding,
-        verdict=verdict,
-        numbers=" ".join(texts),
-    )
+    return replace(finding, verdict=verdict, numbers=" ".join(texts))
 
 
 def _join_findings(findings: Sequence[Finding]) -> Finding:

@@ -19,11 +19,7 @@ from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
 
 #: Lines by the words that figures have for them: lengths of dashes and of gaps in line
 #: widths.
-LINESTYLES: dict[str, tuple[float, ...]] = {
-    "-": (),
-    "--": (3.7, 1.6),
-    ":": (1, 1.65),
-}
+LINESTYLES: dict[str, tuple[float, ...]] = {"-": (), "--": (3.7, 1.6), ":": (1, 1.65)}
 NO_LINE = ""
 Entries = Mapping[str, Any]
 Texts = tuple[str, ...]
@@ -234,14 +230,7 @@ def _convert(
     if kind is tuple:
         is_one = isinstance(value, str) or not isinstance(value, Sequence)
         items = [value] if is_one else value
-        return tuple(
-            _convert(
-                where,
-                item,
-                get_args(hint)[0],
-            )
-            for item in items
-        )
+        return tuple(_convert(where, item, get_args(hint)[0]) for item in items)
     expected = (int, float) if kind is float else kind
     is_flag = isinstance(value, bool) and kind is not bool
     if is_flag or not isinstance(value, expected):

@@ -128,14 +128,7 @@ def select(study: Study, spec: FigureSpec) -> Frame:
     if spec.panel or not spec.panels:
         frames = [_select_rows(study, spec)]
     else:
-        frames = [
-            _select_panel(
-                study,
-                spec,
-                name,
-            )
-            for name in spec.panels
-        ]
+        frames = [_select_panel(study, spec, name) for name in spec.panels]
     table = _concat([frame.table for frame in frames])
     frame = Frame(table, _concat([frame.source for frame in frames]))
     gaps = [gap for frame in frames for gap in frame.gaps or ()]
@@ -167,26 +160,12 @@ def compare(study: Study, spec: FigureSpec) -> Frame:
     A comparison has the facts that all cells of its left side share, `datasets` (behind
     each side) and `grid`, the epsilons of an area.
     """
-    check = {
-        "sweep": list(spec.sweep),
-        "metric": spec.metric[0],
-        **spec.compare,
-    }
+    check = {"sweep": list(spec.sweep), "metric": spec.metric[0], **spec.compare}
     try:
         pairs = find_pairs(study, check, Context())
     except MissingRows:
         cells = study.cells.iloc[:0]
-        return Frame(
-            place(
-                cells.assign(
-                    value=[],
-                    low=[],
-                    high=[],
-                ),
-                spec,
-            ),
-            cells,
-        )
+        return Frame(place(cells.assign(value=[], low=[], high=[]), spec), cells)
     draws = divide_pairs(pairs, check)
     low, high = percentile_interval(draws.values)
     cells = pairs.matrix.cells
@@ -205,11 +184,7 @@ def compare(study: Study, spec: FigureSpec) -> Frame:
     )
     used = sorted({*left, *pairs.lines["right"]})
     gaps = (pairs.missing,) if pairs.missing else ()
-    return Frame(
-        place(table, spec),
-        cells.iloc[used],
-        gaps,
-    )
+    return Frame(place(table, spec), cells.iloc[used], gaps)
 
 
 def summarize(study: Study, spec: FigureSpec) -> Frame:
@@ -247,18 +222,9 @@ def place(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     ValueError
         If the specification names a column that its rows do not have.
     """
-    columns = {
-        "x": spec.x,
-        "row": spec.row,
-        "group": spec.group,
-        "style": spec.style,
-    }
+    columns = {"x": spec.x, "row": spec.row, "group": spec.group, "style": spec.style}
     columns = {name: column for name, column in columns.items() if column}
-    used = [
-        *columns.values(),
-        spec.hue,
-        *spec.panel,
-    ]
+    used = [*columns.values(), spec.hue, *spec.panel]
     if len(table):
         refuse_unknown(used, table, f"{spec}: column")
     hue = table.get(spec.hue)
@@ -280,15 +246,7 @@ def place(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     if spec.panel:
         table["panel"] = _join_panels(table, spec)
     tooltip = () if spec.frame else TOOLTIP
-    names = [
-        *PLACES,
-        *FACTS,
-        *used,
-        *spec.facts,
-        *HIDDEN,
-        *STATISTICS,
-        *tooltip,
-    ]
+    names = [*PLACES, *FACTS, *used, *spec.facts, *HIDDEN, *STATISTICS, *tooltip]
     return table.filter(dict.fromkeys(names)).reset_index(drop=True)
 
 
@@ -343,25 +301,12 @@ def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
         half_width = (high - low) / 2
     else:
         errors = np.nan_to_num(deviation / np.sqrt(np.maximum(seeds, 1)))
-        half_widths = {
-            "t95": half_width,
-            "se3": 3 * errors,
-            "deviation": deviation,
-        }
+        half_widths = {"t95": half_width, "se3": 3 * errors, "deviation": deviation}
         half_width = half_widths.get(spec.interval, unknown)
         low = mean - half_width
         high = mean + half_width
     value = median if spec.value == "median" else mean
-    summary = np.array(
-        [
-            value,
-            low,
-            high,
-            half_width,
-            median,
-            deviation,
-        ]
-    )
+    summary = np.array([value, low, high, half_width, median, deviation])
     if spec.value in ("cost", "excess"):
         summary *= matrix.cells["n"].to_numpy(dtype=float)
     columns = [*summary, seeds, matrix.left_out]
@@ -380,14 +325,7 @@ def panel_names(table: pd.DataFrame, spec: FigureSpec) -> list[str]:
         return [""]
     of_datasets = spec.titles if spec.panel == ("dataset",) else ()
     categories = getattr(table["panel"].dtype, "categories", ())
-    return in_order(
-        table["panel"],
-        [
-            *of_datasets,
-            *expected_panels(spec),
-            *categories,
-        ],
-    )
+    return in_order(table["panel"], [*of_datasets, *expected_panels(spec), *categories])
 
 
 def expected_panels(spec: FigureSpec) -> list[str]:
@@ -461,12 +399,7 @@ def caption_fields(frame: Frame, spec: FigureSpec) -> "Fields":
         seeds = drawn["seeds"].dropna()
         fields["seeds"] = count_text(seeds)
         fields["runs"] = count_text(seeds, "runs")
-    return Fields(
-        fields | dict(frame.fields),
-        drawn,
-        frame.source,
-        str(spec),
-    )
+    return Fields(fields | dict(frame.fields), drawn, frame.source, str(spec))
 
 
 class Fields(dict):
@@ -495,16 +428,7 @@ class Fields(dict):
         for columns in self._tables:
             if name in columns:
                 return values_text(columns[name])
-        advice = suggestion(
-            name,
-            [
-                *self,
-                "epsilon_axis",
-                "privacy",
-                *table,
-                *cells,
-            ],
-        )
+        advice = suggestion(name, [*self, "epsilon_axis", "privacy", *table, *cells])
         raise ValueError(f"{self._where}: field {{{name}}} is unknown{advice}")
 
 
@@ -548,7 +472,11 @@ def sentences(templates: Iterable[str], fields: Mapping[str, Any]) -> list[str]:
 class _Numbers(string.Formatter):
     """Formatter that writes a dash for what is not a finite number."""
 
-    def format_field(self, value: Any, format_spec: str) -> str:
+    def format_field(
+        self,
+        value: Any,
+        format_spec: str,
+    ) -> str:
         if isinstance(value, float) and not np.isfinite(value):
             return DASH
         return super().format_field(value, format_spec)
@@ -619,13 +547,7 @@ def print_table(
         return lines.reset_index(drop=True)
     lines["across"] = [label(value, across) for value in table[across]]
     index = list(headings.values())
-    wide = lines.pivot_table(
-        "value",
-        index,
-        "across",
-        aggfunc="first",
-        sort=False,
-    )
+    wide = lines.pivot_table("value", index, "across", aggfunc="first", sort=False)
     return wide.fillna(DASH).reset_index().rename_axis(columns=None)
 
 

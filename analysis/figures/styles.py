@@ -114,11 +114,7 @@ class MethodStyles:
         rows = cells.drop_duplicates("method").sort_values("method").to_dict("records")
         for row in rows:
             if row.get("label"):
-                style = MethodStyle(
-                    row["label"],
-                    row["color"],
-                    row["marker"],
-                )
+                style = MethodStyle(row["label"], row["color"], row["marker"])
                 self._styles[row["method"]] = style
         for row in rows:
             if row["method"] not in self._styles:
@@ -137,8 +133,4 @@ class MethodStyles:
         used = {(style.color, style.marker) for style in self._styles.values()}
         unused = [pair for pair in CYCLE if pair not in used]
         color, marker = (unused or CYCLE)[0]
-        self._styles[method] = MethodStyle(
-            method.replace("_", " "),
-            color,
-            marker,
-        )
+        self._styles[method] = MethodStyle(method.replace("_", " "), color, marker)

@@ -36,11 +36,7 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
     FigureResult
     """
     keys = yaml.safe_load(FIGURE.read_text(encoding="utf-8"))
-    spec = FigureSpec(
-        paper="audit",
-        name="audit",
-        **checked(str(FIGURE), keys),
-    )
+    spec = FigureSpec(paper="audit", name="audit", **checked(str(FIGURE), keys))
     numbers = table(audits)
     runs = numbers.loc[numbers["n_runs"] > 0, "n_runs"]
     fields = {
@@ -49,13 +45,7 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
         "stale": _STALE if any(audit.stale for audit in audits) else "",
     }
     printed = _formatted(numbers, spec)
-    frame = Frame(
-        _marks(audits),
-        None,
-        _gaps(audits),
-        fields,
-        printed,
-    )
+    frame = Frame(_marks(audits), None, _gaps(audits), fields, printed)
     return render(frame, spec)
 
 
@@ -70,11 +60,7 @@ def _marks(audits: Sequence[Audit]) -> pd.DataFrame:
         }
         for query, ratio in audit.tightness.items():
             verdict = audit.query_verdicts.get(query, NO_POWER)
-            line = {
-                "row": query.replace("_", " "),
-                "hue": verdict,
-                "number": ratio,
-            }
+            line = {"row": query.replace("_", " "), "hue": verdict, "number": ratio}
             lines.append(facts | line | {"panel": "replay"})
         bounds = {
             audit.verdicts.get("blackbox", NO_POWER): audit.lower_bound,

@@ -46,11 +46,7 @@ def packed(chart: Mapping[str, Any]) -> str:
     >>> json.loads(gzip.decompress(base64.b64decode(packed({"columns": 2}))))
     {'columns': 2}
     """
-    content = json.dumps(
-        chart,
-        allow_nan=False,
-        separators=(",", ":"),
-    ).encode()
+    content = json.dumps(chart, allow_nan=False, separators=(",", ":")).encode()
     # Without a time the same chart gives the same text.
     return base64.b64encode(gzip.compress(content, mtime=0)).decode()
 

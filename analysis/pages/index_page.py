@@ -74,11 +74,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     profile = report["profile"]
     missing = sorted(report["missing"], key=lambda line: -line["cells"])
     if missing:
-        names = list_names(
-            [line["datasets"] for line in missing],
-            NAMED,
-            "; ",
-        )
+        names = list_names([line["datasets"] for line in missing], NAMED, "; ")
         lacking = f"{sum(line['cells'] for line in missing)} cells: {names}"
         has_command = any(line["command"] for line in missing)
         # Running again downloads what can be had, runs what is not run, and leaves

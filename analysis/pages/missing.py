@@ -48,29 +48,16 @@ def missing_table(
     reasons = missing["reason"].astype(str).str.strip().str.split("\n").str[-1]
     lines = [
         {
-            "datasets": list_names(
-                list(datasets.unique()),
-                NAMED,
-                ", ",
-            ),
+            "datasets": list_names(list(datasets.unique()), NAMED, ", "),
             "cells": len(datasets),
             "reason": reason,
-            "brief": re.split(
-                r", | \(or ",
-                reason,
-                maxsplit=1,
-            )[0],
+            "brief": re.split(r", | \(or ", reason, maxsplit=1)[0],
             "command": command(reason, paper, profile),
         }
         for reason, datasets in missing["dataset"].groupby(reasons, sort=False)
     ]
     table = pd.DataFrame(lines, columns=COLUMNS)
-    return table.sort_values(
-        "cells",
-        ascending=False,
-        kind="stable",
-        ignore_index=True,
-    )
+    return table.sort_values("cells", ascending=False, kind="stable", ignore_index=True)
 
 
 def list_names(

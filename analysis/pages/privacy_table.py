@@ -45,16 +45,7 @@ def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
     for key, cells in study.cells.groupby(list(FACTS), sort=True):
         facts = dict(zip(FACTS, key, strict=True))
         flaws = set(facts["flaws"].split())
-        facts |= dict.fromkeys(
-            (
-                "declared",
-                "delta",
-                "spent",
-                "unspent",
-                "audit",
-            ),
-            DASH,
-        )
+        facts |= dict.fromkeys(("declared", "delta", "spent", "unspent", "audit"), DASH)
         facts |= {
             "private": facts["notion"] != "none",
             "views": "",
@@ -67,11 +58,7 @@ def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
             share = (cells["epsilon_spent"] / cells["epsilon"]).max()
             unspent = max(cells["epsilon_unspent"].max(), 0)
             first = cells.iloc[0]
-            audit = audits.find(
-                audited or {},
-                first["target"],
-                first["variant"],
-            )
+            audit = audits.find(audited or {}, first["target"], first["variant"])
             facts |= {
                 "adjacency": _with_rho(facts["adjacency"], cells),
                 "declared": ", ".join(f"{value:g}" for value in epsilons) or DASH,
@@ -84,11 +71,7 @@ def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
         lines.append(facts | {"flaws": sorted(flaws)})
     table = pd.DataFrame(lines)
     order = ["private", "method"]
-    return table.sort_values(
-        order,
-        ascending=[False, True],
-        ignore_index=True,
-    )
+    return table.sort_values(order, ascending=[False, True], ignore_index=True)
 
 
 def _with_rho(adjacency: str, cells: pd.DataFrame) -> str:

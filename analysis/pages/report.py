@@ -39,12 +39,7 @@ SUMMARY = "report.json"
 #: What the charts of a page are filtered by, and how it is called.
 CHOICES = {"dataset": "data set", "adjacency": "adjacency"}
 #: Outcomes of comparisons: what speaks against a claim comes first.
-OUTCOMES = {
-    "violated": 0,
-    "open": 1,
-    "tied": 2,
-    "kept": 3,
-}
+OUTCOMES = {"violated": 0, "open": 1, "tied": 2, "kept": 3}
 _MAX_EVIDENCE_LINES = 12
 _MAX_TEXT = 300
 _WRITTEN_SUFFIXES = (".csv", ".tex", ".png", ".pdf")
@@ -137,27 +132,14 @@ def build(
     findings = verdicts.evaluate(study, paper, missing)
     overview = verdicts.overview(findings)
     if findings:
-        formatted = overview[
-            [
-                "id",
-                "verdict",
-                "comparisons",
-                "seeds",
-            ]
-        ].astype(str)
+        formatted = overview[["id", "verdict", "comparisons", "seeds"]].astype(str)
         caption = f"Claims of {content['title']}"
         write(overview, report.tables, "claims", formatted, caption)
     report.write_summary(study)
     counts = []
     for verdict in VERDICTS:
         partial = overview.loc[overview["verdict"] == verdict, "partial"]
-        counts.append(
-            (
-                verdict,
-                len(partial),
-                int(partial.sum()),
-            )
-        )
+        counts.append((verdict, len(partial), int(partial.sum())))
 
     # Write the page.
     privacy = privacy_table(study, audited)
@@ -194,23 +176,9 @@ def build(
         "counts": {verdict: count for verdict, count, _ in counts},
         "oldest": min(line["oldest"] for line in extent),
         "newest": max(line["newest"] for line in extent),
-        "missing": lacking[
-            [
-                "datasets",
-                "cells",
-                "command",
-            ]
-        ].to_dict("records"),
+        "missing": lacking[["datasets", "cells", "command"]].to_dict("records"),
         "pictures": [
-            {
-                key: figure[key]
-                for key in (
-                    "name",
-                    "title",
-                    "caption",
-                    "width",
-                )
-            }
+            {key: figure[key] for key in ("name", "title", "caption", "width")}
             for figure in figures
             if figure["name"] in fronts and figure["image"]
         ],
@@ -254,13 +222,7 @@ class Report:
         """Write image and table of a figure; return what the template needs of them."""
         missing = missing_text(result.gaps)
         caption = f"{result.caption} {missing}".strip()
-        write(
-            result.table,
-            self.tables,
-            name,
-            result.formatted,
-            caption,
-        )
+        write(result.table, self.tables, name, result.formatted, caption)
         context = {
             "name": name,
             "caption": result.caption,
@@ -387,13 +349,7 @@ def _environment(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
         items = [*map(str, value)] if is_list else str(value).strip().splitlines()
         text = (", " if is_list else " ").join(items) or DASH
         lines = _split(items) if len(text) > _MAX_TEXT else []
-        entries.append(
-            {
-                "name": str(name),
-                "text": text,
-                "lines": lines,
-            }
-        )
+        entries.append({"name": str(name), "text": text, "lines": lines})
     return entries
 
 

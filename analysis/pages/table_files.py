@@ -41,11 +41,7 @@ def latex(
         return text.translate(_LATEX)
 
     texts = table.map(escape).rename(columns=escape)
-    text = texts.to_latex(
-        index=False,
-        caption=escape(caption),
-        label=label,
-    )
+    text = texts.to_latex(index=False, caption=escape(caption), label=label)
     return text.replace(r"\caption", "\\centering\\small\n\\caption", 1)
 
 
@@ -75,12 +71,5 @@ def write(
     csv = folder / f"{name}.csv"
     tex = folder / f"{name}.tex"
     table.to_csv(csv, index=False)
-    tex.write_text(
-        latex(
-            formatted,
-            caption,
-            f"tab:{name}",
-        ),
-        encoding="utf-8",
-    )
+    tex.write_text(latex(formatted, caption, f"tab:{name}"), encoding="utf-8")
     return csv, tex

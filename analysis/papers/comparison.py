@@ -15,16 +15,7 @@ from pkm.analysis.tables.study import Study
 
 EPSILON = 1.0  # of figures that show one; where it was not run, the nearest is shown
 N_DIAGRAMS = 3  # epsilons at which differences are shown
-FACTORS = (
-    1.0,
-    1.1,
-    1.2,
-    1.5,
-    2.0,
-    3.0,
-    5.0,
-    10.0,
-)  # of the best, in profiles
+FACTORS = (1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)  # of the best, in profiles
 #: Bounds and zoom of the four settings that every method was run in.
 SETTINGS = {
     "declared bounds": {"bounds_factor": 1.0, "zoomed": False},
@@ -78,11 +69,7 @@ def ratios_by_epsilon(study: Study, spec: FigureSpec) -> Frame:
     )
     is_marked = table["insufficient_data"].any()
     fields = {"insufficient": _INSUFFICIENT_TEXT if is_marked else ""}
-    return Frame(
-        table,
-        gaps=_gaps(table, spec),
-        fields=fields,
-    )
+    return Frame(table, gaps=_gaps(table, spec), fields=fields)
 
 
 def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
@@ -90,11 +77,7 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
     frame = ratios_by_epsilon(study, spec)
     table = frame.table
     grid = np.unique(table["epsilon"].dropna())
-    epsilon = min(
-        grid,
-        key=lambda value: abs(np.log(value / EPSILON)),
-        default=np.nan,
-    )
+    epsilon = min(grid, key=lambda value: abs(np.log(value / EPSILON)), default=np.nan)
     is_private = table["method"] != ranking.REFERENCE
     table = table[(table["epsilon"] == epsilon) & is_private].drop(columns="panel")
     rows = [
@@ -114,11 +97,7 @@ def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
     Of methods that the figure lists, on the data sets on which the first of them has
     results.
     """
-    table = ranking.ratios(
-        study,
-        spec.sweep,
-        **spec.where,
-    )
+    table = ranking.ratios(study, spec.sweep, **spec.where)
     if spec.methods:
         table = table[table["method"].isin(spec.methods)]
         first = table.loc[table["method"] == spec.methods[0], "dataset"]
@@ -200,14 +179,7 @@ def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
         hue=np.where(is_zoomed, "with", "without"),
         panel=methods.map(_make_labels(study.cells)),
     )
-    groups = table.dropna(subset=["value"]).groupby(
-        [
-            "panel",
-            "hue",
-            "x",
-        ],
-        sort=False,
-    )
+    groups = table.dropna(subset=["value"]).groupby(["panel", "hue", "x"], sort=False)
     medians = groups.agg(value=("value", "median"), datasets=("dataset", "nunique"))
     sets = count_text(medians["datasets"], "")
     return Frame(medians.reset_index(), fields={"sets": sets.strip()})
@@ -242,27 +214,14 @@ def _mean_ranks(
 ) -> pd.DataFrame:
     """Mean ranks of each group of data sets at each epsilon, with looks of methods."""
     ranks = [
-        ranking.rank(
-            table,
-            epsilon,
-            datasets,
-            methods,
-        ).assign(panel=title)
+        ranking.rank(table, epsilon, datasets, methods).assign(panel=title)
         for title, datasets in groups.items()
         for methods in [in_order(ranking.complete_methods(table, datasets), spec.order)]
         for epsilon in sorted(table["epsilon"].dropna().unique())
         if methods
     ]
     if not ranks:
-        return pd.DataFrame(
-            columns=[
-                *LOOK,
-                *RANKS,
-                "panel",
-                "hue",
-                "x",
-            ]
-        )
+        return pd.DataFrame(columns=[*LOOK, *RANKS, "panel", "hue", "x"])
     lines = pd.concat(ranks, ignore_index=True)
     lines = lines.merge(table[LOOK].drop_duplicates("method"), on="method")
     lines = lines.rename(columns={"mean_rank": "value"})
@@ -274,20 +233,9 @@ def critical_differences(study: Study, spec: FigureSpec) -> Frame:
     frame = mean_ranks(study, spec)
     lines = frame.table
     grid = np.sort(lines["epsilon"].unique())
-    chosen = np.linspace(
-        0,
-        grid.size - 1,
-        min(N_DIAGRAMS, grid.size),
-    ).round()
+    chosen = np.linspace(0, grid.size - 1, min(N_DIAGRAMS, grid.size)).round()
     lines = lines[lines["epsilon"].isin(grid[chosen.astype(int)])]
-    lines = lines.sort_values(
-        [
-            "epsilon",
-            "panel",
-            "value",
-        ],
-        ignore_index=True,
-    )
+    lines = lines.sort_values(["epsilon", "panel", "value"], ignore_index=True)
     titles = [
         f"{line.panel}, ε = {line.epsilon:g} "
         f"({_test_text(line.friedman_p, line.critical_difference)})"
@@ -300,12 +248,7 @@ def critical_differences(study: Study, spec: FigureSpec) -> Frame:
         group_of_sets=lines["panel"],
         panel=_as_listed(titles),
     )
-    return Frame(
-        lines,
-        frame.cells,
-        frame.gaps,
-        frame.fields,
-    )
+    return Frame(lines, frame.cells, frame.gaps, frame.fields)
 
 
 def _test_text(p_value: float, critical: float) -> str:
@@ -319,20 +262,12 @@ def ranks_by_accounting(study: Study, spec: FigureSpec) -> Frame:
     """Mean ranks under other accounting, on the data sets that all of it was run on."""
     tables = {}
     for title, (sweeps, multiple) in ACCOUNTING.items():
-        table = _with_looks(
-            study,
-            spec,
-            ranking.ratios(study, sweeps),
-        )
+        table = _with_looks(study, spec, ranking.ratios(study, sweeps))
         tables[title] = table.assign(epsilon=table["epsilon"] * multiple)
     sets = [set(ranking.private(table)["dataset"]) for table in tables.values()]
     shared = sorted(set.intersection(*sets))
     ranks = [
-        _mean_ranks(
-            table[table["dataset"].isin(shared)],
-            spec,
-            {title: shared},
-        )
+        _mean_ranks(table[table["dataset"].isin(shared)], spec, {title: shared})
         for title, table in tables.items()
     ]
     lines = pd.concat(ranks, ignore_index=True)
@@ -347,24 +282,12 @@ def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """Share of settings within a factor of the best, by bounds and zoom."""
     profiles = []
     for title, setting in SETTINGS.items():
-        table = _with_looks(
-            study,
-            spec,
-            ranking.ratios(study, **setting),
-        )
+        table = _with_looks(study, spec, ranking.ratios(study, **setting))
         looks = table[LOOK].drop_duplicates("method")
         for group, names in _groups(table[table["notion"] != "none"]).items():
-            lines = ranking.profile(
-                table,
-                names,
-                FACTORS,
-            ).merge(looks, on="method")
+            lines = ranking.profile(table, names, FACTORS).merge(looks, on="method")
             panel = f"{title}: {group} ({len(names)})"
-            lines = lines.assign(
-                panel=panel,
-                group_of_sets=group,
-                setting=title,
-            )
+            lines = lines.assign(panel=panel, group_of_sets=group, setting=title)
             if lines["method"].nunique() > 1:  # one method alone is always the best
                 profiles.append(lines)
     if not profiles:
@@ -401,9 +324,5 @@ def winners(study: Study, spec: FigureSpec) -> pd.DataFrame:
 
 def times(table: pd.DataFrame) -> pd.DataFrame:
     """Sort data sets by size, and leave out of labels that methods are sound."""
-    table = table.sort_values(
-        ["n", "d", "dataset"],
-        kind="stable",
-        ignore_index=True,
-    )
+    table = table.sort_values(["n", "d", "dataset"], kind="stable", ignore_index=True)
     return table.assign(label=table["method"].map(_make_labels(table)))

@@ -58,11 +58,7 @@ INTERPRETATIONS: dict[str, dict[Any, str]] = {
 
 def interpretations(table: pd.DataFrame) -> pd.DataFrame:
     """Name the interpretations, which are the rows; DP k-means is a level line."""
-    pairs = zip(
-        parse_parameters(table),
-        table["method"],
-        strict=True,
-    )
+    pairs = zip(parse_parameters(table), table["method"], strict=True)
     rows = [
         None if method in DP_METHODS else _interpretation(parameters, method)
         for parameters, method in pairs
@@ -157,21 +153,8 @@ def strategies(study: Study, spec: FigureSpec) -> Frame:
         for index, d in cells["d"].items()
     ]
     columns = ["strategy", "value", "any_move"]
-    chosen_strategies = pd.DataFrame(
-        triples,
-        index=cells.index,
-        columns=columns,
-    )
-    table = cells.reindex(
-        columns=[
-            "dataset",
-            "n",
-            "d",
-            "k",
-            "epsilon",
-            "rho",
-        ]
-    )
+    chosen_strategies = pd.DataFrame(triples, index=cells.index, columns=columns)
+    table = cells.reindex(columns=["dataset", "n", "d", "k", "epsilon", "rho"])
     # The diagonal is no number, and the largest rho.
     rho = pd.to_numeric(table["rho"], errors="coerce").fillna(np.inf)
     table = table.join(chosen_strategies).assign(

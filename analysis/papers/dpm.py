@@ -39,18 +39,9 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
     stored = cells.drop_duplicates("dataset")
     stored = stored[["dataset", "n", "d", "k", "domain_half_width"]]
     table = pd.DataFrame([*REPORTED["sizes"], ALL_LETTERS])
-    table = table.merge(
-        stored,
-        on="dataset",
-        how="left",
-        suffixes=("_reported", ""),
-    )
+    table = table.merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
     absent_sets = table.loc[table["n"].isna(), "dataset"]
-    return Frame(
-        table,
-        cells,
-        gap_texts(map(spec.format_name, absent_sets)),
-    )
+    return Frame(table, cells, gap_texts(map(spec.format_name, absent_sets)))
 
 
 def quality(study: Study, spec: FigureSpec) -> Frame:
@@ -61,13 +52,7 @@ def quality(study: Study, spec: FigureSpec) -> Frame:
     texts = pd.concat([table["reason"], table["note"]])
     is_said = texts.str.endswith(("seeds", "stored rows")) | (texts == "")
     reasons = texts[~is_said].unique()
-    letters = dict(
-        zip(
-            reasons,
-            string.ascii_lowercase,
-            strict=False,
-        )
-    )
+    letters = dict(zip(reasons, string.ascii_lowercase, strict=False))
 
     styles = MethodStyles(study.cells)
     lines = []
@@ -86,13 +71,7 @@ def quality(study: Study, spec: FigureSpec) -> Frame:
     stored = table[table["seeds"] > 0]
     cells = study.cells[study.cells["dataset"].isin(stored["dataset"])]
     gaps = absent(Frame(stored, study.cells), spec)
-    return Frame(
-        table,
-        cells,
-        gaps,
-        fields,
-        pd.DataFrame(lines),
-    )
+    return Frame(table, cells, gaps, fields, pd.DataFrame(lines))
 
 
 def _quality_text(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
@@ -124,12 +103,7 @@ def fit_times(study: Study, spec: FigureSpec) -> Frame:
 
 # Budget splits
 
-PAPER_SHARES = {
-    "interval": 0.04,
-    "counts": 0.18,
-    "splits": 0.18,
-    "averages": 0.6,
-}
+PAPER_SHARES = {"interval": 0.04, "counts": 0.18, "splits": 0.18, "averages": 0.6}
 STEPS = list(PAPER_SHARES)
 BEST_SHARE = 0.2
 
@@ -141,11 +115,7 @@ def budget_splits(study: Study, spec: FigureSpec) -> Frame:
         return Frame(table.iloc[:0])
     shares = {name: item(table["shares"], place) for place, name in enumerate(STEPS)}
     splits = table.assign(**shares).dropna(subset=[*STEPS, "value"])
-    signs = np.where(
-        splits["metric"].map(higher_is_better),
-        -1,
-        1,
-    )
+    signs = np.where(splits["metric"].map(higher_is_better), -1, 1)
     losses = (signs * splits["value"]).groupby(splits["panel"], observed=True)
     rank = losses.rank(method="first")
     size = losses.transform("size")
@@ -153,12 +123,7 @@ def budget_splits(study: Study, spec: FigureSpec) -> Frame:
     is_end = [rank <= count, rank > size - count]
     splits = splits.drop(columns="x").rename(columns={"value": "mean"})
     splits = splits.assign(
-        rank=rank,
-        hue=np.select(
-            is_end,
-            ["best", "worst"],
-            "between",
-        ),
+        rank=rank, hue=np.select(is_end, ["best", "worst"], "between")
     )
 
     # The means of both fifths, and the paper's choice in each panel.
@@ -167,38 +132,16 @@ def budget_splits(study: Study, spec: FigureSpec) -> Frame:
     means = fifths.groupby(keys, observed=True)[STEPS].mean().reset_index()
     chosen = means[means["hue"] == "best"].assign(hue="paper", **PAPER_SHARES)
     mean_lines = means.assign(hue=means["hue"] + "_mean")
-    lines = pd.concat(
-        [
-            splits,
-            mean_lines,
-            chosen,
-        ],
-        ignore_index=True,
-    )
+    lines = pd.concat([splits, mean_lines, chosen], ignore_index=True)
     lines = lines.assign(curve=lines.index)
-    lines = lines.melt(
-        lines.columns.difference(STEPS),
-        STEPS,
-        "x",
-        "value",
-    )
+    lines = lines.melt(lines.columns.difference(STEPS), STEPS, "x", "value")
     lines["x"] = pd.Categorical(lines["x"], STEPS)
     fields = {
         "splits": splits.groupby("dataset")["shares"].nunique().max(),
         "seeds": count_text(splits["seeds"]),
     }
     headings = {name: f"share of {name}" for name in STEPS} | {"hue": "part"}
-    printed = (
-        means[
-            [
-                "panel",
-                "hue",
-                *STEPS,
-            ]
-        ]
-        .round(3)
-        .rename(columns=headings)
-    )
+    printed = means[["panel", "hue", *STEPS]].round(3).rename(columns=headings)
     return Frame(lines, splits, fields=fields, printed=printed)
 
 
@@ -253,13 +196,7 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
     """
     matrix = study.matrix(SWEEPS, metric)
     same = ["dataset", "adjacency", "preprocessing"]
-    cells = matrix.cells[
-        [
-            "method",
-            *same,
-            *BUDGET,
-        ]
-    ].rename(columns=BUDGET)
+    cells = matrix.cells[["method", *same, *BUDGET]].rename(columns=BUDGET)
     cells = cells.assign(column=cells.index)
     is_published = np.isclose(cells["epsilon"].astype(float), 1.0)
     sides = {"published": cells[is_published], "sound": cells}

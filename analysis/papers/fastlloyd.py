@@ -67,16 +67,7 @@ TABLE3 = REPORTED["table3"]
 TITLES = {cell["dataset"]: cell["title"] for cell in TABLE3["cells"]}
 CLIENTS = (2, 4, 8)
 LATENCIES = (0.25, 25.0)
-MARKERS = (
-    "o",
-    "s",
-    "^",
-    "D",
-    "v",
-    "P",
-    "X",
-    "*",
-)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SHAPE = ["n", "k", "d"]
 #: Columns of Table 3, with the measured numbers as they are written.
 QUANTITIES = {
@@ -108,12 +99,7 @@ def table3(study: Study, spec: FigureSpec) -> Frame:
     present = set(stored["dataset"])
     gaps = gap_texts(title for name, title in TITLES.items() if name not in present)
     printed = pd.DataFrame([_table3_line(cell, table) for cell in TABLE3["cells"]])
-    return Frame(
-        table,
-        gaps=gaps,
-        fields=fields,
-        printed=printed,
-    )
+    return Frame(table, gaps=gaps, fields=fields, printed=printed)
 
 
 def _table3_line(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:
@@ -149,11 +135,7 @@ def parties(study: Study, spec: FigureSpec) -> Frame:
     """Every federated cell: time and bytes by network and number of clients."""
     table = costs(study)
     if not len(table):
-        return Frame(
-            table,
-            gaps=gap_texts([spec.title]),
-            fields={"parties": ""},
-        )
+        return Frame(table, gaps=gap_texts([spec.title]), fields={"parties": ""})
     settings = table[["latency_ms", "clients"]].itertuples(index=False)
     table = table.assign(
         setting=[_setting(*setting) for setting in settings],
@@ -187,12 +169,7 @@ def parties(study: Study, spec: FigureSpec) -> Frame:
     names += [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
     lines = table[names].rename(columns=values)
-    return Frame(
-        lines,
-        study.cells,
-        gaps,
-        {"parties": transports(table)},
-    )
+    return Frame(lines, study.cells, gaps, {"parties": transports(table)})
 
 
 def _name_dataset(name: str) -> str:
@@ -259,30 +236,16 @@ def iteration_costs(study: Study, spec: FigureSpec) -> Frame:
     gaps = _lacking(table, stored) if len(table) else gap_texts([spec.title])
     runs = count_text(table["seeds"], "runs")
     how = f"{transports(table)}; {runs} each" if len(table) else ""
-    return Frame(
-        lines,
-        gaps=gaps,
-        fields={"parties": how},
-    )
+    return Frame(lines, gaps=gaps, fields={"parties": how})
 
 
 def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Styles of data sets: colors of points, markers of clusters and columns."""
     points = sorted(table["n"].unique())
-    colors = dict(
-        zip(
-            points,
-            shades(len(points), 0.78),
-            strict=True,
-        )
-    )
+    colors = dict(zip(points, shades(len(points), 0.78), strict=True))
     shapes = table[["k", "d"]].drop_duplicates().sort_values(["k", "d"])
     markers = dict(
-        zip(
-            shapes.itertuples(index=False, name=None),
-            2 * MARKERS,
-            strict=False,
-        )
+        zip(shapes.itertuples(index=False, name=None), 2 * MARKERS, strict=False)
     )
     facts = table.drop_duplicates("dataset").set_index("dataset")
     styles = {}
@@ -290,9 +253,5 @@ def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
         n, k, d = facts.loc[name, SHAPE]
         size = "" if name.startswith("timesynth-") else f" (N {n:,})"
         label = _name_dataset(name) + size
-        styles[name] = {
-            "color": colors[n],
-            "marker": markers[k, d],
-            "label": label,
-        }
+        styles[name] = {"color": colors[n], "marker": markers[k, d], "label": label}
     return styles

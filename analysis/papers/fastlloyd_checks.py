@@ -43,11 +43,7 @@ def equals_central_run(
         "seed",
     ]
     central = central[[*keys, "nicv"]].drop_duplicates(keys)
-    both = protocol.merge(
-        central,
-        on=keys,
-        suffixes=("", "_central"),
-    )
+    both = protocol.merge(central, on=keys, suffixes=("", "_central"))
     if not len(both):
         raise MissingRows(
             "no central run of the same method, data set, epsilon and seed as a "

@@ -25,30 +25,12 @@ PASSES = {
 # Table 1: factor and additive bound of every row, without logarithms, epsilon and
 # constants, which the paper's table leaves out too.
 BOUNDS = {
-    "feldman2009": (
-        lambda n, k, d: np.sqrt(d),
-        lambda n, k, d: (k * d) ** (2.0 * d),
-    ),
-    "nock2016": (
-        lambda n, k, d: np.log(k),
-        lambda n, k, d: n / np.log(n) ** 2,
-    ),
-    "feldman2017": (
-        lambda n, k, d: k * np.log(n),
-        lambda n, k, d: np.sqrt(d) * k**1.5,
-    ),
-    "balcan2017": (
-        lambda n, k, d: np.log(n) ** 3,
-        lambda n, k, d: d + k**2.0,
-    ),
-    "nissim_stemmer2018": (
-        lambda n, k, d: k,
-        lambda n, k, d: d**0.51 * k**1.51,
-    ),
-    "this_work": (
-        lambda n, k, d: 1.0,
-        lambda n, k, d: k**1.01 * d**0.51 + k**1.5,
-    ),
+    "feldman2009": (lambda n, k, d: np.sqrt(d), lambda n, k, d: (k * d) ** (2.0 * d)),
+    "nock2016": (lambda n, k, d: np.log(k), lambda n, k, d: n / np.log(n) ** 2),
+    "feldman2017": (lambda n, k, d: k * np.log(n), lambda n, k, d: np.sqrt(d) * k**1.5),
+    "balcan2017": (lambda n, k, d: np.log(n) ** 3, lambda n, k, d: d + k**2.0),
+    "nissim_stemmer2018": (lambda n, k, d: k, lambda n, k, d: d**0.51 * k**1.51),
+    "this_work": (lambda n, k, d: 1.0, lambda n, k, d: k**1.01 * d**0.51 + k**1.5),
 }
 #: Rows of Table 1 that are implemented.
 IMPLEMENTED: dict[str, dict[str, Any]] = {
@@ -108,11 +90,7 @@ def _measure(
     study: Study, sweeps: tuple[str, ...], along: str, value: str
 ) -> dict[str, Draws]:
     """Curves of the implemented rows that have stored rows."""
-    check = {
-        "sweep": list(sweeps),
-        "metric": "nicv",
-        "over": {along: "any"},
-    }
+    check = {"sweep": list(sweeps), "metric": "nicv", "over": {along: "any"}}
     check |= {"columns": {name: name for name in SIZES}}
     check |= {"relative_to": "kmeans"} if value == "ratio" else {"times": "n"}
     curves = {}
@@ -199,39 +177,17 @@ def candidates(study: Study, spec: FigureSpec) -> Frame:
     }
     titles = {name: title for name, title in titles.items() if name in rows}
     if rows.empty:
-        return Frame(
-            pd.DataFrame(
-                columns=[
-                    *keys,
-                    "mean",
-                    "largest",
-                    "seeds",
-                ]
-            )
-        )
+        return Frame(pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"]))
 
     groups = rows.groupby(keys)
-    counts = groups["n_centers"].agg(
-        mean="mean",
-        largest="max",
-        seeds="size",
-    )
+    counts = groups["n_centers"].agg(mean="mean", largest="max", seeds="size")
     table = counts.join(groups[list(titles)].mean()).reset_index()
     table = table.assign(over_k=table["mean"] / table["k"])
 
     # The sets of the captured balls are in the file alone.
     listed = rows.loc[rows["sweep"] == "candidates", "dataset"]
     printed = table[table["dataset"].isin(listed)]
-    printed = printed[
-        [
-            "dataset",
-            "method",
-            "mean",
-            "largest",
-            *titles,
-            "seeds",
-        ]
-    ]
+    printed = printed[["dataset", "method", "mean", "largest", *titles, "seeds"]]
     printed = printed.replace({"method": PASSES}).rename(columns=titles)
     numbers = ["mean", *titles.values()]
     printed[numbers] = printed[numbers].map(format_number)

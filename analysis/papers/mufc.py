@@ -26,11 +26,7 @@ SHORT_VERDICTS = {reported.WITHIN: "within"}
 
 def after_start(table: pd.DataFrame) -> pd.DataFrame:
     """Leave out the start of a run, which is no request, and settings without an x."""
-    panels = table[table["x"] >= 0].groupby(
-        "panel",
-        sort=False,
-        observed=True,
-    )
+    panels = table[table["x"] >= 0].groupby("panel", sort=False, observed=True)
     return pd.concat([lines.sort_values("x", kind="stable") for _, lines in panels])
 
 
@@ -53,11 +49,7 @@ def reported_losses(study: Study, spec: FigureSpec) -> Frame:
     table = table.assign(table=int(spec.name[-1]))
 
     texts = table.assign(text=table.apply(_loss_text, axis=1))
-    texts = texts.pivot(
-        index="dataset",
-        columns="method",
-        values="text",
-    )
+    texts = texts.pivot(index="dataset", columns="method", values="text")
     printed = texts.loc[list(spec.titles), list(spec.methods)]
     styles = MethodStyles(study.cells)
     printed = printed.rename(columns=styles.label)
@@ -77,13 +69,7 @@ def reported_losses(study: Study, spec: FigureSpec) -> Frame:
         "notes": " ".join(notes),
     }
     gaps = _gaps(table.loc[table["seeds"] > 0, "dataset"], spec)
-    return Frame(
-        table,
-        study.cells,
-        gaps,
-        fields,
-        printed.reset_index(drop=True),
-    )
+    return Frame(table, study.cells, gaps, fields, printed.reset_index(drop=True))
 
 
 def _loss_text(line: pd.Series) -> str:
@@ -102,17 +88,8 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
     cells = study.matrix("table1", "loss_ratio").cells.drop_duplicates("dataset")
     stored = cells[["dataset", *SETTING, "largest_client"]]
     table = pd.DataFrame(REPORTED["sizes"]).drop(columns="title")
-    table = table.merge(
-        stored,
-        on="dataset",
-        how="left",
-        suffixes=("_reported", ""),
-    )
-    return Frame(
-        table,
-        study.cells,
-        _gaps(cells["dataset"], spec),
-    )
+    table = table.merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
+    return Frame(table, study.cells, _gaps(cells["dataset"], spec))
 
 
 # Further figures
@@ -143,12 +120,7 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
     ]
     fields = {"means": "; ".join(texts), "n_sets": len(stored)}
     gaps = _gaps(measured["dataset"], spec)
-    return Frame(
-        table.sort_values(["group", "row"]),
-        study.cells,
-        gaps,
-        fields,
-    )
+    return Frame(table.sort_values(["group", "row"]), study.cells, gaps, fields)
 
 
 def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
@@ -173,19 +145,9 @@ def removal_costs(study: Study, spec: FigureSpec) -> Frame:
         index=[*keys, "seeds"], columns="metric", values="value", observed=True
     )
     wide = wide.reindex(columns=list(spec.metric)).reset_index()
-    wide = wide.rename_axis(columns=None).sort_values(
-        [
-            "sweep",
-            "dataset",
-            "method",
-        ]
-    )
+    wide = wide.rename_axis(columns=None).sort_values(["sweep", "dataset", "method"])
     gaps = _gaps(wide["dataset"], spec)
-    return Frame(
-        wide.astype({"dataset": str}),
-        study.cells,
-        gaps,
-    )
+    return Frame(wide.astype({"dataset": str}), study.cells, gaps)
 
 
 def exact_and_lazy(study: Study, spec: FigureSpec) -> Frame:
@@ -195,42 +157,13 @@ def exact_and_lazy(study: Study, spec: FigureSpec) -> Frame:
     without_rows = frame.table.iloc[:0]
     exact, lazy = (by_method.get(name, without_rows) for name in spec.methods)
     exact = exact.drop(columns=["label", "method"])
-    lazy = lazy.drop(
-        columns=[
-            "label",
-            "method",
-            *SETTING,
-            "seeds",
-        ]
-    )
-    table = exact.merge(
-        lazy,
-        on=CASE,
-        suffixes=("", "_lazy"),
-    )
+    lazy = lazy.drop(columns=["label", "method", *SETTING, "seeds"])
+    table = exact.merge(lazy, on=CASE, suffixes=("", "_lazy"))
     # The times of both over each other, in every case.
-    times = replace(
-        spec,
-        metric=("removal_mean_ms",),
-        facts=tuple(CASE),
-    )
+    times = replace(spec, metric=("removal_mean_ms",), facts=tuple(CASE))
     ratios = compare(study, times).table.rename(columns={"value": "ratio"})
-    table = table.merge(
-        ratios[
-            [
-                *CASE,
-                "ratio",
-                "low",
-                "high",
-            ]
-        ],
-        on=CASE,
-    )
-    return replace(
-        frame,
-        table=table,
-        gaps=_gaps(table["dataset"], spec),
-    )
+    table = table.merge(ratios[[*CASE, "ratio", "low", "high"]], on=CASE)
+    return replace(frame, table=table, gaps=_gaps(table["dataset"], spec))
 
 
 def messages(study: Study, spec: FigureSpec) -> Frame:
@@ -245,11 +178,7 @@ def messages(study: Study, spec: FigureSpec) -> Frame:
         sparse_over_plain=table["sparse_bytes"] / table["plain_bytes"],
         request_ms=table["dataset"].map(requests["removal_mean_ms"]),
     )
-    return replace(
-        frame,
-        table=table,
-        gaps=_gaps(table["dataset"], spec),
-    )
+    return replace(frame, table=table, gaps=_gaps(table["dataset"], spec))
 
 
 def literal_bytes(

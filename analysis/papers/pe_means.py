@@ -17,9 +17,5 @@ def with_printed(table: pd.DataFrame) -> pd.DataFrame:
     table = table.sort_values(
         "dataset", key=lambda names: names.map(places.index), kind="stable"
     )
-    keys = zip(
-        table["dataset"],
-        table["method"],
-        strict=True,
-    )
+    keys = zip(table["dataset"], table["method"], strict=True)
     return table.assign(printed=[texts.get(key, DASH) for key in keys])

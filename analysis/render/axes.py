@@ -16,7 +16,7 @@ MAX_DECADES = 10
 FEW_DECADES = 0.35
 #: Ticks of a logarithmic axis within each decade, by the number of decades up to which
 #: they fit.
-LOG_STEPS = ((1.05, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,)), (2.2, (1.0, 2.0, 5.0,)),
+LOG_STEPS = ((1.05, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)), (2.2, (1.0, 2.0, 5.0)),
              (3.5, (1.0, 3.0)), (np.inf, (1.0,)))  # fmt: skip
 
 
@@ -62,14 +62,7 @@ class Axis:
 
     def share(self, value: float) -> float:
         """Return where a value is, as a share of the way from `low` to `high`."""
-        low, high, place = map(
-            self._length,
-            (
-                self.low,
-                self.high,
-                value,
-            ),
-        )
+        low, high, place = map(self._length, (self.low, self.high, value))
         return (place - low) / (high - low)
 
     def at(self, share: float) -> float:
@@ -91,22 +84,14 @@ class Axis:
 
     def encoding(self) -> Json:
         """Return scale and ticks as Vega-Lite has them."""
-        scale = {
-            "type": self.scale,
-            "domain": [self.low, self.high],
-            "nice": False,
-        }
+        scale = {"type": self.scale, "domain": [self.low, self.high], "nice": False}
         scale["reverse"] = self.reverse
         if self.scale == "linear":
             scale["zero"] = False
         elif self.scale == "symlog":
             scale["constant"] = self.constant
         # Numbers may be left out, names may not.
-        ticks = {
-            "values": list(self.ticks),
-            "grid": self.grid,
-            "ticks": self.grid,
-        }
+        ticks = {"values": list(self.ticks), "grid": self.grid, "ticks": self.grid}
         ticks["labelOverlap"] = "greedy" if self.grid else False
         ticks["labelExpr"] = f"split({self.label_of_value()}, '\\n')"
         if self.angle:
@@ -116,12 +101,7 @@ class Axis:
                 "labelBaseline": "middle",
             }
         title = self.title or None
-        return {
-            "type": "quantitative",
-            "title": title,
-            "scale": scale,
-            "axis": ticks,
-        }
+        return {"type": "quantitative", "title": title, "scale": scale, "axis": ticks}
 
     def label_of_value(self) -> str:
         """Return an expression of Vega for the label of a tick."""
@@ -142,14 +122,7 @@ def value_axis(
     else:
         ticks = linear_ticks(low, high)
     places = tuple(rounded(tick) for tick in ticks)
-    return Axis(
-        low,
-        high,
-        places,
-        tuple(map(plain_number, places)),
-        scale,
-        constant,
-    )
+    return Axis(low, high, places, tuple(map(plain_number, places)), scale, constant)
 
 
 def linear_ticks(
@@ -185,11 +158,7 @@ def log_ticks(low: float, high: float) -> list[float]:
         return linear_ticks(low, high, 5)
     steps = next(steps for most, steps in LOG_STEPS if decades < most)
     first, last = int(np.floor(np.log10(low))), int(np.ceil(np.log10(high)))
-    powers = range(
-        first,
-        last + 1,
-        -(-(last - first) // MAX_DECADES),
-    )
+    powers = range(first, last + 1, -(-(last - first) // MAX_DECADES))
     ticks = [step * 10.0**power for power in powers for step in steps]
     return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
 
@@ -199,12 +168,7 @@ def joined(axes: Sequence[Axis]) -> Axis:
     scale = "log" if any(axis.scale == "log" for axis in axes) else axes[0].scale
     limits = min(axis.low for axis in axes), max(axis.high for axis in axes)
     return replace(
-        value_axis(
-            *limits,
-            scale,
-            axes[0].constant,
-        ),
-        reverse=axes[0].reverse,
+        value_axis(*limits, scale, axes[0].constant), reverse=axes[0].reverse
     )
 
 

@@ -91,11 +91,7 @@ def chart(
         y["title"] = wrapped(y_text, height + TICKS) if y_text else None
         if share_rows and index % columns:
             y["axis"]["labels"] = False
-        layers = _layers(
-            panel,
-            spec,
-            {"x": panel.x.encoding(), "y": y},
-        )
+        layers = _layers(panel, spec, {"x": panel.x.encoding(), "y": y})
         if any("log" in other.notes for other in panels):
             layers.append(corner("log" in panel.notes))
         drawn = {
@@ -152,11 +148,7 @@ def corner(logarithmic: bool) -> Json:
         "tooltip": None,
     }
     corners = {"x": {"value": "width"}, "y": {"value": 0}}
-    return {
-        "data": {"values": [{}]},
-        "mark": mark,
-        "encoding": corners,
-    }
+    return {"data": {"values": [{}]}, "mark": mark, "encoding": corners}
 
 
 # Layers
@@ -201,13 +193,7 @@ def _layers(
         mark = {"clip": True} | described["mark"]
         if mark["type"] == "bar":
             mark["size"] = round(BAR_HEIGHT * PIXELS * spec.height)
-        layers.append(
-            {
-                "transform": steps,
-                "mark": mark,
-                "encoding": encoding,
-            }
-        )
+        layers.append({"transform": steps, "mark": mark, "encoding": encoding})
     return layers
 
 
@@ -330,12 +316,7 @@ def _add_legend(
 
     def scaled(values: list[Any]) -> Json:
         scale = {"domain": names, "range": values}
-        return {
-            "field": "hue",
-            "type": "nominal",
-            "scale": scale,
-            "legend": legend,
-        }
+        return {"field": "hue", "type": "nominal", "scale": scale, "legend": legend}
 
     keys = {record["hue"] for panel in concat for record in panel["data"]["values"]}
     param = {
@@ -413,11 +394,7 @@ def pictures(vega: Mapping[str, Any]) -> tuple[bytes, bytes]:
     svg = vegalite_to_svg(json.dumps(vega, allow_nan=False))
     pdf = svg_to_pdf(svg)
     # The entries of a dictionary come in any order; in another one they are as long.
-    pdf = re.sub(
-        rb"(\n +/\w+ \d+ 0 R)+",
-        lambda match: in_order(match[0]),
-        pdf,
-    )
+    pdf = re.sub(rb"(\n +/\w+ \d+ 0 R)+", lambda match: in_order(match[0]), pdf)
     return svg_to_png(svg, scale=RESOLUTION / PIXELS), pdf
 
 

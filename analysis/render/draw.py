@@ -26,17 +26,7 @@ from pkm.analysis.render.subplot import DIAMOND, REPORTED, Subplot, reference_lo
 from pkm.analysis.tables.study import Study
 
 Styles = Mapping[Any, HueStyle]
-KINDS: dict[
-    str,
-    Callable[
-        [
-            pd.DataFrame,
-            FigureSpec,
-            Styles,
-        ],
-        Subplot,
-    ],
-] = {
+KINDS: dict[str, Callable[[pd.DataFrame, FigureSpec, Styles], Subplot]] = {
     "lines": lines.panel,
     "heatmap": heatmap.panel,
     "forest": forest.panel,
@@ -56,15 +46,7 @@ def render(frame: Frame, spec: FigureSpec) -> FigureResult:
 
     Panels without rows are not drawn; the gaps name them.
     """
-    styles = (
-        hue_styles(
-            frame.table,
-            spec,
-            frame.source,
-        )
-        if "hue" in frame.table
-        else {}
-    )
+    styles = hue_styles(frame.table, spec, frame.source) if "hue" in frame.table else {}
     fields = caption_fields(frame, spec)
     notes: dict[str, str] = {}
     vega = None
@@ -124,23 +106,14 @@ def _drawn(
             panel,
             x=replace(panel.x, title=x_title),
             y=replace(panel.y, title=y_title),
-            title=_title(
-                index,
-                specs[index].title,
-                len(panels),
-            )
+            title=_title(index, specs[index].title, len(panels))
             if names[index]
             else "",
         )
     shared = ("", "")
     if spec.share_labels:
         shared = (_text(spec.x_label, fields), _text(spec.y_label, fields))
-    vega = chart(
-        panels,
-        spec,
-        _entries(drawn, spec, styles),
-        *shared,
-    )
+    vega = chart(panels, spec, _entries(drawn, spec, styles), *shared)
     by_kind: dict[str, dict[str, list[str]]] = {}
     for panel, panel_spec in zip(panels, specs, strict=True):
         for kind, note in panel.notes.items():
@@ -164,14 +137,7 @@ def _axis_titles(
 ) -> tuple[str, str]:
     """Return the titles of the axes of a panel."""
     cells = None if "notion" in table else frame.source
-    fields = caption_fields(
-        Frame(
-            table,
-            cells,
-            fields=frame.fields,
-        ),
-        spec,
-    )
+    fields = caption_fields(Frame(table, cells, fields=frame.fields), spec)
     return _text(spec.x_label, fields), _text(spec.y_label, fields)
 
 

@@ -74,12 +74,7 @@ def placed_rows(
     places = row_places(table, spec)
     groups = table["group"] if "group" in table else [None] * len(table)
     heights = [
-        places.get(place, np.nan)
-        for place in zip(
-            groups,
-            table["row"],
-            strict=True,
-        )
+        places.get(place, np.nan) for place in zip(groups, table["row"], strict=True)
     ]
     marks = [hue for hue in styles if hue not in {*spec.stacked, *find_levels(table)}]
     shifts = {hue: style.shift for hue, style in styles.items()}
@@ -120,12 +115,7 @@ def panel(
         text = names.get(line["row_y"], "")
         style = styles[line["hue"]]
         records.append(
-            make_record(
-                line,
-                hue_key(line["hue"], style),
-                text,
-                spec,
-            )
+            make_record(line, hue_key(line["hue"], style), text, spec)
             | _mark(line, spec, style, x)
         )
     for y, value in reported_values(placed):
@@ -138,20 +128,11 @@ def panel(
             }
             records.append(mark | make_look(DIAMOND | {"markersize": 8}))
     for y, (low, high), color in spans(placed, spec):
-        span = {
-            "hue": REFERENCE,
-            "at": y,
-            "color": color,
-            "width": SPAN,
-        }
+        span = {"hue": REFERENCE, "at": y, "color": color, "width": SPAN}
         records.append(span | {"from": rounded(low), "to": rounded(high)})
     for entry in spec.references:
         records.append(reference_record(entry, level=reference_place(entry, table)))
-    return Subplot(
-        x,
-        _row_axis(row_places(table, spec), spec, format_name),
-        records,
-    )
+    return Subplot(x, _row_axis(row_places(table, spec), spec, format_name), records)
 
 
 def _mark(
@@ -208,14 +189,7 @@ def spans(
     by_row = placed[placed["hue"].isin(spec.span)].groupby("row_y")
     ends = by_row["value"].agg(["min", "max"]).to_numpy().tolist()
     colors = [method_color(members.iloc[0]) for _, members in by_row]
-    return list(
-        zip(
-            by_row.groups,
-            ends,
-            colors,
-            strict=True,
-        )
-    )
+    return list(zip(by_row.groups, ends, colors, strict=True))
 
 
 def reported_values(placed: pd.DataFrame) -> list[tuple[float, float]]:
@@ -223,13 +197,7 @@ def reported_values(placed: pd.DataFrame) -> list[tuple[float, float]]:
     if "reported" not in placed:
         return []
     known = placed.dropna(subset=["reported", "row_y"]).drop_duplicates("row_y")
-    return list(
-        zip(
-            known["row_y"],
-            known["reported"],
-            strict=True,
-        )
-    )
+    return list(zip(known["row_y"], known["reported"], strict=True))
 
 
 def method_color(line: pd.Series | Mapping[str, Any]) -> str:
@@ -239,11 +207,7 @@ def method_color(line: pd.Series | Mapping[str, Any]) -> str:
 
 def label_place(line: Mapping[str, Any], x: Axis) -> float:
     """Return the value beside which the number of a mark is written."""
-    ends = [
-        line["value"],
-        line["high"],
-        line.get("reported", np.nan),
-    ]
+    ends = [line["value"], line["high"], line.get("reported", np.nan)]
     return max(end for end in ends if end <= x.high or end == line["value"])
 
 
@@ -265,14 +229,7 @@ def _row_axis(
             named.add(group)
         labels.append(text)
     ticks = tuple(map(rounded, places.values()))
-    return Axis(
-        -0.7,
-        max(ticks) + 0.7,
-        ticks,
-        tuple(labels),
-        reverse=True,
-        grid=False,
-    )
+    return Axis(-0.7, max(ticks) + 0.7, ticks, tuple(labels), reverse=True, grid=False)
 
 
 def _value_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
@@ -311,12 +268,7 @@ def _with_room(
         letters = len(number_text(spec.label, line))
         share = (LETTER * letters + BESIDE) / (PIXELS * spec.width) if letters else 0.0
         room = max(room, x.share(label_place(line, x)) / (1 - min(share, 0.5)) - 1)
-    longer = value_axis(
-        x.low,
-        x.at(1 + room),
-        x.scale,
-        x.constant,
-    )
+    longer = value_axis(x.low, x.at(1 + room), x.scale, x.constant)
     return replace(longer, title=x.title)
 
 

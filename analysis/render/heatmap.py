@@ -37,46 +37,24 @@ def panel(
     records = []
     for (row, name), (column, value) in product(enumerate(rows), enumerate(columns)):
         line = lines.get((name, value))
-        record = {
-            "at": column,
-            "row": row,
-            "text": DASH,
-            "ink": GREY,
-        }
+        record = {"at": column, "row": row, "text": DASH, "ink": GREY}
         if line is not None:
             edges = {"left": column - HALF_CELL, "right": column + HALF_CELL}
             edges |= {"bottom": row - HALF_CELL, "top": row + HALF_CELL}
             place = f"{spec.format_name(name)}, {spec.format_name(value)}"
             record |= (
-                make_record(
-                    line,
-                    "",
-                    place,
-                    spec,
-                )
-                | edges
-                | {"text": _text(line, spec)}
+                make_record(line, "", place, spec) | edges | {"text": _text(line, spec)}
             )
         records.append(record)
     x = _names_axis([spec.format_name(value) for value in columns])
     is_long = max(map(len, x.labels)) * len(columns) > LETTERS * spec.width
     y = _names_axis([spec.format_name(value) for value in rows])
-    return Subplot(
-        replace(x, angle=SLANT if is_long else 0),
-        y,
-        records,
-    )
+    return Subplot(replace(x, angle=SLANT if is_long else 0), y, records)
 
 
 def _names_axis(names: Sequence[str]) -> Axis:
     ticks = tuple(map(float, range(len(names))))
-    return Axis(
-        -0.5,
-        len(names) - 0.5,
-        ticks,
-        tuple(names),
-        grid=False,
-    )
+    return Axis(-0.5, len(names) - 0.5, ticks, tuple(names), grid=False)
 
 
 def ordered(values: pd.Series, spec: FigureSpec) -> list[Any]:
@@ -111,16 +89,7 @@ class Colors:
 
     def color(self, value: float) -> str:
         """Return the color of a value."""
-        return color_at(
-            float(
-                np.clip(
-                    self.axis.share(value),
-                    0,
-                    1,
-                )
-            ),
-            self.color_map,
-        )
+        return color_at(float(np.clip(self.axis.share(value), 0, 1)), self.color_map)
 
     def ink(self, value: float) -> str:
         """Return the color of the number in a cell: white on dark ones."""
@@ -174,19 +143,11 @@ def _colors(table: pd.DataFrame, spec: FigureSpec) -> Colors:
             value_axis(-largest, largest), color_map, (min(low, 0.0), max(high, 0.0))
         )
     if spec.colors == "log" and low < high:
-        return Colors(
-            value_axis(low, high, "log"),
-            color_map,
-            (low, high),
-        )
+        return Colors(value_axis(low, high, "log"), color_map, (low, high))
     # A range that is nothing but rounding would show structure where there is none.
     pad = max(0.01 * max(abs(low), abs(high)) - (high - low), 0) / 2
     low, high = low - pad, high + pad or 1.0
-    return Colors(
-        value_axis(low, high),
-        color_map,
-        (low, high),
-    )
+    return Colors(value_axis(low, high), color_map, (low, high))
 
 
 def colored(

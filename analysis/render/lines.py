@@ -56,21 +56,8 @@ def panel(
     x = _x_axis(table, spec)
     if names:
         texts = tuple(spec.format_name(name) for name in names)
-        x = replace(
-            x,
-            ticks=tuple(map(float, range(len(names)))),
-            labels=texts,
-        )
-    records = [
-        record
-        for curve in _curves(
-            table,
-            spec,
-            styles,
-            y,
-        )
-        for record in curve
-    ]
+        x = replace(x, ticks=tuple(map(float, range(len(names)))), labels=texts)
+    records = [record for curve in _curves(table, spec, styles, y) for record in curve]
     fitted = _fitted(table, styles)
     records += [
         record for entry in spec.references for record in _reference(entry, fitted)
@@ -80,12 +67,7 @@ def panel(
         records += _exponents(x, y, fitted, styles)
     notes = {"log": ""} if logarithmic and spec.y_scale == "auto" else {}
     outside = _outside(y, table, styles)
-    return Subplot(
-        x,
-        y,
-        records,
-        notes | ({"outside": outside} if outside else {}),
-    )
+    return Subplot(x, y, records, notes | ({"outside": outside} if outside else {}))
 
 
 def share_values(panels: Sequence[Subplot]) -> list[Subplot]:
@@ -116,12 +98,7 @@ def _curves(
         ):
             is_level = pd.isna(line["x"])
             text = "" if is_level else spec.format_name(line["place"])
-            record = make_record(
-                line,
-                hue_key(hue, style),
-                text,
-                spec,
-            )
+            record = make_record(line, hue_key(hue, style), text, spec)
             change = {}
             if variants:
                 variant = variants[line["style"]]
@@ -132,11 +109,7 @@ def _curves(
                 look.pop("marker", None)
                 record |= look | _level(line, spec, style, y)
             elif y.scale != "log" or line["value"] > 0:
-                curve = [
-                    hue,
-                    line.get("style"),
-                    line.get("curve"),
-                ]
+                curve = [hue, line.get("style"), line.get("curve")]
                 record |= look | {"at": rounded(line["x"] * shift), "curve": f"{curve}"}
                 record |= _interval(line, spec, style, y)
             records.append(record)
@@ -252,13 +225,7 @@ def _x_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
     places = tuple(rounded(tick) for tick in ticks)
     scale = "linear" if spec.x_scale == "linear" else "log"
     labels = tuple(map(short_number, places))
-    return Axis(
-        *map(float, limits),
-        places,
-        labels,
-        scale,
-        reverse=spec.x_reversed,
-    )
+    return Axis(*map(float, limits), places, labels, scale, reverse=spec.x_reversed)
 
 
 def _is_log(
@@ -309,11 +276,7 @@ def _value_axis(
             float(lowest / 1.15), float(min(highest, 3 * top) * 1.15), "log"
         )
     else:
-        reach = max(
-            top - bottom,
-            0.02 * max(abs(top), abs(bottom)),
-            1e-12,
-        )
+        reach = max(top - bottom, 0.02 * max(abs(top), abs(bottom)), 1e-12)
         lowest = min(bands["shown_low"].min(), bottom) if len(bands) else bottom
         lowest = max(lowest, bottom - 0.6 * reach)
         lowest = min(lowest, 0.0) if spec.y_zero else lowest
@@ -352,11 +315,7 @@ def _exponents(
     for hue, height in zip(hues, separated([ends[hue] for hue in hues]), strict=True):
         record = {"hue": hue_key(hue, styles[hue]), "at_y": rounded(y.at(height))}
         places, values = curves[hue]
-        exponent = np.polyfit(
-            np.log(places),
-            np.log(values),
-            1,
-        )[0]
+        exponent = np.polyfit(np.log(places), np.log(values), 1)[0]
         places = {"mark_at": rounded(x.at(0.87)), "text_at": rounded(x.at(0.9))}
         records.append(
             make_look(styles[hue].line) | record | places | {"text": f"{exponent:.2f}"}

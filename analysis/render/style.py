@@ -76,13 +76,7 @@ def hue_styles(
         declared if isinstance(declared, Mapping) else spec.function(declared)(table)
     )
     hues = in_order(
-        table["hue"].dropna(),
-        [
-            *spec.order,
-            *spec.curves,
-            *spec.methods,
-            *changes,
-        ],
+        table["hue"].dropna(), [*spec.order, *spec.curves, *spec.methods, *changes]
     )
     of_method = spec.hue == "method" or bool(spec.curves)
     methods = MethodStyles(cells if "method" in cells else pd.DataFrame({"method": []}))
@@ -104,11 +98,7 @@ def hue_styles(
         elif isinstance(hue, str):
             base = MethodStyle(spec.format_name(hue), *next(cycle))
         else:
-            base = MethodStyle(
-                spec.format_name(hue),
-                next(colors),
-                "o",
-            )
+            base = MethodStyle(spec.format_name(hue), next(colors), "o")
         own = {
             key: change.pop(key)
             for key in ("label", "color", "marker")
@@ -119,21 +109,13 @@ def hue_styles(
         if not of_method:
             line |= {"linestyle": "-", "markerfacecolor": base.color}
         shift = change.pop("shift", 0.0)
-        styles[hue] = HueStyle(
-            line | change,
-            base.baseline and of_method,
-            shift,
-        )
+        styles[hue] = HueStyle(line | change, base.baseline and of_method, shift)
     return styles
 
 
 def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str, Any]]:
     """Return the changes that the values of `style` make to a curve."""
-    default = (
-        {},
-        {"linestyle": (3, 1.5), "hollow": True},
-        {"linestyle": ":"},
-    )
+    default = ({}, {"linestyle": (3, 1.5), "hollow": True}, {"linestyle": ":"})
     values = in_order(table["style"].dropna(), spec.variants)
     variants = {}
     for value, changes in zip(values, itertools.cycle(default), strict=False):
@@ -189,14 +171,7 @@ def shades(
     >>> shades(2), shades(1, color_map="viridis_r")
     (['#440154', '#fde725'], ['#fde725'])
     """
-    return [
-        color_at(share, color_map)
-        for share in np.linspace(
-            0.0,
-            highest,
-            count,
-        )
-    ]
+    return [color_at(share, color_map) for share in np.linspace(0.0, highest, count)]
 
 
 def color_at(share: float, color_map: str) -> str:
@@ -206,18 +181,7 @@ def color_at(share: float, color_map: str) -> str:
         share = 1 - share
     places = np.linspace(0, 1, len(stops))
     by_channel = np.array([channels(stop) for stop in stops]).T
-    mixed = [
-        round(
-            float(
-                np.interp(
-                    share,
-                    places,
-                    values,
-                )
-            )
-        )
-        for values in by_channel
-    ]
+    mixed = [round(float(np.interp(share, places, values))) for values in by_channel]
     return "#" + "".join(f"{level:02x}" for level in mixed)
 
 
@@ -229,11 +193,4 @@ def channels(color: str) -> Sequence[int]:
     >>> channels("#ff0080")
     (255, 0, 128)
     """
-    return tuple(
-        int(color[start : start + 2], 16)
-        for start in (
-            1,
-            3,
-            5,
-        )
-    )
+    return tuple(int(color[start : start + 2], 16) for start in (1, 3, 5))

@@ -12,17 +12,8 @@ from pkm.analysis.render.style import INK, HueStyle, make_look
 
 REFERENCE = "reference"  # what has no entry of its own in the legend
 REPORTED = "reported"
-DOTTED_GREY = {
-    "color": "#8c8c8c",
-    "linestyle": (1, 1.5),
-    "linewidth": 1.2,
-}
-DIAMOND = {
-    "color": INK,
-    "marker": "D",
-    "markerfacecolor": "none",
-    "linestyle": "",
-}
+DOTTED_GREY = {"color": "#8c8c8c", "linestyle": (1, 1.5), "linewidth": 1.2}
+DIAMOND = {"color": INK, "marker": "D", "markerfacecolor": "none", "linestyle": ""}
 #: Facts of a cell that its record has where they are known.
 NUMBERS = ("seeds", "epsilon", "epsilon_spent")
 
@@ -89,16 +80,7 @@ def make_record(
 
 def reference_look(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return how a reference line is drawn: by default grey and dotted."""
-    own = {
-        key: value
-        for key, value in entry.items()
-        if key
-        not in (
-            "x",
-            "y",
-            "slope",
-        )
-    }
+    own = {key: value for key, value in entry.items() if key not in ("x", "y", "slope")}
     return DOTTED_GREY | own
 
 

@@ -57,11 +57,7 @@ def paired_tests(differences: np.ndarray) -> pd.DataFrame:
     # An error at the level of rounding says that every seed gave the same difference.
     constant = error <= 1e-14 * np.abs(mean)
     t = mean / np.where(constant, 1.0, error)
-    t = np.where(
-        constant,
-        np.copysign(np.inf, mean),
-        t,
-    )
+    t = np.where(constant, np.copysign(np.inf, mean), t)
 
     # Without any difference neither direction has evidence.
     known = (seeds > 1) & ((mean != 0) | ~constant)
@@ -71,16 +67,8 @@ def paired_tests(differences: np.ndarray) -> pd.DataFrame:
             "difference": mean,
             "half_width": half_width,
             "seeds": seeds,
-            "p_greater": np.where(
-                known,
-                stats.t.sf(t, freedom),
-                1.0,
-            ),
-            "p_less": np.where(
-                known,
-                stats.t.cdf(t, freedom),
-                1.0,
-            ),
+            "p_greater": np.where(known, stats.t.sf(t, freedom), 1.0),
+            "p_less": np.where(known, stats.t.cdf(t, freedom), 1.0),
         }
     )
 
@@ -112,8 +100,4 @@ def rank_correlation(left: ArrayLike, right: np.ndarray) -> np.ndarray:
     scale = np.sqrt((left_ranks**2).sum(axis=1) * (right_ranks**2).sum(axis=1))
     known = np.isfinite(left + right).all(axis=1) & (scale > 0)
     product = (left_ranks * right_ranks).sum(axis=1)
-    return np.where(
-        known,
-        product / np.where(known, scale, 1),
-        np.nan,
-    )
+    return np.where(known, product / np.where(known, scale, 1), np.nan)

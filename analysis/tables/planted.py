@@ -68,11 +68,7 @@ def relative_means(matrix: SeedMatrix, value: str) -> tuple[np.ndarray, np.ndarr
     if value == "ratio":
         means = means / means[:, base]
     elif value == "excess":
-        means = means - np.where(
-            is_relative,
-            means[:, base],
-            0.0,
-        )
+        means = means - np.where(is_relative, means[:, base], 0.0)
     finite = np.isfinite(matrix.values)
     shared_seeds = (finite & finite[:, base]).sum(axis=0)
     return np.where(is_known, means, np.nan), shared_seeds

@@ -84,27 +84,12 @@ def median_interval(
     """
     _, _, median, _, counts = column_statistics(values)
     # What is not finite is sorted to the end.
-    ordered = np.sort(
-        np.where(
-            np.isfinite(values),
-            values,
-            np.nan,
-        ),
-        axis=0,
-    )
+    ordered = np.sort(np.where(np.isfinite(values), values, np.nan), axis=0)
     # Order statistics at symmetric ranks, by quantiles of the binomial distribution.
-    quantile = stats.binom.ppf(
-        0.025,
-        np.maximum(counts, 1),
-        0.5,
-    ).astype(int)
+    quantile = stats.binom.ppf(0.025, np.maximum(counts, 1), 0.5).astype(int)
     rank_low = np.maximum(quantile, 1) - 1
     rank_high = np.maximum(counts - 1 - rank_low, 0)
-    low, high = np.take_along_axis(
-        ordered,
-        np.stack([rank_low, rank_high]),
-        axis=0,
-    )
+    low, high = np.take_along_axis(ordered, np.stack([rank_low, rank_high]), axis=0)
     return median, low, high, counts
 
 
@@ -189,11 +174,7 @@ def ratios(
     counts = counted.cells[["cell", "epsilon"]].assign(
         n_centers=column_statistics(counted.values).mean
     )
-    table = table.merge(
-        counts,
-        on=["cell", "epsilon"],
-        how="left",
-    )
+    table = table.merge(counts, on=["cell", "epsilon"], how="left")
     return table.loc[np.isfinite(median), COLUMNS].reset_index(drop=True)
 
 
@@ -278,11 +259,7 @@ def critical_difference(methods: int, datasets: int) -> float:
     >>> round(critical_difference(4, 14), 3)  # Demšar: 2.569 sqrt(4 * 5 / (6 * 14))
     1.254
     """
-    q = stats.studentized_range.ppf(
-        1 - LEVEL,
-        methods,
-        np.inf,
-    ) / np.sqrt(2)
+    q = stats.studentized_range.ppf(1 - LEVEL, methods, np.inf) / np.sqrt(2)
     return float(q * np.sqrt(methods * (methods + 1) / (6 * datasets)))
 
 
@@ -307,11 +284,7 @@ def rank(
         `friedman_p` and `critical_difference` (Nemenyi's, at `LEVEL`); both NaN below
         three methods or two data sets.
     """
-    medians = median_matrix(
-        table,
-        epsilon,
-        datasets,
-    )[methods].to_numpy()
+    medians = median_matrix(table, epsilon, datasets)[methods].to_numpy()
     ranks = stats.rankdata(medians, axis=1)
     n_datasets, n_methods = medians.shape
 
@@ -326,11 +299,7 @@ def rank(
     rng = np.random.default_rng([_SEED, n_datasets])
     resamples = rng.integers(n_datasets, size=(REPEATS, n_datasets))
     resampled_ranks = ranks[resamples].mean(axis=1)
-    low, high = np.quantile(
-        resampled_ranks,
-        [0.025, 0.975],
-        axis=0,
-    )
+    low, high = np.quantile(resampled_ranks, [0.025, 0.975], axis=0)
     columns = {
         "method": methods,
         "mean_rank": ranks.mean(axis=0),
@@ -370,16 +339,7 @@ def profile(
     if not methods:
         return pd.DataFrame(columns=["method", "factor", "share"])
     grid = np.sort(table["epsilon"].dropna().unique())
-    medians = pd.concat(
-        [
-            median_matrix(
-                table,
-                epsilon,
-                datasets,
-            )
-            for epsilon in grid
-        ]
-    )
+    medians = pd.concat([median_matrix(table, epsilon, datasets) for epsilon in grid])
     medians = medians[methods].rename_axis("method", axis=1)
     relative = medians.div(medians.min(axis=1), axis=0)
     shares = pd.DataFrame({factor: (relative <= factor).mean() for factor in factors})
@@ -399,23 +359,8 @@ def best_methods(table: pd.DataFrame) -> pd.DataFrame:
         without them) and `useful`: whether the method is below it.
     """
     place = ["dataset", "epsilon"]
-    ranked = private(table).sort_values(
-        [
-            *place,
-            "median",
-            "method",
-        ]
-    )
-    best = ranked.drop_duplicates(place)[
-        [
-            *place,
-            "n",
-            "d",
-            "k",
-            "method",
-            "median",
-        ]
-    ]
+    ranked = private(table).sort_values([*place, "median", "method"])
+    best = ranked.drop_duplicates(place)[[*place, "n", "d", "k", "method", "median"]]
     others = ranked.drop(best.index).drop_duplicates(place).set_index(place)
     others = others[["method", "median"]].set_axis(["second", "second_median"], axis=1)
     is_baseline = table["method"].isin(BASELINES)

@@ -67,7 +67,11 @@ class RemovalStudy(Study):
         sweeps = rows["sweep"].map(whole_sweep)
         return rows.assign(sweep=sweeps, gamma_factor=_gamma_factors(rows))
 
-    def _build(self, sweep: str, metric: str) -> SeedMatrix:
+    def _build(
+        self,
+        sweep: str,
+        metric: str,
+    ) -> SeedMatrix:
         if sweep == CHECKPOINTS:
             return self._checkpoints(metric)
         wholes, requests = SWEEPS.get(sweep, ((sweep,), None))
@@ -81,13 +85,7 @@ class RemovalStudy(Study):
                 matrix = matrix.take(matrix.cells["requests"] == requests)
             methods = matrix.cells["method"].map(template.format)
             cells = matrix.cells.assign(method=methods, sweep=sweep)
-            matrices.append(
-                replace(
-                    matrix,
-                    metric=metric,
-                    cells=cells,
-                )
-            )
+            matrices.append(replace(matrix, metric=metric, cells=cells))
         matrix = concatenate(matrices)
 
         # A client of an even split sees all k clusters.
@@ -111,18 +109,10 @@ class RemovalStudy(Study):
         if metric == "loss_ratio":
             start = lines.assign(request=-1.0, loss_ratio=lines["start"])
             lines = pd.concat([start, lines])
-        wide = lines.pivot_table(
-            index="seed",
-            columns=[*RUN, "request"],
-            values=metric,
-        )
+        wide = lines.pivot_table(index="seed", columns=[*RUN, "request"], values=metric)
         looks = self.cells.drop_duplicates("method")
         looks = looks[["method", "label", "color", "marker"]]
-        cells = wide.columns.to_frame(index=False).merge(
-            looks,
-            on="method",
-            how="left",
-        )
+        cells = wide.columns.to_frame(index=False).merge(looks, on="method", how="left")
         cells = cells.assign(sweep=CHECKPOINTS, epsilon=np.nan)
         left_out = np.zeros(len(cells), int)
         return SeedMatrix(
@@ -163,14 +153,7 @@ def read_checkpoints(study: Study) -> pd.DataFrame:
     columns = ["request", "accumulated_s", "retrain_s", "loss_ratio"]
     rows = study.rows_with(["series", "removals"])
     if not len(rows):
-        return pd.DataFrame(
-            columns=[
-                *RUN,
-                "seed",
-                "start",
-                *columns,
-            ]
-        )
+        return pd.DataFrame(columns=[*RUN, "seed", "start", *columns])
     lists = pa.array(rows["series"], type=TYPES["checkpoints"])
     checkpoints = pc.list_flatten(lists)
     lines = rows[[*RUN, "seed"]].assign(start=rows["loss_ratio"])

@@ -124,12 +124,7 @@ def area(matrix: SeedMatrix) -> SeedMatrix:
         and (np.isnan(epsilon[columns]) | (epsilon[columns] == grid)).all()
     ]
     areas = [
-        np.trapezoid(
-            matrix.values[:, columns],
-            grid,
-            axis=1,
-        )
-        for columns in curves
+        np.trapezoid(matrix.values[:, columns], grid, axis=1) for columns in curves
     ]
     left_out = [matrix.left_out[np.unique(columns)].sum() for columns in curves]
 
@@ -164,23 +159,11 @@ def resampled_means(matrix: SeedMatrix) -> np.ndarray:
     finite = np.isfinite(matrix.values)
     total = weights @ np.where(finite, matrix.values, 0.0)
     count = weights @ finite.astype(float)
-    return np.where(
-        count > 0,
-        total / np.maximum(count, 1),
-        np.nan,
-    )
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def percentile_interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """95 % percentile interval of each column, without its first line, the sample."""
-    resamples = np.where(
-        np.isfinite(resampled),
-        resampled,
-        np.nan,
-    )[1:]
-    low, high = np.quantile(
-        resamples,
-        [0.025, 0.975],
-        axis=0,
-    )
+    resamples = np.where(np.isfinite(resampled), resampled, np.nan)[1:]
+    low, high = np.quantile(resamples, [0.025, 0.975], axis=0)
     return low, high

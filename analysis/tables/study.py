@@ -157,16 +157,16 @@ class Study:
         rows = self._rows.dropna(subset=list(metrics))
         return rows.drop_duplicates(["cell", "seed"])
 
-    def _build(self, sweep: str, metric: str) -> SeedMatrix:
+    def _build(
+        self,
+        sweep: str,
+        metric: str,
+    ) -> SeedMatrix:
         cells = self.cells[self.cells["sweep"] == sweep].reset_index(drop=True)
         rows = self._rows_of_sweep.get(sweep, self._rows.iloc[:0])
         if metric not in rows:
             rows = rows.iloc[:0].assign(**{metric: np.nan})
-        wide = rows.pivot(
-            index="seed",
-            columns="cell",
-            values=metric,
-        )
+        wide = rows.pivot(index="seed", columns="cell", values=metric)
         measured = wide.reindex(columns=cells["cell"]).to_numpy(dtype=float)
 
         # Drop seeds and cells without a value; cells with infinite values stay.
@@ -174,11 +174,7 @@ class Study:
         used = finite.any(axis=1)
         left_out = np.isinf(measured).sum(axis=0)
         seeds = wide.index.to_numpy()[used]
-        values = np.where(
-            finite,
-            measured,
-            np.nan,
-        )[used]
+        values = np.where(finite, measured, np.nan)[used]
         matrix = SeedMatrix(metric, cells, seeds, values, left_out)
         return matrix.take(finite.any(axis=0) | (left_out > 0))
 

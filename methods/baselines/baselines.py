@@ -101,7 +101,11 @@ class NoisyMean(PrivateKMeans):
     delta: float | Literal["auto"] = "auto"
     spread_share: float = 0.2
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
         Examples

@@ -48,7 +48,11 @@ class PublicDataMethod(PrivateKMeans):
             )
         refuse_null(count_null(public_data), "public_data")
 
-    def budget(self, n_points: int, n_features: int) -> Budget | None:
+    def budget(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Budget | None:
         """Budget of one run; refuse public data of another width or out of bounds."""
         if self.public_data is not None:
             self._check_fit_of_public_data(self.public_data, n_features)

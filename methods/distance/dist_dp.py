@@ -218,7 +218,11 @@ class DistDP(SoundDistDP):
         part = self.budget(n_points, 1).split([1, 1, 1])[0]
         return part.epsilon, part.delta
 
-    def plan(self, n_points: int, n_features: int) -> Any:
+    def plan(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Any:
         """All releases of the variant, even where noise hides them.
 
         Returns

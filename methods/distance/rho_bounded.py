@@ -43,7 +43,11 @@ class RhoBoundedMethod(PrivateKMeans):
     calibration: str = "classical"
     n_init: int = 1
 
-    def budget(self, n_points: int, n_features: int) -> Budget:
+    def budget(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Budget:
         """Budget of one run: epsilon and delta for moves of at most rho."""
         delta = self.resolved_delta(n_points)
         rho = self.resolved_rho(n_features)
@@ -132,7 +136,11 @@ class NoisedPoints(RhoBoundedMethod):
         super().check_parameters(n_points)
         self.schedule(1, 1)
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         return Schedule(self._plan_points(self.epsilon, self.resolved_delta(n_points)))
 

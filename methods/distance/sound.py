@@ -101,7 +101,11 @@ class SoundDistDP(RhoBoundedMethod):
             return CELLS_PER_CLUSTER * self.n_clusters
         return self.cells
 
-    def schedule(self, n_points: int, n_features: int) -> Any:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Any:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
         Raises
@@ -126,7 +130,11 @@ class SoundDistDP(RhoBoundedMethod):
             f"n >= {schedule.n_sufficient}, epsilon >= {epsilon:g}, or a smaller rho"
         )
 
-    def plan(self, n_points: int, n_features: int) -> Any:
+    def plan(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Any:
         """Choose the strategy and its noise, even where noise hides all releases.
 
         Returns

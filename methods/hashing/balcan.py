@@ -127,7 +127,11 @@ class Balcan(PrivateKMeans):
     search_rounds: int | Literal["auto"] = "auto"
     moves: str = "all"
 
-    def dimensions(self, n_points: int, n_features: int) -> int:
+    def dimensions(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> int:
         """Number of dimensions that points are projected to."""
         if self.n_dimensions != "auto":
             return min(self.n_dimensions, n_features)
@@ -141,7 +145,11 @@ class Balcan(PrivateKMeans):
             return min(self.n_clusters, MAX_SWAPS)
         return self.search_rounds
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
         A part of delta is for the thresholds; mu squared is divided over the three

@@ -408,7 +408,11 @@ class KaplanStemmer(CoresetMethod):
         largest = max(reach, finish.largest_radius) if schedule.shells_mu > 0 else reach
         return replace(schedule, fine_radius=reach, lloyd_radius=largest)
 
-    def _list_hashes(self, n_features: int, in_ball: bool) -> list[_Hashes]:
+    def _list_hashes(
+        self,
+        n_features: int,
+        in_ball: bool,
+    ) -> list[_Hashes]:
         """Rounds, widths and repetitions, from the most hashes to the fewest."""
         if self.widths != "auto":
             widths = single = tuple(map(float, self.widths))
@@ -497,7 +501,11 @@ class KaplanStemmer(CoresetMethod):
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         return self.follow(curator, self._plan_for(curator))
 
-    def _plan_for(self, curator: Curator, only: str | None = None) -> HashSchedule:
+    def _plan_for(
+        self,
+        curator: Curator,
+        only: str | None = None,
+    ) -> HashSchedule:
         """Plan for a curator, in a ball where points are taken to fill it."""
         d = curator.n_features
         radius = self.resolved_radius(curator) if d > MANY_FEATURES else curator.radius

@@ -106,7 +106,11 @@ class LSHSplits(PrivateKMeans):
     depth: int = 20
     n_init: int = 1
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         share = self.centering_share
         delta = self.resolved_delta(n_points)
@@ -172,7 +176,11 @@ class LSHSplits(PrivateKMeans):
             centers = np.clip(centers, -SCALE, SCALE)
         return snap_centers(centers)[None], 1
 
-    def _center(self, curator: Curator, schedule: Schedule) -> tuple[np.ndarray, float]:
+    def _center(
+        self,
+        curator: Curator,
+        schedule: Schedule,
+    ) -> tuple[np.ndarray, float]:
         """Release the mean (d,) of all points; return a radius that holds them, too."""
         # Sum about the origin of the data's units, or about the domain's midpoint.
         is_published = self.variant == "published"

@@ -53,7 +53,11 @@ class DPLloyd(SuLloyd):
         "sound": PrivacyClaim("pure"),
     }
 
-    def budget(self, n_points: int, n_features: int) -> Budget | None:
+    def budget(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Budget | None:
         """Budget of one run; for ``published`` the sum of the swapped parts."""
         budget = super().budget(n_points, n_features)
         if self.variant == "sound":
@@ -63,7 +67,11 @@ class DPLloyd(SuLloyd):
         epsilon = self.epsilon * (1 + d * c) / (d + c)
         return Budget(epsilon, 0.0, self.claim.adjacency)
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All rounds; see :meth:`PrivateKMeans.schedule`."""
         if self.variant == "sound":
             return super().schedule(n_points, n_features)

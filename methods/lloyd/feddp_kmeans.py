@@ -140,7 +140,11 @@ class FedDPKMeans(PublicDataMethod):
         """Number of dimensions of the subspace."""
         return self.n_clusters if self.dimensions == "auto" else self.dimensions
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         shares = [
             (SecondMoments, SUBSPACE_SHARE),

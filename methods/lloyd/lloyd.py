@@ -200,7 +200,11 @@ class Lloyd(PrivateKMeans):
             search,
         )
 
-    def schedule(self, n_points: int, n_features: int) -> LloydSchedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> LloydSchedule:
         """All rounds; see :meth:`PrivateKMeans.schedule`."""
         exact = Round(None, None, None)
         return LloydSchedule((exact,) * self._n_rounds(MAX_ITERATIONS))
@@ -275,7 +279,11 @@ class SuLloyd(_DPLloyd):
         "sound": PrivacyClaim("pure"),
     }
 
-    def schedule(self, n_points: int, n_features: int) -> LloydSchedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> LloydSchedule:
         """All rounds; see :meth:`PrivateKMeans.schedule`."""
         n_rounds, coordinate_epsilon, count_epsilon = self._split(n_points, n_features)
         # The sum's L1 sensitivity is d: it costs d * coordinate_epsilon.
@@ -294,14 +302,22 @@ class SuLloyd(_DPLloyd):
         epsilon = self.epsilon / n_rounds
         return TARGET_ERROR * (self._least_epsilon(n_points, n_features) / epsilon) ** 2
 
-    def _least_epsilon(self, n_points: int, n_features: int) -> float:
+    def _least_epsilon(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> float:
         """The least epsilon of a round that keeps to the target error."""
         n = n_points
         d = n_features
         k = self.n_clusters
         return math.sqrt(500 * k**3 / n**2 * (d + count_weight(d)) ** 3)
 
-    def _split(self, n_points: int, n_features: int) -> tuple[int, float, float]:
+    def _split(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> tuple[int, float, float]:
         """Rounds, and epsilon of a sum's coordinate and of a count in each of them."""
         d = n_features
         weight = count_weight(d)
@@ -324,7 +340,11 @@ class _GaussianLloyd(_DPLloyd):
         """Standard deviation of one release of sensitivity 1 that spends the budget."""
         return 1 / gaussian_mu(self.epsilon, self.resolved_delta(n_points))
 
-    def _cost(self, n_points: int, n_rounds: int) -> Charge:
+    def _cost(
+        self,
+        n_points: int,
+        n_rounds: int,
+    ) -> Charge:
         """Cost of one of several rounds that spend the budget."""
         mu = 1 / (self._noise_multiplier(n_points) * math.sqrt(n_rounds))
         return plan_release(SumsAndCounts, Gaussian, mu=mu)
@@ -349,7 +369,11 @@ class GLloyd(_GaussianLloyd):
     color = "#0072b2"
     marker = "^"
 
-    def schedule(self, n_points: int, n_features: int) -> LloydSchedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> LloydSchedule:
         """All rounds; see :meth:`PrivateKMeans.schedule`."""
         n = n_points
         d = n_features
@@ -418,7 +442,11 @@ class FastLloyd(_GaussianLloyd):
     alpha: float = 0.8
     radius_clipping: bool = True
 
-    def radius(self, n_features: int, ball: float | None = None) -> float:
+    def radius(
+        self,
+        n_features: int,
+        ball: float | None = None,
+    ) -> float:
         """The radius eta, at most the domain's diameter.
 
         Of a box, or of a ball of a given radius: half of the diameter takes the place

@@ -184,7 +184,11 @@ class PEMeans(PrivateKMeans):
         m = self.dimensions
         return m if m is not None and n_features > 2 * m else None
 
-    def schedule(self, n_points: int, n_features: int) -> EvolutionSchedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> EvolutionSchedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         m = self.subspace_dimensions(n_features)
 
@@ -284,7 +288,11 @@ class PublicBall:
     of the projection.
     """
 
-    def __init__(self, points: HashedPoints, basis: np.ndarray | None) -> None:
+    def __init__(
+        self,
+        points: HashedPoints,
+        basis: np.ndarray | None,
+    ) -> None:
         self.points = points
         self._basis = basis
         self.dimensions = points.n_features if basis is None else len(basis)
@@ -304,7 +312,11 @@ class PublicBall:
             positions = positions @ self._basis
         return self.points.into_ball(positions)
 
-    def count_nearest(self, positions: np.ndarray, mu: float) -> np.ndarray:
+    def count_nearest(
+        self,
+        positions: np.ndarray,
+        mu: float,
+    ) -> np.ndarray:
         """Release the numbers (n,) of the records nearest to each position."""
         query = NearestCounts(self.lifted(positions))
         noise = Gaussian(SCALE / mu)

@@ -199,7 +199,11 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         needed = (FALLBACK * self.n_clusters) ** (1 / n_projections)
         return max(intervals, math.ceil(needed - 1e-9))
 
-    def plan_reports(self, n_points: int, n_features: int) -> Reports:
+    def plan_reports(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Reports:
         """Boxes, sums in every pass, weights, sums in every Lloyd step."""
         n_users = cohort_sizes(n_points, self.resolved_shares())[0]
         n_projections = self.resolved_projections(n_features)

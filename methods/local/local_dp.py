@@ -75,7 +75,11 @@ class LocalModel(PrivateKMeans):
         """Shares of the users, of any sum, one per cohort."""
         return [1.0]
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
         Every cohort of users makes one release, at the whole epsilon.
@@ -88,7 +92,11 @@ class LocalModel(PrivateKMeans):
         return Schedule(*releases)
 
     @abstractmethod
-    def plan_reports(self, n_points: int, n_features: int) -> Reports:
+    def plan_reports(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Reports:
         """Query and randomizer of every cohort."""
 
     def _divide(
@@ -150,7 +158,11 @@ class LocalMean(LocalModel):
     marker = "x"
     n_clusters: int = field(default=1, kw_only=False)
 
-    def plan_reports(self, n_points: int, n_features: int) -> Reports:
+    def plan_reports(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Reports:
         """One sum."""
         return [(LocalSums, SignedSums)]
 
@@ -191,7 +203,11 @@ class NoisedReports(LocalModel):
 
     n_init: int = 1
 
-    def plan_reports(self, n_points: int, n_features: int) -> Reports:
+    def plan_reports(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Reports:
         """The points."""
         return [(LocalPoints, VectorRandomizer)]
 
@@ -256,7 +272,11 @@ class LocalLloyd(LocalModel):
     count_share: float = 0.5
     initialization: str = "packing"
 
-    def plan_reports(self, n_points: int, n_features: int) -> Reports:
+    def plan_reports(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Reports:
         """Counts and sums, round by round."""
         oracle = frequency_oracle(self.epsilon, self.n_clusters)
         return [(LocalCounts, oracle), (LocalSums, SignedSums)] * self.n_iterations

@@ -244,7 +244,11 @@ class GraphicalModel:
             messages[i] = (_sum_out(table, axes, kept_axes), kept_axes)
         return messages[root][0]
 
-    def draw(self, n_records: int, generator: np.random.Generator) -> np.ndarray:
+    def draw(
+        self,
+        n_records: int,
+        generator: np.random.Generator,
+    ) -> np.ndarray:
         """Draw records from the model.
 
         Returns

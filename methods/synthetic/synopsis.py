@@ -191,7 +191,11 @@ class SynopsisKMeans(PrivateKMeans):
     zoom: float | None = ZOOM_SHARE
     tree: str = "deep"
 
-    def choose(self, n_points: int, n_features: int) -> Synopsis:
+    def choose(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Synopsis:
         """The synopsis of points of that shape; see :func:`choose_synopsis`.
 
         It decides about the zoom. After one the synopsis is chosen again, for the
@@ -203,7 +207,11 @@ class SynopsisKMeans(PrivateKMeans):
             n_points, n_features, self.n_clusters, self.epsilon, delta
         )
 
-    def zoom_plan(self, n_points: int, n_features: int) -> ZoomPlan | None:
+    def zoom_plan(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> ZoomPlan | None:
         """The releases that find a domain; see :meth:`PrivateKMeans.zoom_plan`.
 
         Where the share is too little, the smallest one that is enough.
@@ -225,7 +233,11 @@ class SynopsisKMeans(PrivateKMeans):
             raise ValueError(insufficient_budget(plan_for, n_points, self.epsilon))
         return None
 
-    def choose_tree(self, n_points: int, n_features: int) -> TreeKind:
+    def choose_tree(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> TreeKind:
         """The kind of quadtree for points of that shape, from public facts alone."""
         records = self.epsilon * n_points / self.n_clusters
         is_few = n_features <= FEW_COLUMNS
@@ -249,7 +261,11 @@ class SynopsisKMeans(PrivateKMeans):
             <= MAX_COUNT_ERROR_OF_TREE * plan.n_points / self.n_clusters
         )
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         if self.choose(n_points, n_features) == "quadtree":
             return self._plan_tree(n_points, n_features)
@@ -268,7 +284,11 @@ class SynopsisKMeans(PrivateKMeans):
         schedule = hashing.schedule(n, d, in_ball=in_ball, finish=FINISH)
         return hashing.follow(curator, schedule)
 
-    def _plan_tree(self, n_points: int, n_features: int) -> TreeSchedule:
+    def _plan_tree(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> TreeSchedule:
         kind = self.choose_tree(n_points, n_features)
         return self._quadtree().schedule(n_points, n_features, kind)
 

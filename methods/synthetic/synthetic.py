@@ -115,7 +115,11 @@ class SyntheticKMeans(PrivateKMeans):
     ) -> np.ndarray:
         """Release a model, and draw records (n_records, d) from it, in grid steps."""
 
-    def schedule(self, n_points: int, n_features: int) -> TablesSchedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> TablesSchedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
         Mu squared is divided by ``shares``; then all costs are multiplied by the
@@ -148,7 +152,11 @@ class SyntheticKMeans(PrivateKMeans):
             table_mu=factor * table_mu,
         )
 
-    def budget(self, n_points: int, n_features: int) -> Budget | None:
+    def budget(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Budget | None:
         """Budget of one run; refuses more columns than tables can be compared of."""
         if n_features > self.max_features:
             raise ValueError(

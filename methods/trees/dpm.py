@@ -212,7 +212,11 @@ class DPM(PrivateKMeans):
         """Whether a query reads them: that of the gaps, or those of a zoom."""
         return self.variant == "published" or super().needs_remainders
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
         A split and a count per level, and averages. ``published`` counts the root and

@@ -183,7 +183,11 @@ class EMMC(PrivateKMeans):
         """Number of grid points picked per grid."""
         return math.ceil(self.n_clusters * math.log(math.ceil(1 / GAMMA)))
 
-    def schedule(self, n_points: int, n_features: int) -> CoverSchedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> CoverSchedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         # Divide the budget over the candidates' counts, the cover and the averages.
         epsilon = self.epsilon

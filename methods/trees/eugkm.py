@@ -159,7 +159,11 @@ class EUGkM(PrivateKMeans):
     consistent: bool = True
     n_init: int = 10
 
-    def budget(self, n_points: int, n_features: int) -> Budget | None:
+    def budget(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Budget | None:
         """Budget of one run; refuses more features than a grid can have."""
         self.intervals(n_points, n_features, 1.0)
         return super().budget(n_points, n_features)
@@ -186,7 +190,11 @@ class EUGkM(PrivateKMeans):
         """Cost of counts that have a share of the budget."""
         return plan_release(GridCounts, Laplace, epsilon=share * self.epsilon)
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         return Schedule(self._grid_cost(n_points, 1.0))
 
@@ -306,7 +314,11 @@ class HybridKMeans(EUGkM):
     color = "#67001f"
     marker = "h"
 
-    def has_step(self, n_points: int, n_features: int) -> bool:
+    def has_step(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> bool:
         """Whether a step is made, from public quantities only."""
         intervals = self.intervals(n_points, n_features, 1 / N_PARTS)
         error = self._lloyd().round_error(n_points, n_features, N_PARTS)
@@ -316,7 +328,11 @@ class HybridKMeans(EUGkM):
         """Build the method of as many rounds as parts, whose first one is the step."""
         return SuLloyd(self.n_clusters, epsilon=self.epsilon, n_iterations=N_PARTS)
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         if not self.has_step(n_points, n_features):
             return super().schedule(n_points, n_features)

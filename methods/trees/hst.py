@@ -231,7 +231,11 @@ class HST(PrivateKMeans):
     delta: float | Literal["auto"] = "auto"
     layers: int = 10
 
-    def budget(self, n_points: int, n_features: int) -> Budget | None:
+    def budget(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Budget | None:
         """Budget of one run; refuses more cuts than codes of 16 bits can tell apart."""
         most = MAX_CUTS // (2**self.layers - 1)
         if n_features > most:
@@ -242,7 +246,11 @@ class HST(PrivateKMeans):
             )
         return super().budget(n_points, n_features)
 
-    def schedule(self, n_points: int, n_features: int) -> Schedule:
+    def schedule(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         n_levels = self.layers * n_features
         step = self._lloyd().schedule(n_points, n_features).releases[0]

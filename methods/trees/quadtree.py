@@ -340,7 +340,11 @@ class QuadtreeKMeans(PrivateKMeans):
     step_share: float = 0.25
     n_init: int = 10
 
-    def budget(self, n_points: int, n_features: int) -> Budget | None:
+    def budget(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> Budget | None:
         """Budget of one run; refuses more features than a quadtree serves."""
         if n_features > MAX_FEATURES:
             raise ValueError(

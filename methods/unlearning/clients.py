@@ -113,7 +113,11 @@ class SeedingClient:
                 return step
         return None
 
-    def _drop(self, point: int, row_of: np.ndarray) -> None:
+    def _drop(
+        self,
+        point: int,
+        row_of: np.ndarray,
+    ) -> None:
         """Overwrite a point by the last one, and the last row by zeros."""
         row = int(row_of[point])
         last = self.n - 1
@@ -127,7 +131,11 @@ class SeedingClient:
         if row < last:
             row_of[self.ids[row]] = row
 
-    def _redraw(self, first: int, draw: Draw | None) -> None:
+    def _redraw(
+        self,
+        first: int,
+        draw: Draw | None,
+    ) -> None:
         """Replace the arrival times of all steps from one on by fresh ones."""
         if draw is not None:
             later = self.arrival_times[: self.n, first:]

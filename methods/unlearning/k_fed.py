@@ -52,7 +52,11 @@ class KFed:
     def __post_init__(self):
         check_constraints(self.constraints, vars(self))
 
-    def fit(self, parts: Sequence[Points], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def fit(
+        self,
+        parts: Sequence[Points],
+        seed: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Cluster the clients' points.
 
         Parameters

@@ -96,7 +96,11 @@ class RepairedServer:
         centers = self._centers[best, self._n_steps[best], : self._n_seeds[best]]
         return centers[np.lexsort(centers.T[::-1])]
 
-    def change(self, bins: np.ndarray, changes: np.ndarray) -> None:
+    def change(
+        self,
+        bins: np.ndarray,
+        changes: np.ndarray,
+    ) -> None:
         """Add changes to the weights of bins, and repair the fit.
 
         Parameters
@@ -193,7 +197,11 @@ class RepairedServer:
             array[:, :, last] = 0
         self.m = last
 
-    def _repair(self, r: int, stands: bool) -> None:
+    def _repair(
+        self,
+        r: int,
+        stands: bool,
+    ) -> None:
         """Repair one start; run its race first unless it stands."""
         m = self.m
         n_valid = int(self._n_steps[r])
