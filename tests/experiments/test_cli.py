@@ -624,6 +624,7 @@ def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
 
 
 def test_no_cycles_are_looked_for_until_cells_are_run():
+    gc.unfreeze()  # what commands of other tests have frozen
     assert gc.isenabled() and gc.get_freeze_count() == 0
     with application.without_collection():
         assert not gc.isenabled()

@@ -152,8 +152,8 @@ def test_remainders_are_kept_for_all_queries_that_read_them(name):
 
 def test_an_overspending_method_is_stopped():
     class Overspending(FastLloyd):
-        def schedule(self, n_points, n_features):
-            schedule = super().schedule(n_points, n_features)
+        def schedule(self, *arguments):
+            schedule = super().schedule(*arguments)
             return replace(schedule, rounds=schedule.rounds * 2)
 
     with pytest.raises(RuntimeError, match="the budget has delta"):
