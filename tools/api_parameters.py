@@ -3,6 +3,9 @@
 griffe takes the first of several choices for the default, and gives parameters that
 share a line the type and the default of the first. Here defaults are always those of
 the signature, and so are types that the docstring does not give.
+
+A clustering method that declares fields is a dataclass without saying so. Here it says
+so, and griffe finds its parameters.
 """
 
 import re
@@ -10,6 +13,16 @@ from typing import Any
 
 import griffe
 
+METHODS = "pkm.methods."
+#: The decorator of a method that declares fields.
+DATACLASS = griffe.Decorator(
+    griffe.ExprCall(
+        griffe.ExprName("dataclasses.dataclass"),
+        [griffe.ExprKeyword("kw_only", "True")],
+    ),
+    lineno=None,
+    endlineno=None,
+)
 ROLE = re.compile(r":\w+:`~?([\w.]+)`")
 
 
@@ -54,3 +67,9 @@ class SignatureParameters(griffe.Extension):
             parser=docstring.parser,
             parser_options=docstring.parser_options,
         )
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Decorate a class that derives from a method or its contract."""
+        is_method = cls.path.startswith(METHODS) and cls.bases
+        if is_method and not cls.decorators and "NamedTuple" not in map(str, cls.bases):
+            cls.decorators.append(DATACLASS)
