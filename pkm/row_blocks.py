@@ -28,6 +28,8 @@ MAPPED_BLOCKS = 16
 #: Batches that Arrow decodes ahead, and files that it has open.
 BATCHES_AHEAD = 2
 PARQUET = (".parquet", ".pq")
+#: Size, times of writing and of any change, and inode of a file.
+Stamp = tuple[int, int, int, int]
 #: What can be done with rows that can be read once.
 REMEDY = (
     "write them to a Parquet file and fit that, or give a RowBlocks, which starts "
@@ -53,8 +55,8 @@ class RowBlocks:
     name : str, default="X"
         In messages.
     stamps : mapping of str to tuple, optional
-        Size and time of change of the files behind the rows: they are compared in every
-        pass.
+        Of the files behind the rows, by path (:func:`read_stamp`): they are compared in
+        every pass.
 
     Examples
     --------
@@ -69,7 +71,7 @@ class RowBlocks:
     n_columns: int
     read: Callable[[], Iterator[np.ndarray]]
     name: str = "X"
-    stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
+    stamps: dict[str, Stamp] = field(default_factory=dict)
 
     @property
     def block_size(self) -> int:
@@ -181,10 +183,23 @@ def row_blocks(source: Any) -> RowBlocks | None:
     return None
 
 
-def read_stamp(path: str | PathLike | int) -> tuple[int, int]:
-    """Read the size (bytes) and the time of change (ns) of a path or an open file."""
+def read_stamp(path: str | PathLike | int) -> Stamp:
+    """Read what tells whether a file was changed or replaced.
+
+    A program can put the time of writing back, but not that of the change.
+
+    Parameters
+    ----------
+    path : path-like or int
+        Or the number of an open file.
+    """
     status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
+    return (
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino,
+    )
 
 
 def _make_spent_error(source: object) -> TypeError:
@@ -431,7 +446,7 @@ def _open_batches(
     count_rows: Callable[[], int],
     open_batches: Callable[[], Iterable["pa.RecordBatch"]],
     name: str,
-    stamps: dict[str, tuple[int, int]],
+    stamps: dict[str, Stamp],
 ) -> RowBlocks:
     """Return the blocks of Arrow's batches of rows."""
     dtype = _choose_dtype(schema, name)

@@ -210,6 +210,24 @@ def test_a_file_that_changes_between_passes_is_refused(tmp_path):
         list(rows.blocks())
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_whose_time_is_put_back_is_refused(tmp_path, is_replaced):
+    path = tmp_path / "x.npy"
+    np.save(path, matrix())
+    rows = row_blocks(str(path))
+    assert rows is not None
+    list(rows.blocks())
+    status = os.stat(path)
+    if is_replaced:
+        np.save(tmp_path / "other.npy", matrix() + 1)
+        os.replace(tmp_path / "other.npy", path)
+    else:
+        np.save(path, matrix() + 1)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(ChangedRows, match=r"x\.npy has changed since it was opened"):
+        list(rows.blocks())
+
+
 def test_a_file_that_changes_during_a_pass_is_refused(tmp_path, small_blocks):
     np.save(tmp_path / "x.npy", matrix())
     rows = row_blocks(str(tmp_path / "x.npy"))

@@ -34,6 +34,7 @@ from pkm.row_blocks import (
     BLOCK_VALUES,
     ChangedRows,
     RowBlocks,
+    Stamp,
     mapped_blocks,
     read_stamp,
 )
@@ -108,13 +109,13 @@ class GridFile:
     begin : int
         Where the coordinates begin, in bytes.
     stamp : tuple of int
-        Size and time of change when it was opened.
+        :func:`pkm.row_blocks.read_stamp` when it was opened.
     """
 
     path: str
     header: Header
     begin: int
-    stamp: tuple[int, int]
+    stamp: Stamp
 
     @property
     def n_rows(self) -> int:
