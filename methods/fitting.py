@@ -303,7 +303,11 @@ class BatchMethod(ClusteringMethod):
         budget = self.budget(n_points, n_features)
         domain = full_domain(options.get("domain"), n_features).tolist()
         purpose = options.get("purpose", "")
-        name = type(self).__qualname__
+        kind = type(self)
+        name = kind.__qualname__
+        # A class of another package may have the name of one of this package.
+        if kind.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            name = f"{kind.__module__}.{name}"
         facts = (name, parameters, budget, n_points, n_features, domain, purpose)
         secure = options.get("secure")
         is_secure = self.secure if secure is None else secure

@@ -362,6 +362,27 @@ def test_noise_depends_on_method_and_shape():
     assert len(np.unique(np.concatenate(draws))) == 12
 
 
+def test_no_two_methods_or_variants_share_noise():
+    """Whatever two registered methods run with one seed, on one shape, has other noise."""
+    draws = {}
+    for name in METHODS:
+        for variant, claim in load_method(name).claims.items():
+            method = load_method(name)(n_clusters=3)
+            if "variant" in method.get_params():
+                method.set_params(variant=variant)
+            if claim.private:
+                draws[name, variant] = tuple(noise_of(method)[0].tolist())
+    assert len(draws) > 30
+    assert len(set(draws.values())) == len(draws)
+
+
+def test_methods_of_one_name_from_two_packages_share_no_noise():
+    inherited = type("GLloyd", (GLloyd,), {"__module__": "plugin.methods"})
+    other = type("GLloyd", (GLloyd,), {"__module__": "another.methods"})
+    draws = {tuple(noise_of(method(3))[0].tolist()) for method in (GLloyd, inherited, other)}
+    assert len(draws) == 3
+
+
 def test_noise_does_not_depend_on_where_points_and_noise_come_from():
     key = ("sums_and_counts", 0, "counts")
     expected = GLloyd(3).noise_streams([5], 100, 2).normal(key, (3,))
