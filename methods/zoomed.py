@@ -30,22 +30,35 @@ class Zoomed:
 
     @cached_property
     def plan(self) -> ZoomPlan | None:
-        """The releases that find a domain; None without a zoom."""
-        return self.method.zoom_plan(self.n_points, self.n_features)
+        """The releases that find a domain; None without a zoom or a budget for it.
+
+        Raises
+        ------
+        ValueError
+            If the budget is too little and ``require_zoom`` is set.
+        """
+        method = self.method
+        plan = self._wanted
+        if plan is None or self._remaining_epsilon > 0:
+            return plan
+        if method.require_zoom:
+            raise ValueError(
+                f"zoom={method.zoom:g} leaves nothing of epsilon={method.epsilon:g} "
+                "and its delta: take a smaller zoom, or require_zoom=False"
+            )
+        return None
 
     @cached_property
     def rest(self) -> ClusteringMethod:
         """The method with what the zoom leaves of the budget; itself without a zoom."""
         if self.plan is None:
             return self.method
-        return self._with_epsilon(self._remaining_epsilon(self.plan)).fix_schedule(
-            self.plan
-        )
+        return self._with_epsilon(self._remaining_epsilon).fix_schedule(self.plan)
 
     @cached_property
     def schedule(self) -> Schedule:
         """All releases of a replicate: of the zoom, and of what runs after it."""
-        return self._schedule_with(self.rest)
+        return self._schedule_with(self.rest, self.plan)
 
     def enter(self, curator: Curator) -> tuple[Curator, Zoom | None]:
         """Find the domain of a curator's points, where there is a zoom.
@@ -82,29 +95,44 @@ class Zoomed:
             return curator, None
         return curator.rescale(zoom.center, zoom.half_width, zoom.radius), zoom
 
+    @cached_property
+    def _wanted(self) -> ZoomPlan | None:
+        """The zoom that the method asks for, whatever it leaves."""
+        return self.method.zoom_plan(self.n_points, self.n_features)
+
     def _with_epsilon(self, epsilon: float) -> ClusteringMethod:
         """Copy the method with another epsilon, and without its zoom."""
         copied = cast("ClusteringMethod", clone(self.method))
         return copied.set_params(zoom=None, require_zoom=False, epsilon=epsilon)
 
-    def _schedule_with(self, rest: ClusteringMethod) -> Schedule:
+    def _schedule_with(
+        self,
+        rest: ClusteringMethod,
+        plan: ZoomPlan | None,
+    ) -> Schedule:
         schedule = rest.schedule(self.n_points, self.n_features)
-        if self.plan is None:
+        if plan is None:
             return schedule
-        return Schedule(*self.plan.releases, *schedule.releases)
+        return Schedule(*plan.releases, *schedule.releases)
 
-    def _remaining_epsilon(self, plan: ZoomPlan) -> float:
-        """Epsilon of the method with which it costs what the zoom leaves."""
+    @cached_property
+    def _remaining_epsilon(self) -> float:
+        """Epsilon with which the method costs what the zoom leaves; 0 for nothing."""
         method = self.method
+        plan = self._wanted
+        assert plan is not None, "there is a zoom"
         if plan.pure:
             return (1 - plan.share) * method.epsilon
         budget = method.budget(self.n_points, self.n_features)
         assert budget is not None, "a zoom is of private methods"
         charges = method.schedule(self.n_points, self.n_features).charges
         epsilon = remaining_epsilon(plan.mu, charges, budget.epsilon, budget.delta)
+        if epsilon == 0:
+            return 0.0
 
         def fits(epsilon: float) -> bool:
-            return self._schedule_with(self._with_epsilon(epsilon)).fits(budget)
+            rest = self._with_epsilon(epsilon)
+            return self._schedule_with(rest, plan).fits(budget)
 
         if fits(epsilon):
             return epsilon

@@ -366,3 +366,19 @@ def test_inner_curators_share_the_ledger_and_the_rounds():
     assert inner.radius == 1.0
     assert curator.radius == math.sqrt(2)
     assert inner._rounds is curator._rounds
+
+
+@pytest.mark.parametrize("require_zoom", [False, True])
+def test_a_zoom_that_leaves_nothing_is_left_out(require_zoom):
+    """Thresholds of hashing take half of delta, and the Gaussian noise of the zoom the rest."""
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 4))
+    method = SynopsisKMeans(
+        1, epsilon=0.5, delta=0.2, zoom=0.6, require_zoom=require_zoom, bounds=(-1, 1)
+    )
+    if require_zoom:
+        with pytest.raises(ValueError, match=r"zoom=0\.6 leaves nothing of epsilon=0\.5"):
+            method.fit(X)
+        return
+    method.fit(X)
+    assert method.zoom_ is None
+    assert any("the public guard left it out" in note for note in method.ledger_.notes)
