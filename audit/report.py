@@ -440,18 +440,20 @@ def _note_overspending(
     findings: dict[str, Finding],
 ) -> None:
     """Write down a run that spends more than its method claims."""
+    flaw = OVERSPENDING if OVERSPENDING in method.claim.flaws else ""
+
+    def note(message: str) -> None:
+        findings.setdefault("budget", Finding("replay", "budget", flaw, message))
+
     if isinstance(outcome.refusal, BudgetExceeded):
-        message = f"is stopped by its ledger: {outcome.refusal}"
-        findings.setdefault("budget", Finding("replay", "budget", "", message))
+        note(f"is stopped by its ledger: {outcome.refusal}")
     n, d = pair.rows.shape
     for name, spent, claimed in (
         ("epsilon", outcome.spent, method.epsilon),
         ("delta", method.budget(n, d).delta, PrivateKMeans.resolved_delta(method, n)),
     ):
         if spent > claimed * (1 + DECLARED_TOLERANCE):
-            message = f"spends {name}={spent:.4g}, claims {claimed:.4g}"
-            flaw = OVERSPENDING if OVERSPENDING in method.claim.flaws else ""
-            findings.setdefault("budget", Finding("replay", "budget", flaw, message))
+            note(f"spends {name}={spent:.4g}, claims {claimed:.4g}")
 
 
 def _format_cost(cost: Any) -> str:

@@ -70,7 +70,7 @@ for word_bytes in (4, 8):
         ("time.sleep(6)", "client 2 sent nothing for 2 s"),
         (
             "link.send(np.zeros(71, np.uint8)); time.sleep(3)",
-            "client 2 sent a malformed message: 71 bytes where 72 were due",
+            "client 2 sent a malformed message: 87 bytes where 88 were due",
         ),
         (
             "[link.send(np.zeros(72, np.uint8)) for _ in range(2)]; link.receive(72)",
