@@ -253,7 +253,11 @@ def list_terms(
     """
     bounds = None if domain is None else np.asarray(domain, np.float64).tolist()
     kind = type(method)
-    parameters = method.get_params()
+    parameters = {
+        # The text of an array leaves out digits and entries.
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in method.get_params().items()
+    }
     return {
         "method": f"{kind.__module__}.{kind.__qualname__}",
         "n_clusters": parameters.pop("n_clusters"),

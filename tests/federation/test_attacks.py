@@ -23,7 +23,13 @@ from pkm.federation import (
     run_in_threads,
     split_points,
 )
-from pkm.federation.keys import SIGNATURE_BYTES, TAG_BYTES, count_hello_bytes, sign_hello
+from pkm.federation.keys import (
+    SIGNATURE_BYTES,
+    TAG_BYTES,
+    count_hello_bytes,
+    digest_terms,
+    sign_hello,
+)
 from pkm.federation.links import ABORT, SERVER, ThreadServerLink, ThreadTransport
 from pkm.federation.masks import KeyStream
 from pkm.federation.parties import list_terms, run_client, run_server
@@ -406,3 +412,16 @@ def test_parties_with_other_terms_stop_before_they_send_values(identities, term,
         re.search(rf"was started with .*another {term}\b", error) for error in errors.values()
     )
     assert link.bytes_received <= 2 * HELLO_BYTES
+
+
+def test_terms_hold_every_digit_and_entry_of_an_array():
+    bounds = np.stack([-np.ones(2000), np.ones(2000)])
+    other_bounds = bounds.copy()
+    other_bounds[1, 1000] += 1e-12
+    digests = {
+        digest_terms(
+            list_terms(clone(METHOD).set_params(bounds=end), 60, 2000, 1, None, Network(2))
+        )
+        for end in (bounds, other_bounds)
+    }
+    assert len(digests) == 2
