@@ -6,7 +6,6 @@ be uniform, uncorrelated between releases, and different in every run. Replay is
 to all of that: it never looks at how outcomes are drawn.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ ALARM = 1e-9
 MIN_WORDS = 4
 MIN_SPREAD = 2.0**10
 SMALLEST = 1e-16  # of uniform numbers, as float64 resolves them below 1
-MIN_COMPARED = 20  # pairs of values: a few have any correlation by chance
 MIN_VALUES = 200  # fewer residuals of a law have no power against a factor of 2
 
 #: Label of a release, and its uniform numbers, (replicates, m).
@@ -159,6 +157,11 @@ def _label(
     return " ".join([draw.key[0], *names, *origin])
 
 
+def _score(uniforms: np.ndarray) -> np.ndarray:
+    """Turn uniform numbers into standard normal ones."""
+    return ndtri(np.clip(uniforms, SMALLEST, 1 - SMALLEST))
+
+
 def _test_law(
     label: str,
     residuals: list[np.ndarray],
@@ -179,7 +182,7 @@ def _test_law(
         )
     shape = stats.kstest(uniforms, "uniform").pvalue
 
-    scores = ndtri(np.clip(uniforms, SMALLEST, 1 - SMALLEST))
+    scores = _score(uniforms)
     squares = float(scores @ scores)
     tail = min(
         stats.chi2.cdf(squares, n),
@@ -200,21 +203,17 @@ def _test_correlation(
 ) -> LawTest:
     """Test whether neighboring releases share their noise."""
     sides = zip(*compared, strict=True)
-    one, another = map(np.concatenate, sides)
+    one, another = (_score(np.concatenate(side)) for side in sides)
     n = len(one)
-    if n < MIN_COMPARED or np.ptp(one) == 0 or np.ptp(another) == 0:
+    if n < 3 or np.ptp(one) == 0 or np.ptp(another) == 0:
         return LawTest(
             label,
             "correlation",
             0,
             1.0,
         )
-    correlation = float(np.corrcoef(one, another)[0, 1])
-    # Fisher's transformation; residuals are bounded, so that it is nearly normal.
-    limit = 1 - 1e-15
-    z = math.atanh(min(max(correlation, -limit), limit))
-    z *= math.sqrt(max(n - 3, 1))
-    p_value = float(2 * stats.norm.sf(abs(z)))
+    # Exact for normal scores, however few.
+    p_value = float(stats.pearsonr(one, another).pvalue)
     return LawTest(
         label,
         "correlation",
