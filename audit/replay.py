@@ -462,6 +462,12 @@ class Replay:
     arguments: tuple[np.ndarray, ...] = ()
 
     @property
+    def ratio(self) -> float:
+        """Largest finite ratio of realized over charged; 0 without a release."""
+        ratios = [release.ratio for release in self.realized]
+        return max(filter(math.isfinite, ratios), default=0.0)
+
+    @property
     def groups(self) -> set[int]:
         """Groups of users to whose reports the record contributes."""
         return {
