@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import planted_faults as planted
 import pytest
+from estimators import private_methods
 from planted_faults import broken
 
 from pkm.audit import audit
 from pkm.audit import report as audit_report
 from pkm.audit.__main__ import main
 from pkm.audit.residuals import ALARM
-from pkm.methods import METHODS, DistDP, EUGkM, GLloyd, Lloyd, SuLloyd, load_method
+from pkm.methods import DistDP, EUGkM, GLloyd, Lloyd, SuLloyd
 from pkm.methods.synthetic import aim
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -25,24 +26,11 @@ def short_fits(monkeypatch):
     monkeypatch.setattr(aim, "FINAL_STEPS", 5)
 
 
-def private_methods():
-    """Every variant of every method that claims privacy, by name."""
-    built = {}
-    for name in METHODS:
-        for variant, claim in load_method(name).claims.items():
-            if claim.private:
-                method = load_method(name)(n_clusters=3)
-                parameters = method.get_params()
-                if "variant" in parameters:
-                    method.set_params(variant=variant)
-                # Starts of a k-means on what was released: no release depends on their number.
-                if "n_init" in parameters:
-                    method.set_params(n_init=1)
-                built[f"{name} {variant}"] = method
-    return built
-
-
 PRIVATE = private_methods()
+for method in PRIVATE.values():
+    # Starts of a k-means on what was released: no release depends on their number.
+    if "n_init" in method.get_params():
+        method.set_params(n_init=1)
 
 # Releases that cost more than is charged, with the flaw that says so. All other registered flaws
 # are of a kind that no release shows: quantities that are taken as public, or accuracy.

@@ -1,6 +1,6 @@
 """Planted faults: each is found by the view that is named for it.
 
-Those of ``faults_at_the_door`` are around the releases: at ``fit``, in secure noise, in a zoom.
+Those of ``faults_around_releases`` are around the releases: at ``fit``, in secure noise, in a zoom.
 
 Numbers are those of a catalog of faults of published code and papers; those without a number come
 from a review of this project. Three more are elsewhere: ranks of gaps in several features (3) and a
@@ -10,7 +10,7 @@ that passes the clip (18) is refused in ``test_conformance``.
 
 from dataclasses import dataclass
 
-import faults_at_the_door as door
+import faults_around_releases as around
 import planted_faults as planted
 import pytest
 from planted_faults import broken
@@ -59,15 +59,15 @@ DIVERGING = [
     Fault("22 best of several runs", planted.BestOfThree(K), "run", 60),
     Fault("reads rows", planted.ReadsRows(K), "run"),
     Fault("stops on rows", planted.StopsOnRows(K), "run", 60),
-    Fault("labels_ of fit", door.StoresLabels(K), "run"),
-    Fault("number of null records", door.StoresNumberOfNullRecords(K), "run"),
-    Fault("bounds from data", door.BoundsFromData(K), "run"),
-    Fault("n_iter_ from data", door.IterationsFromData(K), "run"),
-    Fault("warns of a size", door.WarnsOfSize(K), "run"),
-    Fault("prints a size", door.PrintsSize(K), "run"),
-    Fault("logs a size", door.LogsSize(K), "run"),
-    Fault("refuses a size", door.RefusesEmptyQuadrant(K), "run"),
-    Fault("account with a size", door.ChargesAccountBySize(K), "run"),
+    Fault("labels_ of fit", around.StoresLabels(K), "run"),
+    Fault("number of null records", around.StoresNumberOfNullRecords(K), "run"),
+    Fault("bounds from data", around.BoundsFromData(K), "run"),
+    Fault("n_iter_ from data", around.IterationsFromData(K), "run"),
+    Fault("warns of a size", around.WarnsOfSize(K), "run"),
+    Fault("prints a size", around.PrintsSize(K), "run"),
+    Fault("logs a size", around.LogsSize(K), "run"),
+    Fault("refuses a size", around.RefusesEmptyQuadrant(K), "run"),
+    Fault("account with a size", around.ChargesAccountBySize(K), "run"),
 ]
 
 # A release costs more than was charged for it.
@@ -128,33 +128,33 @@ UNDERCHARGED = [
     Fault("13 stopped by the ledger", planted.StoppedByItsLedger(K), "budget", 4),
     Fault("larger delta", planted.LargerDelta(K), "budget", 4),
     # Curators refuse points outside of the domain, and here that depends on a record.
-    Fault("does not clip", door.DoesNotClip(K), "run", 60),
-    Fault("L1 of sqrt(d)", broken(SuLloyd, queries=[door.RootOfFeatures])(K), "sums_and_counts"),
+    Fault("does not clip", around.DoesNotClip(K), "run", 60),
+    Fault("L1 of sqrt(d)", broken(SuLloyd, queries=[around.RootOfFeatures])(K), "sums_and_counts"),
     Fault(
         "twice from n = 100",
-        broken(FastLloyd, queries=[door.DoubledFromHundred])(K),
+        broken(FastLloyd, queries=[around.DoubledFromHundred])(K),
         "sums_and_counts",
     ),
-    Fault("tie for two", broken(PEMeans, queries=[door.TieForTwo])(K), "nearest_counts", 60),
+    Fault("tie for two", broken(PEMeans, queries=[around.TieForTwo])(K), "nearest_counts", 60),
     Fault(
         "rounded after clipping",
-        broken(PEMeans, queries=[door.RoundedAfterClipping])(K, finish=0.3),
+        broken(PEMeans, queries=[around.RoundedAfterClipping])(K, finish=0.3),
         "nearest_sums_and_counts",
     ),
     Fault(
         "range without weights",
-        broken(AIMKMeans, queries=[door.UnweightedRange])(K, n_init=1),
+        broken(AIMKMeans, queries=[around.UnweightedRange])(K, n_init=1),
         "worst_approximated",
         8,
     ),
     Fault(
         "half of a range",
-        broken(MSTKMeans, queries=[door.HalfRange])(K, n_init=1),
+        broken(MSTKMeans, queries=[around.HalfRange])(K, n_init=1),
         "dependent_columns",
     ),
     Fault(
         "does not clip after a zoom",
-        broken(GLloyd, curator=door.DoesNotClipAfterZoom)(K),
+        broken(GLloyd, curator=around.DoesNotClipAfterZoom)(K),
         "run",
         60,
     ),
@@ -198,21 +198,21 @@ LAWS = {
     "one stream for all": (broken(GLloyd, mechanisms=[planted.OneStream])(K), "correlation"),
     "same noise each round": (broken(GLloyd, mechanisms=[planted.SameEachRound])(K), "correlation"),
     "11 one scalar": (broken(GLloyd, mechanisms=[planted.OneScalar])(K), "correlation"),
-    "no noise on zero": (broken(GLloyd, mechanisms=[door.NoNoiseOnZero])(K), "law"),
+    "no noise on zero": (broken(GLloyd, mechanisms=[around.NoNoiseOnZero])(K), "law"),
     "one stream for replicates": (
-        broken(FastLloyd, mechanisms=[door.OneStreamForReplicates])(K),
+        broken(FastLloyd, mechanisms=[around.OneStreamForReplicates])(K),
         "repeats",
     ),
-    "argmax": (broken(DPM, mechanisms=[door.Argmax])(K, epsilon=30.0), "law"),
-    "half if secure": (broken(GLloyd, mechanisms=[door.HalfWhenSecure])(K), "law"),
+    "argmax": (broken(DPM, mechanisms=[around.Argmax])(K, epsilon=30.0), "law"),
+    "half if secure": (broken(GLloyd, mechanisms=[around.HalfWhenSecure])(K), "law"),
     "half if secure, Laplace": (
-        broken(SuLloyd, mechanisms=[door.HalfLaplaceWhenSecure])(K),
+        broken(SuLloyd, mechanisms=[around.HalfLaplaceWhenSecure])(K),
         "law",
     ),
-    "shifted if secure": (broken(GLloyd, mechanisms=[door.ShiftedWhenSecure])(**MANY), "law"),
-    "repeated if secure": (broken(GLloyd, mechanisms=[door.RepeatedWhenSecure])(K), "repeats"),
+    "shifted if secure": (broken(GLloyd, mechanisms=[around.ShiftedWhenSecure])(**MANY), "law"),
+    "repeated if secure": (broken(GLloyd, mechanisms=[around.RepeatedWhenSecure])(K), "repeats"),
     "sharp if secure": (
-        broken(DPM, mechanisms=[door.SharpWhenSecure])(K, epsilon=30.0),
+        broken(DPM, mechanisms=[around.SharpWhenSecure])(K, epsilon=30.0),
         "law",
     ),
     "23 off the grid": (broken(EUGkM, mechanisms=[planted.OffTheGrid])(K), "grid"),

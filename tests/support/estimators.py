@@ -1,11 +1,25 @@
-"""Blobs to fit methods to, and a center that moves as those of the Lloyd family do."""
+"""Private methods, blobs to fit them to, and centers that move as the Lloyd family's do."""
 
 import math
 
 import numpy as np
 
 from pkm.compute.kernels.center_moves import KEEP, move_centers
+from pkm.methods import METHODS, load_method
 from pkm.privacy import SCALE
+
+
+def private_methods():
+    """Every variant of every method that claims privacy, by name."""
+    built = {}
+    for name in METHODS:
+        for variant, claim in load_method(name).claims.items():
+            if claim.private:
+                method = load_method(name)(n_clusters=3)
+                if "variant" in method.get_params():
+                    method.set_params(variant=variant)
+                built[f"{name} {variant}"] = method
+    return built
 
 
 def blobs(n=3000, d=2, seed=0):

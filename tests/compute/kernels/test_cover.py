@@ -5,31 +5,10 @@ import math
 
 import numpy as np
 import pytest
+from lattices import ball_points, covered_counts, enumerated
 
 from pkm.compute.kernels.cover import BLOCK_SIDE, Cover
 from pkm.compute.kernels.lattice import Lattice
-
-
-def ball_points(n, m, seed, spread=0.35):
-    points = spread * np.random.default_rng(seed).standard_normal((n, m))
-    norms = np.linalg.norm(points, axis=1, keepdims=True)
-    return points / np.maximum(1, norms)
-
-
-def enumerated(lattice):
-    """Return all grid points of a lattice, by trying every point of the cube around it."""
-    largest = int(1 / lattice.side) + 1
-    steps = range(-largest, largest + 1)
-    cube = np.array(list(itertools.product(steps, repeat=lattice.dimensions)))
-    inside = (cube**2).sum(axis=1) <= 1 / lattice.side**2
-    return cube[inside]
-
-
-def covered_counts(grid_points, points, side, radius):
-    """Return the number of points within the radius of each grid point."""
-    steps = grid_points[:, None, :] * side - points[None]
-    squares = (steps**2).sum(axis=2)
-    return (squares <= radius**2).sum(axis=1)
 
 
 @pytest.mark.parametrize("weight", [1e-6, 0.05, 5.0])

@@ -1,22 +1,13 @@
 """Grid points of the unit ball: their number and uniform draws."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
+from lattices import enumerated
 from scipy import stats
 
 from pkm.compute.kernels.lattice import Lattice, cover_scales
-
-
-def enumerated(lattice):
-    """Return all grid points of a lattice, by trying every point of the cube around it."""
-    largest = int(1 / lattice.side) + 1
-    steps = range(-largest, largest + 1)
-    cube = np.array(list(itertools.product(steps, repeat=lattice.dimensions)))
-    inside = (cube**2).sum(axis=1) <= 1 / lattice.side**2
-    return cube[inside]
 
 
 @pytest.mark.parametrize(

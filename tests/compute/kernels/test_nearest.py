@@ -5,7 +5,7 @@ import pytest
 from hashed import grid_points, swaps_by_definition
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integer_points import draw
+from random_points import draw
 from scipy.spatial.distance import cdist
 
 from pkm.compute import SCALE, Points, exact_limit, inertia, labels, sums_and_counts
@@ -55,7 +55,7 @@ def squared_distance(point, center):
 @pytest.mark.parametrize("limit", [None, 0, SCALE**2 // 2])
 def test_kernels_equal_brute_force(shape, limit):
     n, d, k = shape
-    points, centers = draw(n, d, k)
+    points, centers = draw(n, d, k, replicates=3)
     prepared = Points.prepare(points)
     sums, counts = fast_sums(prepared, centers, limit)
     inertias = inertia(prepared, centers)
@@ -89,7 +89,7 @@ def test_extreme_coordinates_stay_exact(d):
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(1, 6))
 def test_order_and_split_do_not_matter(seed, d, k):
-    points, centers = draw(120, d, k, seed=seed)
+    points, centers = draw(120, d, k, replicates=3, seed=seed)
     whole = Points.prepare(points)
     sums, counts = fast_sums(whole, centers)
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from integer_points import draw
+from random_points import draw
 from sklearn.metrics import silhouette_score
 
 from pkm.compute import Points, cluster_means, distance_tiles, labels, mean_silhouettes
@@ -36,7 +36,7 @@ def test_silhouette_is_independent_of_the_batch():
 
 
 def test_cluster_means_against_fractions():
-    points, centers = draw(40, 2, 4)
+    points, centers = draw(40, 2, 4, replicates=3)
     prepared = Points.prepare(points)
     assigned = labels(prepared, centers)
     means, counts = cluster_means(prepared, assigned, 4)

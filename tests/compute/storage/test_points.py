@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from integer_points import draw
+from random_points import draw
 
 from pkm.compute import SCALE, Points, exact_limit
 from pkm.compute.simd import threads

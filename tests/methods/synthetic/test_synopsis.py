@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noiseless import add_nothing, draw, nicv
 from tuned import AveragedKaplanStemmer, tree_of
 
 from pkm import datasets
@@ -28,20 +29,6 @@ from pkm.methods.trees.quadtree import BALANCED
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, Budget, Curator, Gaussian, Ledger, gaussian_mu, snap
 from pkm.privacy.mechanisms.noise import NoiseStreams
-
-
-def add_nothing(self, values, streams, key, sensitivity=None):
-    """Return the exact answer: noise that is charged and not added."""
-    return values
-
-
-def draw(n, d, seed=0):
-    return np.random.default_rng(seed).integers(-SCALE, SCALE + 1, (n, d))
-
-
-def nicv(points, run):
-    return evaluate(points, run.centers, ["nicv"])["nicv"]
-
 
 # One shape for each part: points, columns, centers, epsilon.
 SHAPES = {

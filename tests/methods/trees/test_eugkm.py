@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noiseless import add_nothing, draw, nicv
 
 from pkm import datasets
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
@@ -19,7 +20,6 @@ from pkm.methods.trees.eugkm import (
     HybridKMeans,
     grid_intervals,
 )
-from pkm.metrics import evaluate
 from pkm.privacy import (
     SCALE,
     Budget,
@@ -37,17 +37,8 @@ from pkm.privacy import (
 N_CELLS = 2_000_000
 
 
-def add_nothing(self, values, streams, key, sensitivity=None):
-    """Return the exact answer: noise that is charged and not added."""
-    return values
-
-
 def curator(points, seeds=(0,), budget=1.0, delta=0.0):
     return Curator(points, Ledger(Budget(budget, delta)), NoiseStreams(seeds))
-
-
-def draw(n, d, seed=0):
-    return np.random.default_rng(seed).integers(-SCALE, SCALE + 1, (n, d))
 
 
 def exact_counts(points, intervals):
@@ -56,10 +47,6 @@ def exact_counts(points, intervals):
 
 def released_counts(holder, intervals, noise):
     return holder.release(GridCounts(intervals), counts=noise)["counts"]
-
-
-def nicv(points, run):
-    return evaluate(points, run.centers, ["nicv"])["nicv"]
 
 
 def best_nicv(points, k):
