@@ -213,12 +213,12 @@ def _test_correlation(
             1.0,
         )
     # Exact for normal scores, however few.
-    p_value = float(stats.pearsonr(one, another).pvalue)
+    _, p_value = stats.pearsonr(one, another)
     return LawTest(
         label,
         "correlation",
         n,
-        p_value,
+        float(p_value),
     )
 
 
