@@ -182,7 +182,7 @@ class BatchMethod(ClusteringMethod):
                 "runs only"
             )
         parameters = self.parameters
-        parameters.pop("random_state")
+        parameters.pop("random_state", None)
         return AccountedRun(
             budget,
             Zoomed(self, n_points, n_features).schedule.charges,

@@ -25,7 +25,17 @@ from pkm.methods import (
     load_method,
 )
 from pkm.methods.base import RepeatableNoiseWarning
-from pkm.privacy import SCALE, Curator, Gaussian, NoiseStreams, PrivacyClaim, SumsAndCounts, snap
+from pkm.privacy import (
+    SCALE,
+    Budget,
+    Curator,
+    Gaussian,
+    NoiseStreams,
+    PrivacyAccountant,
+    PrivacyClaim,
+    SumsAndCounts,
+    snap,
+)
 from pkm.privacy.mechanisms.noise import public_seed
 
 KEY = ("sums_and_counts", 0, "counts")
@@ -445,3 +455,17 @@ def test_a_coreset_warns_too(points):
         coreset = KaplanStemmer(2, bounds=(-1, 1), random_state=3).coreset(points)
     assert coreset.ledger.repeatable
     assert not KaplanStemmer(2, bounds=(-1, 1)).coreset(points).ledger.repeatable
+
+
+def test_a_method_without_a_random_state_charges_an_account():
+    class Secure(GLloyd):
+        def __init__(self, n_clusters=3, *, epsilon=1.0, bounds=(-1, 1)):
+            self.n_clusters = n_clusters
+            self.epsilon = epsilon
+            self.bounds = bounds
+
+    account = PrivacyAccountant(Budget(2.0, 1e-5))
+    Secure().fit(blobs(500), account=account)
+    assert [run.parameters for run in account.runs] == [
+        {"n_clusters": 3, "epsilon": 1.0, "bounds": (-1, 1)}
+    ]
