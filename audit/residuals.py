@@ -9,6 +9,7 @@ to all of that: it never looks at how outcomes are drawn.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -213,12 +214,12 @@ def _test_correlation(
             1.0,
         )
     # Exact for normal scores, however few.
-    _, p_value = stats.pearsonr(one, another)
+    result: Any = stats.pearsonr(one, another)
     return LawTest(
         label,
         "correlation",
         n,
-        float(p_value),
+        float(result.pvalue),
     )
 
 
