@@ -1,7 +1,6 @@
 """Base class of the methods: an estimator as scikit-learn has them."""
 
 import secrets
-import warnings
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,10 +16,6 @@ from pkm.methods.inputs import feature_names, read_points
 from pkm.methods.prediction import NearestCenters
 from pkm.privacy import PrivacyAccountant
 from pkm.row_blocks import RowsLike
-
-
-class RepeatableNoiseWarning(UserWarning):
-    """Noise is drawn from a seed: whoever knows the seed can take the noise off."""
 
 
 class PrivateKMeans(NearestCenters, BatchMethod):
@@ -152,12 +147,5 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         seed = self.random_state
         if seed is None:
             return secrets.randbits(63), True
-        if self.claim.private and not self.secure:
-            warnings.warn(
-                f"random_state={seed} makes noise repeatable: whoever knows or guesses "
-                "it can take the noise off. Publish such a result only if the data are "
-                "public; leave random_state out, or set secure=True",
-                RepeatableNoiseWarning,
-                stacklevel=3,
-            )
-        return int(seed), self.secure
+        source = f"random_state={seed}"
+        return int(seed), self.decide_secure(None, source, stacklevel=4)

@@ -111,13 +111,18 @@ class CoresetMethod(PrivateKMeans):
         domain : array-like of shape (2, d), optional
             As for :meth:`PrivateKMeans.fit_batch`.
         secure : bool, optional
-            Draw noise from the operating system's entropy. Default: the method's
-            parameter.
+            As for :meth:`PrivateKMeans.fit_batch`.
 
         Returns
         -------
         Coreset
+
+        Warns
+        -----
+        RepeatableNoiseWarning
+            As :meth:`PrivateKMeans.fit_batch`.
         """
+        secure = self.decide_secure(secure, f"seed={seed}")
         shards = to_shards(points)
 
         def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:

@@ -1,5 +1,6 @@
 """Runs of a method around a curator: batches of replicates, and their outcome."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self, TypedDict, Unpack, cast
@@ -71,6 +72,10 @@ class Run:
         return to_unit(self.centers + self.remainders / SCALE)
 
 
+class RepeatableNoiseWarning(UserWarning):
+    """Noise is drawn from a seed: whoever knows the seed can take the noise off."""
+
+
 class StreamOptions(TypedDict, total=False):
     """Options of a run's streams of noise.
 
@@ -120,7 +125,8 @@ class BatchMethod(ClusteringMethod):
             Of all runs on these points: it is charged for every replicate before the
             first draw.
         secure : bool, optional
-            Draw noise from the operating system's entropy. Default: the parameter.
+            Draw noise from the operating system's entropy. False: from the seeds, which
+            is for public data. Default: the parameter.
 
         Returns
         -------
@@ -130,7 +136,13 @@ class BatchMethod(ClusteringMethod):
         ------
         BudgetExceeded
             If the run would exceed the account's budget; the account is as before then.
+
+        Warns
+        -----
+        RepeatableNoiseWarning
+            If noise is drawn from the seeds and `secure` is left out.
         """
+        secure = self.decide_secure(secure, f"seeds={list(seeds)}")
         shards = to_shards(points)
 
         def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
@@ -145,6 +157,25 @@ class BatchMethod(ClusteringMethod):
         return self.fit_with(
             make_curator, *shape, seeds, schedule, domain=domain, secure=secure
         )
+
+    def decide_secure(
+        self,
+        secure: bool | None,
+        source: str,
+        stacklevel: int = 3,
+    ) -> bool:
+        """Decide whether noise is secure; warn where a seed repeats it unasked."""
+        if secure is not None:
+            return secure
+        if self.claim.private and not self.secure:
+            warnings.warn(
+                f"{source} makes noise repeatable: whoever knows or guesses it can "
+                "take the noise off. Publish such a result only if the data are "
+                "public; for others set secure=True",
+                RepeatableNoiseWarning,
+                stacklevel,
+            )
+        return self.secure
 
     def planned_run(
         self,

@@ -86,7 +86,9 @@ COLUMNS = (
             "sweep", "text", "sweep of the paper that requests the cell; not stored"
         ),
         Column("cell", "text", "key of the cell"),
-        Column("seed", "integer", "seed of the replicate"),
+        Column(
+            "seed", "integer", "seed of the replicate; its number if noise is secure"
+        ),
     ),
     # What was run on which data.
     *declare(
@@ -125,6 +127,13 @@ COLUMNS = (
         ),
         Column(
             "charges", "charges", "charges of the ledger, in the order of the releases"
+        ),
+        Column("noise", "text", "secure, seeded (repeatable) or none"),
+        Column(
+            "public_seed",
+            "integer",
+            "drawn seed of public randomness, where noise is secure",
+            missing=math.nan,
         ),
         Column("private_bounds", "flag", "whether the domain was read off the points"),
     ),

@@ -17,6 +17,7 @@ from pkm.experiments.config.settings import (
     EPSILON,
     FLAG,
     METRICS,
+    NOISE,
     PATH,
     SEEDS,
     TEXT,
@@ -82,6 +83,10 @@ class Cell(Settings):
     timing : bool, default=False
         Whether the cell measures running time: every seed is a separate fit on one
         thread, while nothing else runs.
+    noise : {"secure", "seeded"}, default="seeded"
+        Where the noise of private methods comes from: the operating system, or the
+        seeds, which is for public data. With secure noise a seed is the number of a
+        replicate, and the seed of its public randomness is drawn.
     keep_centers : bool, default=False
         Whether the released centers are stored, in the raw units of the data.
     kind : Kind
@@ -123,6 +128,7 @@ class Cell(Settings):
     bounds: tuple | None = None
     clip: bool = setting(True, FLAG)
     timing: bool = setting(False, FLAG)
+    noise: str = setting("seeded", NOISE)
     keep_centers: bool = setting(False, FLAG)
     time_limit: float | None = setting(None, TIME_LIMIT, compare=False)
     style: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -192,6 +198,7 @@ class Cell(Settings):
             "seeds": [int(seed) for seed in self.seeds],
             "metrics": list(self.metrics),
             "timing": self.timing,
+            "noise": self.noise,
             "keep_centers": self.keep_centers,
             "kind": [type(self.kind).__name__, self.kind.columns()],
         }

@@ -39,7 +39,7 @@ def charge(
     """Charge an account for all replicates of cells before they run: all, or none.
 
     A cell that the account has paid for is not charged again: with the same seeds its
-    releases are the same. One with ``secure=true`` is, whenever it is run. A cell that
+    releases are the same. One with secure noise is, whenever it is run. A cell that
     was stored without the account is charged, because its releases are used now.
 
     Parameters

@@ -188,6 +188,12 @@ class CellOptions(CommonOptions):
         "true: store the released centers as well, in raw units "
         "(pkm centers writes a file)",
     )
+    noise: str | None = key(
+        None,
+        "secure: from the operating system; seeded: from the seeds, repeatable, for "
+        "public data; null: secure for your own files, for sets given on request and "
+        "with an account, else seeded",
+    )
     account: str | None = key(
         None,
         "file of an account (pkm account FILE) that every fit is charged to; "

@@ -18,7 +18,7 @@ from pkm.experiments.config.groups import choices, with_defaults
 from pkm.experiments.config.settings import as_list, one_of, require
 from pkm.experiments.plan.entries import FILE_KEYS
 from pkm.experiments.plan.estimate import estimate_costs
-from pkm.experiments.plan.plan import Plan, make_plan
+from pkm.experiments.plan.plan import Plan, make_plan, warn_repeatable
 from pkm.experiments.plan.sweep import SWEEP_KEYS
 from pkm.experiments.store.columns import differing
 from pkm.experiments.store.store import Store
@@ -92,6 +92,7 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         console.print(result_table(rows, [name for name in names if name in rows]))
         for line in (*clipping_lines(rows), *privacy_lines(rows)):
             console.print(line, style="yellow", markup=False)
+    warn_repeatable(plan.cells, console)
     for gap in plan.missing(store).itertuples():
         line = f"{gap.method} · {gap.dataset}: {gap.reason}"
         console.print(line, style="red", markup=False)
@@ -151,6 +152,10 @@ def make_job_plan(config: DictConfig) -> Plan:
         for name in FILE_KEYS:
             value = values[name]
             require(value is None, name, value, "left out unless dataset=file")
+    if values["account"] is not None:
+        values["noise"] = values["noise"] or "secure"
+        rule = "secure with account=FILE, which adds up what nobody can repeat"
+        require(values["noise"] == "secure", "noise", values["noise"], rule)
     sweep = {key: values[key] for key in SWEEP_KEYS if key in values}
     sweep["datasets"] = [values["dataset"]]
     sweep["methods"] = [with_defaults(values["method"])]

@@ -74,6 +74,7 @@ def are_seeds(seeds: tuple) -> bool:
 FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
 TEXT = Rule(lambda value: isinstance(value, str) and value != "", "a text")
 PATH = Rule(lambda value: value is None or isinstance(value, str), "a text, or null")
+NOISE = one_of("secure", "seeded")
 TIME_LIMIT = Rule(
     lambda value: value is None or is_positive(value),
     "a number of seconds above 0, or null",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from pkm.experiments.cell.kind import Fits, Kind
@@ -59,7 +60,7 @@ class Central(Kind):
         if public_data is not None:
             data, public_points = separated(data, public_data)
             method.set_params(public_data=public_points)
-        return fit_seeds(method, data, cell.seeds, alone=cell.timing), {}
+        return fit_seeds(method, data, resolved.seeds, alone=cell.timing), {}
 
 
 def fit_seeds(
@@ -80,15 +81,19 @@ def fit_seeds(
     list of (Run, Timing)
         One per call of the method.
     """
+    # Whoever runs the cell has said where noise comes from.
+    fit_batch = partial(
+        method.fit_batch, data.wide, domain=data.wide_domain, secure=method.secure
+    )
     if alone:
-        method.fit_batch(data.wide, seeds[:1], domain=data.wide_domain)
+        fit_batch(seeds=seeds[:1])
     fits = []
     batches = [(seed,) for seed in seeds] if alone else [seeds]
     for batch in batches:
         if alone:
             data.wide.cache.clear()
         with timer() as elapsed:
-            run = method.fit_batch(data.wide, batch, domain=data.wide_domain)
+            run = fit_batch(seeds=batch)
         fits.append((in_own_bounds(run, data.bounds_factor), elapsed))
     return fits
 

@@ -1,6 +1,7 @@
 """Cells that release coresets: how well each keeps the cost of many sets of centers."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from pkm.experiments.cell.kind import Fits, Kind
@@ -67,9 +68,10 @@ class Coreset(Kind):
 
         fits = []
         ratios = []
-        for seed in cell.seeds:
+        draw = partial(method.draw_coreset, domain=data.domain, secure=method.secure)
+        for seed in resolved.seeds:
             with timer() as elapsed:
-                coreset = method.draw_coreset(data.points, seed, domain=data.domain)
+                coreset = draw(data.points, seed)
             estimates = np.array(
                 [coreset.cost_estimate(centers / SCALE) for centers in sets]
             )

@@ -1,6 +1,7 @@
 """Inputs of a cell's fit: data on the integer grid, a configured method."""
 
 import math
+import secrets
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -73,6 +74,10 @@ class Prepared:
         return float(upper[0] / 2 - lower[0] / 2) if shared else math.nan
 
 
+#: Drawn seeds are exact in float64, as which JSON and CSV are often read.
+SEED_BITS = 53
+
+
 @dataclass(frozen=True, eq=False)
 class ResolvedCell:
     """A cell with what its fields stand for, found and checked once.
@@ -83,6 +88,8 @@ class ResolvedCell:
     method : estimator
         Configured, not fitted.
     data : Prepared
+    seeds : tuple of int
+        The cell's or, with secure noise, drawn ones, of public randomness alone.
     data_dir : str or None
         Folder with the original files, for parties that are processes of their own.
     """
@@ -90,11 +97,18 @@ class ResolvedCell:
     cell: Cell
     method: Any
     data: Prepared
+    seeds: tuple[int, ...]
     data_dir: str | None
 
 
-def resolve(cell: Cell, data_dir: str | None) -> ResolvedCell:
-    """Build the method of a cell and load its data.
+def resolve(
+    cell: Cell,
+    data_dir: str | None,
+    seeds: tuple[int, ...] | None = None,
+) -> ResolvedCell:
+    """Build the method of a cell, load its data, and draw seeds if noise is secure.
+
+    Parties that are processes are given the seeds, which they share.
 
     Raises
     ------
@@ -107,7 +121,17 @@ def resolve(cell: Cell, data_dir: str | None) -> ResolvedCell:
     n = data.points.shape[0]
     rule = f"at most n={n}, the number of points of {cell.dataset}"
     require(cell.k <= n, "k", cell.k, rule)
-    return ResolvedCell(cell, build(cell), data, data_dir)
+    method = build(cell)
+    if seeds is None:
+        seeds = cell.seeds
+        if draws_securely(cell, method):
+            seeds = tuple(secrets.randbits(SEED_BITS) for _ in cell.seeds)
+    return ResolvedCell(cell, method, data, seeds, data_dir)
+
+
+def draws_securely(cell: Cell, method: Any) -> bool:
+    """Tell whether noise is drawn, and from the operating system."""
+    return cell.noise == "secure" and method.claim.private
 
 
 def prepare(cell: Cell, data_dir: str | None) -> Prepared:
@@ -256,4 +280,8 @@ def build(cell: Cell):
         params["epsilon"] = cell.epsilon
     if cell.delta not in (None, "auto"):
         params["delta"] = cell.delta
-    return method_class(cell.target)(**params)
+    method = method_class(cell.target)(**params)
+    if draws_securely(cell, method):
+        # Constructors of classes outside the project may not have the parameter.
+        method.secure = True
+    return method

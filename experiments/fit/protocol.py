@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pkm.experiments.cell.cell import Cell
 from pkm.experiments.cell.kind import Fits, Kind
 from pkm.experiments.fit.inputs import ResolvedCell, resolve
 from pkm.experiments.fit.threads import limit_threads
@@ -78,7 +77,7 @@ def in_threads(resolved: ResolvedCell, kind: Kind) -> list[tuple[Run, Federation
     data = resolved.data
     network = make_network(kind)
     outcomes = []
-    for seed in with_warm_up(resolved.cell):
+    for seed in with_warm_up(resolved):
         parts = split_points(data.points, network.n_clients, seed, kind.split)
         outcome = run_in_threads(
             resolved.method,
@@ -92,9 +91,9 @@ def in_threads(resolved: ResolvedCell, kind: Kind) -> list[tuple[Run, Federation
     return outcomes[1:]
 
 
-def with_warm_up(cell: Cell) -> tuple[int, ...]:
+def with_warm_up(resolved: ResolvedCell) -> tuple[int, ...]:
     """Return the seeds of a cell, the first one twice: its first run is discarded."""
-    return (cell.seeds[0], *cell.seeds)
+    return (resolved.seeds[0], *resolved.seeds)
 
 
 def in_processes(
@@ -113,7 +112,8 @@ def in_processes(
     seconds = network.time_limit * (len(cell.seeds) + START_AND_END)
     with TemporaryDirectory(prefix="protocol-") as name:
         folder = Path(name)
-        (folder / "job").write_bytes(pickle.dumps((cell, resolved.data_dir)))
+        job = cell, resolved.data_dir, resolved.seeds
+        (folder / "job").write_bytes(pickle.dumps(job))
         try:
             # Under mpi4py's own runner a process that fails ends the job; without it
             # all would wait for one another.
@@ -144,7 +144,7 @@ def party(folder: str) -> None:
         kind = resolved.cell.kind
         network = make_network(kind)
         with limit_threads(1):
-            for seed in with_warm_up(resolved.cell):
+            for seed in with_warm_up(resolved):
                 outcome = run_rank(
                     resolved.method,
                     resolved.data.points,

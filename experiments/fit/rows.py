@@ -99,13 +99,19 @@ def cell_columns(cell: Cell, data: Prepared) -> dict:
     }
 
 
-def claim_columns(resolved: ResolvedCell) -> dict[str, str]:
-    """Return the columns of the privacy claim: what is claimed, and its flaws."""
+def claim_columns(resolved: ResolvedCell) -> dict[str, Any]:
+    """Return the columns of the privacy claim: what is claimed, and its flaws.
+
+    With secure noise, the drawn seeds of public randomness are among them.
+    """
     claim = resolved.method.claim
     flaws = list(claim.flaws)
     if claim.private and resolved.data.fitted:
         flaws.append(FITTED_POINTS)
-    return {
+    noise = resolved.cell.noise if claim.private else "none"
+    columns = {} if noise != "secure" else {"public_seed": list(resolved.seeds)}
+    return columns | {
+        "noise": noise,
         "notion": str(claim.notion),
         "adjacency": str(claim.adjacency),
         "trust": str(claim.trust),

@@ -12,7 +12,7 @@ from pkm.datasets.scaling import DATA_DEPENDENT
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError, require_choices
 from pkm.experiments.config.settings import require
-from pkm.experiments.fit.inputs import build, load_data, prepare
+from pkm.experiments.fit.inputs import build, draws_securely, load_data, prepare
 
 #: Families of generated data sets whose columns share one range by their recipe.
 RANGED_FAMILIES = ("g2", "blobs", "sklearn")
@@ -99,6 +99,11 @@ def choose_preprocessing(source: Mapping, requested: str | None) -> str:
     return requested or ("public" if has_domain else "minmax")
 
 
+def choose_noise(dataset: str, requested: str | None) -> str:
+    """Return where noise comes from: as requested, else secure for restricted data."""
+    return requested or ("secure" if datasets.is_restricted(dataset) else "seeded")
+
+
 @lru_cache(maxsize=4096)
 def obtainable(
     dataset: str,
@@ -139,7 +144,12 @@ def check(cell: Cell, facts: Facts, data_dir: str | None) -> None:
     """
     rule = f"at most n={facts.n}, the points of {cell.dataset_name}"
     require(facts.n is None or cell.k <= facts.n, "k", cell.k, rule)
-    cell.kind.check_method(cell, build(cell), facts.n, facts.d)
+    method = build(cell)
+    cell.kind.check_method(cell, method, facts.n, facts.d)
+    are_numbers = cell.seeds == tuple(range(len(cell.seeds)))
+    rule = "a number of replicates with secure noise, whose seeds are drawn"
+    holds = are_numbers or not draws_securely(cell, method)
+    require(holds, "seeds", list(cell.seeds), rule)
     unclipped = cell.preprocessing not in DATA_DEPENDENT and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:

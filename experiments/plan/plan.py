@@ -1,14 +1,21 @@
 """From a paper and a profile to a plan: cells to run, and what cannot be run here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import pandas as pd
+from rich.console import Console
 
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.plan.sweep import Gap, Substitution, sized_sweeps, sweep_cells
 from pkm.experiments.store.store import Store
+
+#: Printed once by a command some of whose noise is drawn from seeds.
+REPEATABLE = (
+    "noise is repeatable (noise=seeded): whoever knows the seeds can take it off. "
+    "Publish such centers of public data only"
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,12 @@ class Plan:
                     Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, reason)
                 )
         return gap_table(gaps)
+
+
+def warn_repeatable(cells: Iterable[Cell], console: Console) -> None:
+    """Say what seeded noise means, if some cell of a private method has it."""
+    if any(cell.noise == "seeded" and cell.epsilon is not None for cell in cells):
+        console.print(REPEATABLE, style="yellow", soft_wrap=True)
 
 
 def in_sweeps(

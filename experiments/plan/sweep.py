@@ -21,9 +21,11 @@ from pkm.experiments.config.settings import (
     DELTA,
     EPSILON,
     FLAG,
+    NOISE,
     SEEDS,
     TEXT,
     TIME_LIMIT,
+    Rule,
     as_list,
     require,
     require_params,
@@ -39,17 +41,23 @@ from pkm.experiments.plan.feasibility import (
     Facts,
     available_source,
     check,
+    choose_noise,
     choose_preprocessing,
     sweep_facts,
 )
 from pkm.methods import import_path, load_method
 
+NOISE_KEY = Rule(
+    lambda value: value is None or NOISE.holds(value),
+    f"{NOISE.text}, or null",
+)
 #: Keys of a sweep with the settings that all its cells share: defaults and rules.
 CELL_SETTINGS = {
     "clip": (True, FLAG),
     "timing": (False, FLAG),
     "keep_centers": (False, FLAG),
     "time_limit": (None, TIME_LIMIT),
+    "noise": (None, NOISE_KEY),
 }
 SWEEP_KEYS = (
     "datasets",
@@ -253,6 +261,7 @@ def sweep_cells(
             replaced = Substitution(name, requested, dataset, declared["family"])
             substitutions.append(replaced)
         facts = Facts() if unavailable else sweep_facts(source, sweep.ks)
+        noise = choose_noise(dataset, sweep.settings["noise"])
         for method in sweep.methods:
             epsilons = sweep.epsilons if method.private else [None]
             for k, epsilon, kind in itertools.product(sweep.ks, epsilons, sweep.kinds):
@@ -279,7 +288,7 @@ def sweep_cells(
                     bounds=tuples(source["bounds"]),
                     style=method.style,
                     kind=kind,
-                    **sweep.settings,
+                    **sweep.settings | {"noise": noise},
                 )
                 check(cell, facts, data_dir)
                 cells.append(cell)

@@ -24,7 +24,7 @@ FIELD_TYPES = {
     "flag": "boolean",
 }
 #: Columns that name the fit which released a center.
-FIT_COLUMNS = ["cell", "method", "dataset", "k", "epsilon", "seed"]
+FIT_COLUMNS = ["cell", "method", "dataset", "k", "epsilon", "noise", "seed"]
 
 
 def load_rows(results: str | Path = "results") -> pd.DataFrame:

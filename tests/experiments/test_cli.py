@@ -28,7 +28,7 @@ from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.fit.central import Central
 from pkm.experiments.plan.estimate import estimator, wall_seconds
-from pkm.experiments.plan.plan import make_plan
+from pkm.experiments.plan.plan import REPEATABLE, make_plan
 from pkm.experiments.reports import reproduction
 from pkm.experiments.store.store import Store
 from pkm.methods import FastLloyd, load_method
@@ -330,7 +330,8 @@ def test_folders_patterns_and_packed_grids_are_data_sets(call_run, tmp_path):
     assert pack.main([str(tmp_path / "all.npy"), str(grid), "bounds=[-1,1]"]) == 0
 
     def words(path, *bounds):
-        return ("dataset=file", f"path='{path}'", "k=3", "seeds=2", "epsilon=1.0", *bounds)
+        keys = ("dataset=file", "noise=seeded", "k=3", "seeds=2", "epsilon=1.0")
+        return (*keys, f"path='{path}'", *bounds)
 
     for path in (tmp_path / "all.npy", parts, f"{parts}/*.parquet"):
         assert call_run(*words(path, "bounds=[-1,1]"))[0] == 0
@@ -424,7 +425,8 @@ def test_table_shows_what_differs_from_the_request(call_run):
 
     # A sound method on a declared domain spends what it says, and has its k centers.
     words = ("method=fastlloyd", *words[1:], "timing=true")
-    heading, _, note = call_run(*words)[1].splitlines()[1:]
+    heading, _, noise, note = call_run(*words)[1].splitlines()[1:]
+    assert noise == REPEATABLE
     assert not {"ε spent", "centers", "flaws"} & set(heading.split("  "))
     assert "ms per seed" in heading
     assert note.startswith("0 cells were stored")
@@ -541,6 +543,7 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
     code, out = call_verb("run")
     assert code == 0
     assert "7 done, 0 failed" in out
+    assert out.count(REPEATABLE) == 1
     code, out = call_verb("run")
     assert "7 stored, 0 to run" in out
 

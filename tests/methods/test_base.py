@@ -24,7 +24,7 @@ from pkm.methods import (
     SuLloyd,
     load_method,
 )
-from pkm.methods.base import RepeatableNoiseWarning
+from pkm.methods.fitting import RepeatableNoiseWarning
 from pkm.privacy import (
     SCALE,
     Budget,
@@ -441,6 +441,18 @@ def test_a_seed_warns_and_marks_the_ledger(method, points):
         warnings.simplefilter("error", RepeatableNoiseWarning)
         fitted = method(2, random_state=3, secure=True, bounds=(-1, 1)).fit(points)
     assert not fitted.ledger_.repeatable
+
+
+def test_a_batch_warns_unless_seeded_noise_is_asked_for(points):
+    method = SuLloyd(2)
+    grid = snap(points)
+    with pytest.warns(RepeatableNoiseWarning, match=r"seeds=\[3, 4\] makes noise repeatable"):
+        method.fit_batch(grid, [3, 4])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RepeatableNoiseWarning)
+        assert method.fit_batch(grid, [3], secure=False).ledger.repeatable
+        assert not method.fit_batch(grid, [3], secure=True).ledger.repeatable
+        assert not SuLloyd(2, secure=True).fit_batch(grid, [3]).ledger.repeatable
 
 
 def test_a_seed_of_a_method_without_a_claim_does_not_warn(points):

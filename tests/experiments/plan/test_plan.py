@@ -605,7 +605,7 @@ def test_fit_batch_receives_the_domain_in_raw_units(tmp_path, monkeypatch):
         "    calls = []\n\n"
         "    def __init__(self, n_clusters=8):\n"
         "        self.n_clusters = n_clusters\n\n"
-        "    def fit_batch(self, points, seeds, domain=None):\n"
+        "    def fit_batch(self, points, seeds, domain=None, **options):\n"
         "        self.calls.append((tuple(seeds), domain.tolist()))\n"
         "        n_centers = np.array([1 + seed for seed in seeds])\n"
         "        centers = np.zeros((len(seeds), n_centers.max(), points.shape[1]), np.int64)\n"
