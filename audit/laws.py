@@ -346,7 +346,7 @@ class ExponentialLaw(Law):
             change = (change - np.asarray(other_scores)[is_allowed]) * scale
             # All candidates may change alike: what counts is the range of the changes.
             total += float(np.ptp(change))
-        if self.sensitivity.one_sided:
+        if self.sensitivity.monotonic:
             return Cost(mu=selection_mu(total))
         return Cost(epsilon=total)
 

@@ -24,8 +24,8 @@ from pkm.privacy.mechanisms.selection import (
     selection_epsilon,
 )
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
-from pkm.privacy.queries.hashed_points import HashedPoints
-from pkm.privacy.queries.hashed_queries import (
+from pkm.privacy.queries.clipped_points import ClippedPoints
+from pkm.privacy.queries.clipped_queries import (
     BucketCounts,
     BucketSums,
     CandidateSets,
@@ -78,6 +78,7 @@ __all__ = [
     "CellCounts",
     "CellSums",
     "Charge",
+    "ClippedPoints",
     "ClippedSum",
     "CountsAndBoundedSums",
     "CoverPicks",
@@ -88,7 +89,6 @@ __all__ = [
     "GapPercentile",
     "Gaussian",
     "GridCounts",
-    "HashedPoints",
     "Laplace",
     "Ledger",
     "Marginals",

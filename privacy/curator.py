@@ -14,8 +14,8 @@ from pkm.compute.storage.blocks import Shards
 from pkm.privacy.base import BaseCurator, DisclosureError
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_type
-from pkm.privacy.queries.hashed_points import HashedPoints
-from pkm.privacy.queries.hashed_queries import (
+from pkm.privacy.queries.clipped_points import ClippedPoints
+from pkm.privacy.queries.clipped_queries import (
     BucketCounts,
     BucketSums,
     CandidateSets,
@@ -215,7 +215,7 @@ class Curator(BaseCurator):
         """
         return ProjectedPoints(self, matrix, length)
 
-    def hashed_points(self, radius: float) -> HashedPoints:
+    def clipped_points(self, radius: float) -> ClippedPoints:
         """Pull the points into a public ball around the domain's midpoint.
 
         Parameters
@@ -225,10 +225,10 @@ class Curator(BaseCurator):
 
         Returns
         -------
-        HashedPoints
+        ClippedPoints
             With the queries on them.
         """
-        return HashedPoints(self, radius)
+        return ClippedPoints(self, radius)
 
     def disclose(self) -> np.ndarray:
         """Return the points (n, d), in grid steps, to methods that claim no privacy.

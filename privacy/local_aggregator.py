@@ -21,11 +21,11 @@ from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.mechanisms.noise import SPLIT
 from pkm.privacy.mechanisms.randomizers import (
-    DirectResponse,
     FrequencyOracle,
     HadamardResponse,
     LocalDomain,
     LocalHashing,
+    RandomizedResponse,
     Reports,
     SignedSums,
     UserCells,
@@ -293,7 +293,7 @@ class LocalCounts(CohortQuery):
 
     label = "local_counts"
     mechanisms: ClassVar[Mechanisms] = {
-        "counts": (DirectResponse, LocalHashing, HadamardResponse)
+        "counts": (RandomizedResponse, LocalHashing, HadamardResponse)
     }
 
     rule: Rule

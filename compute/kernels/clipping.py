@@ -39,7 +39,7 @@ def _clip_norms(
     return clipped
 
 
-def pull_into_ball(points: Points, radius: float, in_place: bool) -> Points:
+def clip_to_ball(points: Points, radius: float, in_place: bool) -> Points:
     """Pull points outside a ball to its surface, in place or as a copy.
 
     The radius is in half-widths.

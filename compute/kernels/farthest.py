@@ -63,15 +63,15 @@ class Farthest:
 
 
 def list_copies(
-    restricted: Farthest | None, n_features: int
+    remaining: Farthest | None, n_features: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points (e, d) that a set has beyond those that it marks, and their numbers.
 
     None, as of all points, if there is no set.
     """
-    if restricted is None:
+    if remaining is None:
         return np.empty((0, n_features), np.float32), np.empty(0, np.int64)
-    return restricted.copies, restricted.n_copies
+    return remaining.copies, remaining.n_copies
 
 
 def farthest(

@@ -221,10 +221,10 @@ def orthonormal(
 def bucket_counts(
     points: Points,
     hashing: Hash,
-    restricted: Farthest | None,
+    remaining: Farthest | None,
 ) -> Sums:
     """Codes that occur, increasing, and how often, but for copies."""
-    codes = _bucket_codes(points, hashing, restricted)
+    codes = _bucket_codes(points, hashing, remaining)
     return np.unique(codes, return_counts=True)
 
 
@@ -237,35 +237,35 @@ def merge_counts(counted: Sums, more: Sums) -> Sums:
 def bucket_sums(
     points: Points,
     hashing: Hash,
-    restricted: Farthest | None,
+    remaining: Farthest | None,
     released: np.ndarray,
     origins: np.ndarray,
     radius: float,
 ) -> Sums:
     """Sums of the points of released buckets, but for copies."""
-    positions = _find_positions(_bucket_codes(points, hashing, restricted), released)
-    if restricted is None:
+    positions = _find_positions(_bucket_codes(points, hashing, remaining), released)
+    if remaining is None:
         buckets = positions
     else:
         buckets = np.full(points.shape[0], -1, np.int32)
-        buckets[restricted.mask(points)] = positions
+        buckets[remaining.mask(points)] = positions
     return (clipped_sums(points, buckets, origins, radius),)
 
 
 def _bucket_codes(
     points: Points,
     hashing: Hash,
-    restricted: Farthest | None,
+    remaining: Farthest | None,
 ) -> np.ndarray:
-    """Codes of the restricted points, but for copies; those of one hash are kept."""
+    """Codes of the remaining points, but for copies; those of one hash are kept."""
 
     def compute() -> np.ndarray:
         # Those of another hash give their memory back first.
         points.drop("codes")
-        mask = None if restricted is None else restricted.mask(points)
+        mask = None if remaining is None else remaining.mask(points)
         return hashing.codes(points, mask)
 
-    return points.cached("codes", (hashing, restricted), compute)
+    return points.cached("codes", (hashing, remaining), compute)
 
 
 def _find_positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:

@@ -39,9 +39,9 @@ from pkm.privacy import (
     SCALE,
     BucketCounts,
     Charge,
+    ClippedPoints,
     Curator,
     Gaussian,
-    HashedPoints,
     NearestSumsAndCounts,
     PrivacyClaim,
     StabilityHistogram,
@@ -180,7 +180,7 @@ class Balcan(PrivateKMeans):
 
         # Project at random to few dimensions.
         radius = curator.radius if self.radius == "auto" else self.radius
-        points = curator.hashed_points(radius)
+        points = curator.clipped_points(radius)
         generator = curator.public_rng()
         directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
 
@@ -208,7 +208,7 @@ class Balcan(PrivateKMeans):
 
     def _candidates(
         self,
-        points: HashedPoints,
+        points: ClippedPoints,
         directions: np.ndarray,
         cubes: Sequence[Charge],
         generator: np.random.Generator,
@@ -238,7 +238,7 @@ class Balcan(PrivateKMeans):
                 hashing = Hash(directions, shift % side, side)
                 query = BucketCounts(hashing, min_count)
                 codes, sizes = points.release(query, counts=noise)["counts"]
-                midpoints.append(points.into_ball(hashing.cell_centers(codes)))
+                midpoints.append(points.clip(hashing.cell_centers(codes)))
                 counts.append(sizes)
                 side //= 2
 

@@ -35,9 +35,9 @@ from pkm.privacy import (
     BucketCounts,
     BucketSums,
     Charge,
+    ClippedPoints,
     Curator,
     Gaussian,
-    HashedPoints,
     NearestCounts,
     NearestShells,
     NearestSumsAndCounts,
@@ -46,7 +46,7 @@ from pkm.privacy import (
     Swaps,
     gaussian_mu,
 )
-from pkm.privacy.queries.hashed_points import histogram_noise
+from pkm.privacy.queries.clipped_points import histogram_noise
 from pkm.scalars import is_positive
 
 # Constants. They were chosen on generated mixtures like those of the planted sets, not
@@ -199,7 +199,7 @@ class HashSchedule(Schedule):
     def threshold(self) -> float:
         """Smallest noisy count that the first round releases, in records."""
         return histogram_noise(
-            self.histogram_mu, self.delta, restricted=False
+            self.histogram_mu, self.delta, is_filtered=False
         ).threshold
 
 
@@ -516,7 +516,7 @@ class KaplanStemmer(CoresetMethod):
         self, curator: Curator, schedule: HashSchedule
     ) -> tuple[np.ndarray, int]:
         """Find candidates, choose k of them, and move these."""
-        buckets = curator.hashed_points(self.resolved_radius(curator))
+        buckets = curator.clipped_points(self.resolved_radius(curator))
         generator = curator.public_rng()
 
         # Find candidates by hashing and private averages.
@@ -547,7 +547,7 @@ class KaplanStemmer(CoresetMethod):
             )
 
         # Move them by noisy Lloyd steps.
-        centers = _refine(buckets.into_ball(centers), buckets, schedule)
+        centers = _refine(buckets.clip(centers), buckets, schedule)
         return centers[None], schedule.rounds
 
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
@@ -556,7 +556,7 @@ class KaplanStemmer(CoresetMethod):
         See :meth:`CoresetMethod.weighted_candidates`.
         """
         schedule = self._plan_for(curator, "coreset")
-        buckets = curator.hashed_points(self.resolved_radius(curator))
+        buckets = curator.clipped_points(self.resolved_radius(curator))
         generator = curator.public_rng()
         candidates = self._candidates(schedule, buckets, generator)
         counts = _count_nearest(buckets, candidates, schedule.selection_mu)
@@ -569,7 +569,7 @@ class KaplanStemmer(CoresetMethod):
     def _candidates(
         self,
         schedule: HashSchedule,
-        buckets: HashedPoints,
+        buckets: ClippedPoints,
         generator: np.random.Generator,
     ) -> np.ndarray:
         """Find the distinct candidates (m, d) of all passes, in lexicographic order."""
@@ -595,7 +595,7 @@ class KaplanStemmer(CoresetMethod):
         self,
         width: float,
         schedule: HashSchedule,
-        buckets: HashedPoints,
+        buckets: ClippedPoints,
         generator: np.random.Generator,
     ) -> np.ndarray:
         """Centers (b, d), int64, of the large buckets of one hash, from noisy averages.
@@ -610,11 +610,11 @@ class KaplanStemmer(CoresetMethod):
         hashing = euclidean_hash(generator, projections, d, width)
 
         # Release the codes and counts of the large buckets.
-        min_count = buckets.n_restricted / (SMALLEST_CLUSTER * self.n_clusters)
+        min_count = buckets.n_remaining / (SMALLEST_CLUSTER * self.n_clusters)
         noise = buckets.histogram_noise(schedule.histogram_mu, schedule.delta)
         query = BucketCounts(hashing, min_count)
         codes, counts = buckets.release(query, counts=noise)["counts"]
-        centers = buckets.into_ball(hashing.cell_centers(codes))
+        centers = buckets.clip(hashing.cell_centers(codes))
         sizes = np.maximum(counts / SCALE, 1.0)
 
         # The coarse average only has to come within the radius of the fine one, so that
@@ -632,12 +632,12 @@ class KaplanStemmer(CoresetMethod):
             query = BucketSums(hashing, codes, centers, radius)
             noise = Gaussian(buckets.sum_sensitivity(radius) / sum_mu)
             sums = buckets.release(query, sums=noise)["sums"]
-            centers = buckets.into_ball(centers + sums / sizes[:, None])
+            centers = buckets.clip(centers + sums / sizes[:, None])
         return centers
 
 
 def _count_nearest(
-    points: HashedPoints, candidates: np.ndarray, mu: float
+    points: ClippedPoints, candidates: np.ndarray, mu: float
 ) -> np.ndarray:
     """Release the numbers (m,) of points nearest to each candidate, in records."""
     answer = points.release(NearestCounts(candidates), counts=Gaussian(SCALE / mu))
@@ -662,7 +662,7 @@ def _cluster_candidates(
 
 
 def _refine(
-    centers: np.ndarray, points: HashedPoints, schedule: HashSchedule
+    centers: np.ndarray, points: ClippedPoints, schedule: HashSchedule
 ) -> np.ndarray:
     """Move centers (k, d), int64, by noisy Lloyd steps; average them over the last."""
     radius = schedule.lloyd_radius * points.radius
@@ -677,11 +677,11 @@ def _refine(
         visited.append(centers)
     if finish.n_averaged == 1 or not visited:
         return centers
-    return points.into_ball(np.mean(visited[-finish.n_averaged :], axis=0))
+    return points.clip(np.mean(visited[-finish.n_averaged :], axis=0))
 
 
 def _release_radius(
-    points: HashedPoints, centers: np.ndarray, largest: float, mu: float
+    points: ClippedPoints, centers: np.ndarray, largest: float, mu: float
 ) -> float:
     """Release the smallest radius that holds nearly all points of all clusters."""
     radii = largest * SHELL_RATIO ** np.arange(SHELLS)

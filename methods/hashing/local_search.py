@@ -20,8 +20,8 @@ from pkm.privacy import (
     SCALE,
     CandidateSets,
     Charge,
+    ClippedPoints,
     Exponential,
-    HashedPoints,
     Swaps,
 )
 from pkm.privacy.mechanisms.selection import selection_epsilon
@@ -38,7 +38,7 @@ def plan_search(n_swaps: int, mu: float) -> list[Charge]:
 
 def fill_up(
     candidates: np.ndarray,
-    points: HashedPoints,
+    points: ClippedPoints,
     k: int,
     directions: np.ndarray,
     generator: np.random.Generator,
@@ -48,7 +48,7 @@ def fill_up(
     Parameters
     ----------
     candidates : ndarray of shape (m, d), int64
-    points : HashedPoints
+    points : ClippedPoints
     k : int
     directions : ndarray of shape (m, d), float64
         Orthonormal: the points are packed into the cube of the ball in their span.
@@ -63,12 +63,12 @@ def fill_up(
     source = np.random.RandomState(int(generator.integers(2**32)))
     packed = largest_packing(source, k, n_dimensions, "bisection")
     packed = packed * (points.radius / math.sqrt(n_dimensions))
-    lifted = points.into_ball(packed @ directions * SCALE)
+    lifted = points.clip(packed @ directions * SCALE)
     return np.concatenate([candidates, lifted[: max(0, k - len(candidates))]])
 
 
 def private_local_search(
-    points: HashedPoints,
+    points: ClippedPoints,
     candidates: np.ndarray,
     k: int,
     *,
@@ -81,7 +81,7 @@ def private_local_search(
 
     Parameters
     ----------
-    points : HashedPoints
+    points : ClippedPoints
         Queried for the draws.
     candidates : ndarray of shape (m, d), int64
         Released, in the ball and the domain, m at least k.

@@ -168,9 +168,9 @@ class FedDPKMeans(PublicDataMethod):
         d = curator.n_features
         releases = self.schedule(curator.n_points, d).releases
         *projection, weighting, recovery, step = releases
-        points = curator.hashed_points(curator.radius)
+        points = curator.clipped_points(curator.radius)
         generator = curator.public_rng()
-        public = points.into_ball(self.public_positions(curator, generator))
+        public = points.clip(self.public_positions(curator, generator))
         public = public.astype(np.float64)
 
         # The subspace of the largest eigenvalues of the noisy second moments.

@@ -6,9 +6,9 @@ import numpy as np
 
 from pkm.privacy import (
     SCALE,
+    ClippedPoints,
     Curator,
     Gaussian,
-    HashedPoints,
     Laplace,
     NearestSumsAndCounts,
     SumsAndCounts,
@@ -157,7 +157,7 @@ def final_step(
 
 
 def noisy_lloyd_step(
-    points: HashedPoints,
+    points: ClippedPoints,
     centers: np.ndarray,
     radius: float,
     mu: float,
@@ -167,7 +167,7 @@ def noisy_lloyd_step(
 
     Parameters
     ----------
-    points : HashedPoints
+    points : ClippedPoints
     centers : ndarray of shape (k, d), int64
         Released, in the domain, in grid steps.
     radius : float
@@ -199,4 +199,4 @@ def noisy_lloyd_step(
     counts = answer["counts"] / SCALE
     divisor = np.maximum(counts, max(1.0, min_count / count_mu))
     moved = centers + answer["sums"] / divisor[:, None]
-    return points.into_ball(np.where(counts[:, None] < 1, centers, moved))
+    return points.clip(np.where(counts[:, None] < 1, centers, moved))

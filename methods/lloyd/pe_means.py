@@ -28,9 +28,9 @@ from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
     Charge,
+    ClippedPoints,
     Curator,
     Gaussian,
-    HashedPoints,
     NearestCounts,
     NearestSumsAndCounts,
     PrivacyClaim,
@@ -233,7 +233,7 @@ class PEMeans(PrivateKMeans):
         d = curator.n_features
         schedule = self.schedule(curator.n_points, d)
         radius = math.sqrt(d) if self.radius == "auto" else self.radius
-        points = curator.hashed_points(radius)
+        points = curator.clipped_points(radius)
         generator = curator.public_rng()
 
         # The ball that the population lives in, of a random subspace if there is one.
@@ -269,7 +269,7 @@ class PublicBall:
 
     Parameters
     ----------
-    points : HashedPoints
+    points : ClippedPoints
     basis : ndarray of shape (m, d), float64, or None
         Public: orthonormal directions of the subspace. None for all features.
 
@@ -290,7 +290,7 @@ class PublicBall:
 
     def __init__(
         self,
-        points: HashedPoints,
+        points: ClippedPoints,
         basis: np.ndarray | None,
     ) -> None:
         self.points = points
@@ -303,14 +303,14 @@ class PublicBall:
     def inside(self, positions: np.ndarray) -> np.ndarray:
         """Pull positions (n, m) into the ball and the domain, float64."""
         if self._basis is None:
-            return self.points.into_ball(positions).astype(np.float64)
+            return self.points.clip(positions).astype(np.float64)
         return clip_norms(positions, self.radius)
 
     def lifted(self, positions: np.ndarray) -> np.ndarray:
         """Positions (n, m) as grid points of all features, (n, d), int64."""
         if self._basis is not None:
             positions = positions @ self._basis
-        return self.points.into_ball(positions)
+        return self.points.clip(positions)
 
     def count_nearest(
         self,

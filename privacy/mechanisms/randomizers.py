@@ -46,8 +46,9 @@ MAX_BITS = 10
 # transform.
 MAX_HASHED_VALUES = 256
 REPORT_SCALE = 1 << 20  # steps per unit of a reported direction
-# Direct response is more accurate than hashing below GROWTH * exp(epsilon) + 2 values.
-GROWTH = 3
+# Randomized response has a smaller variance than local hashing below
+# DIRECT_FACTOR * exp(epsilon) + 2 values (Wang et al., Sec. 4.4).
+DIRECT_FACTOR = 3
 
 
 class UserCells(NamedTuple):
@@ -303,7 +304,7 @@ class FrequencyOracle(_LocalRandomizer):
         return totals
 
 
-class DirectResponse(FrequencyOracle):
+class RandomizedResponse(FrequencyOracle):
     """k-ary randomized response: a symbol is a value. Best for few values."""
 
     name = "randomized_response"
@@ -432,8 +433,8 @@ def frequency_oracle(
     Returns
     -------
     FrequencyOracle
-        :class:`DirectResponse` below 3 exp(epsilon) + 2 values, where its variance is
-        the smallest; then :class:`LocalHashing` up to :data:`MAX_HASHED_VALUES`;
+        :class:`RandomizedResponse` below 3 exp(epsilon) + 2 values, where its variance
+        is the smallest; then :class:`LocalHashing` up to :data:`MAX_HASHED_VALUES`;
         beyond, :class:`HadamardResponse`.
 
     Examples
@@ -442,8 +443,8 @@ def frequency_oracle(
     ['randomized_response', 'local_hashing', 'hadamard_response']
     """
     check_epsilon(epsilon)
-    if size < GROWTH * math.exp(epsilon) + 2:
-        return DirectResponse(epsilon, size, key)
+    if size < DIRECT_FACTOR * math.exp(epsilon) + 2:
+        return RandomizedResponse(epsilon, size, key)
     if size <= MAX_HASHED_VALUES:
         return LocalHashing(epsilon, size, key)
     return HadamardResponse(epsilon, size, key)

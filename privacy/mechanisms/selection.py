@@ -288,14 +288,14 @@ class ScoreRange(NamedTuple):
     ----------
     change : float or ndarray of shape (m,)
         One for all selections of a release, or one for each.
-    one_sided : bool, default=False
+    monotonic : bool, default=False
         Whether a record moves all scores one way only.
     failure : float, default=0
         Probability that the bound does not hold: charged as delta.
     """
 
     change: float | np.ndarray
-    one_sided: bool = False
+    monotonic: bool = False
     failure: float = 0.0
 
 
@@ -317,13 +317,13 @@ class _Selection:
 
     def cost(self, sensitivity: ScoreRange) -> Cost:
         """Epsilon, or the Gaussian cost where a record moves all scores one way."""
-        if sensitivity.one_sided:
+        if sensitivity.monotonic:
             return Cost(mu=selection_mu(self.epsilon))
         return Cost(epsilon=self.epsilon, delta=sensitivity.failure)
 
     def details(self, sensitivity: ScoreRange) -> dict[str, float]:
         """The range of the exponents, where it is not what is charged."""
-        return {"range": self.epsilon} if sensitivity.one_sided else {}
+        return {"range": self.epsilon} if sensitivity.monotonic else {}
 
 
 class Exponential(_Selection):

@@ -144,7 +144,7 @@ class AllPoints(Query):
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
         """One row moves."""
-        return {"points": one_move(view)}
+        return {"points": move_sensitivity(view)}
 
     def exact(self, view: NumberedRecords) -> Answer:
         """Exact points, in an order that does not depend on that of the data."""
@@ -174,7 +174,7 @@ class Total(Query):
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
         """The sum moves with the record."""
-        return {"sums": one_move(view)}
+        return {"sums": move_sensitivity(view)}
 
     def exact(self, view: NumberedRecords) -> Answer:
         """Exact sum."""
@@ -212,7 +212,7 @@ class GroupSums(Query):
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
         """One sum moves with the record."""
-        return {"sums": one_move(view)}
+        return {"sums": move_sensitivity(view)}
 
     def exact(self, view: NumberedRecords) -> Answer:
         """Exact sums."""
@@ -353,7 +353,7 @@ class SoftCounts(Query):
         return {"intervals": self.intervals}
 
 
-def one_move(view: NumberedRecords) -> Sensitivity:
+def move_sensitivity(view: NumberedRecords) -> Sensitivity:
     """What a move changes in a row or a sum: ``max_shift`` in L2."""
     l2 = view.max_shift * SCALE
     return Sensitivity(math.sqrt(view.n_features) * l2, l2, l2, view.n_features)

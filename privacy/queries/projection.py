@@ -121,7 +121,7 @@ class MaximumCover:
 
     def check(self, sensitivity: ScoreRange) -> None:
         """Refuse numbers that a record changes by more than 1: their cost is open."""
-        if not sensitivity.one_sided or sensitivity.change != 1:
+        if not sensitivity.monotonic or sensitivity.change != 1:
             raise ValueError(f"{sensitivity} must be that of numbers of covered points")
 
     def cost(self, sensitivity: ScoreRange) -> Cost:
@@ -257,7 +257,7 @@ class CoverPicks(Query):
 
     def sensitivity(self, view: ProjectedPoints) -> Mapping[str, ScoreRange]:
         """Numbers of covered points move by 1 at most, one way."""
-        return {"picks": ScoreRange(1.0, one_sided=True)}
+        return {"picks": ScoreRange(1.0, monotonic=True)}
 
     def exact(self, view: ProjectedPoints) -> Mapping[str, CoverProblem]:
         """Projected points."""

@@ -68,7 +68,7 @@ class DisjointCounts(Query):
         return {"counts": ONE_COUNT}
 
 
-def bound_vector(
+def vector_sensitivity(
     length: float,
     n_features: int,
     unit: Any = 1.0,
@@ -77,7 +77,7 @@ def bound_vector(
 
     Examples
     --------
-    >>> bound_vector(3.0, 4)[:2]
+    >>> vector_sensitivity(3.0, 4)[:2]
     (6.0, 3.0)
     """
     return Sensitivity(math.sqrt(n_features) * length, length, unit=unit)
@@ -137,9 +137,9 @@ class SumsAndCounts(Query):
         if radius is None:
             sums = Sensitivity(d * SCALE, math.sqrt(d) * SCALE)
         elif isinstance(radius, np.ndarray):
-            sums = bound_vector(1.0, d, radius[:, :, None] * SCALE)
+            sums = vector_sensitivity(1.0, d, radius[:, :, None] * SCALE)
         else:
-            sums = bound_vector(radius * SCALE, d)
+            sums = vector_sensitivity(radius * SCALE, d)
         return {"sums": sums, "counts": ONE_COUNT}
 
     def exact(self, view: Any) -> Answer:

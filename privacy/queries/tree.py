@@ -29,7 +29,7 @@ from pkm.privacy.queries.sums import (
     CHOICES,
     GAUSSIAN_SUMS,
     DisjointCounts,
-    bound_vector,
+    vector_sensitivity,
 )
 from pkm.privacy.query import Answer, Details, Query, Sensitivities
 
@@ -384,7 +384,7 @@ class CellSums(Query):
     def sensitivity(self, view: PartitionTree) -> Sensitivities:
         """One sum by its cell's unit."""
         unit = self._distances(view)[:, None]
-        return {"sums": bound_vector(1.0, view.n_features, unit)}
+        return {"sums": vector_sensitivity(1.0, view.n_features, unit)}
 
     def exact(self, view: PartitionTree) -> Answer:
         """Exact sums."""

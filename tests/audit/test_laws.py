@@ -16,11 +16,11 @@ from pkm.compute import SCALE
 from pkm.privacy import Gaussian, Laplace, NoiseStreams
 from pkm.privacy.mechanisms.additive import BoundedLaplace, BoundedValues
 from pkm.privacy.mechanisms.randomizers import (
-    DirectResponse,
     FrequencyOracle,
     HadamardResponse,
     LocalDomain,
     LocalHashing,
+    RandomizedResponse,
     SignedSums,
     UserCells,
     UserVectors,
@@ -126,12 +126,12 @@ def test_bounded_laplace(exact, other):
     assert cost.epsilon <= 1.0 + 1e-9
 
 
-@pytest.mark.parametrize("one_sided", [True, False])
-def test_exponential_mechanism(one_sided):
+@pytest.mark.parametrize("monotonic", [True, False])
+def test_exponential_mechanism(monotonic):
     mechanism = Exponential(0.8)
     values = [np.array([0.0, 2.0, -3.0, 1.0]), np.array([1.0, -math.inf, 0.0])]
     others = [np.array([1.0, 2.0, -3.5, 0.0]), np.array([0.5, -math.inf, 0.0])]
-    sensitivity = ScoreRange(np.array([2.0, 1.0]), one_sided)
+    sensitivity = ScoreRange(np.array([2.0, 1.0]), monotonic)
 
     def law(scores, change):
         weights = np.exp(0.8 / change * scores)
@@ -151,7 +151,7 @@ def test_exponential_mechanism(one_sided):
     # What is charged is the range of the loss, which bounds it.
     cost = realized(mechanism, values, others, sensitivity)
     spread = max(losses.values()) - min(losses.values())
-    if one_sided:
+    if monotonic:
         assert cost == Exponential(spread).cost(sensitivity)
     else:
         assert cost.epsilon == pytest.approx(spread)
@@ -230,7 +230,7 @@ def test_sorted_rows_with_noise():
 
 def test_maximum_cover_costs_its_charge_for_every_point_that_differs():
     mechanism = MaximumCover(0.1, 1e-6)
-    sensitivity = ScoreRange(1.0, one_sided=True)
+    sensitivity = ScoreRange(1.0, monotonic=True)
     points = np.array([[0.1, 0.2], [0.3, 0.4], [0.3, 0.4]])
     problem = CoverProblem(points, ((0.5, 0.2),), 1)
     charged = mechanism.cost(sensitivity)
@@ -243,7 +243,7 @@ def test_maximum_cover_costs_its_charge_for_every_point_that_differs():
     assert math.isnan(loss(mechanism, points[None], problem, problem, sensitivity))
 
 
-@pytest.mark.parametrize("kind", [DirectResponse, LocalHashing, HadamardResponse])
+@pytest.mark.parametrize("kind", [RandomizedResponse, LocalHashing, HadamardResponse])
 def test_frequency_oracles(kind):
     oracle = kind(1.3, 6, 5)
     domain = LocalDomain(6)
@@ -282,7 +282,7 @@ def test_vector_randomizers(randomizer, length):
 
 
 def test_a_user_whose_report_cannot_change_costs_nothing():
-    oracle = DirectResponse(1.0, 4)
+    oracle = RandomizedResponse(1.0, 4)
     values = UserCells(np.arange(3), np.array([0, 1, 2]))
     others = UserCells(np.arange(3), np.array([0, 3, 2]))
     assert realized(oracle, values, values, LocalDomain(4)).epsilon == 0

@@ -110,8 +110,8 @@ UNDERCHARGED = [
         "radius not enforced", broken(FastLloyd, queries=[planted.NoRadius])(K), "sums_and_counts"
     ),
     Fault(
-        "restricted set as one",
-        broken(KaplanStemmer, queries=[planted.RestrictedAsOne])(K),
+        "replacement as one",
+        broken(KaplanStemmer, queries=[planted.ReplacedAsOne])(K),
         "bucket_counts",
         60,
     ),

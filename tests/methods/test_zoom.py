@@ -108,12 +108,12 @@ def test_points_of_a_zoom_are_shortened_where_they_are():
     inner = outer.rescale(np.zeros(3), 0.4, 1.0)
     entered = inner.disclose().astype(np.int64)
     assert ((entered**2).sum(axis=1) > SCALE**2).any()
-    smaller = inner.hashed_points(0.5)._all[0]
+    smaller = inner.clipped_points(0.5)._all[0]
     assert np.array_equal(inner.disclose(), entered)
-    shortened = inner.hashed_points(1.0)._all[0]
+    shortened = inner.clipped_points(1.0)._all[0]
     assert np.shares_memory(shortened.rows, inner._shards[0].rows)
     for radius, points in ((0.5, smaller), (1.0, shortened)):
-        alone = Curator(entered, None, NoiseStreams([0])).hashed_points(radius)._all[0]
+        alone = Curator(entered, None, NoiseStreams([0])).clipped_points(radius)._all[0]
         assert points == alone == Points.prepare(clip_norms(entered, radius * SCALE))
         assert np.array_equal(points.squared_norms, alone.squared_norms)
         assert points.squared_norms.max() <= (radius * SCALE) ** 2

@@ -62,9 +62,9 @@ from pkm.privacy.local_aggregator import (
 )
 from pkm.privacy.mechanisms.additive import MAX_SCALE, Cost
 from pkm.privacy.mechanisms.randomizers import (
-    DirectResponse,
     HadamardResponse,
     LocalHashing,
+    RandomizedResponse,
     SignedSums,
     VectorRandomizer,
 )
@@ -90,7 +90,7 @@ MECHANISMS = {
         Exponential(0.1),
         Percentile(0.1),
         MaximumCover(0.1, 1e-6),
-        DirectResponse(1.0, 8),
+        RandomizedResponse(1.0, 8),
         LocalHashing(1.0, 8),
         HadamardResponse(1.0, 8),
         SignedSums(1.0, 2),

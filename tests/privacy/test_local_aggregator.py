@@ -33,7 +33,7 @@ from pkm.privacy.local_aggregator import (
 )
 from pkm.privacy.mechanisms.randomizers import (
     REPORT_SCALE,
-    DirectResponse,
+    RandomizedResponse,
     SignedSums,
     VectorRandomizer,
     frequency_oracle,
@@ -212,7 +212,7 @@ def test_bad_queries_are_refused_without_charge():
         def cells(self, points):
             pytest.fail("a rule of a method's making was evaluated on the points")
 
-    class UntrustedOracle(DirectResponse):
+    class UntrustedOracle(RandomizedResponse):
         """Could report the truth for a small charge."""
 
     centers = NearestCenter(np.zeros((2, 3), int))

@@ -177,7 +177,7 @@ def rank_ratio(exact, neighbor, sensitivity):
 
 def cover_ratio(rng, exact, neighbor, sensitivity):
     """Change of the numbers of points that grid points cover after equal picks, over its bound."""
-    assert sensitivity.one_sided
+    assert sensitivity.monotonic
     left = [exact.points[:], neighbor.points[:]]
     ratio = 0.0
     for side, radius in exact.scales:

@@ -14,7 +14,7 @@ from pkm.compute import SCALE, Points
 from pkm.methods import FastLloyd, GLloyd, SuLloyd
 from pkm.privacy import Curator, Gaussian, Laplace, SumsAndCounts
 from pkm.privacy.mechanisms.selection import Exponential, ScoreRange
-from pkm.privacy.queries.hashed_queries import NearestCounts, NearestSumsAndCounts
+from pkm.privacy.queries.clipped_queries import NearestCounts, NearestSumsAndCounts
 from pkm.privacy.queries.marginals import DependentColumns, WorstApproximated
 from pkm.privacy.query import Sensitivity
 

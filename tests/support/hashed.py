@@ -31,7 +31,7 @@ def ample_ledger():
 
 
 def hashed(rows, n_points=None, radius=1.0, seed=0, ledger=None):
-    """Return HashedPoints of rows; the public number of records may be larger, the others
+    """Return ClippedPoints of rows; the public number of records may be larger, the others
     contribute nothing.
     """
     if ledger is None:
@@ -39,7 +39,7 @@ def hashed(rows, n_points=None, radius=1.0, seed=0, ledger=None):
     owner = Curator(rows, ledger, NoiseStreams([seed]))
     if n_points is not None:
         owner.n_points = n_points
-    return owner.hashed_points(radius)
+    return owner.clipped_points(radius)
 
 
 def rows_of(shards, found):

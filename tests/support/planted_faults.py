@@ -25,8 +25,8 @@ from pkm.privacy.local_aggregator import Cohort, LocalAggregator
 from pkm.privacy.mechanisms.randomizers import SignedSums
 from pkm.privacy.mechanisms.selection import Exponential
 from pkm.privacy.mechanisms.stability_histogram import ReleasedCells, StabilityHistogram
+from pkm.privacy.queries.clipped_queries import BucketCounts, BucketSums, CandidateSets, Swaps
 from pkm.privacy.queries.clipped_regions import RegionCounts
-from pkm.privacy.queries.hashed_queries import BucketCounts, BucketSums, CandidateSets, Swaps
 from pkm.privacy.queries.sums import ONE_COUNT, nearest_sums_and_counts
 from pkm.privacy.queries.tree import Splits
 from pkm.privacy.query import Query, Sensitivity
@@ -122,8 +122,8 @@ class UnclippedSums(BucketSums):
         return BucketSums(self.hashing, self.codes, self.origins, 100.0).exact(view)
 
 
-class RestrictedAsOne(BucketCounts):
-    """A replacement in the restricted set charged as one record."""
+class ReplacedAsOne(BucketCounts):
+    """A replacement among the remaining points charged as one record."""
 
     def sensitivity(self, view):
         return {"counts": ONE_COUNT}

@@ -237,69 +237,69 @@ def splits(from_both_ends):
     return example
 
 
-def pulled_points(rng, d, restricted=False):
-    """A function that pulls the points of a curator into a ball, and keeps the farthest."""
+def clipped_points(rng, d, is_filtered=False):
+    """A function that clips the points of a curator to a ball, and keeps the farthest."""
     radius = some_radius(rng, d)
     released = [positions(rng, number(rng), d) for _ in range(number(rng, 2))]
 
     def view_of(curator):
-        points = curator.hashed_points(radius)
-        for centers in released if restricted else []:
+        points = curator.clipped_points(radius)
+        for centers in released if is_filtered else []:
             points.filter_farthest(centers, 0.6)
         return points
 
     return view_of
 
 
-def bucket_counts(restricted):
+def bucket_counts(is_filtered):
     def example(rng, d):
         hashing = euclidean_hash(rng, 1, d, some_radius(rng, d))
-        return Example(BucketCounts(hashing), pulled_points(rng, d, restricted))
+        return Example(BucketCounts(hashing), clipped_points(rng, d, is_filtered))
 
     return example
 
 
-def bucket_sums(restricted):
+def bucket_sums(is_filtered):
     def example(rng, d):
         hashing = euclidean_hash(rng, 1, d, float(rng.uniform(0.5, 2)))
         sample = rng.integers(-SCALE, SCALE + 1, (200, d))
         codes = np.unique(hashing.codes(Points.prepare(sample)))
         radius = float(rng.uniform(0.2, 1.0))
         query = BucketSums(hashing, codes, positions(rng, len(codes), d), radius)
-        return Example(query, pulled_points(rng, d, restricted))
+        return Example(query, clipped_points(rng, d, is_filtered))
 
     return example
 
 
 def nearest_counts(rng, d):
-    return Example(NearestCounts(positions(rng, number(rng), d)), pulled_points(rng, d))
+    return Example(NearestCounts(positions(rng, number(rng), d)), clipped_points(rng, d))
 
 
 def nearest_shells(rng, d):
     radii = 2 * math.sqrt(d) * 2.0 ** -np.arange(number(rng, 6) + 1)
     query = NearestShells(positions(rng, number(rng), d), radii)
-    return Example(query, pulled_points(rng, d))
+    return Example(query, clipped_points(rng, d))
 
 
 def nearest_sums(rng, d):
     query = NearestSumsAndCounts(positions(rng, number(rng), d), some_radius(rng, d))
-    return Example(query, pulled_points(rng, d))
+    return Example(query, clipped_points(rng, d))
 
 
 def second_moments(rng, d):
-    return Example(SecondMoments(), pulled_points(rng, d))
+    return Example(SecondMoments(), clipped_points(rng, d))
 
 
 def swaps(rng, d):
     candidates = positions(rng, 5, d)
     current = rng.choice(5, number(rng, 3), replace=False)
     slots = np.arange(len(current))[: number(rng, len(current))]
-    return Example(Swaps(candidates, current, slots), pulled_points(rng, d))
+    return Example(Swaps(candidates, current, slots), clipped_points(rng, d))
 
 
 def candidate_sets(rng, d):
     sets = rng.integers(0, 6, (number(rng), number(rng, 3)))
-    return Example(CandidateSets(positions(rng, 6, d), sets), pulled_points(rng, d))
+    return Example(CandidateSets(positions(rng, 6, d), sets), clipped_points(rng, d))
 
 
 def projected(rng, d):

@@ -59,7 +59,7 @@ def test_candidates_are_centers_of_large_nested_cubes():
     """
     points = clusters(3000, 2)
     ledger = Ledger(Budget(1e15, 1e-6))
-    hashed = Curator(points, ledger, NoiseStreams([0])).hashed_points(1.0)
+    hashed = Curator(points, ledger, NoiseStreams([0])).clipped_points(1.0)
     method = Balcan(3, epsilon=1e15, shifts=2, depth=4)
     directions = orthonormal(np.random.default_rng(1), 2, 2)
     cubes = method.schedule(3000, 2).find(BucketCounts)
@@ -83,7 +83,7 @@ def test_candidates_are_centers_of_large_nested_cubes():
             for code, size in zip(*np.unique(codes, return_counts=True), strict=True):
                 if size >= 3000 / 60:
                     centers = hashing.cell_centers(np.array([code]))
-                    expected.add(tuple(hashed.into_ball(centers)[0]))
+                    expected.add(tuple(hashed.clip(centers)[0]))
     assert {tuple(candidate) for candidate in candidates} == expected
     assert len(candidates) > 10
     assert [charge.label for charge in ledger.charges] == ["bucket_counts"] * 8
@@ -143,7 +143,7 @@ def test_falls_back_to_packed_candidates(n, epsilon):
     for coordinate in (-0.4, 0.5):
         points = Points.prepare(snap(np.full((n, 3), coordinate)))
         ledger = Ledger(Budget(epsilon, 1e-6))
-        hashed = Curator(points, ledger, NoiseStreams([0])).hashed_points(1.0)
+        hashed = Curator(points, ledger, NoiseStreams([0])).clipped_points(1.0)
         generator = np.random.default_rng(1)
         candidates.append(method._candidates(hashed, directions, cubes, generator))
 

@@ -90,13 +90,13 @@ def test_accounting_from_the_charges(epsilon, step_radius, select, release):
     delta = 0.0
     for number, charge in enumerate(ledger.charges):
         details = charge.details
-        restricted = plan.rounds > 1 and n_hashes * 3 // 2 <= number < n_hashes * 3
+        is_filtered = plan.rounds > 1 and n_hashes * 3 // 2 <= number < n_hashes * 3
         if charge.label == "bucket_counts":
-            expected = math.sqrt(2) if restricted else 1
+            expected = math.sqrt(2) if is_filtered else 1
             assert details["count_sensitivity"] == pytest.approx(expected)
             delta += charge.delta
         if charge.label == "bucket_sums":
-            expected = (2 if restricted else 1) * details["radius"]
+            expected = (2 if is_filtered else 1) * details["radius"]
             assert details["sum_sensitivity"] == pytest.approx(expected)
         for kind in ("count", "sum"):
             if f"{kind}_scale" in details:
@@ -188,7 +188,7 @@ def noiseless_version(points, k, radius, plan, seed):
     kept = points
     candidates = np.empty((0, d), np.int64)
 
-    def into_ball(positions):
+    def clip(positions):
         return np.clip(clip_norms(positions, radius * SCALE), -SCALE, SCALE)
 
     for number in range(plan.rounds):
@@ -209,13 +209,13 @@ def noiseless_version(points, k, radius, plan, seed):
                 codes = hashing.codes(Points.prepare(kept))
                 for b in np.flatnonzero(sizes >= least_size):
                     members = kept[bucket == b]
-                    center = into_ball(hashing.cell_centers(codes[bucket == b][:1]))
+                    center = clip(hashing.cell_centers(codes[bucket == b][:1]))
                     for step_radius in (
                         0.5 * radius,
                         min(max(width, plan.fine_radius), 0.5) * radius,
                     ):
                         steps = shortened(members - center, step_radius)
-                        center = into_ball(center + steps.sum(axis=0) / len(members))
+                        center = clip(center + steps.sum(axis=0) / len(members))
                     candidates = np.concatenate([candidates, center])
         candidates = np.unique(candidates, axis=0)
 
@@ -231,14 +231,14 @@ def noiseless_version(points, k, radius, plan, seed):
         10,
         kmeans_seed,
     )
-    centers = into_ball(centers)
+    centers = clip(centers)
 
     # One Lloyd step.
     nearest = squared_distances(points, centers).argmin(axis=1)
     for j in range(k):
         steps = shortened(points[nearest == j] - centers[j], plan.lloyd_radius * radius)
         mean = centers[j] + steps.sum(axis=0) / max(len(steps), 1)
-        centers[j] = into_ball(mean[None])[0]
+        centers[j] = clip(mean[None])[0]
     return centers
 
 

@@ -90,7 +90,7 @@ def test_second_moments_are_those_of_numpy():
     rng = np.random.default_rng(0)
     rows = rng.integers(-4096, 4097, (500, 5)) * 16
     answers = [
-        SecondMoments().exact(Curator(shards, None, NoiseStreams([0])).hashed_points(math.sqrt(5)))
+        SecondMoments().exact(Curator(shards, None, NoiseStreams([0])).clipped_points(math.sqrt(5)))
         for shards in (rows, [rows[:7], rows[7:]])
     ]
     x = rows / SCALE
@@ -109,7 +109,7 @@ def test_noise_of_the_released_matrix_has_the_declared_deviation():
     rows = np.zeros((1, d), np.int64)
     matrices = []
     for seed in range(20):
-        points = Curator(rows, None, NoiseStreams([seed])).hashed_points(math.sqrt(d))
+        points = Curator(rows, None, NoiseStreams([seed])).clipped_points(math.sqrt(d))
         sensitivity = SecondMoments().sensitivity(points)["moments"]
         exact = SecondMoments().exact(points)["moments"]
         drawn = Gaussian(SCALE / mu).draw(exact, NoiseStreams([seed]), ("x", 0), sensitivity)

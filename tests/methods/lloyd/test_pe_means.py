@@ -32,7 +32,7 @@ def blobs(n=2000, d=3, seed=0):
 
 def hashed(points, radius, epsilon=1e9):
     ledger = Ledger(Budget(epsilon, 1e-6))
-    return Curator(points, ledger, NoiseStreams([0])).hashed_points(radius)
+    return Curator(points, ledger, NoiseStreams([0])).clipped_points(radius)
 
 
 def add_nothing(self, values, streams, key, sensitivity=None):

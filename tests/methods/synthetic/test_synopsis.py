@@ -251,7 +251,7 @@ def test_a_step_divides_by_twice_the_noise_of_a_count(monkeypatch):
     moved = {}
     for min_count in (0.0, 2.0, 10.0):
         curator = Curator(points, Ledger(Budget(10.0, 1e-6)), NoiseStreams([0]))
-        buckets = curator.hashed_points(2.0)
+        buckets = curator.clipped_points(2.0)
         moved[min_count] = noisy_lloyd_step(buckets, centers, 1.0, 0.5, min_count)[0, 0] / SCALE
     count_stddev = 1 / (0.5 * np.sqrt(0.5 / (np.sqrt(2) + 0.5)))
     assert moved[0.0] == 0.5

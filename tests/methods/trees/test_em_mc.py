@@ -237,7 +237,7 @@ def test_bad_centers_are_refused(centers, message):
         projected.release(ProjectedCounts(centers), counts=Laplace(1.0))
 
 
-@pytest.mark.parametrize("change", [ScoreRange(1.0), ScoreRange(2.0, one_sided=True)])
+@pytest.mark.parametrize("change", [ScoreRange(1.0), ScoreRange(2.0, monotonic=True)])
 def test_a_cover_refuses_scores_that_its_cost_is_not_derived_for(change):
     with pytest.raises(ValueError, match="numbers of covered points"):
         MaximumCover(1.0, 0.1).check(change)

@@ -16,9 +16,9 @@ from scipy import integrate, stats
 from pkm.privacy import NoiseStreams
 from pkm.privacy.mechanisms.randomizers import (
     REPORT_SCALE,
-    DirectResponse,
     HadamardResponse,
     LocalHashing,
+    RandomizedResponse,
     SignedSums,
     UserCells,
     UserVectors,
@@ -26,7 +26,7 @@ from pkm.privacy.mechanisms.randomizers import (
     frequency_oracle,
 )
 
-ORACLES = (DirectResponse, LocalHashing, HadamardResponse)
+ORACLES = (RandomizedResponse, LocalHashing, HadamardResponse)
 EPSILONS = (0.1, 1.0, 4.0)
 
 
@@ -188,7 +188,7 @@ def test_known_stddevs_of_oracles():
 def oracle_for_size(size, epsilon):
     """The oracle expected for a domain of some size."""
     if size < 3 * math.exp(epsilon) + 2:
-        return DirectResponse
+        return RandomizedResponse
     if size <= 256:
         return LocalHashing
     return HadamardResponse
@@ -420,7 +420,7 @@ def test_secure_uniforms_resolve_the_rarest_false_report():
     """At the largest epsilon: reports are true, and the uniforms reach below the probability of a
     false report.
     """
-    oracle = DirectResponse(40.0, 3)
+    oracle = RandomizedResponse(40.0, 3)
     p_false = oracle.probabilities(0)[0, 1]
     assert 2.0**-65 < p_false < 2.0**-53
 

@@ -15,7 +15,7 @@ from pkm.privacy import (
 
 
 def kept_rows(buckets):
-    return rows_of(buckets._all, buckets._restricted)
+    return rows_of(buckets._all, buckets._remaining)
 
 
 @given(
@@ -25,7 +25,7 @@ def kept_rows(buckets):
     st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
-def test_a_record_changes_the_restricted_set_by_one(seed, n, share, tied):
+def test_a_record_changes_the_remaining_points_by_one(seed, n, share, tied):
     """It replaces one record at most: also after a second restriction, and for every record."""
     kind = "tied" if tied else "spread"
     rows = grid_points(n, 2, seed, kind)
@@ -36,7 +36,7 @@ def test_a_record_changes_the_restricted_set_by_one(seed, n, share, tied):
         for centers in center_sets:
             buckets.filter_farthest(centers, share)
             neighbor.filter_farthest(centers, share)
-            assert buckets.n_restricted == neighbor.n_restricted
+            assert buckets.n_remaining == neighbor.n_remaining
             kept = Counter(kept_rows(buckets))
             neighbor_kept = Counter(kept_rows(neighbor))
             assert (kept - neighbor_kept).total() <= 1
@@ -49,7 +49,7 @@ def test_restriction_keeps_the_farthest_half():
     buckets = hashed(rows, radius=2.0)
     buckets.filter_farthest(center, 0.5)
     assert sorted(kept_rows(buckets)) == [(i * 1000,) for i in range(5, 10)]
-    assert buckets.n_restricted == 5
+    assert buckets.n_remaining == 5
     message = r"fraction=1.0 of the records to keep must be in \(0, 1\)"
     with pytest.raises(ValueError, match=message):
         buckets.filter_farthest(center, 1.0)
@@ -67,19 +67,19 @@ def test_cost_range_is_limited_by_ball_and_box():
     assert box.cost_range(0 * corner) == 4.0
 
 
-def test_hashed_points_need_one_replicate_and_a_radius():
+def test_clipped_points_need_one_replicate_and_a_radius():
     points = np.zeros((10, 3), np.int64)
     with pytest.raises(
         ValueError,
-        match="HashedPoints serves one replicate at a time, not 2",
+        match="ClippedPoints serves one replicate at a time, not 2",
     ):
-        curator(points, seeds=(0, 1)).hashed_points(1.0)
+        curator(points, seeds=(0, 1)).clipped_points(1.0)
     with pytest.raises(ValueError, match=r"radius=-1\.0 must be positive"):
-        curator(points).hashed_points(-1.0)
+        curator(points).clipped_points(-1.0)
 
 
 def test_smallest_integers_are_not_in_the_domain():
     """Their absolute value is negative."""
-    view = curator_of(np.zeros((5, 1), np.int64)).hashed_points(1.0)
+    view = curator_of(np.zeros((5, 1), np.int64)).clipped_points(1.0)
     with pytest.raises(ValueError, match="must lie in the domain"):
         view.check_positions(np.array([[np.iinfo(np.int64).min]]))

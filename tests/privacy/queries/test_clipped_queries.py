@@ -40,7 +40,7 @@ from pkm.privacy import (
     snap,
 )
 from pkm.privacy.mechanisms.selection import ScoreRange, selection_epsilon
-from pkm.privacy.queries.hashed_queries import score_costs
+from pkm.privacy.queries.clipped_queries import score_costs
 
 KINDS = ("spread", "tied", "extreme")
 
@@ -57,7 +57,7 @@ def choose(buckets, query, mu):
     return choice
 
 
-def neighbors(trial, restricted):
+def neighbors(trial, is_filtered):
     """Return the hashed points of two neighbors, a hash and a generator."""
     rng = np.random.default_rng(trial)
     n = int(rng.integers(5, 40))
@@ -66,14 +66,14 @@ def neighbors(trial, restricted):
     radius = float(rng.uniform(0.3, 1.2) * math.sqrt(d))
     buckets = hashed(rows, n, radius)
     neighbor = hashed(np.delete(rows, rng.integers(n), axis=0), n, radius)
-    if restricted:
+    if is_filtered:
         restrict(buckets, neighbor, grid_points(2, d, trial + 1))
     hashing = euclidean_hash(rng, min(3, d), d, float(rng.uniform(0.2, 2.0)))
     return buckets, neighbor, hashing, rng
 
 
 def restrict(buckets, neighbor, positions):
-    centers = buckets.into_ball(positions)
+    centers = buckets.clip(positions)
     for side in (buckets, neighbor):
         side.filter_farthest(centers, 0.5)
 
@@ -98,11 +98,11 @@ class Largest(dict):
             self[name] = max(self.get(name, 0.0), value)
 
 
-@pytest.mark.parametrize("restricted", [False, True])
-def test_sensitivities_of_histograms_and_sums(restricted):
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_sensitivities_of_histograms_and_sums(is_filtered):
     largest = Largest()
     for trial in range(300):
-        buckets, neighbor, hashing, rng = neighbors(trial, restricted)
+        buckets, neighbor, hashing, rng = neighbors(trial, is_filtered)
         counts = bucket_counts(buckets, hashing)
         neighbor_counts = bucket_counts(neighbor, hashing)
         codes = sorted(counts.keys() | neighbor_counts.keys())
@@ -116,11 +116,11 @@ def test_sensitivities_of_histograms_and_sums(restricted):
         codes = np.array(codes, np.int64)
         radius = float(rng.uniform(0.1, 2.0))
         positions = grid_points(len(codes), buckets.n_features, trial + 2)
-        origins = buckets.into_ball(positions)
+        origins = buckets.clip(positions)
         query = BucketSums(hashing, codes, origins, radius)
         sum_changes = query.exact(buckets)["sums"] - query.exact(neighbor)["sums"]
         sum_bound = sensitivity_of(query, buckets, "sums")
-        assert sum_bound.l2 == (2 if restricted else 1) * radius * SCALE
+        assert sum_bound.l2 == (2 if is_filtered else 1) * radius * SCALE
         assert np.abs(sum_changes).sum() <= sum_bound.l1
         largest.update_with(
             counts=np.linalg.norm(changes) * SCALE / count_bound.l2,
@@ -128,7 +128,7 @@ def test_sensitivities_of_histograms_and_sums(restricted):
             sums=np.linalg.norm(sum_changes) / sum_bound.l2,
         )
     assert largest["counts"] <= 1 + 1e-12
-    assert largest["cells"] <= (2 if restricted else 1)
+    assert largest["cells"] <= (2 if is_filtered else 1)
     assert largest["sums"] <= 1
     assert largest["counts"] > 0.99
     assert largest["sums"] > 0.7
@@ -138,9 +138,9 @@ def test_sensitivities_of_queries_on_all_points():
     """Also after a restriction: these queries are evaluated on all points."""
     largest = Largest()
     for trial in range(200):
-        buckets, neighbor, _, rng = neighbors(trial, restricted=trial % 2 == 1)
+        buckets, neighbor, _, rng = neighbors(trial, is_filtered=trial % 2 == 1)
         k = int(rng.integers(1, 5))
-        centers = buckets.into_ball(grid_points(k + 3, buckets.n_features, trial + 3))
+        centers = buckets.clip(grid_points(k + 3, buckets.n_features, trial + 3))
         radius = float(rng.uniform(0.1, 2.0))
         sums_and_counts = NearestSumsAndCounts(centers, radius)
         for query in (sums_and_counts, NearestCounts(centers)):
@@ -161,7 +161,7 @@ def test_sensitivities_of_queries_on_all_points():
             CandidateSets(centers, current[None]),
         ):
             bound = sensitivity_of(query, buckets, "choices")
-            assert bound.one_sided
+            assert bound.monotonic
             assert bound.change == cost_range
         cost_changes = swap_cost_changes(buckets, neighbor, centers, current)
         assert (cost_changes >= 0).all()
@@ -174,8 +174,8 @@ def test_sensitivities_of_queries_on_all_points():
     assert min(largest.values()) > 0.9
 
 
-@pytest.mark.parametrize("restricted", [False, True])
-def test_sensitivities_where_a_record_is_replaced(restricted):
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_sensitivities_where_a_record_is_replaced(is_filtered):
     """What the report's claims recompute for the paper's neighbors: n stays, one record becomes
     another one.
     """
@@ -191,7 +191,7 @@ def test_sensitivities_where_a_record_is_replaced(restricted):
         neighbor_rows[0] = -rows[0] if trial % 2 else grid_points(1, d, trial + 5)[0]
         buckets = hashed(rows, n, ball_radius)
         neighbor = hashed(neighbor_rows, n, ball_radius)
-        if restricted:
+        if is_filtered:
             restrict(buckets, neighbor, grid_points(2, d, trial + 1))
         hashing = euclidean_hash(rng, min(3, d), d, float(rng.uniform(0.2, 8.0)))
 
@@ -204,14 +204,14 @@ def test_sensitivities_where_a_record_is_replaced(restricted):
         n_neighbor_only = len(neighbor_counts.keys() - counts.keys())
         codes = np.array(codes, np.int64)
         radius = float(rng.uniform(0.1, 2.0))
-        origins = buckets.into_ball(grid_points(len(codes), d, trial + 2))
+        origins = buckets.clip(grid_points(len(codes), d, trial + 2))
         query = BucketSums(hashing, codes, origins, radius)
         sums = query.exact(buckets)["sums"]
         neighbor_sums = query.exact(neighbor)["sums"]
 
         # Sums and sizes of the nearest centers, separately and together.
         k = int(rng.integers(1, 4))
-        centers = buckets.into_ball(grid_points(k + 3, d, trial + 3))
+        centers = buckets.clip(grid_points(k + 3, d, trial + 3))
         query = NearestSumsAndCounts(centers, radius)
         exact = query.exact(buckets)
         neighbor_exact = query.exact(neighbor)
@@ -239,8 +239,8 @@ def test_sensitivities_where_a_record_is_replaced(restricted):
     assert min(largest.values()) > 0.6, largest  # the pairs come near to the bounds
 
 
-@pytest.mark.parametrize("restricted", [False, True])
-def test_singletons_pass_the_threshold_with_probability_delta(restricted):
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_singletons_pass_the_threshold_with_probability_delta(is_filtered):
     n = 3000
     delta = 0.01
     rows = (np.arange(2 * n) - n)[:, None] * 20
@@ -249,7 +249,7 @@ def test_singletons_pass_the_threshold_with_probability_delta(restricted):
     n_released = 0
     for seed in range(10):
         buckets = hashed(rows, radius=2.0, seed=seed)
-        if restricted:
+        if is_filtered:
             buckets.filter_farthest(np.array([[0]]), 0.5)
         noise = buckets.histogram_noise(0.5, delta)
         large = buckets.release(BucketCounts(hashing), counts=noise)["counts"]
@@ -257,7 +257,7 @@ def test_singletons_pass_the_threshold_with_probability_delta(restricted):
         assert (large.counts / SCALE >= noise.threshold).all()
     rate = delta
     n_cells = 20 * n
-    if restricted:
+    if is_filtered:
         # Two cells that only one neighbor has fail together with probability delta.
         rate = 1 - math.sqrt(1 - delta)
         n_cells = 10 * n
@@ -265,8 +265,8 @@ def test_singletons_pass_the_threshold_with_probability_delta(restricted):
     assert abs(n_released - expected) < 5 * math.sqrt(expected)
 
 
-@pytest.mark.parametrize("restricted", [False, True])
-def test_noise_has_the_declared_scale(restricted):
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_noise_has_the_declared_scale(is_filtered):
     rows = np.concatenate([grid_points(400, 3, 0), np.zeros((400, 3), int)])
     # One bucket holds all points.
     hashing = Hash(
@@ -282,12 +282,12 @@ def test_noise_has_the_declared_scale(restricted):
     for seed in range(300):
         ledger = ample_ledger()
         buckets = hashed(rows, radius=2.0, seed=seed, ledger=ledger)
-        if restricted:
+        if is_filtered:
             buckets.filter_farthest(centers, 0.5)
         query = BucketCounts(hashing)
         answer = buckets.release(query, counts=buckets.histogram_noise(mu, 0.4))
         codes, counts = answer["counts"]
-        noise["counts"].append(counts / SCALE - buckets.n_restricted)
+        noise["counts"].append(counts / SCALE - buckets.n_remaining)
 
         query = BucketSums(hashing, codes, origin, radius)
         exact = query.exact(buckets)
@@ -318,8 +318,8 @@ def test_noise_has_the_declared_scale(restricted):
         assert charged_mus == pytest.approx([mu, mu, mu, mu, math.hypot(mu, 2 * mu)], rel=1e-14)
         assert [charge.delta for charge in ledger.charges] == [0.4, 0, 0, 0, 0]
     sensitivities = {
-        "counts": math.sqrt(2) if restricted else 1.0,
-        "sums": (2.0 if restricted else 1.0) * radius,
+        "counts": math.sqrt(2) if is_filtered else 1.0,
+        "sums": (2.0 if is_filtered else 1.0) * radius,
         "nearest": 1,
         "shells": 1,
         "nearest_sums": radius,
@@ -373,7 +373,7 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
     center = np.zeros((1, 3), np.int64)
     hashing = euclidean_hash(np.random.default_rng(0), 1, 3, 1.0)
     code = np.array([0])
-    histogram_noise = curator(points).hashed_points(1.0).histogram_noise
+    histogram_noise = curator(points).clipped_points(1.0).histogram_noise
     gaussian = Gaussian(SCALE / 2)
     exponential = Exponential(selection_epsilon(2.0))
     queries = (
@@ -387,7 +387,7 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
         (CandidateSets(center, np.array([[0]])), {"choices": exponential}),
     )
     for query, noise in queries:
-        buckets = curator(points).hashed_points(1.0)
+        buckets = curator(points).clipped_points(1.0)
         for law in ("uniform", "normal"):
             monkeypatch.setattr(NoiseStreams, law, lambda *_: pytest.fail("noise was drawn"))
         with pytest.raises(BudgetExceeded):
@@ -456,7 +456,7 @@ def test_answers_are_independent_of_order_and_shards():
             codes, counts = buckets.release(BucketCounts(hashing), counts=noise)["counts"]
             results += [codes, counts]
 
-            origins = buckets.into_ball(hashing.cell_centers(codes))
+            origins = buckets.clip(hashing.cell_centers(codes))
             noise = Gaussian(10 * SCALE)
             query = BucketSums(hashing, codes, origins, 0.5)
             results += buckets.release(query, sums=noise).values()
@@ -483,7 +483,7 @@ def test_exponents_of_huge_costs_are_exact():
     """Two sets whose costs differ in the last digits of integers beyond float64."""
     mechanism = Exponential(1.0)
     streams = NoiseStreams([0])
-    change = ScoreRange(2.0, one_sided=True)
+    change = ScoreRange(2.0, monotonic=True)
     smaller = 1 << 62
     scores = score_costs([smaller + 10, smaller])
     choices = [mechanism.draw([scores], streams, ("key", i), change) for i in range(2000)]
@@ -502,7 +502,7 @@ class CuriousHash(Hash):
 
 def test_hashes_of_other_types_are_refused():
     curator = curator_of(np.zeros((5, 2), np.int64))
-    view = curator.hashed_points(1.0)
+    view = curator.clipped_points(1.0)
     directions = np.array([[1, 0]])
     hashing = CuriousHash(directions, np.zeros(1, np.int64), 4)
     with pytest.raises(TypeError, match=r"hashing=.* must be a Hash, and no subclass"):

@@ -1,10 +1,11 @@
-"""Private points in a public ball, as Kaplan-Stemmer and local search see them.
+"""Private points clipped to a public ball, for hashing (LSH) and local search.
 
-There are two sets: all points, and the restricted set of those that were farthest from
-released centers. A record that is present or not (zero-out adjacency) changes the
-restricted set by one replacement, because without it the next farthest is in the set;
-so the sensitivities of queries on the restricted set are those of a replacement. The
-queries are in :mod:`pkm.privacy.queries.hashed_queries`.
+Queries are on all points or on the remaining ones. At first these are all points;
+:meth:`ClippedPoints.filter_farthest` keeps those that are farthest from released
+centers. A record that is present or not (zero-out adjacency) then changes the remaining
+points by one replacement: without the record the next farthest point takes its place.
+So sensitivities of queries on the remaining points are those of a replacement. The
+queries are in :mod:`pkm.privacy.queries.clipped_queries`.
 """
 
 import math
@@ -13,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from pkm.compute import SCALE
-from pkm.compute.kernels.clipping import clip_norms, pull_into_ball
+from pkm.compute.kernels.clipping import clip_norms, clip_to_ball
 from pkm.compute.kernels.farthest import Farthest, farthest
 from pkm.compute.kernels.hashing import Hash
 from pkm.compute.storage.blocks import Blocks, Shards
@@ -23,14 +24,13 @@ from pkm.privacy.checks import check_grid_integers, check_positive, check_type
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
 
 
-class HashedPoints(View):
-    """One replicate's points, pulled into a ball around the domain's midpoint.
+class ClippedPoints(View):
+    """One replicate's points, clipped to a ball around the domain's midpoint.
 
-    Made by :meth:`pkm.privacy.Curator.hashed_points`. Its queries are
-    :class:`BucketCounts` and :class:`BucketSums` on the restricted set, which is all
-    points at first, and :class:`NearestCounts`, :class:`NearestShells`,
-    :class:`NearestSumsAndCounts`, :class:`SecondMoments`, :class:`Swaps` and
-    :class:`CandidateSets` on all points.
+    Made by :meth:`pkm.privacy.Curator.clipped_points`. Its queries are
+    :class:`BucketCounts` and :class:`BucketSums` on the remaining points, and
+    :class:`NearestCounts`, :class:`NearestShells`, :class:`NearestSumsAndCounts`,
+    :class:`SecondMoments`, :class:`Swaps` and :class:`CandidateSets` on all points.
 
     Parameters
     ----------
@@ -45,12 +45,12 @@ class HashedPoints(View):
     ----------
     radius : float
         At most sqrt(d).
-    n_points, n_restricted, n_features : int
-        Public: number of records, those that contribute nothing included, largest
-        number of records of the restricted set, number of features.
-    is_restricted : bool
-        Whether the restricted set is not all points: then a record changes it by a
-        replacement.
+    n_points, n_remaining, n_features : int
+        Public: number of records, those that contribute nothing included; largest
+        number of remaining records; number of features.
+    is_filtered : bool
+        Whether :meth:`filter_farthest` was called: a record then changes the remaining
+        points by a replacement.
     """
 
     def __init__(
@@ -62,72 +62,71 @@ class HashedPoints(View):
         check_positive("radius", radius, ", in half-widths")
         super().__init__(curator)
         self.n_points = curator.n_points
-        self.n_restricted = curator.n_points
+        self.n_remaining = curator.n_points
         self.n_features = curator.n_features
         self.radius = min(radius, math.sqrt(self.n_features))
-        # What a zoom has entered is in its ball but for rounding, and in memory for
-        # this run alone.
+        # A zoom has clipped the points to this ball already, but for rounding, and they
+        # are in memory for this run alone: few are written again, without a copy.
         in_place = curator.is_zoomed and self.radius == curator.radius
-        into_ball = partial(pull_into_ball, radius=self.radius, in_place=in_place)
-        self._all: Shards | Blocks | DaskPoints = curator._shards.map(into_ball)
+        clip = partial(clip_to_ball, radius=self.radius, in_place=in_place)
+        self._all: Shards | Blocks | DaskPoints = curator._shards.map(clip)
         if in_place:
             curator._shards = self._all
-        self.is_restricted = False
-        self._restricted: Farthest | None = None
+        self.is_filtered = False
+        self._remaining: Farthest | None = None
 
     def filter_farthest(
         self,
         centers: np.ndarray,
         fraction: float,
     ) -> None:
-        """Restrict the set to the records that are farthest from their nearest center.
+        """Keep the remaining records that are farthest from their nearest center.
 
         Parameters
         ----------
         centers : ndarray of shape (k, d), int64
             Released, in the domain.
         fraction : float
-            Of the restricted set's public number of records to keep, in (0, 1); the
-            number is rounded down.
+            Share of the public number of remaining records to keep, in (0, 1); the
+            product is rounded down.
 
         Notes
         -----
-        Ties go to the points first in lexicographic order, so that the set is a
-        function of the points as a multiset. Nothing is released. If two sets differ by
-        one record, or by one replacement, their restrictions differ by at most one
-        replacement: but for the record itself, both hold the farthest ones that the
-        smaller takes.
+        Ties go to the points first in lexicographic order, so that the result is a
+        function of the multiset of points. Nothing is released. If two data sets differ
+        by one record, or by one replacement, the records that are kept of them differ
+        by at most one replacement: a record more shifts the ranks after it by one.
         """
         self.check_positions(centers)
         if not 0 < fraction < 1:
             raise ValueError(
                 f"fraction={fraction} of the records to keep must be in (0, 1)"
             )
-        self.n_restricted = math.floor(fraction * self.n_restricted)
+        self.n_remaining = math.floor(fraction * self.n_remaining)
         # A copy: later passes find the distances anew.
         centers = centers.copy()
-        self._restricted = farthest(
-            self._all, self._restricted, centers, self.n_restricted
+        self._remaining = farthest(
+            self._all, self._remaining, centers, self.n_remaining
         )
-        self.is_restricted = True
+        self.is_filtered = True
 
     def histogram_noise(
         self,
         mu: float,
         delta: float,
     ) -> StabilityHistogram:
-        """Noise and threshold of restricted bucket counts that cost (mu, delta)."""
-        return histogram_noise(mu, delta, self.is_restricted)
+        """Noise and threshold of the remaining points' bucket counts at (mu, delta)."""
+        return histogram_noise(mu, delta, self.is_filtered)
 
     def sum_sensitivity(self, radius: float) -> float:
-        """L2 sensitivity of bucket sums of the restricted set, in grid steps: public.
+        """L2 sensitivity of bucket sums of the remaining points, in grid steps: public.
 
         Parameters
         ----------
         radius : float
             Of the query, in half-widths.
         """
-        return (2 if self.is_restricted else 1) * radius * SCALE
+        return (2 if self.is_filtered else 1) * radius * SCALE
 
     def cost_range(self, candidates: np.ndarray) -> float:
         """Bound on what a record adds to a cost, in squared half-widths: public.
@@ -141,17 +140,17 @@ class HashedPoints(View):
         to_far_corner = ((1 + y) ** 2).sum(axis=1)
         return float(np.minimum(to_far_side, to_far_corner).max())
 
-    def into_ball(self, positions: np.ndarray) -> np.ndarray:
-        """Round positions (m, d), in grid steps, to grid points of ball and domain."""
+    def clip(self, positions: np.ndarray) -> np.ndarray:
+        """Clip positions (m, d), in grid steps, to grid points of ball and domain."""
         return np.clip(clip_norms(positions, self.radius * SCALE), -SCALE, SCALE)
 
     def check_positions(self, positions: np.ndarray) -> None:
         """Refuse positions (m, d) that are no grid points of the domain."""
-        remedy = "; release them through into_ball"
+        remedy = "; clip them by ClippedPoints.clip"
         check_grid_integers("positions", positions, ("m", self.n_features), remedy)
         if positions.min(initial=0) < -SCALE or positions.max(initial=0) > SCALE:
             raise ValueError(
-                "positions must lie in the domain; release them through into_ball"
+                "positions must lie in the domain; clip them by ClippedPoints.clip"
             )
 
     def check_hash(self, hashing: Hash) -> None:
@@ -168,9 +167,11 @@ class HashedPoints(View):
 def histogram_noise(
     mu: float,
     delta: float,
-    restricted: bool,
+    is_filtered: bool,
 ) -> StabilityHistogram:
     """Noise and threshold of bucket counts that cost (mu, delta)."""
-    if restricted:
+    # A replacement changes two counts by 1: sqrt(2) in L2, and two cells may occur for
+    # one neighbor only.
+    if is_filtered:
         return StabilityHistogram(math.sqrt(2) / mu, delta, 2)
     return StabilityHistogram(1 / mu, delta)

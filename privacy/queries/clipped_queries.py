@@ -2,14 +2,14 @@
 
 What a record changes, in records and half-widths of the domain:
 
-- :class:`BucketCounts`: one bucket by 1; two buckets of a restricted set.
-- :class:`BucketSums`: one sum by the radius; by 2 radii in a restricted set.
+- :class:`BucketCounts`: one bucket by 1; two buckets once points were filtered.
+- :class:`BucketSums`: one sum by the radius; by 2 radii once points were filtered.
 - :class:`NearestCounts`, :class:`NearestShells`: one count by 1.
 - :class:`NearestSumsAndCounts`: one sum by the radius, and one count by 1.
 - :class:`SecondMoments`: the matrix by the squared radius.
 - :class:`Swaps`, :class:`CandidateSets`: all costs up, by at most the squared diameter.
 
-All but the first two are on all points.
+The first two are on the remaining points of :class:`ClippedPoints`, the others on all.
 """
 
 import math
@@ -32,7 +32,7 @@ from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.selection import ScoreRange
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
-from pkm.privacy.queries.hashed_points import HashedPoints
+from pkm.privacy.queries.clipped_points import ClippedPoints
 from pkm.privacy.queries.shells import check_radii
 from pkm.privacy.queries.sums import (
     CHOICES,
@@ -41,7 +41,7 @@ from pkm.privacy.queries.sums import (
     GAUSSIAN_SUMS_AND_COUNTS,
     ONE_COUNT,
     DisjointCounts,
-    bound_vector,
+    vector_sensitivity,
 )
 from pkm.privacy.query import (
     Answer,
@@ -64,7 +64,7 @@ ONE_REPLACEMENT = Sensitivity(l1=2 * SCALE, l2=math.sqrt(2) * SCALE, linf=SCALE,
 
 @dataclass(frozen=True, eq=False)
 class BucketCounts(Query):
-    """Buckets of the restricted set whose noisy counts pass a threshold.
+    """Buckets of the remaining points whose noisy counts pass a threshold.
 
     Parameters
     ----------
@@ -79,33 +79,31 @@ class BucketCounts(Query):
     :class:`pkm.privacy.mechanisms.stability_histogram.ReleasedCells`: buckets by their
     numbers under the hash (b,), int64, in increasing order, and their counts (b,),
     int64, in units of 2**-16 records. A record lies in one bucket; a replacement takes
-    one out of a bucket and puts one into another. The number of records of the
-    restricted set is public under zero-out adjacency alone.
+    one out of a bucket and puts one into another. The number of remaining records is
+    public under zero-out adjacency alone.
     """
 
     label = "bucket_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
-    view = HashedPoints
+    view = ClippedPoints
     adjacencies = (Adjacency.ZERO_OUT,)
 
     hashing: Hash
     min_count: float = 0.0
 
-    def check(self, view: HashedPoints) -> None:
+    def check(self, view: ClippedPoints) -> None:
         """Refuse a hash of other points."""
         view.check_hash(self.hashing)
 
-    def sensitivity(self, view: HashedPoints) -> Sensitivities:
+    def sensitivity(self, view: ClippedPoints) -> Sensitivities:
         """One record in one bucket, or one replacement."""
-        return {"counts": ONE_REPLACEMENT if view.is_restricted else ONE_COUNT}
+        return {"counts": ONE_REPLACEMENT if view.is_filtered else ONE_COUNT}
 
-    def exact(self, view: HashedPoints) -> Mapping[str, OccupiedCells]:
+    def exact(self, view: ClippedPoints) -> Mapping[str, OccupiedCells]:
         """Buckets that occur, and their exact counts."""
-        count = partial(
-            bucket_counts, hashing=self.hashing, restricted=view._restricted
-        )
+        count = partial(bucket_counts, hashing=self.hashing, remaining=view._remaining)
         present = view._all.total(count, merge_counts)
-        copies, n_copies = list_copies(view._restricted, view.n_features)
+        copies, n_copies = list_copies(view._remaining, view.n_features)
         codes = self.hashing.codes(Points.prepare(copies))
         buckets, counts = merge_counts(present, (codes, n_copies))
         return {
@@ -115,7 +113,7 @@ class BucketCounts(Query):
 
 @dataclass(frozen=True, eq=False)
 class BucketSums(Query):
-    """Sums of the restricted set in released buckets, each about an origin.
+    """Sums of the remaining points in released buckets, each about an origin.
 
     Parameters
     ----------
@@ -133,12 +131,12 @@ class BucketSums(Query):
     Its part is ``sums`` (b, d), int64, in grid steps. A record adds at most the radius
     to one sum; a replacement takes as much out of a sum and adds as much to the same or
     another one. The L2 sensitivity, for the scale of the noise, is
-    :meth:`HashedPoints.sum_sensitivity`.
+    :meth:`ClippedPoints.sum_sensitivity`.
     """
 
     label = "bucket_sums"
     mechanisms = GAUSSIAN_SUMS
-    view = HashedPoints
+    view = ClippedPoints
     adjacencies = (Adjacency.ZERO_OUT,)
 
     hashing: Hash
@@ -146,7 +144,7 @@ class BucketSums(Query):
     origins: np.ndarray
     radius: float
 
-    def check(self, view: HashedPoints) -> None:
+    def check(self, view: ClippedPoints) -> None:
         """Refuse origins off the grid or domain, and codes that do not fit them."""
         view.check_hash(self.hashing)
         view.check_positions(self.origins)
@@ -160,12 +158,12 @@ class BucketSums(Query):
             )
         check_positive("radius", self.radius)
 
-    def sensitivity(self, view: HashedPoints) -> Sensitivities:
+    def sensitivity(self, view: ClippedPoints) -> Sensitivities:
         """The radius in one sum, or twice the radius for a replacement."""
         l2 = view.sum_sensitivity(self.radius)
-        return {"sums": bound_vector(l2, view.n_features)}
+        return {"sums": vector_sensitivity(l2, view.n_features)}
 
-    def exact(self, view: HashedPoints) -> Answer:
+    def exact(self, view: ClippedPoints) -> Answer:
         """Exact sums."""
         if not len(self.codes):
             return {"sums": np.zeros((1, *self.origins.shape), np.int64)}
@@ -176,10 +174,10 @@ class BucketSums(Query):
             origins=self.origins,
             radius=self.radius * SCALE,
         )
-        (sums,) = view._all.total(partial(add_up, restricted=view._restricted))
-        copies = list_copies(view._restricted, view.n_features)
+        (sums,) = view._all.total(partial(add_up, remaining=view._remaining))
+        copies = list_copies(view._remaining, view.n_features)
         for row, n_copies in zip(*copies, strict=True):
-            sums += n_copies * add_up(Points.prepare(row[None]), restricted=None)[0]
+            sums += n_copies * add_up(Points.prepare(row[None]), remaining=None)[0]
         return {"sums": sums[None]}
 
     def details(self) -> Details:
@@ -191,11 +189,11 @@ class BucketSums(Query):
 class _OfCenters(Query):
     """Base class of the queries on the points nearest to each center."""
 
-    view = HashedPoints
+    view = ClippedPoints
 
     centers: np.ndarray
 
-    def check(self, view: HashedPoints) -> None:
+    def check(self, view: ClippedPoints) -> None:
         """Refuse centers off the grid or outside the domain, and none at all."""
         view.check_positions(self.centers)
         if not len(self.centers):
@@ -220,7 +218,7 @@ class NearestCounts(_OfCenters, DisjointCounts):
     label = "nearest_counts"
     mechanisms = GAUSSIAN_COUNTS
 
-    def exact(self, view: HashedPoints) -> Answer:
+    def exact(self, view: ClippedPoints) -> Answer:
         """Exact counts."""
         _, counts = view._all.total(
             partial(sums_and_counts, centers=self.centers[None])
@@ -252,12 +250,12 @@ class NearestShells(_OfCenters, DisjointCounts):
 
     radii: np.ndarray
 
-    def check(self, view: HashedPoints) -> None:
+    def check(self, view: ClippedPoints) -> None:
         """Refuse bad centers, and radii that do not decrease."""
         super().check(view)
         check_radii(self.radii)
 
-    def exact(self, view: HashedPoints) -> Answer:
+    def exact(self, view: ClippedPoints) -> Answer:
         """Exact counts."""
         arguments = {"centers": self.centers, "radii": self.radii * SCALE}
         counts = total_array(view._all, nearest_shells, **arguments)
@@ -287,17 +285,17 @@ class NearestSumsAndCounts(_OfCenters):
 
     radius: float
 
-    def check(self, view: HashedPoints) -> None:
+    def check(self, view: ClippedPoints) -> None:
         """Refuse bad centers, and a radius that is not positive and finite."""
         super().check(view)
         check_positive("radius", self.radius)
 
-    def sensitivity(self, view: HashedPoints) -> Sensitivities:
+    def sensitivity(self, view: ClippedPoints) -> Sensitivities:
         """One record in one cell, and the radius in its sum."""
-        sums = bound_vector(self.radius * SCALE, view.n_features)
+        sums = vector_sensitivity(self.radius * SCALE, view.n_features)
         return {"sums": sums, "counts": ONE_COUNT}
 
-    def exact(self, view: HashedPoints) -> Answer:
+    def exact(self, view: ClippedPoints) -> Answer:
         """Exact sums and counts."""
         add_up = partial(
             nearest_clipped_sums, centers=self.centers, radius=self.radius * SCALE
@@ -327,16 +325,16 @@ class SecondMoments(Query):
 
     label = "second_moments"
     mechanisms: ClassVar[Mechanisms] = {"moments": (Gaussian,)}
-    view = HashedPoints
+    view = ClippedPoints
 
-    def sensitivity(self, view: HashedPoints) -> Sensitivities:
+    def sensitivity(self, view: ClippedPoints) -> Sensitivities:
         """The squared radius, in the Frobenius norm of the matrix."""
         rows, columns = np.triu_indices(view.n_features)
         largest = (view.radius * MOMENT_STEPS) ** 2
         unit = np.where(rows == columns, largest, math.sqrt(0.5) * largest) / SCALE
-        return {"moments": bound_vector(SCALE, len(unit), unit)}
+        return {"moments": vector_sensitivity(SCALE, len(unit), unit)}
 
-    def exact(self, view: HashedPoints) -> Answer:
+    def exact(self, view: ClippedPoints) -> Answer:
         """Exact sums of products."""
         moments = total_array(view._all, _moments)
         return {"moments": moments[np.triu_indices(view.n_features)][None]}
@@ -361,14 +359,14 @@ class _OfCandidates(Query):
     """Base class of choices by the cost of sets of candidates."""
 
     mechanisms = CHOICES
-    view = HashedPoints
+    view = ClippedPoints
 
     candidates: np.ndarray
 
-    def sensitivity(self, view: HashedPoints) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: ClippedPoints) -> Mapping[str, ScoreRange]:
         """All costs move one way, by at most the range, in squared grid steps."""
         largest = view.cost_range(self.candidates) * SCALE**2
-        return {"choices": ScoreRange(largest, one_sided=True)}
+        return {"choices": ScoreRange(largest, monotonic=True)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,7 +386,7 @@ class Swaps(_OfCandidates):
     -----
     Its part is ``choices`` (1,), int64: the position among the slots times m, plus the
     index of the candidate; see :meth:`swap`. A record adds to all costs, by at most
-    :meth:`HashedPoints.cost_range`. That depends on released centers, hence stays out
+    :meth:`ClippedPoints.cost_range`. That depends on released centers, hence stays out
     of the charge, which is the same for all replicates.
     """
 
@@ -397,13 +395,13 @@ class Swaps(_OfCandidates):
     current: np.ndarray
     slots: Sequence[int] | np.ndarray
 
-    def check(self, view: HashedPoints) -> None:
+    def check(self, view: ClippedPoints) -> None:
         """Refuse candidates off the grid or domain, and indices of none of them."""
         view.check_positions(self.candidates)
         check_indices("current", self.current, len(self.candidates))
         check_indices("slots", self.slots, len(self.current))
 
-    def exact(self, view: HashedPoints) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, view: ClippedPoints) -> Mapping[str, list[np.ndarray]]:
         """Scores of all swaps."""
         current = np.asarray(self.current, np.int64)
         slots = np.asarray(self.slots, np.int64)
@@ -438,12 +436,12 @@ class CandidateSets(_OfCandidates):
 
     sets: np.ndarray
 
-    def check(self, view: HashedPoints) -> None:
+    def check(self, view: ClippedPoints) -> None:
         """Refuse candidates off the grid or domain, and indices of none of them."""
         view.check_positions(self.candidates)
         check_indices("sets", self.sets, len(self.candidates))
 
-    def exact(self, view: HashedPoints) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, view: ClippedPoints) -> Mapping[str, list[np.ndarray]]:
         """Scores of the sets."""
         costs = total_array(view._all, _inertias, centers=self.candidates[self.sets])
         return {"choices": [score_costs(costs.tolist())]}
