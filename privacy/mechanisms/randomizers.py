@@ -47,7 +47,7 @@ MAX_BITS = 10
 MAX_HASHED_VALUES = 256
 REPORT_SCALE = 1 << 20  # steps per unit of a reported direction
 # Randomized response has a smaller variance than local hashing below
-# DIRECT_FACTOR * exp(epsilon) + 2 values (Wang et al., Sec. 4.4).
+# DIRECT_FACTOR * exp(epsilon) + 2 values (Wang et al.).
 DIRECT_FACTOR = 3
 
 
