@@ -29,6 +29,7 @@ from pkm.experiments.backends.worker import Outcome, Runner, Worker, WorkerDied,
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
+from pkm.experiments.console.console import consoles
 from pkm.experiments.store.store import Store
 from pkm.source import subpackages_digest
 
@@ -45,11 +46,21 @@ CODE = (
     "metrics",
     "privacy",
 )
+#: Pages that scheduler and workers would serve to everybody on this machine.
+NO_PAGES: dict[str, list] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
 #: Seconds to wait for a scheduler, and between two looks for workers that have joined.
 CONNECT_SECONDS = 5
 POLL_SECONDS = 1.0
 #: Seconds after which a cluster without workers is given up.
 PATIENCE_SECONDS = 60.0
+OPEN = (
+    "scheduler=... without TLS: whoever reaches its port runs code as its owner, and "
+    "sees all data. Use tls:// (dask's setting distributed.comm), or a network of your "
+    "own"
+)
 REMEDY = "install the same version on all machines"
 #: A worker runs one cell at a time, whatever its number of threads.
 ONE_AT_A_TIME = threading.Lock()
@@ -101,6 +112,8 @@ def checked_cluster(backend: Backend) -> Backend:
     if backend.scheduler is None:
         return backend
     with connected(backend, 1) as client:
+        if not backend.scheduler.startswith("tls://"):
+            consoles()[1].print(OPEN, style="yellow", soft_wrap=True)
         # Another Python may not be able to read code that is sent to it.
         check_python(client.get_versions()["workers"], backend.scheduler)
         check_code(client.run(describe_code, on_error="return"), backend.scheduler)
@@ -110,6 +123,9 @@ def checked_cluster(backend: Backend) -> Backend:
 @contextlib.contextmanager
 def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
     """Connect to the scheduler, or start workers here, at most one for each cell.
+
+    Whoever can connect to a worker runs code as its owner. Workers here take
+    connections with the certificate of this run alone.
 
     Raises
     ------
@@ -133,12 +149,18 @@ def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
         with client:
             yield client
         return
+
+    from dask import config
+
     with (
+        config.set(NO_PAGES),
         distributed.LocalCluster(
             n_workers=min(backend.jobs, n_cells),
             threads_per_worker=1,
             memory_limit=None,
+            security=True,
             dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             silence_logs=logging.CRITICAL,
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,

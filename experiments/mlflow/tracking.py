@@ -58,6 +58,10 @@ PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1
 DIGEST = "digest"
 #: MLflow's own tag of a run below another one.
 PARENT = "mlflow.parentRunId"
+RESTRICTED = (
+    "MLflow gets no results of your own files, nor of sets given on request: its server "
+    "shows everybody on the machine what it has"
+)
 
 
 class TrackingError(OSError):
@@ -85,6 +89,8 @@ def project(
         Where to print.
     """
     started = time.perf_counter()
+    if any(cell.restricted for cell in plan.cells):
+        console.print(RESTRICTED, style="yellow", soft_wrap=True)
     try:
         counts = sync(plan, store, config.tracking, profile=profile, report=report)
     except TrackingError as error:
@@ -110,7 +116,9 @@ def sync(
     report: Path | None = None,
     cells: bool = False,
 ) -> Counter:
-    """Bring MLflow up to date with the store.
+    """Bring MLflow up to date with the store, but for cells of restricted data.
+
+    MLflow's server shows all that it has to everybody on the machine.
 
     Parameters
     ----------
@@ -165,7 +173,11 @@ def sync_sweep(
     sweep = place["sweep"]
     # Files of equal content share a cell.
     cells = {cell.key: cell for name, cell in plan.entries if name == sweep}
-    done = [cell for key, cell in cells.items() if store.status(key) == "done"]
+    done = [
+        cell
+        for key, cell in cells.items()
+        if store.status(key) == "done" and not cell.restricted
+    ]
     plan = Plan(plan.paper, tuple((sweep, cell) for cell in done))
     verdicts = read_verdicts(plan.paper, sweep, report)
     figures = list_figures(plan.paper, sweep, report)

@@ -5,6 +5,8 @@ import platform
 import signal
 import threading
 import time
+import urllib.error
+import urllib.request
 from dataclasses import replace
 from functools import partial
 
@@ -152,6 +154,33 @@ def test_two_workers_give_identical_rows(serial, scheduler, tmp_path):
     outcomes = run_cells(CELLS, store, backend)
     assert sorted(outcome.key for outcome in outcomes) == sorted(cell.key for cell in CELLS)
     pd.testing.assert_frame_equal(stored_rows(store, CELLS), serial, check_exact=True)
+
+
+@pytest.mark.slow
+def test_nobody_else_reaches_workers_here():
+    """Without the certificate of the run there is neither a connection nor a page."""
+    with dask_cells.connected(Backend("dask", jobs=1), 1) as client:
+        (worker,) = client.scheduler_info()["workers"].values()
+        address = client.scheduler.address
+        assert address.startswith("tls://127.0.0.1:")
+        options = {"timeout": 2, "set_as_default": False}
+        for known in (address, worker["nanny"]):
+            with pytest.raises(OSError, match="certificate"):
+                distributed.Client(known, security=True, **options)
+            with pytest.raises(OSError, match=r"Timed out|in <TCP"):
+                distributed.Client(known.replace("tls:", "tcp:"), **options)
+        pages = [client.cluster.scheduler.http_server.port, worker["services"].get("dashboard")]
+        for port in filter(None, pages):
+            for page in ("", "status", "health", "info/main/workers.html", "json/counts.json"):
+                with pytest.raises(urllib.error.HTTPError, match="404"):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5)
+        assert client.submit(abs, -3).result() == 3
+
+
+@pytest.mark.slow
+def test_an_open_scheduler_is_called_open(scheduler, capsys):
+    checked_backend(Backend("dask", scheduler=scheduler))
+    assert "without TLS" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import prepare, prepare_data
 from pkm.experiments.fit.unlearning import Unlearning
+from pkm.experiments.mlflow.tracking import RESTRICTED
 from pkm.experiments.store.store import Store
 
 #: A number of records that no other test has.
@@ -179,3 +180,25 @@ def test_store_says_what_it_holds(own_file):
     assert {"nicv", "clipped", "n", "d", "half_width", "data", "dataset"} <= set(row)
     assert row["dataset"] == "patients"
     assert len(row["charges"]) == 0
+
+
+def test_mlflow_gets_no_results_of_restricted_data(own_file, tmp_path, capsys):
+    store = Store(tmp_path / "results")
+    location = [
+        "tracking=mlflow",
+        f"tracking.uri=sqlite:///{tmp_path}/mlflow.db",
+        f"tracking.artifacts={tmp_path / 'artifacts'}",
+    ]
+    words = ["method=mean", "k=2", "seeds=2", f"results={store.root}", *location]
+    own = ["dataset=file", f"path={own_file}", "bounds=[0,1]"]
+    cell_module.data_fingerprint.cache_clear()
+    assert run.main([*words, *own]) == 0
+    out = capsys.readouterr().out
+    assert RESTRICTED in out
+    assert "MLflow: 0 runs written" in out
+    assert not list((tmp_path / "artifacts").rglob("*.parquet"))
+    # The same of public data is there.
+    assert run.main([*words, "dataset=iris"]) == 0
+    out = capsys.readouterr().out
+    assert RESTRICTED not in out
+    assert "MLflow: 1 runs written" in out
