@@ -59,8 +59,8 @@ DIGEST = "digest"
 #: MLflow's own tag of a run below another one.
 PARENT = "mlflow.parentRunId"
 RESTRICTED = (
-    "MLflow gets no results of your own files, nor of sets given on request: its server "
-    "shows everybody on the machine what it has"
+    "MLflow gets no results of your own files, nor of sets given on request: its "
+    "server shows everybody on the machine what it has"
 )
 
 
