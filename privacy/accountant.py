@@ -211,6 +211,12 @@ class PrivacyAccountant:
       Koskela, Tobaben and Honkela 2023). Failures add to it by a union bound, as in
       Whitehouse, Ramdas, Rogers and Wu 2023.
 
+      The proof is an induction from the last release. Let m be what is left for mu^2
+      and f what is left for failures. For every gamma >= 0, P(E) - gamma Q(E) of all
+      that follows is at most that of one Gaussian release with mu = sqrt(m), plus f.
+      The next release adds at most its failure. What follows each of its outcomes is
+      bounded with m - mu^2, whatever is chosen then.
+
     One delta that failures and Gaussian noise could share would be no valid filter: who
     sees a large privacy loss would spend it on noise, who sees a small one on failures,
     and the two add up to nearly twice of it.
