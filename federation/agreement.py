@@ -1,9 +1,10 @@
 """The beginning of a run: parties check one another's identity and agree on keys.
 
 Every party sends a hello (:mod:`pkm.federation.keys`) and receives those of all. It
-checks them by their fingerprints. Every client then sends each other client a sealed
-box with its piece of the group's secret. Where the run recovers from clients that
-disappear, the box also holds shares of the client's secrets.
+checks them by their fingerprints. Every client then sends each other client an
+encrypted message with random bytes, its contribution to the group's key. Where the run
+recovers from clients that drop out, the message also holds shares of the client's
+secrets.
 
 The hash of all hellos is the salt of all keys. Parties that received different hellos
 therefore share no key.
@@ -15,15 +16,16 @@ from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from pkm.federation.encrypted import EncryptedClientLink, EncryptedServerLink
 from pkm.federation.keys import (
     TAG_BYTES,
     Identity,
     Terms,
     count_hello_bytes,
+    decrypt_message,
+    encrypt_message,
     exchange_secrets,
-    open_box,
     read_hello,
-    seal,
     sign_hello,
 )
 from pkm.federation.links import SERVER, ClientLink, ServerLink, cut
@@ -36,7 +38,6 @@ from pkm.federation.recovery import (
     SurvivorSums,
 )
 from pkm.federation.ring import Ring
-from pkm.federation.sealed import SealedClientLink, SealedServerLink
 
 
 def agree_as_client(
@@ -46,7 +47,7 @@ def agree_as_client(
     terms: Terms,
     n_rounds: int,
     ring: Ring,
-) -> tuple[SealedClientLink, Masks]:
+) -> tuple[EncryptedClientLink, Masks]:
     """Agree on keys, as a client.
 
     Parameters
@@ -58,12 +59,12 @@ def agree_as_client(
     terms : mapping of str to object
         Public terms of the run, by name.
     n_rounds : int
-        Rounds that shall survive the loss of clients; 0 for a run without recovery.
+        Rounds that clients may drop out of; 0 for a run without recovery.
     ring : Ring
 
     Returns
     -------
-    link : SealedClientLink
+    link : EncryptedClientLink
         That only the server can read.
     masks : Masks
 
@@ -71,7 +72,7 @@ def agree_as_client(
     ------
     ProtocolError
         If a party is not who it should be, has other terms, or sent a malformed key or
-        box.
+        message.
     """
     client = link.client
     n_clients = link.n_clients
@@ -95,30 +96,34 @@ def agree_as_client(
         terms,
     )
 
-    # Exchange sealed boxes with all clients: pieces of the group's secret, and shares.
-    piece = os.urandom(SECRET_BYTES)
+    # Exchange encrypted messages with all clients: contributions and shares.
+    contribution = os.urandom(SECRET_BYTES)
     shares = own.share(n_clients)
-    boxes = b""
+    ciphertexts = b""
     for peer in peers:
-        message = piece + shares[peer]
-        boxes += seal(secrets[peer], salt, client, peer, message)
-    opened = {client: piece + shares[client]}
+        message = contribution + shares[peer]
+        ciphertexts += encrypt_message(secrets[peer], salt, client, peer, message)
+    messages = {client: contribution + shares[client]}
     if peers:
-        link.send(boxes)
-        received = link.receive(len(boxes)).tobytes()
-        box_bytes = _count_box_bytes(n_rounds)
-        for peer, box in zip(peers, cut(received, box_bytes), strict=True):
-            opened[peer] = open_box(secrets[peer], salt, peer, client, box)
-    pieces = b""
-    for member in sorted(opened):
-        pieces += opened[member][:SECRET_BYTES]
-    group_key = derive_key(pieces, "group stream", salt)
+        link.send(ciphertexts)
+        received = link.receive(len(ciphertexts)).tobytes()
+        n_bytes = _count_message_bytes(n_rounds)
+        for peer, ciphertext in zip(peers, cut(received, n_bytes), strict=True):
+            messages[peer] = decrypt_message(
+                secrets[peer], salt, peer, client, ciphertext
+            )
+
+    # The group's key depends on all contributions, in the order of the clients.
+    contributions = b""
+    for member in sorted(messages):
+        contributions += messages[member][:SECRET_BYTES]
+    group_key = derive_key(contributions, "group stream", salt)
 
     # Derive the masks.
-    sealed = SealedClientLink(link, secrets[SERVER], salt)
+    encrypted = EncryptedClientLink(link, secrets[SERVER], salt)
     if n_rounds:
-        held = {member: contents[SECRET_BYTES:] for member, contents in opened.items()}
-        return sealed, RecoverableMasks(
+        held = {member: message[SECRET_BYTES:] for member, message in messages.items()}
+        return encrypted, RecoverableMasks(
             client,
             own,
             round_keys,
@@ -130,7 +135,7 @@ def agree_as_client(
     pair_keys = {}
     for peer in peers:
         pair_keys[peer] = derive_key(secrets[peer], "mask stream", salt)
-    return sealed, Masks(client, pair_keys, group_key, ring)
+    return encrypted, Masks(client, pair_keys, group_key, ring)
 
 
 def agree_as_server(
@@ -139,8 +144,8 @@ def agree_as_server(
     fingerprints: Sequence[str],
     terms: Terms,
     n_rounds: int,
-) -> tuple[SealedServerLink, SurvivorSums | None]:
-    """Relay the clients' keys and boxes, and agree with each of them, as the server.
+) -> tuple[EncryptedServerLink, SurvivorSums | None]:
+    """Relay the clients' hellos and messages; agree on keys with each, as the server.
 
     Parameters
     ----------
@@ -150,14 +155,14 @@ def agree_as_server(
 
     Returns
     -------
-    link : SealedServerLink
+    link : EncryptedServerLink
         That only the clients can read.
     survivors : SurvivorSums or None
         Unmasks the sums, where the run recovers.
     """
     n_clients = link.n_clients
 
-    # Send the hellos of all parties to all clients.
+    # Collect the hellos of all clients, and send all parties' to all of them.
     private = X25519PrivateKey.generate()
     messages, _ = link.gather(count_hello_bytes(1 + n_rounds, len(terms)))
     hellos = sign_hello(identity, SERVER, n_clients, terms, [private])
@@ -174,26 +179,26 @@ def agree_as_server(
     link.deliver([hellos] * n_clients)
     salt = hashlib.sha256(hellos).digest()
 
-    # Pass on the boxes: those of a client are in the order of their receivers.
+    # Pass on the clients' messages: those of a sender are in the order of receivers.
     if n_clients > 1:
-        messages, _ = link.gather((n_clients - 1) * _count_box_bytes(n_rounds))
+        messages, _ = link.gather((n_clients - 1) * _count_message_bytes(n_rounds))
         received = [b""] * n_clients
         for sender, message in enumerate(messages):
-            boxes = cut(message.tobytes(), _count_box_bytes(n_rounds))
-            # Nobody has a box for itself.
-            boxes.insert(sender, b"")
-            for receiver, box in enumerate(boxes):
-                received[receiver] += box
+            ciphertexts = cut(message.tobytes(), _count_message_bytes(n_rounds))
+            # Nobody sends a message to itself.
+            ciphertexts.insert(sender, b"")
+            for receiver, ciphertext in enumerate(ciphertexts):
+                received[receiver] += ciphertext
         link.deliver(received)
 
-    sealed = SealedServerLink(link, secrets, salt)
+    encrypted = EncryptedServerLink(link, secrets, salt)
     if not n_rounds:
-        return sealed, None
-    return sealed, SurvivorSums(round_keys, salt)
+        return encrypted, None
+    return encrypted, SurvivorSums(round_keys, salt)
 
 
-def _count_box_bytes(n_rounds: int) -> int:
-    """Count the bytes of a box: a piece of the group's secret, two shares per round."""
+def _count_message_bytes(n_rounds: int) -> int:
+    """Count a message's bytes: a contribution, two shares per round, the tag."""
     return SECRET_BYTES + 2 * n_rounds * SHARE_BYTES + TAG_BYTES
 
 
@@ -205,16 +210,17 @@ def _read_hellos(
     fingerprints: Sequence[str],
     terms: Terms,
 ) -> tuple[dict[int, bytes], RoundKeys]:
-    """Check the hellos of all parties, the server's first.
+    """Check the hellos of all parties, which are joined, the server's first.
 
     Returns
     -------
     secrets : dict of int to bytes
-        That the party shares with each other one.
+        Secret that this party shares with each other one.
     round_keys : dict of int to list of X25519PublicKey
         Of each other party, one per round.
     """
     n_clients = len(fingerprints) - 1
+    # The server's hello has one key, the clients' have one more per recovered round.
     n_first = count_hello_bytes(1, len(terms))
     n_other = count_hello_bytes(1 + n_rounds, len(terms))
     messages = [hellos[:n_first], *cut(hellos[n_first:], n_other)]

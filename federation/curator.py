@@ -52,7 +52,7 @@ class ClientSession:
     n_points : int
         Number of all records.
     rounds : sequence
-        The schedule that the server draws noise by: radius and noises of each round.
+        The schedule by which the server draws noise: radius and noises of each round.
     timings : ClientTimings
     """
 
@@ -66,10 +66,10 @@ class ClientSession:
 class FederatedCurator(BaseCurator):
     """Curator of one client, which holds some of the points.
 
-    It serves the query of the Lloyd family, whose answers are sums over records. The
+    It serves the query of Lloyd's algorithm, whose answers are sums over records. The
     client sends its exact answer masked, and receives the noisy sum over all clients.
-    The ledger is charged as by the central curator. The noise is the server's, so the
-    client holds no stream of noise.
+    The ledger is charged as by the central curator. The server draws the noise, so the
+    client has no noise stream.
 
     Parameters
     ----------
@@ -105,6 +105,7 @@ class FederatedCurator(BaseCurator):
         key: StreamKey,
     ) -> dict[str, np.ndarray]:
         """Have the server add up the clients' sums and its noise, which was charged."""
+        # The server has drawn its noise by the schedule: no query may differ from it.
         expected = self._session.rounds[key[1]]
         if isinstance(query.radius, np.ndarray):
             raise ValueError(
@@ -129,12 +130,13 @@ class FederatedCurator(BaseCurator):
     def _exchange(self, exact: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Send the exact sums and counts masked; return the noisy ones of all clients.
 
-        Sums and counts of a client have shape (R, k, d + 1).
+        A message holds sums and counts in one array of shape (R, k, d + 1).
         """
         masks = self._session.masks
         link = self._session.link
         timings = self._session.timings
 
+        # Mask the exact answer.
         started = time.perf_counter()
         counts = exact["counts"][:, :, None]
         message = masks.mask(np.concatenate([exact["sums"], counts], axis=2))
@@ -142,7 +144,7 @@ class FederatedCurator(BaseCurator):
 
         # Send them, and wait for the noisy sum over all clients.
         link.send(message)
-        masks.reveal(link)
+        masks.send_shares(link)
         reply = link.receive(message.nbytes)
         received = time.perf_counter()
 

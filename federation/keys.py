@@ -1,9 +1,10 @@
-"""Keys: identities with fingerprints, signed keys, secrets of pairs, sealed boxes.
+"""Keys: identities with fingerprints, signed keys, secrets and messages of pairs.
 
-A party's hello has its Ed25519 identity, digests of the run's public terms, fresh
-X25519 keys, and the identity's signature of all that. Parties know one another's
-fingerprints beforehand. Whoever relays the hellos can therefore not alter them, and
-parties that were configured differently stop before they send anything else.
+A party's first message, its hello, has its Ed25519 identity, digests of the run's
+public terms, fresh X25519 keys, and the identity's signature of all that. Parties know
+one another's fingerprints beforehand. So the server, which relays the hellos, cannot
+alter them, and parties that were configured differently stop before they send anything
+else.
 """
 
 import hashlib
@@ -34,9 +35,10 @@ from pkm.federation.masks import derive_key
 PUBLIC_BYTES = 32
 SIGNATURE_BYTES = 64
 DIGEST_BYTES = 16  # of a term
-TAG_BYTES = 16  # of a sealed message
+TAG_BYTES = 16  # of an encrypted message: its authentication tag
 NONCE_BYTES = 12
-_NO_NONCE = bytes(NONCE_BYTES)  # every key seals one box
+# A constant nonce is safe: every key encrypts one message.
+_NO_NONCE = bytes(NONCE_BYTES)
 
 #: Public terms of a run by name, such as the number of points: the same at all parties.
 Terms = Mapping[str, object]
@@ -145,7 +147,7 @@ def read_hello(
     ----------
     message : bytes
     party, n_clients : int
-        Who should have sent it, of how many clients.
+        The party that should have sent it, and the number of clients.
     terms : mapping of str to object
         Those of the party that reads.
     fingerprint : str
@@ -174,6 +176,7 @@ def read_hello(
             f"{name} sent a hello that its identity did not sign"
         ) from None
 
+    # Compare the terms one by one, so that the error names those that differ.
     own_digests = digest_terms(terms)
     digests = cut(content[: len(own_digests)], DIGEST_BYTES)
     pairs = zip(sorted(terms), digests, cut(own_digests, DIGEST_BYTES), strict=True)
@@ -188,7 +191,7 @@ def read_hello(
 
 
 def _make_statement(party: int, n_clients: int, content: bytes) -> bytes:
-    """State what a hello's signature is about."""
+    """Return what a hello's signature covers: its purpose, the party, the content."""
     purpose = f"private k-means bench: hello of party {party} of {n_clients}: "
     return purpose.encode() + content
 
@@ -214,35 +217,35 @@ def exchange_secrets(
     return secrets
 
 
-def seal(
+def encrypt_message(
     secret: bytes, salt: bytes, sender: int, receiver: int, message: bytes
 ) -> bytes:
-    """Seal the one box that a client sends to another one, under their secret."""
-    cipher = _start_box_cipher(secret, salt, sender, receiver)
+    """Encrypt the one message from a client to another, under their common secret."""
+    cipher = _make_cipher(secret, salt, sender, receiver)
     return cipher.encrypt(_NO_NONCE, message, None)
 
 
-def open_box(
-    secret: bytes, salt: bytes, sender: int, receiver: int, box: bytes
+def decrypt_message(
+    secret: bytes, salt: bytes, sender: int, receiver: int, ciphertext: bytes
 ) -> bytes:
-    """Open a box.
+    """Decrypt what :func:`encrypt_message` returned, and check that it is unaltered.
 
     Raises
     ------
     ProtocolError
-        If the box was not sealed for this client in this run.
+        If it was not encrypted for this client in this run.
     """
-    cipher = _start_box_cipher(secret, salt, sender, receiver)
+    cipher = _make_cipher(secret, salt, sender, receiver)
     try:
-        return cipher.decrypt(_NO_NONCE, box, None)
+        return cipher.decrypt(_NO_NONCE, ciphertext, None)
     except InvalidTag:
         raise ProtocolError(
-            f"client {sender} sent a malformed box: it was not sealed for this client"
+            f"client {sender} sent a malformed message: not encrypted for this client"
         ) from None
 
 
-def _start_box_cipher(
+def _make_cipher(
     secret: bytes, salt: bytes, sender: int, receiver: int
 ) -> ChaCha20Poly1305:
-    purpose = f"box from {sender} to {receiver}"
+    purpose = f"message from {sender} to {receiver}"
     return ChaCha20Poly1305(derive_key(secret, purpose, salt))

@@ -1,12 +1,12 @@
 """Links between the clients and the server: buffers of stated sizes, with time limits.
 
-A link knows the protocol's rules, and a transport moves its bytes. The transport here
+A link follows the protocol's rules, and a transport moves its bytes. The transport here
 serves parties that are threads of one process; :mod:`pkm.federation.mpi` has the one
 for processes. A link carries bytes and nothing else. Their meaning follows from the
 protocol's public schedule.
 
-With each message a client sends the number of messages that it has received. The server
-therefore does not take a duplicate for the message of the next round.
+With each message a client sends the number of messages that it has received. So the
+server does not mistake a duplicate for the message of the next round.
 """
 
 import queue
@@ -30,7 +30,7 @@ _SPIN_SECONDS = 2e-4  # before a deadline, in which sleeping is too coarse
 
 
 class ProtocolError(RuntimeError):
-    """A party died, stalled, misbehaved or is an impostor; no result follows."""
+    """A party stopped, was late, broke the protocol or is another one: no result."""
 
 
 class Packet(NamedTuple):
@@ -62,7 +62,7 @@ class Transport(Protocol):
     ) -> None:
         """Send a contiguous buffer without waiting for its arrival."""
 
-    def take(self, time_limit: float) -> Packet | None:
+    def get(self, time_limit: float) -> Packet | None:
         """Wait for the next packet; return None if none arrives in time."""
         ...
 
@@ -103,7 +103,7 @@ class ClientLink:
             If none arrives in time, or the server has ended the run.
         """
         time_limit = CLIENT_WAIT_FACTOR * self.time_limit
-        packet = self.transport.take(time_limit)
+        packet = self.transport.get(time_limit)
         if packet is None:
             raise ProtocolError(f"the server sent nothing for {time_limit:g} s")
         if packet.tag == ABORT:
@@ -133,8 +133,8 @@ class ServerLink:
 
     Attributes
     ----------
-    lost : dict of int to str
-        Clients that stopped or sent nothing in time, and the reasons. The server has
+    dropped : dict of int to str
+        Clients that stopped or sent nothing in time, with the reasons. The server has
         told them that the run goes on without them, and ignores what they send later.
     """
 
@@ -142,15 +142,15 @@ class ServerLink:
     n_clients: int
     latency: float
     time_limit: float
-    lost: dict[int, str] = field(default_factory=dict)
+    dropped: dict[int, str] = field(default_factory=dict)
     _n_delivered: int = 0
     _stopped: dict[int, str] = field(default_factory=dict)
 
     @property
     def remaining(self) -> list[int]:
-        """Clients that are not lost."""
+        """Clients that have not dropped out."""
         clients = range(1, self.n_clients + 1)
-        return [client for client in clients if client not in self.lost]
+        return [client for client in clients if client not in self.dropped]
 
     def gather(
         self, n_bytes: int, recover: bool = False
@@ -161,8 +161,8 @@ class ServerLink:
         ----------
         n_bytes : int
         recover : bool, default=False
-            Lose a client that stops or sends nothing in time, instead of ending the
-            run.
+            Go on without clients that stop or send nothing in time, instead of ending
+            the run.
 
         Returns
         -------
@@ -174,29 +174,30 @@ class ServerLink:
         deadline = time.perf_counter() + self.time_limit
         received: dict[int, Packet] = {}
         for client, reason in self._stopped.items():
-            self._lose(client, reason, recover)
+            self._drop(client, reason, recover)
         self._stopped.clear()
 
+        # Until the deadline, or until no remaining client is late.
         while late := [client for client in self.remaining if client not in received]:
-            packet = self.transport.take(max(deadline - time.perf_counter(), 0.0))
+            packet = self.transport.get(max(deadline - time.perf_counter(), 0.0))
             if packet is None:
                 names = " and ".join(map(name_party, late))
                 reason = f"{names} sent nothing for {self.time_limit:g} s (time_limit)"
                 for client in late:
-                    self._lose(client, reason, recover)
+                    self._drop(client, reason, recover)
                 break
 
             client = packet.sender
             name = name_party(client)
-            if client in self.lost:
+            if client in self.dropped:
                 continue
             if packet.tag == ABORT:
                 reason = f"{name} stopped: {packet.message.tobytes().decode()}"
                 if recover and client in received:
-                    # Its message has arrived: the next gathering is without it.
+                    # Its message has arrived and counts: the next call drops it.
                     self._stopped[client] = reason
                 else:
-                    self._lose(client, reason, recover)
+                    self._drop(client, reason, recover)
                 continue
             if client in received or packet.tag != 1 + self._n_delivered:
                 raise ProtocolError(f"{name} sent a message where none was due")
@@ -207,7 +208,7 @@ class ServerLink:
         messages = [packet.message for packet in packets]
         return messages, [packet.arrival for packet in packets]
 
-    def _lose(
+    def _drop(
         self,
         client: int,
         reason: str,
@@ -216,7 +217,7 @@ class ServerLink:
         """Go on without a client, or end the run."""
         if not recover:
             raise ProtocolError(reason)
-        self.lost[client] = reason
+        self.dropped[client] = reason
         self.transport.put(client, ABORT, reason.encode())
 
     def deliver(self, messages: Sequence[Message]) -> None:
@@ -234,7 +235,7 @@ class ServerLink:
 
 def announce_remaining(link: ServerLink) -> None:
     """Tell the remaining clients who of them remain."""
-    flags = [client not in link.lost for client in range(1, link.n_clients + 1)]
+    flags = [client not in link.dropped for client in range(1, link.n_clients + 1)]
     link.deliver([bytes(flags)] * sum(flags))
 
 
@@ -270,7 +271,7 @@ def check_size(packet: Packet, n_bytes: int) -> None:
 
 
 def wait(seconds: float) -> None:
-    """Wait, to within a few microseconds: sleep, then spin."""
+    """Wait, to within a few microseconds: sleep, then poll the clock."""
     deadline = time.perf_counter() + seconds
     if seconds > _SPIN_SECONDS:
         time.sleep(seconds - _SPIN_SECONDS)
@@ -304,7 +305,7 @@ class ThreadTransport:
         packet = Packet(self.party, arrival, tag, view_bytes(message).copy())
         self.mailboxes[party].put(packet)
 
-    def take(self, time_limit: float) -> Packet | None:
+    def get(self, time_limit: float) -> Packet | None:
         """See :class:`Transport`."""
         try:
             return self.mailboxes[self.party].get(timeout=time_limit)

@@ -1,9 +1,10 @@
-"""Masks from stream ciphers: pairs of clients cancel, the group's hides the sum.
+"""Masks from stream ciphers: those of pairs cancel, that of the group hides the sum.
 
 Of each pair of clients the first adds a stream that only the two of them know, and the
-second subtracts it. One message alone therefore tells nothing: only the sum over all
-clients comes out. The server knows the noise that it adds. A further stream, which all
-clients know and the server does not, hides the sum from it.
+second subtracts it. One message alone therefore tells nothing: only in the sum over all
+clients do the streams cancel. The server knows the noise that it adds, and could take
+it off the sum. So a further stream, which all clients know and the server does not,
+hides the sum from it.
 
 All pairs have a stream: a client expands as many as there are clients. A sparse graph
 of pairs would be cheaper for hundreds of clients, and fewer parties that collude could
@@ -118,9 +119,10 @@ class Masks:
         """Mask int64 values; the result is uniform over the ring whatever they are."""
         if self._group_words is not None:
             raise RuntimeError(
-                "the sum of the last masks was not revealed yet: masks must stay "
+                "the sum of the last masks was not unmasked yet: masks must stay "
                 "synchronized"
             )
+        # Pairwise masks cancel in the sum over all clients.
         words = self._ring.encode(values)
         shape = words.shape
         dtype = words.dtype
@@ -129,6 +131,7 @@ class Masks:
         )
         add_pairwise(words, self._client, pair_words)
 
+        # The group's streams do not: every client keeps them, to take them off the sum.
         self._group_words = {
             client: stream.next(shape, dtype) for client, stream in self._group.items()
         }
@@ -136,13 +139,13 @@ class Masks:
             words += self._group_words[self._client]
         return words
 
-    def reveal(self, link: ClientLink) -> None:
-        """Send nothing: these masks cancel in the sum without help."""
+    def send_shares(self, link: ClientLink) -> None:
+        """Send nothing: without recovery there are no shares of masks."""
 
     def unmask(self, total: np.ndarray) -> np.ndarray:
         """Take the group's mask off the sum of all clients' messages; int64."""
         if self._group_words is None:
-            raise RuntimeError("there is no masked message whose sum could be revealed")
+            raise RuntimeError("there is no masked message whose sum could be unmasked")
         elements = total.copy()
         for words in self._group_words.values():
             elements -= words

@@ -1,7 +1,7 @@
 """Transport between processes over MPI: rank 0 is the server, other ranks the clients.
 
 Messages are buffers of bytes whose sizes the receiver knows beforehand; nothing is
-pickled. MPI itself would wait for ever, so that a party polls until a deadline. Only
+pickled. MPI itself would wait for ever, so a party polls until a deadline. Only
 processes that mpirun has started import this module.
 """
 
@@ -46,8 +46,8 @@ from pkm.federation.splits import split_points
 
 SPIN_SECONDS = 1e-4  # parties may outnumber cores: a party that waits longer sleeps
 SLEEP_SECONDS = 1e-5
-FLUSH_LIMIT = 1.0  # seconds in which a reason is delivered
-ABORT_DELAY = 0.5  # seconds
+FLUSH_LIMIT = 1.0  # seconds to wait until pending messages are delivered
+ABORT_DELAY = 0.5  # seconds in which the other ranks can report a failure's reason
 
 
 def _poll(call: Callable[[], Any], time_limit: float) -> Any:
@@ -89,7 +89,7 @@ class MpiTransport:
         request = self._comm.Isend([buffer, MPI.BYTE], dest=party, tag=tag)
         self._pending.append((request, buffer))
 
-    def take(self, time_limit: float) -> Packet | None:
+    def get(self, time_limit: float) -> Packet | None:
         """See :class:`pkm.federation.links.Transport`."""
         status = MPI.Status()
         message = _poll(
@@ -135,12 +135,12 @@ def run_rank(
         See :func:`pkm.federation.split_points`.
     identity : Identity, optional
         This rank's, where ``network.fingerprints`` are known. Else each rank makes one,
-        and the job's ranks believe one another.
+        and the ranks trust one another's fingerprints.
 
     Returns
     -------
     run : methods.Run or None
-        On the rank of the first client that has not disappeared; None elsewhere.
+        On the rank of the first client that has not dropped out; None elsewhere.
     costs : FederationCosts or None
 
     Raises
@@ -214,7 +214,7 @@ def _exchange_fingerprints(comm: MPI.Comm, identity: Identity) -> tuple[str, ...
 
 @contextmanager
 def _abort_on_error(link: ServerLink | ClientLink) -> Iterator[None]:
-    """Send the reason of any failure over a link, and raise it."""
+    """Send the reason of any failure over a link, and raise the failure."""
     try:
         yield
     except Exception as error:
@@ -238,7 +238,7 @@ def _send_report(link: ServerLink, report: ServerReport, recover: bool) -> None:
 def _exchange_reports(
     link: ClientLink, run: Any, report: ClientReport, time_limit: float
 ) -> tuple[Any | None, FederationCosts | None]:
-    """Compare and sum up the runs, at the first of the clients that have finished.
+    """Compare the runs and combine the reports, at the first client that has finished.
 
     Digests of centers go to that client alone: the server gets none.
     """
@@ -252,7 +252,7 @@ def _exchange_reports(
     messages = {first: own_report}
     for party in (SERVER, *others):
         link.transport.source = party
-        packet = link.transport.take(time_limit)
+        packet = link.transport.get(time_limit)
         if packet is None:
             raise ProtocolError(f"{name_party(party)} did not finish")
         messages[party] = packet.message.tobytes()

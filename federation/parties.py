@@ -1,4 +1,4 @@
-"""The parties of a run: clients, which hold the points, and a server, which adds.
+"""The parties of a run: clients, which hold the points, and a server, which sums up.
 
 The method's schedule is public. Every party therefore knows how many messages there
 will be, of what size, and with what noise. The parties send nothing but sums and
@@ -48,11 +48,11 @@ class Network:
     time_limit : float, default=60
         Seconds that the server waits for the clients' messages.
     recover : bool, default=False
-        Finish with the other clients when one disappears, as long as more than half of
+        Finish with the other clients when one drops out, as long as more than half of
         them remain. This takes three clients, and an exchange more per round. Without
         it, the run ends.
     fingerprints : tuple of str, optional
-        Of the identities of the server and of each client; all parties have them
+        Of the identities of the server and of each client; all parties know them
         beforehand.
 
     Raises
@@ -102,14 +102,14 @@ class ServerReport(NamedTuple):
     Attributes
     ----------
     work : float
-        Seconds of adding messages, for which all clients wait.
+        Seconds in which the server adds messages and all clients wait.
     drawing : float
         CPU seconds of drawing noise, while the clients work.
     waiting : float
         Mean seconds that clients waited for the last one, summed over the rounds.
     bytes, exchanges : float
-        Totals of the run without the agreement on keys. A message's tag of 16 bytes is
-        not counted, as headers of a network are not.
+        Totals of the run without the agreement on keys. The 16 bytes of a message's
+        tag are not counted, like a network's headers.
     """
 
     work: float
@@ -202,7 +202,7 @@ class FederationCosts:
 def check_schedule(
     method: Any, n_points: int, n_features: int, network: Network
 ) -> list[Any]:
-    """Refuse a method that cannot run as a protocol, or might overflow the ring.
+    """Refuse a method that cannot run as a protocol, or whose sums exceed the ring.
 
     Every party checks this before it sends anything.
 
@@ -229,7 +229,7 @@ def check_schedule(
 
 
 def check_secure(method: Any, simulated: bool) -> None:
-    """Refuse a run whose noise everybody can compute, unless it is a simulation."""
+    """Refuse noise that follows from public seeds, unless it is a simulation."""
     if not (simulated or getattr(method, "secure", False)):
         raise ValueError(
             f"secure=False of {type(method).__name__}: whoever knows the public seeds "
@@ -254,7 +254,7 @@ def list_terms(
     bounds = None if domain is None else np.asarray(domain, np.float64).tolist()
     kind = type(method)
     parameters = {
-        # The text of an array leaves out digits and entries.
+        # As a list: the text of an array leaves out digits and entries.
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in method.get_params().items()
     }
@@ -349,10 +349,10 @@ def run_client(
     n_recovered = len(rounds) if network.recover else 0
     ring = Ring(network.word_bytes)
     terms = list_terms(method, n_points, n_features, len(seeds), domain, network)
-    sealed, masks = agree_as_client(
+    encrypted, masks = agree_as_client(
         link, identity, fingerprints, terms, n_recovered, ring
     )
-    session = ClientSession(sealed, masks, n_points, rounds)
+    session = ClientSession(encrypted, masks, n_points, rounds)
     agreed = time.perf_counter()
 
     # Run the method. The server answers its queries.
@@ -421,8 +421,8 @@ def run_server(
     Raises
     ------
     ProtocolError
-        Naming the client that died, stalled, sent a malformed message or is not who it
-        should be.
+        Naming the client that stopped, was late, sent a malformed message or is not who
+        it should be.
     """
     rounds = check_schedule(method, n_points, n_features, network)
     check_secure(method, simulated)
@@ -433,11 +433,11 @@ def run_server(
     shape = (len(noise.seeds), method.n_clusters, n_features + 1)
     n_bytes = math.prod(shape) * ring.word_bytes
 
-    # Agree with the clients on keys, and relay those that they have among them.
+    # Agree with the clients on keys, and relay those that they agree on among them.
     n_recovered = len(rounds) if network.recover else 0
     n_replicates = len(noise.seeds)
     terms = list_terms(method, n_points, n_features, n_replicates, domain, network)
-    sealed, survivors = agree_as_server(
+    encrypted, survivors = agree_as_server(
         link, identity, fingerprints, terms, n_recovered
     )
 
@@ -454,9 +454,9 @@ def run_server(
     work = 0.0
     waiting = 0.0
     for round_noise in noises:
-        messages, arrivals = sealed.gather(n_bytes, network.recover)
+        messages, arrivals = encrypted.gather(n_bytes, network.recover)
         if survivors is not None:
-            survivors.collect_shares(sealed)
+            survivors.collect_shares(encrypted)
         started = time.perf_counter()
         elements = [message.view(ring.dtype).reshape(shape) for message in messages]
         total = aggregate(ring, elements, round_noise)
@@ -464,10 +464,10 @@ def run_server(
             survivors.unmask(total)
         work += time.perf_counter() - started
         waiting += max(arrivals) - sum(arrivals) / len(arrivals)
-        sealed.deliver([total] * len(link.remaining))
+        encrypted.deliver([total] * len(link.remaining))
 
     n_exchanges = len(rounds) + n_recovered
-    return ServerReport(work, drawing, waiting, sealed.n_bytes, n_exchanges)
+    return ServerReport(work, drawing, waiting, encrypted.n_bytes, n_exchanges)
 
 
 def draw_noise(
@@ -528,7 +528,7 @@ def run_in_threads(
     Returns
     -------
     run : methods.Run
-        As the clients have it that have not disappeared.
+        As computed by the clients that have not dropped out.
     costs : FederationCosts
 
     Raises
@@ -603,6 +603,8 @@ def run_in_threads(
         raise
     for client in link.remaining:
         threads[client].join(network.time_limit)
+
+    # With recovery some clients may be missing; all others must agree.
     missing = [client for client in link.remaining if client not in outcomes]
     if missing and not (network.recover and outcomes):
         reason = failures.get(missing[0], "it did not finish")

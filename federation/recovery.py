@@ -1,14 +1,15 @@
-"""Sums that survive clients which disappear: secret-shared masks of every round.
+"""Sums although clients drop out: secret-shared masks of every round.
 
-In a round every client adds a mask of its own to its pairwise masks. The clients share
-the seed of the own mask and the key of the pairwise masks (Shamir), afresh for every
-round. When the messages have arrived, the server says whose. Each client then replies
-with one share for every client: of the seed, if its message has arrived, else of the
-key. More than half of the clients must reply, so that the server never gets both of
+In a round every client adds an individual mask to its pairwise masks. It has shared two
+secrets among all clients (Shamir), fresh ones for every round: the seed of the
+individual mask, and the seed of the key of the pairwise masks. When the messages have
+arrived, the server says whose. Each client then replies with one share for every
+client: of the first secret, if that client's message has arrived, else of the second.
+More than half of the clients must reply, so that the server never gets both secrets of
 one client.
 
-The stream of the group, as in :mod:`pkm.federation.masks`, hides the sum. Here every
-client adds one, because nobody knows beforehand who will be there.
+The group's stream hides the sum, as in :mod:`pkm.federation.masks`. Here every client
+adds one of its own, because nobody knows beforehand which clients will remain.
 
 Source: Bonawitz et al., "Practical secure aggregation for privacy-preserving machine
 learning" (CCS 2017), Sec. 4 and 5.
@@ -39,14 +40,15 @@ from pkm.federation.ring import Ring
 
 PRIME = 2**255 - 19  # of the field of the secrets and their shares
 SHARE_BYTES = 32
-MIN_CLIENTS = 3  # of a run that recovers: one disappears, and more than half remain
+MIN_CLIENTS = 3  # of a run that recovers: one drops out, and more than half remain
+#: Public keys of each client, one per round.
 RoundKeys = Mapping[int, Sequence[X25519PublicKey]]
 
 
 def compute_threshold(n_clients: int) -> int:
     """Compute how many clients must remain: more than half.
 
-    Two sets of so many clients have one in common.
+    Two sets of so many clients have a client in common, which sends one share only.
     """
     return n_clients // 2 + 1
 
@@ -67,6 +69,7 @@ def split_secret(
     >>> combine_shares({1: shares[0], 3: shares[2]})
     42
     """
+    # The secret is the value at 0 of a random polynomial; share x is its value at x.
     polynomial = [secret]
     polynomial += [secrets.randbelow(PRIME) for _ in range(threshold - 1)]
     return [
@@ -77,6 +80,7 @@ def split_secret(
 
 def combine_shares(shares: Mapping[int, int]) -> int:
     """Combine shares, by their numbers, to the secret: interpolate at 0."""
+    # Lagrange: the coefficient of share x is the product of other / (other - x).
     secret = 0
     for x, share in shares.items():
         others = [other for other in shares if other != x]
@@ -93,8 +97,8 @@ def _decode(message: bytes) -> list[int]:
     return [int.from_bytes(word, "little") for word in cut(message, SHARE_BYTES)]
 
 
-def _derive_own_stream(seed: int) -> KeyStream:
-    """Derive the stream of a client's own mask of a round."""
+def _derive_individual_stream(seed: int) -> KeyStream:
+    """Derive the stream of a client's individual mask of a round."""
     return KeyStream(derive_key(_encode([seed]), "own mask"))
 
 
@@ -107,7 +111,7 @@ def _derive_private_key(seed: int) -> X25519PrivateKey:
 def _derive_pair_streams(
     seed: int, public: Mapping[int, X25519PublicKey], salt: bytes
 ) -> dict[int, KeyStream]:
-    """Derive the streams that a client shares with some others in a round."""
+    """Derive the streams that a client has in common with some others in a round."""
     common = exchange_secrets(_derive_private_key(seed), public)
     return {
         peer: KeyStream(derive_key(secret, "mask stream", salt))
@@ -122,7 +126,7 @@ class RoundSecrets:
     Attributes
     ----------
     mask_seeds : list of int
-        Seed of the own mask of each round.
+        Seed of the individual mask of each round.
     key_seeds : list of int
         Seed of the key of the pairwise masks of each round.
     """
@@ -151,7 +155,7 @@ class RoundSecrets:
 
 
 class RecoverableMasks(Masks):
-    """The masks of one client, whose sum comes out although clients disappear.
+    """The masks of one client, which can be removed although clients drop out.
 
     Parameters
     ----------
@@ -160,7 +164,7 @@ class RecoverableMasks(Masks):
     round_keys : mapping of int to list of X25519PublicKey
         Of each other client, one per round.
     held : mapping of int to bytes
-        Shares that this client has of the secrets of each client, itself included.
+        Shares that this client holds of the secrets of each client, itself included.
     group_key : bytes
         Known to all clients, not to the server.
     salt : bytes
@@ -184,7 +188,8 @@ class RecoverableMasks(Masks):
         self._held = {peer: _decode(shares) for peer, shares in held.items()}
         self._salt = salt
         self._round = 0
-        self._revealed = True
+        self._shares_sent = True
+        # One stream of the group for each client that remains.
         self._group = {
             member: KeyStream(derive_key(group_key, f"group stream {member}"))
             for member in held
@@ -192,29 +197,30 @@ class RecoverableMasks(Masks):
 
     def mask(self, values: np.ndarray) -> np.ndarray:
         """See :meth:`Masks.mask`."""
+        # Pairwise masks with the clients that remain, under this round's keys.
         peers = [member for member in self._group if member != self._client]
         public = {peer: self._round_keys[peer][self._round] for peer in peers}
         key_seed = self._own.key_seeds[self._round]
         self._pairs = _derive_pair_streams(key_seed, public, self._salt)
         words = super().mask(values)
-        own = _derive_own_stream(self._own.mask_seeds[self._round])
+
+        # The individual mask, which the server can remove by the shares alone.
+        own = _derive_individual_stream(self._own.mask_seeds[self._round])
         words += own.next(words.shape, words.dtype)
-        self._revealed = False
+        self._shares_sent = False
         return words
 
-    def reveal(self, link: ClientLink) -> None:
+    def send_shares(self, link: ClientLink) -> None:
         """Receive whose messages have arrived; send a share of a secret of each client.
 
         Raises
         ------
         ProtocolError
-            If the server names too few clients, or some that were not there before.
+            If the server names too few clients, or some that had dropped out before.
         """
-        if self._revealed or self._group_words is None:
-            raise RuntimeError(
-                "there is no masked message whose shares were not revealed"
-            )
-        self._revealed = True
+        if self._shares_sent or self._group_words is None:
+            raise RuntimeError("there is no masked message whose shares were not sent")
+        self._shares_sent = True
         arrived = receive_remaining(link)
         members = sorted(self._group)
         if (
@@ -234,7 +240,7 @@ class RecoverableMasks(Masks):
         ]
         link.send(_encode(shares))
 
-        # Those who did not send take no part any longer.
+        # Clients that did not send take no part any longer.
         for member in set(members) - set(arrived):
             del self._group[member]
             del self._group_words[member]
@@ -270,7 +276,7 @@ class SurvivorSums:
         Parameters
         ----------
         link : ServerLink
-            The messages of its lost clients have not arrived.
+            The messages of its dropped clients have not arrived.
 
         Raises
         ------
@@ -280,7 +286,7 @@ class SurvivorSums:
         self._arrived = check_majority(link)
         announce_remaining(link)
 
-        # Each of them sends one share for each member.
+        # Each of them sends one share for each member; shares are numbered by sender.
         n_bytes = len(self._members) * SHARE_BYTES
         replies, _ = link.gather(n_bytes, recover=True)
         senders = check_majority(link)
@@ -294,9 +300,9 @@ class SurvivorSums:
         for member in self._members:
             seed = self._seeds[member]
             if member in self._arrived:
-                total -= _derive_own_stream(seed).next(total.shape, total.dtype)
+                total -= _derive_individual_stream(seed).next(total.shape, total.dtype)
                 continue
-            # The masks that the others have in common with this client do not cancel.
+            # Pairwise masks with a client that dropped out do not cancel: add its part.
             keys = {peer: self._round_keys[peer][self._round] for peer in self._arrived}
             streams = _derive_pair_streams(seed, keys, self._salt)
             words = (
@@ -313,7 +319,7 @@ def check_majority(link: ServerLink) -> list[int]:
     remaining = link.remaining
     threshold = compute_threshold(link.n_clients)
     if len(remaining) < threshold:
-        reasons = "; ".join(link.lost.values())
+        reasons = "; ".join(link.dropped.values())
         raise ProtocolError(
             f"{reasons}: {len(remaining)} of n_clients={link.n_clients} remain, and "
             f"{threshold} must"

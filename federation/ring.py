@@ -40,7 +40,7 @@ class Ring:
         return values.astype(self.dtype)
 
     def decode(self, elements: np.ndarray) -> np.ndarray:
-        """Decode each ring element to its int64 value of least size."""
+        """Decode ring elements to int64: the upper half of the ring is negative."""
         return elements.view(f"<i{self.word_bytes}").astype(np.int64)
 
     def check_capacity(
@@ -66,7 +66,8 @@ class Ring:
         ValueError
             If the largest sum or count with the largest noise is half the ring or more.
         """
-        # In grid steps: the largest contribution of a record to a coordinate of a sum.
+        # The largest contribution of a record to a coordinate of a sum, in grid steps;
+        # sums must stay below half the ring, because the upper half is negative.
         max_coordinate = SCALE if radius is None else int(radius * SCALE) + 1
         bits = 8 * self.word_bytes - 1
         remedy = "; set word_bytes=8" if self.word_bytes == 4 else ""

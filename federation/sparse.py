@@ -1,9 +1,10 @@
 """Sparse compressed secure aggregation (SCMA): sums of clients' sparse count vectors.
 
 A client's vector has an entry for every bin of a fine grid, and most are zero. The
-client sends power sums of its bins' locators. Masks let only the sum over all clients
-come out. The server recovers the sum's non-zero bins and counts as one decodes a
-Reed-Solomon code: by Berlekamp and Massey's algorithm, roots, and a Vandermonde system.
+client sends power sums of its bins' locators, the field elements that stand for bins.
+Masks cancel only in the sum over all clients. The server recovers the sum's non-zero
+bins and counts as one decodes a Reed-Solomon code: by Berlekamp and Massey's algorithm,
+roots, and a Vandermonde system.
 
 Locators are salted hashes of the bins, so that the field stays small however many bins
 there are. Further sums carry the coordinates, and the hashes of the decoded bins verify
@@ -36,13 +37,13 @@ from pkm.federation.masks import KeyStream, add_pairwise, derive_key
 
 PRIME = (1 << 61) - 1
 N_CHECK_SUMS = 2  # power sums beyond those that decoding needs
-PACKED_BITS = 60  # of coordinates that share a field element
+PACKED_BITS = 60  # coordinates are joined to field elements of so many bits
 SALT_BYTES = 16
 MAX_ATTEMPTS = 5
 
 
 class DecodeFailure(RuntimeError):
-    """The sums are not those of a vector that the code allows: try a fresh salt."""
+    """No vector that the code allows has these sums: try again with a fresh salt."""
 
 
 @njit(cache=True)
@@ -142,7 +143,7 @@ def _split_digits(
 
 @dataclass(frozen=True)
 class SparseCode:
-    """Public parameters of the vectors and of their encoding.
+    """Public parameters of the clients' vectors and of their encoding.
 
     Parameters
     ----------
@@ -193,7 +194,7 @@ class SparseCode:
 
     @property
     def dtype(self) -> type:
-        """Of arrays of field elements: the sum of three must not wrap."""
+        """Type of arrays of field elements: it holds the sum of three."""
         return np.uint64 if self.prime == PRIME else object
 
     @property
@@ -203,7 +204,7 @@ class SparseCode:
 
     @property
     def elements_per_bin(self) -> int:
-        """Field elements of a bin's coordinates; none where the locator has them."""
+        """Field elements of a bin's coordinates; none if the locator encodes them."""
         if self.locators == "literal":
             return 0
         return math.ceil(self.n_features / self._per_element)
@@ -271,7 +272,7 @@ def sum_by_bin(
     bins: np.ndarray,
     counts: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Add up counts by bin; bins are in order, and those that cancel are left out."""
+    """Add up counts by bin: distinct bins in order, without those whose sum is zero."""
     distinct, index = np.unique(bins, axis=0, return_inverse=True)
     totals = np.zeros(len(distinct), np.int64)
     np.add.at(totals, index.ravel(), counts)
@@ -288,7 +289,7 @@ def encode(
     ----------
     code : SparseCode
     salt : bytes
-        Public, fresh for every round, fixed after the inputs.
+        Public, drawn anew for every round after the inputs are fixed.
     bins : ndarray of shape (r, d), int
         May repeat.
     counts : ndarray of shape (r,), int
@@ -313,10 +314,11 @@ def encode(
     locators = code.locate(bins, salt)
     values = counts.tolist()
 
-    # Power sums of the counts.
+    # Power sums of the counts: as many as decoding needs, and some to check it.
     sums = [sum_powers(values, locators, code.n_sums, code.prime)]
 
-    # Power sums of the counts times each packed number of the coordinates.
+    # Power sums of the counts times each packed number of the coordinates: half as many
+    # are enough, because the locators are known by then.
     packed = code.pack(bins)
     for position in range(code.elements_per_bin):
         pairs = zip(values, packed, strict=True)
@@ -405,7 +407,7 @@ def decode(
 
 
 class _VandermondeSystem:
-    """Systems ``values[i] = sum over j of w_j x_j**i``; power sums yield locators x.
+    """Systems ``values[i] = sum over j of w_j x_j**i``, with locators x of power sums.
 
     Attributes
     ----------
@@ -423,6 +425,7 @@ class _VandermondeSystem:
         code: SparseCode,
         sums: Sequence[int],
     ):
+        # The minimal polynomial of the power sums has the locators as its roots.
         self._ring = flint.fmpz_mod_poly_ctx(flint.fmpz_mod_ctx(code.prime))
         connection = self._ring.minpoly(sums)
         degree = connection.degree()
@@ -438,9 +441,10 @@ class _VandermondeSystem:
                 f"only {len(self.locators)} of {degree} locators are in the field: too "
                 "many bins or a damaged message"
             )
+        # Forney's formula divides by the derivative at the locators.
         derivative = connection.derivative()
         self._connection = connection
-        self._slopes = derivative.multipoint_evaluate(self.locators)
+        self._derivatives = derivative.multipoint_evaluate(self.locators)
 
     def solve(self, values: Sequence[int]) -> list[int]:
         """Solve for the weights w, one per locator, by Forney's formula."""
@@ -448,8 +452,8 @@ class _VandermondeSystem:
         reverse = self._ring(values[:degree][::-1])
         numerator = (self._connection * reverse).right_shift(degree)
         numerators = numerator.multipoint_evaluate(self.locators)
-        pairs = zip(numerators, self._slopes, strict=True)
-        return [int(value / slope) for value, slope in pairs]
+        pairs = zip(numerators, self._derivatives, strict=True)
+        return [int(value / derivative) for value, derivative in pairs]
 
 
 def _solve_rows(
@@ -459,6 +463,7 @@ def _solve_rows(
     system: _VandermondeSystem,
 ) -> list[list[int]]:
     """Solve for the coordinates: weights of the further sums, divided by the counts."""
+    # A further sum's weight is a count times a packed number of coordinates.
     groups = cut(elements[code.n_sums :], code.max_bins)
     weighted = [system.solve(sums) for sums in groups]
     rows = []
@@ -494,7 +499,7 @@ def derive_mask(
     Returns
     -------
     ndarray of shape (code.n_elements,)
-        Field elements, uniform as long as one other client is honest.
+        Field elements, uniform unless all other clients collude.
     """
     peers = {peer: key for peer, key in enumerate(public) if peer != client}
     purpose = f"sparse {round_name}"
@@ -517,6 +522,8 @@ def _draw_elements(
     n_bytes = (n_bits + 7) // 8
     bit_mask = (1 << n_bits) - 1
     elements = np.empty(0, code.dtype)
+    # Numbers of as many bits as the prime are uniform below it once larger ones are
+    # left out.
     while len(elements) < code.n_elements:
         shape = (code.n_elements - len(elements), n_bytes)
         words = stream.next(shape, np.dtype(np.uint8))

@@ -105,12 +105,12 @@ def split_noniid(
 ) -> np.ndarray:
     """Split so that no client holds points of more than `per_client` clusters.
 
-    All clients but the last are filled in turn, up to a share of n / n_clients points
-    each. A client draws clusters at random among those not used up. Each of them gives
-    a random number of points, as far as it has them and the client has room. The last
-    client gets the remaining points, usually far more than a share. Where these are of
-    more clusters than allowed, everything is drawn again, with the next of the seed's
-    streams. The split is therefore a function of the arguments.
+    All clients but the last are filled in turn, up to n / n_clients points each. A
+    client draws clusters at random among those that have points left. From each it
+    takes a random number of points, up to those left and up to its own number. The last
+    client gets all remaining points, usually far more than the others. Where these are
+    of more clusters than allowed, everything is drawn again, with the next of the
+    seed's streams. The split is therefore a function of the arguments.
 
     Parameters
     ----------
@@ -177,16 +177,16 @@ def _draw_clients(
     clients = np.full(n, n_clients - 1, np.int64)
     capacity = n // n_clients
     # At least one point, so that no client is without points where parts are small.
-    least = max(capacity // per_client - 1, 1)
+    min_taken = max(capacity // per_client - 1, 1)
     sizes = np.array([len(rows) for rows in clusters])
-    n_used = np.zeros(len(clusters), np.int64)
+    n_used = np.zeros(len(clusters), np.int64)  # points of each that clients have got
 
     for client in range(n_clients - 1):
         # Fill the client from random clusters that have points left.
         available = np.flatnonzero(n_used < sizes)
         n_missing = capacity
         for cluster in generator.permutation(available)[:per_client]:
-            wanted = generator.integers(least, capacity)
+            wanted = generator.integers(min_taken, capacity)
             start = n_used[cluster]
             n_taken = min(wanted, n_missing, sizes[cluster] - start)
             clients[clusters[cluster][start : start + n_taken]] = client

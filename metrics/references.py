@@ -32,8 +32,8 @@ from pkm.files import (
     OWNER_FOLDER,
     cache_folder,
     locked,
-    read_sealed,
-    write_sealed,
+    read_with_checksum,
+    write_with_checksum,
 )
 from pkm.metrics.silhouettes import __file__ as silhouettes_file
 from pkm.metrics.silhouettes import silhouette_sample, silhouettes
@@ -206,7 +206,7 @@ def run_k_means(
     rows = []
     for k, seed in starts:
         path = None if folder is None else folder / f"{k}-{seed}"
-        stored = None if path is None else read_sealed(path)
+        stored = None if path is None else read_with_checksum(path)
         if stored is not None:
             rows.append(np.frombuffer(stored, dtype=np.int32))
             continue
@@ -214,7 +214,7 @@ def run_k_means(
         row = fit(k, seed)
         seconds = time.perf_counter() - started
         if path is not None and seconds > KEPT_SECONDS:
-            write_sealed(path, row.tobytes())
+            write_with_checksum(path, row.tobytes())
         rows.append(row)
     labels = np.stack(rows)
 
@@ -265,12 +265,12 @@ def save(path: Path, references: ReferenceSet) -> None:
         ks=ks,
         scores=scores,
     )
-    write_sealed(path, file.getvalue())
+    write_with_checksum(path, file.getvalue())
 
 
 def load(path: Path) -> ReferenceSet | None:
     """Read the outcome of a search; None if there is none or the file is damaged."""
-    content = read_sealed(path)
+    content = read_with_checksum(path)
     if content is None:
         return None
     with np.load(io.BytesIO(content)) as stored:

@@ -90,13 +90,13 @@ def atomic_write(path: Path, content: bytes | memoryview, mode: int = ANY_FILE) 
         raise
 
 
-def write_sealed(path: Path, content: bytes) -> None:
+def write_with_checksum(path: Path, content: bytes) -> None:
     """Write a file for its owner, behind a checksum of its content."""
     atomic_write(path, hashlib.sha256(content).digest() + content, OWNER_FILE)
 
 
-def read_sealed(path: Path) -> bytes | None:
-    """Read what `write_sealed` wrote; None if there is no file or it is damaged."""
+def read_with_checksum(path: Path) -> bytes | None:
+    """Read what `write_with_checksum` wrote; None if the file is missing or damaged."""
     try:
         sealed = path.read_bytes()
     except FileNotFoundError:

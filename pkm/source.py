@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from pkm.files import cache_folder, read_sealed, write_sealed
+from pkm.files import cache_folder, read_with_checksum, write_with_checksum
 
 #: A Python file, or a function or class of one.
 Code = Path | Callable
@@ -137,7 +137,7 @@ def read_source(part: Code) -> Source:
     stored = None
     # A cache that cannot be read or written costs time alone.
     with contextlib.suppress(OSError):
-        stored = read_sealed(path)
+        stored = read_with_checksum(path)
     if stored is not None:
         code, imports = json.loads(stored)
         return Source(
@@ -146,7 +146,7 @@ def read_source(part: Code) -> Source:
         )
     source = parse_code(content.decode())
     with contextlib.suppress(OSError):
-        write_sealed(path, json.dumps(source).encode())
+        write_with_checksum(path, json.dumps(source).encode())
     return source
 
 

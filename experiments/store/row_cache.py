@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pkm.arrow import check
-from pkm.files import read_sealed, write_sealed
+from pkm.files import read_with_checksum, write_with_checksum
 
 #: Columns of the copy beside those of the rows: size in bytes and time in ns of the
 #: cell's file.
@@ -56,7 +56,7 @@ class Copy:
         self.path = path
         self.keys: set[str] = set()
         try:
-            content = read_sealed(path)
+            content = read_with_checksum(path)
         except OSError:
             return
         if content is None:
@@ -130,4 +130,4 @@ class Copy:
             write_statistics=False,
             store_schema=False,
         )
-        write_sealed(self.path, sink.getvalue().to_pybytes())
+        write_with_checksum(self.path, sink.getvalue().to_pybytes())

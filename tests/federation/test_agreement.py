@@ -1,4 +1,4 @@
-"""The agreement on keys: masks that belong together, sealed links, malformed keys and boxes."""
+"""The agreement on keys: masks that belong together, sealed links, malformed keys and messages."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def agree(n_clients, n_rounds=0, client_link=lambda link: link, **arguments):
 
 @pytest.mark.parametrize("n_clients", [1, 2, 5])
 @pytest.mark.parametrize("n_rounds", [0, 2])
-def test_agreed_masks_cancel_and_links_are_sealed(n_clients, n_rounds):
+def test_agreed_masks_cancel_and_links_are_encrypted(n_clients, n_rounds):
     if n_rounds and n_clients < 3:
         return
     clients, (server_link, _), link = agree(n_clients, n_rounds)
@@ -77,7 +77,7 @@ def test_altered_box_is_refused(monkeypatch):
 
     monkeypatch.setattr(ThreadServerLink, "deliver", altering_deliver)
     (first, second), _, _ = agree(2)
-    message = "client {} sent a malformed box: it was not sealed for this client"
+    message = "client {} sent a malformed message: not encrypted for this client"
     assert str(first) == message.format(2)
     assert str(second) == message.format(1)
 

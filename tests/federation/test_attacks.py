@@ -233,7 +233,7 @@ def test_hello_of_another_party_or_run_is_noticed(identities):
     old = sign_hello(identities[2], 2, 2, TERMS, [X25519PrivateKey.generate()])
     link = MiddleLink(lambda original: as_words(old))
     errors = failing_run(link, identities, fingerprints_of(identities))
-    assert "sent a malformed box: it was not sealed for this client" in errors[SERVER]
+    assert "sent a malformed message: not encrypted for this client" in errors[SERVER]
 
 
 @pytest.mark.parametrize("party", [SERVER, 1])
@@ -281,7 +281,7 @@ def test_parties_need_fingerprints(identities):
 N_FLIPS = 100
 #: What a party says that received an altered message.
 NOTICED = (
-    r"has the fingerprint|did not sign|malformed box|was altered on its way|"
+    r"has the fingerprint|did not sign|malformed message: not encrypted|was altered on its way|"
     r"malformed public key|sent keys"
 )
 
@@ -336,7 +336,7 @@ def check_flips(monkeypatch, n_flips):
     """Every bit that is flipped on the wire ends the run, and the error says why."""
     n_messages, error = run_flipped(monkeypatch, -1, 0)
     assert error is None
-    # Hellos up and down, boxes up and down, then two rounds up and down.
+    # Hellos up and down, messages of clients up and down, then two rounds up and down.
     assert n_messages == 2 * (2 + 2 + 2 * METHOD.n_iterations)
     for seed in range(n_flips):
         _, error = run_flipped(monkeypatch, seed % n_messages, seed)

@@ -65,5 +65,5 @@ def test_masks_out_of_order_are_refused():
     with pytest.raises(RuntimeError, match="no masked message"):
         masks.unmask(np.zeros(3, np.uint64))
     masks.mask(np.zeros(3, np.int64))
-    with pytest.raises(RuntimeError, match="not revealed yet"):
+    with pytest.raises(RuntimeError, match="not unmasked yet"):
         masks.mask(np.zeros(3, np.int64))

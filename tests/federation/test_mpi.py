@@ -122,12 +122,12 @@ def failing_exchange(self, exact):
     return exchange(self, exact)
 FederatedCurator._exchange = failing_exchange
 for masks in (Masks, RecoverableMasks):
-    def failing_reveal(self, link, reveal=masks.reveal):
+    def failing_shares(self, link, send_shares=masks.send_shares):
         self.number = getattr(self, "number", 0) + 1
         if {moment!r} == "shares" and self.number == 2:
             die()
-        reveal(self, link)
-    masks.reveal = failing_reveal
+        send_shares(self, link)
+    masks.send_shares = failing_shares
 network = Network(3, time_limit=2, recover={recover})
 run, measured = run_rank(method, points, [0], network=network, simulated=True)
 if run is not None:

@@ -227,12 +227,12 @@ def test_server_does_not_hold_keys_of_masks(monkeypatch):
     link = ThreadServerLink(2, 0.0, 20)
     streams = NoiseStreams([0])
     parts = split_points(points, 2, 0)
-    sealed_links = []
+    encrypted_links = []
     agree_with_clients = parties.agree_as_server
 
     def recording_agreement(*args):
         result = agree_with_clients(*args)
-        sealed_links.append(result)
+        encrypted_links.append(result)
         return result
 
     monkeypatch.setattr(parties, "agree_as_server", recording_agreement)
@@ -241,7 +241,7 @@ def test_server_does_not_hold_keys_of_masks(monkeypatch):
     # Both clients have the same two keys, of their pair and of the group.
     assert len(made) == 2
     assert len(keys) == 2
-    server_values = reachable_bytes([link, sealed_links, streams, method, report])
+    server_values = reachable_bytes([link, encrypted_links, streams, method, report])
     assert len(server_values) > 3
     assert not any(key in value for key in keys for value in server_values)
     client_values = reachable_bytes(made)
@@ -292,8 +292,8 @@ def standardized_noise(points, method, seed):
 
     def client(link):
         terms = list_terms(method, 60, 2, 1, None, Network(1))
-        sealed, masks = agree_as_client(link, identities[1], fingerprints, terms, 0, Ring(8))
-        session = ClientSession(sealed, masks, 60, method.schedule(60, 2).rounds)
+        encrypted, masks = agree_as_client(link, identities[1], fingerprints, terms, 0, Ring(8))
+        session = ClientSession(encrypted, masks, 60, method.schedule(60, 2).rounds)
 
         def curator(ledger, streams):
             return RecordingCurator(points, ledger, streams.public_seeds, None, session)

@@ -1,4 +1,4 @@
-"""Clients that disappear: at every moment of a run, with and without recovery."""
+"""Clients that drop out: at every moment of a run, with and without recovery."""
 
 import time
 from itertools import combinations
@@ -25,7 +25,7 @@ from pkm.federation.recovery import (
     RecoverableMasks,
     RoundSecrets,
     SurvivorSums,
-    _derive_own_stream,
+    _derive_individual_stream,
     _derive_pair_streams,
     combine_shares,
     compute_threshold,
@@ -47,11 +47,11 @@ def random_points(n=300):
 
 
 def run_with_losses(monkeypatch, losses, n_clients=3, method=METHOD, stall=0.0, **settings):
-    """Run with clients that disappear before they send their message of a round, or their shares;
+    """Run with clients that drop out before they send their message of a round, or their shares;
     ``losses`` maps a client to the round and the moment.
     """
     exchange = FederatedCurator._exchange
-    reveal = RecoverableMasks.reveal
+    send_shares = RecoverableMasks.send_shares
 
     def disappear(client, number, moment):
         if losses.get(client) == (number, moment):
@@ -65,12 +65,12 @@ def run_with_losses(monkeypatch, losses, n_clients=3, method=METHOD, stall=0.0, 
         disappear(session.link.client, session.timings.exchanges, "message")
         return exchange(self, exact)
 
-    def losing_reveal(self, link):
+    def losing_shares(self, link):
         disappear(self._client, self._round, "shares")
-        return reveal(self, link)
+        return send_shares(self, link)
 
     monkeypatch.setattr(FederatedCurator, "_exchange", losing_exchange)
-    monkeypatch.setattr(RecoverableMasks, "reveal", losing_reveal)
+    monkeypatch.setattr(RecoverableMasks, "send_shares", losing_shares)
     parts = split_points(random_points(), n_clients, 0)
     network = Network(n_clients, **settings)
     return run_in_threads(method, parts, [0, 3], network=network, simulated=True)
@@ -141,7 +141,7 @@ def test_run_without_a_client_equals_central_without_it(monkeypatch, number, mom
     ],
 )
 @pytest.mark.parametrize("word_bytes", [4, 8])
-def test_several_clients_may_disappear(monkeypatch, losses, word_bytes):
+def test_several_clients_may_drop_out(monkeypatch, losses, word_bytes):
     run, _ = run_with_losses(
         monkeypatch, losses, 5, recover=True, time_limit=20, word_bytes=word_bytes
     )
@@ -248,7 +248,7 @@ class Shares:
 
     def __init__(self, n_clients, lost, sent):
         self.n_clients = n_clients
-        self.lost = dict.fromkeys(lost, "lost")
+        self.dropped = dict.fromkeys(lost, "lost")
         self.remaining = sorted({*range(1, n_clients + 1)} - {*lost})
         self.sent = sent
 
@@ -293,7 +293,7 @@ def test_late_message_stays_masked():
     sent = {}
     for client in (1, 2):
         link = Reveal(3, [1, 2])
-        masks[client].reveal(link)
+        masks[client].send_shares(link)
         (sent[client],) = link.sent
     survivors.collect_shares(Shares(3, [3], sent))
     total = messages[1] + messages[2]
@@ -311,7 +311,7 @@ def test_late_message_stays_masked():
     # The group's stream, which a client that colludes could tell, is not all that is left.
     group = masks[3]._group_words[3]
     assert not (Ring(8).decode(late - group) == values[3]).any()
-    own = _derive_own_stream(masks[3]._own.mask_seeds[0]).next(late.shape, late.dtype)
+    own = _derive_individual_stream(masks[3]._own.mask_seeds[0]).next(late.shape, late.dtype)
     assert (Ring(8).decode(late - group - own) == values[3]).all()
 
 
@@ -322,24 +322,24 @@ def test_client_reveals_once_per_round_and_for_enough_clients():
         masks[1].mask(values)
         link = Reveal(3, arrived)
         with pytest.raises(ProtocolError, match="the server sent a malformed message"):
-            masks[1].reveal(link)
+            masks[1].send_shares(link)
         assert not link.sent
         with pytest.raises(RuntimeError, match="no masked message whose shares"):
-            masks[1].reveal(Reveal(3, [1, 2, 3]))
+            masks[1].send_shares(Reveal(3, [1, 2, 3]))
 
     masks, _, _ = recoverable_masks()
     with pytest.raises(RuntimeError, match="no masked message whose shares"):
-        masks[1].reveal(Reveal(3, [1, 2, 3]))
+        masks[1].send_shares(Reveal(3, [1, 2, 3]))
     masks[1].mask(values)
-    masks[1].reveal(Reveal(3, [1, 2]))
+    masks[1].send_shares(Reveal(3, [1, 2]))
     with pytest.raises(RuntimeError, match="no masked message whose shares"):
-        masks[1].reveal(Reveal(3, [1, 2, 3]))
+        masks[1].send_shares(Reveal(3, [1, 2, 3]))
     masks[1].unmask(np.zeros((1, 2, 3), np.uint64))
 
     # A client that has left does not come back.
     masks[1].mask(values)
     with pytest.raises(ProtocolError, match="the server sent a malformed message"):
-        masks[1].reveal(Reveal(3, [1, 2, 3]))
+        masks[1].send_shares(Reveal(3, [1, 2, 3]))
 
 
 def test_masks_of_rounds_are_independent():
@@ -350,5 +350,5 @@ def test_masks_of_rounds_are_independent():
         for i, seed in enumerate(masks[1]._own.key_seeds)
     )
     assert not (first == second).any()
-    assert isinstance(_derive_own_stream(1), KeyStream)
+    assert isinstance(_derive_individual_stream(1), KeyStream)
     assert len(set(masks[1]._own.mask_seeds + masks[1]._own.key_seeds)) == 4

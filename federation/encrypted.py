@@ -1,7 +1,8 @@
 """Links whose messages only their two ends can read and write.
 
-Messages are sealed with ChaCha20-Poly1305, with one key per direction. A tap on the
-wire sees sizes. Whoever alters, repeats or swaps messages ends the run.
+Messages are encrypted and authenticated with ChaCha20-Poly1305, with one key per
+direction. An eavesdropper sees their sizes and times. Messages that are altered,
+repeated or swapped end the run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from pkm.federation.masks import derive_key
 
 
 class _Direction:
-    """Seals or opens the messages of one direction, in their order.
+    """Encrypts or decrypts the messages of one direction, in their order.
 
     Parameters
     ----------
@@ -44,17 +45,18 @@ class _Direction:
         self._n_messages = 0
 
     def _next_nonce(self) -> bytes:
+        # The message's number: a repeated or swapped message fails its tag.
         self._n_messages += 1
         return self._n_messages.to_bytes(NONCE_BYTES, "little")
 
-    def seal(self, message: Message) -> bytes:
+    def encrypt(self, message: Message) -> bytes:
         """Encrypt the next message, and append its tag."""
         return self._cipher.encrypt(self._next_nonce(), view_bytes(message), None)
 
-    def open(self, box: np.ndarray) -> np.ndarray:
+    def decrypt(self, ciphertext: np.ndarray) -> np.ndarray:
         """Check the tag of the next message, and decrypt it; uint8."""
         try:
-            message = self._cipher.decrypt(self._next_nonce(), box, None)
+            message = self._cipher.decrypt(self._next_nonce(), ciphertext, None)
         except InvalidTag:
             raise ProtocolError(
                 f"a message of {name_party(self._sender)} was altered on its way"
@@ -71,7 +73,7 @@ def _start_directions(
     return up, down
 
 
-class SealedClientLink:
+class EncryptedClientLink:
     """A client's end; see :class:`pkm.federation.links.ClientLink`.
 
     Parameters
@@ -90,21 +92,21 @@ class SealedClientLink:
         self._up, self._down = _start_directions(secret, salt, link.client)
 
     def send(self, message: Message) -> None:
-        """Seal and send a buffer."""
-        self._link.send(self._up.seal(message))
+        """Encrypt and send a buffer."""
+        self._link.send(self._up.encrypt(message))
 
     def receive(self, n_bytes: int) -> np.ndarray:
-        """Receive and open a buffer of that size.
+        """Receive and decrypt a buffer of that size.
 
         Raises
         ------
         ProtocolError
             If it was altered, or is not the server's next message.
         """
-        return self._down.open(self._link.receive(n_bytes + TAG_BYTES))
+        return self._down.decrypt(self._link.receive(n_bytes + TAG_BYTES))
 
 
-class SealedServerLink:
+class EncryptedServerLink:
     """The server's end; see :class:`pkm.federation.links.ServerLink`.
 
     Parameters
@@ -123,7 +125,7 @@ class SealedServerLink:
 
     def __init__(self, link: ServerLink, secrets: Mapping[int, bytes], salt: bytes):
         self.n_clients = link.n_clients
-        self.lost = link.lost
+        self.dropped = link.dropped
         self.n_bytes = 0
         self._link = link
         self._directions = {
@@ -133,32 +135,32 @@ class SealedServerLink:
 
     @property
     def remaining(self) -> list[int]:
-        """Clients that are not lost."""
+        """Clients that have not dropped out."""
         return self._link.remaining
 
     def gather(
         self, n_bytes: int, recover: bool = False
     ) -> tuple[list[np.ndarray], list[float]]:
-        """Gather and open a buffer of that size from each remaining client.
+        """Gather and decrypt a buffer of that size from each remaining client.
 
         Raises
         ------
         ProtocolError
             If one was altered, or is not its client's next message.
         """
-        boxes, arrivals = self._link.gather(n_bytes + TAG_BYTES, recover)
-        self.n_bytes += n_bytes * len(boxes)
+        ciphertexts, arrivals = self._link.gather(n_bytes + TAG_BYTES, recover)
+        self.n_bytes += n_bytes * len(ciphertexts)
         messages = []
-        for client, box in zip(self.remaining, boxes, strict=True):
+        for client, ciphertext in zip(self.remaining, ciphertexts, strict=True):
             up, _ = self._directions[client]
-            messages.append(up.open(box))
+            messages.append(up.decrypt(ciphertext))
         return messages, arrivals
 
     def deliver(self, messages: Sequence[Message]) -> None:
-        """Seal and send a buffer to each remaining client."""
-        boxes = []
+        """Encrypt and send a buffer to each remaining client."""
+        ciphertexts = []
         for client, message in zip(self.remaining, messages, strict=True):
             _, down = self._directions[client]
-            boxes.append(down.seal(message))
+            ciphertexts.append(down.encrypt(message))
             self.n_bytes += len(view_bytes(message))
-        self._link.deliver(boxes)
+        self._link.deliver(ciphertexts)
