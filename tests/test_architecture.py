@@ -60,7 +60,8 @@ def run_tree(*arguments):
 
 def sentences(page):
     """Sentences of a page's prose: code, tables and headings are left out."""
-    text = re.sub(r"```.*?```", " ", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"```.*?```|<!--.*?-->", " ", text, flags=re.DOTALL)
     lines = [line for line in text.splitlines() if not line.startswith(("|", "#"))]
     prose = re.sub(r"`[^`\n]*`", " ", "\n".join(lines))
     return re.split(r"(?<=[.:;])\s+", prose)
@@ -164,8 +165,20 @@ def test_architecture_is_short():
 
 
 def test_pages_are_short():
-    sizes = [len(page.read_text(encoding="utf-8")) for page in DOCS]
+    pages = [page.read_text(encoding="utf-8") for page in DOCS]
+    sizes = [len(re.sub("<!--.*?-->", "", text, flags=re.DOTALL)) for text in pages]
     assert sum(sizes) // 1000 <= MAX_KILOBYTES
+
+
+def test_promises_name_the_tests_that_hold_them():
+    """Every section of the page has some, in comments of its source."""
+    text = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    files = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    known = set(re.findall(r"^def (test_\w+)", "\n".join(files), re.M))
+    for section in text.split("\n## ")[1:]:
+        names = re.findall(r"\btest_\w+", " ".join(re.findall("<!-- tests: (.*?) -->", section)))
+        assert names, section.partition("\n")[0]
+        assert set(names) <= known
 
 
 @pytest.mark.parametrize("page", BY_HAND, ids=lambda page: str(page.relative_to(ROOT)))
