@@ -16,12 +16,12 @@ from pkm.privacy import (
 )
 
 SUM_SHARE = 0.75  # of the step's epsilon; the rest is for the counts
-# A radius, and the noise of a mean that allows a larger one: in root mean squared
-# distances of a cluster's records from its center. Chosen on generated sets and on s1.
+# Smallest radius, and largest noise of a mean with a larger radius: in root mean
+# squared distances of a cluster's records from its center. Chosen on generated sets and
+# on s1.
 RADIUS_FACTOR = 2.0
 NOISE_FACTOR = 0.03
-# In half-widths: a smaller one would leave out records of a center that is off.
-MIN_RADIUS = 1 / 64
+MIN_RADIUS = 1 / 64  # in half-widths: allows for the error of the center
 
 
 def step_noise(n_features: int, epsilon: float) -> tuple[Laplace, Laplace]:
@@ -52,30 +52,31 @@ def cluster_radii(
     points: np.ndarray,
     weights: np.ndarray,
     centers: np.ndarray,
-    within: float | np.ndarray,
+    within_cell: float | np.ndarray,
     sum_noise: Laplace,
 ) -> np.ndarray:
-    """Radii about centers that hold most records, from a released synopsis.
+    """Radii about centers that hold most records, from released weighted points.
 
     Parameters
     ----------
     points : ndarray of shape (m, d), float64
-        Of the synopsis, in grid steps.
+        In grid steps.
     weights : ndarray of shape (m,), float64
     centers : ndarray of shape (k, d)
-    within : float or ndarray of shape (m,)
-        Mean squared distance of the records that a point stands for from it, in squared
-        grid steps.
+    within_cell : float or ndarray of shape (m,)
+        Mean squared distance of records from the weighted point that represents them,
+        in squared grid steps.
     sum_noise : Laplace
         Of the step's sums; see :func:`step_noise`.
 
     Returns
     -------
     ndarray of shape (k,), float64
-        In half-widths: twice the root mean squared distance, or more, as far as the
-        root mean squared noise of the mean stays below 0.03 of it. What is left out
-        moves the mean of a skewed cluster, so that a large cluster leaves out less. One
-        without weight gets the root mean squared distance of the others.
+        In half-widths: the largest radius at which the noise of the mean is at most
+        0.03 root mean squared distances, but at least twice that distance. A cluster
+        without weight has the mean squared distance of all others. Records outside of
+        the radius bias the mean of a skewed cluster, so a large radius is better where
+        noise allows it.
 
     Examples
     --------
@@ -87,18 +88,18 @@ def cluster_radii(
     [0.2]
     [1.061]
     """
+    # Assign the weighted points; variance of each cluster, in squared grid steps.
     differences = points[:, None, :] - centers[None, :, :]
     squares = (differences * differences).sum(axis=2)
     nearest = squares.argmin(axis=1)
-    spread = (squares.min(axis=1) + within) * weights
+    spread = (squares.min(axis=1) + within_cell) * weights
     cluster_weights = np.bincount(nearest, weights, minlength=len(centers))
     totals = np.bincount(nearest, spread, minlength=len(centers))
     overall = totals.sum() / max(cluster_weights.sum(), 1e-9)
     divisors = np.maximum(cluster_weights, 1e-9)
     variances = np.where(cluster_weights > 0, totals / divisors, overall)
 
-    # The noise of a mean is in proportion to the radius and falls with the number of
-    # records.
+    # Noise of a mean: in proportion to the radius over the number of records.
     d = points.shape[1]
     noise_per_radius = math.sqrt(d * 2 * sum_noise.scale**2) / divisors
     factors = np.maximum(RADIUS_FACTOR, NOISE_FACTOR / noise_per_radius)
@@ -106,13 +107,13 @@ def cluster_radii(
     return np.clip(radii, MIN_RADIUS, 2 * math.sqrt(d))
 
 
-def final_step(
+def shrunken_lloyd_step(
     curator: Curator,
     centers: np.ndarray,
     radii: np.ndarray,
     noise: tuple[Laplace, Laplace],
 ) -> np.ndarray:
-    """Move each center by the noisy mean difference of the records near it.
+    """Move each center by the noisy mean difference of its records, shrunken.
 
     Parameters
     ----------
@@ -121,8 +122,8 @@ def final_step(
     centers : ndarray of shape (k, d), int64
         Released, in grid steps.
     radii : ndarray of shape (k,), float64
-        From released values, in half-widths: records farther from their nearest center
-        are left out.
+        From released values, in half-widths. Records farther from their nearest center
+        are not summed.
     noise : tuple
         Of sums and counts; see :func:`step_noise`.
 
@@ -133,8 +134,8 @@ def final_step(
 
     Notes
     -----
-    A step is multiplied by ``max(0, 1 - E/|step|^2)`` with E the expected square of its
-    noise, so that a step that is noise is not made; this is post-processing.
+    A step is multiplied by ``max(0, 1 - E/|step|^2)``, E the expected square of its
+    noise: positive-part shrinkage as of James and Stein. It is post-processing.
     """
     sum_noise, count_noise = noise
     query = SumsAndCounts(centers[None], radii[None], relative=True)
@@ -148,7 +149,7 @@ def final_step(
     sum_variance = centers.shape[1] * 2 * sum_noise.scale**2
     noise_squares = sum_variance * (radii * SCALE / divisor) ** 2
 
-    # Shrink steps that may be noise; the center of an empty cluster does not move.
+    # Positive-part shrinkage; the center of an empty cluster does not move.
     squares = np.maximum((steps * steps).sum(axis=1), 1.0)
     factors = np.maximum(0.0, 1 - noise_squares / squares)
     factors[counts < 1] = 0.0
@@ -171,20 +172,20 @@ def noisy_lloyd_step(
     centers : ndarray of shape (k, d), int64
         Released, in the domain, in grid steps.
     radius : float
-        In half-widths: longer differences are shortened to it.
+        Norm that differences to the center are clipped to, in half-widths.
     mu : float
         Cost of the sums and counts together.
     min_count : float, default=0.0
-        Smallest count to divide by, in standard deviations of its noise: a smaller one
-        may be noise, and would make a step as long as the domain.
+        Smallest divisor of a sum, in standard deviations of the count's noise. A count
+        that is only noise would make a step as long as the domain.
 
     Returns
     -------
     ndarray of shape (k, d), int64
         On the grid, in the ball of the points.
     """
-    # Divide mu in proportion to the errors in a mean: that of the sum is sqrt(d) times
-    # the radius, that of the count is the distance moved, about half the radius.
+    # Divide mu in proportion to the errors of a mean, in radii: sqrt(d) from the sum,
+    # and the distance moved, about 1/2, from the count.
     sum_part = math.sqrt(points.n_features)
     total = sum_part + 0.5
     sum_mu = mu * math.sqrt(sum_part / total)

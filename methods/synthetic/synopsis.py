@@ -1,9 +1,8 @@
 """k-means on a private synopsis that a public rule chooses: this project's method.
 
-No single private method is good everywhere: counts of nested grids are best in few
-columns, hashing and averages in many. Which case it is, and what share of the budget a
-smaller domain is worth, follows from the numbers of records, columns and centers and
-from the budget, which are public, so the choice costs nothing. See docs/synopsis.md.
+Counts of nested grids are best with few features, hashing and averages with many. The
+choice, and the share of the budget for a zoom, follow from n, d, k and the budget
+alone. These are public, so that the choice costs nothing. See docs/synopsis.md.
 """
 
 import math
@@ -18,45 +17,51 @@ from pkm.methods.constraints import AUTO, OneOf, Real
 from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer, LloydFinish
 from pkm.methods.schedule import Schedule
 from pkm.methods.trees.nonnegative_quadtree import nonnegative_leaves, trimmed_means
-from pkm.methods.trees.quadtree import BALANCED, QuadtreeKMeans, TreeKind, TreeSchedule
+from pkm.methods.trees.quadtree import (
+    BALANCED,
+    QuadtreeKMeans,
+    TreeParameters,
+    TreeSchedule,
+)
 from pkm.methods.zoom import ZoomPlan, insufficient_budget
 from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
 
 # These constants were chosen on generated sets and five real ones: celltype, letters,
 # shuttle, s1 and yeast.
 
-# A quadtree up to three features, and in four where n mu / k, the ratio of signal to
-# noise of a cluster's count, is below HASHING_RECORDS. Hashing elsewhere.
-GRID_FEATURES = 3
-MORE_GRID_FEATURES = 4
-HASHING_RECORDS = 50.0
+# A quadtree up to three features, and in four where n mu / k is below HASHING_SNR;
+# hashing elsewhere. n mu / k is the signal-to-noise ratio of a cluster's mean count:
+# over the standard deviation of Gaussian noise at the whole budget.
+QUADTREE_FEATURES = 3
+MAX_QUADTREE_FEATURES = 4
+HASHING_SNR = 50.0
 LLOYD_STEPS = 6  # after hashing
-# Largest radius of a Lloyd step when the radius is released, in radii of the ball. A
-# smaller one would bias the means of wide or skewed clusters.
+# Upper limit of a released radius of Lloyd steps, in radii of the ball. A smaller
+# limit would bias the means of wide or skewed clusters.
 LARGEST_RADIUS = 0.5
-# Shares of the budget for a zoom: the default, the largest before a quadtree, and the
-# largest before hashing, which gains more from a smaller domain.
+# Shares of the budget for a zoom: the default, and the upper limits before a quadtree
+# and before hashing, which gains more from a smaller domain.
 ZOOM_SHARE = 0.1
-LARGEST_SHARE_OF_GRIDS = 0.2
-LARGEST_SHARE_OF_HASHING = 0.35
-ZOOM_STEP = 0.05
-# The public guard of a zoom before hashing, less strict than that of other methods:
-# errors of a mean, in radii, and of a count, by n.
+MAX_ZOOM_SHARE_QUADTREE = 0.2
+MAX_ZOOM_SHARE_HASHING = 0.35
+ZOOM_SHARE_STEP = 0.05
+# A zoom is made before hashing up to these errors (docs/zoom.md, The guard): of a mean,
+# in radii, and of a count, in n.
 MAX_MEAN_ERROR = 0.2
 MAX_COUNT_ERROR = 1 / 12
-# Counts are made nonnegative with at least this many records times epsilon for each
-# center, in up to two columns or in more; with fewer, one grid is better than a tree.
-TREE_RECORDS_IN_FEW_COLUMNS = 40.0
-TREE_RECORDS_IN_MORE_COLUMNS = 20.0
-FEW_COLUMNS = 2
-# A tree is deep from n epsilon / k = DEEP_RECORDS on. In one column it is finer first,
-# and deep from MANY_RECORDS on. From there on counts are not made nonnegative. A deep
-# tree finds small clusters by itself, which a zoom before it must not leave out: the
-# error of the zoom's counts is at most MAX_COUNT_ERROR_OF_TREE of n / k.
-DEEP_RECORDS = 100.0
-FINER_RECORDS_IN_ONE_COLUMN = 150.0
-MANY_RECORDS = 300.0
-MAX_COUNT_ERROR_OF_TREE = 1 / 25
+# The next five are n epsilon / k, the signal-to-noise ratio under Laplace noise. Counts
+# of a tree are made nonnegative from here on, in up to two features or in more:
+TREE_SNR_FEW_FEATURES = 40.0
+TREE_SNR_MORE_FEATURES = 20.0
+FEW_FEATURES = 2
+# Trees are deep from DEEP_SNR on; in one feature finer first, deep from HIGH_SNR on.
+# From HIGH_SNR on counts are not made nonnegative.
+DEEP_SNR = 100.0
+FINER_SNR_ONE_FEATURE = 150.0
+HIGH_SNR = 300.0
+# Largest error of a zoom's counts before a deep tree, in n / k: a zoom must not cut off
+# small clusters, which such a tree finds.
+MAX_COUNT_ERROR_DEEP = 1 / 25
 
 Synopsis = Literal["quadtree", "hashing"]
 
@@ -78,8 +83,8 @@ def choose_synopsis(
     Returns
     -------
     {"quadtree", "hashing"}
-        ``quadtree`` in up to three columns, and in four with few records of a center,
-        see :class:`pkm.methods.QuadtreeKMeans`; otherwise ``hashing``, see
+        ``quadtree``, of :class:`pkm.methods.QuadtreeKMeans`, with up to three features,
+        and with four where n mu / k is below 50; otherwise ``hashing``, of
         :class:`pkm.methods.KaplanStemmer`.
 
     Examples
@@ -91,32 +96,41 @@ def choose_synopsis(
     >>> choose_synopsis(20_000, 16, 26, 1.0, 1e-6)
     'hashing'
     """
-    if n_features <= GRID_FEATURES:
+    if n_features <= QUADTREE_FEATURES:
         return "quadtree"
-    records = n_points * gaussian_mu(epsilon, delta) / n_clusters
-    if n_features <= MORE_GRID_FEATURES and records < HASHING_RECORDS:
+    snr = n_points * gaussian_mu(epsilon, delta) / n_clusters
+    if n_features <= MAX_QUADTREE_FEATURES and snr < HASHING_SNR:
         return "quadtree"
     return "hashing"
 
 
-#: Half of mu squared is for Lloyd steps, the last of which are averaged. The noise of
-#: steps is independent: the variance of an average over half of them is twice that of a
-#: single step that costs as much as all of them, and its assignments are better. Counts
-#: of less than twice their noise are not divided by.
+#: Half of mu squared is for Lloyd steps, and the centers are averaged over the last
+#: half of the steps. Their noise is independent: such an average has twice the variance
+#: of one step at the cost of all, and better assignments.
 FINISH = LloydFinish(
     share=0.5, n_averaged=3, min_count=2.0, largest_radius=LARGEST_RADIUS
 )
 
-#: One level or two beyond the balanced one, on which less is spent. Where records fill
-#: a small part of the domain, or lie in clusters that are small and far apart, few
-#: cells hold all of them, and their counts stand out of the noise of finer levels, too.
-FINER = TreeKind(growth=1.3, peak=0.0, decay=0.5, finest=1.25, settle=trimmed_means)
-#: Two levels or three, for more records of each center.
-DEEP = TreeKind(growth=1.4, peak=-1.0, decay=0.7, finest=2.5, settle=trimmed_means)
-#: The same with counts that are not negative, for fewer records: always a tree, never
-#: one grid.
-NONNEGATIVE = replace(FINER, min_records=0.0, read_leaves=nonnegative_leaves)
-DEEP_NONNEGATIVE = replace(DEEP, min_records=0.0, read_leaves=nonnegative_leaves)
+#: One or two levels beyond the balanced one. Records that fill a small part of the
+#: domain lie in few cells, whose counts exceed the noise on finer levels, too.
+FINER = TreeParameters(
+    growth=1.3,
+    peak_level=0.0,
+    decay=0.5,
+    finest_level=1.25,
+    postprocess=trimmed_means,
+)
+#: Two or three levels beyond the balanced one, for a higher signal-to-noise ratio.
+DEEP = TreeParameters(
+    growth=1.4,
+    peak_level=-1.0,
+    decay=0.7,
+    finest_level=2.5,
+    postprocess=trimmed_means,
+)
+#: The same with nonnegative counts, for a lower ratio; never one grid.
+NONNEGATIVE = replace(FINER, min_snr=0.0, find_leaves=nonnegative_leaves)
+DEEP_NONNEGATIVE = replace(DEEP, min_snr=0.0, find_leaves=nonnegative_leaves)
 
 
 def _is_too_noisy(plan: ZoomPlan) -> bool:
@@ -142,26 +156,24 @@ class SynopsisKMeans(PrivateKMeans):
         in half-widths. ``auto`` is sqrt(d), the whole domain, or that of the ball that
         a zoom finds.
     zoom : float, optional, default=0.1
-        Share of the budget that buys a smaller domain first; see
-        :class:`pkm.methods.PrivateKMeans`. Where it is too little for that, the share
-        that is enough, up to 0.35 (0.2 before a quadtree).
+        Smallest share of the budget for a zoom; see :class:`pkm.methods.PrivateKMeans`.
+        The share is raised to what suffices, up to 0.35 (0.2 before a quadtree).
     tree : {"deep", "balanced"}, default="deep"
-        Quadtrees with at least 40 records times epsilon for each center (20 in more
-        than two columns): with levels beyond the balanced one, more of them from 100 on
-        (300 in one column), and a zoom only where its counts show a part of a cluster;
-        or up to that level after a zoom. ``deep`` is for clusters that are small and
-        far apart and for bounds that are wide.
+        Levels of quadtrees where n epsilon / k is at least 40 (20 with more than two
+        features). ``deep`` adds one or two levels to the balanced tree, and two or
+        three from 100 on (300 with one feature). It suits wide bounds, and clusters
+        that are small and far apart. It is zoomed only if the noise of the zoom's
+        counts is at most n / (25 k). ``balanced`` adds no levels.
     bounds, clip, random_state, secure, require_zoom
         As for :class:`pkm.methods.PrivateKMeans`.
 
     Notes
     -----
     The rule is :func:`choose_synopsis`; :meth:`choose` says what it chooses. A run is
-    private because each of its parts is, and because the choice follows from public
-    quantities. After hashing come six Lloyd steps, and centers are the average of those
-    after the last three. Their radius is released where Kaplan-Stemmer releases it:
-    with at least 200 records of a center, in standard deviations of the noise that a
-    count would have if it were all that is released.
+    private because each release is, and because the choice follows from public values.
+    After hashing there are six Lloyd steps, and the centers are averaged over the last
+    three. The radius of the steps is released where n mu / k is at least 200, as in
+    :class:`pkm.methods.KaplanStemmer`.
 
     Examples
     --------
@@ -198,9 +210,8 @@ class SynopsisKMeans(PrivateKMeans):
     ) -> Synopsis:
         """The synopsis of points of that shape; see :func:`choose_synopsis`.
 
-        It decides about the zoom. After one the synopsis is chosen again, for the
-        budget that is left: on the border between the two kinds that may be the other
-        one.
+        The zoom follows from it. After a zoom the synopsis is chosen again, for the
+        budget that is left, and may be the other one.
         """
         delta = self.resolved_delta(n_points)
         return choose_synopsis(
@@ -214,20 +225,20 @@ class SynopsisKMeans(PrivateKMeans):
     ) -> ZoomPlan | None:
         """The releases that find a domain; see :meth:`PrivateKMeans.zoom_plan`.
 
-        Where the share is too little, the smallest one that is enough.
+        It has the smallest share that suffices, in steps from ``zoom``.
         """
         if not self.zoom:
             return None
-        is_gridded = self.choose(n_points, n_features) == "quadtree"
-        most = LARGEST_SHARE_OF_GRIDS if is_gridded else LARGEST_SHARE_OF_HASHING
+        is_quadtree = self.choose(n_points, n_features) == "quadtree"
+        most = MAX_ZOOM_SHARE_QUADTREE if is_quadtree else MAX_ZOOM_SHARE_HASHING
         largest = max(self.zoom, most)
-        steps = np.arange(self.zoom, largest, ZOOM_STEP)
+        steps = np.arange(self.zoom, largest, ZOOM_SHARE_STEP)
         shares = [*steps.round(4).tolist(), largest]
         for share in shares:
             plan = self.plan_share(share, n_features, n_points, self.epsilon)
-            if plan.is_affordable or not (is_gridded or _is_too_noisy(plan)):
-                is_needed = self.require_zoom or not is_gridded
-                return plan if is_needed or self._keeps_clusters(plan) else None
+            if plan.is_affordable or not (is_quadtree or _is_too_noisy(plan)):
+                is_needed = self.require_zoom or not is_quadtree
+                return plan if is_needed or self._keeps_all_clusters(plan) else None
         if self.require_zoom:
             plan_for = partial(self.plan_share, largest, n_features)
             raise ValueError(insufficient_budget(plan_for, n_points, self.epsilon))
@@ -237,28 +248,25 @@ class SynopsisKMeans(PrivateKMeans):
         self,
         n_points: int,
         n_features: int,
-    ) -> TreeKind:
-        """The kind of quadtree for points of that shape, from public facts alone."""
-        records = self.epsilon * n_points / self.n_clusters
-        is_few = n_features <= FEW_COLUMNS
-        fewest_of_tree = (
-            TREE_RECORDS_IN_FEW_COLUMNS if is_few else TREE_RECORDS_IN_MORE_COLUMNS
-        )
-        if self.tree == "balanced" or records < fewest_of_tree:
+    ) -> TreeParameters:
+        """The quadtree for points of that shape, from public values alone."""
+        snr = self.epsilon * n_points / self.n_clusters
+        is_few = n_features <= FEW_FEATURES
+        min_snr = TREE_SNR_FEW_FEATURES if is_few else TREE_SNR_MORE_FEATURES
+        if self.tree == "balanced" or snr < min_snr:
             return BALANCED
-        if records >= MANY_RECORDS:
+        if snr >= HIGH_SNR:
             return DEEP
         if n_features == 1:
-            return FINER if records >= FINER_RECORDS_IN_ONE_COLUMN else NONNEGATIVE
-        return DEEP_NONNEGATIVE if records >= DEEP_RECORDS else NONNEGATIVE
+            return FINER if snr >= FINER_SNR_ONE_FEATURE else NONNEGATIVE
+        return DEEP_NONNEGATIVE if snr >= DEEP_SNR else NONNEGATIVE
 
-    def _keeps_clusters(self, plan: ZoomPlan) -> bool:
-        """Whether a zoom leaves no cluster out of a finer tree; others need it."""
+    def _keeps_all_clusters(self, plan: ZoomPlan) -> bool:
+        """Whether a zoom cuts off no cluster that a finer tree would find."""
         if self.choose_tree(plan.n_points, plan.n_features) is BALANCED:
             return True
         return (
-            plan.count_stddev
-            <= MAX_COUNT_ERROR_OF_TREE * plan.n_points / self.n_clusters
+            plan.count_stddev <= MAX_COUNT_ERROR_DEEP * plan.n_points / self.n_clusters
         )
 
     def schedule(
@@ -276,9 +284,9 @@ class SynopsisKMeans(PrivateKMeans):
         n = curator.n_points
         d = curator.n_features
         if self.choose(n, d) == "quadtree":
-            return self._quadtree().follow(curator, self._plan_tree(n, d))
+            return self._quadtree().run(curator, self._plan_tree(n, d))
 
-        # Points are taken to fill a ball, also one that is given as a parameter.
+        # A ball is assumed to be filled by the points, even one given as a parameter.
         hashing = self._hashing()
         in_ball = hashing.resolved_radius(curator) < math.sqrt(d)
         schedule = hashing.schedule(n, d, in_ball=in_ball, finish=FINISH)
@@ -289,8 +297,8 @@ class SynopsisKMeans(PrivateKMeans):
         n_points: int,
         n_features: int,
     ) -> TreeSchedule:
-        kind = self.choose_tree(n_points, n_features)
-        return self._quadtree().schedule(n_points, n_features, kind)
+        tree = self.choose_tree(n_points, n_features)
+        return self._quadtree().schedule(n_points, n_features, tree)
 
     def _quadtree(self) -> QuadtreeKMeans:
         return QuadtreeKMeans(self.n_clusters, epsilon=self.epsilon)

@@ -1,9 +1,9 @@
 """DPM: clusters by splitting the data through sparse regions (Liebenow et al., "DPM").
 
-The domain is split recursively at candidates chosen by a score that favors empty
-intervals near the median; a split is accepted if both parts have enough points; the
-noisy means of the remaining cells are the centers. The number of centers follows from
-the data.
+The domain is split recursively at the centers of intervals, chosen by a score that
+favors empty intervals near the median. A split is accepted if both parts have enough
+points. The noisy means of the remaining cells are the centers, whose number follows
+from the data. Algorithms, lines and definitions are those of the paper.
 """
 
 import itertools
@@ -41,20 +41,20 @@ from pkm.privacy import (
 from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 from pkm.scalars import is_number
 
-# Shares of epsilon for interval size, counts, splits, averages (Sec. 6.1), or without
-# the first.
+# Shares of epsilon for the paper's eps_int, eps_cnt, eps_exp and eps_avg (Sec. 6.1):
+# interval size, counts, splits, averages. The sound variant has no interval size.
 PUBLISHED_SHARES = (0.04, 0.18, 0.18, 0.6)
 SOUND_SHARES = (0.0, 0.1875, 0.1875, 0.625)
-PERCENTILE = 65.0
+PERCENTILE = 65.0  # Algorithm 2, line 9
 # Percentile of the gaps between neighbors of n standard normal values, times n, for
-# large n: the limit of the quantiles that the authors tabulate by simulation for their
-# Algorithm 2. A test derives it.
+# large n: the limit of the quantiles that the authors tabulate by simulation (Algorithm
+# 2, lines 3-7). A test derives it.
 GAP_CONSTANT = 4.135930028253561
-# Standard deviations that the interval size is chosen from.
+# Candidates of the standard deviation ("sigmas" of Algorithm 2), in the data's units.
 MIN_SIGMA = 0.5
 MAX_SIGMA = 29.5
 SIGMA_STEP = 0.5
-COUNT_DELTA_SHARE = 0.2
+COUNT_DELTA_SHARE = 0.2  # of delta, for counts that are too large (lambda, Sec. 3.3)
 AVERAGE_DELTA_SHARE = 0.8
 EMPTINESS_WEIGHTS = {"published": 5.0, "sound": 3.0}
 SOUND_INTERVALS = 127  # per feature: as many as let a code fit a byte
@@ -90,43 +90,45 @@ class DPM(PrivateKMeans):
         ``auto`` is 1 / (n sqrt(n)) for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
         ``published`` follows the paper: an interval size estimated from the data (not
-        private for d >= 2), sensitivities padded against noisy counts, averages about
-        the origin of the data's units. ``sound`` has a fixed grid of intervals, the
-        exact sensitivity of a score whose ranks count from both ends, the public number
-        of points, averages about each cell's midpoint with the cell's half-diagonal as
-        sensitivity, centers kept in their cells, the counts of rejected parts used, and
-        noise scaled so that the ledger's total is the budget.
+        private for d >= 2), sensitivities from noisy counts less an offset, averages
+        about the origin of the data's units. ``sound`` has a fixed grid of intervals,
+        the exact sensitivity of a score whose ranks count from both ends, and the
+        public number of points. Its averages are about each cell's midpoint, with the
+        half-diagonal of the cell as sensitivity; centers are clipped to their cells.
+        Counts of rejected parts are used, and noise is scaled so that the ledger's
+        total is the budget.
     shares : "auto" or sequence of 4 floats, default="auto"
-        Of epsilon: interval size, counts, splits, averages; they add up to one.
-        ``auto`` is 0.04, 0.18, 0.18, 0.6 for ``published``, and the same in proportion
-        without the first for ``sound``, where the first must be 0.
+        Shares of epsilon for interval size, counts, splits and averages; their sum is
+        1. ``auto`` is 0.04, 0.18, 0.18, 0.6 for ``published``. For ``sound`` the first
+        must be 0, and ``auto`` keeps the proportions of the others.
     t, q : float, default=0.3 and 1/12
-        Centreness at the border between outer and inner ranks, and the share of each
-        outer part; ``2 q <= t``.
+        Of the centreness (Definition 6), a function of a split's rank among n points.
+        It rises from 0 to t over the first q n ranks, then to 1 at the median, and
+        falls symmetrically; ``2 q <= t``.
     emptiness_weight : float or "auto", default="auto"
-        Of the emptiness against the centreness. ``auto`` is 5 for ``published`` (Sec.
-        5.2) and 3 for ``sound``, whose fixed intervals can be wide for data
-        concentrated in a part of the range: with a weight of w, a central split through
-        more than 1 / w of the points loses to one that leaves all of them on one side.
-        3 was taken after 1, 2, 3 and 5 were tried on the paper's data sets: it is tuned
-        on the data that it is evaluated on.
+        The paper's alpha (Definition 7): the score is the centreness plus alpha times
+        the emptiness, the fraction of points outside of the interval. ``auto`` is 5 for
+        ``published`` (Sec. 5.2) and 3 for ``sound``, whose fixed intervals can hold
+        many points: a central interval with more than 1 / alpha of them has a lower
+        score than an empty one at the border. 3 was taken after 1, 2, 3 and 5 were
+        tried on the paper's data sets: it is tuned on the data that it is evaluated on.
     depth : int, default=7
-        Levels of splits: at most 2**depth centers; a cell needs more than n / 2**depth
-        points.
+        The paper's tau_r: levels of splits, at most 2**depth centers. A cell needs more
+        than n / 2**depth points (tau_e).
     merge : bool, default=False
         Merge the released centers, weighted by their released counts, to ``n_clusters``
-        by k-means: costs nothing.
+        by k-means. It costs no privacy.
     bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`. Where features have different bounds,
         ``published`` takes the cube [-1, 1]^d for the data's units.
 
     Notes
     -----
-    ``published`` differs from the authors' code, but not from the paper, where the code
-    is not private or the curator does not allow it: points are clipped to the range; an
-    empty leaf is averaged with noise like any other; the interval around a candidate is
-    the same for emptiness and rank; noise on counts is Laplace on the grid; a cell
-    whose released count is below one has scores of 0; gaps are known to 2**-16 of a
+    ``published`` is the paper's algorithm. It differs from the authors' code where that
+    is not private, or the curator does not allow it. Points are clipped to the range.
+    An empty leaf is averaged with noise like any other. The interval around a candidate
+    is the same for emptiness and rank. Noise on counts is Laplace on the grid. A cell
+    whose released count is below one has scores of 0. Gaps are known to 2**-16 of a
     grid step. The exponential mechanism has the factor two that the paper's definition
     lacks (F-12) and its proof needs.
 
@@ -204,12 +206,12 @@ class DPM(PrivateKMeans):
 
     @property
     def supports_chunks(self) -> bool:
-        """Whether all queries are sums over points: the published gaps are not."""
+        """Whether all queries are sums over points; the gaps of Algorithm 2 are not."""
         return self.variant == "sound"
 
     @property
     def needs_remainders(self) -> bool:
-        """Whether a query reads them: that of the gaps, or those of a zoom."""
+        """Whether a query reads the remainders of rounding: the gaps, or a zoom."""
         return self.variant == "published" or super().needs_remainders
 
     def schedule(
@@ -226,9 +228,11 @@ class DPM(PrivateKMeans):
         gap, counts, splits, averages = (
             share * self.epsilon for share in self._shares()
         )
+        # Budgets of the levels (Algorithm 1, lines 4-5), and the offset's delta (line
+        # 6).
         split_epsilons = level_budgets(splits, self.depth)
         if self.variant == "published":
-            failure = COUNT_DELTA_SHARE * delta / (self.depth + 1)
+            count_delta = COUNT_DELTA_SHARE * delta / (self.depth + 1)
             root, *count_releases = [
                 plan_release(CellCounts, Laplace, epsilon=epsilon)
                 for epsilon in level_budgets(counts, self.depth + 1)
@@ -237,7 +241,7 @@ class DPM(PrivateKMeans):
             average_mu = gaussian_mu(averages, AVERAGE_DELTA_SHARE * delta)
         else:
             # Scale all of it up until the parts, composed tightly, spend the budget.
-            failure = 0.0
+            count_delta = 0.0
             mus = [*level_budgets(counts, self.depth), gaussian_mu(averages, delta)]
             factor = largest_multiple(mus, split_epsilons, self.epsilon, delta)
             *count_mus, average_mu = [factor * mu for mu in mus]
@@ -247,7 +251,7 @@ class DPM(PrivateKMeans):
             ]
             first = []
         split_releases = [
-            plan_release(Splits, Exponential, epsilon=epsilon, delta=failure)
+            plan_release(Splits, Exponential, epsilon=epsilon, delta=count_delta)
             for epsilon in split_epsilons
         ]
         levels = zip(split_releases, count_releases, strict=True)
@@ -259,8 +263,8 @@ class DPM(PrivateKMeans):
         d = curator.n_features
         schedule = self.schedule(curator.n_points, d)
 
-        # Lay out the candidates: on intervals that follow from the data, or on fixed
-        # ones.
+        # Intervals: the root's count and the interval size beta (Algorithm 1, lines
+        # 7-9), or the public n and a fixed size.
         is_published = self.variant == "published"
         if is_published:
             origin, half_width = find_origin(curator.domain)
@@ -271,14 +275,14 @@ class DPM(PrivateKMeans):
             width = 2 / SOUND_INTERVALS
         grid = BoxGrid.of_intervals(width, inside_cell=not is_published)
 
-        # Split recursively at the candidates of highest score.
+        # BuildClustering (lines 10, 13-21).
         tree = curator.partition(grid)
         leaves = self._grow(tree, size, schedule)
         cells = [leaf.cell for leaf in leaves]
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
 
-        # Average each leaf, by a noisy sum and the count released already: about the
-        # origin, or about its midpoint.
+        # DPAvg (line 11): a noisy sum over the count that is already released, about
+        # the origin, or about the midpoint of the leaf.
         if is_published:
             origins = np.tile(origin, (len(cells), 1))
             reach = float(SCALE + abs(origin[0]))
@@ -296,6 +300,7 @@ class DPM(PrivateKMeans):
             upper = boxes[:, 1]
             centers = np.clip(centers, lower, upper)
 
+        # Merge by k-means on the weighted centers: post-processing.
         if self.merge:
             key = child(curator.public_seeds[0], INITIALIZATION)
             seed = int(key.generate_state(1)[0])
@@ -322,26 +327,26 @@ class DPM(PrivateKMeans):
         nodes = [Node(0, size)]
         leaves: list[Node] = []
         for level, split in enumerate(schedule.find(Splits)):
-            # Pad the counts that set the scores' sensitivity: each stays below the
-            # exact one with probability 1 - delta. The released counts need no padding.
+            # The offset lambda (line 6): the count that sets a score's sensitivity,
+            # less lambda, is below the exact one with probability 1 - delta.
             margin = 0.0
             if is_published:
                 margin = -math.log(2 * split.delta) * noises[level].scale / SCALE
 
-            # Choose one split of every cell by the exponential mechanism.
+            # Split (lines 22-28): the exponential mechanism on the scores of a cell.
             cells = [node.cell for node in nodes]
             sizes = [node.size for node in nodes]
             query = Splits(cells, sizes, score, margin, split.delta)
             mechanism = Exponential(split.epsilon)
             choices = tree.release(query, choices=mechanism)["choices"]
-            places = map(tree.candidate, choices)
+            candidates = map(tree.candidate, choices)
             pairs = [
-                tree.split(cell, *place)
-                for cell, place in zip(cells, places, strict=True)
+                tree.split(cell, *candidate)
+                for cell, candidate in zip(cells, candidates, strict=True)
             ]
 
-            # Accept a split if both parts are large enough; otherwise the cell is a
-            # leaf.
+            # Count both parts (lines 16-17). If one has at most tau_e points, the cell
+            # is a leaf (line 18).
             noise = part_noises[level]
             counted = count_parts(tree, pairs, noise)
             accepted: list[Node] = []
@@ -365,7 +370,7 @@ def averaged_size(
     parts_size: float,
     part_noise: Laplace | Gaussian,
 ) -> float:
-    """Average a cell's count and that of both parts, by inverse variance."""
+    """Average a cell's count and the sum of its parts' counts, by inverse variance."""
     weight = noise.scale**-2
     parts_weight = (2 * part_noise.scale**2) ** -1
     return (weight * size + parts_weight * parts_size) / (weight + parts_weight)
@@ -389,12 +394,12 @@ def interval_width(
     gap: float,
     size: float,
 ) -> float:
-    """Half of the standard deviation whose normal gaps match a percentile of gaps.
+    """Interval size: half the standard deviation of normal values with the same gaps.
 
     Parameters
     ----------
     gap : float
-        Percentile of the gaps, in the units of the data.
+        Percentile of the gaps between neighboring values, in the units of the data.
     size : float
         Noisy number of points.
 

@@ -1,19 +1,21 @@
 """EM-MC: candidate centers by a private maximum cover in few dimensions.
 
 Nguyen, Chaturvedi, Xu, AAAI 2021. Points are projected to about log10(n) dimensions.
-Grid points that cover many of them are picked by the exponential mechanism on grids
-from fine to coarse; noisy counts make them a weighted set that k-means clusters in the
-projection, at no further cost; the points of each of the k clusters are then averaged
-privately in all dimensions.
+On grids from fine to coarse the exponential mechanism picks grid points that cover many
+of them. The picked points, weighted by noisy counts, are clustered by k-means in the
+projection. The points of each of the k clusters are then averaged privately in all
+dimensions.
 
-The list of radii, the dimensions, the budget's shares and the radius of a cover are
-those of the re-implementation in the DPM study (its Section 6). Departures: scale and
-clipping are public (half of the domain's diagonal, with half as much again for the
-projection's distortion); grids start at a fixed smallest radius, because on finer ones
-only a large part of all points within that radius could outweigh the empty grid points,
-and every grid adds picks that ignore the data; clusters are averaged by noisy sums and
-counts about the midpoint of the domain, which needs less noise at the same budget than
-averages whose noise is set by a noisy size; and no cluster is dropped.
+The list of radii, the dimensions, the shares of the budget and the radius of a cover
+are those of the re-implementation in the DPM study (its Section 6). Departures:
+
+- Scale and clipping are public: 1.5 times half of the domain's diagonal, which allows
+  for the distortion of the projection.
+- Grids start at a fixed smallest radius. On a finer grid the many empty grid points
+  outweigh all but a large part of the points, so that most picks ignore the data.
+- Clusters are averaged by noisy sums and counts about the midpoint of the domain. That
+  needs less noise than averages whose noise is set by a noisy size.
+- No cluster is dropped.
 """
 
 import math
@@ -55,14 +57,13 @@ COUNT_SHARE = 0.2  # of epsilon, as the next two
 AVERAGE_SHARE = 0.6
 COVER_SHARE = 0.2
 COVER_DELTA_SHARE = 0.5  # of delta, the rest is for the averages
-GAMMA = 0.99  # distortion of the projection; a grid is finer than its covers by as much
+GAMMA = 0.99  # distortion of the projection, and ratio of a grid's side to its cover
 
 # Constants of this implementation.
-# Projected points are at most this many halves of the domain's diagonal long.
-CLIP_FACTOR = 1.5
+CLIP_FACTOR = 1.5  # norm that projected points are clipped to, in half-diagonals
 MAX_DIMENSIONS = 6
 SMALLEST_RADII = (0.01, 0.01, 0.01, 0.01, 0.05, 0.1)  # in 1, 2, ... dimensions
-MIN_RADIUS = 0.002  # the tables of finer grids take seconds
+MIN_RADIUS = 0.002  # the lookup tables of finer grids take seconds
 N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
 
 
@@ -73,7 +74,7 @@ class CoverSchedule(Schedule):
     Attributes
     ----------
     cover : MaximumCover
-        The picks' draws.
+        Mechanism that picks the grid points.
     candidate_epsilon : float
         Of the candidates' counts.
     sum_mu, count_mu : float
@@ -115,10 +116,10 @@ class EMMC(PrivateKMeans):
         and adds the parts' budgets up; ``sound`` takes the largest weight that its part
         of the budget allows, and composes the parts tightly.
     smallest_radius : float or "auto", default="auto"
-        Radii below it are left out of the paper's list; 1 is 1.5 times half of the
-        domain's diagonal. In [0.002, 1]. ``auto`` is 0.01 in up to four projected
-        dimensions, 0.05 in five, 0.1 in six: finer grids have so many points there that
-        time and memory would depend on the data.
+        Smallest of the paper's radii that is used, in [0.002, 1]; the unit is 1.5 times
+        half of the domain's diagonal. ``auto`` is 0.01 in up to four projected
+        dimensions, 0.05 in five, 0.1 in six. Finer grids have so many points that time
+        and memory would depend on the data.
     n_dimensions : int or "auto", default="auto"
         Of the projection, at most 6; ``auto`` is floor(log10(n) / 0.99^2).
     bounds, clip, random_state, secure
@@ -244,13 +245,13 @@ class EMMC(PrivateKMeans):
         query = CoverPicks(self._scales(curator.n_points), self.n_picks)
         candidates = projected.release(query, picks=schedule.cover)["picks"]
 
-        # Weigh every candidate by the noisy number of its points.
+        # Weights: noisy numbers of the points nearest to each candidate.
         noise = Laplace(SCALE / schedule.candidate_epsilon)
         answer = projected.release(ProjectedCounts(candidates), counts=noise)
         weights = np.maximum(np.ceil(answer["counts"] / SCALE), 0.0)
         weights[find_repeated(candidates)] = 0.0
 
-        # k-means on the weighted candidates, in the projection.
+        # k-means on the weighted candidates, in the projection: post-processing.
         centers = cluster_candidates(candidates, weights, self.n_clusters, generator)
 
         # Average the points of each cluster in all dimensions.
@@ -265,7 +266,7 @@ class EMMC(PrivateKMeans):
 
 
 def find_repeated(candidates: np.ndarray) -> np.ndarray:
-    """Mark candidates that were picked before: their points belong to the first pick.
+    """Mark candidates that were picked before; points count for the first pick.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """EUGkM: weighted k-means on the noisy counts of a uniform grid (Su et al. 2016).
 
-One release, no iterations, any number of restarts. For few features only: the grid has
-at least two intervals in each. Their hybrid spends half of the budget on one Lloyd step
-from there.
+One release, no iterations, any number of restarts. It is for few features, because the
+grid has at least two intervals in each. The hybrid spends half of the budget on a Lloyd
+step from the centers of EUGkM.
 """
 
 import math
@@ -50,12 +50,12 @@ def grid_intervals(
     n_points, n_features, n_clusters : int
     epsilon : float
     rule : {"published", "balanced"}
-        ``published``: (n epsilon / 10)^(2 / (d + 2)), whatever the number of clusters.
-        ``balanced``: the minimizer of the squared error of rounding to cells plus that
-        of noise in k equal clusters, (n epsilon)^(2 / (d + 2)) / (d k^(1 - 2 / d))^(1 /
-        (d + 2)).
+        ``published``: (n epsilon / 10)^(2 / (d + 2)), for any number of clusters.
+        ``balanced``: (n epsilon)^(2 / (d + 2)) / (d k^(1 - 2 / d))^(1 / (d + 2)). It
+        minimizes the sum of two squared errors, of rounding to cells and of noise in k
+        equal clusters.
     max_cells : int
-        Of the grid, which is made coarser until it has no more.
+        Largest number of cells; a finer grid is made coarser.
 
     Returns
     -------
@@ -65,8 +65,7 @@ def grid_intervals(
     Raises
     ------
     ValueError
-        If a grid of two intervals per feature has more than ``max_cells`` cells
-        already.
+        If a grid of two intervals per feature has more than ``max_cells`` cells.
 
     Examples
     --------
@@ -80,8 +79,8 @@ def grid_intervals(
             f"each make 2^{d} cells; EUGkM is a method for few features"
         )
 
-    # Intervals by the rule, each a compromise between rounding to cells and noise per
-    # cell.
+    # The optimum of the rule, between errors of rounding to cells and of noise in
+    # cells.
     if rule == "published":
         optimum = (n_points * epsilon / RECORDS_PER_CELL) ** (2 / (d + 2))
     else:
@@ -89,8 +88,7 @@ def grid_intervals(
         optimum = ((n_points * epsilon) ** 2 / clusters) ** (1 / (d + 2))
     intervals = max(MIN_INTERVALS, round(min(optimum, float(max_cells))))
 
-    # The largest number of intervals that keeps to max_cells; the root may be rounded
-    # either way.
+    # At most max_cells cells; the root may be rounded either way.
     if intervals**d > max_cells:
         intervals = int(max_cells ** (1 / d)) + 1
         while intervals**d > max_cells:
@@ -105,8 +103,8 @@ class EUGkM(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        All of it goes to the counts: a record lies in one cell and changes its count by
-        1 (zero-out adjacency).
+        All of it is for the counts (zero-out adjacency): a record lies in one cell, and
+        changes its count by 1.
     grid_rule : {"published", "balanced"}, default="published"
         Number of intervals per feature, by the rule of Su et al. or by that of this
         implementation; see :func:`grid_intervals`.
@@ -176,7 +174,7 @@ class EUGkM(PrivateKMeans):
     ) -> int:
         """Intervals per feature of a grid whose counts have a share of the budget."""
         cost = self._grid_cost(n_points, share)
-        # Epsilon at which Laplace noise has the variance of the noise of a count.
+        # The epsilon at which Laplace noise has the variance of the noise of a count.
         epsilon = math.sqrt(2) * cost.mu if cost.mu > 0 else cost.epsilon
         k = self.n_clusters
         rule = self.grid_rule
@@ -216,14 +214,14 @@ class EUGkM(PrivateKMeans):
         weights = counts / SCALE
         del counts  # millions of cells
 
-        # Make weights that are not negative; consistent ones add up to n, which is
-        # public.
+        # Nonnegative weights: projected to those that sum to the public n, or clipped
+        # at 0 by the selection of positive ones.
         if self.consistent:
             projected = consistent(weights.ravel(), float(n))
             weights = projected.reshape(weights.shape)
         positions = np.argwhere(weights > 0)
 
-        # Cluster the midpoints of the cells with records.
+        # k-means on the midpoints of the cells with positive weights: post-processing.
         cells = intervals, positions, weights[tuple(positions.T)]
         leaves = gather_leaves([cells], float(n))
         generator = curator.public_rng()
@@ -246,8 +244,8 @@ class GaussianEUGkM(EUGkM):
 
     Notes
     -----
-    It tells the choice of noise from that of the method: of one count, Laplace noise is
-    the smaller one at all epsilons of the papers with delta at 1e-6.
+    It separates the effect of the noise from that of the method. At delta = 1e-6 and
+    the epsilons of the papers, Laplace noise on one count is smaller than Gaussian.
 
     References
     ----------
@@ -273,7 +271,7 @@ class GaussianEUGkM(EUGkM):
         n_points: int,
         share: float,
     ) -> Charge:
-        # A share of the squared cost of all.
+        # A share of mu squared.
         delta = self.resolved_delta(n_points)
         mu = math.sqrt(share) * gaussian_mu(self.epsilon, delta)
         return plan_release(GridCounts, Gaussian, mu=mu)
@@ -292,10 +290,10 @@ class HybridKMeans(EUGkM):
 
     Notes
     -----
-    The step is made where its predicted error (:meth:`pkm.methods.SuLloyd.round_error`)
-    is below that of rounding to cells, d / 3 m^2 for m intervals per feature; elsewhere
-    EUGkM has the whole budget. Both errors follow from public quantities. Su et al.
-    choose by predicted errors too; this rule is a reconstruction.
+    The step is made if its predicted error (:meth:`pkm.methods.SuLloyd.round_error`) is
+    below that of rounding to cells, d / (3 m^2) for m intervals per feature. Otherwise
+    EUGkM has the whole budget. Both errors follow from public values. Su et al. choose
+    by predicted errors too; this rule is a reconstruction.
 
     References
     ----------
@@ -320,12 +318,13 @@ class HybridKMeans(EUGkM):
         n_features: int,
     ) -> bool:
         """Whether a step is made, from public quantities only."""
+        # Mean squared errors, in squared half-widths: of the step, and of rounding.
         intervals = self.intervals(n_points, n_features, 1 / N_PARTS)
         error = self._lloyd().round_error(n_points, n_features, N_PARTS)
         return error < n_features / (3 * intervals**2)
 
     def _lloyd(self) -> SuLloyd | FastLloyd:
-        """Build the method of as many rounds as parts, whose first one is the step."""
+        """SuLloyd with two rounds: the first is the step, at half of epsilon."""
         return SuLloyd(self.n_clusters, epsilon=self.epsilon, n_iterations=N_PARTS)
 
     def schedule(
@@ -343,6 +342,7 @@ class HybridKMeans(EUGkM):
         """Cluster the grid, make the step; see :meth:`PrivateKMeans.cluster`."""
         if not self.has_step(curator.n_points, curator.n_features):
             return self._cluster_grid(curator, 1.0), 1
+        # EUGkM at half of the budget, then the first of two Lloyd rounds.
         centers = self._cluster_grid(curator, 1 / N_PARTS)
         centers, _ = self._lloyd().iterate(curator, centers, n_rounds=1)
         return centers, N_PARTS
@@ -355,7 +355,7 @@ class GaussianHybridKMeans(GaussianEUGkM, HybridKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency; half of the squared noise cost goes to each part.
+        Total, zero-out adjacency; half of mu squared is for each part.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     grid_rule, max_cells, consistent, n_init, bounds, clip, random_state, secure

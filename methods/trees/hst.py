@@ -1,9 +1,9 @@
 """HST: k-means on a private tree of randomly cut boxes (Cohen-Addad et al. 2022).
 
-Boxes are cut in two along one feature after the other, at random places. Noisy counts
-of the boxes that seem to hold records make a tree whose distances are the boxes'
-diameters: a hierarchically separated tree. On that a dynamic program finds the best k
-leaves; a noisy Lloyd step moves their midpoints.
+Boxes are cut in two along one feature after the other, at random positions. Boxes with
+large noisy counts form a hierarchically separated tree: a tree metric whose distances
+are the diameters of boxes. A dynamic program finds the best k leaves of the tree, and a
+noisy Lloyd step moves their midpoints.
 """
 
 import itertools
@@ -31,15 +31,15 @@ from pkm.privacy import (
     snap_centers,
 )
 
-MAX_CUTS = 65_535  # positions of all features together, as codes of 16 bits allow
-MIDDLE = (1 / 3, 2 / 3)  # of a box: where it is cut
+MAX_CUTS = 65_535  # positions of all features together: interval numbers have 16 bits
+CUT_RANGE = (1 / 3, 2 / 3)  # of the width of a box
 N_PARTS = 2  # the tree and a Lloyd step, which cost the same
-NO_CENTER = 2.0  # factor on the cost of a box without a center: records leave the box
-LEAST_SHARE = 50  # a box of fewer than n / (50 k) records is left out
+PENALTY = 2.0  # of a box without a center: its records are assigned outside of it
+MIN_SHARE = 50  # a box of fewer than n / (50 k) records is dropped
 
 
 @dataclass(frozen=True)
-class Node:
+class Box:
     """A released box of the tree.
 
     Attributes
@@ -51,7 +51,7 @@ class Node:
     count : float
         Noisy number of records.
     children : list of int
-        Numbers of the boxes that it was cut into and that are kept; none for a leaf.
+        Indices of the boxes that it was cut into and that are kept; none for a leaf.
     """
 
     midpoint: np.ndarray
@@ -65,7 +65,7 @@ def random_cuts(
     layers: int,
     n_features: int,
 ) -> list[np.ndarray]:
-    """Positions at which boxes are cut, per layer.
+    """Draw the positions at which boxes are cut, per layer.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ def random_cuts(
     Returns
     -------
     list of ndarray of shape (d, 2**layer), int64
-        In grid steps: in layer l, from 0, entry i of a feature cuts interval i of the
-        2**l that earlier layers have made. All boxes are cut at the same fraction of
-        their width in a layer and feature.
+        In grid steps. In layer l, from 0, entry i of a feature cuts interval i of the
+        2**l intervals of the layers before. All boxes of a layer are cut at the same
+        fraction of their width in a feature.
 
     Examples
     --------
@@ -88,11 +88,12 @@ def random_cuts(
     >>> bool(cuts[1][0, 0] < cuts[0][0, 0] < cuts[1][0, 1])
     True
     """
+    # Ends of the intervals of every feature so far; a layer cuts each of them once.
     domain = np.array([-SCALE, SCALE], np.int64)
     ends = np.tile(domain, (n_features, 1))
     layers_of_cuts = []
     for _ in range(layers):
-        fractions = generator.uniform(*MIDDLE, (n_features, 1))
+        fractions = generator.uniform(*CUT_RANGE, (n_features, 1))
         widths = np.diff(ends, axis=1)
         positions = ends[:, :-1] + fractions * widths
         cuts = np.floor(positions).astype(np.int64)
@@ -103,59 +104,60 @@ def random_cuts(
 
 
 def best_leaves(
-    nodes: list[Node],
+    nodes: list[Box],
     k: int,
 ) -> list[int]:
-    """Choose at most k leaves of the least cost in the tree, exactly.
+    """Choose at most k leaves of least cost in the tree, by dynamic programming.
 
     Parameters
     ----------
-    nodes : list of Node
+    nodes : list of Box
         The first is the root; children come after their parents.
     k : int
 
     Returns
     -------
     list of int
-        Numbers of the chosen leaves, at least one.
+        Indices of the chosen leaves, at least one.
 
     Notes
     -----
-    A box without a center costs twice its count times its squared diameter, a leaf with
-    one costs half of that, and a cut box with centers what its parts cost.
+    A leaf with a center costs its count times its squared diameter, a box without a
+    center twice as much. Another box costs the sum of the boxes that it was cut into.
 
     Examples
     --------
     >>> box = np.zeros(1, np.int64)
-    >>> leaves = [Node(box, 1.0, 8.0, []), Node(box, 3.0, 1.0, [])]
-    >>> tree = [Node(box, 4.0, 9.0, [1, 2]), *leaves]
+    >>> leaves = [Box(box, 1.0, 8.0, []), Box(box, 3.0, 1.0, [])]
+    >>> tree = [Box(box, 4.0, 9.0, [1, 2]), *leaves]
     >>> best_leaves(tree, 1), best_leaves(tree, 2)
     ([2], [1, 2])
     """
-    # Costs with at most 0 .. k centers, from the leaves up, and how many the first part
-    # gets.
+    # Dynamic program from the leaves up: the least cost with at most 0 .. k centers,
+    # and the number of centers in the first child.
     costs = np.empty((len(nodes), k + 1))
-    shares: dict[int, np.ndarray] = {}
+    n_first: dict[int, np.ndarray] = {}
     for i in range(len(nodes) - 1, -1, -1):
         node = nodes[i]
         leaf_cost = node.count * node.diameter**2
-        costs[i, 0] = NO_CENTER * leaf_cost
+        costs[i, 0] = PENALTY * leaf_cost
         if not node.children:
             costs[i, 1:] = leaf_cost
             continue
-        # Records of parts that are not kept leave the box.
+        # Records of children that were dropped are assigned outside of the box.
         kept = sum(nodes[child].count for child in node.children)
         missing = max(node.count - kept, 0.0)
-        missing_cost = NO_CENTER * missing * node.diameter**2
+        missing_cost = PENALTY * missing * node.diameter**2
         first, *others = (costs[child] for child in node.children)
         if not others:
             costs[i, 1:] = first[1:] + missing_cost
             continue
+        # Divide the centers between both children at the least cost.
         (second,) = others
-        shares[i] = np.zeros(k + 1, np.int64)
+        n_first[i] = np.zeros(k + 1, np.int64)
         for n_centers in range(1, k + 1):
             sums = first[: n_centers + 1] + second[n_centers::-1]
-            shares[i][n_centers] = sums.argmin()
+            n_first[i][n_centers] = sums.argmin()
             costs[i, n_centers] = sums.min() + missing_cost
 
     # Follow the choices from the root down.
@@ -169,10 +171,10 @@ def best_leaves(
         if not children:
             leaves.append(i)
             continue
-        first_share = n_centers
-        if i in shares:
-            first_share = int(shares[i][n_centers])
-        divided = (first_share, n_centers - first_share)
+        in_first = n_centers
+        if i in n_first:
+            in_first = int(n_first[i][n_centers])
+        divided = (in_first, n_centers - in_first)
         open_nodes += zip(children, divided, strict=False)
     return sorted(leaves)
 
@@ -184,8 +186,8 @@ class HST(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency; half of the squared noise cost goes to the tree, half
-        to a step of :class:`pkm.methods.FastLloyd`.
+        Total, zero-out adjacency; half of mu squared is for the tree, half for a step
+        of :class:`pkm.methods.FastLloyd`.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     layers : int, default=10
@@ -195,13 +197,13 @@ class HST(PrivateKMeans):
 
     Notes
     -----
-    A record lies in ``layers * d`` nested boxes, all of which are counted. Noise grows
-    with the root of their number. Boxes above a threshold are kept. The parts of kept
-    boxes are counted in the next level, whether they hold records or not. The published
-    threshold hides the names of occupied boxes at the price of a part of delta; here it
-    is a rule of what to keep alone. The root's count is n, which is public. More than
-    about 60 features with ten layers are refused; the authors project many features to
-    few first.
+    A record lies in ``layers * d`` nested boxes, all of which are counted, so that
+    noise grows with the root of their number. Boxes above a threshold are kept, and
+    both halves of a kept box are counted in the next level, whether they hold records
+    or not. The published threshold hides which boxes hold records, at the price of a
+    part of delta. Here it only selects boxes, and costs nothing. The count of the root
+    is the public n. More than about 60 features with ten layers are refused; the
+    authors project them to fewer dimensions first.
 
     References
     ----------
@@ -236,7 +238,7 @@ class HST(PrivateKMeans):
         n_points: int,
         n_features: int,
     ) -> Budget | None:
-        """Budget of one run; refuses more cuts than codes of 16 bits can tell apart."""
+        """Budget of one run; refuses more cuts than numbers of 16 bits."""
         most = MAX_CUTS // (2**self.layers - 1)
         if n_features > most:
             raise ValueError(
@@ -267,7 +269,7 @@ class HST(PrivateKMeans):
         delta = self.resolved_delta(n)
         nodes = release_tree(curator, cuts, k, levels[0].mu, delta)
 
-        # The best k boxes, and a Lloyd step from their midpoints.
+        # The best k leaves, and a Lloyd step from their midpoints.
         leaves = best_leaves(nodes, k)
         midpoints = np.stack([nodes[i].midpoint for i in leaves])
         centers = snap_centers(midpoints)
@@ -275,7 +277,7 @@ class HST(PrivateKMeans):
         return centers, len(levels) + n_steps
 
     def _lloyd(self) -> FastLloyd:
-        """Build the method of as many rounds as parts, whose first one is the step."""
+        """FastLloyd with two rounds: the first is the step, at half of mu squared."""
         return FastLloyd(
             self.n_clusters,
             epsilon=self.epsilon,
@@ -291,8 +293,8 @@ def release_tree(
     k: int,
     mu: float,
     delta: float,
-) -> list[Node]:
-    """Count the boxes of all levels, from the domain down; keep those with records.
+) -> list[Box]:
+    """Count the boxes of all levels, from the domain down; keep those of large counts.
 
     Parameters
     ----------
@@ -304,40 +306,41 @@ def release_tree(
     mu : float
         Cost of one level.
     delta : float
-        Probability that any of the empty boxes next to a record would be kept.
+        Probability that an empty box around a given position is kept on any level.
 
     Returns
     -------
-    list of Node
+    list of Box
         The root first, parents before their children.
     """
+    # Threshold of a noisy count, in records.
     d = curator.n_features
     n_levels = len(cuts) * d
     deviation = 1 / mu
     threshold = 1 + deviation * float(-ndtri(delta / n_levels))
-    threshold = max(threshold, curator.n_points / (LEAST_SHARE * k))
+    threshold = max(threshold, curator.n_points / (MIN_SHARE * k))
     noise = Gaussian(SCALE * deviation)
 
     # One grid for all features holds the cuts of each.
     positions = [layer.ravel() for layer in cuts]
-    thresholds = np.unique(np.concatenate(positions))
-    grid = BoxGrid(tuple(thresholds.tolist()), inside_cell=False)
+    boundaries = np.unique(np.concatenate(positions))
+    grid = BoxGrid(tuple(boundaries.tolist()), inside_cell=False)
     tree = curator.partition(grid)
 
-    # Boxes of the last level: their nodes, their cells, and for each feature their
-    # interval among those of the layer.
-    root = _describe(tree, 0, float(curator.n_points))
+    # Kept boxes of a level: the box, its cell, and its interval of each feature among
+    # those of the layer.
+    root = _make_box(tree, 0, float(curator.n_points))
     nodes = [root]
     level = [(root, 0, np.zeros(d, np.int64))]
     for layer, feature in itertools.product(cuts, range(d)):
-        # Cut every kept box at the place of its interval.
+        # Cut every kept box at the position of its interval.
         pairs = []
         for _, cell, intervals in level:
             position = layer[feature, intervals[feature]]
-            boundary = int(np.searchsorted(thresholds, position)) + 1
+            boundary = int(np.searchsorted(boundaries, position)) + 1
             pairs.append(tree.split(cell, feature, boundary))
 
-        # Count all parts, keep those above the threshold.
+        # Count both halves of all boxes; keep those above the threshold.
         counted = count_parts(tree, pairs, noise)
         parents = level
         level = []
@@ -345,7 +348,7 @@ def release_tree(
             for side, (cell, count) in enumerate(parts):
                 if count < threshold:
                     continue
-                node = _describe(tree, cell, count)
+                node = _make_box(tree, cell, count)
                 parent.children.append(len(nodes))
                 nodes.append(node)
                 inner = intervals.copy()
@@ -354,12 +357,12 @@ def release_tree(
     return nodes
 
 
-def _describe(
+def _make_box(
     tree: PartitionTree,
     cell: int,
     count: float,
-) -> Node:
-    """Make the node of a cell, without children."""
+) -> Box:
+    """Return the box of a cell, without children."""
     lower, upper = tree.box(cell)
     diameter = float(np.linalg.norm((upper - lower) / SCALE))
-    return Node(tree.midpoint(cell), diameter, float(count), [])
+    return Box(tree.midpoint(cell), diameter, float(count), [])

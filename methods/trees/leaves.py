@@ -27,12 +27,12 @@ class Leaves:
     sides: np.ndarray
     weights: np.ndarray
 
-    def take(self, numbers: np.ndarray) -> "Leaves":
-        """Return some of the leaves."""
+    def take(self, indices: np.ndarray) -> "Leaves":
+        """Return the leaves at given indices."""
         return Leaves(
-            self.midpoints[numbers],
-            self.sides[numbers],
-            self.weights[numbers],
+            self.midpoints[indices],
+            self.sides[indices],
+            self.weights[indices],
         )
 
     def cluster(
@@ -51,7 +51,7 @@ def gather_leaves(
     grids: Sequence[tuple[int, np.ndarray, np.ndarray]],
     total: float,
 ) -> Leaves:
-    """Put cells of several grids together; the domain is the leaf if there is none.
+    """Concatenate cells of several grids; without any cell the domain is the only leaf.
 
     Parameters
     ----------
@@ -70,6 +70,7 @@ def gather_leaves(
     >>> (leaves.midpoints / SCALE).ravel().tolist(), (leaves.sides / SCALE).tolist()
     ([-0.75, 0.75], [0.5, 0.5])
     """
+    # Without any cell: the domain, which is a grid of one interval per feature.
     if not any(len(weights) for _, _, weights in grids):
         _, positions, _ = grids[0]
         domain = np.zeros((1, positions.shape[1]))
@@ -78,8 +79,8 @@ def gather_leaves(
     sides = []
     weights = []
     for intervals, positions, grid_weights in grids:
-        unit = SCALE / intervals  # half a side
-        midpoints.append((2 * positions + 1 - intervals) * unit)
-        sides.append(np.full(len(positions), 2 * unit))
+        half_side = SCALE / intervals
+        midpoints.append((2 * positions + 1 - intervals) * half_side)
+        sides.append(np.full(len(positions), 2 * half_side))
         weights.append(grid_weights)
     return Leaves(*map(np.concatenate, (midpoints, sides, weights)))

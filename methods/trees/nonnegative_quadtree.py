@@ -1,8 +1,8 @@
-"""Quadtrees for few records of each center: nonnegative counts, trimmed means.
+"""Quadtrees at a low signal-to-noise ratio: nonnegative counts, trimmed means.
 
-Post-processing of the releases of :mod:`.quadtree`. Noise of counts is about as large
-as the counts here, so that what is known of them without looking matters: none is
-negative, and those of the children of a cell sum to that of the cell.
+Post-processing of the releases of :mod:`.quadtree`. Where noise is as large as the
+counts, two constraints lower it: no count is negative, and the counts of the children
+of a cell sum to the count of the cell.
 """
 
 import itertools
@@ -17,10 +17,11 @@ from pkm.privacy import snap_centers
 
 # Chosen on generated sets and on s1: the factors at the freeze of nonnegative counts,
 # the trimming at that of finer trees (docs/studies/synopsis.md).
-OPEN_FACTOR = 0.1  # a cell of less is a leaf; of the noise of all children
-# A leaf of less is left out above the finest level; of a count's noise.
-LEAF_FACTOR = 0.5
-TRIM_FACTOR = 3.0  # leaves that are farther do not count; of the median distance
+# Smallest count of a cell that is split: in standard deviations of its children's sum.
+SPLIT_FACTOR = 0.1
+# Smallest count of a leaf above the finest level: in standard deviations of a count.
+MIN_LEAF_FACTOR = 0.5
+TRIM_FACTOR = 3.0  # largest distance of a leaf that is averaged, in median distances
 TRIM_ROUNDS = 3
 
 
@@ -28,7 +29,7 @@ def project_onto_simplices(
     values: np.ndarray,
     totals: np.ndarray,
 ) -> np.ndarray:
-    """The nearest rows without negative entries that have given sums.
+    """Project rows to the nearest nonnegative ones with given sums.
 
     Parameters
     ----------
@@ -39,13 +40,12 @@ def project_onto_simplices(
     Returns
     -------
     ndarray of shape (m, c), float64
-        Each row less a number of its own, and zero where that is negative.
+        ``max(row - theta, 0)``, with a theta for each row.
 
     References
     ----------
     Duchi, J., Shalev-Shwartz, S., Singer, Y. and Chandra, T. (2008). Efficient
-    projections onto the l1-ball for learning in high dimensions. ICML, 272-279, figure
-    1.
+    projections onto the l1-ball for learning in high dimensions. ICML, 272-279.
 
     Examples
     --------
@@ -53,16 +53,16 @@ def project_onto_simplices(
     >>> project_onto_simplices(values, np.array([4.0, 6.0])).tolist()
     [[3.0, 1.0, 0.0], [2.0, 2.0, 2.0]]
     """
-    # What the j largest entries exceed the total by, for each of them.
+    # Duchi et al., figure 1: theta if the j largest entries stay positive, for all j.
     descending = -np.sort(-values, axis=1)
     n_largest = np.arange(1, values.shape[1] + 1)
-    excess = np.cumsum(descending, axis=1) - totals[:, None]
-    excess /= n_largest
+    thetas = np.cumsum(descending, axis=1) - totals[:, None]
+    thetas /= n_largest
 
-    # As many remain positive as exceed what is taken off them.
-    n_positive = (descending > excess).sum(axis=1)
-    taken_off = np.take_along_axis(excess, n_positive[:, None] - 1, axis=1)
-    return np.maximum(values - taken_off, 0.0)
+    # The largest j (their rho) whose entry exceeds its theta.
+    n_positive = (descending > thetas).sum(axis=1)
+    theta = np.take_along_axis(thetas, n_positive[:, None] - 1, axis=1)
+    return np.maximum(values - theta, 0.0)
 
 
 def nonnegative_leaves(
@@ -84,16 +84,16 @@ def nonnegative_leaves(
     Returns
     -------
     Leaves
-        Cells that are not open below open ones, and those of the finest level. A cell
-        is open if its count exceeds ``OPEN_FACTOR`` of the noise of its children.
+        Children of split cells that are not split, and those of the finest level. A
+        cell is split if its count exceeds ``SPLIT_FACTOR`` of the noise of its
+        children.
 
     Notes
     -----
     From the finest level up, counts are averaged with the sums of their children, as
     for :func:`pkm.methods.trees.quadtree.consistent_levels`. From the coarsest down,
-    the counts of the children of an open cell are projected onto the simplex of its
-    count: noise about an empty place is cut off by as much as the children exceed their
-    parent.
+    the counts of the children of a split cell are projected onto the simplex of its
+    count, which sets small noisy counts to zero.
 
     Examples
     --------
@@ -108,28 +108,28 @@ def nonnegative_leaves(
     corners = list(itertools.product((0, 1), repeat=d))
     grids = []
 
-    # The domain is open; its children are the cells of the first level.
-    open_cells = np.zeros((1, d), np.int64)
-    open_counts = np.array([total])
+    # The domain is split; its children are the cells of the first level.
+    split_cells = np.zeros((1, d), np.int64)
+    split_counts = np.array([total])
     for level, level_counts in enumerate(counts):
-        # Children of open cells, of the coarsest level all of them.
-        children = 2 * open_cells[:, None, :] + corners
+        # Children of split cells, with nonnegative counts that sum to their parents'.
+        children = 2 * split_cells[:, None, :] + corners
         children = children.reshape(-1, d)
         noisy = level_counts[tuple(children.T)].reshape(-1, 2**d)
-        child_counts = project_onto_simplices(noisy, open_counts).ravel()
+        child_counts = project_onto_simplices(noisy, split_counts).ravel()
 
-        # Those that are not open are leaves, unless they are large and hold too little.
-        is_open = np.zeros(len(children), bool)
+        # Those that are not split are leaves, unless they are large with few records.
+        is_split = np.zeros(len(children), bool)
         least = 0.0
         if level < len(counts) - 1:
             noise_of_children = math.sqrt(2**d) * deviations[level + 1]
-            is_open = child_counts > OPEN_FACTOR * noise_of_children
-            least = LEAF_FACTOR * deviations[level]
-        is_leaf = ~is_open & (child_counts > least)
+            is_split = child_counts > SPLIT_FACTOR * noise_of_children
+            least = MIN_LEAF_FACTOR * deviations[level]
+        is_leaf = ~is_split & (child_counts > least)
         leaves = children[is_leaf], child_counts[is_leaf]
         grids.append((len(level_counts), *leaves))
-        open_cells = children[is_open]
-        open_counts = child_counts[is_open]
+        split_cells = children[is_split]
+        split_counts = child_counts[is_split]
     return gather_leaves(grids, total)
 
 
@@ -137,7 +137,7 @@ def trimmed_means(
     centers: np.ndarray,
     leaves: Leaves,
 ) -> np.ndarray:
-    """Means of clusters of leaves without those that are far from the center.
+    """Means of clusters of leaves, without leaves that are far from the center.
 
     Parameters
     ----------
@@ -149,9 +149,9 @@ def trimmed_means(
     -------
     ndarray of shape (k, d), int64
         After three rounds. In each, leaves are assigned to their nearest center, and
-        those count that are at most three times as far from it as the median record of
-        the cluster. What is farther from a tight cluster is noise that would draw its
-        center away. A center without leaves stays.
+        those are averaged that are at most three times as far from it as the median
+        record of the cluster: farther leaves are mostly noise. A center without leaves
+        does not move.
 
     Examples
     --------
@@ -160,14 +160,14 @@ def trimmed_means(
     >>> trimmed_means(np.array([[50]]), leaves).tolist()
     [[10]]
     """
-    # Mean squared distance of records, uniform in their leaf, from its midpoint.
-    within = centers.shape[1] * leaves.sides**2 / 12
+    # Variance of a record that is uniform in its leaf.
+    within_cell = centers.shape[1] * leaves.sides**2 / 12
     means = centers.astype(np.float64)
     for _ in range(TRIM_ROUNDS):
         # Assign leaves to their nearest center.
         squares = cdist(leaves.midpoints, means, "sqeuclidean")
         nearest = squares.argmin(axis=1)
-        distances = np.sqrt(squares.min(axis=1) + within)
+        distances = np.sqrt(squares.min(axis=1) + within_cell)
         for cluster in np.unique(nearest):
             # Find the distance of the cluster's median record.
             members = np.flatnonzero(nearest == cluster)

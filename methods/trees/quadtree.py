@@ -2,9 +2,9 @@
 
 An adaptive relative of EUGkM (Su et al. 2016) in the family of private spatial
 decompositions (Cormode, Procopiuc, Srivastava, Shen and Yu 2012; Zhang, Xiao and Xie
-2016): where records are dense the tree is fine, where they are not its cells stay
-large. All levels are counted, as a record lies in one cell of each; which cells are
-leaves is read off the noisy counts.
+2016): cells are small where records are dense, and large elsewhere. The cells of all
+levels are counted, because a record lies in one cell of each. The noisy counts decide
+which cells are split and which are leaves.
 """
 
 import itertools
@@ -16,7 +16,7 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer, Real
-from pkm.methods.lloyd.noisy_steps import cluster_radii, final_step, step_noise
+from pkm.methods.lloyd.noisy_steps import cluster_radii, shrunken_lloyd_step, step_noise
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.trees.eugkm import grid_intervals
 from pkm.methods.trees.leaves import Leaves, gather_leaves
@@ -32,18 +32,19 @@ from pkm.privacy import (
     SumsAndCounts,
 )
 
-MAX_FEATURES = int(math.log2(MAX_CELLS))  # two intervals in each
+MAX_FEATURES = int(math.log2(MAX_CELLS))  # a grid has at least two intervals in each
 MIN_LEVELS = 2
 MAX_LEVELS = 9
 
 # Chosen on generated sets and on s1, at the first freeze of docs/studies/synopsis.md.
-OPEN_FACTOR = 0.7  # a cell of less is a leaf; of the noise of all children
-# A leaf of less is left out above the finest level; of a count's noise.
-LEAF_FACTOR = 1.0
-# Records of a center times epsilon: with fewer, one grid is better than a tree, or no
-# Lloyd step is made.
-TREE_RECORDS = 70.0
-STEP_RECORDS = 400
+# Smallest count of a cell that is split: in standard deviations of its children's sum.
+SPLIT_FACTOR = 0.7
+# Smallest count of a leaf above the finest level: in standard deviations of a count.
+MIN_LEAF_FACTOR = 1.0
+# Signal-to-noise ratio n epsilon / k: the mean count of a cluster over the scale of
+# Laplace noise. Below the first there is one grid, below the second no Lloyd step.
+TREE_SNR = 70.0
+STEP_SNR = 400
 
 
 def consistent_levels(
@@ -64,10 +65,10 @@ def consistent_levels(
 
     Notes
     -----
-    The least squares estimate (Hay, Rastogi, Miklau and Suciu 2010, section 4): from
+    The least squares estimate (Hay, Rastogi, Miklau and Suciu 2010, section 4). From
     the finest level up, a count is averaged with the sum of its children by inverse
-    variance; from the coarsest level down, what children miss to their parent is spread
-    evenly.
+    variance. From the coarsest level down, the difference between a count and the sum
+    of its children is divided evenly among the children.
 
     Examples
     --------
@@ -78,7 +79,7 @@ def consistent_levels(
     """
     average_with_children(counts, variances)
 
-    # From the coarsest level down, spread what children miss.
+    # From the coarsest level down: divide the difference to the parent evenly.
     missing = total - counts[0].sum()
     counts[0] += missing / counts[0].size
     for parents, children in itertools.pairwise(counts):
@@ -116,7 +117,8 @@ def average_with_children(
     n_children = 2 ** counts[0].ndim
     averaged = np.array(variances, np.float64)
     for level in range(len(counts) - 2, -1, -1):
-        # The variance of an average is that of its estimates in parallel.
+        # From the finest level up: inverse-variance weights of a count and of the sum
+        # of its 2^d children.
         children_variance = n_children * averaged[level + 1]
         weight = children_variance / (children_variance + variances[level])
         sums = _sum_children(counts[level + 1])
@@ -134,7 +136,7 @@ def _sum_children(counts: np.ndarray) -> np.ndarray:
 
 
 def _to_children(values: np.ndarray) -> np.ndarray:
-    """Repeat each entry for the two cells per feature that it consists of."""
+    """Repeat each entry for its children, two per feature."""
     for axis in range(values.ndim):
         values = values.repeat(2, axis=axis)
     return values
@@ -146,16 +148,16 @@ def select_leaves(
     smallest: np.ndarray,
     total: float,
 ) -> Leaves:
-    """Select the leaves of a tree that opens cells above a threshold.
+    """Select the leaves of a tree whose cells are split above a threshold.
 
     Parameters
     ----------
     counts : list of ndarray, float64
         Consistent, of each level.
     thresholds : ndarray of shape (levels - 1,)
-        A cell of a level is open if its count exceeds the level's threshold, and its
-        parent is open. Closed cells below open ones are leaves, and so are the cells of
-        the finest level.
+        A cell is split if its count exceeds the level's threshold and its parent is
+        split. Its children that are not split are leaves, and so are the cells of the
+        finest level.
     smallest : ndarray of shape (levels,)
         Leaves of a level with at most this count are left out.
     total : float
@@ -164,25 +166,25 @@ def select_leaves(
     Returns
     -------
     Leaves
-        From the heaviest down; as many as make their weights sum to the total. One
-        leaf, the domain, if none has a positive weight.
+        In order of decreasing weight, until the weights sum to the total. One leaf, the
+        domain, if none has a positive weight.
     """
     grids = []
     is_reached = np.ones(counts[0].shape, bool)
     for level, level_counts in enumerate(counts):
-        # Cells of this level below open ones; those that are closed are leaves.
+        # The children of split cells; those that are not split are leaves.
         if level:
             is_reached = _to_children(is_reached)
         is_leaf = is_reached
         if level < len(counts) - 1:
-            is_open = is_reached & (level_counts > thresholds[level])
-            is_leaf = is_reached & ~is_open
-            is_reached = is_open
+            is_split = is_reached & (level_counts > thresholds[level])
+            is_leaf = is_reached & ~is_split
+            is_reached = is_split
         positions = np.argwhere(is_leaf & (level_counts > smallest[level]))
         weights = level_counts[tuple(positions.T)]
         grids.append((len(level_counts), positions, weights))
 
-    # The heaviest leaves until they sum to the number of records: the others are noise.
+    # Keep the heaviest leaves, up to the number of records; the others are noise.
     leaves = gather_leaves(grids, total)
     order = np.argsort(-leaves.weights, kind="stable")
     cumulated = np.cumsum(leaves.weights[order])
@@ -195,62 +197,63 @@ def consistent_leaves(
     deviations: np.ndarray,
     total: float,
 ) -> Leaves:
-    """Leaves of counts that are made consistent; see :class:`TreeKind`."""
+    """Make the counts consistent, and select leaves; see :class:`TreeParameters`."""
     consistent_levels(counts, deviations**2, total)
 
-    # A cell is worth opening if its records exceed the noise of its children together.
+    # Split a cell if its count exceeds the noise of the sum of its children.
     n_children = 2 ** counts[0].ndim
-    thresholds = OPEN_FACTOR * math.sqrt(n_children) * deviations[1:]
+    thresholds = SPLIT_FACTOR * math.sqrt(n_children) * deviations[1:]
 
-    # A large leaf of few records would draw a center into space that may be empty.
-    smallest = LEAF_FACTOR * deviations
+    # Drop large leaves of few records: they move centers into space that may be empty.
+    smallest = MIN_LEAF_FACTOR * deviations
     smallest[-1] = 0.0
     return select_leaves(counts, thresholds, smallest, total)
 
 
 @dataclass(frozen=True)
-class TreeKind:
-    """How a tree is grown, read and left; its levels are counted from the balanced one.
+class TreeParameters:
+    """Levels of a tree, their shares of epsilon, and how its leaves are found.
 
-    The balanced level is the binary logarithm of ``(n epsilon)^(2 / (d + 2))``: there
-    the width of cells balances their noise if records are spread evenly over the
-    domain.
+    Levels are counted from the balanced level, the binary logarithm of ``(n
+    epsilon)^(2 / (d + 2))``. There rounding to cells and noise make equal errors if
+    records are uniform on the domain.
 
     Attributes
     ----------
     growth : float
-        Of the share of epsilon from one level to the next finer one, up to the peak.
-    peak : float
+        Ratio of the shares of a level and the one before it, up to ``peak_level``.
+    peak_level : float
+        The level with the largest share.
     decay : float
-        Of the share from one level to the next finer one, beyond the peak.
-    finest : float
-    min_records : float
-        Times epsilon, for each center: with fewer, one grid is better than a tree.
-    read_leaves : callable
+        Ratio of the shares of a level and the one before it, beyond ``peak_level``.
+    finest_level : float
+    min_snr : float
+        Smallest n epsilon / k of a tree; below it there is one grid.
+    find_leaves : callable
         From the released counts of all levels (overwritten), the standard deviation of
         a count of each, and the number of records, to the leaves.
-    settle : callable, optional
-        From centers (k, d), int64, that no Lloyd step will move, and the leaves, to
-        those that are released. Default: the centers as they are.
+    postprocess : callable, optional
+        From centers (k, d), int64, and leaves to the centers that are released, where
+        no Lloyd step is made. Default: unchanged centers.
     """
 
     growth: float
-    peak: float
+    peak_level: float
     decay: float
-    finest: float
-    min_records: float = TREE_RECORDS
-    read_leaves: Callable[[list[np.ndarray], np.ndarray, float], Leaves] = (
+    finest_level: float
+    min_snr: float = TREE_SNR
+    find_leaves: Callable[[list[np.ndarray], np.ndarray, float], Leaves] = (
         consistent_leaves
     )
-    settle: Callable[[np.ndarray, Leaves], np.ndarray] | None = None
+    postprocess: Callable[[np.ndarray, Leaves], np.ndarray] | None = None
 
 
-#: Up to the balanced level, the finest with the most.
-BALANCED = TreeKind(
+#: Levels up to the balanced one, which has the largest share.
+BALANCED = TreeParameters(
     growth=2 ** (1 / 6),
-    peak=0.0,
+    peak_level=0.0,
     decay=2 ** (1 / 6),
-    finest=0.0,
+    finest_level=0.0,
 )
 
 
@@ -260,16 +263,16 @@ class TreeSchedule(Schedule):
 
     Attributes
     ----------
-    kind : TreeKind
+    tree : TreeParameters
     intervals : tuple of int
-        Per feature, of the grid of each level.
+        Number of intervals per feature, of each level.
     epsilons : tuple of float
         Of the counts of each level.
     step_epsilon : float
         Of the Lloyd step; 0 for none.
     """
 
-    kind: TreeKind
+    tree: TreeParameters
     intervals: tuple[int, ...]
     epsilons: tuple[float, ...]
     step_epsilon: float = 0.0
@@ -295,8 +298,8 @@ class QuadtreeKMeans(PrivateKMeans):
         Pure, zero-out adjacency: a record changes one count of each level, and one sum
         and count of the step.
     step_share : float, default=0.25
-        Of epsilon, for the Lloyd step, which is made where there are enough records for
-        each center; 0 leaves it out. See :meth:`schedule`.
+        Share of epsilon for the Lloyd step; 0 for no step. The step is made where n
+        epsilon / k >= 400.
     n_init : int, default=10
         Starts of the k-means on the leaves; they cost no privacy.
     bounds, clip, random_state, secure
@@ -358,13 +361,13 @@ class QuadtreeKMeans(PrivateKMeans):
         self,
         n_points: int,
         n_features: int,
-        kind: TreeKind = BALANCED,
+        tree: TreeParameters = BALANCED,
     ) -> TreeSchedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
-        Level j, from 1, has ``2**j`` intervals per feature, as far as a grid of
-        ``MAX_CELLS`` cells goes. With few records for each center there is one level,
-        the grid of :func:`pkm.methods.trees.eugkm.grid_intervals`, and no step.
+        Level j, from 1, has ``2**j`` intervals per feature, and at most ``MAX_CELLS``
+        cells. Where n epsilon / k is below ``min_snr`` there is one level, the grid of
+        :func:`pkm.methods.trees.eugkm.grid_intervals`, and no step.
 
         Examples
         --------
@@ -377,34 +380,34 @@ class QuadtreeKMeans(PrivateKMeans):
         k = self.n_clusters
         d = n_features
         epsilon = self.epsilon
-        records = n_points * epsilon / k
-        if records < kind.min_records:
+        # Too little signal for a tree: one grid with the whole budget.
+        snr = n_points * epsilon / k
+        if snr < tree.min_snr:
             intervals = grid_intervals(n_points, d, k, epsilon, "balanced", MAX_CELLS)
-            return TreeSchedule(kind, (intervals,), (epsilon,))
+            return TreeSchedule(tree, (intervals,), (epsilon,))
 
-        step_epsilon = self.step_share * epsilon if records >= STEP_RECORDS else 0.0
+        # Number of levels, counted from the balanced one.
+        step_epsilon = self.step_share * epsilon if snr >= STEP_SNR else 0.0
         tree_epsilon = epsilon - step_epsilon
         tree_records = max(n_points * tree_epsilon, 1.0)
         balanced = 2 / (d + 2) * math.log2(tree_records)
         most = min(MAX_LEVELS, MAX_FEATURES // d)
-        n_levels = max(round(balanced + kind.finest), MIN_LEVELS)
+        n_levels = max(round(balanced + tree.finest_level), MIN_LEVELS)
         n_levels = min(n_levels, most)
 
-        # The shares rise up to the peak and fall beyond it.
-        levels = np.arange(1, n_levels + 1) - (balanced + kind.peak)
-        weights = np.where(levels <= 0, kind.growth**levels, kind.decay**levels)
+        # Shares of epsilon: geometric up to the peak level, and beyond it.
+        levels = np.arange(1, n_levels + 1) - (balanced + tree.peak_level)
+        weights = np.where(levels <= 0, tree.growth**levels, tree.decay**levels)
         epsilons = tree_epsilon * weights / weights.sum()
         intervals = tuple(2**level for level in range(1, n_levels + 1))
-        return TreeSchedule(kind, intervals, tuple(epsilons.tolist()), step_epsilon)
+        return TreeSchedule(tree, intervals, tuple(epsilons.tolist()), step_epsilon)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Follow the schedule; see :meth:`PrivateKMeans.cluster`."""
+        """Run the schedule; see :meth:`PrivateKMeans.cluster`."""
         schedule = self.schedule(curator.n_points, curator.n_features)
-        return self.follow(curator, schedule)
+        return self.run(curator, schedule)
 
-    def follow(
-        self, curator: Curator, schedule: TreeSchedule
-    ) -> tuple[np.ndarray, int]:
+    def run(self, curator: Curator, schedule: TreeSchedule) -> tuple[np.ndarray, int]:
         """Release the tree, cluster its leaves, make a step."""
         # Count the cells of all levels, in records: a release for each level.
         counts = []
@@ -414,21 +417,21 @@ class QuadtreeKMeans(PrivateKMeans):
             answer = curator.release(query, counts=Laplace(SCALE / epsilon))
             counts.append(answer["counts"][0] / SCALE)
 
-        # Read the leaves, and cluster them.
-        kind = schedule.kind
+        # Find the leaves, and cluster their weighted midpoints.
+        tree = schedule.tree
         deviations = math.sqrt(2) / epsilons
-        leaves = kind.read_leaves(counts, deviations, float(curator.n_points))
+        leaves = tree.find_leaves(counts, deviations, float(curator.n_points))
         centers = leaves.cluster(self.n_clusters, self.n_init, curator.public_rng())
 
-        # Make a step, or leave the centers where they are.
+        # Make a Lloyd step; without one the centers are only post-processed.
         if schedule.step_epsilon == 0:
-            if kind.settle is not None:
-                centers = kind.settle(centers, leaves)
+            if tree.postprocess is not None:
+                centers = tree.postprocess(centers, leaves)
             return centers[None], 1
         d = curator.n_features
         noise = step_noise(d, schedule.step_epsilon)
-        within = d * leaves.sides**2 / 12  # of records that are uniform in their leaves
+        within_cell = d * leaves.sides**2 / 12  # variance of a uniform point
         radii = cluster_radii(
-            leaves.midpoints, leaves.weights, centers, within, noise[0]
+            leaves.midpoints, leaves.weights, centers, within_cell, noise[0]
         )
-        return final_step(curator, centers, radii, noise)[None], 2
+        return shrunken_lloyd_step(curator, centers, radii, noise)[None], 2

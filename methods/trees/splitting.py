@@ -1,4 +1,4 @@
-"""Common parts of methods that split cells: counts of cells, a public origin."""
+"""Steps shared by methods that split cells: counts of cells, and a public origin."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,6 +25,7 @@ def count_parts(
     noise: Laplace | Gaussian,
 ) -> list[tuple[Node, Node]]:
     """Release the counts of both parts of every split, in one query."""
+    # Cells of one query are disjoint: a record changes one count by 1.
     cells = [cell for pair in pairs for cell in pair]
     counts = tree.release(CellCounts(cells), counts=noise)["counts"] / SCALE
     nodes = list(map(Node, cells, counts))
@@ -42,17 +43,16 @@ def count_root(
 
 
 def find_origin(domain: np.ndarray) -> tuple[np.ndarray, float]:
-    """Find the origin that published methods average about, and their half-width.
+    """Find the origin of the data's units, in grid steps, and their half-width.
 
-    The origin is that of the data's units where all features have the same range.
-    Features of different ranges are scaled separately before such a method is run. Its
-    units are then the cube's: origin 0, half-width 1.
+    Published methods average about it. Features of different ranges are scaled
+    separately before such a method runs: the origin is then 0, and the half-width 1.
 
     Raises
     ------
     ValueError
-        If the common range is so far from its origin that averages about it are too
-        coarse on the grid.
+        If the range is so far from the origin that averages about it are too coarse on
+        the grid.
     """
     lower, upper = domain
     midpoint, half_width = middle_and_half_width(lower, upper)
@@ -64,5 +64,6 @@ def find_origin(domain: np.ndarray) -> tuple[np.ndarray, float]:
             "times their half-width from zero, about which variant='published' "
             "averages: shift the data, or take variant='sound'"
         )
+    # 0 in the data's units, as seen from the midpoint of the domain.
     origin = np.rint(-midpoint / half_width * SCALE).astype(np.int64)
     return origin, float(half_width[0])

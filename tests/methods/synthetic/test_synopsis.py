@@ -14,14 +14,14 @@ from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.synthetic.synopsis import (
     DEEP,
     DEEP_NONNEGATIVE,
-    DEEP_RECORDS,
+    DEEP_SNR,
     FINER,
-    LARGEST_SHARE_OF_GRIDS,
-    LARGEST_SHARE_OF_HASHING,
     LLOYD_STEPS,
     MAX_COUNT_ERROR,
-    MAX_COUNT_ERROR_OF_TREE,
+    MAX_COUNT_ERROR_DEEP,
     MAX_MEAN_ERROR,
+    MAX_ZOOM_SHARE_HASHING,
+    MAX_ZOOM_SHARE_QUADTREE,
     NONNEGATIVE,
     choose_synopsis,
 )
@@ -190,11 +190,11 @@ def test_a_zoom_is_never_noisier_than_its_guard(n, d, epsilon, tree):
     method = SynopsisKMeans(8, epsilon=epsilon, tree=tree)
     plan = method.zoom_plan(n, d)
     if method.choose(n, d) == "quadtree":
-        assert plan is None or (plan.is_affordable and plan.share <= LARGEST_SHARE_OF_GRIDS)
-        if tree == "deep" and plan is not None and n * epsilon / 8 >= DEEP_RECORDS and d > 1:
-            assert plan.count_stddev <= MAX_COUNT_ERROR_OF_TREE * n / 8
+        assert plan is None or (plan.is_affordable and plan.share <= MAX_ZOOM_SHARE_QUADTREE)
+        if tree == "deep" and plan is not None and n * epsilon / 8 >= DEEP_SNR and d > 1:
+            assert plan.count_stddev <= MAX_COUNT_ERROR_DEEP * n / 8
     elif plan is not None:
-        assert plan.share <= LARGEST_SHARE_OF_HASHING
+        assert plan.share <= MAX_ZOOM_SHARE_HASHING
         assert plan.mean_error <= MAX_MEAN_ERROR
         assert plan.count_stddev <= MAX_COUNT_ERROR * n
 

@@ -11,7 +11,7 @@ from noiseless import add_nothing, draw
 
 from pkm import datasets
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
-from pkm.methods.trees.hst import HST, Node, best_leaves, random_cuts, release_tree
+from pkm.methods.trees.hst import HST, Box, best_leaves, random_cuts, release_tree
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, Budget, Curator, Gaussian, Ledger, NoiseStreams, gaussian_mu, snap
 
@@ -45,7 +45,7 @@ def random_tree(rng, n_leaves):
         children[int(leaf)] = tuple(range(len(children), len(children) + n_parts))
         children |= {i: () for i in children[int(leaf)]}
     return [
-        Node(np.zeros(1, np.int64), rng.uniform(0.1, 3), rng.uniform(0, 100), children[i])
+        Box(np.zeros(1, np.int64), rng.uniform(0.1, 3), rng.uniform(0, 100), children[i])
         for i in range(len(children))
     ]
 

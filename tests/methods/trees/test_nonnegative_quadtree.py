@@ -11,7 +11,7 @@ from pkm.methods.baselines.kmeans import KMeansPlusPlus
 from pkm.methods.synthetic.synopsis import NONNEGATIVE
 from pkm.methods.trees.leaves import Leaves
 from pkm.methods.trees.nonnegative_quadtree import (
-    LEAF_FACTOR,
+    MIN_LEAF_FACTOR,
     nonnegative_leaves,
     project_onto_simplices,
     trimmed_means,
@@ -97,7 +97,7 @@ def test_a_large_leaf_of_few_records_is_left_out():
     leaves = nonnegative_leaves([halves, quarters], deviations, 1002.0)
     assert leaves.sides.tolist() == [SCALE / 2]
     # The average of a half and its quarters has two thirds of the variance.
-    assert LEAF_FACTOR * 20.0 * np.sqrt(2 / 3) > 2.0
+    assert MIN_LEAF_FACTOR * 20.0 * np.sqrt(2 / 3) > 2.0
 
 
 def test_the_domain_is_the_leaf_where_all_others_are_left_out():

@@ -12,7 +12,7 @@ from noiseless import add_nothing, draw, nicv
 
 from pkm import datasets
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
-from pkm.methods.lloyd.noisy_steps import cluster_radii, final_step, step_noise
+from pkm.methods.lloyd.noisy_steps import cluster_radii, shrunken_lloyd_step, step_noise
 from pkm.methods.trees.eugkm import EUGkM
 from pkm.methods.trees.quadtree import (
     BALANCED,
@@ -62,7 +62,7 @@ def test_schedule_follows_the_records_of_a_center(n, levels, has_step):
 
 
 def test_shares_rise_to_the_peak_and_fall_beyond():
-    kind = replace(BALANCED, growth=2.0, peak=-1.0, decay=0.5, finest=1.0)
+    kind = replace(BALANCED, growth=2.0, peak_level=-1.0, decay=0.5, finest_level=1.0)
     # The balanced level of 4096 records in two columns is the sixth.
     schedule = QuadtreeKMeans(30, step_share=0.0).schedule(4096, 2, kind)
     assert schedule.intervals == tuple(2**j for j in range(1, 8))
@@ -169,7 +169,7 @@ def test_step_without_noise_is_the_mean_within_the_radius(monkeypatch):
     points = np.array([[100], [300], [40_000]])
     curator = Curator(points, Ledger(Budget(1e9)), NoiseStreams([0]))
     noise = step_noise(1, 1e8)
-    moved = final_step(curator, np.array([[0]]), np.array([500 / SCALE]), noise)
+    moved = shrunken_lloyd_step(curator, np.array([[0]]), np.array([500 / SCALE]), noise)
     assert moved.tolist() == [[200]]
 
 
@@ -182,7 +182,7 @@ def test_a_step_that_is_noise_is_not_made(monkeypatch):
 
     def moved(scale):
         curator = Curator(points, Ledger(Budget(1e9)), NoiseStreams([0]))
-        return final_step(curator, centers, radii, (Laplace(scale), Laplace(1.0)))[0, 0]
+        return shrunken_lloyd_step(curator, centers, radii, (Laplace(scale), Laplace(1.0)))[0, 0]
 
     assert moved(150.1 / SCALE) == 0
     # Half of the square is noise: half of the step is left.
@@ -195,12 +195,15 @@ def test_the_center_of_an_empty_cluster_stays(monkeypatch):
     curator = Curator(np.array([[0]]), Ledger(Budget(1e9)), NoiseStreams([0]))
     centers = np.array([[0], [5000]])
     noise = step_noise(1, 1e8)
-    assert final_step(curator, centers, np.array([0.1, 0.1]), noise).tolist() == centers.tolist()
+    assert (
+        shrunken_lloyd_step(curator, centers, np.array([0.1, 0.1]), noise).tolist()
+        == centers.tolist()
+    )
 
 
 def test_step_costs_what_it_is_given():
     curator = Curator(draw(50, 3), Ledger(Budget(2.0)), NoiseStreams([0]))
-    final_step(curator, draw(4, 3), np.array([0.1, 0.5, 1.0, 3.0]), step_noise(3, 0.8))
+    shrunken_lloyd_step(curator, draw(4, 3), np.array([0.1, 0.5, 1.0, 3.0]), step_noise(3, 0.8))
     (charge,) = curator._ledger.charges
     assert charge.epsilon == pytest.approx(0.8)
     assert charge.mu == 0
