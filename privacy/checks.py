@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,57 @@ def check_type(
         article = "a" if len(expected) == 1 else "one of"
         names = ", ".join(known.__name__ for known in expected)
         raise TypeError(f"{name}={value!r} must be {article} {names}, and no subclass")
+
+
+def own_fields(instance: Any) -> None:
+    """Replace the fields of a frozen dataclass by :func:`own` copies."""
+    for field in fields(instance):
+        name = field.name
+        value = own(name, getattr(instance, name))
+        object.__setattr__(instance, name, value)
+
+
+def own(name: str, value: Any) -> Any:
+    """Copy a public argument, so that it is the same when priced and when used.
+
+    Numbers and arrays become Python's and numpy's own types: a subclass could change
+    its value between two reads, as could whoever keeps an array that was given. Other
+    objects stay as they are.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    value : object
+
+    Returns
+    -------
+    object
+        Arrays cannot be written to; lists become tuples.
+
+    Raises
+    ------
+    TypeError
+        If an array holds objects.
+
+    Examples
+    --------
+    >>> own("sizes", [np.int64(2), True])
+    (2, True)
+    """
+    if isinstance(value, np.ndarray):
+        copy = np.array(value, copy=True, subok=False)
+        if copy.dtype.kind not in "biuf":
+            raise TypeError(f"{name}: an array of {copy.dtype} must hold real numbers")
+        copy.flags.writeable = False
+        return copy
+    if isinstance(value, list | tuple):
+        return tuple([own(name, item) for item in value])
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    return float(value) if isinstance(value, float | np.floating) else value
 
 
 def check_positive(

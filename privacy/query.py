@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from pkm.privacy.budget import Adjacency
+from pkm.privacy.checks import own_fields
 
 Mechanisms = Mapping[str, tuple[type, ...]]
 """Parts of an answer, with the types of mechanisms that may release them."""
@@ -75,6 +76,9 @@ class Query:
     adjacencies: ClassVar[tuple[Adjacency, ...]] = ONE_RECORD_ADJACENCIES
     view: ClassVar[type | None] = None
     exact_without_ledger: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        own_fields(self)
 
     def check(self, view: Any) -> None:
         """Refuse arguments that are ill-posed for a view, before anything is charged.

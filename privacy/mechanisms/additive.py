@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pkm.compute import add_rounded
-from pkm.privacy.checks import check_positive
+from pkm.privacy.checks import check_positive, own_fields
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms import samplers
 from pkm.privacy.mechanisms.noise import MAX_VARIATE, Key, NoiseStreams
@@ -266,6 +266,7 @@ class BoundedLaplace:
     name = "bounded_laplace"
 
     def __post_init__(self) -> None:
+        own_fields(self)
         check_positive("epsilon", self.epsilon)
         check_positive("sensitivity", self.sensitivity)
 

@@ -33,6 +33,7 @@ from pkm.compute.kernels.ldp import (
     random_signs,
     support_counts,
 )
+from pkm.privacy.checks import own_fields
 from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 
@@ -110,6 +111,7 @@ class _LocalRandomizer:
     epsilon: float
 
     def __post_init__(self) -> None:
+        own_fields(self)
         check_epsilon(self.epsilon)
 
     def cost(self, domain: LocalDomain) -> Cost:

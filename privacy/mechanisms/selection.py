@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, vectorize
 from scipy.special import log_expit, log_ndtr, ndtri_exp
 
-from pkm.privacy.checks import check_positive
+from pkm.privacy.checks import check_positive, own_fields
 from pkm.privacy.mechanisms import samplers
 from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
@@ -214,6 +214,7 @@ class SplitScore:
     from_both_ends: bool
 
     def __post_init__(self) -> None:
+        own_fields(self)
         if not (0 < self.q and 2 * self.q <= self.t <= 1 and 2 * self.q < 1):
             raise ValueError(
                 f"t={self.t} and q={self.q} must satisfy 0 < 2 q <= t <= 1 and q < 0.5"
@@ -307,6 +308,7 @@ class _Selection:
     name = "exponential"
 
     def __post_init__(self) -> None:
+        own_fields(self)
         if not 0 < self.epsilon < math.inf:
             raise ValueError(
                 f"epsilon={self.epsilon} of a selection must be positive and finite"

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtri_exp
 
 from pkm.compute.kernels.quadtree import CellsAt
-from pkm.privacy.checks import check_positive
+from pkm.privacy.checks import check_positive, own_fields
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Cost, Gaussian
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
@@ -57,6 +57,7 @@ class StabilityHistogram:
     name = "gaussian_threshold"
 
     def __post_init__(self) -> None:
+        own_fields(self)
         check_positive("stddev", self.stddev)
         if not 0 < self.delta < 1:
             raise ValueError(

@@ -699,7 +699,7 @@ def test_the_command_line_charges_an_account(call, path):
 
 @pytest.mark.integration
 def test_a_stored_cell_that_was_not_paid_for_is_charged(call, path):
-    assert call(run_command, *RUN)[0] == 0
+    assert call(run_command, *RUN, "noise=secure")[0] == 0
     assert call(command, str(path), "epsilon=2", "delta=1e-5")[0] == 0
     code, out, _ = call(run_command, f"account={path}", *RUN)
     assert code == 0

@@ -22,6 +22,7 @@ from pkm.privacy import (
     BoundedLaplace,
     BucketCounts,
     BucketSums,
+    Budget,
     CandidateSets,
     CellCounts,
     CellSums,
@@ -531,3 +532,65 @@ def test_bounded_noise_beyond_the_largest_scale_is_refused():
     with pytest.raises(ValueError, match="at most"):
         view.release(query, counts=Laplace(SCALE), sums=mechanism)
     assert curator._ledger.charges == ()
+
+
+class Changing(float):
+    """A number that is tiny when it is first multiplied, as for a price, and large later."""
+
+    n_calls = 0
+
+    def __mul__(self, other):
+        Changing.n_calls += 1
+        return (1e-9 if Changing.n_calls <= 2 else 10.0) * other
+
+    __rmul__ = __mul__
+
+
+class Lying(np.ndarray):
+    """An array whose entries are smaller than its values."""
+
+    def __getitem__(self, index):
+        return np.ndarray.__getitem__(self.view(np.ndarray), index) * 1e-12
+
+
+@pytest.mark.parametrize("radius", [Changing(3.0), np.full((1, 1), 3.0).view(Lying)], ids=type)
+def test_an_argument_is_the_same_when_priced_and_when_used(radius):
+    """Subclasses of numbers and arrays become plain ones, so that both give one release."""
+
+    def release(given):
+        points = np.random.default_rng(0).integers(-9999, 9999, (50, 3))
+        curator = Curator(points, Ledger(Budget(1.0, 1e-6)), NoiseStreams([1]))
+        query = SumsAndCounts(np.zeros((1, 1, 3), np.int64), given, relative=True)
+        answer = curator.release(query, sums=Gaussian(10.0), counts=Gaussian(1e9))
+        return answer["sums"], curator._ledger.spent()
+
+    plain = float(radius) if isinstance(radius, float) else np.array(radius)
+    (sums, spent), (expected, charged) = release(radius), release(plain)
+    assert np.array_equal(sums, expected)
+    assert spent == charged > 0
+
+
+def test_a_query_keeps_what_it_was_given():
+    centers = np.zeros((1, 1, 3), np.int64)
+    query = SumsAndCounts(centers)
+    centers += 1
+    assert not query.centers.any()
+    with pytest.raises(ValueError, match="read-only"):
+        query.centers += 1
+    with pytest.raises(TypeError, match="centers: an array of object must hold real numbers"):
+        SumsAndCounts(np.array([[[0, 0, 0]]], dtype=object))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        lambda x: Gaussian(x),
+        lambda x: Laplace(x),
+        lambda x: BoundedLaplace(x, x),
+        lambda x: Exponential(x),
+        lambda x: StabilityHistogram(x, 0.5),
+    ],
+)
+def test_numbers_of_mechanisms_are_plain(mechanism):
+    for field, value in vars(mechanism(Changing(0.5))).items():
+        assert type(value) in (float, int), field
