@@ -1,4 +1,4 @@
-"""The compiled kernels and array functions: plain arrays in, plain arrays out.
+"""Compiled kernels and array functions: plain arrays in, plain arrays out.
 
 All coordinates are integers held in float64 and small enough that every product and sum
 below is exact (see :func:`exact_limit`), so results do not depend on block size, order

@@ -142,10 +142,10 @@ class Curator(BaseCurator):
         domain = middle + half_widths * np.array(
             [center - half_width, center + half_width]
         )
-        enter = partial(
+        rescale = partial(
             Points.rescale, center=center, half_width=half_width, radius=radius
         )
-        shards = self._shards.map(enter).kept()
+        shards = self._shards.map(rescale).kept()
         inner = type(self)(shards, self._ledger, self._streams, domain)
         inner.radius = min(radius, inner.radius)
         inner._rounds = self._rounds

@@ -1,4 +1,4 @@
-"""How centers move in a round of Lloyd's algorithm: on the grid, from noisy answers."""
+"""The update step of noisy Lloyd iterations: new centers on the grid."""
 
 import math
 
@@ -10,7 +10,7 @@ from pkm.compute.storage.points import SCALE
 KEEP, TRUNCATE, FOLD = range(3)
 """What is done to a coordinate outside the domain [-SCALE, SCALE]."""
 
-_TINY = 1e-9  # records: keeps the division of the published move finite
+_TINY = 1e-9  # records: the published update would divide by zero without it
 
 
 @vectorize(cache=True)
@@ -30,8 +30,8 @@ def fold(coordinate: int) -> int:
 
 
 @njit(cache=True)
-def shortening(step: np.ndarray, longest: float) -> float:
-    """Factor at most 1 by which a step (d,), int64, becomes no longer than ``longest``.
+def clip_factor(step: np.ndarray, longest: float) -> float:
+    """Factor of at most 1 that clips a step (d,), int64, to the norm ``longest``.
 
     The squared length is an integer, so that the factor does not depend on the order of
     its terms.
@@ -66,10 +66,10 @@ def move_centers(
     relative : bool
         Whether sums are about the centers.
     keep_empty : bool
-        Whether a center stays whose noisy count is below one record. Otherwise any
-        count divides.
+        Whether a center stays where its noisy count is below one record. Otherwise the
+        sum is divided by any count, as published.
     longest : float
-        Longest move, in grid steps; longer ones are shortened to it. Infinite for none.
+        Norm that moves are clipped to, in grid steps; infinite for none.
     limit : float
         Largest coordinate, in grid steps, for which distances are exact; larger ones
         saturate.
@@ -80,11 +80,12 @@ def move_centers(
     -------
     ndarray of shape (R, k, d), int64
     """
+    # IN: centers, sums, counts. OUT: moved, each entry written once.
     moved = np.empty_like(centers)
     step = np.empty(centers.shape[2], np.int64)
     for r in range(centers.shape[0]):
         for j in range(centers.shape[1]):
-            # The noisy mean, rounded to the grid. Below one record ``step`` stays zero.
+            # Step to the noisy mean, rounded to the grid; saturation keeps it in int64.
             records = counts[r, j] / SCALE
             stays = keep_empty and records < 1.0
             divisor = max(records, 1.0) if keep_empty else records + _TINY
@@ -94,8 +95,9 @@ def move_centers(
                 mean = min(max(np.rint(mean), -limit), limit)
                 step[h] = 0 if stays else np.int64(mean) - center
 
-            # The move, no longer than allowed, and back into the domain.
-            factor = 1.0 if longest == math.inf else shortening(step, longest)
+            # Clip the step in norm, move by it, and treat a position outside the
+            # domain.
+            factor = 1.0 if longest == math.inf else clip_factor(step, longest)
             for h in range(len(step)):
                 position = centers[r, j, h] + np.int64(np.rint(step[h] * factor))
                 if outside == FOLD:

@@ -1,4 +1,4 @@
-"""Vectors that are shortened to a radius, toward zero, and their sums."""
+"""Norm clipping of grid vectors, rounded toward zero, and sums of clipped vectors."""
 
 import math
 from dataclasses import replace
@@ -10,12 +10,12 @@ from pkm.compute.kernels.nearest import labels
 from pkm.compute.storage.blocks import Sums
 from pkm.compute.storage.points import SCALE, Points, make_slices, square_norms
 
-#: Outweighs the rounding of the root and the quotient of a clipping.
+#: Clipped vectors are shorter by this factor, more than root and quotient may round up.
 SHRINKAGE = 1 - 2.0**-48
 
 
 def clip_norms(rows: np.ndarray, radius: float) -> np.ndarray:
-    """Shorten grid vectors (n, d) to a radius, toward zero: int64."""
+    """Clip the norms of grid vectors (n, d) to a radius: int64, rounded toward zero."""
     rows = np.asarray(rows, np.float64)
     squared_norms = (rows * rows).sum(axis=1)
     return _clip_norms(rows, squared_norms, float(radius))
@@ -30,7 +30,8 @@ def _clip_norms(
     clipped = np.empty(rows.shape, np.int64)
     squared_radius = radius * radius
     for i in range(rows.shape[0]):
-        # Vectors of the ball stay bit for bit: their factor is exactly 1.
+        # Vectors inside the ball are unchanged: their factor is exactly 1. Truncation
+        # toward zero makes no other one longer than the radius.
         factor = 1.0
         if squared_norms[i] > squared_radius:
             factor = radius / math.sqrt(squared_norms[i]) * SHRINKAGE
@@ -40,9 +41,9 @@ def _clip_norms(
 
 
 def clip_to_ball(points: Points, radius: float, in_place: bool) -> Points:
-    """Pull points outside a ball to its surface, in place or as a copy.
+    """Clip points to a ball about the origin, in place or as a copy.
 
-    The radius is in half-widths.
+    The radius is in half-widths. Points outside are moved to the surface.
     """
     # At sqrt(d) no point of the domain is outside, though the root's square may be
     # rounded to less than d.
@@ -52,8 +53,10 @@ def clip_to_ball(points: Points, radius: float, in_place: bool) -> Points:
         () if holds_domain else np.flatnonzero(points.squared_norms > limit * limit)
     )
     if not len(all_outside):
-        # What is computed of them is kept for the view alone.
+        # The same arrays, but a cache of its own: what is cached of the view is dropped
+        # with it.
         return replace(points)
+    # OUT: rows and their norms, of the points outside alone.
     rows = points.rows if in_place else points.rows.copy()
     squared_norms = points.squared_norms if in_place else points.squared_norms.copy()
     for block in make_slices(len(all_outside)):
@@ -107,14 +110,14 @@ def _sum_clipped(
         for h in range(d):
             step = np.float64(rows[i, h]) - origins[label, h]
             square += step * step
-        # Inside the radius the difference is added as it is, in integers.
+        # Differences inside the radius are added in integers, exactly.
         if square <= squared_radius:
             for h in range(d):
                 sums[label, h] += np.int64(rows[i, h]) - origins[label, h]
         else:
             factor = radius / math.sqrt(square) * SHRINKAGE
             for h in range(d):
-                # Toward zero: no longer than the radius.
+                # Truncation toward zero: the sum changes by no more than the radius.
                 step = np.float64(rows[i, h]) - origins[label, h]
                 sums[label, h] += np.int64(step * factor)
     return sums

@@ -1,11 +1,11 @@
 """Maximum cover by a lattice: numbers of points that its grid points cover.
 
-A grid point covers the points within a radius. The grid is cut into blocks of 4^m grid
-points. For every block near a point there is a bound on the number of points that any
-of its grid points covers; exact counts are stored only for the blocks with large bounds
-that cover a point, so memory follows the data and not the grid. Counts are integers and
-a distance is computed from a point and a grid point alone, always in the same order, so
-nothing depends on the order of the points.
+A grid point covers the points within a radius. The grid is divided into blocks of 4^m
+grid points. Every block near a point has a bound on the number of points that any of
+its grid points covers. Exact counts are stored for the blocks with large bounds alone,
+so memory grows with the data and not with the grid. Counts are integers, and a distance
+is computed from a point and a grid point alone, always in the same order. So nothing
+depends on the order of the points.
 
 Units: points, grid points and the radius are in grid steps, squared distances in
 squared grid steps, blocks in sides of a block.
@@ -30,10 +30,10 @@ from pkm.compute.storage.points import make_slices
 
 BLOCK_BITS = 2
 BLOCK_SIDE = 1 << BLOCK_BITS
-MIN_KEYS = 1 << 14  # keys sorted at once, or as many as there are
+MIN_KEYS = 1 << 14  # at least so many keys are sorted at once, if there are
 SLACK = 1e-9  # relative, of a squared radius: rounding must not leave a block out
 
-#: Count of a grid point that is not in the ball: negative whatever is added.
+#: Count of a grid point outside the ball: negative whatever is added to it.
 _OUTSIDE = -(1 << 30)
 _UNKNOWN = -2  # a block that was not searched for
 _ABSENT = -1  # a block without counts
@@ -42,7 +42,7 @@ _ABSENT = -1  # a block without counts
 class BlockGrid(NamedTuple):
     """Radius and block numbering of a grid, as kernels take them.
 
-    A block's key has its coordinates as digits, the first one highest.
+    A block's key is a number whose digits are its coordinates, the first one highest.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class BlockGrid(NamedTuple):
     max_coordinate : int
         Largest coordinate of a grid point, in grid steps.
     span : int
-        Blocks in a row that may hold a grid point within the radius of a point.
+        Blocks along an axis that may hold a grid point within the radius of a point.
     shift : int
         Added to a block's coordinates to make digits of them.
     base : int
@@ -66,13 +66,13 @@ class BlockGrid(NamedTuple):
 
 
 class PartialPoints(NamedTuple):
-    """Partial grid points near a point: buffers of which the first entries are in use.
+    """Grid points near a point by some of their coordinates: buffers, partly in use.
 
     Attributes
     ----------
     codes : ndarray, int64
-        Position of the first grid point with these coordinates: the number of its block
-        in the window, then, in the lowest 2 m bits, its rank inside the block.
+        Position of the first grid point with these coordinates: in the high bits the
+        number of its block in the window, in the lowest 2 m bits its rank in the block.
     squares : ndarray, float64
         Squared distance to the point along these coordinates.
     """
@@ -82,11 +82,11 @@ class PartialPoints(NamedTuple):
 
 
 class Cover:
-    """The points that each grid point of a lattice covers, while points are removed.
+    """Numbers of points that the grid points of a lattice cover; points are removable.
 
-    Every grid point belongs to one of three kinds, each of which can be reached by
-    count or bound and rank: those that cover nothing for certain, those of counted
-    blocks, and those of bounded blocks.
+    Blocks are of three kinds. Counted blocks have an exact count for each grid point,
+    bounded blocks one upper bound for all, and no grid point of the others covers a
+    point. Grid points can be looked up by their count or bound.
 
     Parameters
     ----------
@@ -95,18 +95,18 @@ class Cover:
     side, radius : float
         Side of the grid, and the distance up to which a grid point covers.
     weight : float
-        Weight of a covered point in the exponent: decides which blocks are counted and
-        which are only bounded, so that the bounded ones, at ``exp(weight * bound) - 1``
-        per grid point, weigh no more than the whole grid at one.
-    is_left : ndarray of shape (n,), bool, optional
-        Whether a point is not removed yet; of this array, which changes, or all points.
+        Weight of a covered point in the exponent. It decides which blocks are counted:
+        the others, at ``exp(weight * bound) - 1`` per grid point, have together at most
+        the weight of the whole grid at one per grid point.
+    is_uncovered : ndarray of shape (n,), bool, optional
+        Whether a point is not removed yet; changed in place. Default: no point is.
 
     Attributes
     ----------
     lattice : Lattice
     bounds, n_bounded : ndarray
         Distinct bounds of bounded blocks, and the numbers of such blocks.
-    is_left : ndarray of shape (n,), bool
+    is_uncovered : ndarray of shape (n,), bool
     """
 
     def __init__(
@@ -115,11 +115,13 @@ class Cover:
         side: float,
         radius: float,
         weight: float,
-        is_left: np.ndarray | None = None,
+        is_uncovered: np.ndarray | None = None,
     ):
         d = points.shape[1]
         self.lattice = cached_lattice(d, side)
-        self.is_left = np.ones(len(points), bool) if is_left is None else is_left
+        self.is_uncovered = (
+            np.ones(len(points), bool) if is_uncovered is None else is_uncovered
+        )
         self._points = points
         self._side = side
         self._grid = _block_grid(radius / side, self.lattice.max_coordinate)
@@ -128,8 +130,8 @@ class Cover:
                 f"side={side} is too small in {d} dimensions: blocks cannot be numbered"
             )
 
-        # From the lowest bound on, blocks stay bounded while they weigh no more than
-        # the grid.
+        # From the lowest bound on, blocks stay bounded while their total weight is at
+        # most that of the grid: then at most half of the draws are of bounded blocks.
         self._order, keys, counts = self._sorted_blocks()
         keys, bounds = self._bounded_blocks(keys, counts)
         order = np.argsort(bounds, kind="stable")
@@ -142,13 +144,13 @@ class Cover:
         self._block_bounds = bounds[~is_counted]
         self.bounds, self.n_bounded = np.unique(self._block_bounds, return_counts=True)
 
-        # Count the points of the grid points of all other blocks. A block has a row
-        # from the first point on that it covers.
+        # Count the points of all other blocks, grid point by grid point. Rows of counts
+        # are given out to blocks in the order in which they first cover a point.
         self._keys = keys[is_counted]
         self._rows = np.full(len(self._keys), _ABSENT)
         self._n_rows = 0
         self._counts = np.zeros((len(self._keys), BLOCK_SIDE**d), np.int32)
-        self._update_counts(self.is_left, 1)
+        self._update_counts(self.is_uncovered, 1)
 
     def positive_counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Distinct positive counts in counted blocks; numbers of their grid points."""
@@ -180,12 +182,12 @@ class Cover:
                     self._grid.radius,
                     is_covered[block],
                 )
-            is_covered &= self.is_left
+            is_covered &= self.is_uncovered
         return is_covered
 
     def remove(self, is_removed: np.ndarray) -> None:
-        """Take points (a mask) out of all counts; bounds stay as they are."""
-        self.is_left[is_removed] = False
+        """Take points (a mask) out of all counts; bounds stay, and stay valid."""
+        self.is_uncovered[is_removed] = False
         self._update_counts(is_removed, -1)
 
     def _scaled(self, selected: slice | np.ndarray) -> np.ndarray:
@@ -193,7 +195,7 @@ class Cover:
         return self._points[selected] / self._side
 
     def _sorted_blocks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Remaining points in the order of their blocks, the blocks, and their counts.
+        """Uncovered points in the order of their blocks, the blocks, and their counts.
 
         Returns
         -------
@@ -203,7 +205,7 @@ class Cover:
         keys, counts : ndarray, int64
             Of the blocks that hold a point, increasing.
         """
-        left = np.flatnonzero(self.is_left).astype(np.int32)
+        left = np.flatnonzero(self.is_uncovered).astype(np.int32)
         keys = np.empty(len(left), np.int64)
         for block in make_slices(len(left), PROJECTION_BLOCK):
             blocks = np.floor(np.floor(self._scaled(left[block])) / BLOCK_SIDE)
@@ -235,7 +237,8 @@ class Cover:
         bounds = np.empty(0, np.int64)
         start = 0
         while start < len(keys):
-            # As many at once as were merged, so that no sum is sorted often.
+            # As many keys at once as are merged already: a sum is then sorted only a
+            # logarithmic number of times.
             stop = start + max(1, max(MIN_KEYS, len(merged_keys)) // len(key_offsets))
             near_keys = (keys[start:stop, None] + key_offsets).ravel()
             added = np.repeat(counts[start:stop], len(key_offsets))
@@ -287,13 +290,14 @@ class Cover:
                 self._n_rows,
                 self._counts,
             )
+        # Draws need the number of grid points of each count, not their positions.
         tally = _tally(self._counts[: self._n_rows])
         self._distinct_counts = np.flatnonzero(tally)
         self._multiplicities = tally[self._distinct_counts]
 
 
 def _block_grid(radius: float, max_coordinate: int) -> BlockGrid:
-    """Lay out blocks for a radius and a largest coordinate in grid steps."""
+    """Number the blocks for a radius and a largest coordinate in grid steps."""
     span = (int(2 * radius) + BLOCK_SIDE - 1) // BLOCK_SIDE + 1
     # At least the largest coordinate of a block near a point of the ball.
     shift = (
@@ -313,8 +317,9 @@ def _block_offsets(dimensions: int, radius: float) -> np.ndarray:
     """Blocks (b, m) with a grid point within the radius of a point of block zero."""
     largest = int(radius) // BLOCK_SIDE + 2
     steps = np.arange(-largest, largest + 1)
-    # A point is below the block's end, grid points go up to one less: gaps are larger
-    # by one on the lower side.
+    # Smallest distance along an axis, by block offset. A point lies below the end of
+    # its block, and the last grid point of a block one below its end: so the gap to a
+    # lower block is larger by one.
     upper_gaps = (steps - 1) * BLOCK_SIDE
     lower_gaps = (-steps - 1) * BLOCK_SIDE + 1
     gaps = np.select([steps > 0, steps < 0], [upper_gaps, lower_gaps])
@@ -347,15 +352,15 @@ def _add_points(
     """Add ``sign`` for each point to the counts of all grid points that cover it.
 
     The window of a point is the cube of ``span`` blocks a side that holds all grid
-    points within the radius. All but the last of their coordinates are listed as
-    prefixes, one after the other; the last one runs over whole blocks, four grid points
-    at a time without a branch.
+    points within the radius. Their coordinates without the last one are listed as
+    prefixes. The last coordinate runs over whole blocks, four grid points at a time
+    without a branch.
 
     Parameters
     ----------
     scaled : ndarray of shape (n, m), float64
-        Points in grid steps. Nothing is searched for again while they have the same
-        window.
+        Points in grid steps. Blocks are looked up once for successive points with the
+        same window.
     sign : int
         1 or -1.
     grid : BlockGrid
@@ -453,7 +458,7 @@ def _move_window(
     radius: float,
     window: np.ndarray,
 ) -> bool:
-    """Set the lowest block of the window of a point; return whether it changed."""
+    """Write the lowest block (m,) of a point's window; return whether it changed."""
     moved = False
     for h in range(len(point)):
         lowest_block = np.int64(np.ceil(point[h] - radius)) >> BLOCK_BITS
@@ -569,7 +574,8 @@ def _mark_within(
     radius: float,
     is_within: np.ndarray,
 ) -> None:
-    """Mark the points that a grid point covers; sums are those of _add_points."""
+    """Mark the points that a grid point covers."""
+    # Terms are added in the order of _add_points: both agree on every point.
     for i in range(scaled.shape[0]):
         square = 0.0
         for h in range(scaled.shape[1]):
@@ -603,7 +609,7 @@ def _mark_outside(
 
 @njit(cache=True)
 def _tally(counts: np.ndarray) -> np.ndarray:
-    """Numbers of grid points of each positive count, by count."""
+    """Numbers of grid points with each positive count: a histogram of the counts."""
     largest = 0
     for count in counts.flat:
         largest = max(largest, count)
@@ -621,7 +627,7 @@ def _index_of_count(
     count: int,
     rank: int,
 ) -> tuple[int, int]:
-    """Block and rank inside it of the grid point of a rank among those with a count."""
+    """Block, and position in it, of grid point number ``rank`` with a count."""
     for block in range(len(rows)):
         if rows[block] == _ABSENT:
             continue

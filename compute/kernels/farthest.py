@@ -1,10 +1,10 @@
-"""The points that are farthest from some centers, as a function of the multiset.
+"""The m points that are farthest from some centers, found by radix selection.
 
 Points are ranked by their squared distance to the nearest center, the largest first,
-and those at one distance by their coordinates, the smallest first. So which points are
-the m farthest, as a multiset, is a function of the multiset of points: all before a
-last point, and a number of copies of that. This is what :class:`Farthest` holds, and no
-list of points.
+and those at one distance by their coordinates, the smallest first. Equal points have
+equal ranks. So the m farthest are all points that rank before a last point, and some
+copies of that point, whatever the order of the points. :class:`Farthest` holds the last
+point and the number of its copies, not a list of points.
 """
 
 from collections.abc import Iterator
@@ -18,31 +18,31 @@ from pkm.compute.storage.blocks import Blocks, Shards, Sums
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.compute.storage.points import SCALE, Points, make_slices
 
-#: Bits of a squared distance by which points are counted in a pass.
+#: A pass of the selection counts points by so many bits of their squared distances.
 DIGIT_BITS = 16
-#: Up to so many points are compared one by one.
+#: So many candidates for the last point, or fewer, are gathered and sorted.
 MAX_GATHERED = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class Farthest:
-    """Some points that are farthest from centers: all before the last one, and copies.
+    """The farthest points from centers: all that rank before a last point, and copies.
 
     Attributes
     ----------
     centers : ndarray of shape (k, d), int64
         In grid steps.
     square : float
-        Squared distance of the last point to the nearest center.
+        Squared distance of the last point to its nearest center, in grid steps.
     row : ndarray of shape (d,), float32
         Its coordinates.
     copies : ndarray of shape (e, d), float32
-        Points that :meth:`mask` leaves out, though copies of them are among the
-        farthest: the last one, and such of the set ``among``.
+        Points that :meth:`mask` does not mark, though copies of them are among the
+        farthest: the last point, and the farther ones of ``among.copies``.
     n_copies : ndarray of shape (e,), int64
-        How many copies of each.
+        Number of copies of each that are among the farthest.
     among : Farthest or None
-        The set among which they are the farthest; None for all points.
+        The points that were selected from; None for all.
     """
 
     centers: np.ndarray
@@ -53,7 +53,7 @@ class Farthest:
     among: "Farthest | None" = None
 
     def mask(self, points: Points) -> np.ndarray:
-        """Mark the points (n,), bool, that are among them, but for the copies."""
+        """Mark the farthest points (n,), bool, without ``copies``."""
         return points.cached("mask", (self,), partial(self._mask, points))
 
     def _mask(self, points: Points) -> np.ndarray:
@@ -65,9 +65,9 @@ class Farthest:
 def list_copies(
     remaining: Farthest | None, n_features: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points (e, d) that a set has beyond those that it marks, and their numbers.
+    """Copies (e, d) that ``remaining.mask`` does not mark, and their numbers (e,).
 
-    None, as of all points, if there is no set.
+    There are none where all points remain.
     """
     if remaining is None:
         return np.empty((0, n_features), np.float32), np.empty(0, np.int64)
@@ -80,23 +80,23 @@ def farthest(
     centers: np.ndarray,
     n_farthest: int,
 ) -> Farthest | None:
-    """Find those of some points that are farthest from their nearest center.
+    """Select the points that are farthest from their nearest center.
 
     Parameters
     ----------
     points : Shards, Blocks or DaskPoints
-        Read in two passes, or in more where many points are at like distances.
+        Read in two passes, or in more where many points are at similar distances.
     among : Farthest or None
-        The set among which they are the farthest; None for all points.
+        The points to select from, by an earlier selection; None for all.
     centers : ndarray of shape (k, d), int64
         In the domain, in grid steps.
     n_farthest : int
-        How many; all if there are fewer.
+        Number of points to select; all if there are fewer.
 
     Returns
     -------
     Farthest or None
-        ``among`` itself if these are all.
+        ``among`` itself if all of it is selected.
 
     Examples
     --------
@@ -118,38 +118,39 @@ def farthest(
         )
     copies = Points.prepare(rows_of_copies)
 
-    # Narrow down the place of the last point, digit by digit, until few points are left
-    # there.
-    place = _Place.of_all(centers)
+    # Find the rank of the last point digit by digit, until few points share the digits.
+    # Invariant: the last point has the prefix, and n_wanted of the points with the
+    # prefix are selected.
+    prefix = _RankPrefix.of_all(centers)
     n_wanted = n_farthest
     n_inside = np.inf
-    while n_inside > MAX_GATHERED and not place.is_point:
-        (counts,) = points.total(partial(_digit_counts, place=place, among=among))
-        counts += _digit_counts(copies, place, n_copies=n_copies)[0]
+    while n_inside > MAX_GATHERED and not prefix.is_complete:
+        (counts,) = points.total(partial(_digit_counts, prefix=prefix, among=among))
+        counts += _digit_counts(copies, prefix, n_copies=n_copies)[0]
         ends = np.cumsum(counts)
         if ends[-1] < n_wanted:
             return among
         digit = int(np.searchsorted(ends, n_wanted))
         n_inside = int(counts[digit])
         n_wanted -= int(ends[digit]) - n_inside
-        place = place.narrowed(digit)
+        prefix = prefix.extended(digit)
 
-    # Sort these, and take as many as are wanted.
-    if place.is_point:
-        last = np.array(place.coordinates, np.float32)
+    # Sort the points with the prefix; the last point is number n_wanted of them.
+    if prefix.is_complete:
+        last = np.array(prefix.coordinates, np.float32)
         n_last = n_wanted
     else:
         (inside,) = points.total(
-            partial(_rows_at, place=place, among=among), _concatenated
+            partial(_rows_at, prefix=prefix, among=among), _concatenated
         )
-        (more,) = _rows_at(copies, place, n_copies=n_copies)
+        (more,) = _rows_at(copies, prefix, n_copies=n_copies)
         rows = np.concatenate([inside, more])
         order = _ranked(rows, squared_distances(Points.prepare(rows), centers))
         last = rows[order[n_wanted - 1]]
         n_last = np.count_nonzero((rows[order[:n_wanted]] == last).all(axis=1))
 
-    # Copies of other points that were left out before stay where they are before the
-    # last one.
+    # Earlier copies, which masks do not mark, are selected if they rank before the last
+    # point.
     square = float(squared_distances(Points.prepare(last[None]), centers)[0])
     stays = _is_before_last(copies, centers, square, last)
     return Farthest(
@@ -163,23 +164,23 @@ def farthest(
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
-    """A range of the ranking: points with the first digits of their ranks in common.
+class _RankPrefix:
+    """The first digits of a rank, which some points have in common.
 
-    A point's rank is how much its squared distance is below the largest possible one,
-    then its coordinates. Digits are 16 bits of the former, from the highest on, then
-    single coordinates.
+    A rank is a point's deficit, the largest possible squared distance less its own,
+    followed by its coordinates. Its digits are 16 bits of the deficit each, from the
+    highest on, then one coordinate each.
 
     Attributes
     ----------
     centers : ndarray of shape (k, d), int64
         Of the ranking.
     shift : int
-        Number of low bits of the former that are not decided.
+        Number of low bits of the deficit that the prefix leaves open.
     decided : int
-        Its decided bits.
+        The other bits of the deficit.
     coordinates : tuple of int
-        Those that are decided, once all bits are.
+        The first coordinates; none while bits of the deficit are open.
     """
 
     centers: np.ndarray
@@ -188,12 +189,12 @@ class _Place:
     coordinates: tuple[int, ...] = ()
 
     @classmethod
-    def of_all(cls, centers: np.ndarray) -> "_Place":
+    def of_all(cls, centers: np.ndarray) -> "_RankPrefix":
         return cls(centers, _largest_square(centers.shape[1]).bit_length())
 
     @property
-    def is_point(self) -> bool:
-        """Whether all of its points are copies of one."""
+    def is_complete(self) -> bool:
+        """Whether the prefix is a whole rank: its points are copies of one."""
         return len(self.coordinates) == self.centers.shape[1]
 
     @property
@@ -205,8 +206,8 @@ class _Place:
         """Number of values of the next digit."""
         return 1 << (self.shift - self.next_shift) if self.shift else 2 * SCALE + 1
 
-    def narrowed(self, digit: int) -> "_Place":
-        """Points of it whose next digit is this."""
+    def extended(self, digit: int) -> "_RankPrefix":
+        """The prefix followed by a digit."""
         if not self.shift:
             return replace(self, coordinates=(*self.coordinates, digit - SCALE))
         decided = self.decided << (self.shift - self.next_shift) | digit
@@ -215,40 +216,41 @@ class _Place:
     def select_inside(
         self, points: Points, among: Farthest | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Indices (m,) of its points that are among others, and how far they are below.
+        """Indices (m,) of the points of ``among`` with the prefix, and their deficits.
 
-        Block by block, so that what is computed of them takes little memory.
+        Block by block, so that temporary arrays take little memory.
         """
         squares = _squares(points, self.centers)
         marked = None if among is None else among.mask(points)
         n_decided = len(self.coordinates)
         for block in make_slices(len(squares)):
-            below = _largest_square(points.shape[1]) - squares[block].astype(np.int64)
-            inside = np.flatnonzero(below >> self.shift == self.decided)
+            squared = squares[block].astype(np.int64)
+            deficits = _largest_square(points.shape[1]) - squared
+            inside = np.flatnonzero(deficits >> self.shift == self.decided)
             rows = points.rows[block][inside, :n_decided]
             inside = inside[(rows == self.coordinates).all(axis=1)]
             if marked is not None:
                 inside = inside[marked[block][inside]]
-            yield block.start + inside, below[inside]
+            yield block.start + inside, deficits[inside]
 
 
 def _digit_counts(
     points: Points,
-    place: _Place,
+    prefix: _RankPrefix,
     among: Farthest | None = None,
     n_copies: np.ndarray | None = None,
 ) -> Sums:
-    """How many points of a place have each value of the next digit."""
-    counts = np.zeros(place.n_values, np.int64)
-    for inside, below in place.select_inside(points, among):
-        if place.shift:
-            digits = (below >> place.next_shift) & (place.n_values - 1)
+    """Numbers of the points with a prefix by the value of their next digit."""
+    counts = np.zeros(prefix.n_values, np.int64)
+    for inside, deficits in prefix.select_inside(points, among):
+        if prefix.shift:
+            digits = (deficits >> prefix.next_shift) & (prefix.n_values - 1)
         else:
             digits = (
-                points.rows[inside, len(place.coordinates)].astype(np.int64) + SCALE
+                points.rows[inside, len(prefix.coordinates)].astype(np.int64) + SCALE
             )
         weights = None if n_copies is None else n_copies[inside]
-        counts += np.bincount(digits, weights, place.n_values).astype(
+        counts += np.bincount(digits, weights, prefix.n_values).astype(
             np.int64, copy=False
         )
     return (counts,)
@@ -256,19 +258,19 @@ def _digit_counts(
 
 def _rows_at(
     points: Points,
-    place: _Place,
+    prefix: _RankPrefix,
     among: Farthest | None = None,
     n_copies: np.ndarray | None = None,
 ) -> Sums:
-    """Coordinates (m, d) of the points of a place."""
-    blocks = [inside for inside, _ in place.select_inside(points, among)]
+    """Coordinates (m, d) of the points with a prefix."""
+    blocks = [inside for inside, _ in prefix.select_inside(points, among)]
     inside = np.concatenate([np.empty(0, int), *blocks])
     rows = points.rows[inside]
     return (rows if n_copies is None else np.repeat(rows, n_copies[inside], axis=0),)
 
 
 def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
-    """Squared distance (n,) of each point to the nearest center, kept."""
+    """Squared distance (n,) of each point to its nearest center, cached."""
     compute = partial(squared_distances, points, centers)
     return points.cached("squares", centers.tobytes(), compute)
 
@@ -289,12 +291,13 @@ def _is_before_last(
     square: float,
     row: np.ndarray,
 ) -> np.ndarray:
-    """Whether points (n,) come before one of that squared distance and coordinates."""
+    """Whether points (n,) rank before a point of that squared distance and row."""
     squares = _squares(points, centers)
     is_before = squares > square
     tied = np.flatnonzero(squares == square)
 
-    # Of those at its distance: where the first coordinate that differs is smaller.
+    # Points at the same distance rank before it if the first coordinate in which they
+    # differ from it is smaller.
     rows = points.rows[tied]
     differs = rows != row
     first = differs.argmax(axis=1)

@@ -1,8 +1,9 @@
 """Points sorted into cells: codes on a grid, partitions, counts and sums.
 
-A tree of cells is grown over an array of indices. A cell is a slice of it, a split a
-stable partition of the slice by one feature of the codes, so that the points of a cell
-always lie together and in their original order.
+The code of a coordinate is the number of its bin, or of its side of a hyperplane. A
+tree of cells is built over an array of point indices. A cell is a slice of that array.
+A split is a stable partition of the slice by the codes of one feature, so the points of
+a cell are consecutive and in their original order.
 """
 
 import weakref
@@ -19,7 +20,7 @@ MAX_NORMAL = 1 << 20  # largest entry of a normal vector
 
 
 def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
-    """Number of thresholds below each coordinate.
+    """Code of each coordinate: the number of thresholds below it.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n, d), uint8 or uint16
-        As narrow as the number of thresholds allows. Cached with the points, for all
+        The smaller type that holds all codes. Cached with the points, for all
         replicates.
 
     Examples
@@ -61,8 +62,8 @@ def _digitize(
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
             x = np.int64(rows[i, h])
-            # Thresholds are nearly equidistant: the guess is hardly ever off by more
-            # than one.
+            # Thresholds are nearly equidistant, so an interpolated code is hardly ever
+            # off by more than one; the two loops correct it.
             guess = np.int64((x - lowest) * thresholds_per_step) + 1
             code = min(max(guess, 0), n_thresholds)
             while code > 0 and thresholds[code - 1] >= x:
@@ -80,12 +81,12 @@ def cell_counts(points: Points, intervals: int) -> np.ndarray:
     points : Points
         With d features.
     intervals : int
-        Equal ones of each feature; the domain's upper end belongs to the last.
+        Number of equal intervals per feature; the last includes the domain's upper end.
 
     Returns
     -------
     ndarray of shape (intervals**d,), int64
-        The last feature's interval changes first.
+        In C order: the last feature's interval varies fastest.
 
     Examples
     --------
@@ -117,7 +118,7 @@ def hyperplane_sides(
     normals: np.ndarray,
     origin: np.ndarray,
 ) -> np.ndarray:
-    """Sides of hyperplanes on which the points lie.
+    """Side of each hyperplane on which each point lies.
 
     Parameters
     ----------
@@ -152,7 +153,7 @@ def histogram(
     order: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Add the codes of the points ``order`` to counts (d, n_codes) per feature."""
+    """Count the codes of the points ``order`` by feature: added to (d, n_codes)."""
     for p in range(order.shape[0]):
         i = order[p]
         for h in range(codes.shape[1]):
@@ -189,8 +190,7 @@ def stable_partition(
     # order[:n_below] and buffer[:n_above] hold the two parts of order[:p].
     for p in range(order.shape[0]):
         i = order[p]
-        # Write the index to both parts and let one of them grow: there is no branch to
-        # predict.
+        # Write the index to both parts and extend one of them: no branch to predict.
         order[n_below] = buffer[n_above] = i
         below = codes[i, feature] < boundary
         n_below += below
@@ -217,9 +217,8 @@ def column_sums(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
 def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     """Gaps between neighboring values, averaged over the features rank by rank.
 
-    Gaps of many points in a small part of the range are smaller than a grid step. This
-    is the only statistic for which the grid is too coarse: the remainders of rounding
-    are added where they are stored.
+    Gaps between many points in a small part of the range are smaller than a grid step.
+    So the remainders of rounding to the grid are added, where they are stored.
 
     Parameters
     ----------
@@ -229,8 +228,8 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n - 1,), float32
-        In increasing order, in grid steps. Cached with the first shard as long as all
-        shards exist.
+        In increasing order, in grid steps. Cached with the first shard while all shards
+        exist.
 
     Examples
     --------

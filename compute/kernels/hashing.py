@@ -1,4 +1,4 @@
-"""Euclidean hashing, counts and clipped sums of buckets: all in integers.
+"""Euclidean locality-sensitive hashing; counts and clipped sums of its buckets.
 
 A bucket is a cell of a shifted grid on a few random projections. Directions are rounded
 to integers, shifts and widths are integers, so that every product and every division
@@ -29,7 +29,7 @@ MAX_CODES = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class Hash:
-    """Cells of a shifted grid on projections: a number for each point.
+    """A locality-sensitive hash: the cell of a shifted grid on projections.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def _compute_codes(
     for i in range(rows.shape[0]):
         code = 0
         for m in range(directions.shape[0]):
-            # Of integers, below 2**53, in steps of 2**-32 half-widths.
+            # An integer below 2**53, in steps of 2**-32 half-widths.
             product = 0
             for h in range(rows.shape[1]):
                 product += np.int64(rows[i, h]) * directions[m, h]
@@ -223,13 +223,13 @@ def bucket_counts(
     hashing: Hash,
     remaining: Farthest | None,
 ) -> Sums:
-    """Codes that occur, increasing, and how often, but for copies."""
+    """Codes of the remaining points without copies, increasing, and their counts."""
     codes = _bucket_codes(points, hashing, remaining)
     return np.unique(codes, return_counts=True)
 
 
 def merge_counts(counted: Sums, more: Sums) -> Sums:
-    """Codes of two sets of points, increasing, and the sums of their counts."""
+    """Codes of either of two sets of points, increasing, and their added counts."""
     codes, counts = (np.concatenate(pair) for pair in zip(counted, more, strict=True))
     return sum_by_key(codes, counts)
 
@@ -242,7 +242,7 @@ def bucket_sums(
     origins: np.ndarray,
     radius: float,
 ) -> Sums:
-    """Sums of the points of released buckets, but for copies."""
+    """Sums (b, d) of the remaining points of released buckets, without copies."""
     positions = _find_positions(_bucket_codes(points, hashing, remaining), released)
     if remaining is None:
         buckets = positions
@@ -257,10 +257,10 @@ def _bucket_codes(
     hashing: Hash,
     remaining: Farthest | None,
 ) -> np.ndarray:
-    """Codes of the remaining points, but for copies; those of one hash are kept."""
+    """Codes of the remaining points without copies, cached for one hash at a time."""
 
     def compute() -> np.ndarray:
-        # Those of another hash give their memory back first.
+        # Free the codes of another hash before these are computed.
         points.drop("codes")
         mask = None if remaining is None else remaining.mask(points)
         return hashing.codes(points, mask)

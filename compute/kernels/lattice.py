@@ -1,6 +1,6 @@
 """The grid points of the unit ball: their number, uniform draws, grids of covers.
 
-A grid point is an integer vector; times the side of the grid it is a point of the ball.
+A grid point is an integer vector. Multiplied by the grid's side it lies in the ball.
 """
 
 import itertools
@@ -56,31 +56,31 @@ class Lattice:
 
     @cached_property
     def _ball_sizes(self) -> np.ndarray:
-        """Numbers of integer points of squared norm up to s, by dimensions."""
+        """Numbers of integer points by dimensions less one and largest squared norm."""
         sizes = np.ones((self.dimensions, self.max_squared_norm + 1), np.int64)
         for smaller, larger in itertools.pairwise(sizes):
-            # The added coordinate is 0, or v or -v, which leaves s - v^2 for the other
-            # ones.
+            # The added coordinate is 0, or v or -v, which leaves s - v^2 of a squared
+            # norm s for the others.
             larger[:] = smaller
             for v in range(1, self.max_coordinate + 1):
                 larger[v * v :] += 2 * smaller[: len(smaller) - v * v]
         return sizes
 
     def _continuations(
-        self, budget: int, n_after: int
+        self, max_square: int, n_after: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Values of the next coordinate, and the numbers of grid points that continue.
+        """Values of the next coordinate, and numbers of grid points with each of them.
 
         Parameters
         ----------
-        budget : int
+        max_square : int
             Largest squared norm of this and the later coordinates.
         n_after : int
             Number of later coordinates.
         """
-        largest = math.isqrt(budget)
+        largest = math.isqrt(max_square)
         values = np.arange(-largest, largest + 1)
-        return values, self._ball_sizes[n_after, budget - values * values]
+        return values, self._ball_sizes[n_after, max_square - values * values]
 
     @cached_property
     def size(self) -> int:
@@ -91,13 +91,14 @@ class Lattice:
     def draw(self, uniforms: np.ndarray) -> np.ndarray:
         """Turn uniforms in [0, 1], one per dimension, into a uniform grid point."""
         point = np.empty(self.dimensions, np.int64)
-        budget = self.max_squared_norm
+        max_square = self.max_squared_norm
         for h, uniform in enumerate(uniforms):
-            values, sizes = self._continuations(budget, self.dimensions - h - 1)
+            # Inversion: coordinate h has a value with the share of its grid points.
+            values, sizes = self._continuations(max_square, self.dimensions - h - 1)
             ends = np.cumsum(sizes)
             rank = uniform_index(uniform, int(ends[-1]))
             point[h] = values[np.searchsorted(ends, rank, side="right")]
-            budget -= int(point[h]) ** 2
+            max_square -= int(point[h]) ** 2
         return point
 
 
@@ -108,7 +109,7 @@ def uniform_index(uniform: float, n: int) -> int:
 
 @lru_cache(maxsize=64)
 def cached_lattice(dimensions: int, side: float) -> Lattice:
-    """Return a shared lattice: its tables take longer to fill than all queries."""
+    """Return a shared lattice: its table takes longer to fill than all draws."""
     return Lattice(dimensions, side)
 
 
@@ -118,7 +119,7 @@ def cover_scales(
     gamma: float,
     smallest_radius: float,
 ) -> Sequence[tuple[float, float]]:
-    """Sides of grids and radii of covers, fine to coarse (Nguyen, Chaturvedi, Xu).
+    """Sides and radii of covers, from fine to coarse (Nguyen, Chaturvedi, Xu 2021).
 
     Radii are ``(1 + gamma)^i / n`` up to the first of at least 2, the diameter of the
     unit ball; those below the smallest are left out. A grid of side ``gamma r /

@@ -13,7 +13,7 @@ GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
 
-# Shifts of a word: numba turns a uint64 and a plain integer into a float64.
+# Shifts as uint64: numba makes a float64 of a uint64 and a plain integer.
 _U1 = np.uint64(1)
 _U2 = np.uint64(2)
 _U4 = np.uint64(4)
@@ -103,7 +103,7 @@ def support_counts(
     g: int,
     size: int,
 ) -> np.ndarray:
-    """Number of users who reported the hash of each value: (size,), int64."""
+    """Supports of each value, the users who reported its hash: (size,), int64."""
     counts = np.zeros(size, np.int64)
     for i in range(len(users)):
         user_word = _hash_user(key, users[i])
@@ -157,10 +157,10 @@ def add_spectrum(
     bits: int,
     spectrum: np.ndarray,
 ) -> None:
-    """Add reports to the transform of :func:`parity_support_counts`: (size,), int64."""
+    """Add reports to the Walsh-Hadamard spectrum (size,) of the support counts."""
     mask = np.uint64(len(spectrum) - 1)
-    # For every subset of the bits: the row that is the product of theirs, and the
-    # product of their reported signs.
+    # For every subset of a report's bits: the row that is the product of its rows,
+    # which is the XOR of their numbers, and the product of its reported signs.
     rows = np.empty(1 << bits, np.uint64)
     signs = np.empty(1 << bits, np.int64)
     rows[0] = 0
@@ -170,7 +170,8 @@ def add_spectrum(
         for bit in range(bits):
             row = _hash_value(user_word, bit) & mask
             sign = 1 - 2 * ((reports[i] >> bit) & 1)
-            # Subsets of the earlier bits are complete; this bit joins each of them.
+            # Invariant: all subsets of the earlier bits are listed; add this bit to
+            # each.
             n_subsets = 1 << bit
             for subset in range(n_subsets):
                 rows[n_subsets + subset] = rows[subset] ^ row
@@ -180,18 +181,19 @@ def add_spectrum(
 
 
 def parity_support_counts(spectrum: np.ndarray, bits: int) -> np.ndarray:
-    """Number of users whose report equals each value's parities: (size,), int64.
+    """Supports of each value, users whose report equals its hash: (size,), int64.
 
     Notes
     -----
-    That all of ``bits`` parities agree is the product of factors (1 +- entry) / 2.
-    Multiplied out it is a sum over 2**bits rows, so that one fast Walsh-Hadamard
-    transform serves all users and values: exact, in integers.
+    The indicator that all ``bits`` reported signs agree with a value's entries is the
+    product of factors (1 + sign * entry) / 2. Multiplied out it is a sum over 2**bits
+    rows of the matrix, so one fast Walsh-Hadamard transform of the spectrum serves all
+    users and values: exact, in integers.
     """
     totals = spectrum.copy()
     width = 1
-    # Blocks of ``width`` entries are transformed; each step combines pairs of
-    # neighboring blocks.
+    # Invariant: blocks of ``width`` entries are transformed. Each step combines pairs
+    # of neighboring blocks.
     while width < len(totals):
         pairs = totals.reshape(-1, 2, width)
         total = pairs[:, 0] + pairs[:, 1]

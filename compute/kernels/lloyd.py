@@ -84,9 +84,10 @@ def _assign(
     cluster_weights: np.ndarray,
     sums: np.ndarray,
 ) -> int:
-    """Sum weights and weighted points by center; return the costliest point."""
+    """Sum weights and weighted points by center; return the point of largest cost."""
     m, d = points.shape
-    # After point i, they hold the sums of points 0 .. i and the costliest of these.
+    # OUT: cluster_weights and sums. After point i they hold the sums of points 0 .. i,
+    # and ``farthest`` is the one of largest weighted squared distance among these.
     cluster_weights[:] = 0.0
     sums[:] = 0.0
     farthest = 0
@@ -109,7 +110,7 @@ def converged_lloyd(
     tolerance: float,
     max_iter: int,
 ) -> np.ndarray:
-    """Move centers to means until an iteration hardly lowers the loss.
+    """Move centers to means until an iteration lowers the loss by too small a share.
 
     An empty cluster keeps its center. Sums run over the points in order.
 
@@ -119,15 +120,14 @@ def converged_lloyd(
     centers : ndarray of shape (k, d), float64
         Changed in place: means of the points with each label.
     tolerance : float
-        Share of the loss by which an iteration has to lower it for another one to
-        follow.
+        Relative decrease of the loss below which an iteration is the last.
     max_iter : int
         At most so many iterations.
 
     Returns
     -------
     ndarray of shape (n,), int64
-        Nearest of the centers before the last move, ties to the first.
+        Nearest center before the last move, ties to the first.
     """
     n, d = points.shape
     k = len(centers)

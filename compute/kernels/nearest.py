@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 
 from pkm.compute.kernels.radix_sort import differs_from_previous, radix_argsort
 from pkm.compute.kernels.scan import scan
-from pkm.compute.simd.threads import by_threads
+from pkm.compute.simd.threads import map_ranges
 from pkm.compute.storage.blocks import Sums, add
 from pkm.compute.storage.points import (
     EXACT_BITS,
@@ -30,15 +30,16 @@ from pkm.compute.storage.points import (
 )
 
 NO_LIMIT = np.array([[np.inf]])
-LOW_BITS = 24  # of numbers whose high bits are summed separately
+LOW_BITS = 24  # numbers are split here, and both parts summed separately
 SWAP_BLOCK = 256  # points per matrix of distances in swap_costs
 TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a scan does
-#: Centers per leaf of that tree: which of several equally near ones it finds depends on
-#: it.
+#: Centers per leaf of that tree. It decides which of equally near centers is found, so
+#: it is fixed.
 LEAF_SIZE = 16
 BLOCK_ROWS = 1 << 16  # points whose nearest centers are found at a time
 MAX_EXPONENT = 63  # of a squared distance that is exact, or above
-#: Share of the centers: a group of points is compared with so many, or with all.
+#: A group of points is compared with the centers near it, if they are at most this
+#: share of all, else with all.
 MAX_SHARE = 0.25
 
 
@@ -149,7 +150,7 @@ def _scan(
     limits: np.ndarray,
     labels: np.ndarray,
 ) -> list[Sums]:
-    """Sums and counts of ranges of points; zeros where labels (R, n) are written."""
+    """Sums and counts of each range of points; zeros if labels (R, n) are written."""
     flat_rows = points.rows.reshape(-1)
 
     def scan_range(first: int, last: int) -> Sums:
@@ -168,7 +169,7 @@ def _scan(
         )
         return sums, counts
 
-    return by_threads(points.shape[0], centers.size, scan_range)
+    return map_ranges(points.shape[0], centers.size, scan_range)
 
 
 def squared_distances(points: Points, centers: np.ndarray) -> np.ndarray:
@@ -205,7 +206,7 @@ def _square_distances(
 def nearest_of_many(
     points: np.ndarray, centers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nearest of many centers for each point: no other point changes it.
+    """Nearest of many centers for each point, found without comparing all pairs.
 
     Parameters
     ----------
@@ -236,7 +237,7 @@ def nearest_of_many(
             distance[block], index[block] = tree.query(points[block])
         return index, distance
 
-    # Pivots: some of the centers, with their distances to all.
+    # Pivots: the square root of the number of centers, with their distances to all.
     pivots = np.linspace(0, len(centers) - 1, math.isqrt(len(centers)), dtype=int)
     between = cdist(centers[pivots], centers, "sqeuclidean")
     for block in blocks:
@@ -255,10 +256,10 @@ def _nearest_by_pivots(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Index and squared distance of each point's nearest center, both (b,).
 
-    A center that is as near as a pivot lies, by the triangle inequality, at most twice
-    as far from the pivot as the point does. So points near one pivot, at like distances
-    from it, are compared with such centers alone. All squares are whole numbers: no
-    rounding leaves out a center.
+    A center that is at least as near to a point as the pivot is at most twice as far
+    from the pivot as the point is, by the triangle inequality. So points near one
+    pivot, at similar distances from it, are compared with such centers alone. Squared
+    distances are integers and exact: no rounding leaves out a center.
 
     Parameters
     ----------
@@ -274,14 +275,13 @@ def _nearest_by_pivots(
     pivot, squares = nearest_with_squares(Points(rows, norms), centers[pivots])
     index = np.empty(len(points), np.int64)
 
-    # Group the points by their pivots and the exponents of their squared distances.
+    # Group the points by pivot and binary exponent of the squared distance to it.
     exponent_bits = MAX_EXPONENT.bit_length()
     groups = pivot.astype(np.int64) << exponent_bits | np.frexp(squares)[1]
     order, groups = radix_argsort(groups, len(pivots).bit_length() + exponent_bits)
     starts = np.flatnonzero(differs_from_previous(groups))
 
-    # Compare each group with the centers near its pivot, or with all where these are
-    # not few.
+    # Choose the centers to compare each group with; 4 is the square of the factor 2.
     everything = np.arange(len(centers))
     with_all = [order[:0]]
     comparisons = []
@@ -325,8 +325,8 @@ def swap_costs(
 
     Notes
     -----
-    Removing a center changes only the points that are nearest to it, to the distance of
-    their second nearest center: all swaps together take one pass over the n m
+    If a center is removed, only the points nearest to it change, to their second
+    nearest center or to the candidate. So all swaps together take one pass over the n m
     distances.
     """
     squared_norms = (candidates * candidates).sum(axis=1).astype(np.float64)
@@ -356,9 +356,9 @@ def _swap_costs(
     for s in range(len(slots)):
         slot_numbers[slots[s]] = s
 
-    # Cost of adding each candidate without removing a center, and the increase from
-    # removing the center of each slot.
-    # In squared grid steps.
+    # added_costs[j]: cost with candidate j added and no center removed.
+    # removal_costs[s, j]: increase if the center of slot s is removed as well. In
+    # squared grid steps.
     added_costs = np.zeros(m)
     removal_costs = np.zeros((len(slots), m))
     for i in range(n):

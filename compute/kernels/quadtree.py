@@ -1,8 +1,8 @@
-"""Occupied cells of shifted quadtrees, and soft counts on a grid.
+"""Occupied cells of shifted quadtrees, and multilinear counts on a grid.
 
-Cells are numbered by their integer position, and rows of numbers are packed into keys
-that are equal exactly where the rows are: nothing is hashed. Memory is linear in the
-number of points.
+A cell is named by its integer coordinates on its level. Rows of such coordinates are
+packed into integer keys that are equal exactly where the rows are: nothing is hashed.
+Memory is linear in the number of points.
 """
 
 import itertools
@@ -19,13 +19,13 @@ from pkm.compute.kernels.radix_sort import differs_from_previous, radix_argsort
 from pkm.compute.storage.points import SCALE
 
 ROOT_BITS = 19  # the root cell's side is 2**19 steps: eight half-widths
-#: Its lower end: shifted points lie between -2 and 6 half-widths.
+#: Lower end of the root cell: shifted points lie between -2 and 6 half-widths.
 ROOT_LOWER = -2 * SCALE
-N_KEYS = 1 << 63  # int64 from 0 on
-MAX_NUMBERS = 1 << 31  # in a column: a key holds one of them and the number of a row
-FIRST_MEMBERS = 16  # points that are searched for each of the first ones
+N_KEYS = 1 << 63  # number of non-negative int64
+MAX_NUMBERS = 1 << 31  # values of a column: a key holds one and a row number
+FIRST_MEMBERS = 16  # candidates per point that :func:`_first_members` looks for
 
-#: Positions of the cells that indices or a slice select.
+#: Function from indices or a slice of cells to their coordinates (m, d).
 CellsAt = Callable[[Any], np.ndarray]
 #: Smallest and largest coordinates of points.
 Span = tuple[np.ndarray, np.ndarray]
@@ -52,9 +52,9 @@ def occupied_cells(
     level : int
         From the finest to the coarsest.
     cells_at : callable
-        From indices or a slice of the cells to their positions, (m, d), int32: where
-        most cells hold one point, the positions of all take more memory than the
-        points.
+        From indices or a slice of the cells to their coordinates, (m, d), int32. Where
+        most cells hold one point, the coordinates of all would take more memory than
+        the points.
     counts : ndarray of shape (m,), int64
 
     Examples
@@ -81,7 +81,7 @@ def fullest_occupied_cells(
     last_level: int,
     n_fullest: int,
 ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-    """Cells with the highest counts of each level, the first ones among equal.
+    """Cells with the highest counts on each level; ties in lexicographic order.
 
     Parameters
     ----------
@@ -111,9 +111,10 @@ def fullest_occupied_cells(
     n = len(points)
     span = find_span(points)
     ascending = np.argsort(points[:, 0])
-    # Coarser levels merge the points of cells, finer ones leave out points alone in
-    # their cells. That saves most from the finest level on that had half as many cells
-    # as points in the tree before.
+    # From the level ``start`` upward (coarser), the points of a cell are merged.
+    # Downward (finer), points that are alone in their cell are left out. That saves
+    # most if start is the finest level that had at most half as many cells as points in
+    # the last tree.
     start = last_level // 2
     for tree, shift in enumerate(shifts):
         merged_level = 0
@@ -127,8 +128,8 @@ def fullest_occupied_cells(
         shared = cells.shared_members()
         del cells
         for level in range(start + 1, last_level + 1):
-            digits = _number_cells(points, span, shift, level)
-            cells = _find_cells(digits, shared)
+            shifted = _number_cells(points, span, shift, level)
+            cells = _find_cells(shifted, shared)
             n_alone = n - len(shared)
             if 2 * (n_alone + len(cells.first)) <= n:
                 merged_level = level
@@ -136,13 +137,13 @@ def fullest_occupied_cells(
             positions, counts = cells.fullest(n_fullest)
             n_shared = int(np.count_nonzero(counts > 1))
             if n_shared < n_fullest:
-                # Of cells with one point the first ones, wherever these points are.
+                # Fill up with cells of one point, the lexicographically first.
                 is_alone = np.ones(n, bool)
                 is_alone[shared] = False
                 alone = _first_members(
-                    digits, ascending, is_alone, n_fullest - n_shared
+                    shifted, ascending, is_alone, n_fullest - n_shared
                 )
-                positions = np.concatenate([positions[:n_shared], digits.rows(alone)])
+                positions = np.concatenate([positions[:n_shared], shifted.rows(alone)])
                 counts = np.concatenate(
                     [counts[:n_shared], np.ones(len(alone), np.int64)]
                 )
@@ -168,10 +169,11 @@ def cell_centers(
 
 
 @dataclass(frozen=True)
-class Digits:
-    """Rows of integers that points stand for, computed where they are needed.
+class ShiftedRows:
+    """Points plus an offset, without their low bits, such as the cells they lie in.
 
-    Number h of point i is ``min((points[i, h] + offset[h]) >> dropped, last)``.
+    Rows are computed where they are needed, not stored. Entry h of row i is
+    ``min((points[i, h] + offset[h]) >> dropped, last)``.
 
     Parameters
     ----------
@@ -180,9 +182,9 @@ class Digits:
         Of the points, or wider.
     offset : ndarray of shape (d,), int64
     dropped : int, default=0
-        Low bits to leave out.
+        Number of low bits that are dropped.
     last : int, optional
-        Largest number. Default: all are possible.
+        Upper bound of the entries. Default: none.
     """
 
     points: np.ndarray
@@ -193,12 +195,12 @@ class Digits:
 
     @property
     def bounds(self) -> Span:
-        """Smallest and largest number of each column, or wider."""
+        """Smallest and largest entry of each column, or wider."""
         lowest, highest = self.span
         return self._numbers(lowest), self._numbers(highest)
 
     def rows(self, members: np.ndarray) -> np.ndarray:
-        """Numbers (m, d) of points, as int32."""
+        """Rows (m, d), int32, of points by their indices."""
         return self._numbers(self.points[members]).astype(np.int32)
 
     def _numbers(self, rows: np.ndarray) -> np.ndarray:
@@ -206,22 +208,25 @@ class Digits:
 
 
 class Cells(NamedTuple):
-    """Cells of one level that hold one of some points, the members.
+    """Cells of one level that hold some of the points, the members.
+
+    A member may represent several points that share its cell.
 
     Attributes
     ----------
-    digits : Digits
-        Positions of cells.
+    shifted : ShiftedRows
+        Cell coordinates of all points.
     members : ndarray of shape (m,), int64
+        Indices of points.
     order : ndarray of shape (m,), int32 or int64
         Of the members, by their cells in lexicographic order.
     first : ndarray of shape (n_cells,), int64
         Where cells start in that order.
     counts : ndarray of shape (n_cells,), int64
-        Numbers of points, those included that a member stands for.
+        Numbers of points, all those included that members represent.
     """
 
-    digits: Digits
+    shifted: ShiftedRows
     members: np.ndarray
     order: np.ndarray
     first: np.ndarray
@@ -229,7 +234,7 @@ class Cells(NamedTuple):
 
     def positions(self, selected: Any) -> np.ndarray:
         """Positions (c, d), int32, of the cells that indices or a slice select."""
-        return self.digits.rows(self.members[self.order[self.first[selected]]])
+        return self.shifted.rows(self.members[self.order[self.first[selected]]])
 
     def fullest(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Positions and counts of the n fullest cells, the first ones among equal."""
@@ -238,7 +243,7 @@ class Cells(NamedTuple):
         return self.positions(fullest), self.counts[fullest]
 
     def shared_members(self) -> np.ndarray:
-        """Members that share their cell, in their order, where each counts as one."""
+        """Members that share their cell, in order; each must represent one point."""
         return self.members[_mark_shared(self.order, self.first, self.counts)]
 
 
@@ -261,11 +266,11 @@ def _number_cells(
     span: Span,
     shift: np.ndarray,
     level: int,
-) -> Digits:
-    """Positions of the cells of a level."""
-    # The one point that lies on the root cell's upper end belongs to the last cell.
+) -> ShiftedRows:
+    """Coordinates of the cells of a level."""
+    # A point on the upper end of the root cell belongs to the last cell.
     last = (1 << level) - 1
-    return Digits(
+    return ShiftedRows(
         points,
         span,
         shift - ROOT_LOWER,
@@ -288,18 +293,18 @@ def find_span(points: np.ndarray) -> Span:
 
 
 def _find_cells(
-    digits: Digits,
+    shifted: ShiftedRows,
     members: np.ndarray,
     weights: np.ndarray | None = None,
 ) -> Cells:
     """Cells of the members; a member counts as its weight, or as one."""
-    order, is_first = lexicographic_order(digits, members)
+    order, is_first = lexicographic_order(shifted, members)
     first = np.flatnonzero(is_first)
     if weights is None:
         counts = np.diff(first, append=len(order))
     else:
         counts = np.add.reduceat(weights[order], first)
-    return Cells(digits, members, order, first, counts)
+    return Cells(shifted, members, order, first, counts)
 
 
 def _merged_cells(
@@ -308,14 +313,14 @@ def _merged_cells(
     shift: np.ndarray,
     levels: range,
 ) -> Iterator[tuple[int, Cells]]:
-    """Levels and cells, from the finest on; a member stands for those of its cell."""
+    """Levels and cells, from the finest on; a member represents its cell's points."""
     members = np.arange(len(points))
     weights = None
     for level in reversed(levels):
         cells = _find_cells(_number_cells(points, span, shift, level), members, weights)
         yield level, cells
 
-        # From here on a point of each cell represents it, once that saves work.
+        # Once at most half of the members are needed, one per cell represents it.
         if 2 * len(cells.first) <= len(members):
             members = members[cells.order[cells.first]]
             weights = cells.counts
@@ -323,7 +328,7 @@ def _merged_cells(
 
 
 def _first_members(
-    digits: Digits,
+    shifted: ShiftedRows,
     ascending: np.ndarray,
     is_selected: np.ndarray,
     n: int,
@@ -332,7 +337,7 @@ def _first_members(
 
     Parameters
     ----------
-    digits : Digits
+    shifted : ShiftedRows
     ascending : ndarray of shape (points,), int64
         All points, by their first coordinate.
     is_selected : ndarray of shape (points,), bool
@@ -345,26 +350,30 @@ def _first_members(
         selected = candidates[is_selected[candidates]]
         if size >= len(ascending):
             break
-        # Further points may have the first number of the last candidate, but no smaller
-        # one.
-        numbers = (digits.points[:, 0][selected] + digits.offset[0]) >> digits.dropped
-        last = (digits.points[candidates[-1], 0] + digits.offset[0]) >> digits.dropped
+        # The points after the candidates have at least the first coordinate of the last
+        # candidate: smaller ones are complete.
+        numbers = (
+            shifted.points[:, 0][selected] + shifted.offset[0]
+        ) >> shifted.dropped
+        last = (
+            shifted.points[candidates[-1], 0] + shifted.offset[0]
+        ) >> shifted.dropped
         selected = selected[numbers < last]
         if len(selected) >= n:
             break
         size *= 4
-    order, _ = lexicographic_order(digits, selected)
+    order, _ = lexicographic_order(shifted, selected)
     return selected[order[:n]]
 
 
 def lexicographic_order(
-    digits: Digits, members: np.ndarray
+    shifted: ShiftedRows, members: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sort rows lexicographically, and mark those that differ from the row before.
 
     Parameters
     ----------
-    digits : Digits
+    shifted : ShiftedRows
     members : ndarray of shape (m,), int64
         Rows to sort.
 
@@ -378,18 +387,18 @@ def lexicographic_order(
     Examples
     --------
     >>> points = np.array([[2, 1], [0, 3], [2, 0]])
-    >>> digits = Digits(points, find_span(points), np.zeros(2, int))
-    >>> order, is_first = lexicographic_order(digits, np.arange(3))
+    >>> shifted = ShiftedRows(points, find_span(points), np.zeros(2, int))
+    >>> order, is_first = lexicographic_order(shifted, np.arange(3))
     >>> order.tolist(), is_first.tolist()
     ([1, 2, 0], [True, True, True])
     """
-    lowest, highest = digits.bounds
+    lowest, highest = shifted.bounds
     sizes = (highest - lowest + 1).tolist()
 
     # Sort by as many columns as fit a key.
     strides, n_values = _strides(sizes, N_KEYS)
     keys = _packed_columns(
-        digits,
+        shifted,
         lowest,
         members,
         0,
@@ -400,8 +409,8 @@ def lexicographic_order(
     n_packed = len(strides)
 
     while n_packed < len(sizes):
-        # Sort rows that are equal so far by more columns, within their run of equal
-        # rows.
+        # Invariant: rows are sorted by the first n_packed columns. Sort runs of equal
+        # rows by more columns; a key is the number of the run and the packed columns.
         tied = np.flatnonzero(is_tied(is_first))
         if not len(tied):
             break
@@ -409,7 +418,7 @@ def lexicographic_order(
         n_runs = int(runs[-1]) + 1
         strides, n_values = _strides(sizes[n_packed:], N_KEYS // n_runs)
         keys = _packed_columns(
-            digits,
+            shifted,
             lowest,
             members[order[tied]],
             n_packed,
@@ -431,20 +440,20 @@ def is_tied(is_first: np.ndarray) -> np.ndarray:
 
 
 def _strides(sizes: list[int], n_keys: int) -> tuple[np.ndarray, int]:
-    """Strides that make one number of those of the first columns; the last is 1.
+    """Strides that pack the first columns into one key; the last is 1.
 
     Parameters
     ----------
     sizes : list of int
         Numbers of values per column.
     n_keys : int
-        Of the columns as many are taken as make up to so many keys.
+        As many columns are packed as make at most so many keys.
 
     Returns
     -------
     strides : ndarray of shape (columns,), int64
     n_values : int
-        Keys that the columns make.
+        Number of keys that the columns make.
     """
     n_columns = sum(
         n_values <= n_keys for n_values in itertools.accumulate(sizes, operator.mul)
@@ -454,20 +463,20 @@ def _strides(sizes: list[int], n_keys: int) -> tuple[np.ndarray, int]:
 
 
 def _packed_columns(
-    digits: Digits,
+    shifted: ShiftedRows,
     lowest: np.ndarray,
     members: np.ndarray,
     column: int,
     strides: np.ndarray,
 ) -> np.ndarray:
-    """One key per member, of a column and some that follow, above the lowest."""
+    """Key of each member, packed from a column and some that follow it."""
     columns = slice(column, column + len(strides))
     return _pack(
-        digits.points,
+        shifted.points,
         column,
-        digits.offset[columns],
-        digits.dropped,
-        digits.last,
+        shifted.offset[columns],
+        shifted.dropped,
+        shifted.last,
         lowest[columns],
         strides,
         members,
@@ -502,7 +511,7 @@ def add_soft_counts(
     intervals: int,
     counts: np.ndarray,
 ) -> None:
-    """Spread each point over the 2**d grid nodes around it, multilinearly.
+    """Add each point to the 2**d grid nodes around it, with multilinear weights.
 
     Parameters
     ----------
@@ -525,7 +534,7 @@ def add_soft_counts(
             lower_node[h] = min(np.int64(position), intervals - 1)
             upper_weight[h] = position - lower_node[h]
 
-        # A corner of the cell is a bit per feature: whether it is the node above.
+        # Bit h of a corner tells whether it is the upper node in feature h.
         for corner in range(1 << d):
             node = 0
             weight = 1.0

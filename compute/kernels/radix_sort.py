@@ -1,13 +1,9 @@
-"""Stable order of non-negative integers, faster than by comparisons.
-
-Also where equal ones begin in that order, and sums of values over equal ones.
-"""
+"""Radix sort of non-negative integers, and sums of values over equal keys."""
 
 import numpy as np
 from numba import njit
 
-#: Bits of a digit: the ends of 256 runs, which are written at a time, stay in the
-#: cache.
+#: Bits of a digit: the 256 positions that are written to in turn stay in the cache.
 DIGIT_BITS = 8
 
 
@@ -46,7 +42,7 @@ def radix_argsort(keys: np.ndarray, n_bits: int) -> tuple[np.ndarray, np.ndarray
 
 
 def differs_from_previous(sorted_keys: np.ndarray) -> np.ndarray:
-    """Mask (m,) of the sorted keys that differ from the one before, or are first."""
+    """Mask (m,) of the sorted keys that are the first of equal ones."""
     is_first = np.ones(len(sorted_keys), bool)
     np.not_equal(sorted_keys[1:], sorted_keys[:-1], out=is_first[1:])
     return is_first
@@ -79,6 +75,8 @@ def _sort(
     next_order: np.ndarray,
     n_bits: int,
 ) -> tuple[np.ndarray, np.ndarray]:
+    # Least significant digit first. keys and order are overwritten, as are the buffers
+    # next_keys and next_order; either pair may hold the result.
     n_digits = -(-n_bits // DIGIT_BITS)
     last = (1 << DIGIT_BITS) - 1
     # How often each value of each digit occurs.
@@ -87,8 +85,7 @@ def _sort(
         for key in keys:
             counts[digit, (key >> (digit * DIGIT_BITS)) & last] += 1
 
-    # From the lowest digit on: keys with equal digits keep the order of the digits
-    # below.
+    # Invariant: keys are in the order of the digits below; equal digits keep it.
     for digit in range(n_digits):
         ends = counts[digit]
         # Turn counts into the positions where runs begin; each ends where the next

@@ -1,12 +1,12 @@
-"""Weighted k-means on integer positions, kept so that it can be repaired.
+"""Weighted k-means on integer positions that is updated after weights have changed.
 
-Seeds come from a race among the positions, at a rate of weight times squared distance;
-then Lloyd's steps follow. Sums and weights of every step are kept as integers. After
-some weights have changed, only what depends on them is computed again, and centers are,
-bit for bit, those of a run from scratch: they follow from integer sums, and assignments
-that are not checked cannot have changed. That is so by the triangle inequality: no
+Seeds are chosen by an exponential race (k-means++), at a rate of weight times squared
+distance; Lloyd's steps follow. Sums and weights of every step are kept as integers.
+After some weights have changed, only what depends on them is computed again. The
+centers are bit for bit those of a run from scratch: they follow from integer sums, and
+assignments that are not checked cannot have changed. Reason (triangle inequality): no
 position changes its center while its two smallest distances differ by more than twice
-what any center has moved since they were measured.
+the distance that any center has moved since they were measured.
 
 Units: positions are integers; squared distances are float64.
 """
@@ -18,7 +18,7 @@ from pkm.compute.kernels.ldp import GOLDEN_GAMMA, mix
 
 _U12 = np.uint64(12)
 
-#: Rounding of two distances, in multiples of the positions' extent.
+#: Bound on the rounding of two distances, in multiples of the positions' extent.
 TOLERANCE = 1e-9
 
 
@@ -35,7 +35,7 @@ def hashed_arrival_times(
     positions : ndarray of shape (m, d), int64
     key : uint64
     n : int
-        Times of each position.
+        Number of times for each position.
 
     Returns
     -------
@@ -91,8 +91,8 @@ def weighted_race(
     seeds[:] = 0
     arrivals[:] = np.inf
     for t in range(len(seeds)):
-        # The first arrival; squares hold the distances to the nearest of seeds 0 .. t -
-        # 1.
+        # The first arrival wins. Invariant: squares hold the squared distances to the
+        # nearest of seeds 0 .. t - 1; a position on a seed has rate 0.
         winner = -1
         for i in range(m):
             if squares[i] > 0:
@@ -115,7 +115,7 @@ def weighted_race(
 
 
 @njit(cache=True)
-def race_stands(
+def seeds_unchanged(
     positions: np.ndarray,
     old_weights: np.ndarray,
     weights: np.ndarray,
@@ -123,7 +123,7 @@ def race_stands(
     seeds: np.ndarray,
     arrivals: np.ndarray,
 ) -> bool:
-    """Whether the seeds are still first after the weights of some positions changed.
+    """Whether a new race would choose the same seeds after weights have changed.
 
     Parameters
     ----------
@@ -133,14 +133,16 @@ def race_stands(
         Before and after; 0 for a position that is not there.
     times : ndarray of shape (c, k), float64
     seeds, arrivals
-        As written by :func:`weighted_race`. An earlier arrival of a seed itself is
-        written.
+        As written by :func:`weighted_race`. Arrivals of seeds whose weight rose are
+        updated.
 
     Returns
     -------
     bool
-        False also where only a new race can tell: the weight of a seed fell.
+        False also where a seed's weight fell: only a new race can tell.
     """
+    # Invariant: square is the squared distance to the nearest of seeds 0 .. t - 1, by
+    # which position i would race for seed t.
     for i in range(len(positions)):
         square = 1.0
         for t in range(len(seeds)):
@@ -197,7 +199,7 @@ def repair_steps(
     sums: np.ndarray,
     counts: np.ndarray,
 ) -> int:
-    """Lloyd's steps from seeds until assignments repeat, by what is kept of them.
+    """Lloyd's steps from seeds until assignments repeat, reusing earlier steps.
 
     Parameters
     ----------
@@ -206,17 +208,18 @@ def repair_steps(
     n_seeds : int
         Centers in use.
     n_valid : int
-        Steps that are kept: for all of their rows with a label of 0 or more, sums and
-        counts hold the weights at that label. 0 computes all steps.
+        Number of steps to reuse: their sums and counts include the weight of every row
+        with a label of 0 or more, at that label. 0 computes all steps.
     tolerance : float
         Above the rounding of two distances.
     labels : ndarray of shape (T, at least m), int64
         Assignments of each step; -1 for a row that has none.
     gaps : ndarray of the same shape, float64
-        Second smallest less smallest distance, plus twice `moved` when they were
-        measured.
+        Second-smallest less smallest distance, plus twice the `moved` at which they
+        were measured.
     moved : ndarray of shape (T,), float64
-        At least how far any center of the step has moved since it was computed first.
+        Upper bound on the distance that any center of the step has moved since the step
+        was first computed.
     centers : ndarray of shape (T + 1, k, d), float64
         `centers[0]` are the seeds. The center of an empty cluster stays.
     sums : ndarray of shape (T, k, d), int64
@@ -235,7 +238,7 @@ def repair_steps(
             sums[t] = 0
             counts[t] = 0
 
-        # Assignments that can have changed are computed, and their weights moved.
+        # Compute assignments that can have changed, and move their weights in the sums.
         threshold = 2.0 * moved[t] + tolerance
         repeats = t > 0
         for i in range(m):
@@ -255,7 +258,7 @@ def repair_steps(
             if repeats and labels[t, i] != labels[t - 1, i]:
                 repeats = False
 
-        # Centers of the next step, and how far they have moved.
+        # Update the centers of the next step, and the bound on their moves.
         largest = 0.0
         for j in range(n_seeds):
             square = 0.0

@@ -1,9 +1,9 @@
-"""Compiled scans for nearest centers: in single precision, exact where it could err.
+"""Compiled scans for nearest centers: in float32, exact where rounding could matter.
 
 A point x is compared with centers c by the score ``s = |c|^2 - 2 c.x``, its squared
 distance less ``|x|^2``. Scores are integers below 2**53. A scan computes them in
-float32, as ``S``, and keeps the least two of each point. Where these are too close to
-tell which is less, it computes all scores of the point again in float64, which is
+float32, as ``S``, and keeps the smallest two of each point. Where these are too close
+to tell which is smaller, it computes all scores of the point again in float64, which is
 exact. The result is that of exact arithmetic for any input.
 
 How close is too close. Let ``u = 2**-24``, ``g(m) = m u / (1 - m u)``, ``C`` the
@@ -13,12 +13,12 @@ largest norm of a center, ``M = 2 C^2 + |x|^2``. Every term of a score passes at
 
     |S - s| <= g(d + 1) (|c|^2 + 2 sum_h |c_h x_h|) <= g(d + 1) M = E,
 
-by Cauchy and Schwarz and ``2 |c| |x| <= |c|^2 + |x|^2``. If the least two differ by
-more than 2 E, the least is that of the nearest center, and no other center ties with
+by Cauchy and Schwarz and ``2 |c| |x| <= |c|^2 + |x|^2``. If the smallest two differ by
+more than 2 E, the smallest is that of the nearest center, and no other center ties with
 it. A point is left out if its squared distance ``D = s + |x|^2 <= 2 M`` exceeds the
 limit L of its center. The difference of D and L is wrong by at most ``E + 4 u M + u L``
-before its own rounding, and where ``L > 3 M`` no error changes its sign. Both tests are
-decided by the tolerance
+before its own rounding, and where ``L > 3 M`` no error changes its sign. Both
+comparisons, of scores and of distance and limit, are decided by the tolerance
 
     T = 2 g(d + 8) M;
 
@@ -56,13 +56,13 @@ from pkm.compute.simd.lanes import (
 from pkm.compute.storage.points import REORDERED
 
 GROUP = 2 * LANES  # points whose scores are in registers at the same time
-TILE = 4  # centers whose scores are
-FEW_FEATURES = 4  # up to so many are transposed without padding
+TILE = 4  # centers whose scores are in registers at the same time
+FEW_FEATURES = 4  # at most so many features are transposed without padding
 #: Coordinates of a block: few enough for the first-level cache, many enough to use
 #: centers often.
 BLOCK_VALUES = 8 * LANES * GROUP
-#: Up to so many coordinates of centers, sums by masks are faster than one point at a
-#: time.
+#: With at most so many coordinates of centers, points are summed by comparing labels in
+#: registers (masks), which is then faster than point by point.
 MASKED_VALUES = 96
 #: Points after which 32-bit sums are added to 64-bit ones. A coordinate is at most
 #: 2**16.
@@ -77,7 +77,7 @@ TINY = np.float32(np.finfo(np.float32).smallest_subnormal)
 
 
 class Buffers(NamedTuple):
-    """Points of a block in single precision, and what :func:`_screen` finds of them.
+    """Points of a block in float32: IN columns and norms, OUT nearest and margins.
 
     Attributes
     ----------
@@ -86,9 +86,9 @@ class Buffers(NamedTuple):
     norms : ndarray, float32
         Squared norms.
     nearest : ndarray, float32
-        Index of the nearest center, or the one that stands for none.
+        Index of the nearest center; the padded number of centers stands for none.
     margins : ndarray, float32
-        Where not positive, exact arithmetic may decide otherwise.
+        Where not positive, exact arithmetic may give another result.
     """
 
     columns: np.ndarray
@@ -167,7 +167,7 @@ def scan(
     labels : ndarray of shape (R, n), int32, or (R, 0)
         Written, and nothing is summed, unless it is empty.
     """
-    # Buffers of one block: it stays in the first-level cache for all replicates.
+    # Buffers of one block, which stays in the first-level cache for all replicates.
     center_norms, tiles, tile_norms = _prepare_centers(centers)
     n_replicates, k, d = centers.shape
     n_padded = tile_norms.shape[1]
@@ -177,7 +177,7 @@ def scan(
     nearest = buffers.nearest
     labels_only = labels.shape[1] > 0
 
-    # What stands beyond k needs no limit: its norm is infinite.
+    # Padding beyond k needs no limit: its norm is infinite.
     n_limits = limits.shape[1]
     tile_limits = np.zeros(
         (n_replicates, n_limits if n_limits == 1 else n_padded), np.float32
@@ -186,8 +186,8 @@ def scan(
         for j in range(n_limits):
             tile_limits[r, j] = limits[r % len(limits), j]
 
-    # 32-bit sums: by masks for each lane separately, else for whole registers of
-    # features and one row more, for the points that are left out.
+    # 32-bit sums: if masked, one for each lane of each coordinate; else rows of whole
+    # registers, and one row more for the points that are left out.
     masked = n_padded * d <= MASKED_VALUES
     sum_size = n_padded * d * LANES if masked else (n_padded + 1) * width
     count_size = (n_padded + LANES) // LANES * LANES
@@ -198,8 +198,8 @@ def scan(
     small_sums[:] = 0
     small_counts[:] = 0
 
-    # Points of a block: transpose, screen, settle what is too close, then sum or label.
-    # n_pending counts those in the small sums.
+    # For each block: transpose, compare in float32, compare again in float64 what is
+    # too close, then sum or label. n_pending counts the points in the 32-bit sums.
     n_pending = 0
     for start in range(first, last, size):
         stop = min(start + size, last)
@@ -214,22 +214,23 @@ def scan(
         )
         _round_norms(squared_norms[start:stop], buffers.norms)
         for r in range(n_replicates):
-            tests = _make_tests(d, center_norms[r], n_padded)
-            # One replicate fetches the next block, the others what is there already.
+            error_bounds = _bound_errors(d, center_norms[r], n_padded)
+            # The first replicate prefetches the next block. The others prefetch this
+            # one, which is in the cache already: cheaper than a branch.
             ahead = row + (size * d if r == 0 else 0)
-            is_open = _screen(
+            is_uncertain = _compare_in_float32(
                 buffers,
                 d,
                 n_groups,
                 tiles[r],
                 tile_norms[r],
                 tile_limits[r],
-                tests,
+                error_bounds,
                 rows,
                 ahead,
             )
-            if is_open:
-                _settle(
+            if is_uncertain:
+                _compare_in_float64(
                     buffers,
                     rows,
                     row,
@@ -262,7 +263,7 @@ def scan(
                     small_counts[r],
                 )
 
-        # Empty the small sums before they can overflow.
+        # Add the 32-bit sums to the 64-bit ones before they can overflow.
         n_pending += size
         if n_pending + size > POINTS_PER_SUM or stop == last:
             for r in range(n_replicates):
@@ -290,7 +291,7 @@ def scan(
 
 @njit(cache=True, nogil=True)
 def _count_columns(d: int) -> int:
-    """Number of columns of a group: few features, or whole registers of them."""
+    """Columns of a group: d if that is small, else d padded to whole registers."""
     return d if d <= FEW_FEATURES else -(-d // LANES) * LANES
 
 
@@ -302,7 +303,7 @@ def _count_block_points(d: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _align(size: int, dtype: type) -> np.ndarray:
-    """Array of 32-bit numbers that begins with a cache line."""
+    """Array of 32-bit numbers that begins at a cache line."""
     array = np.empty(size + CACHE_LINE // 4, dtype)
     offset = (-array.ctypes.data % CACHE_LINE) // 4
     return array[offset : offset + size]
@@ -324,10 +325,10 @@ def _pad_rows(
     size: int,
     d: int,
 ) -> tuple[np.ndarray, int]:
-    """Array and the position in it where the rows of a block begin.
+    """Array that holds the rows of a block, and the position where they begin.
 
-    Registers read up to a register beyond a block: where the points end before that, it
-    is a copy of what is left, followed by zeros.
+    Loads read up to one register beyond a block. Where the points end before that, the
+    array is a copy of the last points, followed by zeros.
     """
     begin = start * d
     end = begin + size * d + LANES
@@ -347,10 +348,10 @@ def _transpose_rows(
     n_groups: int,
     columns: np.ndarray,
 ) -> None:
-    """Transpose a block: feature h of point b of group g.
+    """Transpose the rows of a block to ``columns``, which is written.
 
-    It goes to ``(g * width + h) * GROUP + b``; the width is that of
-    :func:`_count_columns`.
+    Feature h of point b of group g goes to ``(g * width + h) * GROUP + b``, where
+    ``width`` is that of :func:`_count_columns`.
     """
     # The compiler makes vector code of each case, because the stride is a constant.
     if d == 1:
@@ -401,18 +402,18 @@ def _round_norms(squared_norms: np.ndarray, norms: np.ndarray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _screen(
+def _compare_in_float32(
     buffers: Buffers,
     d: int,
     n_groups: int,
     tiles: np.ndarray,
     tile_norms: np.ndarray,
     tile_limits: np.ndarray,
-    tests: tuple[Any, Any, Any],
+    error_bounds: tuple[Any, Any, Any],
     rows: np.ndarray,
     ahead: int,
 ) -> bool:
-    """Nearest center of each point of a block, in float32, and its margin.
+    """Nearest center of each point of a block, in float32, and whether it is certain.
 
     Parameters
     ----------
@@ -423,38 +424,40 @@ def _screen(
         From :func:`_prepare_centers`.
     tile_limits : ndarray of float32
         One for each center, or a single one for all.
-    tests : tuple
-        From :func:`_make_tests`.
+    error_bounds : tuple
+        From :func:`_bound_errors`.
     rows : ndarray of float32
-        Coordinates of all points.
+        Coordinates of all points, for prefetching.
     ahead : int
-        Where those of the next block begin: they are fetched from memory meanwhile.
+        Where the coordinates of the next block begin.
 
     Returns
     -------
     bool
-        Whether a margin may not be positive.
+        Whether some margin is not positive: then float64 must decide.
     """
     columns = buffers.columns
     width = _count_columns(d)
-    is_open = False
+    is_uncertain = False
     for g in range(n_groups):
         group = g * width * GROUP
-        # s_uv is the score of center j + u for half v of a group.
+        # A group is two registers of points, halves 0 and 1. s_uv is the score of
+        # center j + u for half v. Invariant over j: least and second are the two
+        # smallest scores of centers 0 .. j - 1, and nearest is the index of the least.
         least_0 = least_1 = broadcast(INFINITY)
         second_0 = second_1 = broadcast(INFINITY)
         nearest_0 = nearest_1 = broadcast(ZERO)
         for j in range(0, len(tile_norms), TILE):
-            # The rows of a group are two registers for each feature: the first two
-            # tiles fetch one each. Between the products this costs nothing, and a pass
-            # from memory half as much.
+            # Prefetch the next block's rows of this group, half of them with each of
+            # the first two tiles. Between the products this costs nothing, and it
+            # halves the time of a pass over points in memory.
             line = ahead + (2 * g + min(j // TILE, 1)) * d * LANES
             step = LANES if j < 2 * TILE else 0
             s_00 = s_01 = broadcast(tile_norms[j])
             s_10 = s_11 = broadcast(tile_norms[j + 1])
             s_20 = s_21 = broadcast(tile_norms[j + 2])
             s_30 = s_31 = broadcast(tile_norms[j + 3])
-            # After step h the scores lack the products of features h + 1 and above.
+            # After step h the scores have the products of features 0 .. h.
             for h in range(d):
                 x_0 = load(columns, group + h * GROUP)
                 x_1 = load(columns, group + h * GROUP + LANES)
@@ -473,13 +476,13 @@ def _screen(
                 s_30 = multiply_add(x_0, c, s_30)
                 s_31 = multiply_add(x_1, c, s_31)
 
-            # Ties stay with the lower index.
+            # Update the two smallest scores; ties stay with the lower index.
             for u in range(TILE):
                 center = broadcast(np.float32(j + u))
                 s_0 = (s_00, s_10, s_20, s_30)[u]
                 s_1 = (s_01, s_11, s_21, s_31)[u]
-                second_0 = _second(least_0, second_0, s_0)
-                second_1 = _second(least_1, second_1, s_1)
+                second_0 = _second_least(least_0, second_0, s_0)
+                second_1 = _second_least(least_1, second_1, s_1)
                 nearest_0 = where_less(s_0, least_0, center, nearest_0)
                 nearest_1 = where_less(s_1, least_1, center, nearest_1)
                 least_0 = where_less(s_0, least_0, s_0, least_0)
@@ -490,26 +493,26 @@ def _screen(
             limit_0 = _select(tile_limits, nearest_0)
             limit_1 = _select(tile_limits, nearest_1)
         b = g * GROUP
-        is_open |= _decide(
+        is_uncertain |= _store_nearest(
             buffers,
             b,
             least_0,
             second_0,
             nearest_0,
             limit_0,
-            tests,
+            error_bounds,
         )
         b += LANES
-        is_open |= _decide(
+        is_uncertain |= _store_nearest(
             buffers,
             b,
             least_1,
             second_1,
             nearest_1,
             limit_1,
-            tests,
+            error_bounds,
         )
-    return is_open
+    return is_uncertain
 
 
 @njit(cache=True, nogil=True)
@@ -523,31 +526,31 @@ def _select(values: np.ndarray, indices: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _second(least: Any, second: Any, score: Any) -> Any:
-    """Second-least score with one more score, in registers."""
+def _second_least(least: Any, second: Any, score: Any) -> Any:
+    """Second-smallest score with one more score, in registers."""
     larger = where_less(score, least, least, score)
     return where_less(larger, second, larger, second)
 
 
 @njit(cache=True, nogil=True)
-def _decide(
+def _store_nearest(
     buffers: Buffers,
     b: int,
     least: Any,
     second: Any,
     nearest: Any,
     limit: Any,
-    tests: tuple[Any, Any, Any],
+    error_bounds: tuple[Any, Any, Any],
 ) -> bool:
-    """Write nearest centers, or none beyond the limits, and both decisions' margins.
+    """Store nearest centers, or none beyond the limits, and the margins.
 
-    Those of a register of points from ``b`` on, by their least two scores. Returns
-    whether a margin may not be positive.
+    For one register of points, from ``b`` on, by their two smallest scores. Returns
+    whether some margin is not positive.
     """
-    from_centers, from_point, left_out = tests
+    from_centers, from_point, left_out = error_bounds
     norm = load(buffers.norms, b)
-    # The margin is what the smaller gap exceeds the tolerance by: of the two scores, or
-    # of the distance and its limit.
+    # T = a + b |x|^2; excess is D - L. The margin is the smaller of the two gaps,
+    # between the scores and between D and L, less T.
     tolerance = multiply_add(broadcast(from_point), norm, broadcast(from_centers))
     excess = subtract(add(least, norm), limit)
     negative = subtract(broadcast(ZERO), excess)
@@ -561,12 +564,12 @@ def _decide(
 
 
 @njit(cache=True, nogil=True)
-def _make_tests(
+def _bound_errors(
     d: int,
     center_norms: np.ndarray,
     left_out: int,
 ) -> tuple[Any, Any, Any]:
-    """Tolerance ``T = a + b |x|^2`` as a and b, and what stands for no center."""
+    """Coefficients a and b of ``T = a + b |x|^2``, and the index for no center."""
     largest = 0.0
     for center_norm in center_norms:
         if center_norm < np.inf:
@@ -581,7 +584,7 @@ def _make_tests(
 
 
 @njit(cache=True, nogil=True)
-def _settle(
+def _compare_in_float64(
     buffers: Buffers,
     rows: np.ndarray,
     row: int,
@@ -591,7 +594,7 @@ def _settle(
     limits: np.ndarray,
     left_out: int,
 ) -> None:
-    """Find the nearest centers of points without margin in float64, or none."""
+    """Find nearest centers again in float64 for points whose margin is not positive."""
     d = centers.shape[1]
     for b in range(len(squared_norms)):
         if buffers.margins[b] <= ZERO:
@@ -608,7 +611,7 @@ def _find_exactly(
     centers: np.ndarray,
     center_norms: np.ndarray,
 ) -> tuple[int, float]:
-    """Nearest center of a point and its score, in float64, which holds all of them."""
+    """Nearest center of a point and its score, in float64, which is exact here."""
     nearest = 0
     least = np.inf
     for j in range(centers.shape[0]):
@@ -631,7 +634,7 @@ def _sum_by_masks(
     sums: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Add the points of each center in registers, for :data:`TILE` centers at a time.
+    """Add the points of each center in registers, :data:`TILE` centers at a time.
 
     A lane adds at most ``GROUP * n_groups / LANES`` coordinates, 256 of up to 2**16:
     float32 holds that exactly.
@@ -683,7 +686,7 @@ def _add_where(
     x: Any,
     sums: Any,
 ) -> Any:
-    """Add a register of points to the sums of a tile, each to that of its label."""
+    """Add a register of points to the sums of a tile, each point to its label's sum."""
     c_0, c_1, c_2, c_3 = centers
     sum_0, sum_1, sum_2, sum_3 = sums
     return (
@@ -703,7 +706,8 @@ def _sum_by_points(
     sums: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Add point after point to its center's sum, with the rest of its last register."""
+    """Add point after point to its center's sum, in whole registers of features."""
+    # Beyond the last feature a register holds the next row: those sums are never read.
     width = -(-d // LANES) * LANES
     for b in range(len(nearest)):
         j = np.int64(nearest[b])
@@ -720,7 +724,7 @@ def _add_small(
     n_lanes: int,
     totals: np.ndarray,
 ) -> None:
-    """Add small sums, each of some lanes that follow each other, to totals (k, d)."""
+    """Add 32-bit sums, each split over ``n_lanes`` neighbors, to totals (k, d)."""
     for j in range(totals.shape[0]):
         for h in range(totals.shape[1]):
             begin = j * row_stride + h * stride

@@ -1,16 +1,16 @@
-"""Starting centers: packed spheres, and k-means++ as an exponential race.
+"""Starting centers: sphere packing, and k-means++ as an exponential race.
 
-Packed spheres lie far from each other and from the border of the box. They do not
-depend on data, hence cost no privacy (FastLloyd, Sec. 5.3.1; Su et al.). A radius a is
-tried by rejection: points uniform in [-1 + a, 1 - a]^d are accepted if they are at
-least 2a from all accepted ones.
+Sphere packing places centers far from each other and from the border of the box. They
+do not depend on data, hence cost no privacy (FastLloyd, Sec. 5.3.1; Su et al.). A
+radius a is tried by rejection: points uniform in [-1 + a, 1 - a]^d are accepted if they
+are at least 2a from all accepted ones.
 
 In the race every point has an arrival time for every step; the point that arrives first
 is the seed. A standard exponential time divided by a rate is exponential with that
-rate, and the first of several arrives with a probability in proportion to its rate.
-With the squared distance to the nearest seed as the rate, seeds have the distribution
-of k-means++. Arrival times belong to points: removing a point that is not a seed
-changes no winner, and removing a seed does not change the steps before it.
+rate, and the first of several arrives with a probability in proportion to its rate. If
+the rate is the squared distance to the nearest seed, seeds have the distribution of
+k-means++. The race serves unlearning: if a point that is not a seed is removed, no
+other point wins a step, and if a seed is removed, the steps before it stay.
 """
 
 from typing import Protocol
@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 from numba import njit
 
-MAX_REJECTIONS = 100  # consecutive ones, after which a radius counts as too large
+MAX_REJECTIONS = 100  # in a row, after which a radius counts as too large
 BISECTION_STEPS = 20  # the radius is found to one part in a million
 MIN_DRAWS = 1024  # uniforms drawn at a time
 
@@ -32,14 +32,14 @@ class UniformGenerator(Protocol):
 
 
 class _Uniforms:
-    """Stream of uniforms that grows on demand; reading may begin anywhere in it."""
+    """Stream of uniforms, drawn on demand; reading may begin at any position."""
 
     def __init__(self, generator: UniformGenerator):
         self._generator = generator
         self._values = np.empty(0)
 
     def read(self, position: int, d: int) -> np.ndarray:
-        """Return what is there from a position on, (m, d), at least one row."""
+        """Return the uniforms from a position on as rows (m, d), at least one."""
         if position + d > len(self._values):
             n_draws = max(d, len(self._values), MIN_DRAWS)
             draws = self._generator.random_sample(n_draws)
@@ -55,7 +55,7 @@ def largest_packing(
     d: int,
     search: str,
 ) -> np.ndarray:
-    """Find starting centers in [-1, 1]^d with the largest packing radius.
+    """Place starting centers in [-1, 1]^d with a packing radius as large as possible.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def ball_packing(
         centers = np.empty((n_centers, d))
         n_placed = n_rejected = 0
         while n_placed < n_centers and n_rejected < MAX_REJECTIONS:
-            # Uniform in the ball of the radius that is left for centers.
+            # Uniform in the ball in which centers of spheres inside the unit ball lie.
             candidates = generator.standard_normal((max(n_centers, MIN_DRAWS), d))
             lengths = (1 - radius) * generator.random(len(candidates)) ** (1 / d)
             candidates *= (lengths / np.linalg.norm(candidates, axis=1))[:, None]
@@ -163,8 +163,8 @@ def _search_by_bisection(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
     )
     assert best is not None
 
-    # Spheres were placed at radius low, with centers best, and could not be placed at
-    # radius high.
+    # Invariant: spheres of radius low were placed, at the centers ``best``; those of
+    # radius high were not.
     for _ in range(BISECTION_STEPS):
         radius = (low + high) / 2
         centers, position = place_spheres(
@@ -241,8 +241,8 @@ def _place(
         Number of candidates that were tried.
     """
     n_read = 0
-    # Centers 0 .. n_placed - 1 are accepted; n_rejected counts rejections since the
-    # last of them.
+    # Invariant: centers 0 .. n_placed - 1 are accepted, and n_rejected counts the
+    # rejections since the last of them. The next candidate is written behind them.
     for candidate in candidates:
         if n_placed == centers.shape[0] or n_rejected == MAX_REJECTIONS:
             break
@@ -308,8 +308,8 @@ def exponential_race(
     squares = np.full(n, np.inf)
     labels = np.zeros(n, np.int64)
     n_seeds = 0
-    # Before step t, squares and labels hold the nearest of seeds 0 .. t - 1 to each
-    # point.
+    # Invariant: before step t, squares and labels are those of the nearest of seeds
+    # 0 .. t - 1. Steps below ``first`` take the given seeds.
     for t in range(len(seeds)):
         if t >= first:
             winner = _first_arrival(arrival_times[:, t], squares, ids, t == 0)
@@ -326,7 +326,7 @@ def exponential_race(
                 squares[i] = square
                 labels[i] = t
 
-    # Labels are final: the points of each seed.
+    # Labels are final: count the points of each seed.
     sizes[:] = 0
     for i in range(n):
         sizes[labels[i]] += 1
@@ -365,7 +365,7 @@ def _first_arrival(
     winner = -1
     earliest = np.inf
     for i in range(len(rates)):
-        # A rate of zero is that of a point on a seed: it never arrives.
+        # A point on a seed has rate zero and never arrives.
         if rates[i] > 0:
             time = arrival_times[i] if equal_rates else arrival_times[i] / rates[i]
             tied = time == earliest and winner >= 0

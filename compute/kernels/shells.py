@@ -1,4 +1,4 @@
-"""Where points lie about a center: counts of shells, sums of clipped differences.
+"""Counts of points in shells about a center, and sums of clipped differences.
 
 Kernels read a point's coordinates with the remainders of rounding to the grid. Floats
 of one point are added in the order of its features, without reordering, and only
@@ -20,8 +20,8 @@ from pkm.compute.storage.points import (
     read_remainders,
 )
 
-#: Clipped differences are shortened by this much more, so that rounding cannot make one
-#: too long.
+#: Clipped differences are shorter by this factor, so that rounding cannot make one
+#: longer than the radius.
 SHORTENING = 1 - 2.0**-40
 
 
@@ -44,8 +44,8 @@ def shell_counts(
         shell j the points with ``radii[j + 1] < distance <= radii[j]``, the last one
         all that is nearer.
     box : bool
-        Whether the distance is the largest difference of a coordinate instead of the
-        Euclidean one.
+        Whether distances are Chebyshev (the largest difference of a coordinate) instead
+        of Euclidean.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def side_counts(
     center: np.ndarray,
     radii: np.ndarray,
 ) -> np.ndarray:
-    """Count, in every column, the points by their distance to a center and side.
+    """Count, in every column, the points by side of a center and distance to it.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def clipped_sum(
     center: np.ndarray,
     radius: float,
 ) -> np.ndarray:
-    """Sum the differences of points and a center, each shortened to a radius.
+    """Sum the differences of points and a center, each clipped in norm to a radius.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def _count_sides(
 
 @njit(cache=True)
 def _find_shell(distance: float, radii: np.ndarray) -> int:
-    """Shell of a distance: ``distance <= radii[shell]``, but for shell 0."""
+    """Shell of a distance: the last one with ``distance <= radii[shell]``, or 0."""
     shell = 0
     while shell + 1 < len(radii) and distance <= radii[shell + 1]:
         shell += 1
@@ -173,7 +173,8 @@ def _sum_clipped(
         for h in range(d):
             difference = coordinate(rows, remainders, i, h) - center[h]
             squared += difference * difference
-        # In units of 2^-16 radii: at most SCALE long, less what rounding may add.
+        # Differences in units of 2^-16 radii: clipped to the norm SCALE, then truncated
+        # toward zero, so that neither rounding makes one longer.
         factor = SCALE * SHORTENING / max(math.sqrt(squared), radius)
         for h in range(d):
             total[h] += int((coordinate(rows, remainders, i, h) - center[h]) * factor)
@@ -201,7 +202,7 @@ def nearest_shells(
     -------
     ndarray of shape (m,), int64
     """
-    # A point's shell is the number of inner radii that it is within.
+    # A point's shell is the number of inner radii that its distance does not exceed.
     inner_squares = (radii[1:] * radii[1:])[::-1]
     squares = squared_distances(points, centers)
     counts = np.zeros(len(radii), np.int64)

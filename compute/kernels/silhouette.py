@@ -6,7 +6,7 @@ from numba import njit
 from pkm.compute.simd.lanes import LANES, add_doubles, load
 from pkm.compute.storage.points import Points, make_slices
 
-TILE = 32  # points per tile: their distances to a point are consecutive in memory
+TILE = 32  # points per tile: their distances to one point are consecutive in memory
 STRIP = 8 * TILE  # points per matrix product
 
 
@@ -23,7 +23,7 @@ def distance_tiles(points: Points) -> np.ndarray:
     ndarray of shape (ceil(n / 32), n, 32), float32
         Tile t holds the distances, in grid steps, of all points to points 32 t to 32 t
         + 31 (zero beyond the last). Squares are exact; single precision halves the
-        traffic and moves a mean silhouette by less than 1e-6.
+        memory traffic and changes a mean silhouette by less than 1e-6.
     """
     n = points.shape[0]
     rows = points.rows.astype(np.float64)
@@ -72,6 +72,7 @@ def mean_silhouettes(
     counts = np.stack([np.bincount(row, minlength=k) for row in labels])
     labels_of_points = np.ascontiguousarray(labels.T)
     scores = np.zeros(n_replicates)
+    # totals[r, j, w]: sum of the distances of point w of a tile to cluster j.
     totals = np.empty((n_replicates, k, TILE))
     for t, tile in enumerate(tiles):
         totals[:] = 0.0
@@ -95,8 +96,9 @@ def _add_distances(
 ) -> None:
     """Add rows of distances (n * TILE,) to totals (R * k * TILE,) by labels (n, R).
 
-    Replicates follow each other, so that no sum waits for the one before: neighboring
-    points often have the same label.
+    The inner loop runs over replicates, so that successive additions are to different
+    sums: neighboring points often have the same label, and each would wait for the
+    last.
     """
     n, n_replicates = labels.shape
     size = len(totals) // n_replicates
@@ -122,8 +124,8 @@ def _add_silhouettes(
             label = labels[r, start + w]
             if counts[r, label] == 1:
                 continue
-            # Mean distance to the cluster of the point, and to the nearest other
-            # cluster.
+            # Rousseeuw's a and b: mean distance to the point's own cluster, and to the
+            # nearest other one. The silhouette is (b - a) / max(a, b).
             within = totals[r, label, w] / (counts[r, label] - 1)
             between = np.inf
             for j in range(k):
@@ -162,7 +164,8 @@ def cluster_means(
     for r, row in enumerate(labels):
         counts[r] = np.bincount(row, minlength=k)
         occupied = np.flatnonzero(counts[r])
-        # Sorted by label, the points of a cluster are consecutive.
+        # Sorted by label, the points of a cluster are consecutive and are summed at
+        # once.
         order = np.argsort(row, kind="stable")
         ends = np.cumsum(counts[r, occupied])
         starts = ends - counts[r, occupied]

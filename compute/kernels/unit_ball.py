@@ -10,16 +10,16 @@ from pkm.compute.kernels.lloyd import nearest_center
 from pkm.compute.storage.points import EXACT_BITS, SCALE, Points, make_slices
 
 PROJECTION_BLOCK = 4096  # points per matrix product
-#: Projections are kept from so many features for each of their dimensions on: they take
-#: at most half of the memory of the points, which take longer to be projected.
+#: With at least so many features per projected dimension, projections are kept in
+#: memory: they then take at most half of the memory of the points.
 KEPT_FEATURES = 4
 
 
 class Projection:
     """Points under a projection into the unit ball, scaled and clipped to it.
 
-    They are projected anew wherever they are read: projections to a few dimensions take
-    more memory than points of few features. They are kept where that adds little.
+    Points are projected in every pass, because the projections of points with few
+    features take more memory than the points. Projections that take less are kept.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Projection:
     matrix : ndarray of shape (m, d), int64
         Small enough that the products are exact in any order.
     length : float
-        Length that is mapped to 1, in the units of the products.
+        Norm that is scaled to 1, in the units of the products.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Projection:
         return projected
 
     def rows(self, selected: slice | np.ndarray | Sequence[int]) -> np.ndarray:
-        """Coordinates (b, d), float32, of points by their numbers over all shards."""
+        """Coordinates (b, d), float32, of points by their indices over all shards."""
         if len(self._shards) == 1:
             return self._shards[0].rows[selected]
         is_slice = isinstance(selected, slice)
@@ -119,7 +119,7 @@ class Projection:
 def _clip_to_ball(projected: np.ndarray, length: float) -> None:
     """Divide rows by a length, and by their norm where that is above 1, in place."""
     for i in range(projected.shape[0]):
-        # Lengths in units of the largest one, and the squared norm.
+        # Scale, and sum up the squared norm.
         square = 0.0
         for h in range(projected.shape[1]):
             projected[i, h] /= length

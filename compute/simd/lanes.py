@@ -1,8 +1,9 @@
-"""Vector registers in compiled kernels: a type of lanes and operations on it.
+"""Vector registers in compiled kernels: a numba type and operations on it.
 
-A variable of this type is a register, which the compiler's own vectorization does not
-promise. The functions work inside compiled code only. Arrays are flat and contiguous;
-an index is that of the first of :data:`LANES` elements.
+A register holds :data:`LANES` float32 numbers, its lanes. A variable of this type stays
+in a register, which automatic vectorization does not guarantee. The functions work
+inside compiled code only. Arrays are flat and contiguous; an index is that of the first
+of :data:`LANES` elements.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,8 @@ from numba.core import types
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic, models, register_model
 
-#: Float32 numbers in a vector register of this machine. Other registers are still
-#: right, only slower: the compiler makes several of one.
+#: Float32 numbers in a vector register of this machine. On another machine results are
+#: the same, and code is slower: the compiler splits the registers.
 LANES = 16 if llvm.get_host_cpu_features().get("avx512f") else 8
 
 _FLOAT = ir.FloatType()
@@ -26,7 +27,7 @@ _INTEGERS = ir.VectorType(_INTEGER, LANES)
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 _BYTES = ir.IntType(8).as_pointer()
 _ELEMENT_BYTES = 4
-#: Without its type: callers leave out the first parameter, numba's typing context.
+#: Typed as Any: callers leave out the first parameter, numba's typing context.
 _intrinsic: Any = intrinsic
 
 
@@ -48,9 +49,9 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def _operation(result: types.Type, *operands: Any) -> Callable[[Callable], Any]:
-    """Make a function of compiled code from one that writes its instructions.
+    """Decorate a function that emits LLVM instructions: compiled code can call it.
 
-    That one takes LLVM's builder, which callers leave out, and the operands.
+    The decorated function takes LLVM's builder, which callers leave out, and operands.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ def _shuffle(
     second: Any,
     positions: list[int],
 ) -> Any:
-    """Register of the elements at some positions of two vectors in a row."""
+    """Register of the elements at some positions of two joined vectors."""
     return builder.shuffle_vector(first, second, ir.Constant(_INTEGERS, positions))
 
 
@@ -137,7 +138,7 @@ def prefetch(builder: Any, array: Any, index: Any) -> None:
         "llvm.prefetch", [_BYTES], function_type
     )
     address = builder.bitcast(builder.gep(array, [index]), _BYTES)
-    # To read, into the cache of the first level, as data.
+    # Options: 0 for a read, 3 for the first-level cache, 1 for data.
     options = [_INTEGER(option) for option in (0, 3, 1)]
     builder.call(function, [address, *options])
 
@@ -149,7 +150,7 @@ def load_strided(
     index: Any,
     stride: Any,
 ) -> Any:
-    """Elements of a float32 array ``stride`` apart: a constant of compiled code."""
+    """Elements of a float32 array ``stride`` apart, a compile-time constant."""
     n_elements = LANES * stride.literal_value
 
     def generate(

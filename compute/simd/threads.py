@@ -9,30 +9,29 @@ import numba
 
 Result = TypeVar("Result")
 
-#: Products of coordinates from which work is divided among threads: they take about a
-#: millisecond, and threads start in a tenth of that.
+#: Work of at least so many products of coordinates is divided among threads: it takes
+#: about a millisecond, and threads start in a tenth of that.
 THREADED_PRODUCTS = 1 << 24
-#: The last ranges of a thread are no smaller than this part of its share, or of such a
-#: millisecond.
+#: No range is smaller than this share of a thread's part, nor than so many products.
 SMALLEST_SHARE = 1 / 16
 SMALLEST_PRODUCTS = THREADED_PRODUCTS // 4
 
 
-def by_threads(
+def map_ranges(
     n: int,
     n_values: int,
     work: Callable[[int, int], Result],
 ) -> list[Result]:
-    """Results of work on ranges of n points, by each of numba's threads if that pays.
+    """Map a function over ranges of n points, on numba's threads if that pays.
 
     Parameters
     ----------
     n : int
     n_values : int
-        Number of coordinates that a point's are multiplied with, or what takes as long.
+        Cost of a point, in products of coordinates.
     work : callable
-        From the first point of a range and the one after its last; it runs without
-        Python's lock.
+        Of the first point of a range and the one after its last; it should release
+        Python's global lock.
 
     Returns
     -------
@@ -41,7 +40,7 @@ def by_threads(
 
     Examples
     --------
-    >>> by_threads(5, 1, lambda first, last: (first, last))
+    >>> map_ranges(5, 1, lambda first, last: (first, last))
     [(0, 5)]
     """
     n_threads = (
@@ -52,10 +51,10 @@ def by_threads(
     smallest = max(
         SMALLEST_PRODUCTS // n_values, int(SMALLEST_SHARE * n / n_threads), 1
     )
-    ranges = shrinking_ranges(n, n_threads, smallest)
+    ranges = guided_ranges(n, n_threads, smallest)
     results: dict[int, Result] = {}
-    # All threads take from this iterator: a step of it is one instruction under
-    # Python's lock.
+    # All threads take ranges from this iterator; the global lock makes each step
+    # atomic.
     pending = iter(ranges)
 
     def work_on_pending() -> None:
@@ -69,16 +68,16 @@ def by_threads(
     return [results[first] for first, _ in ranges]
 
 
-def shrinking_ranges(n: int, n_threads: int, smallest: int) -> list[tuple[int, int]]:
-    """Divide n points into ranges of two thirds of a thread's share of the rest.
+def guided_ranges(n: int, n_threads: int, smallest: int) -> list[tuple[int, int]]:
+    """Divide n points into ranges of decreasing size (OpenMP's guided schedule).
 
-    A thread takes the next range when it is done with one. So a thread that starts
-    late, or whose core is slower, takes fewer, and at the end the others wait for a
-    small one.
+    A range has two thirds of a thread's share of the remaining points. A thread takes
+    the next range when it has finished one. So a thread that starts late, or is slower,
+    takes fewer, and at the end threads wait for a small range only.
 
     Examples
     --------
-    >>> shrinking_ranges(27, 2, 4)
+    >>> guided_ranges(27, 2, 4)
     [(0, 9), (9, 15), (15, 19), (19, 23), (23, 27)]
     """
     ranges = []
@@ -92,7 +91,7 @@ def shrinking_ranges(n: int, n_threads: int, smallest: int) -> list[tuple[int, i
 
 
 def _started(work: Callable[[], None]) -> "Future[None]":
-    """Start work in a thread of its own: faster than a pool for a single piece."""
+    """Start work in a new thread: faster than a pool for one piece of work."""
     future: Future[None] = Future()
 
     def run() -> None:

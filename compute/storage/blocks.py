@@ -1,7 +1,7 @@
-"""Points in shards that are kept, or in blocks that every pass reads anew.
+"""Points in shards in memory, or in blocks that every pass reads again.
 
-What is computed of them are sums of integers over shards, the same in any order and
-split.
+Passes compute sums of integers over shards or blocks, which are the same in any order
+and for any division of the points.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from pkm.row_blocks import RowBlocks
 
 #: Integer arrays that are added over shards, one by one.
 Sums = tuple[np.ndarray, ...]
-#: Makes one result of those of two sets of points; the first may be changed in place.
+#: Combines the results of two sets of points to one; the first may be changed in place.
 Combine = Callable[[Sums, Sums], Sums]
 Value = TypeVar("Value")
 
@@ -35,15 +35,15 @@ def add(totals: Sums, more: Sums) -> Sums:
 def total_array(
     points: Any, function: Callable[..., np.ndarray], **arguments: Any
 ) -> np.ndarray:
-    """Sum of one integer array that a function makes of points and arguments.
+    """Sum over all points of a function that returns one integer array.
 
     Parameters
     ----------
     points : Shards, Blocks or DaskPoints
     function : callable
-        One that can be sent to a worker.
+        Picklable: it may be sent to a worker.
     **arguments
-        Of the function, the same for all points.
+        Further arguments of the function.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def _one_array(
 
 
 class Source(Protocol):
-    """Rows that can be read several times in blocks that have a length."""
+    """Rows that can be read several times, in blocks with a length."""
 
     @property
     def n_rows(self) -> int:
@@ -117,20 +117,20 @@ class Shards(list[Points]):
         return reduce(combine, map(function, self))
 
     def map(self, function: Callable[[Points], Points]) -> "Shards":
-        """Points of each shard, replaced by a function of them."""
+        """Apply a function to the points of each shard."""
         return Shards(function(shard) for shard in self)
 
     def kept(self) -> "Shards":
-        """These shards, which are in memory."""
+        """These shards, which are in memory already."""
         return self
 
 
 def _combine_all(results: Iterable[Sums], combine: Combine) -> Sums:
-    """Combine the results of blocks in their order; nothing of no blocks.
+    """Combine the results of blocks in their order; of no blocks, an empty tuple.
 
-    Sums are added at once. Other results grow, so that those of like numbers of blocks
-    are combined with each other: each is copied a few times, not once for every later
-    block.
+    Sums are added at once. Other results grow with the number of blocks. They are
+    combined with results of about as many blocks, as in a merge sort: each is copied a
+    logarithmic number of times, not once for every later block.
     """
     pending: list[tuple[int, Sums]] = []  # numbers of blocks, and their results
     for result in results:
@@ -149,27 +149,27 @@ def _combine_all(results: Iterable[Sums], combine: Combine) -> Sums:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Points that every pass reads anew, in blocks: memory does not grow with n.
+    """Points that every pass reads again, in blocks: memory does not grow with n.
 
-    Blocks are read ahead of the compute by the calling thread; numba's number of
-    threads enter them and compute.
+    The calling thread reads blocks ahead. As many threads as numba has quantize them
+    and compute.
 
     Attributes
     ----------
     rows : RowBlocks or GridFile
-        In the units of the data, or packed.
-    enter : callable
+        In the units of the data, or on the grid.
+    to_points : callable
         From a block of rows to Points.
     n_null : int or None
-        Number of null records where it is known; blocks of packed points have none.
+        Number of null records if it is known; blocks of a grid file hold none.
     progress : bool
         Whether each pass shows a progress bar.
     in_memory : bool
-        Whether the rows are in memory, where there is room for points as well.
+        Whether the rows are in memory; there is then room for the points as well.
     """
 
     rows: Source
-    enter: Callable[[Any], Points]
+    to_points: Callable[[Any], Points]
     n_null: int | None = None
     progress: bool = False
     in_memory: bool = False
@@ -184,7 +184,7 @@ class Blocks:
         keep_remainders: bool = True,
         progress: bool = False,
     ) -> "Blocks":
-        """Points of a box; see :meth:`Points.quantize`.
+        """Blocks of rows in a box; see :meth:`Points.quantize`.
 
         Examples
         --------
@@ -195,10 +195,10 @@ class Blocks:
         >>> blocks.total(lambda block: (block.rows.sum(axis=0).astype(int),))[0] / 2**16
         array([1.5])
         """
-        enter = partial(
-            enter_box, lower=lower, upper=upper, keep_remainders=keep_remainders
+        to_points = partial(
+            quantize_block, lower=lower, upper=upper, keep_remainders=keep_remainders
         )
-        return cls(rows, enter, progress=progress)
+        return cls(rows, to_points, progress=progress)
 
     @property
     def n_records(self) -> int:
@@ -212,7 +212,7 @@ class Blocks:
 
     @property
     def has_null(self) -> bool:
-        """Whether there are null records: one pass where that is not known."""
+        """Whether there are null records: takes a pass if that is not known."""
         if self.n_null is not None:
             return self.n_null > 0
         return bool(total_array(self, count_null)[0])
@@ -229,7 +229,7 @@ class Blocks:
         function : callable
             From Points to a tuple of arrays.
         combine : callable, optional
-            Makes one tuple of two, in the order of the blocks; by default it adds.
+            Combines two tuples, in the order of the blocks. Default: adds them.
 
         Raises
         ------
@@ -242,9 +242,8 @@ class Blocks:
         """Results of a function for the blocks, in their order."""
         n_threads = numba.get_num_threads()
         pending: deque[Future[Sums]] = deque()
-        compute = partial(enter_and_map, enter=self.enter, function=function)
-        # Each thread computes on a block of its own, and no block has threads of its
-        # own.
+        compute = partial(map_block, to_points=self.to_points, function=function)
+        # One block per thread; kernels start no threads of their own inside.
         threads = ThreadPoolExecutor(
             n_threads, initializer=numba.set_num_threads, initargs=(1,)
         )
@@ -252,19 +251,23 @@ class Blocks:
             for block in self.rows.blocks():
                 pending.append(threads.submit(compute, block))
                 advance(len(block))
+                # Wait for the oldest result, to bound the number of blocks in memory.
                 if len(pending) > n_threads:
                     yield pending.popleft().result()
             for future in pending:
                 yield future.result()
 
     def map(self, function: Callable[[Points], Points]) -> "Blocks":
-        """Points of each block, replaced by a function of them in every pass."""
+        """Apply a function to the points of each block, in every pass."""
         return replace(
-            self, enter=partial(enter_and_map, enter=self.enter, function=function)
+            self,
+            to_points=partial(map_block, to_points=self.to_points, function=function),
         )
 
     def kept(self) -> "Blocks | Shards":
-        """Points entered once, without remainders, where the rows are in memory.
+        """Quantize the points once and keep them, if the rows are in memory.
+
+        The points have no remainders then.
 
         Examples
         --------
@@ -277,16 +280,16 @@ class Blocks:
             return self
         rows = np.empty((self.n_records, self.n_features), np.float32)
         squared_norms = np.empty(self.n_records)
-        n_entered = 0
+        n_filled = 0
         for block in self.rows.blocks():
-            points = self.enter(block)
-            entered = slice(n_entered, n_entered + len(points.rows))
-            rows[entered] = points.rows
-            squared_norms[entered] = points.squared_norms
-            n_entered = entered.stop
-        n_null = self.n_records - n_entered
+            points = self.to_points(block)
+            block_rows = slice(n_filled, n_filled + len(points.rows))
+            rows[block_rows] = points.rows
+            squared_norms[block_rows] = points.squared_norms
+            n_filled = block_rows.stop
+        n_null = self.n_records - n_filled
         return Shards(
-            [Points(rows[:n_entered], squared_norms[:n_entered], n_null=n_null)]
+            [Points(rows[:n_filled], squared_norms[:n_filled], n_null=n_null)]
         )
 
 
@@ -296,26 +299,26 @@ def array_blocks(array: np.ndarray) -> RowBlocks:
     return RowBlocks(n, d, lambda: iter([array]))
 
 
-# Functions of modules, not closures: they are sent to other processes.
+# Functions of the module, not closures: they are pickled for other processes.
 
 
-def enter_box(
+def quantize_block(
     block: np.ndarray,
     lower: np.ndarray,
     upper: np.ndarray,
     keep_remainders: bool = True,
 ) -> Points:
-    """Points of a block of rows in a box."""
+    """Quantize a block of rows in a box."""
     return Points.quantize(block, lower, upper, keep_remainders=keep_remainders)[0]
 
 
-def enter_and_map(
+def map_block(
     block: Any,
-    enter: Callable[[Any], Points],
+    to_points: Callable[[Any], Points],
     function: Callable[[Points], Value],
 ) -> Value:
-    """Result of a function for the points of a block."""
-    return function(enter(block))
+    """Apply a function to the points of a block."""
+    return function(to_points(block))
 
 
 def count_null(points: Points) -> np.ndarray:

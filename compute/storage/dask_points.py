@@ -1,7 +1,7 @@
-"""Points of a ``dask.array``: one task per chunk and pass, a tree of sums.
+"""Points of a ``dask.array``: one task per chunk and pass, and a tree reduction.
 
-Tasks return integers, and their sums are the same on any number of workers, with any
-chunks, and after a worker has died, whose tasks dask runs again.
+Tasks return integers, so results are the same for any number of workers and any chunks.
+Dask runs the tasks of a worker that has died again, with the same results.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ from pkm.compute.storage.blocks import (
     Sums,
     add,
     count_null,
-    enter_and_map,
-    enter_box,
+    map_block,
+    quantize_block,
     total_array,
 )
 from pkm.compute.storage.points import Points
 from pkm.row_blocks import ChangedRows, checked_block
 
-#: Sums that a task adds up.
+#: Results that a task of the reduction combines.
 FAN_IN = 8
 
 
@@ -38,7 +38,7 @@ class DaskPoints:
         Delayed arrays (m, d), in the units of the data.
     n_records, n_features : int
         Of all chunks, null records included.
-    enter : callable
+    to_points : callable
         From a chunk to Points.
     progress : bool
         Accepted as by :class:`pkm.compute.storage.blocks.Blocks`; dask shows its own
@@ -48,7 +48,7 @@ class DaskPoints:
     chunks: Sequence[Any]
     n_records: int
     n_features: int
-    enter: Callable[[np.ndarray], Points]
+    to_points: Callable[[np.ndarray], Points]
     progress: bool = False
 
     @classmethod
@@ -60,17 +60,17 @@ class DaskPoints:
         *,
         keep_remainders: bool = True,
     ) -> "DaskPoints":
-        """Points of a box of a ``dask.array``: see :meth:`Points.quantize`."""
+        """Chunks of rows in a box; see :meth:`Points.quantize`."""
         n, d = array.shape
         chunks = array.rechunk({1: -1}).to_delayed().ravel().tolist()
-        enter = partial(
-            enter_box, lower=lower, upper=upper, keep_remainders=keep_remainders
+        to_points = partial(
+            quantize_block, lower=lower, upper=upper, keep_remainders=keep_remainders
         )
-        return cls(chunks, n, d, enter)
+        return cls(chunks, n, d, to_points)
 
     @property
     def has_null(self) -> bool:
-        """Whether there are null records: one pass."""
+        """Whether there are null records: takes a pass."""
         return bool(total_array(self, count_null)[0])
 
     def total(
@@ -83,9 +83,9 @@ class DaskPoints:
         Parameters
         ----------
         function : callable
-            From Points to a tuple of arrays; one that can be sent to a worker.
+            From Points to a tuple of arrays; picklable, it is sent to workers.
         combine : callable, optional
-            Makes one tuple of two, in the order of the chunks; by default it adds.
+            Combines two tuples, in the order of the chunks. Default: adds them.
 
         Raises
         ------
@@ -98,13 +98,19 @@ class DaskPoints:
         from dask.delayed import delayed
 
         compute_chunk = partial(
-            _compute, n_features=self.n_features, enter=self.enter, function=function
+            _compute,
+            n_features=self.n_features,
+            to_points=self.to_points,
+            function=function,
         )
         task = delayed(compute_chunk, pure=False)
         parts = [task(chunk) for chunk in self.chunks]
-        unite = delayed(partial(_united, combine=combine), pure=False)
+        combine_parts = delayed(partial(_combine_parts, combine=combine), pure=False)
         while len(parts) > 1:
-            parts = [unite(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
+            parts = [
+                combine_parts(parts[i : i + FAN_IN])
+                for i in range(0, len(parts), FAN_IN)
+            ]
         ((totals, n_records),) = compute(parts[0])
         if n_records != self.n_records:
             raise ChangedRows(
@@ -114,34 +120,37 @@ class DaskPoints:
         return totals
 
     def map(self, function: Callable[[Points], Points]) -> "DaskPoints":
-        """Points of each chunk, replaced by a function of them in every pass."""
+        """Apply a function to the points of each chunk, in every pass."""
         return replace(
-            self, enter=partial(enter_and_map, enter=self.enter, function=function)
+            self,
+            to_points=partial(map_block, to_points=self.to_points, function=function),
         )
 
     def kept(self) -> "DaskPoints":
-        """These chunks, which stay where they are."""
+        """These chunks: they stay where they are and are read again in every pass."""
         return self
 
 
 def _compute(
     chunk: np.ndarray,
     n_features: int,
-    enter: Callable[[np.ndarray], Points],
+    to_points: Callable[[np.ndarray], Points],
     function: Callable[[Points], Sums],
 ) -> tuple[Sums, int]:
-    """Arrays of a function and the number of records of one chunk, on one thread."""
+    """A function's arrays for one chunk, on one thread, and its number of records."""
     n_threads = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
-        points = enter(checked_block(np.asanyarray(chunk), n_features))
+        points = to_points(checked_block(np.asanyarray(chunk), n_features))
         return function(points), points.n_records
     finally:
         numba.set_num_threads(n_threads)
 
 
-def _united(parts: Sequence[tuple[Sums, int]], combine: Combine) -> tuple[Sums, int]:
-    """One result, and the number of records, of those of several tasks."""
+def _combine_parts(
+    parts: Sequence[tuple[Sums, int]], combine: Combine
+) -> tuple[Sums, int]:
+    """Combine the results of several tasks, and add their numbers of records."""
     (first, n_records), *others = parts
     # A copy: what a task has returned may be read again, after a worker has died.
     totals = tuple(array.copy() for array in first)

@@ -1,9 +1,9 @@
-"""Points on the grid in a file that is mapped to memory: packed once, read often.
+"""Grid files: quantized points in a file that is mapped to memory and read often.
 
 The file is a header and two arrays, little-endian: the coordinates (n, d), float32,
 which are integers of at most 2**16, and from ``remainders_at`` on the remainders of
 rounding to the grid (n, d), int16. The header is the word ``PKMGRID1``, the length of
-what follows in 8 bytes, and a JSON object, filled up with blanks to whole pages.
+its rest in 8 bytes, and a JSON object, padded with blanks to whole pages.
 """
 
 import hashlib
@@ -45,14 +45,14 @@ MAGIC = b"PKMGRID1"
 VERSION = 1
 PAGE = 4096
 LENGTH_BYTES = 8
-DIGITS = 32  # of a bound, with its comma
+DIGITS = 32  # bytes reserved for a bound with its comma
 ROWS_TYPE = np.dtype("<f4")
 REMAINDERS_TYPE = np.dtype("<i2")
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a grid file says of its points.
+    """Header of a grid file.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Header:
     outside : bool
         Whether a point was clipped to the box.
     remainders_at : int
-        Where the remainders begin, in bytes from the end of the header.
+        Offset of the remainders, in bytes from the end of the header.
     checksum : str
         SHA-256 of the coordinates followed by SHA-256 of the remainders, hexadecimal.
     """
@@ -107,9 +107,10 @@ class GridFile:
     path : str
     header : Header
     begin : int
-        Where the coordinates begin, in bytes.
+        Offset of the coordinates in the file, in bytes.
     stamp : tuple of int
-        :func:`pkm.row_blocks.read_stamp` when it was opened.
+        Size and times of the file when it was opened: see
+        :func:`pkm.row_blocks.read_stamp`.
     """
 
     path: str
@@ -133,7 +134,7 @@ class GridFile:
         return np.array(self.header.lower), np.array(self.header.upper)
 
     def blocks(self) -> Iterator[GridBlock]:
-        """Read all points once, in blocks; null records are none of them.
+        """Read all points once, in blocks, without null records.
 
         Raises
         ------
@@ -151,15 +152,15 @@ class GridFile:
         self.check_unchanged()
 
     def by_blocks(self) -> Blocks:
-        """Points that are read anew in every pass."""
-        return Blocks(self, _enter, n_null=self.header.n_null)
+        """Points that are read again in every pass."""
+        return Blocks(self, _to_points, n_null=self.header.n_null)
 
     def mapped(self) -> Points:
         """All points at once: coordinates in the file, squared norms in memory.
 
-        For methods that need more than sums over points; what they compute of the
-        points for themselves comes on top. Pages are read when they are needed: call
-        :meth:`check_unchanged` after the last use of the points.
+        For methods that need more than sums over points; what they compute takes memory
+        in addition. Pages are read when they are needed: call :meth:`check_unchanged`
+        after the last use of the points.
 
         Raises
         ------
@@ -178,7 +179,7 @@ class GridFile:
         return Points(rows, squared_norms, remainders, self.header.n_null)
 
     def in_units(self) -> RowBlocks:
-        """Rows in the units of the data, float64, as exactly as the remainders tell."""
+        """Rows in the units of the data, float64, as precise as the remainders are."""
         middle, half_width = middle_and_half_width(*self.bounds)
 
         def read() -> Iterator[np.ndarray]:
@@ -223,8 +224,7 @@ class GridFile:
         shape = (self.header.n_rows, self.n_columns)
         rows_at = self.begin
         remainders_at = self.begin + self.header.remainders_at
-        # Copies of pages on writing: kernels are compiled for arrays that can be
-        # written to.
+        # Mode c copies pages on writing: kernels are compiled for writable arrays.
         rows = np.memmap(
             self.path,
             ROWS_TYPE,
@@ -243,7 +243,7 @@ class GridFile:
 
 
 def is_grid_file(source: object) -> bool:
-    """Whether an object is an open grid file, or a path that ends as one."""
+    """Whether an object is an open grid file, or a path with its suffix."""
     if isinstance(source, str | PathLike):
         return str(os.fspath(source)).lower().endswith(SUFFIX)
     return isinstance(source, GridFile)
@@ -285,7 +285,7 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
 
 @contextmanager
 def unchanged(source: Any) -> Iterator[Any]:
-    """Open a source if it is a grid file; at the end, refuse a changed one.
+    """Open a source if it is a grid file; on leaving, refuse a changed file.
 
     Mapped points may be read until then.
 
@@ -347,7 +347,7 @@ def _find_wrong_field(header: Header) -> str:
         return "n_null"
     if not (is_integer(d) and d >= 1):
         return "n_features"
-    # Null records have no coordinates, but it was not known how many they are.
+    # The room is for all records: null records were counted only while writing.
     if header.remainders_at != n * d * ROWS_TYPE.itemsize:
         return "remainders_at"
     for name in ("lower", "upper"):
@@ -364,7 +364,7 @@ def _find_wrong_field(header: Header) -> str:
 
 
 def _is_finite(value: object) -> bool:
-    # Written so that NaN, and integers beyond the floats, are none.
+    # This comparison is false for NaN, and for integers beyond the range of float64.
     return is_number(value) and abs(value) <= sys.float_info.max
 
 
@@ -374,13 +374,13 @@ def pack(
     lower: np.ndarray,
     upper: np.ndarray,
 ) -> GridFile:
-    """Enter rows on the grid of a box once, and write them to a file.
+    """Quantize rows in a box once, and write them to a grid file.
 
     Parameters
     ----------
     rows : RowBlocks
     path : path-like
-        Replaced when all of it is written; it should end in ``.grid``.
+        Should end in ``.grid``. An existing file is replaced once all is written.
     lower, upper : ndarray of shape (d,), float64
         Public bounds, in the units of the data.
 
@@ -450,7 +450,7 @@ def _write_grid(
     if n_written == 0:
         raise ValueError(f"{rows.name} has no row without NaN or infinite values")
 
-    # The header is written last, into the room that is left for it.
+    # The header is written last, into the room that was left for it at the beginning.
     header = Header(
         version=VERSION,
         scale=SCALE,
@@ -470,7 +470,7 @@ def _write_grid(
 
 
 def _count_header_bytes(n_features: int) -> int:
-    """Bytes of a header, in whole pages: enough for its names, checksum and bounds."""
+    """Bytes of a header in whole pages, enough for its names, checksum and bounds."""
     return -(-(PAGE // 2 + 2 * DIGITS * n_features) // PAGE) * PAGE
 
 
@@ -493,7 +493,7 @@ def _check_rows(rows: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True)
 def _count_grid_values(values: np.ndarray) -> tuple[int, int]:
-    """Numbers of values inside the domain and of whole ones; NaN is neither."""
+    """Numbers of values inside the domain, and of integer ones; NaN is neither."""
     n_inside = 0
     n_on_grid = 0
     for value in values:
@@ -502,7 +502,7 @@ def _count_grid_values(values: np.ndarray) -> tuple[int, int]:
     return n_inside, n_on_grid
 
 
-def _enter(block: GridBlock) -> Points:
-    """Points of a block, for a pass."""
+def _to_points(block: GridBlock) -> Points:
+    """Check the coordinates of a block, and complete it to Points."""
     _check_rows(block.rows)
     return Points(block.rows, square_norms(block.rows), block.remainders)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pkm.compute.simd.threads import by_threads
+from pkm.compute.simd.threads import map_ranges
 
 #: Grid steps per half-width of the domain, hence the largest coordinate of a point.
 SCALE = 1 << 16
@@ -23,13 +23,13 @@ SCALE = 1 << 16
 DIRECTION_SCALE = 1 << 16
 #: Integers of up to this many bits are exact in float64.
 EXACT_BITS = 53
-#: Values of several short rows that are entered together, and up to how many features
-#: it pays.
+#: Values of short rows that are quantized in one inner loop; it pays for rows of at
+#: most MAX_TILED_FEATURES features.
 TILE = 256
 MAX_TILED_FEATURES = 64
-#: Values that are entered at once: a megabyte in float64.
+#: Values that are quantized at a time: a megabyte in float64.
 BLOCK_VALUES = 1 << 17
-#: Products of coordinates that take as long as entering one coordinate.
+#: Products of coordinates that take as long as quantizing one coordinate.
 QUANTIZE_COST = 32
 #: Largest finite float64.
 MAX_FLOAT = float(np.finfo(np.float64).max)
@@ -39,7 +39,8 @@ MAX_REMAINDER = 32767.0
 #: Points whose temporary arrays exist at once.
 BLOCK = 1 << 15
 
-#: For numba: sums of integers are exact in any order; infinities keep their meaning.
+#: Fast-math flags of numba: sums of integers are exact in any order. Flags that would
+#: assume finite numbers are left out.
 REORDERED = {"reassoc", "contract", "nsz"}
 
 
@@ -80,7 +81,7 @@ def exact_limit(n_features: int) -> int:
 def middle_and_half_width(
     lower: np.ndarray, upper: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Middle and half the width of columns' bounds, even if the width overflows.
+    """Middle and half the width of columns' bounds; neither can overflow.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ def middle_and_half_width(
 
 
 def make_slices(n: int, size: int = BLOCK) -> list[slice]:
-    """Divide n points into slices of a size and a last one of what is left.
+    """Divide n points into slices of a size; the last one may be shorter.
 
     Examples
     --------
@@ -189,8 +190,8 @@ class Points:
         arrays = (rows, squared_norms, remainders)
         center, half_width = middle_and_half_width(lower, upper)
 
-        def enter(first: int, last: int) -> tuple[int, int, bool]:
-            return first, *_enter_rows(
+        def quantize_range(first: int, last: int) -> tuple[int, int, bool]:
+            return first, *_quantize_rows(
                 points,
                 first,
                 last,
@@ -199,25 +200,27 @@ class Points:
                 arrays,
             )
 
-        # Each range follows the rows of the one before, which are fewer by its null
-        # records.
-        n_entered = 0
+        # Ranges are filled from their first row on. Null records leave gaps, which are
+        # closed here: the rows of each range move up behind those of the one before.
+        n_filled = 0
         outside = False
-        for first, n_present, is_outside in by_threads(n, QUANTIZE_COST * d, enter):
-            if n_entered < first:
+        for first, n_present, is_outside in map_ranges(
+            n, QUANTIZE_COST * d, quantize_range
+        ):
+            if n_filled < first:
                 for array in arrays:
                     if array is not None:
-                        array[n_entered : n_entered + n_present] = array[
+                        array[n_filled : n_filled + n_present] = array[
                             first : first + n_present
                         ]
-            n_entered += n_present
+            n_filled += n_present
             outside |= is_outside
-        if n_entered == n:
+        if n_filled == n:
             return cls(*arrays), outside
-        rows = rows[:n_entered]
-        squared_norms = squared_norms[:n_entered]
-        remainders = None if remainders is None else remainders[:n_entered]
-        return cls(rows, squared_norms, remainders, n - n_entered), outside
+        rows = rows[:n_filled]
+        squared_norms = squared_norms[:n_filled]
+        remainders = None if remainders is None else remainders[:n_filled]
+        return cls(rows, squared_norms, remainders, n - n_filled), outside
 
     def rescale(
         self,
@@ -225,7 +228,7 @@ class Points:
         half_width: float,
         radius: float,
     ) -> "Points":
-        """Enter the points anew on the grid of a smaller domain, pulled into it.
+        """Quantize the points again on the grid of a smaller domain, clipped to it.
 
         Parameters
         ----------
@@ -234,15 +237,15 @@ class Points:
         half_width : float
             Of the new domain in every feature, in half-widths of this one.
         radius : float
-            Points are pulled into the ball of this radius about the center, in new
-            half-widths, and then clipped to the new domain; from sqrt(d) on the ball
-            holds the whole domain.
+            Points are clipped to the ball of this radius about the center, in new
+            half-widths, and then to the new domain; from sqrt(d) on the ball holds the
+            whole domain.
 
         Returns
         -------
         Points
-            Without remainders. Coordinates are read with theirs, in steps of 2^-32
-            half-widths: they are finer than the new grid's for half-widths above 2^-16.
+            Without remainders. The old remainders are used: steps of 2^-32 old
+            half-widths are finer than the new grid if ``half_width`` is above 2^-16.
 
         Examples
         --------
@@ -251,7 +254,7 @@ class Points:
         0.100006103515625
         """
         remainders = read_remainders(self)
-        rows = _enter_anew(
+        rows = _requantize(
             self.rows,
             remainders,
             center,
@@ -262,9 +265,9 @@ class Points:
 
     @cached_property
     def cache(self) -> dict[str, object]:
-        """Cache of arrays computed from the points, for the next replicate.
+        """Cache of arrays computed from the points, for later replicates.
 
-        It lives as long as the points; see :func:`pkm.compute.digitize`.
+        It lives as long as the points; see :meth:`cached`.
         """
         return {}
 
@@ -274,14 +277,14 @@ class Points:
         key: object,
         compute: Callable[[], Any],
     ) -> Any:
-        """Return a value computed of the points; keep it until the key changes.
+        """Return a value computed from the points; cache it until the key changes.
 
         Parameters
         ----------
         name : str
-            Name of the value: one is kept for each.
+            Name of the value: the cache holds one for each.
         key : object
-            What the value depends on besides the points; compared by ``==``.
+            All that the value depends on besides the points; compared by ``==``.
         compute : callable
             Makes the value.
         """
@@ -291,7 +294,7 @@ class Points:
         return kept[1]
 
     def drop(self, name: str) -> None:
-        """Drop what :meth:`cached` keeps."""
+        """Remove a value from the cache."""
         self.cache.pop(name, None)
 
     @cached_property
@@ -315,7 +318,7 @@ class Points:
         total = 0
         for block in make_slices(len(self.squared_norms), BLOCK_VALUES):
             squares = self.squared_norms[block].astype(np.int64)
-            # Below 2**53 each: a block's sum is below 2**63 by parts.
+            # High and low parts of the integers are summed separately, below 2**63.
             low = squares & ((1 << 32) - 1)
             total += (int((squares >> 32).sum()) << 32) + int(low.sum())
         return total
@@ -351,10 +354,10 @@ def coordinate(
     return (np.float64(rows[i, h]) + remainder) / SCALE
 
 
-# Without reordering: a point's coordinates are the same wherever it lies among the
+# Without fast-math: the result for a point must not depend on its position among
 # others.
 @njit(cache=True, nogil=True, error_model="numpy")
-def _enter_anew(
+def _requantize(
     rows: np.ndarray,
     remainders: np.ndarray,
     center: np.ndarray,
@@ -366,8 +369,8 @@ def _enter_anew(
     values = rows.reshape(-1)
     rests = remainders.reshape(-1)
     new_values = new_rows.reshape(-1)
-    # Of some points at a time, value after value: the compiler makes vector code of
-    # such loops.
+    # Several points at a time, as one flat array of values: the compiler vectorizes
+    # such loops. OUT: new_rows.
     n_together = max(1, TILE // d)
     centers = np.empty(n_together * d)
     factors = np.empty(n_together * d)
@@ -388,7 +391,7 @@ def _enter_anew(
         for j in range(n_values):
             positions[j] = (positions[j] / SCALE - centers[j]) / half_width
 
-        # How far each point is pulled toward the center.
+        # Factor of the norm clipping of each point.
         for b in range(n_points):
             squared = 0.0
             for j in range(b * d, (b + 1) * d):
@@ -397,8 +400,8 @@ def _enter_anew(
             for j in range(b * d, (b + 1) * d):
                 factors[j] = factor
 
-        # Clip to [-1, 1] and round to whole grid steps. Comparisons, not min and max,
-        # which look for NaN.
+        # Clip to [-1, 1] and round to whole grid steps. Comparisons are faster than min
+        # and max, which handle NaN.
         for j in range(n_values):
             position = positions[j] * factors[j]
             position = position if position > -1.0 else -1.0
@@ -407,7 +410,7 @@ def _enter_anew(
     return new_rows
 
 
-def _enter_rows(
+def _quantize_rows(
     points: np.ndarray,
     first: int,
     last: int,
@@ -415,13 +418,13 @@ def _enter_rows(
     half_width: np.ndarray,
     arrays: tuple[np.ndarray, np.ndarray, np.ndarray | None],
 ) -> tuple[int, bool]:
-    """Fill the arrays of Points from a range of points of a box, without null records.
+    """Fill the arrays of Points from a range of rows, leaving out null records.
 
-    Those of the range begin at ``first``; it is read block by block.
+    The arrays are filled from ``first`` on; the range is read block by block.
 
     Returns
     -------
-    n_entered : int
+    n_filled : int
         Number of rows that were filled.
     outside : bool
         Whether a point was clipped.
@@ -432,8 +435,7 @@ def _enter_rows(
     end = first
     for start in range(first, last, block_size):
         block = points[start : min(start + block_size, last)]
-        # Single precision is read as it is; kernels are compiled for arrays that can be
-        # written to.
+        # Single precision is not converted. Kernels are compiled for writable arrays.
         dtype = np.float32 if block.dtype == np.float32 else np.float64
         block = np.require(block, dtype, ("C", "W"))
         begin = end
@@ -447,7 +449,7 @@ def _enter_rows(
         n_clipped, n_null = _snap_rows(block, center, half_width, *filled)
         outside |= n_clipped > 0
         if n_null:
-            # The next block follows the rows that are no null records.
+            # Keep the finite rows; the next block follows behind them.
             present = np.isfinite(block).all(axis=1)
             for array in filled:
                 if array is not None:
@@ -456,8 +458,7 @@ def _enter_rows(
     return end - first, outside
 
 
-# Of two features, whose number is then a constant, the compiler makes vector code over
-# points.
+# With a constant number of two features the compiler vectorizes over points.
 
 
 @njit(cache=True, fastmath=REORDERED)
@@ -484,7 +485,7 @@ def _copy_and_square(
         squared_norm = 0.0
         for h in range(d):
             x = points[i, h]
-            # The sign bit is set by any coordinate outside the domain: a test without a
+            # A coordinate outside the domain sets the sign bit: a test without a
             # branch.
             signs |= (SCALE - x) | (SCALE + x)
             rows[i, h] = x
@@ -521,14 +522,14 @@ def _square_and_add(
         squared_norms[i] = squared_norm
 
 
-# With Python's error model every division is checked for zero, which keeps the loops
-# out of vector registers.
+# With Python's error model every division is checked for zero, which prevents
+# vectorization.
 @njit(cache=True, fastmath=REORDERED, error_model="numpy", inline="always")
 def _snap(
     value: float, center: float, half_width: float
 ) -> tuple[float, np.int16, bool]:
     """Return a value in grid steps, its remainder, and whether it was clipped."""
-    # Clip to [-1, 1], in half-widths; NaN and infinities differ from what they become.
+    # Clip to [-1, 1], in half-widths. NaN and infinite values count as clipped.
     x = (value - center) / half_width
     clipped = x if x < 1.0 else 1.0
     clipped = clipped if clipped > -1.0 else -1.0
@@ -547,7 +548,7 @@ def _snap_values(
     snapped_values: np.ndarray,
     remainders: np.ndarray | None,
 ) -> bool:
-    """Snap the values of short rows in a flat array; return whether all are inside.
+    """Quantize the values of short rows in a flat array; return whether all are inside.
 
     ``center`` and ``half_width`` are repeated for a tile of several rows: the inner
     loop, over the values ``i`` of a tile, is long enough for vector registers.
@@ -586,9 +587,9 @@ def _snap_short_rows(
     squared_norms: np.ndarray,
     remainders: np.ndarray | None,
 ) -> bool:
-    """As `_snap_rows`, three times as fast; return whether it was possible.
+    """Do as `_snap_rows`, three times as fast, if no point lies outside the box.
 
-    It is not where a point lies outside the box, which must be counted by rows.
+    Returns whether that holds; if not, rows must be counted by `_snap_rows`.
     """
     flat_remainders = None if remainders is None else remainders.reshape(-1)
     is_inside = _snap_values(

@@ -13,8 +13,8 @@ from pkm.compute.kernels.repaired_lloyd import (
     TOLERANCE,
     change_weights,
     hashed_arrival_times,
-    race_stands,
     repair_steps,
+    seeds_unchanged,
     weighted_race,
 )
 
@@ -151,7 +151,7 @@ class RepairedServer:
         # The race is run again where it can have another outcome, and the steps are
         # repaired.
         for r in range(STARTS):
-            stands = self._n_steps[r] > 0 and race_stands(
+            stands = self._n_steps[r] > 0 and seeds_unchanged(
                 bins,
                 old_weights,
                 weights,

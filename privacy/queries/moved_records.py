@@ -21,7 +21,7 @@ import numpy as np
 from pkm.compute.kernels.quadtree import (
     MAX_NUMBERS,
     CellsAt,
-    Digits,
+    ShiftedRows,
     add_soft_counts,
     find_span,
     is_tied,
@@ -99,8 +99,8 @@ def _sorted_order(rows: np.ndarray, ties: np.ndarray) -> np.ndarray:
     lowest, highest = find_span(rows)
     if (highest - lowest).max() >= MAX_NUMBERS:
         return np.lexsort((ties, *rows.T[::-1]))
-    digits = Digits(rows, (lowest, highest), np.zeros_like(lowest))
-    order, is_first = lexicographic_order(digits, np.arange(len(rows)))
+    shifted = ShiftedRows(rows, (lowest, highest), np.zeros_like(lowest))
+    order, is_first = lexicographic_order(shifted, np.arange(len(rows)))
     tied = np.flatnonzero(is_tied(is_first))
     runs = np.cumsum(is_first[tied])
     order[tied] = order[tied][np.lexsort((ties[order[tied]], runs))]

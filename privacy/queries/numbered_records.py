@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from pkm.compute.kernels.quadtree import Digits, find_span, lexicographic_order
+from pkm.compute.kernels.quadtree import ShiftedRows, find_span, lexicographic_order
 from pkm.privacy.base import BaseCurator
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import SCALE
@@ -65,8 +65,10 @@ class NumberedRecords(BaseCurator):
         # order the points were given.
         shards = [shard.rows for shard in self._shards]
         rows = np.concatenate(shards, dtype=np.int32, casting="unsafe")
-        digits = Digits(rows, find_span(rows), np.zeros(self.n_features, np.int64))
-        order, _ = lexicographic_order(digits, np.arange(len(rows)))
+        shifted = ShiftedRows(
+            rows, find_span(rows), np.zeros(self.n_features, np.int64)
+        )
+        order, _ = lexicographic_order(shifted, np.arange(len(rows)))
         self._rows = rows.take(order, axis=0)
         self._released = False
 

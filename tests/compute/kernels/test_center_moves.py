@@ -1,4 +1,4 @@
-"""How means become centers: folding, truncating, shortening."""
+"""How means become centers: folding, truncating, clip_factor."""
 
 import math
 
@@ -7,7 +7,7 @@ from estimators import moved, reflect
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pkm.compute.kernels.center_moves import TRUNCATE, fold, shortening
+from pkm.compute.kernels.center_moves import TRUNCATE, clip_factor, fold
 from pkm.privacy import SCALE
 
 
@@ -34,7 +34,7 @@ def test_truncate_is_the_nearest_point_of_the_domain(values):
 )
 def test_shorten_keeps_direction_and_bounds_length(step, longest):
     origin = [0] * len(step)
-    shortened = np.rint(np.array(step) * shortening(np.array(step), float(longest)))
+    shortened = np.rint(np.array(step) * clip_factor(np.array(step), float(longest)))
     length = math.dist(step, origin)
     if length <= longest:
         assert shortened.tolist() == step
@@ -49,5 +49,5 @@ def test_moves_are_shortened_from_the_center(mean, data):
     center = data.draw(st.lists(st.integers(-SCALE, SCALE), min_size=len(mean), max_size=len(mean)))
     longest = data.draw(st.integers(1, 3 * SCALE))
     step = np.array(mean) - np.array(center)
-    expected = center + np.rint(step * shortening(step, float(longest)))
+    expected = center + np.rint(step * clip_factor(step, float(longest)))
     assert moved(center, mean, float(longest)).tolist() == expected.tolist()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pkm.compute.kernels.quadtree import (
-    Digits,
+    ShiftedRows,
     add_soft_counts,
     cell_centers,
     find_span,
@@ -99,9 +99,9 @@ def test_rows_are_sorted_and_equal_ones_found(bits, d, m, seed):
     # One column has one number only.
     rows[:, rng.integers(d)] = last
     points = (rows - 5) * 4 + rng.integers(0, 4, (m, d))
-    digits = Digits(points, find_span(points), np.full(d, 20), 2, last)
-    order, is_first = lexicographic_order(digits, members)
-    assert digits.rows(members).tolist() == rows[members].tolist()
+    shifted = ShiftedRows(points, find_span(points), np.full(d, 20), 2, last)
+    order, is_first = lexicographic_order(shifted, members)
+    assert shifted.rows(members).tolist() == rows[members].tolist()
     ordered = rows[members[order]].tolist()
     assert ordered == sorted(rows[members].tolist())
     pairs = itertools.pairwise(ordered)

@@ -12,7 +12,7 @@ from pkm.compute.simd import threads
 @given(n=st.integers(1, 10**9), n_threads=st.integers(1, 64), smallest=st.integers(1, 10**7))
 def test_ranges_are_all_points_in_order_and_never_larger_than_a_share(n, n_threads, smallest):
     smallest = max(smallest, n // 1000)
-    ranges = threads.shrinking_ranges(n, n_threads, smallest)
+    ranges = threads.guided_ranges(n, n_threads, smallest)
     firsts, lasts = zip(*ranges, strict=True)
     assert (firsts[0], lasts[-1]) == (0, n)
     assert firsts[1:] == lasts[:-1]
@@ -26,7 +26,7 @@ def test_ranges_are_all_points_in_order_and_never_larger_than_a_share(n, n_threa
 def test_an_error_in_any_thread_is_raised(monkeypatch, range_that_fails):
     n = 3 * threads.THREADED_PRODUCTS
     monkeypatch.setattr("numba.get_num_threads", lambda: 3)
-    ranges = threads.by_threads(n, 1, lambda first, last: (first, last))
+    ranges = threads.map_ranges(n, 1, lambda first, last: (first, last))
     wrong = ranges[range_that_fails]
 
     def work(first, last):
@@ -34,7 +34,7 @@ def test_an_error_in_any_thread_is_raised(monkeypatch, range_that_fails):
             raise MemoryError(f"points {first} to {last}")
 
     with pytest.raises(MemoryError, match=f"points {wrong[0]} to {wrong[1]}"):
-        threads.by_threads(n, 1, work)
+        threads.map_ranges(n, 1, work)
 
 
 def test_a_thread_that_is_held_up_leaves_its_ranges_to_the_others(monkeypatch):
@@ -57,6 +57,6 @@ def test_a_thread_that_is_held_up_leaves_its_ranges_to_the_others(monkeypatch):
         return first, last
 
     n = 8 * threads.THREADED_PRODUCTS
-    ranges = threads.by_threads(n, 1, work)
+    ranges = threads.map_ranges(n, 1, work)
     assert ranges == sorted(ranges)
     assert list(taken.values()).count(caller) == len(ranges) - 1

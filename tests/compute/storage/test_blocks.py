@@ -382,17 +382,17 @@ def test_shards_and_blocks_have_the_same_totals():
     def sums(points):
         return (points.rows.astype(np.int64).sum(axis=0), np.array([points.n_records]))
 
-    enter = partial(Points.rescale, center=np.full(3, 0.1), half_width=0.3, radius=math.sqrt(3))
+    rescale = partial(Points.rescale, center=np.full(3, 0.1), half_width=0.3, radius=math.sqrt(3))
     for source in (Shards([whole]), shards, blocks):
         assert source.n_records == len(X)
         assert source.n_features == 3
         assert source.has_null
-        inner = source.map(enter)
+        inner = source.map(rescale)
         for points in (source, inner):
             totals = points.total(sums)
-            expected = (Shards([whole]) if points is source else Shards([whole]).map(enter)).total(
-                sums
-            )
+            expected = (
+                Shards([whole]) if points is source else Shards([whole]).map(rescale)
+            ).total(sums)
             for total, part in zip(totals, expected, strict=True):
                 np.testing.assert_array_equal(total, part)
 

@@ -1,4 +1,4 @@
-"""Points on the grid are entered alike, whatever their layout, type and blocks."""
+"""Points on the grid are quantized alike, whatever their layout, type and blocks."""
 
 import numpy as np
 import pytest
@@ -87,12 +87,12 @@ def test_points_are_entered_alike_in_any_layout_and_precision(d, is_inside):
     strided = np.repeat(points, 2, axis=0)[::2]
     for array in (points, np.asfortranarray(points), read_only, strided):
         for keep_remainders in (True, False):
-            entered, _ = Points.quantize(array, -upper, upper, keep_remainders=keep_remainders)
-            assert np.array_equal(entered.rows, expected.rows)
-            assert np.array_equal(entered.squared_norms, expected.squared_norms)
-            assert entered.n_null == expected.n_null
+            quantized, _ = Points.quantize(array, -upper, upper, keep_remainders=keep_remainders)
+            assert np.array_equal(quantized.rows, expected.rows)
+            assert np.array_equal(quantized.squared_norms, expected.squared_norms)
+            assert quantized.n_null == expected.n_null
             if keep_remainders:
-                assert np.array_equal(entered.remainders, expected.remainders)
+                assert np.array_equal(quantized.remainders, expected.remainders)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1.0 + 1e-12, -2.0])
@@ -123,10 +123,10 @@ def test_points_are_entered_alike_by_any_number_of_threads(monkeypatch, n_thread
     monkeypatch.setattr(points_module, "BLOCK_VALUES", 700)
     monkeypatch.setattr(threads, "THREADED_PRODUCTS", 0)
     monkeypatch.setattr(threads.numba, "get_num_threads", lambda: n_threads)
-    entered, also_outside = Points.quantize(points, *box)
-    assert entered == expected
-    assert entered.n_null == expected.n_null > 0
-    assert (entered.squared_norms == expected.squared_norms).all()
+    quantized, also_outside = Points.quantize(points, *box)
+    assert quantized == expected
+    assert quantized.n_null == expected.n_null > 0
+    assert (quantized.squared_norms == expected.squared_norms).all()
     assert outside == also_outside
 
 
@@ -164,10 +164,10 @@ def test_blocks_of_rows_are_entered_alike(monkeypatch, d, with_null):
     for rows in (1, 7, 100, 499):
         monkeypatch.setattr("pkm.compute.storage.points.BLOCK_VALUES", rows * d)
         for array in (points, np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2]):
-            entered, outside = Points.quantize(array, *box)
+            quantized, outside = Points.quantize(array, *box)
             assert outside
-            assert entered == whole
-            assert np.array_equal(entered.squared_norms, whole.squared_norms)
+            assert quantized == whole
+            assert np.array_equal(quantized.squared_norms, whole.squared_norms)
             without, outside = Points.quantize(array, *box, keep_remainders=False)
             assert outside
             assert without.remainders is None
@@ -181,7 +181,7 @@ def test_any_finite_row_is_clipped(width):
     """Sums of clipped amounts overflowed for some rows and not for their neighbors."""
     largest = np.finfo(np.float64).max
     points = np.array([[1e306], [1e308], [-largest], [largest], [0.0]])
-    entered, outside = Points.quantize(points, np.array([0.0]), np.array([width]))
+    quantized, outside = Points.quantize(points, np.array([0.0]), np.array([width]))
     assert outside
-    assert entered.n_null == 0
-    assert entered.rows[:, 0].tolist() == [SCALE, SCALE, -SCALE, SCALE, -SCALE]
+    assert quantized.n_null == 0
+    assert quantized.rows[:, 0].tolist() == [SCALE, SCALE, -SCALE, SCALE, -SCALE]
