@@ -136,6 +136,8 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     @property
     def claim(self) -> PrivacyClaim:
         """The claim of the chosen variant."""
+        if self.variant not in self.claims:
+            check_constraints(self.constraints, self.parameters)
         return self.claims[self.variant]
 
     def cluster(

@@ -163,6 +163,12 @@ def test_noise_is_secure_by_default_for_what_is_somebodys(dataset, noise):
         assert choose_noise(dataset, requested) == requested
 
 
+def test_an_unknown_variant_is_refused_in_one_line(call, own, points):
+    code, _, text = call(*own, "method.variant=fast")
+    assert code == 2
+    assert "variant='fast' is unknown" in text
+
+
 def test_another_noise_is_refused(call, own, points):
     code, rows, text = call(*own, "noise=weak")
     assert code == 2

@@ -561,7 +561,7 @@ def test_an_argument_is_the_same_when_priced_and_when_used(radius):
         points = np.random.default_rng(0).integers(-9999, 9999, (50, 3))
         curator = Curator(points, Ledger(Budget(1.0, 1e-6)), NoiseStreams([1]))
         query = SumsAndCounts(np.zeros((1, 1, 3), np.int64), given, relative=True)
-        answer = curator.release(query, sums=Gaussian(10.0), counts=Gaussian(1e9))
+        answer = curator.release(query, sums=Gaussian(1e6), counts=Gaussian(1e9))
         return answer["sums"], curator._ledger.spent()
 
     plain = float(radius) if isinstance(radius, float) else np.array(radius)
