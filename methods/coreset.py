@@ -175,7 +175,7 @@ class CoresetMethod(PrivateKMeans):
         return Coreset(candidates, coreset.weights, coreset.ledger)
 
 
-def consistent(counts: np.ndarray, total: float) -> np.ndarray:
+def project_onto_simplex(counts: np.ndarray, total: float) -> np.ndarray:
     """Project noisy counts to the nearest nonnegative ones with a public total.
 
     Parameters
@@ -190,7 +190,7 @@ def consistent(counts: np.ndarray, total: float) -> np.ndarray:
 
     Examples
     --------
-    >>> consistent(np.array([7.0, 3.0, -5.0]), 8.0).tolist()
+    >>> project_onto_simplex(np.array([7.0, 3.0, -5.0]), 8.0).tolist()
     [6.0, 2.0, 0.0]
     """
     ordered = np.sort(counts)[::-1]

@@ -19,7 +19,7 @@ import numpy as np
 
 from pkm.compute.kernels.hashing import euclidean_hash
 from pkm.methods.constraints import AUTO, Integer, OneOf, Real
-from pkm.methods.coreset import CoresetMethod, consistent
+from pkm.methods.coreset import CoresetMethod, project_onto_simplex
 from pkm.methods.hashing.local_search import (
     MOVES,
     fill_up,
@@ -560,7 +560,7 @@ class KaplanStemmer(CoresetMethod):
         generator = curator.public_rng()
         candidates = self._candidates(schedule, buckets, generator)
         counts = _count_nearest(buckets, candidates, schedule.selection_mu)
-        return candidates, consistent(counts, float(curator.n_points))
+        return candidates, project_onto_simplex(counts, float(curator.n_points))
 
     def resolved_radius(self, curator: Curator) -> float:
         """Radius of the ball that points are moved into, in half-widths."""

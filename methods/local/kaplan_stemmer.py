@@ -28,7 +28,7 @@ from scipy.spatial.distance import cdist
 
 from pkm.compute import DIRECTION_SCALE
 from pkm.methods.constraints import AUTO, Integer
-from pkm.methods.coreset import CoresetMethod, consistent
+from pkm.methods.coreset import CoresetMethod, project_onto_simplex
 from pkm.methods.local.local_dp import (
     LocalModel,
     Reports,
@@ -282,7 +282,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         most = MAX_CANDIDATES * self.n_clusters
         counts, _ = self._count(weight_cohort, rule, most)
         size = float(weight_cohort.size)
-        return candidates, consistent(counts, size) / size
+        return candidates, project_onto_simplex(counts, size) / size
 
     def _draw_boxes(
         self,

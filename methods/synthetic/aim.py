@@ -1,14 +1,15 @@
 """k-means on synthetic records from AIM, which selects tables round by round.
 
-Every round measures the table of few columns that the present model approximates worst,
-and fits a graphical model to all noisy tables. After McKenna, Mullins, Sheldon and
-Miklau, "AIM: an adaptive and iterative mechanism for differentially private synthetic
-data" (2022), with intervals of numeric columns in place of categories.
+Every round measures the contingency table (marginal) of few columns that the present
+model approximates worst, and fits a graphical model to all noisy tables. After McKenna,
+Mullins, Sheldon and Miklau, "AIM: an adaptive and iterative mechanism for
+differentially private synthetic data" (2022), with intervals of numeric columns in
+place of categories.
 
-Departures: a schedule is public here, so rounds have equal budgets and a number that is
-fixed in advance. AIM's annealing would multiply the budget of later rounds after one
-that changed the model by less than noise. Single columns are measured more finely, to
-find their intervals; releases are composed exactly instead of by zCDP.
+Departures: a schedule is public here, so that the number of rounds is fixed in advance
+and their budgets are equal. AIM's annealing, which raises the budget of later rounds,
+is left out. Single columns are measured on more intervals, to choose their intervals
+for tables. Releases are composed exactly instead of by zCDP.
 """
 
 import itertools
@@ -21,8 +22,8 @@ from pkm.methods.synthetic.graphical_model import (
     GraphicalModel,
     Measurement,
     count_cells,
-    eliminate,
     fit_model,
+    min_fill_cliques,
 )
 from pkm.methods.synthetic.mst import Column, draw_in_intervals, measure_columns
 from pkm.methods.synthetic.synthetic import (
@@ -33,12 +34,14 @@ from pkm.methods.synthetic.synthetic import (
 )
 from pkm.privacy import Curator, WorstApproximated
 
-MAX_INTERVALS = 16  # of a column in the tables of several
+MAX_INTERVALS = 16  # of a column, in tables of several columns
 MAX_COLUMNS = 3  # of a table
-MAX_CELLS = 1 << 14  # of the model's cliques together
-CHOICE_SHARE = 0.1  # of mu squared, as AIM has it
+MAX_CELLS = 1 << 14  # of all cliques of the model
+# Shares of mu squared: of all selections, as in AIM, and of the single columns.
+CHOICE_SHARE = 0.1
 COLUMN_SHARE = 0.3
-ROUND_STEPS = 100  # of mirror descent
+# Steps of mirror descent in a round, and after the last one.
+ROUND_STEPS = 100
 FINAL_STEPS = 300
 
 
@@ -53,7 +56,7 @@ def select_and_fit(
     ----------
     curator : Curator
     columns : list of Column
-        As measured alone.
+        Measured one by one.
     schedule : TablesSchedule
 
     Returns
@@ -66,7 +69,8 @@ def select_and_fit(
     shape = [len(column.starts) for column in columns]
     columns_stddev = math.sqrt(d) / schedule.columns_mu
 
-    # Columns one by one: a merged interval has the noise of its fine ones.
+    # Initialization: the single columns. The noise of a merged interval is that of the
+    # sum of its fine ones.
     measurements = []
     for h, column in enumerate(columns):
         n_merged = np.diff(column.starts, append=len(column.fine))
@@ -74,23 +78,25 @@ def select_and_fit(
         measurements.append(Measurement((h,), column.counts, stddev))
     model = fit_model(shape, n, measurements, n_steps=ROUND_STEPS)
 
+    # The workload: all tables of up to three columns.
     all_tables: list[Columns] = []
     for m in range(1, MAX_COLUMNS + 1):
         all_tables += itertools.combinations(range(d), m)
     stddev = 1 / schedule.table_mu if schedule.n_rounds else 0.0
     for i in range(schedule.n_rounds):
-        # Candidates: tables with which the model is not too large for the part of the
-        # budget that is spent after the round.
+        # Candidates: tables with which the model has at most MAX_CELLS cells, times the
+        # part of the budget that is spent after the round.
         max_cells = max(MAX_CELLS * (i + 1) / schedule.n_rounds, model.tree.n_cells)
         measured = [m.columns for m in measurements]
         candidates = [
             table
             for table in all_tables
-            if count_cells(shape, eliminate(shape, [*measured, table])) <= max_cells
+            if count_cells(shape, min_fill_cliques(shape, [*measured, table]))
+            <= max_cells
         ]
 
-        # Select one by its error, less that of its measurement, times its number of
-        # columns.
+        # Select: the score is the L1 error of the model less the expected L1 error of a
+        # noisy table, sqrt(2 / pi) sigma a cell, times the number of columns.
         n_cells = [math.prod(shape[h] for h in table) for table in candidates]
         query = WorstApproximated(
             candidates,
@@ -101,7 +107,7 @@ def select_and_fit(
         )
         selected = candidates[select_table(curator, query, schedule.choice_epsilon)]
 
-        # Measure it, and fit the model again.
+        # Measure the table, and estimate: fit the model again, from its last factors.
         (counts,) = measure_tables(curator, [selected], edges, stddev)
         measurements.append(Measurement(selected, counts, stddev))
         is_last = i + 1 == schedule.n_rounds
@@ -117,7 +123,7 @@ class AIMKMeans(SyntheticKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency: a record changes one cell of every table by 1, and
+        Total, zero-out adjacency. A record changes one cell of every table by 1, and
         the L1 error of every candidate by at most 1.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
@@ -128,12 +134,12 @@ class AIMKMeans(SyntheticKMeans):
 
     Notes
     -----
-    For up to 16 columns. Their intervals are those of :class:`pkm.methods.MSTKMeans`,
-    but at most 16 or so of a column. Candidates are all tables of one to three columns
-    with which the cliques of the model have at most 2^14 cells together, or that part
-    of it which is the part of the rounds so far; with all tables of three columns as
-    workload AIM weighs a candidate by its number of columns. There are 2 (d - 1)
-    rounds, or one for each pair if those are fewer.
+    It is for up to 16 columns. Their intervals are those of
+    :class:`pkm.methods.MSTKMeans`, but at most about 16 of a column. The candidates of
+    round i of T are the tables of one to three columns with which the cliques of the
+    model have at most 2^14 i / T cells together. AIM's weight of a candidate is its
+    number of columns, for the workload of all tables of three columns. There are 2 (d -
+    1) rounds, or one for each pair if there are fewer pairs.
 
     References
     ----------
@@ -154,7 +160,7 @@ class AIMKMeans(SyntheticKMeans):
     label = "AIM + k-means"
     color = "#9970ab"
     marker = "H"
-    max_features = 16  # the number of tables of three grows with the third power
+    max_features = 16  # the number of tables of three columns grows as d^3
     alternatives = "MSTKMeans or KaplanStemmer"
     choice = WorstApproximated
     shares = (COLUMN_SHARE, CHOICE_SHARE, 1 - COLUMN_SHARE - CHOICE_SHARE)

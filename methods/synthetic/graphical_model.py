@@ -1,8 +1,8 @@
 """Graphical models of discrete columns, fitted to noisy tables by exact inference.
 
-A model is a product of one factor for each measured table. On a junction tree its
-tables of all cliques are exact sums, and mirror descent moves the factors until these
-tables are near the noisy ones. All of it is post-processing of released tables. After
+A model is a product of one factor for each measured table. Belief propagation on a
+junction tree gives its expected tables, and mirror descent moves the factors until
+these are near the noisy tables. All of it is post-processing of released tables. After
 McKenna, Sheldon and Miklau, "Graphical-model based estimation and inference for
 differential privacy" (2019): their Private-PGM.
 """
@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+#: Numbers of the columns of a table or a clique, increasing.
 Columns = tuple[int, ...]
 
-MAX_HALVINGS = 60  # of a step of the mirror descent
-GROWTH = 1.2  # of the next one
+# Line search of mirror descent: halvings of a step, and the growth of the next one.
+MAX_HALVINGS = 60
+GROWTH = 1.2
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """Cliques of columns, such that those with a column in common are connected.
+    """Junction tree: the cliques that contain a column form a connected subtree.
 
     Attributes
     ----------
@@ -66,13 +68,13 @@ class JunctionTree:
 
     @cached_property
     def separators(self) -> tuple[Columns, ...]:
-        """Columns that each clique shares with its parent; none for the first."""
+        """Columns in common of each clique and its parent; none for the first."""
         return tuple(
             () if parent < 0 else tuple(h for h in clique if h in self.cliques[parent])
             for clique, parent in zip(self.cliques, self.parents, strict=True)
         )
 
-    def containing(self, columns: Columns) -> int | None:
+    def find_clique(self, columns: Columns) -> int | None:
         """Index of the first clique that contains columns, or None."""
         for i, clique in enumerate(self.cliques):
             if set(columns) <= set(clique):
@@ -80,8 +82,11 @@ class JunctionTree:
         return None
 
 
-def eliminate(shape: Sequence[int], tables: Iterable[Columns]) -> list[Columns]:
-    """Cliques that elimination in min-fill order makes of some tables, in their order.
+def min_fill_cliques(shape: Sequence[int], tables: Iterable[Columns]) -> list[Columns]:
+    """Maximal cliques of the triangulated graph of some tables, in lexicographic order.
+
+    Two columns are joined if a table contains both. The graph is triangulated by
+    variable elimination in min-fill order.
 
     Parameters
     ----------
@@ -93,11 +98,11 @@ def eliminate(shape: Sequence[int], tables: Iterable[Columns]) -> list[Columns]:
     Returns
     -------
     list of tuple of int
-        No clique is in another one.
+        No clique contains another one.
 
     Examples
     --------
-    >>> eliminate((2, 2, 2), [(0, 1), (1, 2)])
+    >>> min_fill_cliques((2, 2, 2), [(0, 1), (1, 2)])
     [(0, 1), (1, 2)]
     """
     neighbors: list[set[int]] = [set() for _ in shape]
@@ -106,18 +111,19 @@ def eliminate(shape: Sequence[int], tables: Iterable[Columns]) -> list[Columns]:
             neighbors[a].add(b)
 
     def cost(h: int) -> tuple[int, int, int]:
-        """Twice the edges that are missing, and the size of the clique."""
+        """Twice the fill-in edges of a column, then the cells of its clique."""
         near = neighbors[h]
         fill = sum(len(near - neighbors[a]) - 1 for a in near)
         return fill, math.prod(shape[a] for a in near) * shape[h], h
 
-    # Eliminate the column that adds fewest edges; of those, the one with the smallest
-    # clique. Costs change near the eliminated column only.
+    # Eliminate the column with fewest fill-in edges, and of those the smallest clique.
+    # Costs change near the eliminated column only.
     cliques: list[Columns] = []
     costs = {h: cost(h) for h in range(len(shape))}
     while costs:
         column = min(costs, key=costs.__getitem__)
         del costs[column]
+        # Join all neighbors of the column, and remove it.
         near = neighbors[column]
         clique = {column, *near}
         for a in near:
@@ -126,6 +132,7 @@ def eliminate(shape: Sequence[int], tables: Iterable[Columns]) -> list[Columns]:
         for h in costs:
             if h in near or not near.isdisjoint(neighbors[h]):
                 costs[h] = cost(h)
+        # Keep maximal cliques.
         if not any(clique <= set(other) for other in cliques):
             cliques.append(tuple(sorted(clique)))
     return sorted(cliques)
@@ -137,7 +144,7 @@ def count_cells(shape: Sequence[int], cliques: Iterable[Columns]) -> int:
 
 
 def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTree:
-    """Junction tree of the cliques that elimination in min-fill order makes of tables.
+    """Junction tree of the cliques of :func:`min_fill_cliques`.
 
     Parameters
     ----------
@@ -159,9 +166,10 @@ def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTr
     >>> tree.cliques, tree.parents
     (((0, 1, 3), (1, 2, 3)), (-1, 0))
     """
-    cliques = eliminate(shape, tables)
+    cliques = min_fill_cliques(shape, tables)
 
-    # A spanning tree of the largest separators (Prim's algorithm) is a junction tree.
+    # Prim's algorithm: a maximum spanning tree, by the size of the separators, is a
+    # junction tree.
     ordered = [cliques.pop(0)]
     parents = [-1]
     while cliques:
@@ -204,29 +212,32 @@ class GraphicalModel:
             One axis for each column.
         """
         tree = self.tree
-        i = tree.containing(columns)
+        i = tree.find_clique(columns)
         if i is not None:
             return _sum_out(self.tables[i], tree.cliques[i], columns)
 
-        # Leave out cliques at the ends of the tree that know nothing of the columns.
+        # Prune leaves that contain no wanted column outside of their separator.
         wanted = set(columns)
         kept = set(range(len(tree.cliques)))
         for i in reversed(range(len(tree.cliques))):
-            known = wanted & set(tree.cliques[i])
+            found = wanted & set(tree.cliques[i])
             is_leaf = all(tree.parents[j] != i for j in kept)
-            if is_leaf and known <= set(tree.separators[i]):
+            if is_leaf and found <= set(tree.separators[i]):
                 kept.remove(i)
+
+        # Prune the root likewise while it has a single child.
         root = min(kept)
         while True:
             children = [j for j in kept if tree.parents[j] == root]
-            known = wanted & set(tree.cliques[root])
-            if len(children) != 1 or not known <= set(tree.separators[children[0]]):
+            found = wanted & set(tree.cliques[root])
+            if len(children) != 1 or not found <= set(tree.separators[children[0]]):
                 break
             kept.remove(root)
             root = children[0]
 
-        # From the ends to the root: multiply what a clique adds, given its separator,
-        # by the messages of its children, and sum out what nobody above needs.
+        # Variable elimination from the leaves to the root: multiply the conditional
+        # table of a clique, given its separator, by the messages of its children. Sum
+        # over the columns that are neither in the wanted ones nor in the separator.
         messages: dict[int, tuple[np.ndarray, Columns]] = {}
         for i in sorted(kept, reverse=True):
             children = [j for j in messages if tree.parents[j] == i]
@@ -259,7 +270,7 @@ class GraphicalModel:
         tree = self.tree
         records = np.zeros((n_records, len(tree.shape)), np.int64)
         for i, clique in enumerate(tree.cliques):
-            # The new columns of a clique, given those that it shares with its parent.
+            # Ancestral sampling: the new columns of a clique, given its separator.
             shared = tree.separators[i]
             new = tuple(h for h in clique if h not in shared)
             sizes = [tree.shape[h] for h in shared]
@@ -289,7 +300,7 @@ def build_model(
     factors: Mapping[Columns, np.ndarray],
     total: float,
 ) -> GraphicalModel:
-    """Tables of all cliques by belief propagation.
+    """Compute the expected tables of all cliques by belief propagation.
 
     Parameters
     ----------
@@ -313,26 +324,30 @@ def build_model(
     # Logarithms of the products of the factors in each clique.
     beliefs = [np.zeros([tree.shape[h] for h in clique]) for clique in tree.cliques]
     for columns, factor in factors.items():
-        i = tree.containing(columns)
+        i = tree.find_clique(columns)
         if i is None:
             raise ValueError(
                 f"columns={columns} of a factor must be in a clique: {tree.cliques}"
             )
-        beliefs[i] += _spread(factor, columns, tree.cliques[i])
+        beliefs[i] += _expand(factor, columns, tree.cliques[i])
 
-    # Messages from the ends of the tree to the first clique, then back.
+    # Collect: messages from the leaves to the root, the first clique.
     upward = {}
     for i in reversed(range(1, len(beliefs))):
         upward[i] = _log_sum_out(beliefs[i], tree.cliques[i], tree.separators[i])
         parent = tree.parents[i]
-        beliefs[parent] += _spread(upward[i], tree.separators[i], tree.cliques[parent])
+        beliefs[parent] += _expand(upward[i], tree.separators[i], tree.cliques[parent])
     log_total = float(_log_sum_out(beliefs[0], tree.cliques[0], ()))
+
+    # Distribute: messages from the root to the leaves.
     for i in range(1, len(beliefs)):
         parent = tree.parents[i]
         downward = _log_sum_out(
             beliefs[parent], tree.cliques[parent], tree.separators[i]
         )
-        beliefs[i] += _spread(downward - upward[i], tree.separators[i], tree.cliques[i])
+        beliefs[i] += _expand(downward - upward[i], tree.separators[i], tree.cliques[i])
+
+    # Normalize the beliefs to the number of records.
     tables = [total * np.exp(belief - log_total) for belief in beliefs]
     return GraphicalModel(tree, factors, tables, total)
 
@@ -359,22 +374,21 @@ def fit_model(
     n_steps : int, default=1000
         At most.
     tolerance : float, default=1e-6
-        A step that lowers the loss by a smaller part of it is the last.
+        Smallest relative decrease of the loss in a step; a smaller one is the last.
 
     Returns
     -------
     GraphicalModel
         With one factor for each set of measured columns. The loss is convex in the
-        tables, so that enough steps reach its least value; of all distributions with
-        that loss the limit is the one of largest entropy, where it starts from the
-        uniform one.
+        tables, so that enough steps reach its minimum. Of all distributions with that
+        loss the limit is the one of largest entropy, if the start is uniform.
 
     Notes
     -----
     Private-PGM, Algorithm 1: a step multiplies the distribution by the exponential of
-    the negative gradient. Its length is halved until the loss falls by half of what the
-    gradient promises, which it does at the latest where the length times the total
-    times all precisions is at most 1.
+    the negative gradient. By backtracking, the step size is halved until the loss falls
+    by half of the decrease that the gradient predicts. That is so at the latest where
+    the step size times the total times the sum of the precisions is at most 1.
 
     Examples
     --------
@@ -385,38 +399,40 @@ def fit_model(
     tree = junction_tree(shape, [m.columns for m in measurements])
     factors = {m.columns: np.zeros([shape[h] for h in m.columns]) for m in measurements}
     factors.update(start or {})
-    fit = compare(build_model(tree, factors, total), measurements)
+    fit = evaluate_loss(build_model(tree, factors, total), measurements)
     precision = sum(float(np.max(np.asarray(m.stddev) ** -2.0)) for m in measurements)
-    step = 1 / precision
+
+    step_size = 1 / precision
     for _ in range(n_steps):
-        # Take a step; halve it until the loss falls by half of what it promises.
+        # Mirror descent step, with backtracking: at least half of the predicted
+        # decrease.
         for _ in range(MAX_HALVINGS):
             moved = {
-                columns: factor - step * fit.gradients[columns]
+                columns: factor - step_size * fit.gradients[columns]
                 for columns, factor in fit.model.factors.items()
             }
-            candidate = compare(build_model(tree, moved, total), measurements)
+            candidate = evaluate_loss(build_model(tree, moved, total), measurements)
             decrease = fit.loss - candidate.loss
-            promised = 0.0
+            predicted = 0.0
             for columns, gradient in fit.gradients.items():
                 change = fit.expected[columns] - candidate.expected[columns]
-                promised += float((gradient * change).sum())
-            if decrease >= promised / 2:
+                predicted += float((gradient * change).sum())
+            if decrease >= predicted / 2:
                 break
-            step /= 2
+            step_size /= 2
         else:
-            break  # rounding hides what is left
+            break  # a smaller decrease than rounding errors
 
-        # Go on from there with a longer step, unless little was gained.
+        # Accept the step; stop where the loss hardly fell.
         fit = candidate
-        step *= GROWTH
+        step_size *= GROWTH
         if decrease <= tolerance * fit.loss:
             break
     return fit.model
 
 
-class Comparison(NamedTuple):
-    """How far a model is from noisy tables.
+class Evaluation(NamedTuple):
+    """Loss of a model on noisy tables, and its gradient.
 
     Attributes
     ----------
@@ -426,7 +442,7 @@ class Comparison(NamedTuple):
     loss : float
         Half of the squared differences, in standard deviations of the noise.
     gradients : dict of tuple of int to ndarray
-        Of the loss by each expected table.
+        Gradient of the loss with respect to each expected table.
     """
 
     model: GraphicalModel
@@ -435,17 +451,20 @@ class Comparison(NamedTuple):
     gradients: dict[Columns, np.ndarray]
 
 
-def compare(model: GraphicalModel, measurements: Sequence[Measurement]) -> Comparison:
-    """Compare a model with noisy tables."""
+def evaluate_loss(
+    model: GraphicalModel, measurements: Sequence[Measurement]
+) -> Evaluation:
+    """Compute the loss of a model on noisy tables."""
     expected = {m.columns: model.marginal(m.columns) for m in measurements}
     loss = 0.0
     gradients: dict[Columns, np.ndarray] = {}
     for m in measurements:
+        # Residuals in standard deviations of the noise.
         residual = (expected[m.columns] - m.counts) / m.stddev
         loss += 0.5 * float(np.vdot(residual, residual))
         gradient = residual / m.stddev
         gradients[m.columns] = gradients.get(m.columns, 0.0) + gradient
-    return Comparison(model, expected, loss, gradients)
+    return Evaluation(model, expected, loss, gradients)
 
 
 def _dropped_axes(columns: Columns, kept: Columns) -> tuple[int, ...]:
@@ -469,17 +488,18 @@ def _log_sum_out(
 ) -> np.ndarray:
     """Logarithm of the sum of exponentials over the columns that are not kept."""
     axes = _dropped_axes(columns, kept)
+    # Subtract the maximum, so that no exponential overflows.
     top = values.max(axis=axes, keepdims=True)
     sums = np.exp(values - top).sum(axis=axes)
     return np.log(sums) + top.squeeze(axis=axes)
 
 
-def _spread(
+def _expand(
     values: np.ndarray,
     columns: Columns,
     clique: Columns,
 ) -> np.ndarray:
-    """View of a table that broadcasts against that of a clique with its columns."""
+    """Insert axes of length 1, so that a table broadcasts against that of a clique."""
     sizes = iter(values.shape)
     return values.reshape([next(sizes) if h in columns else 1 for h in clique])
 
@@ -489,16 +509,16 @@ def _draw_rows(
     rows: np.ndarray,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """For each given row of a matrix, an index in proportion to the row's weights.
+    """Draw an index for each given row of a matrix, in proportion to the row's weights.
 
-    Uniform where a row has no weight.
+    It is uniform for a row without weight.
     """
     cumulative = np.cumsum(weights, axis=1)
     n = weights.shape[1]
     empty = cumulative[:, -1] <= 0
     cumulative[empty] = np.arange(1, n + 1)
     cumulative /= cumulative[:, -1:]
-    # All rows in one increasing list: row i covers (i, i + 1].
+    # One search for all rows: the cumulated probabilities of row i are in (i, i + 1].
     edges = (cumulative + np.arange(len(weights))[:, None]).ravel()
     uniform = rows + generator.random(len(rows))
     drawn = np.searchsorted(edges, uniform, side="right")

@@ -1,10 +1,10 @@
 """k-means on synthetic records from a private maximum spanning tree of columns.
 
-The synthetic-data route to private clustering: columns are measured one by one and
-along the edges of a tree of dependent pairs, records are drawn from what was measured,
-and k-means on them costs nothing more. After McKenna, Miklau and Sheldon, "Winning the
-NIST Contest: a scalable and general approach to differentially private synthetic data"
-(2021), section 4: their MST, with intervals of numeric columns in place of categories.
+Columns are measured one by one, and in pairs along a tree of dependent columns. Records
+are drawn from the noisy tables, and k-means on them costs no more privacy. After
+McKenna, Miklau and Sheldon, "Winning the NIST Contest: a scalable and general approach
+to differentially private synthetic data" (2021), section 4: their MST, with intervals
+of numeric columns in place of categories.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pkm.methods.coreset import consistent
+from pkm.methods.coreset import project_onto_simplex
 from pkm.methods.synthetic.synthetic import (
     SyntheticKMeans,
     TablesSchedule,
@@ -23,21 +23,21 @@ from pkm.methods.synthetic.synthetic import (
 )
 from pkm.privacy import SCALE, Curator, DependentColumns
 
-FINE_INTERVALS = 64  # of a column, measured alone
-MAX_INTERVALS = 32  # of a column in the tables of pairs
-MERGED_NOISE = 3.0  # standard deviations that the count of a merged interval exceeds
+FINE_INTERVALS = 64  # of a column, for the first measurement
+MAX_INTERVALS = 32  # of a column, in the tables of pairs
+MERGED_NOISE = 3.0  # smallest count of a merged interval, in standard deviations
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as it was measured alone.
+    """Noisy counts of a column on equal intervals, which are merged for tables.
 
     Attributes
     ----------
     fine : ndarray of shape (FINE_INTERVALS,), float64
-        Consistent counts of equal intervals.
+        Counts of equal (fine) intervals, nonnegative, with the public sum n.
     starts : ndarray of shape (m,), int64
-        First fine interval of each merged one.
+        First fine interval of each merged interval.
     """
 
     fine: np.ndarray
@@ -59,18 +59,19 @@ def _fine_edges() -> np.ndarray:
     return np.arange(1, FINE_INTERVALS) * (2 * SCALE // FINE_INTERVALS) - SCALE
 
 
-def merge_intervals(counts: np.ndarray, least: float) -> np.ndarray:
-    """Merge intervals from left to right until each reaches a least count.
+def merge_intervals(counts: np.ndarray, min_count: float) -> np.ndarray:
+    """Merge intervals from left to right until each has a minimum count.
 
     Parameters
     ----------
     counts : ndarray of shape (m,), float64
-    least : float
+    min_count : float
 
     Returns
     -------
     ndarray of int64
-        First interval of each merged one. What is left at the end joins the last one.
+        First interval of each merged one. Intervals at the end that have too small a
+        count together are merged with the last one.
 
     Examples
     --------
@@ -81,9 +82,10 @@ def merge_intervals(counts: np.ndarray, least: float) -> np.ndarray:
     total = 0.0
     for i, count in enumerate(counts):
         total += count
-        if total >= least:
+        if total >= min_count:
             starts.append(i + 1)
             total = 0.0
+    # The last start begins no interval, or one with too small a count.
     if len(starts) > 1:
         starts.pop()
     return np.array(starts, np.int64)
@@ -94,29 +96,31 @@ def measure_columns(
     mu: float,
     max_intervals: int,
 ) -> list[Column]:
-    """Measure every column on equal intervals, and merge those of few records.
+    """Measure every column on equal intervals, and merge those with few records.
 
     Parameters
     ----------
     curator : Curator
     mu : float
-        Of all columns together.
+        Cost of all columns together.
     max_intervals : int
-        A merged interval holds more than one in so many records, and more than noise.
+        A merged interval has at least 1 / max_intervals of the records, and at least
+        three standard deviations of the noise.
 
     Returns
     -------
     list of Column
     """
+    # One release for all columns: a record changes one cell of each.
     d = curator.n_features
     n = float(curator.n_points)
     stddev = math.sqrt(d) / mu
     tables = [(h,) for h in range(d)]
-    least = max(MERGED_NOISE * stddev, n / max_intervals)
+    min_count = max(MERGED_NOISE * stddev, n / max_intervals)
     columns = []
     for counts in measure_tables(curator, tables, [_fine_edges()] * d, stddev):
-        fine = consistent(counts, n)
-        columns.append(Column(fine, merge_intervals(fine, least)))
+        fine = project_onto_simplex(counts, n)
+        columns.append(Column(fine, merge_intervals(fine, min_count)))
     return columns
 
 
@@ -125,14 +129,14 @@ def select_tree(
     columns: list[Column],
     epsilon: float,
 ) -> list[tuple[int, int]]:
-    """Select d - 1 pairs of columns that form a tree, by their dependence.
+    """Select d - 1 pairs of dependent columns that form a tree (McKenna et al., MST).
 
     Parameters
     ----------
     curator : Curator
     columns : list of Column
     epsilon : float
-        Of one choice.
+        Cost of one selection.
 
     Returns
     -------
@@ -141,16 +145,17 @@ def select_tree(
     d = len(columns)
     edges = [column.edges for column in columns]
     shares = [column.counts / curator.n_points for column in columns]
-    subtree = np.arange(d)  # that a column belongs to
+    # Kruskal's algorithm, with the exponential mechanism in place of the maximum.
+    component = np.arange(d)
     tree = []
     for _ in range(d - 1):
-        # Only pairs that join two subtrees are candidates.
+        # Candidates: pairs that connect two components.
         pairs = itertools.combinations(range(d), 2)
-        joining = [(a, b) for a, b in pairs if subtree[a] != subtree[b]]
-        query = DependentColumns(joining, edges, shares)
-        a, b = joining[select_table(curator, query, epsilon)]
+        candidates = [(a, b) for a, b in pairs if component[a] != component[b]]
+        query = DependentColumns(candidates, edges, shares)
+        a, b = candidates[select_table(curator, query, epsilon)]
         tree.append((a, b))
-        subtree[subtree == subtree[b]] = subtree[a]
+        component[component == component[b]] = component[a]
     return tree
 
 
@@ -160,13 +165,13 @@ def draw_along_tree(
     n_records: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Draw records along the tree, column by column, uniform in their fine intervals.
+    """Draw records column by column along the tree, uniform in their fine intervals.
 
     Parameters
     ----------
     columns : list of Column
     tables : dict of (a, b) to ndarray
-        Counts, not negative, of the tree's pairs of merged intervals.
+        Nonnegative counts of merged intervals, for each pair of the tree.
     n_records : int
     generator : numpy.random.Generator
 
@@ -178,7 +183,7 @@ def draw_along_tree(
     d = len(columns)
     intervals = np.zeros((n_records, d), np.int64)
 
-    # The root by itself, every other column given its neighbor on the way to the root.
+    # Ancestral sampling: the root, then every column given its parent.
     intervals[:, 0] = _draw(columns[0].counts, n_records, generator)
     done = {0}
     while len(done) < d:
@@ -200,7 +205,7 @@ def draw_in_intervals(
     intervals: np.ndarray,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Draw records inside of merged intervals: a fine one by its count, uniform in it.
+    """Draw records in merged intervals: fine intervals by their counts, then uniform.
 
     Parameters
     ----------
@@ -230,7 +235,7 @@ def _draw_given(
     weights: Sequence[np.ndarray],
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Draw an index for each value, in proportion to the weights of that value."""
+    """Draw an index for each value, in proportion to the weights given the value."""
     drawn = np.empty(len(values), np.int64)
     for value in np.unique(values):
         rows = np.flatnonzero(values == value)
@@ -256,7 +261,7 @@ class MSTKMeans(SyntheticKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency: a record changes one cell of every table by 1, and
+        Total, zero-out adjacency. A record changes one cell of every table by 1, and
         every score of a pair of columns by at most 1.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
@@ -267,9 +272,9 @@ class MSTKMeans(SyntheticKMeans):
 
     Notes
     -----
-    For up to 64 columns. Each is measured on 64 equal intervals; neighboring ones are
-    merged until they hold more than noise and more than one in 32 records. As many
-    records are drawn as there are, at most 20,000.
+    It is for up to 64 columns. Each is measured on 64 equal intervals; neighboring ones
+    are merged until they hold at least n / 32 records, and at least three standard
+    deviations of the noise. n records are drawn, at most 20,000.
 
     References
     ----------
@@ -288,7 +293,7 @@ class MSTKMeans(SyntheticKMeans):
     label = "MST + k-means"
     color = "#762a83"
     marker = "h"
-    max_features = 64  # the number of pairs grows with the square
+    max_features = 64  # the number of pairs grows as d^2
     alternatives = "KaplanStemmer"
     choice = DependentColumns
     shares = (1 / 3, 1 / 3, 1 / 3)
@@ -305,10 +310,10 @@ class MSTKMeans(SyntheticKMeans):
         generator: np.random.Generator,
     ) -> np.ndarray:
         """Measure columns and a tree of pairs; draw records along the tree."""
-        # Columns one by one, and their merged intervals.
+        # Measure the columns one by one, and merge their intervals.
         columns = measure_columns(curator, schedule.columns_mu, MAX_INTERVALS)
 
-        # The tree of dependent pairs, and their tables.
+        # Select the tree of dependent pairs, and measure all its tables in one release.
         tables = {}
         if schedule.n_rounds:
             pairs = select_tree(curator, columns, schedule.choice_epsilon)
@@ -316,7 +321,7 @@ class MSTKMeans(SyntheticKMeans):
             stddev = math.sqrt(len(pairs)) / schedule.table_mu
             noisy = measure_tables(curator, pairs, edges, stddev)
             for pair, table in zip(pairs, noisy, strict=True):
-                counts = consistent(table.ravel(), float(curator.n_points))
+                counts = project_onto_simplex(table.ravel(), float(curator.n_points))
                 tables[pair] = counts.reshape(table.shape)
 
         return draw_along_tree(columns, tables, n_records, generator)

@@ -1,7 +1,8 @@
 """k-means on synthetic records of a private model of the joint distribution.
 
-Methods select tables of columns, measure them with noise, and estimate a model from
-them. Their schedules, and the two kinds of release, are here.
+The methods select contingency tables of columns, measure them with noise, and estimate
+a model from them. Here are their schedule, and the releases of both kinds: selections
+and measurements.
 """
 
 import math
@@ -32,12 +33,14 @@ from pkm.privacy import (
     snap_centers,
 )
 
-MAX_RECORDS = 20_000  # synthetic ones
+MAX_RECORDS = 20_000  # synthetic records
 
 
 @dataclass(frozen=True)
 class TablesSchedule(Schedule):
     """Counts of single columns, then rounds of choices and of the chosen tables.
+
+    A choice is a selection of a table by the exponential mechanism.
 
     Attributes
     ----------
@@ -47,11 +50,11 @@ class TablesSchedule(Schedule):
     n_choices : int
         In each round.
     columns_mu : float
-        Total GDP mu of the single columns.
+        Cost of all single columns together.
     choice_epsilon : float
-        Of each choice.
+        Cost of each choice.
     table_mu : float
-        GDP mu of the tables of each round.
+        Cost of the tables of a round together.
     """
 
     choice: type[Query]
@@ -78,14 +81,13 @@ class SyntheticKMeans(PrivateKMeans):
     Attributes
     ----------
     max_features : int
-        Number of columns up to which tables of several can be compared.
+        Largest number of columns.
     alternatives : str
-        Methods for more columns, for the error.
+        Methods for more columns, for the error message.
     choice : type
         Query that chooses a table of several columns.
     shares : tuple of float
-        Of mu squared: for single columns, for all choices, for all tables that were
-        chosen.
+        Shares of mu squared: of the single columns, all choices, and all chosen tables.
     """
 
     claims = {"sound": PrivacyClaim("approximate")}
@@ -122,20 +124,21 @@ class SyntheticKMeans(PrivateKMeans):
     ) -> TablesSchedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
-        Mu squared is divided by ``shares``; then all costs are multiplied by the
-        largest factor that keeps to the budget, as choices are charged by their
-        epsilon.
+        Mu squared is divided by ``shares``. Then all costs are multiplied by the
+        largest factor within the budget, because choices are charged by their epsilon.
         """
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, delta)
         if n_features == 1:
             return TablesSchedule(self.choice, 0, 0, mu, 0.0, 0.0)
+        # Divide mu squared evenly over the choices, and over the rounds of tables.
         n_rounds, n_choices = self.count_rounds(n_features)
         columns, choices, tables = self.shares
         columns_mu = math.sqrt(columns) * mu
         choice_mu = math.sqrt(choices / (n_rounds * n_choices)) * mu
         table_mu = math.sqrt(tables / n_rounds) * mu
 
+        # Raise all costs until they spend the budget, composed exactly.
         choice_epsilon = selection_epsilon(choice_mu)
         factor = largest_multiple(
             [columns_mu, *[table_mu] * n_rounds],
@@ -157,7 +160,7 @@ class SyntheticKMeans(PrivateKMeans):
         n_points: int,
         n_features: int,
     ) -> Budget | None:
-        """Budget of one run; refuses more columns than tables can be compared of."""
+        """Budget of one run; refuses more than ``max_features`` columns."""
         if n_features > self.max_features:
             raise ValueError(
                 f"d={n_features} features are too many: {type(self).__name__} compares "
@@ -172,6 +175,7 @@ class SyntheticKMeans(PrivateKMeans):
         n_records = min(curator.n_points, MAX_RECORDS)
         schedule = self.schedule(curator.n_points, curator.n_features)
         records = self.draw_records(curator, schedule, n_records, generator)
+        # k-means on the synthetic records: post-processing.
         seed = int(generator.integers(2**32))
         weights = np.ones(len(records))
         centers = weighted_kmeans(records, weights, self.n_clusters, self.n_init, seed)
@@ -200,7 +204,7 @@ def measure_tables(
     ----------
     curator : Curator
     tables : sequence of tuple of int
-        Columns of each.
+        Columns of each table.
     edges : sequence of ndarray of int64
         Inner edges of the intervals of every column, in grid steps.
     stddev : float

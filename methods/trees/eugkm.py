@@ -12,7 +12,7 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import FLAG, Integer, OneOf
-from pkm.methods.coreset import consistent
+from pkm.methods.coreset import project_onto_simplex
 from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
 from pkm.methods.schedule import Schedule, count_noise, plan_release
 from pkm.methods.trees.leaves import gather_leaves
@@ -217,7 +217,7 @@ class EUGkM(PrivateKMeans):
         # Nonnegative weights: projected to those that sum to the public n, or clipped
         # at 0 by the selection of positive ones.
         if self.consistent:
-            projected = consistent(weights.ravel(), float(n))
+            projected = project_onto_simplex(weights.ravel(), float(n))
             weights = projected.reshape(weights.shape)
         positions = np.argwhere(weights > 0)
 

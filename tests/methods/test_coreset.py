@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pkm import datasets
 from pkm.compute import Points, cluster_means, inertia, labels
-from pkm.methods.coreset import Coreset, consistent
+from pkm.methods.coreset import Coreset, project_onto_simplex
 from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer
 from pkm.privacy import SCALE, snap
 
@@ -23,7 +23,7 @@ from pkm.privacy import SCALE, snap
 def test_consistent_counts_are_the_nearest_with_the_total(counts, total):
     """The conditions of optimality: one shift for all that stay positive, the others below it."""
     counts = np.array(counts)
-    adjusted = consistent(counts, total)
+    adjusted = project_onto_simplex(counts, total)
     assert (adjusted >= 0).all()
     assert adjusted.sum() == pytest.approx(total)
     positive = adjusted > 0

@@ -15,7 +15,7 @@ from pkm.methods.synthetic.aim import AIMKMeans, select_and_fit
 from pkm.methods.synthetic.graphical_model import (
     Measurement,
     build_model,
-    compare,
+    evaluate_loss,
     fit_model,
     junction_tree,
 )
@@ -123,7 +123,7 @@ def dependent(n=3000, d=4, seed=0):
 def test_a_junction_tree_has_every_table_and_the_running_intersection(tables):
     tree = junction_tree(SHAPE, tables)
     assert {h for clique in tree.cliques for h in clique} == set(range(len(SHAPE)))
-    assert all(tree.containing(columns) is not None for columns in tables)
+    assert all(tree.find_clique(columns) is not None for columns in tables)
     assert tree.n_cells == sum(math.prod(sizes(clique)) for clique in tree.cliques)
     for i, clique in enumerate(tree.cliques[1:], start=1):
         assert tree.parents[i] < i
@@ -213,7 +213,7 @@ def test_the_fit_reaches_the_least_loss(tables, seed):
     expected = least_loss(measurements, 300.0)
     model = fit_model(SHAPE, 300.0, measurements, n_steps=20_000, tolerance=1e-9)
     # Cells that are zero at the optimum are reached in the limit only.
-    assert expected - 1e-6 <= compare(model, measurements).loss <= expected * 1.001 + 1e-3
+    assert expected - 1e-6 <= evaluate_loss(model, measurements).loss <= expected * 1.001 + 1e-3
 
 
 def test_consistent_tables_of_a_tree_are_fitted_exactly():
@@ -236,7 +236,7 @@ def test_a_fit_that_starts_from_its_end_stays_there():
     measurements = noisy_measurements(CYCLE)
     model = fit_model(SHAPE, 300.0, measurements, n_steps=5000, tolerance=0.0)
     again = fit_model(SHAPE, 300.0, measurements, model.factors, n_steps=10)
-    assert compare(again, measurements).loss <= compare(model, measurements).loss
+    assert evaluate_loss(again, measurements).loss <= evaluate_loss(model, measurements).loss
     for columns in CYCLE:
         assert again.marginal(columns) == pytest.approx(model.marginal(columns), abs=0.1)
 
@@ -244,7 +244,9 @@ def test_a_fit_that_starts_from_its_end_stays_there():
 def test_more_steps_never_raise_the_loss():
     measurements = noisy_measurements([(0, 1, 2), (2, 3, 4), (0, 4)])
     losses = [
-        compare(fit_model(SHAPE, 300.0, measurements, n_steps=m, tolerance=0.0), measurements).loss
+        evaluate_loss(
+            fit_model(SHAPE, 300.0, measurements, n_steps=m, tolerance=0.0), measurements
+        ).loss
         for m in (0, 1, 2, 5, 20, 80)
     ]
     assert losses == sorted(losses, reverse=True)

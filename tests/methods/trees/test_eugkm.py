@@ -11,7 +11,7 @@ from noiseless import add_nothing, draw, nicv
 
 from pkm import datasets
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
-from pkm.methods.coreset import consistent
+from pkm.methods.coreset import project_onto_simplex
 from pkm.methods.trees.eugkm import (
     MAX_CELLS,
     EUGkM,
@@ -203,7 +203,7 @@ def test_balanced_rule_minimizes_the_total_error(n, d, k, epsilon):
 def test_consistent_counts_are_shifted_and_cut_at_zero(counts, total):
     """And they have the right sum."""
     counts = np.array(counts)
-    adjusted = consistent(counts, total)
+    adjusted = project_onto_simplex(counts, total)
     assert (adjusted >= 0).all()
     assert adjusted.sum() == pytest.approx(total, rel=1e-6)
     kept = adjusted > 0
