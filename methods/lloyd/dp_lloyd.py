@@ -27,12 +27,12 @@ class DPLloyd(SuLloyd):
     epsilon : float, default=1.0
         Declared total, zero-out adjacency, pure.
     variant : {"published", "sound"}, default="sound"
-        ``published`` spends the epsilon of a sum's coordinate on the count and the
-        count's on every coordinate, so that it spends (1 + d c) / (d + c) times what it
-        declares, c = (4 d rho^2)^(1/3): the ledger has that budget. Sums are about the
-        origin of the data's units (or the nearest end of the domain) with the domain's
-        width as sensitivity, drawn inside what the noisy counts allow. ``sound`` is
-        :class:`pkm.methods.SuLloyd`, with the right split.
+        ``published`` swaps the epsilons of a count and of a sum's coordinate, as the
+        library does. So it spends (1 + d c) / (d + c) times epsilon, c = (4 d
+        rho^2)^(1/3), which is the budget of its ledger. Sums are about the origin of
+        the data's units (or the nearest end of the domain), with the width of the
+        domain as sensitivity, and are drawn in the range that the noisy counts allow.
+        ``sound`` is :class:`pkm.methods.SuLloyd`, with the right split.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         For ``sound`` only: the published sums cannot leave the domain.
     initialization, radius_search, n_iterations, bounds, clip, random_state, secure
@@ -40,9 +40,8 @@ class DPLloyd(SuLloyd):
 
     Notes
     -----
-    Counts carry continuous Laplace noise where the library's is geometric, and a
-    cluster without points is released with noise like any other, where the library
-    keeps its center.
+    Counts have Laplace noise, in the library geometric noise. An empty cluster is
+    released with noise like any other; the library keeps its center.
     """
 
     label = "DP-Lloyd"
@@ -58,7 +57,7 @@ class DPLloyd(SuLloyd):
         n_points: int,
         n_features: int,
     ) -> Budget | None:
-        """Budget of one run; for ``published`` the sum of the swapped parts."""
+        """Budget of one run; for ``published`` with the epsilons swapped."""
         budget = super().budget(n_points, n_features)
         if self.variant == "sound":
             return budget
@@ -75,19 +74,20 @@ class DPLloyd(SuLloyd):
         """All rounds; see :meth:`PrivateKMeans.schedule`."""
         if self.variant == "sound":
             return super().schedule(n_points, n_features)
+        # Swapped, as in `cluster`.
         n_rounds, count_epsilon, sum_epsilon = self._split(n_points, n_features)
         epsilon = count_epsilon + n_features * sum_epsilon
         query = CountsAndBoundedSums
-        one = plan_release(query, Laplace, BoundedLaplace, epsilon=epsilon)
-        return Schedule(*[one] * n_rounds)
+        cost = plan_release(query, Laplace, BoundedLaplace, epsilon=epsilon)
+        return Schedule(*[cost] * n_rounds)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
         if self.variant == "sound":
             return super().cluster(curator)
 
-        # The library's error: a coordinate's part of epsilon goes to the count, and
-        # vice versa.
+        # The library's error: the epsilons of a coordinate and of the count are
+        # swapped.
         shape = (curator.n_points, curator.n_features)
         n_rounds, count_epsilon, sum_epsilon = self._split(*shape)
 
@@ -98,7 +98,7 @@ class DPLloyd(SuLloyd):
 
         centers = self._starting_centers(curator)
         for _ in range(n_rounds):
-            # Release noisy counts, then sums drawn inside what those counts allow.
+            # Release noisy counts, then sums in the range that those counts allow.
             answer = curator.release(
                 CountsAndBoundedSums(centers, origin),
                 counts=Laplace(SCALE / count_epsilon),

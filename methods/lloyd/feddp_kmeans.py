@@ -1,11 +1,11 @@
 """FedDP-KMeans: starting centers from public points that private records choose among.
 
-Scott, Lampert and Saulpic (2025). Public points, of the server in their paper, need not
-follow the distribution of the private ones. Records say which directions matter (noisy
-second moments), and how many of them are near each public point there (noisy counts);
-weighted k-means on the public points then costs nothing. The centers are recovered in
-all features as noisy means, and a noisy Lloyd step moves them. Their federation is a
-secure sum: here a curator adds the noise to it.
+Scott, Lampert and Saulpic (2025). The server's public points may have another
+distribution than the private records. Noisy second moments of the records give a
+subspace, and noisy counts the number of records nearest to each public point there.
+Weighted k-means on the public points is post-processing. The centers are recovered in
+all features as noisy means, and a noisy Lloyd step moves them. The paper's federation
+is a secure sum; here a curator adds the noise to it.
 """
 
 import math
@@ -17,7 +17,7 @@ from pkm.compute import DIRECTION_SCALE
 from pkm.methods.baselines.public_data import PublicDataMethod
 from pkm.methods.constraints import AUTO, Integer
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
-from pkm.methods.lloyd.pe_means import LLOYD_RADIUS, PublicBall, cluster_kept
+from pkm.methods.lloyd.pe_means import LLOYD_RADIUS, PublicBall, cluster_by_counts
 from pkm.methods.schedule import Schedule, count_noise, plan_release
 from pkm.privacy import (
     Curator,
@@ -34,8 +34,8 @@ SUBSPACE_SHARE = 0.30
 WEIGHT_SHARE = 0.15
 RECOVERY_SHARE = 0.30
 LLOYD_SHARE = 0.25
-LEAST_WEIGHT = 5.0  # records that a public point must stand for, as in the paper
-LEAST_DEVIATIONS = 3.0  # of the noise, that a count must exceed to divide a sum
+MIN_WEIGHT = 5.0  # smallest noisy count of a public point in the k-means (the paper's)
+MIN_COUNT_DEVIATIONS = 3.0  # smallest divisor of a sum, in standard deviations
 
 
 def leading_directions(matrix: np.ndarray, m: int) -> np.ndarray:
@@ -49,8 +49,8 @@ def leading_directions(matrix: np.ndarray, m: int) -> np.ndarray:
     Returns
     -------
     ndarray of float64
-        In multiples of 2**-16, the largest entry of each direction positive, so that
-        the last bits of a linear algebra library decide nothing.
+        In multiples of 2**-16, the largest entry of each direction positive. Rounding
+        errors of linear algebra libraries then have no effect.
 
     Examples
     --------
@@ -72,18 +72,17 @@ class FedDPKMeans(PublicDataMethod):
     ----------
     n_clusters : int, default=8
     public_data : ndarray of shape (m, d), optional
-        Points that are no part of the private ones and need no protection, in the units
-        of the bounds, at least as many as clusters. They are moved into the bounds as
-        private points are, and refused outside of them with ``clip=False``. Default: 20
-        uniform points of the domain for each cluster, which say nothing about the data:
-        without public points other methods are a better choice.
+        Points that need no protection, in the units of the bounds, at least as many as
+        clusters. Points outside of the bounds are clipped, or refused with
+        ``clip=False``. Default: 20 uniform points of the domain for each cluster, which
+        ignore the data; other methods are then a better choice.
     epsilon : float, default=1.0
         Total, zero-out adjacency. Records are protected, public points are not.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     dimensions : int or "auto", default="auto"
-        Of the subspace; with no more features nothing is projected. ``auto`` is
-        ``n_clusters``.
+        Dimensions of the subspace; without effect if there are no more features.
+        ``auto`` is ``n_clusters``.
     n_init : int, default=10
         Starts of the k-means on the public points; they cost no privacy.
     bounds, clip, random_state, secure
@@ -91,18 +90,22 @@ class FedDPKMeans(PublicDataMethod):
 
     Notes
     -----
-    Of mu squared 0.3 are for the second moments, 0.15 for the counts, 0.3 for the
-    recovery, 0.25 for the Lloyd step; where nothing is projected the others share in
-    these proportions.
+    The shares of mu squared are 0.3 for the second moments, 0.15 for the counts, 0.3
+    for the recovery and 0.25 for the Lloyd step. Without a subspace the others keep
+    their proportions.
 
-    It differs from the paper and its code in these points. Noise is Gaussian throughout
-    and the budget is one, where they give each of four steps an epsilon of its own. The
-    noise of second moments is for the squared norm of a record, which is what it adds
-    (their code takes the norm: F-18). Sums are divided by no count below its noise, and
-    differences to centers are clipped to 0.8 k^(-1/d) of the ball's radius but in the
-    recovery from a subspace. In the recovery every record counts for the center nearest
-    in the subspace; they leave out records that are not clearly nearer to one than to
-    any other. The unit of privacy is a record, not a client.
+    Differences to the paper and its code:
+
+    - Noise is Gaussian throughout, and there is one budget. They give each of four
+      steps an epsilon of its own.
+    - The sensitivity of second moments is the squared norm of a record. Their code
+      takes the norm (F-18).
+    - A sum is divided by at least three standard deviations of its count's noise.
+    - Differences to centers are clipped to 0.8 k^(-1/d) of the ball's radius, except in
+      the recovery from a subspace.
+    - In the recovery every record is assigned to the center nearest in the subspace.
+      They leave out records that are not clearly nearer to one center than to others.
+    - The unit of privacy is a record, not a client.
 
     References
     ----------
@@ -173,7 +176,7 @@ class FedDPKMeans(PublicDataMethod):
         public = points.clip(self.public_positions(curator, generator))
         public = public.astype(np.float64)
 
-        # The subspace of the largest eigenvalues of the noisy second moments.
+        # The subspace of the largest eigenvalues of noisy second moments.
         basis = None
         if projection:
             noise = count_noise(projection[0])
@@ -186,16 +189,17 @@ class FedDPKMeans(PublicDataMethod):
         # Noisy numbers of the records nearest to each public point there.
         weights = ball.count_nearest(public, weighting.mu)
 
-        # Weighted k-means of the public points that stand for enough records.
-        kept = weights >= LEAST_WEIGHT
-        starts = cluster_kept(public, weights, kept, k, self.n_init, generator)
+        # Weighted k-means on the public points with large counts: post-processing.
+        kept = weights >= MIN_WEIGHT
+        starts = cluster_by_counts(public, weights, kept, k, self.n_init, generator)
 
-        # Noisy means in all features of the records nearest in the subspace.
-        near = points.radius * min(1.0, LLOYD_RADIUS / k ** (1 / d))
-        radius = near if basis is None else points.radius
-        centers = ball.lifted(starts)
-        least = LEAST_DEVIATIONS
-        centers = noisy_lloyd_step(points, centers, radius, recovery.mu, least)
+        # Recover the centers as noisy means in all features of the records
+        # nearest in the subspace.
+        eta = points.radius * min(1.0, LLOYD_RADIUS / k ** (1 / d))
+        radius = eta if basis is None else points.radius
+        centers = ball.lift(starts)
+        min_count = MIN_COUNT_DEVIATIONS
+        centers = noisy_lloyd_step(points, centers, radius, recovery.mu, min_count)
 
         # A Lloyd step.
-        return noisy_lloyd_step(points, centers, near, step.mu, least)[None], 2
+        return noisy_lloyd_step(points, centers, eta, step.mu, min_count)[None], 2

@@ -1,11 +1,11 @@
 """Lloyd's algorithm and its private variants: SuLloyd, GLloyd and FastLloyd.
 
-All start from packed spheres, and in each of T rounds query the curator for the sums
-and counts of the points nearest to each center, then move the centers. They differ in
-the noise, in whether sums are taken about the midpoint of the domain or about the
-center within a radius, and in how released centers are put back into the domain.
-Source: Diaa, Humphries, Kerschbaum, "FastLloyd" (USENIX Security 2025), Sec. 5 and App.
-B; SuLloyd after Su et al. (CODASPY 2016).
+All start from the centers of packed spheres. In each of T rounds they query the curator
+for the sums and counts of the points nearest to each center, then move the centers.
+They differ in the noise, in the origin of the sums (the midpoint of the domain, or the
+center), and in the post-processing of centers outside the domain. Source: Diaa,
+Humphries, Kerschbaum, "FastLloyd" (USENIX Security 2025), Sec. 5 and App. B; SuLloyd
+after Su et al. (CODASPY 2016). Lines are those of FastLloyd's Algorithm 1.
 
 Units: the domain is [-1, 1]^d.
 """
@@ -53,10 +53,11 @@ class Round:
     Attributes
     ----------
     radius : float or None
-        In half-widths: farther points are left out; None for no limit.
+        The paper's eta, in half-widths: farther points are assigned to no center. None
+        for no limit.
     sum_noise, count_noise : Gaussian, Laplace or None
     longest_move : float
-        Of a center, in grid steps.
+        Norm that the move of a center is clipped to, in grid steps.
     """
 
     radius: float | None
@@ -103,9 +104,11 @@ class Lloyd(PrivateKMeans):
         Sets the default of ``radius_search``. The center of an empty cluster does not
         move in either, as in the authors' runs without privacy.
     initialization : {"packing", "uniform"}, default="packing"
+        Centers of spheres of one radius that are packed into the domain (Sec. 5.3.1),
+        or uniform points.
     radius_search : {"auto", "halving", "bisection"}, default="auto"
-        Search for the packing radius; ``auto`` is ``halving`` for ``published`` and
-        ``bisection`` for ``sound``.
+        Search for the largest radius of the spheres. ``auto`` is ``halving`` for
+        ``published`` and ``bisection`` for ``sound``.
     n_iterations : int or "auto", default="auto"
     bounds, clip, random_state
         As for :class:`pkm.methods.PrivateKMeans`.
@@ -164,13 +167,14 @@ class Lloyd(PrivateKMeans):
         """
         rounds = self._schedule_for(curator).rounds[:n_rounds]
         for current in rounds:
-            # Assign points to their nearest centers; release noisy sums and counts.
+            # Lines 5-16: assign points to their nearest centers within the radius, and
+            # release the noisy sums and counts of each.
             query = SumsAndCounts(centers, current.radius, self.relative)
             answer = curator.release(
                 query, sums=current.sum_noise, counts=current.count_noise
             )
 
-            # Move every center to the noisy mean.
+            # Lines 17-20: move every center to the noisy mean, and post-process.
             centers = move_centers(
                 centers,
                 answer["sums"],
@@ -189,6 +193,7 @@ class Lloyd(PrivateKMeans):
 
     def _starting_centers(self, curator: Curator) -> np.ndarray:
         """Starting centers of all replicates."""
+        # Line 3: public randomness, without a query.
         search = self.radius_search
         if search == "auto":
             search = "halving" if self.variant == "published" else "bisection"
@@ -219,15 +224,15 @@ class Lloyd(PrivateKMeans):
         return int(min(max(bound, MIN_ITERATIONS), MAX_ITERATIONS))
 
     def _keeps_empty(self) -> bool:
-        """Whether a center stays whose count is below one record."""
+        """Whether a center does not move if its noisy count is below one record."""
         return True
 
     def _postprocessing(self) -> str:
-        """What is done to centers that leave the domain."""
+        """Post-processing of centers outside the domain, a key of POSTPROCESSING."""
         return "none"
 
 
-class _DPLloyd(Lloyd):
+class _PrivateLloyd(Lloyd):
     """Parameters of all private variants."""
 
     constraints = {
@@ -247,7 +252,7 @@ class _DPLloyd(Lloyd):
         return "none" if self.variant == "published" else "fold"
 
 
-class SuLloyd(_DPLloyd):
+class SuLloyd(_PrivateLloyd):
     """DP-Lloyd with Laplace noise, and the split and number of rounds of Su et al.
 
     Parameters
@@ -259,7 +264,9 @@ class SuLloyd(_DPLloyd):
         ``published`` is what the FastLloyd paper plots; ``sound`` does not move a
         center whose noisy count is below one.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
-        ``auto`` is ``none`` for ``published`` and ``fold`` for ``sound``.
+        Of coordinates outside the domain: ``truncate`` clips them to it, ``fold``
+        reflects them at its border (Sec. 5.3.5). ``auto`` is ``none`` for ``published``
+        and ``fold`` for ``sound``.
     initialization, radius_search, n_iterations, bounds, clip, random_state
         As for :class:`Lloyd`.
     secure
@@ -286,7 +293,7 @@ class SuLloyd(_DPLloyd):
     ) -> LloydSchedule:
         """All rounds; see :meth:`PrivateKMeans.schedule`."""
         n_rounds, coordinate_epsilon, count_epsilon = self._split(n_points, n_features)
-        # The sum's L1 sensitivity is d: it costs d * coordinate_epsilon.
+        # A sum has the L1 sensitivity d, so that it costs d * coordinate_epsilon.
         sum_noise = Laplace(SCALE / coordinate_epsilon)
         count_noise = Laplace(SCALE / count_epsilon)
         cost = plan_release(SumsAndCounts, Laplace, epsilon=self.epsilon / n_rounds)
@@ -298,7 +305,7 @@ class SuLloyd(_DPLloyd):
         n_features: int,
         n_rounds: int,
     ) -> float:
-        """Predicted mean squared error of each of some rounds (Su et al.)."""
+        """Predicted mean squared error of one of ``n_rounds`` rounds (Su et al.)."""
         epsilon = self.epsilon / n_rounds
         return TARGET_ERROR * (self._least_epsilon(n_points, n_features) / epsilon) ** 2
 
@@ -307,7 +314,9 @@ class SuLloyd(_DPLloyd):
         n_points: int,
         n_features: int,
     ) -> float:
-        """The least epsilon of a round that keeps to the target error."""
+        """The least epsilon of a round whose predicted error is TARGET_ERROR."""
+        # Su et al.'s error 2 k^3 (d + c)^3 / (n epsilon)^2, solved for epsilon: 500 is
+        # 2 / TARGET_ERROR.
         n = n_points
         d = n_features
         k = self.n_clusters
@@ -318,7 +327,8 @@ class SuLloyd(_DPLloyd):
         n_points: int,
         n_features: int,
     ) -> tuple[int, float, float]:
-        """Rounds, and epsilon of a sum's coordinate and of a count in each of them."""
+        """Rounds, and the epsilons of a sum's coordinate and of a count in a round."""
+        # A round's epsilon is divided between d coordinates and a count as 1 : weight.
         d = n_features
         weight = count_weight(d)
         n_rounds = self._n_rounds(self.epsilon / self._least_epsilon(n_points, d))
@@ -326,7 +336,7 @@ class SuLloyd(_DPLloyd):
         return n_rounds, coordinate_epsilon, weight * coordinate_epsilon
 
 
-class _GaussianLloyd(_DPLloyd):
+class _GaussianLloyd(_PrivateLloyd):
     """Variants with Gaussian noise, which have a delta."""
 
     claims = {
@@ -337,7 +347,7 @@ class _GaussianLloyd(_DPLloyd):
     delta: float | Literal["auto"] = "auto"
 
     def _noise_multiplier(self, n_points: int) -> float:
-        """Standard deviation of one release of sensitivity 1 that spends the budget."""
+        """The paper's sigma: noise multiplier of one release at the whole budget."""
         return 1 / gaussian_mu(self.epsilon, self.resolved_delta(n_points))
 
     def _cost(
@@ -345,7 +355,7 @@ class _GaussianLloyd(_DPLloyd):
         n_points: int,
         n_rounds: int,
     ) -> Charge:
-        """Cost of one of several rounds that spend the budget."""
+        """Cost of one of ``n_rounds`` rounds that spend the budget together."""
         mu = 1 / (self._noise_multiplier(n_points) * math.sqrt(n_rounds))
         return plan_release(SumsAndCounts, Gaussian, mu=mu)
 
@@ -382,17 +392,18 @@ class GLloyd(_GaussianLloyd):
         count_part = 2 * TYPICAL_CENTER
         total = count_part + math.sqrt(d)
 
-        # Rounds that keep the error of each to the target.
+        # Number of rounds at which the error of each is TARGET_ERROR.
         n_rounds = self._n_rounds(
             TARGET_ERROR * n**2 / (k**3 * d * sigma**2 * total**2)
         )
 
-        # Noise of a round, divided between sums and counts for the least error.
+        # Noise of a round, divided between sums and counts for the least error (App.
+        # B.1).
         round_sigma = sigma * math.sqrt(n_rounds) * SCALE
         sum_scale = round_sigma * math.sqrt(d) * math.sqrt(total) / d**0.25
         count_scale = round_sigma * math.sqrt(total / count_part)
-        one = Round(None, Gaussian(sum_scale), Gaussian(count_scale))
-        return LloydSchedule((one,) * n_rounds, self._cost(n, n_rounds))
+        each = Round(None, Gaussian(sum_scale), Gaussian(count_scale))
+        return LloydSchedule((each,) * n_rounds, self._cost(n, n_rounds))
 
 
 class FastLloyd(_GaussianLloyd):
@@ -407,12 +418,12 @@ class FastLloyd(_GaussianLloyd):
         ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
     radius_schedule : {"step", "constant"}, default="step"
-        ``step`` takes half the domain's diagonal in the first round, eta afterwards;
-        ``constant`` takes eta throughout.
+        Radius of the rounds: half the domain's diagonal in the first round and eta
+        afterwards, or eta throughout.
     alpha : float, default=0.8
         Factor of the radius eta = alpha sqrt(d) / k^(1/d) (Sec. 5.6).
     radius_clipping : bool, default=True
-        Shorten a center's move to the radius.
+        Clip the move of a center to the radius.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         ``auto`` is ``fold``.
     initialization, radius_search, n_iterations, bounds, clip, random_state, secure
@@ -430,7 +441,7 @@ class FastLloyd(_GaussianLloyd):
     color = "#009e73"
     marker = "o"
     constraints = {
-        **_DPLloyd.constraints,
+        **_PrivateLloyd.constraints,
         "radius_schedule": OneOf("step", "constant"),
         "alpha": Real(MIN_ALPHA, math.inf, "[)"),
         "radius_clipping": FLAG,
@@ -445,22 +456,21 @@ class FastLloyd(_GaussianLloyd):
     def radius(
         self,
         n_features: int,
-        ball: float | None = None,
+        ball_radius: float | None = None,
     ) -> float:
-        """The radius eta, at most the domain's diameter.
+        """The radius eta (Sec. 5.6), at most the diameter of the domain.
 
-        Of a box, or of a ball of a given radius: half of the diameter takes the place
-        of sqrt(d).
+        For a ball, its radius takes the place of half the diagonal, sqrt(d).
         """
-        half = ball or math.sqrt(n_features)
-        eta = self.alpha * half / self.n_clusters ** (1 / n_features)
-        return min(eta, 2 * half)
+        half_diagonal = ball_radius or math.sqrt(n_features)
+        eta = self.alpha * half_diagonal / self.n_clusters ** (1 / n_features)
+        return min(eta, 2 * half_diagonal)
 
     def fix_schedule(self, plan: ZoomPlan) -> Self:
-        """Fix the number of rounds: in a ball, whether or not one is found."""
+        """Fix the number of rounds to that in a ball, whether or not one is found."""
         if not plan.ball:
             return self
-        rounds = self.schedule(plan.n_points, plan.n_features, ball=1.0).rounds
+        rounds = self.schedule(plan.n_points, plan.n_features, ball_radius=1.0).rounds
         return replace(self, n_iterations=len(rounds))
 
     def _schedule_for(self, curator: Curator) -> LloydSchedule:
@@ -476,22 +486,22 @@ class FastLloyd(_GaussianLloyd):
         self,
         n_points: int,
         n_features: int,
-        ball: float | None = None,
+        ball_radius: float | None = None,
     ) -> LloydSchedule:
-        """All rounds, in a box or in a ball of a radius (Algorithm 1)."""
+        """All rounds, in a box or in a ball."""
         d = n_features
         sigma = self._noise_multiplier(n_points)
-        eta = self.radius(d, ball)
-        half = ball or math.sqrt(d)
-        diagonal = 2 * half
-        n_rounds = self._n_rounds(self._round_bound(n_points, d, ball))
+        eta = self.radius(d, ball_radius)
+        half_diagonal = ball_radius or math.sqrt(d)
+        diagonal = 2 * half_diagonal
+        n_rounds = self._n_rounds(self._round_bound(n_points, d, ball_radius))
 
-        # The first radius lets centers cross half of the domain, the later ones move by
-        # eta.
-        first = half if self.radius_schedule == "step" else eta
+        # Radii of the rounds (Sec. 5.6).
+        first = half_diagonal if self.radius_schedule == "step" else eta
         radii = [first] + [eta] * (n_rounds - 1)
 
-        # Noise of a round, divided between sums and counts for the least error.
+        # Sigma of a round is split as sigma^C = (4 d)^(1/4) sigma^R (Eqn. 7; sqrt(4 d)
+        # is the diagonal), times the sensitivities: the radius, and 1 (Eqn. 8).
         count_scale = sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal)
         rounds = []
         for radius in radii:
@@ -506,21 +516,22 @@ class FastLloyd(_GaussianLloyd):
         n_features: int,
         n_rounds: int,
     ) -> float:
-        """Predicted mean squared error of each of some rounds within eta (Sec. 5.5)."""
+        """Predicted mean squared error of one of ``n_rounds`` rounds (Sec. 5.5)."""
         return TARGET_ERROR * n_rounds / self._round_bound(n_points, n_features)
 
     def _round_bound(
         self,
         n_points: int,
         n_features: int,
-        ball: float | None = None,
+        ball_radius: float | None = None,
     ) -> float:
-        """Rounds that keep the error of each to the target (Sec. 5.5)."""
+        """Number of rounds at which the error of each is TARGET_ERROR (Sec. 5.5)."""
+        # The last equation of Sec. 5.5, with 1 + diagonal for 1 + sqrt(4 d).
         n = n_points
         k = self.n_clusters
         sigma = self._noise_multiplier(n)
-        eta = self.radius(n_features, ball)
-        total = 1 + 2 * (ball or math.sqrt(n_features))
+        eta = self.radius(n_features, ball_radius)
+        total = 1 + 2 * (ball_radius or math.sqrt(n_features))
         return 4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * total**2)
 
     def _postprocessing(self) -> str:

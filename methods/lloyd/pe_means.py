@@ -1,10 +1,10 @@
 """PE-means: centers by private evolution, from noisy counts of nearest members alone.
 
-Humphries, Lin, Yekhanin (2026). A population of candidate centers evolves in a public
-ball: in each generation every record counts for the member nearest to it, weighted
-k-means on the members by their noisy counts chooses k parents, and the parents with
-random mutants of them are the next population. Nothing is summed: a generation costs
-one vector of counts, whose sensitivity does not depend on the ball.
+Humphries, Lin, Yekhanin (2026). A population of candidate centers, its members, evolves
+in a public ball. In each generation the records nearest to each member are counted with
+noise, and weighted k-means on the members gives k parents. The parents and their
+mutants, at random steps from them, are the next population. Nothing is summed: a
+generation costs one vector of counts, whose sensitivity does not depend on the ball.
 """
 
 import math
@@ -37,16 +37,16 @@ from pkm.privacy import (
     gaussian_mu,
 )
 
-GENERATIONS_PER_ROOT = 4  # of the number of dimensions
+GENERATIONS_PER_ROOT = 4  # generations over the root of the number of dimensions
 MAX_GENERATIONS = {"published": 500, "sound": 32}
 RECORDS_PER_MEMBER = 5  # of a population, on average
 MIN_MUTANTS = 4  # of a parent
 MAX_POPULATION = 2000  # of the sound variant
 MUTATION_SCALE = 0.01  # of the ball's radius
-LEVY_EXPONENT = 1.75  # of the tails of mutations, by Mantegna's algorithm
-RECOVERY_RELEASES = 2  # in a subspace: sums and counts in all features
+LEVY_EXPONENT = 1.75  # stability index of the mutations' steps
+RECOVERY_RELEASES = 2  # sums and counts in all features, after a subspace
 LLOYD_RADIUS = 0.8  # of the ball's radius over k^(1/d): eta of FastLloyd
-# Starts of k-means on a population, which cost no privacy.
+# Starts of k-means on a population: post-processing.
 N_INIT = {"published": 10, "sound": 3}
 
 
@@ -60,7 +60,7 @@ class EvolutionSchedule(Schedule):
     count_mu : float
         Cost of the counts of one generation.
     mutants : int
-        Of each parent, at first.
+        Number of mutants of each parent, at first.
     lloyd_mu : float
         Cost of the Lloyd step at the end; 0 for none.
     """
@@ -89,25 +89,25 @@ class PEMeans(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is n^-1.1 for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
-        ``published`` takes delta from the exact n, as many members as there are fifths
-        of the points, and as many generations as the paper; ``sound`` has a fixed
-        delta, at most 2,000 members and at most 32 generations.
+        ``published`` has delta from the exact n, n / 5 members, and as many generations
+        as the paper. ``sound`` has a fixed delta, at most 2,000 members and at most 32
+        generations.
     radius : float or "auto", default="auto"
         Of the public ball about the midpoint of the domain that points are moved into,
         in half-widths. ``auto`` is sqrt(d): the whole domain.
     generations : int or "auto", default="auto"
-        ``auto`` is 4 sqrt(m), times epsilon where that is above 1, for m dimensions; at
-        most 500 for ``published``, of which the paper's budgets need 181.
+        ``auto`` is 4 sqrt(m) max(epsilon, 1) in m dimensions; at most 500 for
+        ``published`` (the paper's budgets need 181).
     max_population : int, "auto" or None, default="auto"
-        Largest number of members, but for four mutants of each parent; None for n / 5
-        without a limit.
+        Largest number of members, if each parent has more than four mutants; None for n
+        / 5 members.
     dimensions : int or None, default=None
-        Of a random subspace that the population lies in, where points have more
-        features than twice as many; the Lloyd step at the end then gives centers in all
-        features.
+        Dimensions of a random subspace in which the population evolves, if there are
+        more than twice as many features. The Lloyd step at the end then gives centers
+        in all features.
     finish : float or "auto", default="auto"
-        Share of the squared noise cost for a relative Lloyd step at the end; ``auto``
-        is none, and in a subspace that of 2 releases among all.
+        Share of mu squared for a Lloyd step at the end. ``auto`` is 0, and in a
+        subspace the share of 2 releases among all.
     n_init : int or "auto", default="auto"
         Starts of the k-means on a population; ``auto`` is 10 for ``published``, else 3.
     bounds, clip, random_state, secure
@@ -115,15 +115,15 @@ class PEMeans(PrivateKMeans):
 
     Notes
     -----
-    Where fewer than k members have a count that is kept, the k members with the largest
-    noisy counts are the parents. The size of a population follows released counts; the
+    If at most k members have a count that is kept, the k members with the largest noisy
+    counts are the parents. The size of a population depends on released counts; the
     number of releases and their costs do not.
 
-    The authors' code for many features adds one scalar noise value to all coordinates
-    of a sum and makes more releases than it is calibrated for (F-19); here every
-    coordinate has noise of its own, and all releases are charged. It projects by a
-    Gaussian matrix, here the subspace is orthonormal and its ball smaller by the same
-    factor.
+    The authors' code for many features adds one noise value to all coordinates of a
+    sum, and makes more releases than it is calibrated for (F-19). Here every coordinate
+    has noise of its own, and all releases are charged. Their projection is a Gaussian
+    matrix. Here the subspace is orthonormal, and its ball is smaller by the same factor
+    as the projected points.
 
     References
     ----------
@@ -192,7 +192,8 @@ class PEMeans(PrivateKMeans):
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         m = self.subspace_dimensions(n_features)
 
-        # Generations; the authors leave two releases of the subspace's to the recovery.
+        # Number of generations; in a subspace, as many less as releases of the
+        # recovery.
         generations = self.generations
         if generations == "auto":
             generations = int(GENERATIONS_PER_ROOT * math.sqrt(m or n_features))
@@ -202,8 +203,7 @@ class PEMeans(PrivateKMeans):
                 generations = max(generations - RECOVERY_RELEASES, 1)
             generations = min(generations, MAX_GENERATIONS[self.variant])
 
-        # Divide mu squared: a share for the Lloyd step, the rest evenly over the
-        # generations.
+        # Mu squared: a share for the Lloyd step, the rest evenly over the generations.
         finish = self.finish
         if finish == "auto":
             n_recovery = 0 if m is None else RECOVERY_RELEASES
@@ -236,7 +236,7 @@ class PEMeans(PrivateKMeans):
         points = curator.clipped_points(radius)
         generator = curator.public_rng()
 
-        # The ball that the population lives in, of a random subspace if there is one.
+        # The ball of the population, in a random subspace if there is one.
         m = self.subspace_dimensions(d)
         basis = None
         if m is not None:
@@ -253,7 +253,7 @@ class PEMeans(PrivateKMeans):
             population = largest_packing(source, n_members, ball.dimensions, "halving")
             population *= ball.radius / math.sqrt(ball.dimensions)
 
-        # Generations, then one relative Lloyd step.
+        # Generations, then a Lloyd step.
         n_init = N_INIT[self.variant] if self.n_init == "auto" else self.n_init
         centers = evolve(ball, population, self.n_clusters, schedule, generator, n_init)
         if schedule.lloyd_mu > 0:
@@ -265,27 +265,26 @@ class PEMeans(PrivateKMeans):
 
 
 class PublicBall:
-    """The ball that a population lives in: that of the points, or one of a subspace.
+    """Public ball of candidate centers: that of the points, or one in a subspace.
 
     Parameters
     ----------
     points : ClippedPoints
     basis : ndarray of shape (m, d), float64, or None
-        Public: orthonormal directions of the subspace. None for all features.
+        Orthonormal directions of the subspace, public. None for all features.
 
     Attributes
     ----------
     dimensions : int
-        Of the population's positions.
+        Dimensions of the candidates.
     radius : float
-        In grid steps; in a subspace that of a ball in which the projections of points
-        of the whole ball lie on average.
+        In grid steps. In a subspace of m dimensions the radius in all d features times
+        sqrt(m / d), the expected norm of a projection.
 
     Notes
     -----
-    A squared distance to a position in the subspace is that in the projection and the
-    part of the point outside it, the same for all positions: nearest members are those
-    of the projection.
+    A point's squared distances to candidates in the subspace, and their distances in
+    the projection, differ by the same constant. So the nearest candidate is the same.
     """
 
     def __init__(
@@ -300,14 +299,14 @@ class PublicBall:
             points.radius * SCALE * math.sqrt(self.dimensions / points.n_features)
         )
 
-    def inside(self, positions: np.ndarray) -> np.ndarray:
-        """Pull positions (n, m) into the ball and the domain, float64."""
+    def clip(self, positions: np.ndarray) -> np.ndarray:
+        """Clip positions (n, m) to the ball and the domain, float64."""
         if self._basis is None:
             return self.points.clip(positions).astype(np.float64)
         return clip_norms(positions, self.radius)
 
-    def lifted(self, positions: np.ndarray) -> np.ndarray:
-        """Positions (n, m) as grid points of all features, (n, d), int64."""
+    def lift(self, positions: np.ndarray) -> np.ndarray:
+        """Map positions (n, m) to grid points in all features, (n, d), int64."""
         if self._basis is not None:
             positions = positions @ self._basis
         return self.points.clip(positions)
@@ -318,12 +317,12 @@ class PublicBall:
         mu: float,
     ) -> np.ndarray:
         """Release the numbers (n,) of the records nearest to each position."""
-        query = NearestCounts(self.lifted(positions))
+        query = NearestCounts(self.lift(positions))
         noise = Gaussian(SCALE / mu)
         return self.points.release(query, counts=noise)["counts"] / SCALE
 
 
-def cluster_kept(
+def cluster_by_counts(
     positions: np.ndarray,
     counts: np.ndarray,
     kept: np.ndarray,
@@ -331,15 +330,15 @@ def cluster_kept(
     n_init: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Cluster positions by their noisy counts.
+    """Cluster positions by k-means, weighted by their noisy counts.
 
     Parameters
     ----------
     positions : ndarray of shape (n, m), float64
     counts : ndarray of shape (n,), float64
     kept : ndarray of shape (n,), bool
-        Whether a count is large enough to weigh its position. Where no more than k are,
-        the k positions with the largest counts are the centers.
+        Positions that are clustered. If there are at most k, the k positions with the
+        largest counts are the centers.
     k, n_init : int
     generator : numpy.random.Generator
         Public randomness.
@@ -382,28 +381,28 @@ def evolve(
         On the grid.
     """
     mutants = schedule.mutants
-    population = ball.inside(population)
+    population = ball.clip(population)
     for generation in range(schedule.generations):
         # Noisy numbers of the records nearest to each member.
         counts = ball.count_nearest(population, schedule.count_mu)
 
-        # Keep the largest until they sum to n; fewer mutants where noise outweighs what
-        # is kept.
+        # Keep the largest counts until they sum to n. Halve the mutants where the noise
+        # of all counts, as a squared norm, exceeds the kept counts.
         weights = largest_counts(counts, ball.points.n_points)
         if (weights**2).sum() < len(population) / schedule.count_mu**2:
             mutants = max(mutants // 2, MIN_MUTANTS)
 
         # Parents: weighted k-means of the members.
         kept = weights > 0
-        parents = cluster_kept(population, counts, kept, k, n_init, generator)
+        parents = cluster_by_counts(population, counts, kept, k, n_init, generator)
 
         # The next population: the parents and mutants of each.
         if generation < schedule.generations - 1:
             mutated = np.repeat(parents, mutants, axis=0)
             steps = levy_steps(generator, mutated.shape)
             mutated = mutated + MUTATION_SCALE * ball.radius * steps
-            population = ball.inside(np.concatenate([parents, mutated]))
-    return ball.lifted(parents)
+            population = ball.clip(np.concatenate([parents, mutated]))
+    return ball.lift(parents)
 
 
 def largest_counts(counts: np.ndarray, total: float) -> np.ndarray:
@@ -433,7 +432,7 @@ def largest_counts(counts: np.ndarray, total: float) -> np.ndarray:
 
 
 def levy_steps(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Heavy-tailed random steps, by Mantegna's algorithm for Lévy-stable variates.
+    """Draw heavy-tailed random steps: Lévy-stable, by Mantegna's algorithm.
 
     Parameters
     ----------
@@ -455,6 +454,7 @@ def levy_steps(generator: np.random.Generator, shape: tuple[int, ...]) -> np.nda
     >>> bool(0.3 < np.median(np.abs(steps)) < 0.6)
     True
     """
+    # A ratio u / |v|^(1 / beta) of normal variates; sd of u is Mantegna's sigma_u.
     beta = LEVY_EXPONENT
     power = 1 / beta
     numerator = gamma(1 + beta) * math.sin(math.pi * beta / 2)

@@ -237,7 +237,7 @@ class GraphicalModel:
 
         # Variable elimination from the leaves to the root: multiply the conditional
         # table of a clique, given its separator, by the messages of its children. Sum
-        # over the columns that are neither in the wanted ones nor in the separator.
+        # over the columns that are neither wanted nor in the separator.
         messages: dict[int, tuple[np.ndarray, Columns]] = {}
         for i in sorted(kept, reverse=True):
             children = [j for j in messages if tree.parents[j] == i]
