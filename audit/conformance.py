@@ -180,7 +180,7 @@ def check_schedule(method: PrivateKMeans) -> None:
         "releases must be those of the schedule"
     )
     for planned_charge, charge in zip(planned.schedule, ledger.charges, strict=True):
-        assert planned_charge.costs_like(charge), (
+        assert planned_charge.matches(charge), (
             f"{charge.cost} must cost what the schedule says, {planned_charge.cost}"
         )
 

@@ -405,7 +405,7 @@ def _cost_equally(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
     # Notes of a charge may follow from released values, and so may the last bits of its
     # cost.
     same_length = len(charges) == len(others)
-    return same_length and all(map(Charge.costs_like, charges, others))
+    return same_length and all(map(Charge.matches, charges, others))
 
 
 def _place_on_public_grid(

@@ -1,4 +1,4 @@
-"""Budgets, claims, calibration, mechanisms, noise streams, ledger and curators."""
+"""Budgets, calibration, mechanisms, noise streams, queries, ledger and curators."""
 
 from pkm.privacy.accountant import AccountedRun, AccountError, PrivacyAccountant
 from pkm.privacy.base import BaseCurator, DisclosureError, prepare, to_shards

@@ -1,8 +1,7 @@
-"""An accountant adds up all runs on one data set, within a budget.
+"""A privacy filter over all runs on one data set, which stay within a budget.
 
-A run that would exceed the budget is refused. This is a filter: the guarantee holds
-although every run, its method, parameters and budget, may be chosen by what earlier
-runs released.
+A run that would exceed the budget is refused. The guarantee holds although every run,
+its method, parameters and budget may be chosen by what earlier runs released.
 """
 
 import hashlib
@@ -54,12 +53,12 @@ class AccountedRun:
         Number of replicates whose results are kept; each is charged.
     method : str, default=""
     parameters : mapping, optional
-        Of the method; without seeds, which would let a reader subtract the noise.
+        Of the method, without seeds: whoever knows them can subtract the noise.
     purpose : str, default=""
     flaws : sequence of str
-        Known flaws of the method's claim: the run may cost more than it is charged.
+        Known flaws of the method's claim: the run may cost more than is charged.
     date : str, default=""
-        Set when it is charged.
+        Set when the run is charged.
 
     Raises
     ------
@@ -128,7 +127,7 @@ class AccountedRun:
 
 @dataclass(frozen=True)
 class _Terms:
-    """What an account is opened with, and never changes."""
+    """The terms of an account, fixed when it is opened."""
 
     budget: Budget
     composition: str = "basic"
@@ -171,17 +170,17 @@ class PrivacyAccountant:
     Parameters
     ----------
     budget : Budget
-        Of all runs together. Runs must have its adjacency and its rho.
+        Of all runs together. All runs must have its adjacency and its rho.
     path : path-like, optional
-        File that keeps the account, created where missing, for its owner alone. Several
-        processes may charge it at once. Default: the account lives in memory.
+        File that holds the account, readable by its owner alone; created if missing.
+        Several processes may charge it at once. Default: the account is in memory.
     composition : {"basic", "gaussian"}, default="basic"
-        How runs are added up; see Notes. It cannot be changed, because a choice between
-        two filters that follows what was released is not covered by either.
+        How runs are added up; see Notes. It cannot be changed later: neither filter
+        covers a choice between the two that depends on releases.
     failure_delta : float, default=0
-        The part of the budget's delta that is kept for charged probabilities of failure
-        (``Charge.delta``), with ``composition="gaussian"``. For the same reason it is
-        fixed.
+        Part of the budget's delta that is reserved for probabilities of failure
+        (``Charge.delta``), with ``composition="gaussian"``. It is fixed for the same
+        reason.
 
     Attributes
     ----------
@@ -190,8 +189,8 @@ class PrivacyAccountant:
     Raises
     ------
     AccountError
-        If the composition does not serve the budget, or the file is damaged or keeps an
-        account on other terms.
+        If the composition does not fit the budget, or the file is damaged or holds an
+        account with other terms.
 
     Notes
     -----
@@ -202,30 +201,31 @@ class PrivacyAccountant:
     * ``"basic"``: the sums of the runs' epsilons and of their deltas stay within the
       budget. This is a valid filter for (epsilon, delta)-private runs (Rogers, Roth,
       Ullman, Vadhan 2016), of any mechanisms.
-    * ``"gaussian"``: a release is mu-GDP, but for a failure of probability
+    * ``"gaussian"``: a release is mu-GDP, except for a failure of probability
       ``Charge.delta``. A pure one is mu-GDP with ``mu = 2 probit(expit(epsilon))``,
       because a convex trade-off curve through the corner of the pure one lies below it.
       The sum of mu^2 stays within what ``epsilon`` and ``delta - failure_delta`` allow,
-      and the sum of the failures within ``failure_delta``. That
-      the sum of mu^2 is a valid filter is the theorem of Smith and Thakurta 2022 (also
-      Koskela, Tobaben and Honkela 2023). Failures add to it by a union bound, as in
-      Whitehouse, Ramdas, Rogers and Wu 2023.
+      and the sum of the failures within ``failure_delta``. That the sum of mu^2 is a
+      valid filter is the theorem of Smith and Thakurta 2022 (also Koskela, Tobaben and
+      Honkela 2023). Failures add to it by a union bound, as in Whitehouse, Ramdas,
+      Rogers and Wu 2023.
 
-      The proof is an induction from the last release. Let m be what is left for mu^2
-      and f what is left for failures. For every gamma >= 0, P(E) - gamma Q(E) of all
-      that follows is at most that of one Gaussian release with mu = sqrt(m), plus f.
-      The next release adds at most its failure. What follows each of its outcomes is
-      bounded with m - mu^2, whatever is chosen then.
+      The proof is an induction from the last release. Let m be the sum of mu^2 that is
+      left, and f the sum of failures that is left. Claim: for every event E, neighbors
+      P and Q and gamma >= 0, P(E) - gamma Q(E) over all later releases is at most that
+      of one Gaussian release with mu = sqrt(m), plus f. The next release adds at most
+      its failure, and the claim holds after each of its outcomes for m - mu^2, whatever
+      is chosen then.
 
-    One delta that failures and Gaussian noise could share would be no valid filter: who
-    sees a large privacy loss would spend it on noise, who sees a small one on failures,
-    and the two add up to nearly twice of it.
+    A common delta for failures and Gaussian noise would not be a valid filter. After a
+    large privacy loss one could spend it on noise, after a small one on failures. The
+    two together cost nearly twice that delta.
 
-    A group of users (local adjacency) reports once a run; the most expensive group's
-    cost is added for all.
+    A user (local adjacency) reports once per run. The cost of the most expensive group
+    is added for all users.
 
-    Runs at the same time, in several processes, are covered: each is chosen when it is
-    charged, by the results of runs that were charged before it.
+    Runs at the same time, in several processes, are covered: a run is chosen when it is
+    charged, given the results of runs that were charged before it.
 
     Examples
     --------
@@ -260,12 +260,12 @@ class PrivacyAccountant:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "PrivacyAccountant":
-        """Open the account that a file keeps, on its terms.
+        """Open the account in a file, with the terms that the file states.
 
         Raises
         ------
         AccountError
-            If there is none, or it is damaged.
+            If there is no file, or it is damaged.
         """
         path = Path(path).expanduser().resolve()
         terms, _ = _load(path)
@@ -295,6 +295,7 @@ class PrivacyAccountant:
         for run in runs:
             self._check_adjacency(run)
         date = datetime.now(UTC).isoformat(timespec="seconds")
+        # Read, check and write under one lock: no other process charges in between.
         with self._locked():
             earlier = self.runs
             after = (*earlier, *(replace(run, date=date) for run in runs))
@@ -331,10 +332,10 @@ class PrivacyAccountant:
         return Ledger(budget, run.schedule)
 
     def spent(self) -> float:
-        """Epsilon that all runs so far need, with the budget's delta.
+        """Epsilon that all runs so far need, at the budget's delta.
 
-        For runs that were fixed in advance it is a guarantee; for adaptively chosen
-        ones under ``composition="gaussian"`` the guarantee is that of the budget.
+        It is a guarantee for runs that were fixed in advance. For adaptively chosen
+        runs under ``composition="gaussian"`` only the whole budget is one.
         """
         return self._compose(self.runs)[0]
 
@@ -343,16 +344,17 @@ class PrivacyAccountant:
         return max(0.0, self.budget.epsilon - self.spent())
 
     def spent_delta(self) -> float:
-        """Delta that all runs so far have used of what adds up.
+        """Sum of the runs' deltas: of their budgets, or of their failures.
 
-        Of the budget's delta with ``composition="basic"``, of ``failure_delta``
-        otherwise.
+        It counts against the budget's delta with ``composition="basic"``, otherwise
+        against ``failure_delta``.
         """
         return self._compose(self.runs)[1]
 
     def _compose(self, runs: Sequence[AccountedRun]) -> tuple[float, float]:
-        """Epsilon that runs need, and what they use of the delta that adds up."""
+        """Epsilon that runs need, and the sum of their deltas (:meth:`spent_delta`)."""
         is_basic = self.composition == "basic"
+        # costs: epsilons with basic composition, mu^2 otherwise.
         costs = []
         deltas = []
         for run in runs:
@@ -367,7 +369,7 @@ class PrivacyAccountant:
         return total, math.fsum(deltas)
 
     def _check_adjacency(self, run: AccountedRun) -> None:
-        """Refuse a run whose neighbors are not those of the account."""
+        """Refuse a run under another adjacency or rho than the account's."""
         terms = (self.budget.adjacency, self.budget.rho)
         if (run.budget.adjacency, run.budget.rho) != terms:
             raise AccountError(
@@ -414,7 +416,7 @@ class PrivacyAccountant:
             ) from error
 
     def _read(self) -> tuple[AccountedRun, ...]:
-        """Runs in the file, which must still be on this account's terms."""
+        """Return the runs in the file, whose terms must be this account's."""
         assert self.path is not None
         terms, runs = _load(self.path)
         if terms != self._terms:
@@ -425,7 +427,7 @@ class PrivacyAccountant:
         return runs
 
     def _write(self, runs: Sequence[AccountedRun]) -> None:
-        """Replace the file by one with these runs, and wait until the disk has it."""
+        """Replace the file by one with these runs, and flush it to the disk."""
         assert self.path is not None
         records = []
         for number, run in enumerate(runs):
@@ -435,6 +437,7 @@ class PrivacyAccountant:
         content = json.dumps(
             body | {"sha256": _digest(body)}, indent=1, allow_nan=False
         )
+        # The rename is durable only once the folder is flushed, too.
         atomic_write(self.path, content.encode() + b"\n", OWNER_FILE)
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
@@ -444,7 +447,7 @@ class PrivacyAccountant:
 
 
 def gaussian_cost(schedule: Sequence[Charge]) -> tuple[float, float]:
-    """Sum of mu^2 and of the failures that the releases of a schedule cost one record.
+    """Sums of mu^2 and of failure probabilities of a schedule's releases, per record.
 
     Parameters
     ----------
@@ -453,7 +456,7 @@ def gaussian_cost(schedule: Sequence[Charge]) -> tuple[float, float]:
     Returns
     -------
     mu_squared, failure : float
-        Of disjoint groups of users, the largest of each.
+        The largest of each over disjoint groups of users.
 
     Examples
     --------
@@ -491,7 +494,7 @@ def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         raise AccountError(
             f"account={str(path)!r} is damaged ({error}): nothing is charged until "
-            "its last sound copy is put back"
+            "its last undamaged copy is put back"
         ) from error
     return terms, runs
 
@@ -507,7 +510,7 @@ def _budget_record(budget: Budget) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> Any:
-    """Return a value as JSON has it, or else as text."""
+    """Return a value as JSON represents it, else its text."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Base class of the curators: private points, a ledger and noise streams."""
+"""Base classes of curators and of their views: private points, ledger, noise."""
 
 import math
 from collections import defaultdict
@@ -19,7 +19,7 @@ from pkm.privacy.mechanisms.noise import INITIALIZATION, NoiseStreams, child
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES, Query
 
 PointsLike = np.ndarray | Points | Blocks | DaskPoints | Sequence[np.ndarray | Points]
-"""Private points on the grid: whole, in shards, or in blocks on disk."""
+"""Private points on the grid: one array, shards, blocks on disk, or a dask array."""
 
 
 class DisclosureError(PermissionError):
@@ -27,7 +27,7 @@ class DisclosureError(PermissionError):
 
 
 class BaseCurator:
-    """The private points of a run, and the charges of its releases.
+    """Private points of a run; queries on them are released with noise and charged.
 
     Parameters
     ----------
@@ -48,23 +48,22 @@ class BaseCurator:
     adjacency : Adjacency or None
         Of the ledger's budget; None where no privacy is claimed.
     public_seeds : tuple of int
-        One per replicate, for randomness that may be known; the seeds of the noise are
-        others.
+        One per replicate, for public randomness; the seeds of the noise are different.
     domain : ndarray of shape (2, d), float64
     radius : float
         Of a ball about the domain's midpoint that holds all points, in half-widths:
-        sqrt(d), or less where points were pulled into a smaller one.
+        sqrt(d), or less if points were clipped to a smaller ball.
     serves : tuple of type
-        The queries that it answers, also on its views.
+        The queries that it answers, those on its views included.
     charged_adjacency : Adjacency or None
-        The only one that its ledgers may have; None for any.
+        The only adjacency that its ledger may have; None for any.
     needs_ledger : bool
-        Whether it serves no method without a claim.
+        Whether methods that claim no privacy are refused.
     group : int or None
         Of the users that charges concern; see :class:`Charge`.
     is_zoomed : bool
-        Whether its points were entered anew for it, in a smaller domain, and are its
-        own.
+        Whether its points were quantized again, in a smaller domain, and no other
+        curator reads them.
     """
 
     serves: ClassVar[tuple[type[Query], ...]] = ()
@@ -83,7 +82,7 @@ class BaseCurator:
         self._shards: Any = to_shards(points)
         self._ledger = ledger
         self._streams = streams
-        # Releases so far, by label.
+        # Number of releases so far, by label: the round of the next one.
         self._rounds: defaultdict[str, int] = defaultdict(int)
         self.adjacency: Any = None if ledger is None else ledger.budget.adjacency
         self._check_adjacency()
@@ -96,13 +95,13 @@ class BaseCurator:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Check and make what a subclass needs; the constructor calls it last."""
+        """Check and prepare what a subclass needs; the constructor calls it last."""
 
     def public_rng(self, purpose: int = INITIALIZATION) -> np.random.Generator:
         """Return a generator of the only replicate's public randomness.
 
-        Starting centers, hashes and partitions are drawn from it, and never noise. A
-        call repeats the numbers of the first one: draw one generator and keep it.
+        Starting centers, hashes and partitions are drawn from it, and never noise.
+        Every call returns a generator in the same state: call once and keep it.
 
         Parameters
         ----------
@@ -130,12 +129,13 @@ class BaseCurator:
     ) -> dict[str, np.ndarray]:
         """Charge a query, compute its exact answer and add noise.
 
-        This is the only way out of a curator.
+        A curator gives out information about its points in no other way, except to
+        methods that claim no privacy.
 
         Parameters
         ----------
         query : Query
-            A function of public values and earlier releases only.
+            Its arguments are functions of public values and earlier releases only.
         **noise : mechanism or None
             One for each part of the answer, by the part's name. None for all parts asks
             for the exact answer, which only methods that claim no privacy get.
@@ -155,8 +155,8 @@ class BaseCurator:
         TypeError
             If a mechanism does not fit the part.
         ValueError
-            If the query is ill-posed, or a mechanism's scale is out of range; nothing
-            is charged or drawn then.
+            If an argument of the query is invalid, or a mechanism's scale out of range;
+            nothing is charged or drawn then.
         """
         return self.release_from(self, query, noise)
 
@@ -178,6 +178,7 @@ class BaseCurator:
         for charge in charges:
             self._ledger.charge(charge)
             self._rounds[query.label] = charge.round + 1
+        # Only now the private points are read.
         outcomes = self._draw(query, query.exact(view), sensitivities, noise, key)
         return query.postprocess(view, outcomes)
 
@@ -189,9 +190,10 @@ class BaseCurator:
         noise: Mapping[str, Any],
         key: StreamKey,
     ) -> dict[str, np.ndarray]:
-        """Draw the parts of a charged answer, each from its own stream."""
+        """Draw the parts of a charged answer, each from its own noise stream."""
         released: dict[str, np.ndarray] = {}
         for part, mechanism in noise.items():
+            # A part may depend on earlier parts: bounded sums on the noisy counts.
             values = query.mechanism_input(part, exact[part], released)
             part_key = key if len(noise) == 1 else (*key, part)
             released[part] = self._streams.release(
@@ -208,7 +210,7 @@ class BaseCurator:
         return dict(exact)
 
     def _check_adjacency(self) -> None:
-        """Refuse a ledger whose adjacency this curator does not charge for."""
+        """Refuse a ledger under an adjacency that this curator does not support."""
         charged = self.charged_adjacency
         is_optional = self.adjacency is None and not self.needs_ledger
         if charged is not None and self.adjacency is not charged and not is_optional:
@@ -216,15 +218,15 @@ class BaseCurator:
                 f"adjacency={self.adjacency} is not supported by this curator: it "
                 f"charges what {charged} costs"
             )
-        knows_null = self.adjacency in (None, *ONE_RECORD_ADJACENCIES)
-        if not knows_null and self._shards.has_null:
+        allows_null = self.adjacency in (None, *ONE_RECORD_ADJACENCIES)
+        if not allows_null and self._shards.has_null:
             raise ValueError(
                 f"points have null records, which {self.adjacency} adjacency does not "
-                "know"
+                "define"
             )
 
     def _check_served(self, query: Query) -> None:
-        """Refuse a query that this curator does not serve; types must be equal."""
+        """Refuse a query of another type than those served: a subclass is another."""
         if type(query) not in self.serves:
             names = ", ".join(kind.__name__ for kind in self.serves)
             raise TypeError(
@@ -282,7 +284,7 @@ class BaseCurator:
 
 
 class View:
-    """Private points as some queries see them, such as a tree of cells.
+    """Private points in a form that some queries need, such as a tree of cells.
 
     Parameters
     ----------
@@ -320,8 +322,8 @@ def checked_mechanisms(
 ) -> dict[str, Any]:
     """Return the mechanism of each part, in the order in which parts are drawn.
 
-    Only the project's own types are accepted, and no subclass: it could draw or charge
-    as it likes.
+    Only the project's own types are accepted. A subclass could override what is drawn
+    or charged.
     """
     if noise.keys() != query.mechanisms.keys():
         raise TypeError(
@@ -361,7 +363,7 @@ def to_shards(points: PointsLike) -> Shards | Blocks | DaskPoints:
 
 
 def prepare(points: np.ndarray) -> Points:
-    """Prepare grid points for a curator, once for many runs."""
+    """Convert grid points (n, d) to Points, once for the curators of many runs."""
     points = np.asarray(points)
     if not np.issubdtype(points.dtype, np.integer) or points.ndim != 2:
         raise ValueError(

@@ -63,7 +63,7 @@ class Budget:
             raise ValueError(f"rho={self.rho} must be positive")
 
     def __add__(self, other: "Budget") -> "Budget":
-        """Compose two budgets of the same adjacency by simple addition."""
+        """Basic composition of two budgets of the same adjacency."""
         if (self.adjacency, self.rho) != (other.adjacency, other.rho):
             raise ValueError(
                 f"budgets under {self.adjacency} and {other.adjacency} cannot be "
@@ -103,10 +103,10 @@ class PrivacyClaim:
     view : {"final", "transcript"}
         Whether the guarantee covers the final centers only, or all releases.
     public : tuple of str
-        Data-derived quantities that are assumed to be public, such as n.
+        Quantities derived from the data that are assumed to be public, such as n.
     flaws : tuple of str
-        Known flaws by their id in ``analysis/flaws.yaml``; a claim with flaws is not
-        fully met.
+        Ids of known flaws in ``analysis/flaws.yaml``, by which the claim is not fully
+        met.
     """
 
     notion: str

@@ -18,13 +18,14 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from pkm.privacy.checks import check_positive
 
-SAFETY = 1e-9  # relative: covers the solver's and the error function's rounding
+SAFETY = 1e-9  # relative margin for rounding of the solver and the error function
 
 # Below this mu the two terms of delta cancel too much, and their difference is
 # integrated instead.
 SMALL_MU = 1e-3
-# Beyond as many standard deviations, tails are below the smallest float64.
+# Beyond so many standard deviations, normal tails are below the smallest float64.
 NEGLIGIBLE = 40.0
+#: Of Gauss-Legendre integration, exact for polynomials of degree 5.
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 
@@ -50,10 +51,11 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     if mu < SMALL_MU:
         delta = _small_mu_delta(mu, epsilon)
     else:
+        # Balle and Wang 2018, Theorem 8; the second term in logarithms, because its
+        # factors overflow and underflow.
         second = math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
         delta = float(ndtr(-epsilon / mu + mu / 2)) - second
-    # The true value is positive for every mu > 0, also where it is below the smallest
-    # float64.
+    # The exact value is positive for every mu > 0, even if float64 rounds it to 0.
     return max(sys.float_info.min, delta)
 
 
@@ -62,8 +64,8 @@ def _small_mu_delta(mu: float, epsilon: float) -> float:
 
     With Mills' ratio M(x) = Q(x) / phi(x), of the normal tail and density, delta is
     ``phi(z - mu / 2) (M(z - mu / 2) - M(z + mu / 2))`` for ``z = epsilon / mu``. The
-    difference is the integral of ``-M'(x) = 1 - x M(x)``, which is positive and, over
-    so short an interval, a polynomial of degree 5 to the last place.
+    difference is the integral of ``-M'(x) = 1 - x M(x)``. That is positive and, over
+    such a short interval, a polynomial of degree 5 up to rounding.
     """
     z = epsilon / mu
     if z > NEGLIGIBLE:
@@ -100,7 +102,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu for which mu-GDP implies (epsilon, delta)-DP, less 1e-9 of itself.
+    """Largest mu for which mu-GDP implies (epsilon, delta)-DP, reduced by 1e-9.
 
     Parameters
     ----------

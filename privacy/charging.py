@@ -1,4 +1,4 @@
-"""What a release is charged, from public values."""
+"""Sensitivities and charges of a release, computed from public values."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from pkm.privacy.ledger import Charge, StreamKey
 from pkm.privacy.query import Query
 
-#: The sensitivity of each part of a release, and what the release is charged.
+#: The sensitivity of each part of a release, and the charges of the release.
 Charged = tuple[Mapping[str, Any], Sequence[Charge]]
 
 
@@ -18,11 +18,10 @@ def charge_release(
     view: Any,
     noise: Mapping[str, Any],
 ) -> Charged:
-    """Compute what neighbors change in the parts of a release, and its charges.
+    """Compute the sensitivities of the parts of a release, and its charges.
 
-    The parts are charged together, each by its noise and sensitivity. There is one
-    charge, or one for each record that neighbors differ in:
-    :meth:`Query.n_changed_records`.
+    One charge covers all parts. There is one charge, or one for each record that
+    neighbors differ in: :meth:`Query.n_changed_records`.
 
     Raises
     ------
@@ -33,8 +32,8 @@ def charge_release(
     for part, mechanism in noise.items():
         mechanism.check(sensitivities[part])
 
-    # The records share the L1 norm. Gaussian noise is charged once, by the L2 norm
-    # of both.
+    # Pure noise: each of the records changes half of the L1 norm. Gaussian noise is
+    # charged once, by the L2 norm of both changes.
     n_changed = query.n_changed_records(view)
     charged = dict(sensitivities)
     if n_changed > 1:
@@ -47,6 +46,8 @@ def charge_release(
         for part, mechanism in noise.items()
         for name, value in mechanism.details(charged[part]).items()
     }
+    # Parts have independent noise: mu composes as the root of the sum of squares,
+    # epsilon and delta by addition.
     charge = Charge(
         *key,
         "+".join(dict.fromkeys(mechanism.name for mechanism in noise.values())),

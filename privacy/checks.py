@@ -13,7 +13,7 @@ def check_type(
     value: object,
     *expected: type,
 ) -> None:
-    """Refuse an argument of another type or of a subclass, whose code is unknown.
+    """Refuse an argument of another type; a subclass may override the code.
 
     Raises
     ------
@@ -26,20 +26,20 @@ def check_type(
         raise TypeError(f"{name}={value!r} must be {article} {names}, and no subclass")
 
 
-def own_fields(instance: Any) -> None:
-    """Replace the fields of a frozen dataclass by :func:`own` copies."""
+def freeze_fields(instance: Any) -> None:
+    """Replace the fields of a frozen dataclass by :func:`freeze` copies."""
     for field in fields(instance):
         name = field.name
-        value = own(name, getattr(instance, name))
+        value = freeze(name, getattr(instance, name))
         object.__setattr__(instance, name, value)
 
 
-def own(name: str, value: Any) -> Any:
-    """Copy a public argument, so that it is the same when priced and when used.
+def freeze(name: str, value: Any) -> Any:
+    """Copy a public argument, so that it is the same when charged and when used.
 
-    Numbers and arrays become Python's and numpy's own types: a subclass could change
-    its value between two reads, as could whoever keeps an array that was given. Other
-    objects stay as they are.
+    Numbers and arrays become exactly Python's and numpy's types. A subclass could
+    change its value between two reads, and so could the owner of an array. Other
+    objects are not copied.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def own(name: str, value: Any) -> Any:
     Returns
     -------
     object
-        Arrays cannot be written to; lists become tuples.
+        Arrays are read-only copies; lists become tuples.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def own(name: str, value: Any) -> Any:
 
     Examples
     --------
-    >>> own("sizes", [np.int64(2), True])
+    >>> freeze("sizes", [np.int64(2), True])
     (2, True)
     """
     if isinstance(value, np.ndarray):
@@ -69,7 +69,7 @@ def own(name: str, value: Any) -> Any:
         copy.flags.writeable = False
         return copy
     if isinstance(value, list | tuple):
-        return tuple([own(name, item) for item in value])
+        return tuple([freeze(name, item) for item in value])
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):

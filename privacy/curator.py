@@ -1,8 +1,8 @@
-"""The curator holds the private points and answers queries on them with noise.
+"""The central curator, under zero-out adjacency, and its views of the points.
 
 For every query the curator charges the ledger, computes the exact answer, adds noise,
-and returns integers on the grid. Queries are functions of public values only; an empty
-cell counts as zero; exact answers are returned only to methods that claim no privacy.
+and returns integers on the grid. Exact answers are returned only to methods that claim
+no privacy.
 """
 
 from functools import partial
@@ -57,7 +57,7 @@ class Curator(BaseCurator):
         Private points on the grid, whole or in shards; answers do not depend on the
         shards.
     ledger : Ledger or None
-        None for methods that claim no privacy: they alone get exact answers.
+        None for methods that claim no privacy; only these get exact answers.
     streams : NoiseStreams
         One stream family per replicate.
     domain : array-like of shape (2, d), optional
@@ -69,15 +69,14 @@ class Curator(BaseCurator):
     n_points, n_features, n_replicates : int
         Public (n is public under zero-out adjacency).
     public_seeds : tuple of int
-        One per replicate, for randomness that may be known; the seeds of the noise are
-        others.
+        One per replicate, for public randomness; the seeds of the noise are different.
     domain : ndarray of shape (2, d), float64
 
     Raises
     ------
     ValueError
-        If a point lies off the domain, shards differ in width, or the ledger's
-        adjacency is not zero-out, for which the sensitivities are computed.
+        If a point lies outside the domain, shards differ in width, or the ledger's
+        adjacency is not zero-out.
     """
 
     charged_adjacency = Adjacency.ZERO_OUT
@@ -113,8 +112,8 @@ class Curator(BaseCurator):
     ) -> "Curator":
         """Return a curator of the points in a smaller domain, with the same ledger.
 
-        Nothing is released: the points are pulled into the domain and entered anew on
-        its grid.
+        Nothing is released: the points are clipped to the domain and quantized again,
+        on its grid.
 
         Parameters
         ----------
@@ -123,8 +122,8 @@ class Curator(BaseCurator):
         half_width : float
             Of the new domain in every feature, in half-widths of this one.
         radius : float
-            Of the ball that points are pulled into, in half-widths of the new domain;
-            at sqrt(d) the ball holds the whole domain.
+            Of the ball that points are clipped to, in half-widths of the new domain; at
+            sqrt(d) the ball holds the whole domain.
 
         Returns
         -------
@@ -148,16 +147,17 @@ class Curator(BaseCurator):
         shards = self._shards.map(rescale).kept()
         inner = type(self)(shards, self._ledger, self._streams, domain)
         inner.radius = min(radius, inner.radius)
+        # One count of rounds for both: they share the ledger and the noise streams.
         inner._rounds = self._rounds
         inner.is_zoomed = isinstance(shards, Shards)
         return inner
 
     def keep_points(self) -> None:
-        """Quantize points once instead of in every pass, where they are in memory."""
+        """Quantize points once, not in every pass, if their rows are in memory."""
         self._shards = self._shards.kept()
 
     def whole(self) -> PartitionTree:
-        """Return all points as one cell, to be counted and summed."""
+        """Return a tree of one cell with all points, which cannot be split."""
         return PartitionTree(self)
 
     def partition(self, grid: BoxGrid) -> PartitionTree:
@@ -206,7 +206,7 @@ class Curator(BaseCurator):
         matrix : ndarray of shape (m, d), int64
             Small enough that products are exact.
         length : float
-            Projected points are divided by it and pulled into the unit ball.
+            Projected points are divided by it and clipped to the unit ball.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class Curator(BaseCurator):
         return ProjectedPoints(self, matrix, length)
 
     def clipped_points(self, radius: float) -> ClippedPoints:
-        """Pull the points into a public ball around the domain's midpoint.
+        """Clip the points to a public ball around the domain's midpoint.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The 2^-16 grid on which private data, released centers and noise live.
+"""The 2^-16 grid that private data, released centers and noise are rounded to.
 
 half-width
     Half the length of the public domain in one feature. The domain is mapped to [-1,
@@ -21,7 +21,7 @@ from pkm.compute import SCALE, exact_limit
 
 __all__ = ["MAX_CELLS", "SCALE", "snap", "snap_centers", "to_unit"]
 
-MAX_CELLS = 1 << 22  # of a public grid whose cells are all counted
+MAX_CELLS = 1 << 22  # of queries that count all cells of a public grid
 
 
 def snap(points: ArrayLike) -> np.ndarray:
@@ -58,7 +58,7 @@ def snap(points: ArrayLike) -> np.ndarray:
 
 
 def snap_centers(centers: np.ndarray) -> np.ndarray:
-    """Round released centers to the grid; saturate them where distances are exact.
+    """Round released centers to the grid; saturate at the limit of exact distances.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """The ledger records what every release costs before its noise is drawn.
 
-Gaussian releases are kept as mu and composed in closed form. A pure release is at worst
-a biased coin; coins are composed by listing the sums of their privacy losses. A mixture
-of both is exact for up to :data:`MAX_LOSSES` sums; beyond, delta is overestimated,
-never underestimated.
+Gaussian releases compose in closed form, by mu. A pure release is at worst randomized
+response; the privacy loss distribution of several is computed by convolution. Both
+together are exact for up to :data:`MAX_LOSSES` losses; with more, delta is
+overestimated, never underestimated.
 """
 
 import math
@@ -19,8 +19,8 @@ from pkm.privacy.budget import Budget
 from pkm.privacy.calibration import find_root, gdp_delta, gdp_epsilon
 
 SLACK = 1e-9  # relative tolerance for rounding in sums of charges
-MAX_LOSSES = 1 << 17
-#: Of a charge: what it is for and what it costs.
+MAX_LOSSES = 1 << 17  # values of a privacy loss distribution
+#: Fields of a charge that identify the release and state its cost.
 COST_FIELDS = ("label", "round", "mechanism", "mu", "epsilon", "delta", "group")
 
 StreamKey = tuple[str, int]
@@ -28,11 +28,11 @@ StreamKey = tuple[str, int]
 
 
 class BudgetExceeded(RuntimeError):
-    """A release would cost more than is left; nothing was drawn."""
+    """A release would exceed the budget; nothing was drawn."""
 
 
 class StreamReuseError(RuntimeError):
-    """A release would reuse the noise stream of another; nothing was drawn."""
+    """A release would use a noise stream again; nothing was drawn."""
 
 
 class ScheduleError(RuntimeError):
@@ -55,12 +55,12 @@ class Charge:
     epsilon : float, default=0
         Cost of a pure mechanism.
     delta : float, default=0
-        Probability of failure that is charged in addition.
+        Probability with which the other costs may not hold, charged in addition.
     details : mapping
         Scales and sensitivities that the cost was computed from.
     flaw : str, default=""
-        The flaw's id in ``analysis/flaws.yaml``, where the cost is what a paper claims
-        but is known not to hold.
+        Id in ``analysis/flaws.yaml`` if the cost is a paper's claim that is known to be
+        wrong.
     group : int, optional
         Number of the users' group that the release concerns, where users are
         partitioned into disjoint groups; None for all users.
@@ -111,18 +111,18 @@ class Charge:
         """Values of :data:`COST_FIELDS`: the release and its cost."""
         return tuple([getattr(self, name) for name in COST_FIELDS])
 
-    def costs_like(self, other: "Charge") -> bool:
+    def matches(self, other: "Charge") -> bool:
         """Whether two charges are for one release at one cost, up to rounding.
 
-        A cost may be computed in the units of a domain that was found: its last bits
-        follow from released values.
+        After a zoom, costs are computed in the units of the released domain, which
+        changes their last bits.
 
         Examples
         --------
         >>> charge = Charge("sums", 0, "gaussian", mu=0.3)
-        >>> charge.costs_like(Charge("sums", 0, "gaussian", mu=0.1 + 0.2))
+        >>> charge.matches(Charge("sums", 0, "gaussian", mu=0.1 + 0.2))
         True
-        >>> charge.costs_like(Charge("sums", 1, "gaussian", mu=0.3))
+        >>> charge.matches(Charge("sums", 1, "gaussian", mu=0.3))
         False
         """
         if (*self.cost[:3], self.group) != (*other.cost[:3], other.group):
@@ -142,27 +142,26 @@ class _Costs(NamedTuple):
 
 
 class Ledger:
-    """PrivacyAccountant of one run.
+    """Privacy accountant of one run: it records charges and enforces the budget.
 
     The replicates of a batch share it, because their schedules are the same.
 
     Parameters
     ----------
     budget : Budget
-        What must not be exceeded.
+        The charges together must not exceed it.
     schedule : sequence of Charge, optional
         The only releases that are accepted, in this order: those that an
         :class:`~pkm.privacy.PrivacyAccountant` was charged for. Default: any.
-
     repeatable : bool, default=False
-        Whether noise is drawn from a seed: the budget protects from those who do not
-        know it.
+        Whether noise is drawn from a seed: the guarantee then holds only against those
+        who do not know it.
 
     Attributes
     ----------
     charges : tuple of Charge
     notes : tuple of str
-        Public facts about the run, for its reader.
+        Public facts about the run that its results should state.
 
     Notes
     -----
@@ -234,7 +233,7 @@ class Ledger:
     ) -> None:
         """Refuse a release that is not the schedule's next one."""
         position = len(self.charges)
-        is_next = position < len(schedule) and charge.costs_like(schedule[position])
+        is_next = position < len(schedule) and charge.matches(schedule[position])
         if not is_next:
             raise ScheduleError(
                 f"release {charge.label!r} round {charge.round} is not release "
@@ -252,20 +251,18 @@ class Ledger:
         epsilon = budget.epsilon * (1 + SLACK)
         delta_left = budget.delta * (1 + SLACK) - costs.delta
 
-        # With pure releases the plain sum is cheaper than a composition, and mostly
-        # enough.
+        # Basic composition is cheaper to compute, and mostly enough for pure releases.
         has_pure = len(costs.epsilons) > 0 or costs.mu == 0
         may_fit = has_pure and delta_left >= 0
-        if may_fit and _plain_sum(costs, delta_left) <= epsilon:
+        if may_fit and _basic_epsilon(costs, delta_left) <= epsilon:
             return
 
-        # Without a delta that is left nothing composes below the plain sum, and
-        # Gaussian noise does not at all; the delta that it would need may be too small
-        # for a float.
+        # Without a delta to spend, basic composition is optimal, and Gaussian noise has
+        # no finite epsilon: the delta that it needs may be too small for float64.
         if budget.delta <= costs.delta:
             raise BudgetExceeded(
                 f"release {charge.label!r} round {charge.round} would need "
-                f"epsilon={_plain_sum(costs, 0.0):.6g} and a delta, the budget has "
+                f"epsilon={_basic_epsilon(costs, 0.0):.6g} and a delta, the budget has "
                 f"epsilon={budget.epsilon:.6g} and delta={budget.delta:.3g}"
             )
         delta = _delta_at(costs, epsilon)
@@ -283,7 +280,7 @@ class Ledger:
     def spent(self) -> float:
         """Epsilon that the releases so far need at the budget's delta.
 
-        Of disjoint groups, what the most expensive one needs.
+        The maximum over disjoint groups of users.
         """
         delta = self.budget.delta
         return max(_epsilon_at(costs, delta) for costs in _compose_costs(self.charges))
@@ -296,7 +293,7 @@ class Ledger:
 def largest_multiple(
     mus: Sequence[float], epsilons: Sequence[float], epsilon: float, delta: float
 ) -> float:
-    """Largest factor that the costs of a schedule can have within a budget.
+    """Largest factor by which the costs of a schedule can be multiplied in a budget.
 
     Parameters
     ----------
@@ -365,27 +362,27 @@ def _bisect(
 def remaining_epsilon(
     mu: float, charges: Sequence[Charge], epsilon: float, delta: float
 ) -> float:
-    """Epsilon that is left for a schedule beside other Gaussian releases.
+    """Epsilon that remains for a schedule next to other Gaussian releases.
 
     Parameters
     ----------
     mu : float
         Of the other releases together.
     charges : sequence of Charge
-        Of the schedule when it has the budget for itself.
+        Of the schedule when it has the whole budget.
     epsilon, delta : float
         The budget of all releases; delta in (0, 1).
 
     Returns
     -------
     float
-        Epsilon of the schedule with its costs, but for deltas, multiplied by the
-        largest factor of at most 1 with which it composes with the other releases to
-        the budget; 0 if there is none.
+        Multiply the schedule's costs, without its deltas, by the largest factor of at
+        most 1 with which it stays within the budget together with the other releases.
+        This is the epsilon that the schedule then has; 0 if there is no such factor.
 
     Examples
     --------
-    Of Gaussian releases alone a tenth of mu squared leaves nine tenths:
+    For Gaussian releases, a tenth of mu squared leaves nine tenths:
 
     >>> from pkm.privacy import gaussian_mu
     >>> mu = gaussian_mu(1.0, 1e-6)
@@ -413,7 +410,7 @@ def remaining_epsilon(
 
 
 def split_groups(charges: Sequence[Charge]) -> list[list[Charge]]:
-    """Charges that concern one record, for each disjoint group."""
+    """Charges that concern a user of each disjoint group, or all records."""
     groups = {charge.group for charge in charges} - {None} or {None}
     return [
         [charge for charge in charges if charge.group in (None, group)]
@@ -422,29 +419,30 @@ def split_groups(charges: Sequence[Charge]) -> list[list[Charge]]:
 
 
 def _compose_costs(charges: Sequence[Charge]) -> list[_Costs]:
-    """Costs that concern one record, for each disjoint group."""
+    """Composed costs for a record, for each disjoint group."""
     return [_add_up(of_group) for of_group in split_groups(charges)]
 
 
 def _add_up(charges: Sequence[Charge]) -> _Costs:
-    """Sums are rounded once, whatever the order of their terms."""
+    """Compose the costs of charges; the order of the charges does not matter."""
+    # fsum rounds once. Equal schedules then have equal keys in the caches below.
     mu = math.sqrt(math.fsum([charge.mu**2 for charge in charges]))
     epsilons = sorted([charge.epsilon for charge in charges if charge.epsilon > 0])
     return _Costs(mu, tuple(epsilons), math.fsum([charge.delta for charge in charges]))
 
 
-def _plain_sum(costs: _Costs, delta: float) -> float:
-    """Sum of the pure epsilons and of the Gaussian releases' epsilon at ``delta``."""
+def _basic_epsilon(costs: _Costs, delta: float) -> float:
+    """Epsilon of basic composition, of pure releases and the Gaussian ones at delta."""
     return math.fsum(costs.epsilons) + gdp_epsilon(costs.mu, delta)
 
 
 def _epsilon_at(costs: _Costs, delta: float) -> float:
     """Epsilon that releases need at ``delta``."""
     delta_left = delta - costs.delta
-    plain_sum = _plain_sum(costs, delta_left)
+    basic = _basic_epsilon(costs, delta_left)
     if not costs.epsilons or delta_left <= 0:
-        return plain_sum
-    return _composed_epsilon(costs.mu, costs.epsilons, delta_left, plain_sum)
+        return basic
+    return _composed_epsilon(costs.mu, costs.epsilons, delta_left, basic)
 
 
 def _delta_at(costs: _Costs, epsilon: float) -> float:
@@ -454,18 +452,18 @@ def _delta_at(costs: _Costs, epsilon: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _composed_epsilon(
-    mu: float, epsilons: tuple[float, ...], delta: float, plain_sum: float
+    mu: float, epsilons: tuple[float, ...], delta: float, basic: float
 ) -> float:
-    """Smallest epsilon at ``delta``, between 0 and the plain sum."""
+    """Smallest epsilon at ``delta``, between 0 and that of basic composition."""
     if _composed_delta(mu, epsilons, 0.0) <= delta:
         return 0.0
-    # The plain sum is always enough; only by rounding can it seem not to be.
-    if _composed_delta(mu, epsilons, plain_sum) >= delta:
-        return plain_sum
+    # Basic composition is always enough; only rounding can make it seem not to be.
+    if _composed_delta(mu, epsilons, basic) >= delta:
+        return basic
     return find_root(
         lambda epsilon: _composed_delta(mu, epsilons, epsilon) - delta,
         0.0,
-        plain_sum,
+        basic,
         xtol=1e-14,
         rtol=1e-12,
     )
@@ -481,20 +479,22 @@ def _composed_delta(
 
     Cached, because schedules are run many times.
 
-    A pure release is at worst a coin that shows the record with odds exp(epsilon_i) : 1
-    (Kairouz, Oh, Viswanath 2015), whose privacy loss is epsilon_i or -epsilon_i. Their
-    sums have few values, and given one of them the remaining loss is Gaussian in closed
-    form.
+    A pure release is at worst randomized response: its answer is true with odds
+    exp(epsilon_i) : 1 (Kairouz, Oh, Viswanath 2015), and its privacy loss is epsilon_i
+    or -epsilon_i. Sums of such losses have few values. Given one of them, the loss of
+    the Gaussian releases has a closed form.
     """
     if not epsilons:
         return gdp_delta(mu, epsilon)
-    losses, probabilities = _coin_losses(epsilons)
+    # delta = E[max(0, 1 - exp(epsilon - loss))], conditioned on the pure releases'
+    # loss.
+    losses, probabilities = _pure_losses(epsilons)
     if mu == 0:
         deltas = -np.expm1(np.minimum(epsilon - losses, 0.0))
     else:
         remaining = epsilon - losses
-        # 1 - exp(log ...) would cancel where both terms are tiny; the difference does
-        # not go negative.
+        # Terms of gdp_delta at the remaining epsilons, which may be negative. Rounding
+        # may make the difference negative, which is cut off below.
         first = ndtr(mu / 2 - remaining / mu)
         second = np.exp(np.minimum(remaining + log_ndtr(-remaining / mu - mu / 2), 0.0))
         deltas = first - second
@@ -502,22 +502,22 @@ def _composed_delta(
 
 
 @lru_cache(maxsize=64)
-def _coin_losses(epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Values and probabilities of the summed loss of worst-case pure releases."""
+def _pure_losses(epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Privacy loss distribution of worst-case pure releases: values, probabilities."""
     from scipy.stats import binom  # takes longer to import than all else here
 
     losses = np.zeros(1)
     probabilities = np.ones(1)
     for epsilon in sorted(set(epsilons)):
-        # Convolve with the loss of n equal coins, which is binomial.
+        # Convolve with the loss of n releases at the same epsilon: binomial.
         n = epsilons.count(epsilon)
-        heads = np.arange(n + 1)
-        losses = np.add.outer(losses, epsilon * (2.0 * heads - n)).ravel()
+        n_true = np.arange(n + 1)
+        losses = np.add.outer(losses, epsilon * (2.0 * n_true - n)).ravel()
         probabilities = np.outer(
-            probabilities, binom.pmf(heads, n, expit(epsilon))
+            probabilities, binom.pmf(n_true, n, expit(epsilon))
         ).ravel()
 
-        # Round losses up to multiples of a small step: never in favor of the claim.
+        # Round losses up to multiples of a small step: delta can only grow.
         if len(losses) > MAX_LOSSES:
             step = np.ptp(losses) / MAX_LOSSES
             levels = np.ceil((losses - losses.min()) / step).astype(np.int64)

@@ -2,8 +2,8 @@
 
 Users are partitioned into disjoint cohorts by public randomness. Each cohort answers
 one query, and each of its users answers it with one report. A query has a public rule
-that maps a point to a cell; it may depend on what earlier cohorts have answered. Exact
-answers are never computed: the sums here are sums of reports.
+that maps a point to a cell; the rule may depend on the answers of earlier cohorts.
+Exact answers are never computed: answers are estimated from the reports.
 """
 
 import math
@@ -35,8 +35,8 @@ from pkm.privacy.mechanisms.randomizers import (
 )
 from pkm.privacy.query import Mechanisms, Query
 
-# Number of users whose reports are drawn together: public, so that streams do not
-# depend on shards.
+# Number of users whose reports are drawn from one stream: public, so that streams do
+# not depend on shards.
 CHUNK = 1 << 15
 
 
@@ -92,7 +92,7 @@ class Boxes:
     width : float
         Of an interval, in half-widths.
     intervals : int
-        Per direction. Points beyond the first or the last are counted there.
+        Number per direction. Points beyond the first or last belong to it.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class Boxes:
 
 
 Rule = SingleCell | NearestCenter | Boxes
-# The only rules: code of methods never runs on a point.
+# No other rules are accepted: code of methods must not run on private points.
 RULES = (SingleCell, NearestCenter, Boxes)
 
 
@@ -189,17 +189,18 @@ class Cohort(View):
     users : ndarray of shape (size,), int64
         Numbers of the users, increasing.
     radius : float
+        See the attribute.
 
     Attributes
     ----------
     group : int
-        The cohort's number: charges of disjoint cohorts compose as the worst of them.
+        The cohort's number. Charges of disjoint cohorts compose in parallel.
     size, n_features : int
         Number of users, and of features of their points.
     radius : float
-        Of the public ball that users pull their points into, in half-widths.
+        Of the public ball that users clip their points to, in half-widths.
     key : int
-        Public, of the hashes and signs of its users.
+        Public key of the users' hashes and signs.
     """
 
     def __init__(
@@ -227,8 +228,8 @@ class Cohort(View):
         """Refuse a cohort whose users have reported."""
         ledger = self._aggregator._ledger
         assert ledger is not None  # checked when the aggregator was made
-        # Another aggregator on the same ledger would partition the same users
-        # differently.
+        # Another aggregator on the same ledger could let a user report twice: it would
+        # partition the same users differently.
         if _n_reports(ledger) != sum(self._aggregator._rounds.values()):
             raise ReportReuseError(
                 "the ledger has reports of another aggregator; users who have "
@@ -241,22 +242,22 @@ class Cohort(View):
             )
 
     def _chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Users of each chunk and their points, pulled into the ball: private."""
+        """Users of each chunk and their points, clipped to the ball: private."""
         limit = self.radius * SCALE
         for start in range(0, self.size, CHUNK):
             users = self._users[start : start + CHUNK]
             points = self._aggregator._rows(users)
             lengths = np.sqrt(np.einsum("ij,ij->i", points, points).astype(np.float64))
             factors = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
-            pulled = np.where(factors < 1, np.rint(points * factors), points)
-            yield users, pulled.astype(np.int64)
+            clipped = np.where(factors < 1, np.rint(points * factors), points)
+            yield users, clipped.astype(np.int64)
 
 
 class CohortQuery(Query):
     """Base class of the queries on a cohort, whose users answer with one report each.
 
-    Its exact answer is the users' values, chunk by chunk; each is the user's own. A
-    neighbor under local adjacency may have any other value.
+    The exact answer is an iterator over chunks of the users' values, which a mechanism
+    turns into reports. A neighbor under local adjacency may have any other value.
     """
 
     adjacencies = (Adjacency.LOCAL,)
@@ -271,7 +272,7 @@ class CohortQuery(Query):
         mechanism: Any,
         reports: Iterable[Reports],
     ) -> np.ndarray:
-        """Answer from the reports of all users: post-processing."""
+        """Estimate the answer from the reports of all users: post-processing."""
         raise NotImplementedError(f"{type(self).__name__} must define estimate")
 
 
@@ -287,8 +288,8 @@ class LocalCounts(CohortQuery):
     -----
     Its part is ``counts`` (rule.size,), float64, in units of 2**-16 records: unbiased
     for this cohort's users; may be negative. The oracle may be for more values than
-    there are cells: where their number is not known before earlier cohorts have
-    answered, so that the schedule is.
+    there are cells. So the schedule can be public although the number of cells depends
+    on the answers of earlier cohorts.
     """
 
     label = "local_counts"
@@ -304,7 +305,7 @@ class LocalCounts(CohortQuery):
         check_type("rule", self.rule, *RULES)
 
     def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
-        """A user is in any cell."""
+        """A user may be in any cell."""
         return {"counts": LocalDomain(self.rule.size)}
 
     def exact(self, view: Any) -> Mapping[str, Iterator[UserCells]]:
@@ -334,8 +335,7 @@ class LocalSums(CohortQuery):
     origins : ndarray of shape (m, d), int64
         Subtracted from the points of each cell, in grid steps.
     radii : ndarray of shape (m,), float64
-        Positive; in half-widths. A user whose difference is longer shortens it to the
-        radius.
+        Positive; in half-widths. Users clip the difference to the radius in norm.
 
     Notes
     -----
@@ -372,7 +372,7 @@ class LocalSums(CohortQuery):
             )
 
     def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
-        """A user has any vector of the unit ball: the difference in radii."""
+        """A user may have any vector of the unit ball: the difference in radii."""
         return {"sums": LocalDomain(view.n_features, view.radius)}
 
     def exact(self, view: Any) -> Mapping[str, Iterator[UserVectors]]:
@@ -389,8 +389,8 @@ class LocalSums(CohortQuery):
         return sums * (self.radii * SCALE)[:, None]
 
     def _vectors(self, view: Any) -> Iterator[UserVectors]:
-        # Position of each cell of the rule among those that are summed over, -1 for the
-        # others.
+        # Position of each cell of the rule among those summed over, -1 for the others.
+        # Users of the others report the vector 0, so that all users report alike.
         positions = np.full(self.rule.size, -1)
         positions[self.cells] = np.arange(len(self.cells))
         for users, points in view._chunks():
@@ -403,7 +403,7 @@ class LocalSums(CohortQuery):
 
 @dataclass(frozen=True)
 class LocalPoints(CohortQuery):
-    """Noised points: one vector per user, unbiased for the point.
+    """Noisy points: one vector per user, unbiased for the point.
 
     Notes
     -----
@@ -416,7 +416,7 @@ class LocalPoints(CohortQuery):
     mechanisms: ClassVar[Mechanisms] = {"points": (VectorRandomizer,)}
 
     def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
-        """A user has any vector of the unit ball: the point in radii."""
+        """A user may have any vector of the unit ball: the point in radii."""
         return {"points": LocalDomain(view.n_features, view.radius)}
 
     def exact(self, view: Any) -> Mapping[str, Iterator[UserVectors]]:
@@ -436,13 +436,12 @@ class LocalPoints(CohortQuery):
 
 
 class LocalAggregator(BaseCurator):
-    """Users of the local model, one replicate.
+    """Aggregator of the local model: the users of one replicate.
 
     Parameters
     ----------
     points : ndarray of shape (n, d), int64, or Points, or a sequence of either
-        One point per user, on the grid. A user's number is the row in all shards
-        together.
+        One point per user, on the grid. Users are numbered by rows over all shards.
     ledger : Ledger
         Under local adjacency.
     streams : NoiseStreams
@@ -496,8 +495,8 @@ class LocalAggregator(BaseCurator):
         shares : sequence of float
             Positive; each cohort's share of the users.
         radius : float, optional
-            Of a public ball around the midpoint of the domain, in half-widths: each
-            user pulls the point into it. Default: half of the domain's diagonal, which
+            Of a public ball around the midpoint of the domain, in half-widths, to which
+            users clip their points. Default: half of the domain's diagonal; that ball
             holds all points.
 
         Returns
@@ -553,12 +552,12 @@ class LocalAggregator(BaseCurator):
         noise: Mapping[str, Any],
         key: StreamKey,
     ) -> dict[str, np.ndarray]:
-        """Draw the users' reports; the answer is made of them alone."""
+        """Draw the users' reports, and estimate the answer from them alone."""
         assert isinstance(query, CohortQuery)  # no other is served
         ((part, mechanism),) = noise.items()
 
         def draw_chunks() -> Iterator[Reports]:
-            # One chunk of users after the other, each from its own stream.
+            # Each chunk of users has its own stream.
             for number, values in enumerate(exact[part]):
                 chunk_key = (*key, number)
                 reports = self._streams.release(
@@ -597,7 +596,7 @@ def cohort_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
         share > 0 and math.isfinite(share) for share in shares
     ):
         raise ValueError(f"shares={list(shares)} must be one or more positive numbers")
-    # Round the cumulated shares to whole users.
+    # Round the cumulative shares to whole users: the sizes then add up to all.
     cumulative = np.cumsum(shares) / math.fsum(shares)
     ends = np.floor(cumulative * n_users + 0.5).astype(int)
     sizes = np.diff(ends, prepend=0).tolist()

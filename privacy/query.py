@@ -1,8 +1,8 @@
 """Queries on private points, and what neighbors change in their answers.
 
-A query is a frozen value. It knows its label, its public arguments, its exact answer,
-and a bound on what neighbors under an adjacency change in each part of the answer. It
-is released by :meth:`pkm.privacy.BaseCurator.release`, the only place that charges.
+A query is a frozen dataclass of public arguments. It computes its exact answer, and a
+bound on the change of each part of the answer between neighbors: its sensitivity. It is
+released by :meth:`pkm.privacy.BaseCurator.release`, the only place that charges.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.checks import own_fields
+from pkm.privacy.checks import freeze_fields
 
 Mechanisms = Mapping[str, tuple[type, ...]]
 """Parts of an answer, with the types of mechanisms that may release them."""
@@ -22,7 +22,7 @@ ONE_RECORD_ADJACENCIES = (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
 
 
 class Sensitivity(NamedTuple):
-    """Bounds on what neighbors change in a part, in grid steps times ``unit``.
+    """Bounds on the change of a part between neighbors, in grid steps times ``unit``.
 
     Attributes
     ----------
@@ -31,9 +31,8 @@ class Sensitivity(NamedTuple):
     l0 : float
         Number of entries that change.
     unit : float or ndarray
-        Public factor of the norms and of the noise's scale, entry by entry where it is
-        an array (it broadcasts against the answer). The norms are those of the change
-        divided by it.
+        Public factor of the noise's scale, for each entry of the answer if it is an
+        array. The norms above are those of the change divided by it, entry by entry.
     """
 
     l1: float
@@ -44,13 +43,13 @@ class Sensitivity(NamedTuple):
 
 
 Sensitivities = Mapping[str, Sensitivity]
-"""What neighbors change in each part with additive noise."""
+"""Sensitivity of each part with additive noise."""
 
 Answer = Mapping[str, np.ndarray]
-"""Each part of an answer."""
+"""Exact values of each part of an answer."""
 
 Details = Mapping[str, float | None]
-"""What the ledger notes of a release."""
+"""Public facts about a release that the ledger records."""
 
 
 class Query:
@@ -64,9 +63,9 @@ class Query:
         The parts of the answer in the order in which they are drawn, with the
         mechanisms that may release them; a subclass of a mechanism is not accepted.
     adjacencies : tuple of Adjacency
-        Those that a sensitivity is derived for.
+        Those for which the sensitivity is derived.
     view : type or None
-        Of the points that it is put to; None for the curator itself.
+        View that the query is asked on; None for the curator itself.
     exact_without_ledger : bool
         Whether methods that claim no privacy may have the exact answer.
     """
@@ -78,10 +77,10 @@ class Query:
     exact_without_ledger: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        own_fields(self)
+        freeze_fields(self)
 
     def check(self, view: Any) -> None:
-        """Refuse arguments that are ill-posed for a view, before anything is charged.
+        """Refuse arguments that are invalid for a view, before anything is charged.
 
         Raises
         ------
@@ -90,7 +89,7 @@ class Query:
         """
 
     def sensitivity(self, view: Any) -> Mapping[str, Any]:
-        """Bound what neighbors change, from public values only.
+        """Bound the change between neighbors, from public values only.
 
         Parameters
         ----------
@@ -105,17 +104,17 @@ class Query:
         raise NotImplementedError(f"{type(self).__name__} must define sensitivity")
 
     def exact(self, view: Any) -> Mapping[str, Any]:
-        """Exact answer, int64 for each part with additive noise: private."""
+        """Compute the private exact answer; int64 for parts with additive noise."""
         raise NotImplementedError(f"{type(self).__name__} must define exact")
 
     def details(self) -> Details:
-        """Public arguments to record in the ledger, with scales and sensitivities."""
+        """Public arguments that the ledger records beside scales and sensitivities."""
         return {}
 
     def mechanism_input(
         self, part: str, exact: Any, released: Mapping[str, np.ndarray]
     ) -> Any:
-        """Values for the mechanism of a part; earlier parts are released already."""
+        """Input of the mechanism of a part; ``released`` has the earlier parts."""
         return exact
 
     def postprocess(
@@ -123,16 +122,15 @@ class Query:
         view: Any,
         outcomes: dict[str, Any],
     ) -> dict[str, Any]:
-        """Parts of the outcomes to release; the view may keep the rest."""
+        """Choose the parts of the outcomes to release; the view may keep others."""
         return outcomes
 
     def n_changed_records(self, view: Any) -> int:
-        """Number of records that neighbors differ in, 1 or 2, in separate entries.
+        """Number of records that neighbors differ in: 1, or 2 in separate entries.
 
-        Where there are 2, the L1 norm is twice what either record changes. Entries have
-        independent noise, so a pure release is the composition of two, one for each
-        record, and is charged as two: that composes more tightly than one charge of
-        twice the epsilon.
+        With 2, each record changes half of the L1 norm. Entries have independent noise,
+        so a pure release is the composition of two, one for each record. It is charged
+        as two, because two charges compose to less than one of twice the epsilon.
         """
         return 1
 

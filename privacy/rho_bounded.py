@@ -1,12 +1,11 @@
 """The curator under rho-bounded adjacency.
 
-Neighbors differ in one record, which moved by at most rho.
-The effect of a move is derived query by query, in
-:mod:`pkm.privacy.queries.moved_records` and :mod:`pkm.privacy.queries.clipped_regions`.
-A sum of the records changes by at most rho. A count of the records in a cell changes as
-if one record were removed and another added, however short the move, because it may
-cross the border of the cell. Where records are grouped by released data, a move does
-not change the group of the record.
+Neighbors differ in one record, which is moved by at most rho. Sensitivities are derived
+query by query, in :mod:`pkm.privacy.queries.moved_records` and
+:mod:`pkm.privacy.queries.clipped_regions`. A sum of the records changes by at most rho.
+Counts of the records in cells change as if one record were removed and another added,
+however short the move, because it may cross the border of a cell. If records are
+grouped by released data, a move does not change the group of the record.
 """
 
 import numpy as np
@@ -32,7 +31,7 @@ from pkm.privacy.queries.moved_records import (
 )
 from pkm.privacy.queries.numbered_records import NumberedRecords
 
-MAX_CENTER = 1 << 40  # grid steps: differences from it are exact
+MAX_CENTER = 1 << 40  # grid steps; differences from such centers are exact
 
 
 class RhoBoundedCurator(NumberedRecords):
@@ -85,11 +84,11 @@ class RhoBoundedCurator(NumberedRecords):
             Region of each released record, -1 for none. Default: the center nearest to
             the *true* point, so that a move may change the region.
         members : ndarray of shape (n,), bool, optional
-            Released records that take part where regions follow from true points.
-            Default: all.
+            Released records to assign, if regions follow from true points. Default:
+            all.
         charge_both : bool, default=True
             Charge a move as two records. False charges one, as under add-remove
-            adjacency; the charges carry the flaw.
+            adjacency; the charges are then marked with the flaw.
 
         Returns
         -------
@@ -121,6 +120,7 @@ class RhoBoundedCurator(NumberedRecords):
                 else np.empty(0, np.int64)
             )
 
+        # Called once, and only if a query needs the clipped records.
         def clip() -> np.ndarray:
             clipped = np.empty(rows.shape, np.int64)
             for start in range(0, len(rows), BLOCK_ROWS):

@@ -1,14 +1,14 @@
 """Additive noise mechanisms on the grid: integers in, integers out.
 
-With ``secure=True`` noise is drawn from discrete laws by exact integer samplers
-(:mod:`pkm.privacy.mechanisms.samplers`), at integer scales that are rounded up:
-rounding up never costs privacy.
+With ``secure=True`` noise is drawn from discrete distributions by exact integer
+samplers (:mod:`pkm.privacy.mechanisms.samplers`), at integer scales that are rounded
+up, because a larger scale costs less.
 
 Seeded noise is continuous noise, rounded in this module only, by
-:func:`pkm.compute.add_rounded`. It is rounded *to nearest* before it is added to an
-integer, which is the same as rounding the noisy value: post-processing of the
-continuous mechanism, with the same privacy curve. (Truncation toward zero is not: it
-makes an atom of double width at zero.)
+:func:`pkm.compute.add_rounded`. Rounding it *to nearest* before it is added to an
+integer is the same as rounding the noisy value. So it is post-processing of the
+continuous mechanism. (Truncation toward zero is not: the interval that it maps to zero
+is twice as wide.)
 """
 
 import math
@@ -19,21 +19,20 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pkm.compute import add_rounded
-from pkm.privacy.checks import check_positive, own_fields
+from pkm.privacy.checks import check_positive, freeze_fields
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms import samplers
 from pkm.privacy.mechanisms.noise import MAX_VARIATE, Key, NoiseStreams
 from pkm.privacy.query import Sensitivity
 
-# Largest scale of additive noise, in grid steps: the samplers' arithmetic has that
-# range, and the noise fits integers. (Beyond 2**53 float noise comes in multiples of a
-# power of two, and the low bits of an answer would be released as they are.) The
-# largest scale of a built-in schedule is about 2**40 at epsilon = 1e-4 in 784 features.
-# So the smallest epsilon of a method follows from this.
+# Largest scale of additive noise, in grid steps, that the samplers' arithmetic
+# supports. (Above 2**53 float noise would be a multiple of a power of two, and the low
+# bits of an answer would be released without noise.) The largest scale of a built-in
+# schedule is about 2**40, at epsilon = 1e-4 in 784 features. It bounds a method's
+# epsilon from below.
 MAX_SCALE = 2.0**44
 
-# Deviation of the rounding that relates discrete Gaussian noise to continuous noise, in
-# grid steps.
+# Scale t of the random rounding in the proof at :class:`Gaussian`, in grid steps.
 ROUNDING = 2
 
 
@@ -67,15 +66,15 @@ class _Additive:
     def max_noise(self) -> int:
         """Bound on the absolute noise, in grid steps.
 
-        It holds for every seeded draw. Secure noise has no bound: it exceeds this one
-        with probability below 2**-64 a draw. What does not fit the integers or the ring
-        of a sum then wraps, which makes the answer wrong and tells no more: it is
+        It holds for every seeded draw. Secure noise is unbounded, and exceeds it with
+        probability below 2**-64 per draw. A value that does not fit the integers, or
+        the ring of a sum, then wraps around: the answer is wrong, and wrapping is
         post-processing.
         """
         return math.ceil(self.scale * MAX_VARIATE[self.distribution])
 
     def check(self, sensitivity: Sensitivity) -> None:
-        """Refuse a scale that integers do not carry, before anything is charged.
+        """Refuse a scale that is too large for int64, before anything is charged.
 
         Raises
         ------
@@ -86,7 +85,7 @@ class _Additive:
         if not largest <= MAX_SCALE:
             raise ValueError(
                 f"scale={largest:.3g} grid steps of {self.name} noise must be at most "
-                f"{MAX_SCALE:.3g}: beyond, integers do not carry it; spend more on "
+                f"{MAX_SCALE:.3g}: larger noise does not fit int64; spend more on "
                 "the release"
             )
 
@@ -106,7 +105,7 @@ class _Additive:
         raise NotImplementedError
 
     def details(self, sensitivity: Sensitivity) -> dict[str, float]:
-        """Scale and sensitivity, in half-widths or records, or per unit."""
+        """Scale and sensitivity, in half-widths or records, or in the unit if any."""
         is_plain = isinstance(sensitivity.unit, float) and sensitivity.unit == 1.0
         steps = SCALE if is_plain else 1
         norm = getattr(sensitivity, self.norm)
@@ -155,9 +154,9 @@ class Gaussian(_Additive):
 
     Notes
     -----
-    Secure noise has the discrete Gaussian law of scale ``s = ceil(scale) + 2`` on the
-    integers. It costs no more than the continuous noise that the ledger charges, N(0,
-    scale^2):
+    Secure noise has the discrete Gaussian distribution of scale ``s = ceil(scale) + 2``
+    on the integers. It costs no more than the continuous noise that the ledger charges,
+    N(0, scale^2). Proof:
 
     Round a continuous noisy value z at random to an integer y, with probability
     proportional to ``exp(-(y - z)^2 / (2 t^2))``: this is post-processing, so its cost
@@ -165,10 +164,10 @@ class Gaussian(_Additive):
     probability proportional to ``exp(-(y - x)^2 / (2 s^2))`` times the mean of ``1 /
     Z(z)``, where Z normalizes the rounding. By Poisson summation Z differs from its
     mean by a factor within ``1 +- 2.1 exp(-2 pi^2 t^2)``. With t = 2 that is ``1 +-
-    2**-112``. So the discrete Gaussian law costs no more than N(0, s^2 - 4), in any
-    number of dimensions, up to 2**-110 in epsilon per entry of an answer: for answers
-    that fit memory this is far below the relative margin of 1e-9 that calibration
-    keeps. And ``s^2 - 4 >= scale^2``, so no scale is too small.
+    2**-112``. So the discrete Gaussian costs no more than N(0, s^2 - 4), in any number
+    of dimensions, up to 2**-110 in epsilon per entry of an answer. For answers that fit
+    memory this is far below the relative margin of 1e-9 of the calibration. Finally,
+    ``s^2 - 4 >= scale^2`` for every positive scale.
     """
 
     name = "gaussian"
@@ -218,9 +217,9 @@ class Laplace(_Additive):
 
     Notes
     -----
-    Secure noise has the discrete Laplace law of scale ``ceil(b)`` on the integers. An
-    answer that changes by an integer vector of L1 norm D changes probabilities by a
-    factor of at most ``exp(D / b)``, exactly.
+    Secure noise has the discrete Laplace distribution of scale ``ceil(b)`` on the
+    integers. If an answer changes by an integer vector of L1 norm D, probabilities
+    change by a factor of at most ``exp(D / b)``, exactly.
     """
 
     name = "laplace"
@@ -252,13 +251,13 @@ class BoundedLaplace:
 
     Notes
     -----
-    Secure noise has the discrete Laplace law, conditioned on the integers of the
-    interval, at the continuous law's scale rounded up. It costs no more than the
-    continuous one: on the integers 0 to w the normalization at 0, against that at the
-    sensitivity D from it, changes by ``(1 + r - r (A + B)) / (1 - r A B)`` with ``r =
-    exp(-1 / b)``, ``A = exp(-D / b)`` and ``B = exp(-(w - D) / b)``. That grows with r,
-    and r = 1 gives the continuous law's change. A larger scale costs less: the mean
-    distance from the center grows by no more than the center moves.
+    Secure noise has the discrete Laplace distribution, conditioned on the integers of
+    the interval, at the continuous scale rounded up. It costs no more than the
+    continuous one: on the integers 0 to w the sum of weights about the sensitivity D,
+    over that about 0, is ``(1 + r - r (A + B)) / (1 - r A B)`` with ``r = exp(-1 /
+    b)``, ``A = exp(-D / b)`` and ``B = exp(-(w - D) / b)``. It grows with r, and r = 1
+    gives the continuous ratio. A larger scale costs less: if the center moves, the mean
+    distance from it grows by no more than that.
     """
 
     epsilon: float
@@ -266,7 +265,7 @@ class BoundedLaplace:
     name = "bounded_laplace"
 
     def __post_init__(self) -> None:
-        own_fields(self)
+        freeze_fields(self)
         check_positive("epsilon", self.epsilon)
         check_positive("sensitivity", self.sensitivity)
 
@@ -295,9 +294,9 @@ class BoundedLaplace:
     def scale(self, width: np.ndarray) -> np.ndarray:
         """Scale for intervals of given widths, in grid steps.
 
-        Larger than sensitivity / epsilon, to make up for the lost tails: the smallest
-        fixed point of ``b = sensitivity / (epsilon - log C(b))``, where C bounds by how
-        much the normalization changes between neighbors.
+        It is larger than sensitivity / epsilon, because the normalization differs
+        between neighbors, by a factor of at most C(b). It is the smallest fixed point
+        of ``b = sensitivity / (epsilon - log C(b))``.
         """
         m = np.maximum(np.asarray(width, np.float64) / self.sensitivity, 1.0)
 
@@ -306,8 +305,8 @@ class BoundedLaplace:
             change = parts / np.expm1(-m / b)
             return 1 / (self.epsilon - np.log(change))
 
-        # Bisect, starting from the scale without bounds: the fixed point lies between
-        # low and high.
+        # Bisection from the scale without bounds. Invariant: the fixed point lies
+        # between low and high.
         low = np.full(m.shape, 1 / self.epsilon)
         high = next_scale(low)
         for _ in range(60):
@@ -347,8 +346,8 @@ class BoundedLaplace:
         center = np.clip(values.exact, lower, upper).astype(np.float64)
         b = self.scale(upper - lower)
 
-        # Invert the Laplace distribution function on the part of [0, 1] that the
-        # interval covers.
+        # Invert the Laplace distribution function. below and above are the
+        # probabilities outside the interval; p is uniform on what lies between them.
         below = 0.5 * np.exp((lower - center) / b)
         above = 0.5 * np.exp((center - upper) / b)
         uniforms = streams.uniform(key, center.shape[1:])
@@ -360,7 +359,7 @@ class BoundedLaplace:
         return np.rint(noisy).astype(np.int64)
 
     def _draw_securely(self, values: "BoundedValues") -> np.ndarray:
-        """Draw from the discrete law on the integers of the intervals."""
+        """Draw from the discrete distribution on the integers of the intervals."""
         lower = np.ceil(values.lower).astype(np.int64)
         upper = np.maximum(np.floor(values.upper).astype(np.int64), lower)
         center = np.clip(values.exact, lower, upper)
@@ -372,8 +371,7 @@ class BoundedLaplace:
 class BoundedValues(NamedTuple):
     """Integer values with public intervals for the noisy values, in grid steps.
 
-    Values outside their interval are moved to its nearer end. The ends broadcast
-    against them.
+    Values are clipped to their interval. The ends broadcast against the values.
     """
 
     exact: np.ndarray

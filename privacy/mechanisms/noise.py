@@ -5,9 +5,9 @@ Every release of every replicate has a separate stream.
 Seeded streams (the default here; a method's ``fit`` has it only with a
 ``random_state``) make experiments repeatable and are therefore not private: whoever
 knows the seed can subtract the noise. ``secure=True`` draws from the operating system's
-entropy: additive noise and choices from exact integer samplers
-(:mod:`pkm.privacy.mechanisms.samplers`), everything else as float variates that are as
-fine near 0 as float64 is and end at 2**-65.
+entropy. Additive noise and choices then come from exact integer samplers
+(:mod:`pkm.privacy.mechanisms.samplers`), everything else from float64 variates with
+full precision near 0, down to 2**-65.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from scipy.special import ndtri
 # with x^2 < 2 * 37. The exact samplers exceed them with probability below 2**-64.
 MAX_VARIATE = {"normal": 13.0, "laplace": 45.0}
 
-# Children of a replicate's seed, one per purpose.
+# Purposes of a replicate's seed: spawn keys of its seed sequences.
 DATA, SPLIT, INITIALIZATION, NOISE = range(4)
 
 #: Key of a stream: label and round of a release, then names of its parts.
@@ -36,7 +36,7 @@ Shape = tuple[int, ...]
 
 
 def child(seed: int, purpose: int) -> np.random.SeedSequence:
-    """Return the seed sequence of one purpose; purposes never share a stream."""
+    """Return the seed sequence of one purpose; those of two are independent."""
     return np.random.SeedSequence(seed, spawn_key=(purpose,))
 
 
@@ -44,8 +44,8 @@ def child(seed: int, purpose: int) -> np.random.SeedSequence:
 def public_seed(seed: int) -> int:
     """Seed of a replicate's public randomness: starting centers, hashes, partitions.
 
-    It is a one-way function of the replicate's seed, so that what it is handed to does
-    not know the seed of the noise.
+    It is a one-way function of the replicate's seed: methods, which get it, cannot
+    compute the seed of the noise.
 
     Examples
     --------
@@ -65,23 +65,23 @@ def _philox_key(seed: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def _position(context: str, key: Key) -> tuple[int, ...]:
-    """Upper half of the counter at which the stream of a key begins."""
+    """Upper half of the Philox counter at which the stream of a key begins."""
     digest = hashlib.blake2b(f"{context}{key!r}".encode(), digest_size=16).digest()
     return struct.unpack("=2Q", digest)
 
 
 def _secure_tails(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random signs, and uniforms in (0, 1/2] that are as fine near 0 as float64 is.
+    """Random signs, and uniforms in (0, 1/2] with full precision near 0: tails.
 
-    The binary exponent is geometric (leading zeros of a random word), the mantissa has
-    52 random bits, so that inverse distribution functions reach far tails without gaps;
-    values below 2**-65 are cut off.
+    The binary exponent is geometric (leading zeros of a random word), and the mantissa
+    has 52 random bits. So inverse distribution functions reach far tails without gaps.
+    Values below 2**-65 are cut off.
     """
     words = np.frombuffer(os.urandom(16 * size), np.uint64).reshape(2, size)
     mantissa = 1.0 + (words[0] >> np.uint64(12)) * 2.0**-52
 
-    # The exponent of a 64-bit word is geometric. Its lowest bit is set so that it is
-    # not zero; the conversion may round the largest words up to the next power of two.
+    # The exponent of a 64-bit word is geometric. The lowest bit is set, so that no word
+    # is zero. Conversion may round the largest words up to the next power of two.
     _, exponent = np.frexp((words[1] | np.uint64(1)).astype(np.float64))
 
     signs = np.where(words[0] & np.uint64(1), 1.0, -1.0)
@@ -89,10 +89,10 @@ def _secure_tails(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _StreamGenerator(threading.local):
-    """A generator for the streams of all seeds and keys.
+    """One generator for the streams of all seeds and keys.
 
-    Philox is counter based: a stream is a replicate's Philox key and a position in the
-    counter's upper half. Every draw sets both.
+    Philox is counter based. A stream is a replicate's Philox key and an upper half of
+    the counter; both are set before every draw.
     """
 
     def __init__(self) -> None:
@@ -127,21 +127,21 @@ class NoiseStreams:
     Parameters
     ----------
     seeds : sequence of int
-        One per replicate, all different: equal seeds would be one run counted twice.
+        One per replicate, all different: equal seeds would repeat a run.
     secure : bool, default=False
         Draw from the operating system's entropy; results are then not repeatable.
     context : str, default=""
-        What the noise is for: a part of every key, so that runs which differ in it
-        share no noise. Noise that two runs share could be taken off by comparing them.
+        Part of every key, such as the run's parameters: runs that differ in it have
+        independent noise. Noise that two runs share would cancel in their difference.
     public_seeds : sequence of int, optional
-        One per replicate. Default: from the seeds, one way.
+        One per replicate. Default: :func:`public_seed` of each seed.
 
     Attributes
     ----------
     seeds : tuple of int
-        Of the noise: not for methods.
+        Of the noise: secret.
     public_seeds : tuple of int
-        Of randomness that may be known.
+        Of public randomness.
     secure : bool
 
     Examples
@@ -186,7 +186,7 @@ class NoiseStreams:
         self._philox_keys = [] if secure else [_philox_key(seed) for seed in self.seeds]
 
     def by_replicate(self) -> list["NoiseStreams"]:
-        """Return the streams of each replicate separately."""
+        """Return one object for the streams of each replicate."""
         return [
             NoiseStreams([seed], self.secure, self._context, [public])
             for seed, public in zip(self.seeds, self.public_seeds, strict=True)
@@ -195,19 +195,19 @@ class NoiseStreams:
     def release(
         self, mechanism: Any, values: Any, key: Key, sensitivity: Any = None
     ) -> Any:
-        """Draw the outcome of a mechanism: the only draw that sees private values.
+        """Draw the outcome of a mechanism; no other draw reads private values.
 
         Parameters
         ----------
         mechanism
             One of the project's mechanisms.
         values
-            What it takes: for additive noise int64 of shape (replicates, ...), in grid
+            Its input: for additive noise int64 of shape (replicates, ...), in grid
             steps.
         key : tuple
             Of a release that has been charged.
         sensitivity : Sensitivity, optional
-            That the release was charged for.
+            By which the release was charged.
 
         Returns
         -------
@@ -225,7 +225,7 @@ class NoiseStreams:
     def normal_parts(self, key: Key) -> Callable[[int], np.ndarray]:
         """Return a function that draws :meth:`normal` part by part, by their sizes.
 
-        For one replicate, of shape (size,) each; joined they are those of one draw.
+        For one replicate, of shape (size,) each; concatenated they equal one draw.
 
         Examples
         --------
@@ -241,7 +241,7 @@ class NoiseStreams:
             )
         if self.secure:
             return lambda size: self.normal(key, (size,))[0]
-        # A generator of its own: the thread's is set anew by other draws.
+        # A separate generator: other draws reset that of the thread.
         position = _position(self._context, key)
         return _StreamGenerator().at(self._philox_keys[0], position).standard_normal
 
@@ -270,7 +270,8 @@ class NoiseStreams:
     def gumbel(self, key: Key, shape: Shape) -> np.ndarray:
         """Standard Gumbel variates (replicates, *shape) from the stream of ``key``."""
         if self.secure:
-            # Fine where it matters: a large variate is the logarithm of a small tail.
+            # Large variates, which decide choices, come from small tails: full
+            # precision.
             signs, tails = self._secure(shape)
             exponential = np.where(signs > 0, -np.log(tails), -np.log1p(-tails))
         else:

@@ -1,14 +1,14 @@
 """Local randomizers: reports instead of values, with pure local differential privacy.
 
-A frequency oracle estimates the number of users with each of K values; a vector
-randomizer gives unbiased vectors, and with public random signs sums of them over cells
-that are chosen only later. A report depends on the user's value and randomness alone.
-Every randomizer is built on one step whose distribution is exact: a choice among
-finitely many outcomes whose probabilities differ by a factor of at most exp(epsilon)
-between any two values.
+A frequency oracle estimates the number of users with each of K values. A vector
+randomizer reports unbiased vectors; with public random signs the server can sum them
+over cells that are chosen after the reports. A report depends on the user's value and
+randomness alone. Every randomizer makes one choice by the value, among finitely many
+outcomes whose probabilities differ by a factor of at most exp(epsilon) between any two
+values.
 
-A randomizer is a mechanism: it draws the reports of a chunk of users at a time. What
-reports are added up to is post-processing.
+A randomizer is a mechanism: it draws the reports of a chunk of users at a time. All
+that is computed from reports is post-processing.
 
 Sources: optimized local hashing, Wang, Blocki, Li, Jha (USENIX Security 2017); Hadamard
 response, after Acharya, Sun, Zhang (AISTATS 2019) and Cormode, Maddock, Maple (VLDB
@@ -33,18 +33,18 @@ from pkm.compute.kernels.ldp import (
     random_signs,
     support_counts,
 )
-from pkm.privacy.checks import own_fields
+from pkm.privacy.checks import freeze_fields
 from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 
-# Uniforms have 53 bits or more: from here on, that changes no ratio of two reports'
-# probabilities by more than a part in 2**30 of epsilon.
+# Uniforms have at least 53 bits: for epsilons of at least this, that changes the log
+# ratio of two reports' probabilities by at most a relative 2**-30.
 MIN_EPSILON = 2.0**-20
 MAX_EPSILON = 40.0  # exp(-40) is still resolved by secure uniforms, which end at 2**-65
-MAX_SYMBOLS = 1 << 16  # that a hashed value can be reported as
-MAX_BITS = 10
-# Up to here local hashing, which visits all values of all users; beyond, the Hadamard
-# transform.
+MAX_SYMBOLS = 1 << 16  # of local hashing
+MAX_BITS = 10  # of a symbol of the Hadamard response
+# Up to so many values local hashing is used, which takes time n * K; above, the
+# Hadamard response.
 MAX_HASHED_VALUES = 256
 REPORT_SCALE = 1 << 20  # steps per unit of a reported direction
 # Randomized response has a smaller variance than local hashing below
@@ -77,7 +77,7 @@ class UserVectors(NamedTuple):
     cells : ndarray of shape (m,), int64
         The cell of each, from 0.
     vectors : ndarray of shape (m, dimensions), float64
-        In radii; longer ones count as of length 1.
+        In radii of the ball; longer ones are treated as of length 1.
     """
 
     users: np.ndarray
@@ -91,9 +91,9 @@ class LocalDomain(NamedTuple):
     Attributes
     ----------
     size : int
-        Number of cells; of vectors, that of their dimensions.
+        Number of cells, or number of dimensions of vectors.
     radius : float, default=1
-        Of the public ball that users pull their points into, in half-widths.
+        Of the public ball that users clip their points to, in half-widths.
     """
 
     size: int
@@ -111,7 +111,7 @@ class _LocalRandomizer:
     epsilon: float
 
     def __post_init__(self) -> None:
-        own_fields(self)
+        freeze_fields(self)
         check_epsilon(self.epsilon)
 
     def cost(self, domain: LocalDomain) -> Cost:
@@ -124,7 +124,8 @@ class FrequencyOracle(_LocalRandomizer):
     """Counts of values from randomized reports: base class.
 
     A user's symbol, a public function of value, user and key, is reported with
-    probability ``p_true``, and each of the false symbols with probability ``p_false``.
+    probability ``p_true``, and each other symbol with probability ``p_false``. A report
+    supports the values that have the reported symbol, as in Wang et al.
 
     Parameters
     ----------
@@ -143,8 +144,8 @@ class FrequencyOracle(_LocalRandomizer):
         Probabilities of the user's symbol and of each false one; ``p_true =
         exp(epsilon) * p_false``.
     p_false_support : float
-        Probability, over the hash and the report, that a user supports a value that is
-        not the user's.
+        Probability, over the hash and the report, that a report supports a value that
+        is not the user's.
     """
 
     size: int
@@ -179,7 +180,7 @@ class FrequencyOracle(_LocalRandomizer):
 
     @property
     def p_false_support(self) -> float:
-        """Probability that a user supports a value that is not the user's."""
+        """Probability that a report supports a value that is not the user's."""
         return 1 / self.symbols
 
     def encode(
@@ -187,7 +188,7 @@ class FrequencyOracle(_LocalRandomizer):
         users: np.ndarray,
         values: np.ndarray,
     ) -> np.ndarray:
-        """Symbols (m,), int64, of a value of each user."""
+        """Symbols (m,), int64, of one value for each user."""
         raise NotImplementedError
 
     def check(self, domain: LocalDomain) -> None:
@@ -234,11 +235,11 @@ class FrequencyOracle(_LocalRandomizer):
         uniforms, shift_uniforms = streams.uniform(key, (2, len(values.users)))[0]
         true_symbols = self.encode(values.users, values.cells)
 
-        # False symbols: the true one shifted by 1 .. symbols - 1, uniformly.
+        # False symbols: the true one plus 1 .. symbols - 1, uniformly, modulo symbols.
         shifts = 1 + (shift_uniforms * (self.symbols - 1)).astype(np.int64)
         false_symbols = (true_symbols + shifts) % self.symbols
 
-        # The less likely outcome is near 0, where uniforms are finest.
+        # A false symbol is reported for small uniforms, which have full precision.
         return np.where(uniforms < self._p_any_false, false_symbols, true_symbols)[None]
 
     def probabilities(self, user: int) -> np.ndarray:
@@ -260,6 +261,7 @@ class FrequencyOracle(_LocalRandomizer):
 
     def estimate(self, reports: Iterable[Reports]) -> np.ndarray:
         """Unbiased numbers of users with each value, (size,); may be negative."""
+        # E[supports] = count * p + (n_reports - count) * q, solved for the count.
         supports, n_reports = self.count_supports(reports)
         p = self.p_true
         q = self.p_false_support
@@ -291,7 +293,7 @@ class FrequencyOracle(_LocalRandomizer):
 
     @property
     def n_totals(self) -> int:
-        """Number of totals that reports are added to."""
+        """Length of the array that reports are added to."""
         return self.size
 
     def _add(
@@ -318,7 +320,7 @@ class RandomizedResponse(FrequencyOracle):
 
     @property
     def p_false_support(self) -> float:
-        """Probability that a user supports a value that is not the user's."""
+        """Probability that a report supports a value that is not the user's."""
         return self.p_false
 
     def encode(
@@ -370,7 +372,7 @@ class LocalHashing(FrequencyOracle):
 class HadamardResponse(FrequencyOracle):
     """Local hashing by a few random rows of a Hadamard matrix.
 
-    A symbol is made of a value's entries in these rows.
+    The bits of a value's symbol are its entries in these rows.
 
     The number of symbols is the power of two next to exp(epsilon) + 1 on a logarithmic
     scale. That costs at most 3 % of the standard deviation, and the server's work is
@@ -456,12 +458,12 @@ def frequency_oracle(
 class VectorRandomizer(_LocalRandomizer):
     """Unbiased private vectors of the unit ball.
 
-    A uniform direction is drawn independently of the vector; it is sent as it is, or
-    negated, so that it points to the vector's side with probability ``(1 + r
-    tanh(epsilon / 2)) / 2`` for a vector of length r. Only one bit depends on the
-    vector, with probabilities between 1 / (exp(epsilon) + 1) and exp(epsilon) /
-    (exp(epsilon) + 1) however directions and inner products are rounded: a rounded
-    direction and its opposite are equally likely before.
+    A uniform direction is drawn independently of the vector. It is reported as it is or
+    negated, so that its inner product with a vector of length r is positive with
+    probability ``(1 + r tanh(epsilon / 2)) / 2``. Only the sign depends on the vector.
+    Its probabilities are between 1 / (exp(epsilon) + 1) and exp(epsilon) /
+    (exp(epsilon) + 1), also after rounding: a rounded direction and its opposite are
+    equally likely to be drawn.
 
     Parameters
     ----------
@@ -471,8 +473,8 @@ class VectorRandomizer(_LocalRandomizer):
     Attributes
     ----------
     length : float
-        B: a report stands for the vector B times its direction, whose expectation is
-        the user's vector.
+        The factor B: the expectation of B times the reported direction is the user's
+        vector.
     """
 
     dimensions: int
@@ -485,8 +487,10 @@ class VectorRandomizer(_LocalRandomizer):
 
     @property
     def length(self) -> float:
-        """Length of the vector that a report stands for, in radii of the ball."""
+        """Factor B of reported directions, in radii of the ball."""
         d = self.dimensions
+        # Duchi, Jordan, Wainwright: 1 / B is tanh(epsilon / 2) times the mean absolute
+        # coordinate of a uniform direction.
         gamma_ratio = math.exp(gammaln((d + 1) / 2) - gammaln(d / 2))
         return math.sqrt(math.pi) / math.tanh(self.epsilon / 2) * gamma_ratio
 
@@ -541,8 +545,8 @@ class VectorRandomizer(_LocalRandomizer):
         lengths = np.sqrt(np.einsum("ij,ij->i", directions, directions))
         directions /= np.maximum(lengths, np.finfo(float).tiny)[:, None]
 
-        # Point each to the vector's side, or away from it with the probability of its
-        # length.
+        # Turn each to the vector's side, or away from it with probability p_flip, which
+        # depends on the vector's length.
         on_side = np.einsum("ij,ij->i", directions, vectors) >= 0
         p_flip = self.flip_probability(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
         uniforms = streams.uniform((*key, "side"), (len(vectors),))[0]
@@ -579,12 +583,12 @@ class VectorRandomizer(_LocalRandomizer):
 
 @dataclass(frozen=True)
 class SignedSums(VectorRandomizer):
-    """Sums of the users' vectors over cells that need not be known when users report.
+    """Sums of the users' vectors over cells, which may be chosen after the reports.
 
     A user multiplies the vector by a public random sign of (user, cell) and randomizes
-    it as :class:`VectorRandomizer` does; for the sum of a cell the server multiplies
-    every report by its sign of that cell, which cancels the sign of that cell's vectors
-    and makes zero-mean noise of all others.
+    it as :class:`VectorRandomizer` does. For the sum of a cell the server multiplies
+    every report by the user's sign of that cell. That cancels the sign of the cell's
+    vectors, and all other vectors become noise of mean zero.
 
     Parameters
     ----------
@@ -625,7 +629,7 @@ class SignedSums(VectorRandomizer):
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Refuse an epsilon that the random numbers cannot resolve."""
+    """Refuse an epsilon for which uniforms are too coarse."""
     if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
         raise ValueError(
             f"epsilon={epsilon} of a local report must be from {MIN_EPSILON:.2g} to "

@@ -1,22 +1,24 @@
 """Exact integer samplers of noise, from the operating system's entropy.
 
-The discrete laws of Canonne, Kamath and Steinke (2020) on the integers:
+The discrete distributions of Canonne, Kamath and Steinke (2020) on the integers:
 
 ======================================  ==============================
-discrete Laplace law of scale s         P(x) ~ exp(-|x| / s)
-discrete Gaussian law of scale s        P(x) ~ exp(-x^2 / (2 s^2))
+discrete Laplace of scale s             P(x) ~ exp(-|x| / s)
+discrete Gaussian of scale s            P(x) ~ exp(-x^2 / (2 s^2))
 ======================================  ==============================
 
-Scales are integers, so that every outcome has a rational exponent. A candidate is drawn
-by rejection: its magnitude is ``v * cell + offset``, where the offset is uniform below
-the cell's integer width, and v is the number of zeros before the first one among random
-bits; it is kept with probability ``2**v * exp(-exponent)``, which is at most 1 because
-the envelope falls by half within a cell.
+Scales are integers, so that every outcome has a rational exponent. Rejection sampling
+from a geometric envelope: the magnitudes are divided into cells of equal integer width,
+and each cell has half the envelope of the one before. A candidate has the magnitude ``v
+* width + offset``, where the offset is uniform below the width, and v is the number of
+zeros before the first one among random bits. It is accepted with probability ``2**v *
+exp(-exponent)``, which is at most 1 because ``exp(-exponent)`` falls at least by half
+over a width.
 
-What decides is whether a uniform number, whose first 64 bits are a random word, lies
+A candidate is accepted if a uniform number, whose first 64 bits are a random word, lies
 below that probability. The probability is computed in float64, with an error below
-:data:`TOLERANCE`. A word that is nearer to it than that, about one in 2**39, is decided
-by rational bounds and further random bits. So every outcome has exactly the stated
+:data:`TOLERANCE`. If the word is nearer to it than that, about once in 2**39, rational
+bounds and further random bits decide. So every outcome has exactly the stated
 probability, whatever the float arithmetic, and no tail is cut off.
 """
 
@@ -36,23 +38,23 @@ from numba import njit
 TOLERANCE = 2.0**-40
 MAX_EXPONENT = 512.0
 
-# Integer scales up to this one are served: no product below overflows.
+# Largest integer scale: no product below overflows.
 MAX_SCALE = 1 << 46
 UNBOUNDED = 1 << 61
 
 # Width of a cell over the scale, times 2^16, rounded up: log 2 and sqrt(2 log 2). Over
-# so many scales the law of magnitudes falls at least by half.
+# that width the distribution of magnitudes falls at least by half.
 LAPLACE_CELL = 45_427
 GAUSSIAN_CELL = 77_163
 
 _MAX_WORD = np.uint64(2**64 - 1)
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
-_BUFFER_WORDS = 1 << 17  # a megabyte of entropy is asked for at a time, at most
+_BUFFER_WORDS = 1 << 17  # at most a megabyte of entropy is requested at a time
 
 
 def discrete_laplace(scales: np.ndarray) -> np.ndarray:
-    """Draw from the discrete Laplace law of each scale.
+    """Draw from the discrete Laplace distribution of each scale.
 
     Parameters
     ----------
@@ -69,7 +71,7 @@ def discrete_laplace(scales: np.ndarray) -> np.ndarray:
 def bounded_laplace(
     scales: np.ndarray, lower: np.ndarray | np.int64, upper: np.ndarray | np.int64
 ) -> np.ndarray:
-    """Draw from the discrete Laplace law of each scale, conditioned on an interval.
+    """Draw from the discrete Laplace distribution, conditioned on an interval.
 
     Parameters
     ----------
@@ -87,7 +89,7 @@ def bounded_laplace(
 
 
 def discrete_gaussian(scales: np.ndarray) -> np.ndarray:
-    """Draw from the discrete Gaussian law; see :func:`discrete_laplace`."""
+    """Draw from the discrete Gaussian; see :func:`discrete_laplace`."""
     return _sample(True, scales, np.int64(-UNBOUNDED), np.int64(UNBOUNDED))
 
 
@@ -99,7 +101,7 @@ def choose(exponents: Sequence[Fraction], word: int) -> int:
     exponents : sequence of Fraction
         At least one.
     word : int
-        First 64 bits of a uniform number; further ones are drawn where they are needed.
+        First 64 bits of a uniform number; further bits are drawn if they are needed.
 
     Returns
     -------
@@ -120,9 +122,9 @@ def choose(exponents: Sequence[Fraction], word: int) -> int:
         target_low = word * total_low >> bits
         target_high = ((word + 1) * total_high >> bits) + 1
 
-        # Find the first candidate whose cumulative weight may exceed the target. It is
-        # the one if its cumulative weight certainly does, as that of the last
-        # candidate, and that of those before it certainly does not.
+        # The choice is the first candidate whose cumulative weight exceeds the target.
+        # Both are known within bounds: the first one that may exceed it is the choice
+        # if it certainly does and the one before certainly does not.
         low = 0
         high = 0
         for index, exponent in enumerate(exponents):
@@ -134,6 +136,7 @@ def choose(exponents: Sequence[Fraction], word: int) -> int:
                 if before <= target_low and (is_last or target_high <= low):
                     return index
                 break
+        # The bounds do not decide: refine them, and the uniform number.
         word = word << 64 | int(random_words(1)[0])
         bits += 64
 
@@ -181,7 +184,7 @@ def _sample(
     lower: np.ndarray | np.int64,
     upper: np.ndarray | np.int64,
 ) -> np.ndarray:
-    """Draw candidates until each entry has one that is kept."""
+    """Draw candidates until one is accepted for each entry."""
     if scales.size and not 1 <= scales.min() <= scales.max() <= MAX_SCALE:
         raise ValueError(f"scales must be between 1 and {MAX_SCALE}")
     flat_scales = np.ascontiguousarray(scales, np.int64).ravel()
@@ -191,7 +194,7 @@ def _sample(
     words = np.empty(0, np.uint64)
     done = 0
     while done < noise.size:
-        # Six words make one draw on average. Words that are left over begin the next
+        # An accepted candidate takes about six words. Words left over begin the next
         # buffer.
         fresh = random_words(min(6 * (noise.size - done) + 16, _BUFFER_WORDS))
         words = np.concatenate([words, fresh])
@@ -214,20 +217,20 @@ def _fill_from(
     """Fill ``noise`` from entry ``done`` on; return the next entry and words used."""
     used = 0
     while True:
-        done, used, value, doublings = _fill(
+        done, used, value, n_zeros = _fill(
             words, used, is_gaussian, scales, lower, upper, TOLERANCE, noise, done
         )
-        if doublings < 0:
+        if n_zeros < 0:
             return done, used
 
-        # A word too near to the probability: decide it exactly.
+        # The word is too near to the probability for float64: decide exactly.
         scale = int(scales[done])
         exponent = (
             Fraction(value**2, 2 * scale**2)
             if is_gaussian
             else Fraction(abs(value), scale)
         )
-        if _is_below(int(words[used - 1]), exponent, doublings):
+        if _is_below(int(words[used - 1]), exponent, n_zeros):
             noise[done] = value
             done += 1
 
@@ -235,15 +238,15 @@ def _fill_from(
 def _is_below(
     word: int,
     exponent: Fraction,
-    doublings: int,
+    n_zeros: int,
 ) -> bool:
-    """Whether a uniform that begins with a word is below 2^doublings exp(-exponent)."""
+    """Whether a uniform that begins with a word is below 2^n_zeros exp(-exponent)."""
     bits = 64
     while True:
         low, high = exp_bounds(exponent, bits)
-        if word + 1 <= low << doublings:
+        if word + 1 <= low << n_zeros:
             return True
-        if word >= high << doublings:
+        if word >= high << n_zeros:
             return False
         word = word << 64 | int(random_words(1)[0])
         bits += 64
@@ -263,20 +266,20 @@ def _fill(
 ) -> tuple[int, int, int, int]:
     """Draw candidates while there are words.
 
-    Returns the next entry to fill and the number of words used. A candidate that
-    float64 does not decide follows, with its number of doublings: the last word used
-    decides on it. Where there is none, the doublings are -1.
+    Returns the next entry to fill and the number of words used, then a candidate for
+    that entry and its number v of zeros, if float64 does not decide on it: the last
+    word used does. If there is no such candidate, v is -1.
     """
-    # Before each candidate: entries below ``done`` are filled and words below ``used``
-    # are spent. A candidate that the words do not suffice for is drawn again from the
-    # same words, and more.
+    # OUT: noise. Invariant: entries below ``done`` are filled and words below ``used``
+    # are spent. If words run out within a candidate, it is drawn again from the same
+    # words with more behind them.
     while done < len(noise):
         if used + 3 > len(words):
             break
         scale = scales[done]
 
-        # A uniform offset, in steps: of a cell, or of an interval that is narrower than
-        # the scale.
+        # A uniform offset below the width of a cell, or in an interval that is narrower
+        # than the scale, which is one cell.
         is_narrow = upper[done] - lower[done] < scale
         if is_narrow:
             width = upper[done] - lower[done] + 1
@@ -284,15 +287,16 @@ def _fill(
             width = (
                 scale * (GAUSSIAN_CELL if is_gaussian else LAPLACE_CELL) // 65536 + 1
             )
+        # Words beyond the last whole multiple of the width are rejected: no modulo
+        # bias.
         offset = words[used] // (_MAX_WORD // np.uint64(width))
         position = used + 1
         if offset >= np.uint64(width):
             used = position
             continue
 
-        # The candidate: negative by the first bit, with a doubling for every zero after
-        # it.
-        doublings = 0
+        # The candidate: its sign is the first bit, v the number of zeros after it.
+        n_zeros = 0
         if is_narrow:
             value = lower[done] + np.int64(offset)
         else:
@@ -301,9 +305,9 @@ def _fill(
             is_negative = bits & _ONE == _ONE
             bits >>= _ONE
             if bits == _ZERO:
-                doublings = 63
+                n_zeros = 63
                 while position < len(words) and words[position] == _ZERO:
-                    doublings += 64
+                    n_zeros += 64
                     position += 1
                 if position == len(words):
                     break
@@ -311,9 +315,9 @@ def _fill(
                 position += 1
             while bits & _ONE == _ZERO:
                 bits >>= _ONE
-                doublings += 1
-            value = doublings * width + np.int64(offset)
-            # Zero is drawn with one sign alone.
+                n_zeros += 1
+            value = n_zeros * width + np.int64(offset)
+            # Reject a negative zero, which would count zero twice.
             is_rejected = is_negative and value == 0
             if is_negative:
                 value = -value
@@ -323,16 +327,16 @@ def _fill(
         if position == len(words):
             break
 
-        # Keep it if the uniform number that begins with the next word is below its
-        # probability.
+        # Accept it if the uniform number that begins with the next word is below the
+        # probability; if that is too close to tell, return the candidate.
         exponent = abs(value) / scale
         if is_gaussian:
             exponent *= exponent / 2
-        probability = math.ldexp(math.exp(-exponent), doublings)
+        probability = math.ldexp(math.exp(-exponent), n_zeros)
         uniform = np.float64(words[position]) * 2.0**-64
         used = position + 1
         if exponent > MAX_EXPONENT or abs(uniform - probability) <= tolerance:
-            return done, used, value, doublings
+            return done, used, value, n_zeros
         if uniform < probability:
             noise[done] = value
             done += 1

@@ -14,17 +14,16 @@ import numpy as np
 from numba import njit, vectorize
 from scipy.special import log_expit, log_ndtr, ndtri_exp
 
-from pkm.privacy.checks import check_positive, own_fields
+from pkm.privacy.checks import check_positive, freeze_fields
 from pkm.privacy.mechanisms import samplers
 from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 
-GAP_BLOCK = 1 << 13  # gaps that are scored together
+GAP_BLOCK = 1 << 13  # intervals between values that are scored at a time
 NEGLIGIBLE = 40.0  # exp(-40) is below the resolution of a seeded uniform variate
 
-# Bound on the relative error of the float arithmetic of a choice, per unit of the
-# largest exponent and per candidate; candidates below the negligible weight are left
-# out of it.
+# Bound on the relative error of a choice in float arithmetic, per unit of the largest
+# exponent and per candidate. Candidates of negligible weight are left out.
 TOLERANCE = 2.0**-50
 
 
@@ -39,7 +38,7 @@ def _split_score(
     emptiness_weight: float,
     from_both_ends: bool,
 ) -> float:
-    """Score of a candidate; the first four arguments are in records."""
+    """Score of a candidate (DPM, Definitions 5 to 7); the first four are in records."""
     if size < 1:
         return 0.0
 
@@ -48,8 +47,8 @@ def _split_score(
     rank = min(left, total - left) if from_both_ends else half - abs(left - half)
     rank = min(rank, half)
 
-    # Centreness: two lines that meet at the border of the outer ranks. The outer one is
-    # steeper, so the smaller of the two is the centreness.
+    # Centreness is piecewise linear in the rank, with a break at the outer share q. The
+    # outer line is steeper, so the smaller of the two lines applies.
     outer = size * q
     inner_line = rank * ((1 - t) / (half - outer)) + (t - 2 * q) / (1 - 2 * q)
     centreness = min(rank * (t / outer), inner_line)
@@ -67,11 +66,11 @@ def _score_cell(
     last: np.ndarray,
     scores: np.ndarray,
 ) -> None:
-    """Fill the scores (d, candidates) of a cell from its counts (d, bins)."""
+    """Write the scores (d, candidates) of a cell, from its counts (d, bins)."""
     t, q, emptiness_weight, from_both_ends = score
     total = counts[0].sum()
     for h in range(scores.shape[0]):
-        # Before each candidate, ``below`` is the number of points in the bins below its
+        # Invariant: ``below`` is the number of points in the bins below the candidate's
         # interval.
         below = 0
         for candidate in range(scores.shape[1]):
@@ -96,9 +95,9 @@ def _choose(
 ) -> int:
     """Draw an index with weights ``exp(scale * scores)``, by inversion.
 
-    Returns -1 if the target is within ``tolerance``, per unit of the largest exponent
-    and per candidate, of an edge of the chosen candidate's share: rounding could have
-    decided. A tolerance of 0 decides always.
+    Returns -1 if rounding could have decided: the target is nearer to a neighbor's
+    share than ``tolerance``, per unit of the largest exponent and per candidate. A
+    tolerance of 0 never returns -1.
     """
     # Loops throughout: numpy's max and searchsorted take a second to compile each.
     top = -np.inf
@@ -107,8 +106,8 @@ def _choose(
     if top == -np.inf:
         return 0
 
-    # After step i, ``total`` is the weight of candidates 0 .. i, relative to the
-    # largest.
+    # After step i, ``total`` is the weight of candidates 0 .. i in units of the largest
+    # weight: nothing overflows.
     cumulative = np.empty(len(scores))
     total = 0.0
     for i in range(len(scores)):
@@ -117,14 +116,14 @@ def _choose(
             total += math.exp(exponent - top)
         cumulative[i] = total
 
-    # Find the first candidate beyond the target. Rounding may lift the target to the
-    # total itself: the last candidate that has weight ends the search.
+    # Find the first cumulative weight above the target. If rounding lifts the target to
+    # the total, the search ends at the last candidate with a positive weight.
     target = uniform * total
     i = 0
     while cumulative[i] <= target and cumulative[i] < total:
         i += 1
 
-    # Exponents are off by units in their last place, sums by one for each candidate.
+    # Exponents are wrong by units in their last place, sums by one unit per candidate.
     if tolerance > 0:
         slack = tolerance * (abs(top) + NEGLIGIBLE + len(scores)) * total
         is_above = i == 0 or target - cumulative[i - 1] > slack
@@ -137,9 +136,9 @@ def _choose(
 def choose_securely(scores: np.ndarray, scale: float) -> int:
     """Draw an index with probability proportional to ``exp(scale * scores)``, exactly.
 
-    Inversion of a uniform number, whose first 64 bits are a random word. Float
-    arithmetic decides unless the word is too near to the edge of a candidate's share;
-    then rational bounds and further random bits do.
+    By inversion of a uniform number, whose first 64 bits are a random word. Float
+    arithmetic decides, unless rounding could matter; then rational bounds and further
+    random bits do.
 
     Parameters
     ----------
@@ -170,14 +169,16 @@ class SplitScore:
     Parameters
     ----------
     t : float
-        Centreness at the border between the outer and the inner ranks, in (0, 1].
+        Centreness of a candidate with the fraction q of the points on one side, in (0,
+        1].
     q : float
-        Fraction of the points in each outer part; ``2 q <= t``.
+        Fraction of the points on one side at which the centreness has a break; ``2 q <=
+        t``.
     emptiness_weight : float
-        Positive weight of the emptiness against the centreness.
+        Positive weight of the emptiness relative to the centreness.
     from_both_ends : bool
         Whether the rank is the smaller of the exact counts on the two sides (True), or
-        is measured from half the noisy size (False, as published).
+        is computed from the distance to half the noisy size (False, as published).
 
     Attributes
     ----------
@@ -193,11 +194,11 @@ class SplitScore:
     Notes
     -----
     An added record adds at most 1 to each side's count and to the count inside an
-    interval. The centreness has slope at most t / q per noisy size. Counted from both
-    ends, no centreness falls and no emptiness rises when a record is added, so scores
-    change within [-emptiness_weight, t / q] / size, and the difference of any two by at
-    most the sum. Measured from half the size, centreness moves either way; twice the
-    published sensitivity covers that.
+    interval. The slope of the centreness is at most t / (q size). Counted from both
+    ends, a record can only raise a centreness and only lower an emptiness. So scores
+    change by amounts in [-emptiness_weight, t / q] / size, and the difference of two by
+    at most the sum of both. Computed from half the size, a record can raise or lower a
+    centreness; twice the published sensitivity covers that.
 
     Examples
     --------
@@ -214,7 +215,7 @@ class SplitScore:
     from_both_ends: bool
 
     def __post_init__(self) -> None:
-        own_fields(self)
+        freeze_fields(self)
         if not (0 < self.q and 2 * self.q <= self.t <= 1 and 2 * self.q < 1):
             raise ValueError(
                 f"t={self.t} and q={self.q} must satisfy 0 < 2 q <= t <= 1 and q < 0.5"
@@ -248,7 +249,7 @@ class SplitScore:
         Returns
         -------
         ndarray
-            Shaped like ``left``, against which cells may broadcast.
+            Of the shape of ``left``; ``total`` and ``size`` broadcast against it.
         """
         # numba's stubs do not say that vectorize makes a ufunc.
         score: Any = _split_score
@@ -273,7 +274,7 @@ class SplitScore:
         first, last : ndarray of shape (d,), int64
             Candidate c is allowed in feature h if ``first[h] < 2 c + 1 < last[h]``.
         out : ndarray of shape (d, m), float64
-            Receives the scores, ``-inf`` where a candidate is not allowed.
+            Written: the scores, ``-inf`` where a candidate is not allowed.
         """
         _score_cell(counts, float(size), self._numbers, first, last, out)
 
@@ -283,14 +284,14 @@ class SplitScore:
 
 
 class ScoreRange(NamedTuple):
-    """Bound on what neighbors change in the difference of two scores.
+    """Bound on the change of the difference of two scores between neighbors.
 
     Attributes
     ----------
     change : float or ndarray of shape (m,)
         One for all selections of a release, or one for each.
     monotonic : bool, default=False
-        Whether a record moves all scores one way only.
+        Whether an added record moves all scores in the same direction.
     failure : float, default=0
         Probability that the bound does not hold: charged as delta.
     """
@@ -308,33 +309,33 @@ class _Selection:
     name = "exponential"
 
     def __post_init__(self) -> None:
-        own_fields(self)
+        freeze_fields(self)
         if not 0 < self.epsilon < math.inf:
             raise ValueError(
                 f"epsilon={self.epsilon} of a selection must be positive and finite"
             )
 
     def check(self, sensitivity: ScoreRange) -> None:
-        """Any epsilon is served: scores are divided by what neighbors change."""
+        """Accept any epsilon: scores are divided by their sensitivity."""
 
     def cost(self, sensitivity: ScoreRange) -> Cost:
-        """Epsilon, or the Gaussian cost where a record moves all scores one way."""
+        """Epsilon, or the Gaussian cost if scores are monotonic."""
         if sensitivity.monotonic:
             return Cost(mu=selection_mu(self.epsilon))
         return Cost(epsilon=self.epsilon, delta=sensitivity.failure)
 
     def details(self, sensitivity: ScoreRange) -> dict[str, float]:
-        """The range of the exponents, where it is not what is charged."""
+        """The range of the exponents, if the charge is in mu."""
         return {"range": self.epsilon} if sensitivity.monotonic else {}
 
 
 class Exponential(_Selection):
-    """Exponential mechanism: scores are likely by ``exp(epsilon * score / change)``.
+    """Exponential mechanism: probability proportional to exp(epsilon score / change).
 
     Parameters
     ----------
     epsilon : float
-        Its range: no record changes the difference of two exponents by more than that.
+        Bound on the change of the difference of two exponents: the bounded range.
     """
 
     def draw(
@@ -380,7 +381,8 @@ class Exponential(_Selection):
 class Percentile(_Selection):
     """Exponential mechanism for a percentile.
 
-    Near in rank is likely; between neighboring values the density is uniform.
+    The score is minus the distance in rank, so the density between two neighboring
+    values is uniform (Smith 2011).
 
     Parameters
     ----------
@@ -408,16 +410,16 @@ class Percentile(_Selection):
         Returns
         -------
         ndarray of shape (1,), float64
-            Secure values are integers between 0 and ``upper``, each a candidate of its
-            own with exactly the stated probability: low-order bits of a float would
-            tell the neighbors in rank.
+            Secure values are integers between 0 and ``upper``, each with exactly the
+            stated probability: low-order bits of a float would reveal the interval's
+            ends, which are private.
         """
         if streams.secure:
             scale = self.epsilon / float(sensitivity.change)
             return np.array([choose_securely(values.scores(), scale)], np.float64)
 
-        # Draw an interval between neighboring values, block by block: the largest of
-        # exponent plus Gumbel variate wins.
+        # Draw an interval between neighboring values, block by block, by the Gumbel-max
+        # trick: the largest sum of log weight and Gumbel variate wins.
         best = -math.inf
         lower = 0.0
         length = values.upper
@@ -426,8 +428,7 @@ class Percentile(_Selection):
             last = min(first + GAP_BLOCK, n_intervals)
             edges = values.edges(first, last)
             lengths = np.maximum(np.diff(edges), 0.0)
-            # The weight of an interval is its length times the exponential of its
-            # utility.
+            # The weight of an interval is its length times exp(exponent of its rank).
             utility = -np.abs(np.arange(first, last) - values.rank)
             with np.errstate(divide="ignore"):
                 exponents = self.epsilon / sensitivity.change * utility + np.log(
@@ -474,27 +475,27 @@ class OrderStatistics(NamedTuple):
 
 
 def selection_mu(epsilon: float) -> float:
-    """Gaussian cost of an exponential mechanism whose exponents move one way only.
+    """Gaussian cost of an exponential mechanism with monotonic scores.
 
     Parameters
     ----------
     epsilon : float
-        Bound on the range of the privacy loss: on what one record adds to an exponent,
-        where it lowers none.
+        Bound on what one record adds to an exponent, where it lowers none: the range of
+        the privacy loss.
 
     Returns
     -------
     float
-        The mechanism is mu-GDP for it, at most 0.627 epsilon.
+        The mu for which the mechanism is mu-GDP, at most 0.627 epsilon.
 
     Notes
     -----
-    Losses in an interval of length epsilon (bounded range, Durfee and Rogers 2019) let
-    no event of probability q be more likely than p for the neighbor with ``logit(p) =
-    logit(q) + epsilon``. Gaussians whose means differ by ``mu`` allow ``probit(p) =
-    probit(q) + mu``. The slope of probit against logit is largest at one half, so the
-    interval of length epsilon that needs the largest mu is the one about it: ``mu = 2
-    probit(expit(epsilon / 2))``.
+    If privacy losses lie in an interval of length epsilon (bounded range, Durfee and
+    Rogers 2019), an event of probability q has for the neighbor at most the probability
+    p with ``logit(p) = logit(q) + epsilon``. Gaussians whose means differ by ``mu``
+    allow ``probit(p) = probit(q) + mu``. The slope of probit against logit is largest
+    at one half. So the interval of length epsilon that needs the largest mu is the one
+    about it: ``mu = 2 probit(expit(epsilon / 2))``.
 
     Examples
     --------

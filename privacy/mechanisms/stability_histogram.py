@@ -1,8 +1,8 @@
-"""Counts of the cells of an unbounded domain: only large noisy counts are released.
+"""Stability histograms: counts over an unbounded domain, released above a threshold.
 
 Which cells occur is private: empty cells are never released, and a cell of one record
-passes the threshold with small probability only. Source: Korolova, Kenthapadi, Mishra,
-Ntoulas 2009; with Gaussian noise as in Wilkins, Kifer, Zhang, Karrer 2024.
+passes the threshold with a small probability only. Source: Korolova, Kenthapadi,
+Mishra, Ntoulas 2009; with Gaussian noise as in Wilkins, Kifer, Zhang, Karrer 2024.
 """
 
 import math
@@ -14,13 +14,13 @@ import numpy as np
 from scipy.special import ndtri_exp
 
 from pkm.compute.kernels.quadtree import CellsAt
-from pkm.privacy.checks import check_positive, own_fields
+from pkm.privacy.checks import check_positive, freeze_fields
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Cost, Gaussian
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 from pkm.privacy.query import Sensitivity
 
-BLOCK_CELLS = 1 << 16  # whose noise is drawn at a time
+BLOCK_CELLS = 1 << 16  # cells whose noise is drawn at a time
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class StabilityHistogram:
     stddev : float
         Standard deviation of the noise, in records.
     delta : float
-        Probability that a cell which occurs for one neighbor only is released; in (0,
+        Probability that a cell that occurs for one neighbor only is released; in (0,
         1).
     cells : int, default=1
         Largest number of cells in which neighbors can differ, over all histograms that
@@ -57,7 +57,7 @@ class StabilityHistogram:
     name = "gaussian_threshold"
 
     def __post_init__(self) -> None:
-        own_fields(self)
+        freeze_fields(self)
         check_positive("stddev", self.stddev)
         if not 0 < self.delta < 1:
             raise ValueError(
@@ -70,13 +70,13 @@ class StabilityHistogram:
     @property
     def threshold(self) -> float:
         """Smallest noisy count to release, in records."""
-        # Noise is rounded to the grid: half a step below, a count could be rounded up
-        # to the threshold. Secure noise has a slightly larger scale.
+        # Noise is rounded to the grid: a count half a step below the threshold could be
+        # rounded up to it. Secure noise has a slightly larger scale.
         stddev = float(Gaussian.secure_scale(self.stddev * SCALE)) / SCALE
         return 1 + stddev * quantile(self.delta, self.cells) + 0.5 / SCALE
 
     def check(self, sensitivity: Sensitivity) -> None:
-        """Refuse neighbors that differ in more cells, and a scale out of range."""
+        """Refuse too few cells for what neighbors change, and a scale out of range."""
         if self.cells < sensitivity.l0:
             raise ValueError(
                 f"cells={self.cells} of the noise must be at least "
@@ -99,7 +99,7 @@ class StabilityHistogram:
         key: Key,
         sensitivity: Sensitivity,
     ) -> list["ReleasedCells"]:
-        """Add noise to the exact counts of cells that occur and select the large ones.
+        """Add noise to the counts of cells that occur, and select the large ones.
 
         Parameters
         ----------
@@ -113,8 +113,8 @@ class StabilityHistogram:
         -------
         list of one ReleasedCells
         """
-        # Part by part, block by block, with the same noise: a part at a time is in
-        # memory.
+        # Part by part and block by block, with the noise of one draw: only one part at
+        # a time is in memory.
         add_noise = self._noise.draw_parts(streams, key)
         parts = []
         for cells_at, counts in values.parts():
@@ -122,14 +122,14 @@ class StabilityHistogram:
             for start in range(0, len(counts), BLOCK_CELLS):
                 block = slice(start, start + BLOCK_CELLS)
                 noisy[block] = add_noise(counts[block] * SCALE)
-            parts.append(self._large(cells_at, noisy, values.min_count))
+            parts.append(self._select(cells_at, noisy, values.min_count))
         cells = np.concatenate([part.cells for part in parts])
         return [ReleasedCells(cells, np.concatenate([part.counts for part in parts]))]
 
-    def _large(
+    def _select(
         self, cells_at: CellsAt, noisy: np.ndarray, min_count: float
     ) -> "ReleasedCells":
-        """Cells whose noisy counts reach the threshold."""
+        """Select the cells whose noisy counts reach the threshold."""
         selected = np.flatnonzero(noisy >= max(self.threshold, min_count) * SCALE)
         return ReleasedCells(cells_at(selected), noisy[selected])
 
@@ -157,7 +157,7 @@ class OccupiedCells(NamedTuple):
     min_count: float = 0.0
 
     def parts(self) -> Iterator[tuple[CellsAt, np.ndarray]]:
-        """All cells as one part, as of `StreamedCells`."""
+        """Return all cells as one part; see :attr:`StreamedCells.parts`."""
         yield self.cells.__getitem__, np.asarray(self.counts, np.int64)
 
 
@@ -168,11 +168,11 @@ class StreamedCells:
     Attributes
     ----------
     parts : callable
-        Starts an iterator over one or more pairs: a function from indices or a slice of
-        the part's cells to their names, and the counts. Joined they are those of
-        `OccupiedCells`.
+        Returns a new iterator over one or more parts: a function from indices or a
+        slice of the part's cells to their names, and the counts. Concatenated they are
+        those of :class:`OccupiedCells`.
     min_count : float, default=0
-        As of `OccupiedCells`.
+        As in :class:`OccupiedCells`.
     """
 
     parts: Callable[[], Iterator[tuple[CellsAt, np.ndarray]]]
@@ -204,13 +204,14 @@ class ReleasedCells(NamedTuple):
 
 
 def quantile(delta: float, cells: int = 1) -> float:
-    """Quantile that the largest of ``cells`` normal variates exceeds with ``delta``.
+    """Quantile of the largest of ``cells`` normal variates: exceeded with delta.
 
     Examples
     --------
     >>> float(round(quantile(0.025), 6))
     1.959964
     """
-    # One minus the cells-th root of 1 - delta, without cancellation.
+    # Tail of one variate: one minus the cells-th root of 1 - delta, without
+    # cancellation.
     tail = -math.expm1(math.log1p(-delta) / cells)
     return float(-ndtri_exp(math.log(tail)))

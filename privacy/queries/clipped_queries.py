@@ -1,13 +1,14 @@
-"""Queries on points in a public ball.
+"""Queries on points that are clipped to a public ball.
 
-What a record changes, in records and half-widths of the domain:
+L2 sensitivities, in records and half-widths of the domain:
 
 - :class:`BucketCounts`: one bucket by 1; two buckets once points were filtered.
 - :class:`BucketSums`: one sum by the radius; by 2 radii once points were filtered.
 - :class:`NearestCounts`, :class:`NearestShells`: one count by 1.
 - :class:`NearestSumsAndCounts`: one sum by the radius, and one count by 1.
 - :class:`SecondMoments`: the matrix by the squared radius.
-- :class:`Swaps`, :class:`CandidateSets`: all costs up, by at most the squared diameter.
+- :class:`Swaps`, :class:`CandidateSets`: a record raises all costs, by at most the
+  squared diameter.
 
 The first two are on the remaining points of :class:`ClippedPoints`, the others on all.
 """
@@ -53,10 +54,10 @@ from pkm.privacy.query import (
 )
 
 MOMENT_STEPS = 1 << 12
-"""Steps of a half-width that coordinates are cut to before they are multiplied."""
+"""Coordinates are truncated to so many steps per half-width before multiplication."""
 
 MOMENT_ROWS = 1 << 12
-"""Points that are multiplied at once; sums of so many products are exact in float64."""
+"""Points per matrix product; sums of so many products are exact in float64."""
 
 ONE_REPLACEMENT = Sensitivity(l1=2 * SCALE, l2=math.sqrt(2) * SCALE, linf=SCALE, l0=2)
 """One record replaced in counts, which are in units of 2**-16 records."""
@@ -100,7 +101,7 @@ class BucketCounts(Query):
         return {"counts": ONE_REPLACEMENT if view.is_filtered else ONE_COUNT}
 
     def exact(self, view: ClippedPoints) -> Mapping[str, OccupiedCells]:
-        """Buckets that occur, and their exact counts."""
+        """Buckets that occur, and their exact counts: marked points, then copies."""
         count = partial(bucket_counts, hashing=self.hashing, remaining=view._remaining)
         present = view._all.total(count, merge_counts)
         copies, n_copies = list_copies(view._remaining, view.n_features)
@@ -120,17 +121,17 @@ class BucketSums(Query):
     hashing : Hash
         Public.
     codes : ndarray of shape (b,), int64
-        Released buckets, increasing; may be empty, the release is charged all the same.
+        Released buckets, increasing. A release without buckets is charged, too.
     origins : ndarray of shape (b, d), int64
         Public or released, in the domain, in grid steps.
     radius : float
-        In half-widths: differences that are longer are shortened to it.
+        In half-widths: differences are clipped to it in norm.
 
     Notes
     -----
     Its part is ``sums`` (b, d), int64, in grid steps. A record adds at most the radius
-    to one sum; a replacement takes as much out of a sum and adds as much to the same or
-    another one. The L2 sensitivity, for the scale of the noise, is
+    to one sum; a replacement takes that much from a sum and adds that much to the same
+    or another one. The L2 sensitivity, for the scale of the noise, is
     :meth:`ClippedPoints.sum_sensitivity`.
     """
 
@@ -174,6 +175,7 @@ class BucketSums(Query):
             origins=self.origins,
             radius=self.radius * SCALE,
         )
+        # Marked points first, then the copies that the mask leaves out.
         (sums,) = view._all.total(partial(add_up, remaining=view._remaining))
         copies = list_copies(view._remaining, view.n_features)
         for row, n_copies in zip(*copies, strict=True):
@@ -186,7 +188,7 @@ class BucketSums(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class _OfCenters(Query):
+class _CenterQuery(Query):
     """Base class of the queries on the points nearest to each center."""
 
     view = ClippedPoints
@@ -194,14 +196,14 @@ class _OfCenters(Query):
     centers: np.ndarray
 
     def check(self, view: ClippedPoints) -> None:
-        """Refuse centers off the grid or outside the domain, and none at all."""
+        """Refuse centers off the grid or outside the domain, and an empty array."""
         view.check_positions(self.centers)
         if not len(self.centers):
             raise ValueError("centers must be one or more: there is none to be nearest")
 
 
 @dataclass(frozen=True, eq=False)
-class NearestCounts(_OfCenters, DisjointCounts):
+class NearestCounts(_CenterQuery, DisjointCounts):
     """Numbers of all points nearest to each center.
 
     Parameters
@@ -227,7 +229,7 @@ class NearestCounts(_OfCenters, DisjointCounts):
 
 
 @dataclass(frozen=True, eq=False)
-class NearestShells(_OfCenters, DisjointCounts):
+class NearestShells(_CenterQuery, DisjointCounts):
     """Numbers of all points by the distance to the nearest center.
 
     Parameters
@@ -263,7 +265,7 @@ class NearestShells(_OfCenters, DisjointCounts):
 
 
 @dataclass(frozen=True, eq=False)
-class NearestSumsAndCounts(_OfCenters):
+class NearestSumsAndCounts(_CenterQuery):
     """Sums about each center of all points nearest to it, and their numbers.
 
     Parameters
@@ -271,7 +273,7 @@ class NearestSumsAndCounts(_OfCenters):
     centers : ndarray of shape (k, d), int64
         Released, in the domain. Ties go to the lower index.
     radius : float
-        In half-widths: differences that are longer are shortened to it.
+        In half-widths: differences are clipped to it in norm.
 
     Notes
     -----
@@ -315,12 +317,13 @@ class SecondMoments(Query):
     Notes
     -----
     Its part is ``moments`` (d (d + 1) / 2,), int64: the upper triangle, row by row, in
-    units of 2**-24 squared half-widths; :meth:`matrix` makes the symmetric matrix of
-    it. A record adds the matrix ``x x'``, whose Frobenius norm is ``|x|^2``, at most
-    the squared radius of the ball: that is 2**16 units of the noise. An entry off the
-    diagonal stands for two of the matrix, so its unit is smaller by the root of 2: the
-    change of the triangle has the norm of that of the matrix then. Coordinates are cut
-    to 2**-12 half-widths, toward zero, so that products are integers.
+    units of 2**-24 squared half-widths; :meth:`matrix` converts it to the symmetric
+    matrix. A record adds the matrix ``x x'``, whose Frobenius norm is ``|x|^2``, at
+    most the squared radius of the ball: that is 2**16 units of the noise. An entry off
+    the diagonal stands for two entries of the matrix, so its unit is divided by
+    sqrt(2). Then the change of the triangle has the Frobenius norm of the matrix.
+    Coordinates are truncated to 2**-12 half-widths, toward zero, so that products are
+    integers.
     """
 
     label = "second_moments"
@@ -355,8 +358,8 @@ class SecondMoments(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class _OfCandidates(Query):
-    """Base class of choices by the cost of sets of candidates."""
+class _CandidateQuery(Query):
+    """Base class of selections by the cost of candidates as centers."""
 
     mechanisms = CHOICES
     view = ClippedPoints
@@ -364,14 +367,14 @@ class _OfCandidates(Query):
     candidates: np.ndarray
 
     def sensitivity(self, view: ClippedPoints) -> Mapping[str, ScoreRange]:
-        """All costs move one way, by at most the range, in squared grid steps."""
+        """A record adds at most the cost range to each cost, in squared grid steps."""
         largest = view.cost_range(self.candidates) * SCALE**2
         return {"choices": ScoreRange(largest, monotonic=True)}
 
 
 @dataclass(frozen=True, eq=False)
-class Swaps(_OfCandidates):
-    """A swap of a center for a candidate: low cost of all points after it is likely.
+class Swaps(_CandidateQuery):
+    """Selection of a swap of a center for a candidate, by the cost after it.
 
     Parameters
     ----------
@@ -380,14 +383,14 @@ class Swaps(_OfCandidates):
     current : ndarray of shape (k,), int64
         Indices of the current centers among the candidates.
     slots : sequence of int
-        Positions in ``current`` that may be replaced, in increasing order.
+        Positions in ``current`` whose centers may be replaced, in increasing order.
 
     Notes
     -----
     Its part is ``choices`` (1,), int64: the position among the slots times m, plus the
     index of the candidate; see :meth:`swap`. A record adds to all costs, by at most
-    :meth:`ClippedPoints.cost_range`. That depends on released centers, hence stays out
-    of the charge, which is the same for all replicates.
+    :meth:`ClippedPoints.cost_range`. That depends on released centers, so it is not
+    recorded in the charge, which is the same for all replicates.
     """
 
     label = "swaps"
@@ -396,7 +399,7 @@ class Swaps(_OfCandidates):
     slots: Sequence[int] | np.ndarray
 
     def check(self, view: ClippedPoints) -> None:
-        """Refuse candidates off the grid or domain, and indices of none of them."""
+        """Refuse candidates off the grid or domain, and indices out of range."""
         view.check_positions(self.candidates)
         check_indices("current", self.current, len(self.candidates))
         check_indices("slots", self.slots, len(self.current))
@@ -416,8 +419,8 @@ class Swaps(_OfCandidates):
 
 
 @dataclass(frozen=True, eq=False)
-class CandidateSets(_OfCandidates):
-    """One of several sets of candidates: low cost of all points is likely.
+class CandidateSets(_CandidateQuery):
+    """Selection of one of several sets of candidates, by its cost.
 
     Parameters
     ----------
@@ -437,7 +440,7 @@ class CandidateSets(_OfCandidates):
     sets: np.ndarray
 
     def check(self, view: ClippedPoints) -> None:
-        """Refuse candidates off the grid or domain, and indices of none of them."""
+        """Refuse candidates off the grid or domain, and indices out of range."""
         view.check_positions(self.candidates)
         check_indices("sets", self.sets, len(self.candidates))
 
@@ -448,10 +451,10 @@ class CandidateSets(_OfCandidates):
 
 
 def score_costs(costs: Sequence[int]) -> np.ndarray:
-    """Scores (c,) of exact costs in squared grid steps: the lower, the likelier.
+    """Scores (c,) of exact costs in squared grid steps: minus the excess cost.
 
-    Relative to the smallest cost. Costs are integers of any size and their differences
-    are exact, so that scores are good to a part in 2**53.
+    The excess is over the smallest cost. Costs are Python integers, so differences are
+    exact, and scores have a relative error of at most 2**-53.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
 from pkm.privacy.queries.sums import COUNTS, GAUSSIAN_COUNTS, GAUSSIAN_SUMS, ONE_COUNT
 from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
 
-#: L2 norm of the change if one count decreases and another increases by 1.
+#: L2 norm of the change if one count falls by 1 and another rises by 1.
 TWO_RECORDS = math.sqrt(2)
 TWO_COUNTS = Sensitivity(l1=2 * SCALE, l2=TWO_RECORDS * SCALE, linf=SCALE, l0=2)
 UNCHARGED = "F-17"  # the flaw of charging a move as one record
@@ -27,10 +27,9 @@ class ClippedRegions(View):
 
     Made by :meth:`pkm.privacy.rho_bounded.RhoBoundedCurator.regions`.
 
-    Cells 0 .. m - 1 are the regions. A move takes a record out of one cell and puts it
-    into another, of the same region or of another one: it is charged as the removal of
-    one record and the addition of another. Given earlier answers, each of these two
-    records lies in one of any disjoint cells.
+    Cells 0 .. m - 1 are the regions. A move takes a record from one cell to another, of
+    the same or of another region. It is charged as the removal of one record and the
+    addition of another. Each of these two records lies in one of disjoint cells.
 
     Its queries are :class:`RegionSizes`, :class:`LargeRegions`, :class:`RegionCounts`
     and :class:`RegionSums`.
@@ -38,11 +37,10 @@ class ClippedRegions(View):
     Parameters
     ----------
     curator : RhoBoundedCurator
-        It charges and draws all releases; its ``max_shift`` is the largest move of a
-        record.
+        It charges and draws all releases. Records move by at most its ``max_shift``.
     clip : callable
-        Private: returns the clipped records about their region's center, (n, d), int64,
-        in grid steps. It is called once, when a query or a split needs them.
+        Private: returns the records minus their region's center, clipped, (n, d),
+        int64, in grid steps. It is called once, when a query or a split needs them.
     cell : ndarray of shape (n,), int
         Private: the region of each record.
     n_cells : int
@@ -55,13 +53,12 @@ class ClippedRegions(View):
     Attributes
     ----------
     n_cells : int
-        Cells so far, those that were split included.
+        Number of cells so far, those that were split included.
     n_features : int
     charge_both : bool
     sum_sensitivity : float
         L2 sensitivity of the sums of disjoint cells, in half-widths: see
-        :func:`two_sums_sensitivity`, or the radius where a move is charged as one
-        record.
+        :func:`two_sums_sensitivity`, or the radius if a move is charged as one record.
     """
 
     def __init__(
@@ -77,7 +74,7 @@ class ClippedRegions(View):
         super().__init__(curator)
         self._clip = clip
         self._cell = cell
-        self._region = np.arange(n_cells)  # of each cell
+        self._region = np.arange(n_cells)  # region of each cell
         self.n_cells = n_cells
         self.n_features = curator.n_features
         self.charge_both = charge_both
@@ -106,8 +103,8 @@ class ClippedRegions(View):
         Returns
         -------
         ndarray of shape (len(cells), 2), int64
-            The two parts of each; records on the side that the normal points to are in
-            the second.
+            The two parts of each cell; the second has the records on the side that the
+            normal points to.
         """
         cells = np.asarray(cells, np.int64)
         largest = np.abs(normal).max(initial=0)
@@ -156,7 +153,8 @@ class ClippedRegions(View):
                 f"groups must have {self.n_cells} entries from -1 to {n_groups - 1}"
             )
 
-        # In a group about two centers, a move could change the sum by twice the radius.
+        # Records of two regions are relative to two centers: a move inside such a group
+        # could change its sum by twice the radius.
         is_grouped = groups >= 0
         group_and_region = np.stack([groups[is_grouped], self._region[is_grouped]])
         n_pairs = np.unique(group_and_region, axis=1).shape[1]
@@ -177,9 +175,10 @@ def two_sums_sensitivity(
 ) -> float:
     """L2 sensitivity of sums of disjoint cells to a move, in half-widths.
 
-    Between two cells, one sum loses and another gains at most the radius: sqrt(2)
-    radius. Inside a cell the sum moves with the record: by at most ``max_shift`` and a
-    grid step of rounding per coordinate, or across the ball.
+    If a record moves from one cell to another, two sums change by at most the radius
+    each: sqrt(2) radius in L2. Inside a cell the sum changes as the record moves: by at
+    most ``max_shift`` and one grid step of rounding per coordinate, and at most the
+    diameter of the ball.
 
     Examples
     --------
@@ -191,14 +190,14 @@ def two_sums_sensitivity(
     return max(TWO_RECORDS * radius, inside)
 
 
-class _OfRegions(Query):
+class _RegionQuery(Query):
     """Base class of the queries on regions; a move may be charged as one record."""
 
     view = ClippedRegions
     adjacencies = RHO_BOUNDED
 
     def flaw(self, view: ClippedRegions) -> str:
-        """Charging a move as one record."""
+        """The flaw of charging a move as one record."""
         return "" if view.charge_both else UNCHARGED
 
 
@@ -206,7 +205,7 @@ class _OfRegions(Query):
 class RegionSizes(Query):
     """Sizes of all regions, empty ones included, before any split.
 
-    Their names are public, for their centers are.
+    Empty regions may be named, because the centers are public.
 
     Notes
     -----
@@ -230,7 +229,7 @@ class RegionSizes(Query):
 
 @dataclass(frozen=True)
 class LargeRegions(RegionSizes):
-    """Regions of a large size, and their sizes, before any split.
+    """Regions with a large noisy size, and their sizes, before any split.
 
     Notes
     -----
@@ -249,14 +248,13 @@ class LargeRegions(RegionSizes):
 
 
 @dataclass(frozen=True, eq=False)
-class RegionCounts(_OfRegions):
+class RegionCounts(_RegionQuery):
     """Numbers of records in cells of the regions.
 
     Parameters
     ----------
     cells : ndarray of int
-        Different cells that are not split; may be empty, the release is charged all the
-        same.
+        Different cells that are not split. A release without cells is charged, too.
 
     Notes
     -----
@@ -279,7 +277,7 @@ class RegionCounts(_OfRegions):
         return {"counts": TWO_COUNTS if view.charge_both else ONE_COUNT}
 
     def n_changed_records(self, view: ClippedRegions) -> int:
-        """A record less in one cell, and one more in another."""
+        """Two: one record less in one cell, and one more in another."""
         return 2 if view.charge_both else 1
 
     def exact(self, view: ClippedRegions) -> Answer:
@@ -288,7 +286,7 @@ class RegionCounts(_OfRegions):
 
 
 @dataclass(frozen=True, eq=False)
-class RegionSums(_OfRegions):
+class RegionSums(_RegionQuery):
     """Sums of the clipped records about their region's center, over groups of cells.
 
     Parameters
@@ -302,8 +300,8 @@ class RegionSums(_OfRegions):
     -----
     Its part is ``sums`` (n_groups, d), int64, in grid steps. A move changes at most two
     of them, by :attr:`ClippedRegions.sum_sensitivity` in L2. That is the unit of the
-    noise, so that its scale is the noise multiplier, and the cost is known before the
-    regions are.
+    noise. So its scale is the noise multiplier, and the cost is known before the
+    regions.
     """
 
     label = "region_sums"
@@ -317,7 +315,7 @@ class RegionSums(_OfRegions):
         view.check_groups(self.groups, self.n_groups)
 
     def sensitivity(self, view: ClippedRegions) -> Sensitivities:
-        """Two sums; one by the radius, where a move is charged as one record."""
+        """Two sums; one sum by the radius if a move is charged as one record."""
         n_changes = 2 * view.n_features
         unit = view.sum_sensitivity * SCALE
         return {"sums": Sensitivity(math.sqrt(n_changes), 1.0, 1.0, n_changes, unit)}
@@ -337,7 +335,7 @@ def group_sums(
     is_grouped = groups >= 0
     rows = rows[is_grouped]
     groups = groups[is_grouped]
-    # Integers below 2**53: their float64 sums are exact in any order.
+    # Sums are integers below 2**53: exact in float64, in any order.
     columns = [
         np.bincount(groups, weights=column, minlength=n_groups) for column in rows.T
     ]

@@ -1,8 +1,8 @@
-"""Contingency tables of few columns, and which of them is far from a public one.
+"""Marginals: contingency tables of few columns, and selections among them.
 
 Under zero-out or add-remove adjacency a record changes one cell of every table by 1.
-The score of some columns is the L1 distance of their table from a public one, such as
-that of independent columns, so a record changes it by at most 1.
+The score of a candidate, some columns, is the L1 distance of their table from a public
+one, such as that of independent columns. So a record changes it by at most 1.
 """
 
 import math
@@ -29,20 +29,21 @@ from pkm.privacy.query import (
 from pkm.scalars import is_integer
 
 MAX_EXPECTED = 2.0**40  # records of a table: in units of 2**-16 they fit int64
-# Of a score: times 2**27 records in units of 2**-16 it fits float64.
+# Largest weight of a score: times 2**27 records in units of 2**-16 it is exact in
+# float64.
 MAX_WEIGHT = 1 << 10
-BLOCK_ROWS = 1 << 14  # points whose cells are found at a time
+BLOCK_ROWS = 1 << 14  # points whose cells are computed at a time
 
 
 @dataclass(frozen=True, eq=False)
-class _OfTables(Query):
+class _TableQuery(Query):
     """Base class of the queries on contingency tables of columns, of one replicate."""
 
     tables: Sequence[tuple[int, ...]]
     edges: Sequence[np.ndarray]
 
     def check(self, view: Any) -> None:
-        """Refuse more than one replicate, columns that are none, and too many cells."""
+        """Refuse more than one replicate, unknown columns, and too many cells."""
         view.check_single(self.label)
         _check_tables(self.tables, self.edges, view.n_features)
 
@@ -66,7 +67,7 @@ class _OfTables(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class Marginals(_OfTables):
+class Marginals(_TableQuery):
     """Numbers of points in all cells of contingency tables of columns.
 
     Parameters
@@ -74,8 +75,8 @@ class Marginals(_OfTables):
     tables : sequence of tuple of int
         Columns of each table, without repetition.
     edges : sequence of ndarray of shape (m - 1,), int64
-        For each column, in grid steps, increasing and public: a point lies in the
-        interval after as many of them as are at most its coordinate, of m.
+        Inner edges of the m intervals of each column, in grid steps, increasing and
+        public. An edge belongs to the interval above it.
 
     Notes
     -----
@@ -102,8 +103,8 @@ class Marginals(_OfTables):
 
 
 @dataclass(frozen=True, eq=False)
-class DependentColumns(_OfTables):
-    """One of several sets of columns: a table far from independence is likely.
+class DependentColumns(_TableQuery):
+    """Selection of columns whose table is far from independence.
 
     Parameters
     ----------
@@ -118,13 +119,13 @@ class DependentColumns(_OfTables):
     -----
     Its part is ``choices`` (1, 1), int64: the index of the candidate. The score is the
     L1 distance of the table from ``n`` times the product of the shares, which is
-    rounded to 2**-16 records so that scores are exact: a record changes each by at most
+    rounded to 2**-16 records so that scores are exact. A record changes each by at most
     1, up or down. It serves one replicate.
     """
 
     label = "dependent_columns"
     mechanisms = CHOICES
-    # The score reads the number of records, which is public under this adjacency alone.
+    # The score uses the number of records, which is public under this adjacency alone.
     adjacencies = (Adjacency.ZERO_OUT,)
 
     shares: Sequence[np.ndarray]
@@ -149,11 +150,11 @@ class DependentColumns(_OfTables):
                 )
 
     def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
-        """Scores move by at most 1, in both directions: their differences by 2."""
+        """Scores change by at most 1, up or down, and differences by at most 2."""
         return {"choices": ScoreRange(2.0)}
 
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
-        """Scores of all pairs."""
+        """Scores of all candidates."""
         scores = []
         tables = self.split(self._count(view))
         for columns, table in zip(self.tables, tables, strict=True):
@@ -165,8 +166,8 @@ class DependentColumns(_OfTables):
 
 
 @dataclass(frozen=True, eq=False)
-class WorstApproximated(_OfTables):
-    """One of several sets of columns: one whose table is far from a model's is likely.
+class WorstApproximated(_TableQuery):
+    """Selection of columns whose table is far from a model's (AIM).
 
     Parameters
     ----------
@@ -177,10 +178,10 @@ class WorstApproximated(_OfTables):
     expected : sequence of ndarray, float64
         Public counts of each table, those of a model.
     weights : sequence of int
-        Positive: how much an error in each table matters.
+        Positive weight of each table's error.
     offsets : sequence of float
-        Number of records taken off the error of each table, such as what the noise of
-        measuring it would add.
+        Subtracted from each table's error, in records, such as the error that the noise
+        of measuring it would add.
 
     Notes
     -----
@@ -227,7 +228,7 @@ class WorstApproximated(_OfTables):
                 )
 
     def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
-        """Scores move by at most their weights, in both directions."""
+        """Scores change by at most their weights, up or down."""
         return {"choices": ScoreRange(2.0 * max(self.weights))}
 
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:

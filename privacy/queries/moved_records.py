@@ -1,6 +1,6 @@
 """Queries on the points of a curator under rho-bounded adjacency.
 
-What the move of one record by at most ``max_shift`` changes, in L2, in half-widths and
+L2 sensitivities to the move of one record by at most ``max_shift``, in half-widths and
 records:
 
 - :class:`AllPoints`: one row by ``max_shift``.
@@ -45,17 +45,17 @@ from pkm.privacy.query import (
     Sensitivity,
 )
 
-LEVELS = 19  # of a quadtree: cells of the last are single grid points
+LEVELS = 19  # of a quadtree
 MAX_NODES = 1 << 18  # of a grid of soft counts
-MAX_FEATURES = 10  # of a grid: a point counts at 2^d nodes
-BLOCK_ROWS = 1 << 16  # rows that are changed at a time
+MAX_FEATURES = 10  # of a grid of soft counts: a point has weights at 2^d nodes
+BLOCK_ROWS = 1 << 16  # rows that are processed at a time
 
 
 class SortedGaussian(Gaussian):
-    """Gaussian noise on every coordinate, and the rows in the order of their values.
+    """Gaussian noise on every coordinate, then the rows sorted by their noisy values.
 
-    Rows are released without their private order: it is the noisy values that they are
-    sorted by, equal ones in random order.
+    So the order of the released rows is not the private one; equal rows are in random
+    order.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class SortedGaussian(Gaussian):
 
     Notes
     -----
-    It costs what the noise does, because sorting is post-processing.
+    It costs as much as the noise, because sorting is post-processing.
     """
 
     def draw(
@@ -80,7 +80,7 @@ class SortedGaussian(Gaussian):
         -------
         list of one SortedRows
         """
-        # Part by part, with the noise of one draw.
+        # Block by block, with the noise of one draw.
         noised = np.empty(values.shape[1:], np.int64)
         add_noise = Gaussian(self.scale).draw_parts(streams, (*key, "noise"))
         for start in range(0, len(noised), BLOCK_ROWS):
@@ -95,10 +95,11 @@ class SortedGaussian(Gaussian):
 
 
 def _sorted_order(rows: np.ndarray, ties: np.ndarray) -> np.ndarray:
-    """Lexicographic order of rows (n, d), int64, equal ones in that of ``ties``."""
+    """Lexicographic order of rows (n, d), int64; equal rows in order of ``ties``."""
     lowest, highest = find_span(rows)
     if (highest - lowest).max() >= MAX_NUMBERS:
         return np.lexsort((ties, *rows.T[::-1]))
+    # Radix sort where columns fit its keys, then order runs of equal rows by ``ties``.
     shifted = ShiftedRows(rows, (lowest, highest), np.zeros_like(lowest))
     order, is_first = lexicographic_order(shifted, np.arange(len(rows)))
     tied = np.flatnonzero(is_tied(is_first))
@@ -115,7 +116,7 @@ class SortedRows(NamedTuple):
     rows : ndarray of shape (n, d), int64
         Noised, in lexicographic order.
     order : ndarray of shape (n,), int32 or int64
-        Exact row that each of them is of: private.
+        Private: index of the exact row that each noised row belongs to.
     """
 
     rows: np.ndarray
@@ -139,7 +140,7 @@ class AllPoints(Query):
     adjacencies = RHO_BOUNDED
 
     def check(self, view: NumberedRecords) -> None:
-        """Refuse a second release: its order would be another one."""
+        """Refuse a second release: queries name records by the order of the first."""
         view.check_unreleased()
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
@@ -147,7 +148,7 @@ class AllPoints(Query):
         return {"points": move_sensitivity(view)}
 
     def exact(self, view: NumberedRecords) -> Answer:
-        """Exact points, in an order that does not depend on that of the data."""
+        """Exact points, in an order that does not depend on the order of the data."""
         return {"points": view._rows[None]}
 
     def postprocess(
@@ -173,7 +174,7 @@ class Total(Query):
     adjacencies = RHO_BOUNDED
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
-        """The sum moves with the record."""
+        """The sum changes as the record moves."""
         return {"sums": move_sensitivity(view)}
 
     def exact(self, view: NumberedRecords) -> Answer:
@@ -183,7 +184,7 @@ class Total(Query):
 
 @dataclass(frozen=True, eq=False)
 class GroupSums(Query):
-    """Sums of the true points of groups that released data define.
+    """Sums of the exact points of groups that are defined by released data.
 
     Parameters
     ----------
@@ -211,7 +212,7 @@ class GroupSums(Query):
         view.check_groups(self.groups, self.n_groups)
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
-        """One sum moves with the record."""
+        """One sum changes as the record moves."""
         return {"sums": move_sensitivity(view)}
 
     def exact(self, view: NumberedRecords) -> Answer:
@@ -236,9 +237,9 @@ class QuadtreeCounts(Query):
     tree, its level and its position, (2 + d,), int64; the names are ordered by tree, by
     falling level, and lexicographically.
 
-    In each of the H = r len(levels) histograms a move takes one record out of a cell
-    and puts it into another: at most 2 H counts change, by 1 each, hence L2 sensitivity
-    sqrt(2 H). A cell that occurs for one neighbor only holds one record there.
+    In each of the H = r len(levels) histograms a move takes one record from a cell to
+    another. At most 2 H counts change, by 1 each, so the L2 sensitivity is sqrt(2 H). A
+    cell that occurs for one neighbor only holds one record there.
     """
 
     label = "cell_counts"
@@ -270,7 +271,8 @@ class QuadtreeCounts(Query):
         """The occupied cells, one histogram after the other."""
 
         def parts() -> Iterator[tuple[CellsAt, np.ndarray]]:
-            # Without histograms there is a part without cells.
+            # A first part without cells: concatenation needs one if there are no
+            # levels.
             no_names = np.empty((0, 2 + view.n_features), np.int64)
             yield lambda selected: no_names[selected], np.empty(0, np.int64)
             for tree, shift in enumerate(self.shifts):
@@ -298,12 +300,12 @@ def _names_at(
 
 @dataclass(frozen=True)
 class SoftCounts(Query):
-    """Numbers of points at all nodes of a public grid; nearby nodes share a point.
+    """Numbers of points at the nodes of a public grid, with multilinear weights.
 
-    A point between nodes counts for each of the 2^d around it by how near it is,
-    feature by feature: with weight 1 - a for the node below and a for the one above, at
-    the fraction a of the way, multiplied over the features. Its weights add up to 1,
-    and the weighted mean of the nodes is the point.
+    A point counts at each of the 2^d nodes around it. At the fraction a of the way from
+    the lower node to the upper one, the weights are 1 - a and a in each feature, and
+    are multiplied over the features. They add up to 1, and the weighted mean of the
+    nodes is the point.
 
     Parameters
     ----------
@@ -314,7 +316,7 @@ class SoftCounts(Query):
     -----
     Its part is ``counts`` (1, intervals + 1, ..., intervals + 1), int64: one axis per
     feature, in units of 2**-16 records. Node i of m intervals lies at -1 + 2 i / m.
-    Weights change gradually, so that a short move changes little: see
+    Weights are continuous, so a short move changes little: see
     :func:`soft_sensitivity`.
     """
 
@@ -335,7 +337,7 @@ class SoftCounts(Query):
             )
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
-        """The weights of one record, around two cells."""
+        """The weights of one record, at the nodes around its old and new position."""
         d = view.n_features
         l2 = soft_sensitivity(d, 2 / self.intervals, view.max_shift) * SCALE
         n_weights = 2 ** (d + 1)
@@ -354,7 +356,7 @@ class SoftCounts(Query):
 
 
 def move_sensitivity(view: NumberedRecords) -> Sensitivity:
-    """What a move changes in a row or a sum: ``max_shift`` in L2."""
+    """Sensitivity of a row or a sum to a move: ``max_shift`` in L2."""
     l2 = view.max_shift * SCALE
     return Sensitivity(math.sqrt(view.n_features) * l2, l2, l2, view.n_features)
 
@@ -366,12 +368,13 @@ def soft_sensitivity(
 ) -> float:
     """L2 sensitivity of soft counts if a point moves by at most ``max_shift``.
 
-    Inside a cell the weights are products of 1 - a and a. Their derivatives by two
-    features have inner products of at most 2 (the same feature) and 1 (two features)
-    over the side squared, so that along a unit vector they change at a rate of at most
-    sqrt(1 + d) / side; they are continuous across cells. The weights of two points,
-    which add up to 1 each, differ by at most sqrt(2) in L2. Rounding to 2**-16 moves
-    each of the 2^d weights of either point by half a unit at most.
+    Inside a cell the weights are products of 1 - a and a. The gradients of all weights
+    by one feature have an inner product of at most 2 / side^2 with themselves, and of
+    at most 1 / side^2 with those by another feature. So along a unit vector the weights
+    change at a rate of at most sqrt(1 + d) / side. They are continuous across cells.
+    The weights of two points add up to 1 each, and differ by at most sqrt(2) in L2.
+    Rounding to 2**-16 changes each of the 2^d weights of either point by at most half a
+    unit.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
-"""Numbered records of a curator under rho-bounded adjacency.
+"""Base of the curator under rho-bounded adjacency, which numbers released records.
 
-Records have no public order: they are released in the order of their noised values, and
-later queries name them by their position in it. Noise is drawn independently for each
-record, so the release is that of a mechanism on numbered records, without the numbers.
+Records have no public order. They are released sorted by their noisy values, and later
+queries name them by their position in the release. Noise is drawn independently for
+each record. So the release is post-processing of one with public record numbers, which
+sorting removes.
 """
 
 import math
@@ -18,7 +19,7 @@ RHO_BOUNDED = (Adjacency.RHO_BOUNDED,)
 
 
 class NumberedRecords(BaseCurator):
-    """Base of the curator of neighbors that differ by the move of one record.
+    """Base class of the curator under rho-bounded adjacency.
 
     Parameters
     ----------
@@ -41,9 +42,9 @@ class NumberedRecords(BaseCurator):
     public_seeds : tuple of int
     domain : ndarray of shape (2, d), float64
     max_shift : float
-        Largest move between grid points, in half-widths: a point that moves by rho
-        before it is rounded to the grid moves by at most rho + sqrt(d) grid steps
-        after, and nothing moves farther than the domain is wide.
+        Largest move of a grid point, in half-widths. If a point moves by rho before it
+        is rounded to the grid, it moves by at most rho + sqrt(d) grid steps after, and
+        by at most the diagonal of the domain.
 
     Raises
     ------
@@ -61,8 +62,7 @@ class NumberedRecords(BaseCurator):
         assert ledger is not None and ledger.budget.rho is not None  # checked before
         self.max_shift = largest_shift(ledger.budget.rho, self.n_features)
 
-        # A canonical order, so that seeded noise falls on the same point in whatever
-        # order the points were given.
+        # Sort the records, so that seeded noise does not depend on their given order.
         shards = [shard.rows for shard in self._shards]
         rows = np.concatenate(shards, dtype=np.int32, casting="unsafe")
         shifted = ShiftedRows(
@@ -73,7 +73,7 @@ class NumberedRecords(BaseCurator):
         self._released = False
 
     def number_records(self, order: np.ndarray) -> None:
-        """Put records in the order of their release, by which queries name them."""
+        """Reorder the records as they were released: queries name them by position."""
         self._rows = self._rows.take(order, axis=0)
         self._released = True
 
@@ -105,9 +105,8 @@ class NumberedRecords(BaseCurator):
     def _check_records(
         self, name: str, values: np.ndarray, kind: type, kinds: str
     ) -> None:
-        """Refuse what is not one value of a kind for each released record."""
-        # Before their release, records have a private order alone, by which no query
-        # may name them.
+        """Refuse an array that does not have one value per released record."""
+        # Before the release the order of the records is private: no query may use it.
         if not self._released:
             raise ValueError(f"{name} name released records; query noised_points first")
         is_kind = np.issubdtype(values.dtype, kind)
@@ -143,7 +142,7 @@ def largest_shift(rho: float, n_features: int) -> float:
 def diagonal(n_features: int) -> float:
     """Diagonal of the domain [-1, 1]^d, in half-widths.
 
-    No point moves farther, so that moves up to it are replacements of a record.
+    No point moves farther: moves up to it are arbitrary replacements of a record.
 
     Examples
     --------

@@ -1,26 +1,27 @@
 """Private points under a public projection into the unit ball.
 
 Maximum cover (Gupta, Ligett, McSherry, Roth, Talwar, SODA 2010; used for clustering by
-Nguyen, Chaturvedi, Xu, AAAI 2021): grid points are picked one after the other, each
-with probability proportional to ``exp(weight * c)`` where c is the number of points
-within its radius that no earlier pick has covered.
+Nguyen, Chaturvedi, Xu, AAAI 2021): grid points are picked one after the other. A grid
+point covers the points within a radius. It is picked with probability proportional to
+``exp(weight * c)``, where c is the number of points that it covers and no earlier pick
+has covered.
 
-Cost of a cover, zero-out or add-remove adjacency, whatever the number of picks and
-grids. Let a record be in A and not in B, and let p_i be the probability, on B and given
-the earlier picks, that pick i covers it. Until it is covered, the sum of weights on A
-is ``1 + (exp(weight) - 1) p_i`` times that on B; afterwards all is equal. So any
-outcome is at most ``exp(weight)`` times as likely on A. Conversely the ratio is at most
-``exp((exp(weight) - 1) S)``, where S sums p_i over the picks before the record is
-covered (the covering pick itself has a ratio of at most 1); S exceeds ln(1 / delta)
-with probability at most delta, because all these picks must miss the record. Hence
-``epsilon = max(weight, (exp(weight) - 1) ln(1 / delta))``, about half of the papers'
-constant.
+Cost of a cover, under zero-out or add-remove adjacency, for any number of picks and
+grids. Let a record be in A and not in B. Let p_i be the probability on B, given the
+earlier picks, that pick i covers it. Until it is covered, the sum of weights on A is
+``1 + (exp(weight) - 1) p_i`` times that on B. Afterwards all weights are equal. So any
+outcome is at most ``exp(weight)`` times as likely on A. Conversely it is at most
+``exp((exp(weight) - 1) S)`` times as likely on B, where S is the sum of p_i over the
+picks before the record is covered; the ratio of the covering pick itself is at most 1.
+S exceeds ln(1 / delta) with probability at most delta, because all these picks must
+miss the record. Hence ``epsilon = max(weight, (exp(weight) - 1) ln(1 / delta))``, about
+half of the papers' constant.
 
 Most grid points cover nothing and are never listed. A pick is drawn from a mixture with
-the same distribution: every grid point weighs 1, and a grid point that covers c points
-weighs ``exp(weight c) - 1`` in addition. Where only a bound on c is known, a draw by
-the bound is accepted with the ratio of the two weights. All computations are in log
-space.
+the same distribution: every grid point has the weight 1, and one that covers c points
+has ``exp(weight c) - 1`` in addition. If only a bound on c is known, a grid point is
+drawn by the bound and accepted with the ratio of the two weights. All computations are
+in log space.
 """
 
 import math
@@ -84,15 +85,16 @@ def cover_weight(epsilon: float, delta: float) -> float:
 
 
 class CoverProblem(NamedTuple):
-    """Points to cover, grid by grid; they alone are private.
+    """Input of :class:`MaximumCover`; the points are private, the rest is public.
 
     Attributes
     ----------
     points : Projection or ndarray of shape (n, m), float64
         In the unit ball.
     scales : sequence of (side, radius)
+        See :class:`CoverPicks`.
     n_picks : int
-        For each grid.
+        Number of picks per grid.
     """
 
     points: Projection | np.ndarray
@@ -109,7 +111,7 @@ class MaximumCover:
     weight : float
         The contribution of a covered point to the exponent.
     delta : float
-        Probability with which the guarantee may fail.
+        Probability with which epsilon may not hold.
     """
 
     weight: float
@@ -117,15 +119,15 @@ class MaximumCover:
     name = "maximum_cover"
 
     def __post_init__(self) -> None:
-        cover_epsilon(self.weight, self.delta)  # refuses what is out of range
+        cover_epsilon(self.weight, self.delta)  # raises if one is out of range
 
     def check(self, sensitivity: ScoreRange) -> None:
-        """Refuse numbers that a record changes by more than 1: their cost is open."""
+        """Refuse counts that a record changes by more than 1: no proof covers them."""
         if not sensitivity.monotonic or sensitivity.change != 1:
             raise ValueError(f"{sensitivity} must be that of numbers of covered points")
 
     def cost(self, sensitivity: ScoreRange) -> Cost:
-        """That of the whole cover, whatever the number of picks and grids."""
+        """Cost of the whole cover, for any number of picks and grids."""
         return Cost(epsilon=cover_epsilon(self.weight, self.delta), delta=self.delta)
 
     def details(self, sensitivity: ScoreRange) -> dict[str, float]:
@@ -139,7 +141,7 @@ class MaximumCover:
         key: Key,
         sensitivity: ScoreRange | None = None,
     ) -> np.ndarray:
-        """Draw the picks of each grid; each takes the points that it covers out.
+        """Draw the picks of each grid; the points that one covers are then removed.
 
         Parameters
         ----------
@@ -162,7 +164,7 @@ class MaximumCover:
                 grid_point = draw_cover(cover, self.weight, streams, (*key, scale, i))
                 picks.append(grid_point * side)
                 cover.remove(cover.covered(grid_point))
-            del cover  # before the counts of the next one are made
+            del cover  # free its counts before those of the next grid are computed
         return np.array([picks])
 
 
@@ -179,7 +181,7 @@ class ProjectedPoints(View):
     matrix : ndarray of shape (m, d), int64
         Public: the projection, small enough that products are exact.
     length : float
-        Public: projected points are divided by it and pulled into the unit ball.
+        Public: projected points are divided by it and clipped to the unit ball.
 
     Attributes
     ----------
@@ -203,7 +205,7 @@ class ProjectedPoints(View):
         self.n_dimensions, self.n_features = matrix.shape
 
     def check_centers(self, centers: np.ndarray) -> None:
-        """Refuse centers (k, m) that are no finite positions in the projection."""
+        """Refuse centers (k, m) that are not finite or of another width."""
         if (
             centers.ndim != 2
             or centers.shape[1] != self.n_dimensions
@@ -224,8 +226,8 @@ class CoverPicks(Query):
     Parameters
     ----------
     scales : sequence of (side, radius)
-        Public grids, each with the distance up to which its grid points cover; a record
-        that is covered on one grid is left out on all later ones.
+        Public: the side of each grid, and the radius within which its grid points
+        cover. A record that is covered on one grid is left out on all later ones.
     n_picks : int
         Number of grid points for each grid; a grid point can be picked twice.
 
@@ -233,7 +235,7 @@ class CoverPicks(Query):
     -----
     Its part is ``picks`` (len(scales) * n_picks, m), float64: grid points of the unit
     ball, in the order of the picks. A record that is not covered yet adds 1 to the
-    numbers of points that its grid points cover, and changes no other.
+    counts of the grid points near it, and changes no other count.
     """
 
     label = "maximum_cover"
@@ -256,7 +258,7 @@ class CoverPicks(Query):
             )
 
     def sensitivity(self, view: ProjectedPoints) -> Mapping[str, ScoreRange]:
-        """Numbers of covered points move by 1 at most, one way."""
+        """Counts of covered points are monotonic and change by at most 1."""
         return {"picks": ScoreRange(1.0, monotonic=True)}
 
     def exact(self, view: ProjectedPoints) -> Mapping[str, CoverProblem]:
@@ -265,7 +267,7 @@ class CoverPicks(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class _OfCenters(Query):
+class _CenterQuery(Query):
     """Base class of the queries on the points nearest to each center."""
 
     view = ProjectedPoints
@@ -278,7 +280,7 @@ class _OfCenters(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedCounts(_OfCenters, DisjointCounts):
+class ProjectedCounts(_CenterQuery, DisjointCounts):
     """Numbers of points nearest to each center in the projection.
 
     Parameters
@@ -304,7 +306,7 @@ class ProjectedCounts(_OfCenters, DisjointCounts):
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedSumsAndCounts(_OfCenters):
+class ProjectedSumsAndCounts(_CenterQuery):
     """Sums in all features, and numbers, of the points nearest to each center.
 
     Parameters
@@ -353,7 +355,7 @@ def draw_cover(
     ----------
     cover : Cover
     weight : float
-        Not larger than the one that the cover was made for.
+        At most the weight that the cover was made for.
     streams : NoiseStreams
         Of one replicate.
     key : tuple
@@ -362,8 +364,8 @@ def draw_cover(
     -------
     ndarray of shape (m,), int64
     """
-    # Log weights of the mixture's components: all grid points at 1; the counted ones,
-    # by count; the blocks of grid points with only a bound on their counts, by bound.
+    # Log weights of the mixture's components: all grid points, at weight 1; counted
+    # grid points, one component per count; bounded blocks, one component per bound.
     lattice = cover.lattice
     block_size = BLOCK_SIDE**lattice.dimensions
     counts, multiplicities = cover.positive_counts()
@@ -375,6 +377,7 @@ def draw_cover(
     )
     log_weights = np.concatenate([[math.log(lattice.size)], log_counted, log_bounded])
 
+    # Rejection sampling; at most half of the weight is in bounded blocks.
     attempt = 0
     while True:
         # Draw a component by the Gumbel-max trick.

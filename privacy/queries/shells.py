@@ -1,14 +1,14 @@
-"""Where the points lie in a wide domain: shells about a center, clipped sums.
+"""Queries that locate the points in a wide domain: shells, clipped sums.
 
-What one record changes, under zero-out or add-remove adjacency:
+Sensitivities under zero-out or add-remove adjacency:
 
 - :class:`ShellCounts`: one count by 1.
 - :class:`SideCounts`: one count of every column by 1, which is sqrt(d) in L2.
 - :class:`ClippedSum`: the sum by the radius in L2, and by sqrt(d) times as much in L1.
 
-Centers and radii are released or public floats. They need not lie on the grid: what a
-record adds is rounded to integers before it is added. The ledger does not name them:
-its charges are public before the first draw.
+Centers and radii are released or public floats. They need not lie on the grid, because
+each record's contribution is rounded to integers before it is added. The ledger does
+not record them: its charges are known before the first draw.
 """
 
 import math
@@ -27,13 +27,13 @@ from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitiv
 
 
 @dataclass(frozen=True, eq=False)
-class _AboutCenter(Query):
+class _CenterQuery(Query):
     """Base class of the queries about a center, of one replicate."""
 
     center: np.ndarray
 
     def check(self, view: Any) -> None:
-        """Refuse more than one replicate, and a center that is no finite point."""
+        """Refuse more than one replicate, and a center that is not finite float64."""
         view.check_single(self.label)
         center = self.center
         shape = (view.n_features,)
@@ -49,7 +49,7 @@ class _AboutCenter(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class ShellCounts(_AboutCenter, DisjointCounts):
+class ShellCounts(_CenterQuery, DisjointCounts):
     """Numbers of points in shells about a center.
 
     Parameters
@@ -61,7 +61,8 @@ class ShellCounts(_AboutCenter, DisjointCounts):
         shell j the points at distances from ``radii[j + 1]`` to ``radii[j]``, the last
         one the rest.
     box : bool, default=False
-        Distances are the largest difference of a coordinate, so that shells are cubes.
+        Whether distances are Chebyshev (the largest difference of a coordinate): shells
+        are then cubes.
 
     Notes
     -----
@@ -75,7 +76,7 @@ class ShellCounts(_AboutCenter, DisjointCounts):
     box: bool = False
 
     def check(self, view: Any) -> None:
-        """Refuse more than one replicate, and a center or radii that are none."""
+        """Refuse more than one replicate, and invalid centers or radii."""
         super().check(view)
         check_radii(self.radii)
         if not isinstance(self.box, bool):
@@ -89,8 +90,8 @@ class ShellCounts(_AboutCenter, DisjointCounts):
 
 
 @dataclass(frozen=True, eq=False)
-class SideCounts(_AboutCenter):
-    """Numbers of points on either side of a center, by distance, in every column.
+class SideCounts(_CenterQuery):
+    """Numbers of points by side of a center and distance to it, in every column.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ class SideCounts(_AboutCenter):
     radii: np.ndarray
 
     def check(self, view: Any) -> None:
-        """Refuse more than one replicate, and a center or radii that are none."""
+        """Refuse more than one replicate, and invalid centers or radii."""
         super().check(view)
         check_radii(self.radii)
 
@@ -128,8 +129,8 @@ class SideCounts(_AboutCenter):
 
 
 @dataclass(frozen=True, eq=False)
-class ClippedSum(_AboutCenter):
-    """Sum of the differences of points and a center, each shortened to a radius.
+class ClippedSum(_CenterQuery):
+    """Sum of the differences of points and a center, each clipped in norm to a radius.
 
     Parameters
     ----------
@@ -150,12 +151,12 @@ class ClippedSum(_AboutCenter):
     radius: float
 
     def check(self, view: Any) -> None:
-        """Refuse more than one replicate, and a center or a radius that are none."""
+        """Refuse more than one replicate, and an invalid center or radius."""
         super().check(view)
         check_positive("radius", self.radius, ", in half-widths")
 
     def sensitivity(self, view: Any) -> Sensitivities:
-        """One record: the radius, which is the unit."""
+        """One record adds at most the radius in L2, which is the unit."""
         return {"sums": Sensitivity(math.sqrt(view.n_features) * SCALE, SCALE, SCALE)}
 
     def exact(self, view: Any) -> Answer:
@@ -166,7 +167,7 @@ class ClippedSum(_AboutCenter):
 
 
 def check_radii(radii: np.ndarray) -> None:
-    """Refuse radii that are no decreasing positive numbers."""
+    """Refuse radii that are not positive, finite and decreasing."""
     is_list = radii.dtype == np.float64 and radii.ndim == 1 and len(radii) > 0
     if (
         not is_list

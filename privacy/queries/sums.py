@@ -1,16 +1,15 @@
 """Queries on the points of a curator: sums, counts and the percentile of gaps.
 
-What one record changes, under zero-out or add-remove adjacency, in records and
-half-widths:
+Sensitivities under zero-out or add-remove adjacency, in records and half-widths:
 
 - :class:`SumsAndCounts`: one count by 1, and one sum by sqrt(d) in L2; with relative
   sums, by the radius of its center.
 - :class:`CountsAndBoundedSums`: one count by 1, and each coordinate of its sum.
 - :class:`GridCounts`: one count by 1.
-- :class:`GapPercentile`: what its paper claims, which does not hold for two or more
-  features.
+- :class:`GapPercentile`: its paper's claim, which is wrong for two or more features.
 
-One record lies in one cell, so the cost of a query is that of its most expensive cell.
+Cells are disjoint and one record lies in one cell. So the cost of a query is that of
+its most expensive cell (parallel composition).
 """
 
 import math
@@ -47,7 +46,7 @@ from pkm.privacy.query import (
 )
 from pkm.scalars import is_integer
 
-# Parts of answers that several queries have, with the mechanisms that may release them.
+# Parts of the answers of several queries, with the mechanisms that may release them.
 COUNTS: Mechanisms = {"counts": (Gaussian, Laplace)}
 GAUSSIAN_COUNTS: Mechanisms = {"counts": (Gaussian,)}
 GAUSSIAN_SUMS: Mechanisms = {"sums": (Gaussian,)}
@@ -59,7 +58,7 @@ ONE_COUNT = Sensitivity(l1=SCALE, l2=SCALE, linf=SCALE, l0=1)
 
 
 class DisjointCounts(Query):
-    """Base class of counts of disjoint cells: a record is in one of them."""
+    """Base class of counts of disjoint cells: a record lies in one of them."""
 
     mechanisms = COUNTS
 
@@ -73,7 +72,7 @@ def vector_sensitivity(
     n_features: int,
     unit: Any = 1.0,
 ) -> Sensitivity:
-    """What a vector of at most a length changes, in L2 and in L1.
+    """Sensitivity of a sum to a vector whose L2 norm is at most ``length``.
 
     Examples
     --------
@@ -102,8 +101,8 @@ class SumsAndCounts(Query):
     -----
     Its parts are ``sums`` (R, k, d), int64, in grid steps, and ``counts`` (R, k),
     int64, in units of 2**-16 records. With one radius for each center, relative sums
-    have their center's radius as unit: their noise has its scale in multiples of that,
-    and a record changes sums and counts together by 1 each, whatever the radii.
+    have the radius of their center as unit. The scale of their noise is in multiples of
+    it, and a record changes a sum by at most 1 in these units, whatever the radii.
     """
 
     label = "sums_and_counts"
@@ -152,7 +151,7 @@ class SumsAndCounts(Query):
         return {"sums": sums, "counts": counts}
 
     def details(self) -> Details:
-        """The radius; radii of centers differ between replicates and stay out."""
+        """The radius; an array is left out, because replicates differ in it."""
         return {} if isinstance(self.radius, np.ndarray) else {"radius": self.radius}
 
 
@@ -169,8 +168,8 @@ class CountsAndBoundedSums(Query):
     Notes
     -----
     Its parts are ``counts`` (R, k), int64, in units of 2**-16 records, and ``sums`` (R,
-    k, d), int64, in grid steps, each between its mirrored count times the domain's
-    ends.
+    k, d), int64, in grid steps. Each sum lies between the :func:`mirrored` noisy count
+    times the domain's ends, relative to the origin.
     """
 
     label = "counts_and_bounded_sums"
@@ -185,7 +184,7 @@ class CountsAndBoundedSums(Query):
         check_grid_integers("origin", self.origin, (view.n_features,))
 
     def sensitivity(self, view: Any) -> Sensitivities:
-        """One record in one cell, which is at most the far end from the origin."""
+        """One record in one cell, at most as far from the origin as the far end."""
         d = view.n_features
         farthest = float(SCALE + np.abs(self.origin).max())
         sums = Sensitivity(d * farthest, math.sqrt(d) * farthest, farthest, d)
@@ -200,7 +199,7 @@ class CountsAndBoundedSums(Query):
     def mechanism_input(
         self, part: str, exact: Any, released: Mapping[str, np.ndarray]
     ) -> Any:
-        """Bound the sums by the noisy count times the domain's ends."""
+        """Bound the sums by the noisy counts times the domain's ends."""
         if part == "counts":
             return exact
         records = mirrored(released["counts"])[:, :, None] / SCALE
@@ -210,7 +209,7 @@ class CountsAndBoundedSums(Query):
 
 
 def mirrored(counts: np.ndarray) -> np.ndarray:
-    """Noisy counts mirrored at one half, so that they are positive."""
+    """Reflect noisy counts below one half at one half: all are then positive."""
     return np.where(counts < SCALE // 2, SCALE - counts, counts)
 
 
@@ -254,7 +253,7 @@ class GridCounts(DisjointCounts):
         counts = total_array(view._shards, cell_counts, intervals=self.intervals)
         counts *= SCALE
         counts = counts.reshape(1, *shape)
-        # Replicates have equal exact counts.
+        # All replicates have the same exact counts.
         if view.n_replicates > 1:
             counts = np.repeat(counts, view.n_replicates, axis=0)
         return {"counts": counts}
@@ -275,10 +274,10 @@ class GapPercentile(Query):
 
     Notes
     -----
-    Its part is ``gap`` (R,), float64, in grid steps. Not private for two or more
-    features: a record shifts the ranks of different features differently, and the
+    Its part is ``gap`` (R,), float64, in grid steps. It is not private for two or more
+    features. A record shifts the ranks of different features differently, so the
     claimed rank sensitivity of 2 (Algorithm 2 and Lemma 1 of the DPM paper) does not
-    hold. The charge carries that flaw.
+    hold. The charge is marked with that flaw.
     """
 
     label = "gap_percentile"
@@ -287,13 +286,13 @@ class GapPercentile(Query):
     percent: float
 
     def check(self, view: Any) -> None:
-        """Refuse more than one replicate, and a percentage that is none."""
+        """Refuse more than one replicate, and a percentage out of range."""
         view.check_single(self.label)
         if not 0 <= self.percent <= 100:
             raise ValueError(f"percent={self.percent} must be between 0 and 100")
 
     def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
-        """A record moves a rank by 2, as the paper claims."""
+        """A record changes a rank by 2, as the paper claims, and a difference by 4."""
         return {"gap": ScoreRange(4.0)}
 
     def exact(self, view: Any) -> Mapping[str, OrderStatistics]:
@@ -303,7 +302,7 @@ class GapPercentile(Query):
         return {"gap": OrderStatistics(gaps, rank, 2.0 * SCALE)}
 
     def flaw(self, view: Any) -> str:
-        """The claimed sensitivity holds for one feature alone."""
+        """The flaw of the claimed sensitivity, which holds for one feature only."""
         return "F-13" if view.n_features > 1 else ""
 
 
@@ -317,9 +316,9 @@ def nearest_sums_and_counts(
 
 
 def check_centers(centers: np.ndarray, view: Any) -> None:
-    """Refuse centers that are no grid integers, one set per replicate."""
-    # Relative sums about centers between grid points would show the exact count in
-    # their fractional parts.
+    """Refuse centers that are not grid integers, one set per replicate."""
+    # Integer noise would not hide the fractional parts of sums relative to other
+    # centers: they depend on the exact counts.
     shape = (view.n_replicates, "k", view.n_features)
     remedy = f", for {view.n_replicates} replicates; release them through snap_centers"
     check_grid_integers("centers", centers, shape, remedy)

@@ -1,9 +1,9 @@
 """Private points in a tree of public cells, with noisy queries on the cells.
 
-A method grows the tree by splits that are functions of released values only. Which
-points lie in which cell is private: the method names cells by number, and every answer
-is charged before it is drawn. The cells of one query must be disjoint, so that a record
-changes one of them and the cost of the query is that of its most expensive cell.
+A method splits cells by functions of released values only. It names cells by number;
+which points lie in which cell is private. The cells of one query must be disjoint. Then
+a record changes one of them, and the cost of the query is that of its most expensive
+cell.
 """
 
 import itertools
@@ -33,11 +33,11 @@ from pkm.privacy.queries.sums import (
 )
 from pkm.privacy.query import Answer, Details, Query, Sensitivities
 
-MAX_INTERVALS = 4096  # a finer grid would not fit the memory of large trees
+MAX_INTERVALS = 4096  # of a BoxGrid: limits the memory of large trees
 MAX_SUM = 2.0**60  # grid steps
-MAX_BIN_COUNTS = 1 << 22  # of the cells whose points are counted in one pass
+MAX_BIN_COUNTS = 1 << 22  # limits the number of cells that one pass counts
 
-#: Makes unsigned codes (n, m) of points: one column per feature or hyperplane.
+#: Maps points to unsigned codes (n, m): a bin per feature, or a side per hyperplane.
 Code = Callable[[Points], np.ndarray]
 #: A cell, the feature that it is split by, and the boundary.
 Split = tuple[int, int, int]
@@ -47,8 +47,8 @@ Split = tuple[int, int, int]
 class BoxGrid:
     """Public grid on [-1, 1], the same for every feature, of equal intervals.
 
-    The midpoints of the intervals are the candidates for splits. Every interval is two
-    bins. A last bin holds what the intervals leave over at the upper end.
+    Cells can be split at the midpoints of the intervals, the candidates. So every
+    interval is two bins. One more bin holds the rest of the domain at its upper end.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class BoxGrid:
         Increasing grid positions, in grid steps: a point belongs to bin b if b
         thresholds are below it.
     inside_cell : bool
-        Whether candidates are left out whose interval is not inside the cell.
+        Whether only candidates whose interval is inside the cell are allowed.
     """
 
     thresholds: tuple[int, ...]
@@ -77,9 +77,10 @@ class BoxGrid:
         width: float,
         inside_cell: bool = False,
     ) -> "BoxGrid":
-        """Lay out intervals of a width, in half-widths, from the lower end.
+        """Divide the domain into intervals of a width, in half-widths.
 
-        At most 4,096 of them; an interval wider than the domain becomes the domain.
+        They begin at the lower end. There are at most 4,096; a width above the domain's
+        is reduced to it.
 
         Examples
         --------
@@ -103,12 +104,12 @@ class BoxGrid:
 
     @property
     def boundaries(self) -> range:
-        """The candidates: splitting at boundary b sends bins below b to the left."""
+        """Candidates: a split at boundary b puts bins below b into the left cell."""
         return range(1, self.n_bins, 2)
 
 
 class _Shard:
-    """Points of one shard, block or chunk in the order of the cells."""
+    """Points of one shard, block or chunk, ordered so that each cell is a slice."""
 
     def __init__(self, points: Points, code: Code) -> None:
         codes = code(points)
@@ -116,7 +117,7 @@ class _Shard:
         self.codes = codes
         index_type = np.uint16 if len(codes) <= 1 << 16 else np.int32
         self.order = np.arange(len(codes), dtype=index_type)
-        self._ranges = [(0, len(codes))]  # of each cell, in the order
+        self._ranges = [(0, len(codes))]  # slice of ``order`` for each cell
 
     def split(
         self,
@@ -151,7 +152,7 @@ def _no_codes(points: Points) -> np.ndarray:
 
 
 class PartitionTree(View):
-    """A growing tree of cells over one replicate's points.
+    """A tree of cells over one replicate's points, refined by :meth:`split`.
 
     Cell 0 holds all points. Its queries are :class:`CellCounts`, :class:`CellSums` and
     :class:`Splits`.
@@ -178,8 +179,7 @@ class PartitionTree(View):
     ) -> None:
         curator.check_single(type(self).__name__)
         super().__init__(curator)
-        # Points that are kept stay in the order of the cells; others are ordered in
-        # every pass.
+        # Points in memory are ordered by cells once; others in every pass.
         self._points = curator._shards
         is_kept = isinstance(self._points, Shards)
         self._shards = (
@@ -195,8 +195,7 @@ class PartitionTree(View):
         first = np.zeros(self.n_features, np.int64)
         last = np.full(self.n_features, n_bins)
         self._cells = [_Cell(first, last)]
-        # Bin b reaches from above edges[b] to edges[b + 1], the first from the domain's
-        # lower end itself.
+        # Bin b has the grid positions from edges[b] + 1 to edges[b + 1].
         thresholds = () if grid is None else grid.thresholds
         self._edges = np.array([-SCALE - 1, *thresholds, SCALE], np.int64)
 
@@ -239,8 +238,8 @@ class PartitionTree(View):
         for shard in self._shards or ():
             shard.split(cell, feature, boundary)
 
-        # Divide the bins; a boundary outside the cell leaves one part empty and the box
-        # as it is.
+        # Divide the bins. With a boundary outside the cell one part is empty, and both
+        # parts keep the cell's box.
         left = _Cell(parent.first, parent.last.copy(), cell)
         right = _Cell(parent.first.copy(), parent.last, cell)
         if (
@@ -266,14 +265,14 @@ class PartitionTree(View):
 
     def candidate(self, choice: int) -> tuple[int, int]:
         """Feature and boundary of a choice among the candidates of a grid: public."""
-        assert self._grid is not None  # candidates are those of a grid
+        assert self._grid is not None  # only a grid has candidates
         boundaries = self._grid.boundaries
         feature, position = divmod(int(choice), len(boundaries))
         return feature, boundaries[position]
 
     def position(self, boundary: int) -> int:
         """Grid position of a boundary: points at or below it go to the left."""
-        assert self._grid is not None  # boundaries are those of a grid
+        assert self._grid is not None  # only a grid has positions
         return self._grid.thresholds[boundary - 1]
 
     def _total(
@@ -317,7 +316,7 @@ class CellCounts(DisjointCounts):
     Parameters
     ----------
     cells : sequence of int
-        Disjoint; may be empty, the release is charged all the same.
+        Disjoint. A release without cells is charged, too.
 
     Notes
     -----
@@ -350,15 +349,15 @@ class CellSums(Query):
     origins : ndarray of shape (len(cells), d), int64
         Subtracted from each point of a cell, in grid steps.
     radius : float, optional
-        In half-widths: a bound on the distance from the origin to calibrate to, if
-        larger than the exact one.
+        In half-widths: bound on the distance of a cell's points from its origin, by
+        which noise is scaled. Default: the distance of the farthest corner.
 
     Notes
     -----
     Its part is ``sums`` (len(cells), d), int64, in grid steps. A record adds at most
     the distance from the origin to the farthest corner of its cell's box. That is the
-    unit of the noise, so that its scale is the noise multiplier, and the cost is known
-    before any cell is.
+    unit of the noise. So its scale is the noise multiplier, and the cost is known
+    before the cells.
     """
 
     label = "cell_sums"
@@ -399,8 +398,8 @@ class CellSums(Query):
         farthest = differences.max(axis=1).astype(np.float64)
         distances = np.sqrt((farthest * farthest).sum(axis=1))
         if self.radius is None:
-            # The sum over a cell of one grid point may be 0 for any data: any positive
-            # scale will do.
+            # The sum over a cell that is its origin is 0 for any data: any positive
+            # scale is enough.
             return np.maximum(distances, 1.0)
         if self.radius * SCALE < distances.max(initial=0.0) * (1 - 1e-9):
             raise ValueError(
@@ -412,7 +411,7 @@ class CellSums(Query):
 
 @dataclass(frozen=True, eq=False)
 class Splits(Query):
-    """A split of each of disjoint cells of a tree, at a candidate of its grid.
+    """Selection of a split for each of disjoint cells, among the grid's candidates.
 
     Parameters
     ----------
@@ -422,10 +421,10 @@ class Splits(Query):
         Their released counts, in records.
     score : SplitScore
     margin : float, default=0
-        In records: subtracted from the size that the sensitivity is computed from, a
-        margin of safety that is not needed.
+        In records: subtracted from the sizes before the sensitivity is computed. Not
+        needed for privacy; some papers do so.
     failure : float, default=0
-        Probability that a size less the margin exceeds the exact one, where a paper
+        Probability that a size minus the margin exceeds the exact size, if a paper
         charges for it.
 
     Notes
@@ -466,8 +465,8 @@ class Splits(Query):
             )
 
     def sensitivity(self, view: PartitionTree) -> Mapping[str, ScoreRange]:
-        """Scores of a cell move by the score's sensitivity over the cell's size."""
-        # The floor only matters where all scores are 0 anyway.
+        """The score's sensitivity over the size of the cell."""
+        # Below a size of 1 all scores are 0: the lower bound avoids a division by zero.
         sizes = np.asarray(self.sizes, np.float64)
         changes = self.score.sensitivity / np.maximum(1.0, sizes - self.margin)
         return {"choices": ScoreRange(changes, failure=self.failure)}
@@ -481,17 +480,17 @@ class Splits(Query):
         return {"score_sensitivity": self.score.sensitivity, "margin": self.margin}
 
     def _scores(self, view: PartitionTree) -> Iterator[np.ndarray]:
-        """Scores (d * candidates,) of cell after cell, in one array that is reused."""
+        """Scores (d * candidates,) of one cell after the other, in a reused array."""
         grid = view._grid
         assert grid is not None, "checked before"
         scores = np.empty((view.n_features, len(grid.boundaries)))
         first = np.full(view.n_features, -1)
         last = np.full(view.n_features, grid.n_bins)
-        # The narrowest that no bin exceeds.
+        # The smallest type that holds the count of any bin.
         narrow = np.uint16 if view.n_points < 1 << 16 else np.uint32
         count_type = narrow if view.n_points < 1 << 32 else np.int64
         sizes = np.asarray(self.sizes, float).tolist()
-        # A pass counts the points of as many cells as fit.
+        # One pass counts the points of as many cells as memory allows.
         n_bins = grid.n_bins
         n_together = max(1, MAX_BIN_COUNTS // (view.n_features * n_bins))
         for start in range(0, len(self.cells), n_together):
@@ -508,8 +507,7 @@ class Splits(Query):
                 yield scores.ravel()
 
 
-# Functions of points or of one shard, block or chunk, whose results are added over all
-# of them.
+# Functions of one shard, block or chunk, whose results are added over all of them.
 
 
 def _of_split(
@@ -518,7 +516,7 @@ def _of_split(
     splits: Sequence[Split],
     function: Callable[[_Shard], np.ndarray],
 ) -> np.ndarray:
-    """A function of points that are brought into the order of the cells."""
+    """Order points by the cells after all splits, and apply a function to them."""
     shard = _Shard(points, code)
     for split in splits:
         shard.split(*split)

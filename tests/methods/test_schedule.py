@@ -110,7 +110,7 @@ def test_a_dry_run_is_charged_what_the_schedule_says(method, parameters):
             charges = dry_run(model, n_points, n_features)
             assert [c.cost[:3] for c in schedule.charges] == [c.cost[:3] for c in charges]
             assert all(
-                planned.costs_like(charge)
+                planned.matches(charge)
                 for planned, charge in zip(schedule.charges, charges, strict=True)
             )
             assert schedule.fits(budget)

@@ -522,7 +522,7 @@ def test_a_schedule_is_every_method_s_releases(name):
     np.testing.assert_array_equal(method.cluster_centers_, centers)
     (run,) = account.runs
     pairs = zip(run.schedule, plain.ledger_.charges, strict=True)
-    assert all(planned.costs_like(charge) for planned, charge in pairs)
+    assert all(planned.matches(charge) for planned, charge in pairs)
     assert account.spent() == 2.0
     with pytest.raises(BudgetExceeded):
         method.fit(X, account=account)

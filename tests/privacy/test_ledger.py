@@ -162,7 +162,7 @@ def test_largest_multiple_exhausts_the_budget():
     assert pure_factor == pytest.approx(1.0, rel=1e-3)
 
 
-def test_plain_sum_bounds_the_composition():
+def test_basic_composition_bounds_the_composition():
     """Sums of epsilons bound the composition from above, so the quick check is the stricter one."""
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -177,12 +177,12 @@ def test_plain_sum_bounds_the_composition():
 
 
 def clear_composition_caches():
-    ledger_module._coin_losses.cache_clear()
+    ledger_module._pure_losses.cache_clear()
     ledger_module._composed_delta.cache_clear()
 
 
 def test_pure_mixtures_match_brute_force_and_round_up(monkeypatch):
-    """Every outcome of 12 coins is listed; with a short list of sums, losses are rounded up, never
+    """Every outcome of 12 releases is listed; with few losses allowed, they are rounded up, never
     down.
     """
     composed_delta = ledger_module._composed_delta
