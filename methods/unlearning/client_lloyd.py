@@ -5,13 +5,13 @@ import numpy as np
 from pkm.compute import converged_lloyd
 
 MAX_ITER = 300
-TOLERANCE = 1e-3  # of the loss
+TOLERANCE = 1e-3  # smallest relative decrease of the loss
 
 
 def local_lloyd(
     points: np.ndarray, centers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lloyd's algorithm until an iteration lowers the loss by less than a thousandth.
+    """Run Lloyd's algorithm until the loss decreases by less than a thousandth.
 
     An empty cluster keeps its center.
 

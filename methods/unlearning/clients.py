@@ -1,8 +1,12 @@
 """Clients of federated clustering with removals, of MUFC and of DC-KMeans.
 
-The state of a client holds no data of a removed point: rows are overwritten. Source:
-Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and 3. Units:
-grid steps.
+The state of a client holds no data of a removed point: rows are overwritten. k-means++
+seeds are drawn by an exponential race: the next seed is the point with the smallest
+quotient of its arrival time, an exponential variate, and its squared distance to the
+seeds. It is distributed as in k-means++, and removing another point leaves it the same.
+
+Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and
+3. Units: grid steps.
 """
 
 from collections.abc import Callable
@@ -13,11 +17,11 @@ from pkm.compute import exponential_race, nearest_row
 from pkm.methods.unlearning.client_lloyd import local_lloyd
 
 #: Standard exponential variates of a given shape.
-Draw = Callable[[tuple[int, ...]], np.ndarray]
+DrawTimes = Callable[[tuple[int, ...]], np.ndarray]
 
 
 class SeedingClient:
-    """Client of MUFC: its points, and its k-means++ seeds, which are its centers.
+    """Client of MUFC: its points, and its centers, which are its k-means++ seeds.
 
     Parameters
     ----------
@@ -25,15 +29,15 @@ class SeedingClient:
         Points, integer-valued.
     ids : ndarray of shape (n,), int64
     arrival_times : ndarray of shape (n, k), float64
-        Of each point for each step of the seeding.
+        Of each point in each step of the seeding.
 
     Attributes
     ----------
     n : int
-        Number of points that are left, the first rows of the three arrays; zeros
-        follow.
+        Number of remaining points: the first rows of the three arrays. The others are
+        zero.
     seeds : ndarray of shape (k,), int64
-        Rows of the seeds, the first `n_seeds` of them.
+        Rows of the seeds; only the first `n_seeds` are in use.
     n_seeds : int
         Fewer than k where there are fewer distinct points.
     sizes : ndarray of shape (k,), int64
@@ -71,7 +75,7 @@ class SeedingClient:
         self,
         ids: list[int],
         row_of: np.ndarray,
-        draw: Draw | None,
+        draw: DrawTimes | None,
     ) -> bool:
         """Remove points.
 
@@ -81,27 +85,28 @@ class SeedingClient:
         row_of : ndarray
             Row of each point by id; kept up to date.
         draw : callable or None
-            From a shape to fresh arrival times, for the seeds that are drawn again;
-            None keeps the times.
+            From a shape to new arrival times, for the seeds that are drawn again. None
+            keeps the times.
 
         Returns
         -------
         bool
-            Whether seeds were drawn again or the client was trained again.
+            Whether seeds were drawn again, or the client was refitted.
         """
         first = self._first_removed_step(ids)
 
-        # Without a seed among the points only the sizes of their clusters change.
+        # Alg. 3, lines 2-3: without a seed among the points, the seeds stay. Only the
+        # sizes of clusters change.
         for point in ids:
             if first is None:
                 row = self.rows[row_of[point]]
                 self.sizes[nearest_row(row, self.rows, self.seeds, self.n_seeds)] -= 1
-            self._drop(point, row_of)
+            self._delete_row(point, row_of)
 
-        # The seeds before the first removed one stay. The race is run again from there
-        # (Alg. 3).
+        # Lines 5-14: keep the seeds before the first removed one, and draw the others
+        # again.
         if first is not None:
-            self._redraw(first, draw)
+            self._redraw_times(first, draw)
             self._seed(first)
         return first is not None
 
@@ -113,17 +118,20 @@ class SeedingClient:
                 return step
         return None
 
-    def _drop(
+    def _delete_row(
         self,
         point: int,
         row_of: np.ndarray,
     ) -> None:
         """Overwrite a point by the last one, and the last row by zeros."""
+        # Copy the last row over that of the point, and clear it.
         row = int(row_of[point])
         last = self.n - 1
         for array in (self.rows, self.ids, self.arrival_times):
             array[row] = array[last]
             array[last] = 0
+
+        # The last point has a new row.
         seeds = self.seeds[: self.n_seeds]
         seeds[seeds == last] = row
         self.n = last
@@ -131,18 +139,18 @@ class SeedingClient:
         if row < last:
             row_of[self.ids[row]] = row
 
-    def _redraw(
+    def _redraw_times(
         self,
         first: int,
-        draw: Draw | None,
+        draw: DrawTimes | None,
     ) -> None:
-        """Replace the arrival times of all steps from one on by fresh ones."""
+        """Draw new arrival times for a step and all later ones."""
         if draw is not None:
             later = self.arrival_times[: self.n, first:]
             later[:] = draw(later.shape)
 
     def _seed(self, first: int) -> None:
-        """Choose the seeds from a step on by the race: the centers (Alg. 1)."""
+        """Choose the seeds from a step on by the race (Alg. 1, line 2)."""
         n = self.n
         if n:
             self.n_seeds = exponential_race(
@@ -161,11 +169,11 @@ class SeedingClient:
 
 
 class LloydClient(SeedingClient):
-    """Leaf of DC-KMeans: its centers are means, and it is trained again each time."""
+    """Leaf of DC-KMeans: its centers are means, and it is refitted after a removal."""
 
     def fit(self, row_of: np.ndarray) -> None:
         """See :meth:`SeedingClient.fit`."""
-        # Rows are sorted by id: float sums then do not depend on earlier removals.
+        # Sort rows by id, so that float sums do not depend on earlier removals.
         n = self.n
         order = np.argsort(self.ids[:n])
         for array in (self.rows, self.ids, self.arrival_times):
@@ -183,12 +191,12 @@ class LloydClient(SeedingClient):
         self,
         ids: list[int],
         row_of: np.ndarray,
-        draw: Draw | None,
+        draw: DrawTimes | None,
     ) -> bool:
         """See :meth:`SeedingClient.remove`."""
         first = self._first_removed_step(ids)
         for point in ids:
-            self._drop(point, row_of)
-        self._redraw(first or 0, draw)
+            self._delete_row(point, row_of)
+        self._redraw_times(first or 0, draw)
         self.fit(row_of)
         return True

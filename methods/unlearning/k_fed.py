@@ -18,7 +18,8 @@ from pkm.methods.unlearning.client_lloyd import local_lloyd
 from pkm.privacy import NO_CLAIM
 from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
-#: A point is in the core of a seed that is this many times nearer than any other.
+#: The core of a seed: points whose distances to all other seeds are this many times
+#: larger.
 CORE_RATIO = 3.0
 
 
@@ -31,8 +32,8 @@ class KFed:
     n_clusters : int
         Of the server.
     client_clusters : int, optional
-        Of each client; default the same, as the unlearning paper runs it. With as many
-        the server starts from the first client's centers alone.
+        Of each client. Default: ``n_clusters``, as in the unlearning paper; the server
+        then starts from the first client's centers alone.
 
     Raises
     ------
@@ -86,7 +87,7 @@ class KFed:
             if points.shape[0]
         ]
 
-        # The server starts from the first client's centers and adds the farthest of the
+        # The server's start: the first client's centers, and the farthest of the
         # others.
         sent = np.concatenate([centers for centers, _ in client_results])
         n_distinct = len(np.unique(sent, axis=0))
@@ -100,7 +101,7 @@ class KFed:
         clusters = global_labels == np.arange(len(start))[:, None]
         centers = mean_clusters(sent, clusters, start)
 
-        # Every point has the label of its client's center.
+        # A point has the label of its client's center.
         point_labels = []
         first = 0
         for client, labels in client_results:

@@ -1,9 +1,9 @@
 """A server of federated clusters whose fit is repaired after a removal.
 
-Its centers are a function of the sum of the clients' messages and of public randomness:
-the best of several starts, each of k-means++ seeds from a race among the bins and of
-Lloyd's steps. All of it is kept in integers, so that a repaired fit has, bit for bit,
-the centers of a fit to the same sum from scratch
+Its centers are a function of the sum of the clients' messages and of public randomness.
+They are the best of several starts: k-means++ seeds by an exponential race of the bins,
+then steps of Lloyd's algorithm. Sums and counts are integers, so that a repaired fit
+has, bit for bit, the centers of a fit from scratch
 (:mod:`pkm.compute.kernels.repaired_lloyd`). Units: bins, counted from the middle one.
 """
 
@@ -19,7 +19,7 @@ from pkm.compute.kernels.repaired_lloyd import (
 )
 
 STARTS = 10
-MAX_STEPS = 30  # a start whose assignments do not repeat by then stops
+MAX_STEPS = 30  # of a start
 
 
 class RepairedServer:
@@ -33,9 +33,9 @@ class RepairedServer:
     weights : ndarray of shape (m,), int64
         Positive.
     seed : int
-        Public: arrival times are hashes of it and of the bin.
+        Public: arrival times are hashes of the seed and the bin.
     capacity : int
-        Most bins that there can ever be.
+        Largest number of bins.
 
     Examples
     --------
@@ -54,17 +54,23 @@ class RepairedServer:
         seed: int,
         capacity: int,
     ):
+        # The input: bins and their weights, by row; the first m rows are in use.
         d = bins.shape[1]
-        by_step = (STARTS, MAX_STEPS)
         self.m = 0
         self._key = np.uint64(seed)
         self._bins = np.zeros((capacity, d), np.int64)
         self._weights = np.zeros(capacity, np.int64)
         self._times = np.zeros((capacity, STARTS, n_clusters))
         self._row_of: dict[bytes, int] = {}
+
+        # The race of each start: its seeds, and their arrival times.
         self._seeds = np.zeros((STARTS, n_clusters, d), np.int64)
         self._arrivals = np.full((STARTS, n_clusters), np.inf)
         self._n_seeds = np.zeros(STARTS, np.int64)
+
+        # Lloyd's steps of each start. A label stays while the gap between the two
+        # smallest distances exceeds twice the move of the centers.
+        by_step = (STARTS, MAX_STEPS)
         self._n_steps = np.zeros(STARTS, np.int64)
         self._labels = np.full((*by_step, capacity), -1, np.int32)
         self._gaps = np.zeros((*by_step, capacity))
@@ -84,8 +90,8 @@ class RepairedServer:
     @property
     def centers(self) -> np.ndarray:
         """Centers (at most k, d) of the start of least cost, in lexicographic order."""
-        # Cost is the sum of squares, which all starts share, less what the means
-        # explain.
+        # Least cost: the sum of squares, the same for all starts, less that explained
+        # by the means.
         starts = np.arange(STARTS)
         last = self._n_steps - 1
         sums = self._sums[starts, last].astype(np.float64)
@@ -108,8 +114,8 @@ class RepairedServer:
         bins : ndarray of shape (c, d), int64
             All different.
         changes : ndarray of shape (c,), int64
-            Not 0. A bin is new where it had no weight, and is forgotten where none is
-            left.
+            Not 0. A bin without weight is new, and a bin whose weight becomes 0 is
+            removed.
 
         Raises
         ------
@@ -129,7 +135,7 @@ class RepairedServer:
         times[present] = self._times[rows[present]]
         times[~present] = self._hashed_times(bins[~present])
 
-        # Sums of all kept steps, with the assignments of those steps.
+        # Update the sums of all steps, by the labels of each step.
         self._weights[rows[present]] = weights[present]
         for r in range(STARTS):
             change_weights(
@@ -142,16 +148,15 @@ class RepairedServer:
                 self._counts[r],
             )
 
-        # Rows of bins without weight are given up, and new ones appended.
+        # Remove the bins without weight, and append new ones.
         for row in sorted(rows[present & (weights == 0)].tolist(), reverse=True):
-            self._drop(row)
+            self._delete_row(row)
         for c in np.flatnonzero(~present):
-            self._append(bins[c], weights[c], times[c])
+            self._add_row(bins[c], weights[c], times[c])
 
-        # The race is run again where it can have another outcome, and the steps are
-        # repaired.
+        # Run the races again that can have another outcome, and repair the steps.
         for r in range(STARTS):
-            stands = self._n_steps[r] > 0 and seeds_unchanged(
+            has_same_seeds = self._n_steps[r] > 0 and seeds_unchanged(
                 bins,
                 old_weights,
                 weights,
@@ -159,7 +164,7 @@ class RepairedServer:
                 self._seeds[r],
                 self._arrivals[r],
             )
-            self._repair(r, stands)
+            self._repair(r, has_same_seeds)
 
     def _hashed_times(self, bins: np.ndarray) -> np.ndarray:
         """Arrival times of bins, of shape (c, starts, k)."""
@@ -168,13 +173,13 @@ class RepairedServer:
         times = hashed_arrival_times(contiguous, self._key, starts * k)
         return times.reshape(-1, starts, k)
 
-    def _append(
+    def _add_row(
         self,
         bin_: np.ndarray,
         weight: int,
         times: np.ndarray,
     ) -> None:
-        """Add a bin, to which no step has assigned a center yet."""
+        """Add a bin, without a label in any step."""
         row = self.m
         self._bins[row] = bin_
         self._weights[row] = weight
@@ -183,7 +188,7 @@ class RepairedServer:
         self._row_of[bin_.tobytes()] = row
         self.m = row + 1
 
-    def _drop(self, row: int) -> None:
+    def _delete_row(self, row: int) -> None:
         """Overwrite a bin by the last one, and the last one by zeros."""
         last = self.m - 1
         del self._row_of[self._bins[row].tobytes()]
@@ -200,12 +205,13 @@ class RepairedServer:
     def _repair(
         self,
         r: int,
-        stands: bool,
+        has_same_seeds: bool,
     ) -> None:
-        """Repair one start; run its race first unless it stands."""
+        """Repair one start; run its race first unless its seeds are the same."""
+        # Seeds by the race; other seeds make all steps invalid.
         m = self.m
         n_valid = int(self._n_steps[r])
-        if not stands:
+        if not has_same_seeds:
             before = self._seeds[r].copy()
             self._n_seeds[r] = weighted_race(
                 self._bins[:m],
@@ -218,6 +224,8 @@ class RepairedServer:
                 n_valid = 0
                 self._centers[r] = 0
                 self._centers[r, 0] = self._seeds[r]
+
+        # Lloyd's steps: labels that can have changed, sums, centers.
         steps = repair_steps(
             self._bins[:m],
             self._weights[:m],
@@ -231,7 +239,8 @@ class RepairedServer:
             self._sums[r],
             self._counts[r],
         )
-        # Nothing of the steps that are no longer taken is kept.
+
+        # Clear steps that are no longer taken: they hold data of removed bins.
         for array in (self._moved, self._sums, self._counts):
             array[r, steps:] = 0
         self._centers[r, steps + 1 :] = 0
@@ -239,7 +248,7 @@ class RepairedServer:
 
     @property
     def _tolerance(self) -> float:
-        """Above the rounding of two distances between bins and centers."""
+        """Bound on the rounding errors of two distances between bins and centers."""
         _, d = self._bins.shape
         extent = float(np.abs(self._bins[: self.m]).max())
         return 2 * TOLERANCE * extent * np.sqrt(d)

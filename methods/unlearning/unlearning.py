@@ -1,11 +1,11 @@
 """Federated clustering with exact removal of points and of clients: MUFC and DC-KMeans.
 
 Every client clusters its points; the server clusters the clients' centers. With seeding
-by an exponential race (:mod:`pkm.compute.kernels.seeding`) the model follows from the
-remaining points and of arrival times that belong to them. Removing points therefore
-gives, bit for bit, the model of a fit without these points with the same arrival times,
-ids and bins. The times are secret: without a seed they come from the operating system,
-and nothing from which they could be drawn again is kept. No privacy is claimed.
+by an exponential race (:mod:`pkm.methods.unlearning.clients`) the model is a function
+of the remaining points and their arrival times. So a removal gives, bit for bit, the
+model of a fit to the remaining points with the same arrival times, ids and bins. The
+times are secret: without a seed they come from the operating system, and they cannot be
+drawn again. No privacy is claimed.
 
 Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and
 3; DC-KMeans after Ginart et al. (2019), with clients as leaves. Units: the domain is
@@ -53,22 +53,23 @@ class Unlearning:
         Centers of a client: its k-means++ seeds, which are points (the paper's MUFC),
         or means after Lloyd's algorithm.
     gamma : float, "auto" or None, default="auto"
-        Side of the bins that clients round their centers to, in half-widths; ``auto``
-        is 1 / sqrt(n) with the n of the fit; None does not round.
+        Side of the bins that clients round their centers to, in half-widths (Alg. 1,
+        line 3). ``auto`` is 1 / sqrt(n), n the number of points at the fit; None does
+        not round.
     weights : {"sizes", "unit"}, default="sizes"
         Weight of a client's center: the size of its cluster, or 1.
     server_data : {"centers", "points"}, default="centers"
         What the server clusters: weighted bin centers, or uniform points in the bins,
         one for each point (the paper's).
     arrival_times : {"kept", "fresh"}, default="kept"
-        What determines the seeds that are drawn again after a removal: the arrival
-        times that the points have had from the start, or fresh ones, which is the
-        paper's Alg. 3: exact in distribution, but not the same model that a fit would
-        give.
+        Arrival times of seeds that are drawn again after a removal: those of the fit,
+        or new ones. ``fresh`` is the paper's Alg. 3: the model has the same
+        distribution as that of a fit, but is not the same model.
     server : {"refit", "repaired", "lazy"}, default="refit"
-        ``repaired`` keeps what the server's fit is made of and computes again what has
-        changed: exact, and faster than a fit from scratch. ``lazy`` keeps the server's
-        centers where no seed was removed, as the published code does: **not exact**.
+        ``repaired`` keeps the intermediate results of the server's fit, and computes
+        only those again that have changed: exact, and faster than a fit from scratch.
+        ``lazy`` keeps the server's centers if no seed was removed, as the published
+        code does: **not exact**.
 
     Raises
     ------
@@ -133,10 +134,9 @@ class Unlearning:
         parts : sequence of Points
             One per client.
         seed : int, optional
-            Of an experiment that is to be repeated. The model is marked `repeatable`:
-            whoever knows the seed, or finds it by trial, draws the arrival times of
-            removed points again. Without a seed they come from the operating system's
-            entropy.
+            For a repeatable experiment. The model is marked `repeatable`: whoever knows
+            or guesses the seed can draw the arrival times of removed points again.
+            Without a seed they come from the operating system's entropy.
         ids : sequence of ndarray of int64, optional
             Identifiers of the points, all different. Default: consecutive, client by
             client.
@@ -160,10 +160,12 @@ class Unlearning:
         else:
             sequences = child(seed, INITIALIZATION).spawn(3)
             times = np.random.default_rng(sequences[0]).standard_exponential(shape)
-            # Numbers are kept, and not the sequences, which hold the seed.
+            # Keep numbers instead of the sequences, which hold the seed.
             server_seed = int(sequences[1].generate_state(1)[0])
             fresh_seed = int(sequences[2].generate_state(1, np.uint64)[0])
             generator = np.random.default_rng(fresh_seed)
+
+        # Alg. 1, line 2: the clients, each with its points and their arrival times.
         make_client = SeedingClient if self.client == "seeding" else LloydClient
         clients = [
             make_client(points.rows.copy(), own_ids.astype(np.int64), times[own_ids])
@@ -176,8 +178,8 @@ class Unlearning:
 def secret_exponentials(shape: tuple[int, ...]) -> np.ndarray:
     """Standard exponential variates from the operating system's entropy.
 
-    Each has 52 random bits of its own. No generator links them: those of the points
-    that are left tell nothing of those that were removed.
+    Each has 52 random bits of its own. Without a common generator, the variates of the
+    remaining points reveal nothing about those of removed points.
     """
     entropy = os.urandom(8 * math.prod(shape))
     words = np.frombuffer(entropy, np.uint64).reshape(shape)
@@ -215,7 +217,7 @@ class Removal:
     Attributes
     ----------
     n_points, n_reseeded : int
-        Points removed, clients whose seeds were drawn again or that were trained again.
+        Removed points; clients whose seeds were drawn again, or that were refitted.
     client_seconds : float
         Of the slowest client: clients work in parallel.
     server_seconds : float
@@ -258,12 +260,15 @@ class FederatedModel:
         self._client_of = np.full(n_ids, -1, np.int32)  # by id; -1 for removed points
         self._row_of = np.zeros(n_ids, np.int32)
 
+        # The clients' fits; they would run in parallel.
         slowest = 0.0
         for number, client in enumerate(clients):
             self._client_of[client.ids] = number
             started = time.perf_counter()
             client.fit(self._row_of)
             slowest = max(slowest, time.perf_counter() - started)
+
+        # The server's fit.
         started = time.perf_counter()
         self._repaired: RepairedServer | None = None
         if method.server == "repaired":
@@ -282,12 +287,12 @@ class FederatedModel:
 
     @property
     def repeatable(self) -> bool:
-        """Whether arrival times came from a seed, which finds removed ones again."""
+        """Whether arrival times come from a seed, which can draw them again."""
         return self._generator is not None
 
     @property
     def ids(self) -> np.ndarray:
-        """Ids of the points that are left, in order."""
+        """Ids of the remaining points, in order."""
         return np.flatnonzero(self._client_of >= 0)
 
     @property
@@ -298,7 +303,7 @@ class FederatedModel:
 
     @property
     def sizes(self) -> list[int]:
-        """Numbers of points that the clients have left."""
+        """Numbers of remaining points of the clients."""
         return [client.n for client in self._clients]
 
     @property
@@ -319,8 +324,8 @@ class FederatedModel:
 
     def members(self, client: int) -> np.ndarray:
         """Ids of a client's points, in order."""
-        holder = self._clients[client]
-        return np.sort(holder.ids[: holder.n])
+        owner = self._clients[client]
+        return np.sort(owner.ids[: owner.n])
 
     # Removals
 
@@ -341,9 +346,10 @@ class FederatedModel:
             If an id is not in the model or given twice, or if no point would be left;
             nothing is removed then.
         """
-        requested = self._checked(ids)
+        requested = self._check_removal(ids)
 
-        # The clients that hold the points remove them.
+        # Alg. 3 at the clients that hold the points; collect the changes of their
+        # messages.
         draw = self._fresh_times if self.method.arrival_times == "fresh" else None
         client_of = self._client_of[requested]
         self._client_of[requested] = -1
@@ -359,7 +365,7 @@ class FederatedModel:
             changes += [(positions, -weights), self._message(client)]
             slowest = max(slowest, time.perf_counter() - started)
 
-        # The server clusters the new centers.
+        # Alg. 1, lines 5-7, at the server: cluster the new sum of messages.
         started = time.perf_counter()
         if self._repaired is not None:
             positions = np.concatenate([positions for positions, _ in changes])
@@ -388,8 +394,8 @@ class FederatedModel:
             return secret_exponentials(shape)
         return self._generator.standard_exponential(shape)
 
-    def _checked(self, ids: npt.ArrayLike) -> np.ndarray:
-        """Ids of a removal as an array, or ValueError."""
+    def _check_removal(self, ids: npt.ArrayLike) -> np.ndarray:
+        """Refuse bad ids of a removal; return them as an array."""
         requested = np.atleast_1d(np.asarray(ids))
         is_integer = np.issubdtype(requested.dtype, np.integer)
         if not is_integer or requested.ndim != 1 or not len(requested):
@@ -415,8 +421,7 @@ class FederatedModel:
     def messages(self) -> list[Message]:
         """Positions and weights of each client's centers; the server needs their sum.
 
-        Positions are bins (see :attr:`n_bins`), or the centers themselves where they
-        are not rounded.
+        Positions are bins (see :attr:`n_bins`), or centers that are not rounded.
         """
         return [self._message(client) for client in self._clients]
 
@@ -449,7 +454,7 @@ class FederatedModel:
         return math.floor(1 / self.gamma + 0.5)
 
     def _positions(self, centers: np.ndarray) -> np.ndarray:
-        """Bins of centers in grid steps; the centers where they are not rounded."""
+        """Bins of centers in grid steps (Alg. 1, line 3); centers without rounding."""
         if self.gamma is None:
             return centers
         bins = np.floor(centers / (self.gamma * SCALE) + 0.5).astype(np.int64)
@@ -464,7 +469,7 @@ class FederatedModel:
     # The server
 
     def _aggregate(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sum of the clients' messages: sorted positions, and weights."""
+        """Sum of the clients' messages (Alg. 1, line 5): sorted positions, weights."""
         # Concatenate before rounding: this is faster, and part of the latency of a
         # removal.
         weights = np.concatenate([self._weights(client) for client in self._clients])
@@ -475,7 +480,7 @@ class FederatedModel:
         """Compute the server's centers from its input and its public randomness."""
         self._received = positions, weights = self._aggregate()
 
-        # The data of the server: weighted bin centers, or uniform points in the bins.
+        # Alg. 1, line 6: weighted bin centers, or uniform points in the bins.
         data = self._coordinates(positions)
         if self.method.server_data == "points":
             assert self.gamma is not None, "points are drawn in bins"
@@ -483,13 +488,17 @@ class FederatedModel:
             data = np.repeat(data, weights, axis=0)
             data += self.gamma * (generator.random(data.shape) - 0.5)
             weights = np.ones(len(data))
+
+        # Line 7: k-means with k-means++ seeding.
         k = self.method.n_clusters
         self.centers = weighted_kmeans(
             data, weights, k, SERVER_STARTS, self._server_seed
         )
 
     def induced(self) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distance of every point to the global center of its client's center.
+        """Squared distance of every point to its induced global center (Def. 3.1).
+
+        This is the global center nearest to the client's center of the point.
 
         Returns
         -------
@@ -516,8 +525,8 @@ class FederatedModel:
         self, client: SeedingClient, label_of: dict[bytes, int]
     ) -> np.ndarray:
         """Squared distances of a client's points to their induced global centers."""
-        # The global cluster of each of the client's centers; the nearest one for a
-        # center that the server has not received, as a lazy server may not have.
+        # The global cluster of each of the client's centers. A lazy server may not have
+        # received a center, which then has the nearest one.
         positions = np.ascontiguousarray(self._positions(client.centers))
         global_labels = [label_of.get(bytes(position)) for position in positions]
         for number, label in enumerate(global_labels):
@@ -525,7 +534,7 @@ class FederatedModel:
                 differences = self.centers - client.centers[number] / SCALE
                 global_labels[number] = (differences**2).sum(axis=1).argmin()
 
-        # Each point by way of its nearest client center.
+        # The global center of each point: that of its nearest client center.
         rows = client.rows[: client.n].astype(np.float64)
         local_labels = cdist(rows, client.centers, "sqeuclidean").argmin(axis=1)
         assigned = self.centers[np.array(global_labels)[local_labels]]
