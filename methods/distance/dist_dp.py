@@ -1,15 +1,15 @@
 """k-means and k-median under distance-based privacy (Epasto et al. 2023).
 
 Neighbors differ in one record, moved by at most rho. Every point is released with noise
-in proportion to rho; crude centers are cells of shifted quadtrees; points far from all
-of them remain as released, and the other points are summarized region by region, as a
-few weighted points. See docs/distance-based.md for what the paper says and what it
-leaves open.
+in proportion to rho. Crude centers (the paper's bicriteria approximation F) are centers
+of cells of shifted quadtrees. Points far from all of them remain as released; the
+others are summarized by a semi-coreset for each region. See docs/distance-based.md for
+what the paper leaves open.
 
 Here are Algorithms 1 and 2 with the constants of Appendix E. Their budget has three
 equal parts: the noised points, the fine cells of quadtrees, and the regions with their
-summaries. Units: radii and the noise on points are in half-widths, released points in
-grid steps.
+semi-coresets. Units: radii and the noise on points are in half-widths, released points
+in grid steps.
 """
 
 import math
@@ -66,13 +66,14 @@ class PublishedSchedule(Schedule):
     Attributes
     ----------
     n_sufficient : int
-        Number of points from which on noise does not hide all releases.
+        Smallest number of points at which noise does not hide all releases.
     far_distance : float
-        From all crude centers, beyond which a noised point is far, in half-widths.
+        The paper's rho S, in half-widths: a noised point is far if its distance to all
+        crude centers is larger.
     radius : float
-        Of a region's ball, in half-widths.
+        Radius of a region's ball, in half-widths.
     min_size : float
-        Smallest region of noised points; others have no smallest size.
+        The paper's T, the smallest region of noised points; 0 for other regions.
     """
 
     _releases: Sequence[Charge]
@@ -93,56 +94,56 @@ class DistDP(SoundDistDP):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6, the paper's.
     rho : float or "diagonal", default=0.05
-        In half-widths of the domain; at most its diagonal, 2 sqrt(d), given as
-        ``diagonal``: then any move is protected, as the replacement of a record. A
-        matter of policy, never taken from data.
+        In half-widths of the domain, at most its diagonal 2 sqrt(d). ``diagonal`` is
+        that value, at which the replacement of a record is protected. It is a matter of
+        policy, never taken from data.
     p : {2, 1}, default=2
         k-means or k-median.
     variant : {"published", "sound"}, default="sound"
         ``published`` is Algorithms 1 and 2 with the constants of Appendix E, in three
         equal parts of the budget. ``sound`` groups true points by their released
-        positions, so that a move changes one sum by rho and nothing else. Where the
-        noise on points is too large for that, by a public rule
-        (:class:`pkm.methods.distance.sound.SoundSchedule`), it releases soft counts of
-        a grid, or cells of quadtrees, or a tree of hyperplanes on all points.
+        positions, so that a move changes one sum by rho and nothing else. If the noise
+        on points is too large for that, by a public rule
+        (:class:`pkm.methods.distance.sound.SoundSchedule`), it releases counts at the
+        nodes of a grid, or cells of quadtrees, or a tree of hyperplanes on all points.
     calibration : {"classical", "analytic"}, default="classical"
-        ``published``: noise on the points by the paper's formula, or by the exact one
-        (a quarter less noise).
+        ``published``: noise on the points by the paper's formula, or by the exact
+        calibration of the Gaussian mechanism (a quarter less noise).
     regions : {"true", "noised"}, default="true"
         ``published``: a point belongs to the crude center nearest to its true position
         (Appendix E), with sizes that need a threshold, or to the one nearest to its
         noised position (Algorithm 1), with public sizes.
     ball : {"capped", "printed"} or float, default="capped"
-        ``published``: radius of a region's ball. ``capped``: the far distance, at most
-        sqrt(d). ``printed``: min(S, sqrt(d)) rho, to the letter. A number: half-widths.
+        ``published``: radius of a region's ball. ``capped``: min(rho S, sqrt(d)).
+        ``printed``: min(S, sqrt(d)) rho, as in Appendix E. A number: in half-widths.
     replacement : {"charged", "uncharged"}, default="charged"
-        ``published``: the summaries' noise covers both records that a move changes, or
-        one as the library that the paper plugs in (flaw F-17).
+        ``published``: noise of the semi-coresets for the replacement of a record, or
+        for its addition or removal, as in the library that the paper uses (flaw F-17).
     least_region : float or "auto", default="auto"
         ``published`` with ``regions="noised"``: smaller regions keep their noised
         points. ``auto`` is the paper's T with constant 1: (k ln(n)^2 ln(1/delta) + k
         sqrt(d ln(1/delta))) / epsilon.
     sizes : {"thresholded", "noisy"}, default="thresholded"
-        ``published`` with ``regions="true"``: only sizes above a threshold are
-        released, or those of all regions, whose centers are public, with noise for the
-        whole delta of their part; regions of a size up to 0 are dropped.
+        ``published`` with ``regions="true"``: sizes of regions are released above a
+        threshold, or for all regions, because their centers are public. Regions whose
+        size is at most 0 are dropped.
     size_share : float, default=0.5
-        ``published`` with ``regions="true"``: share of the sizes in the third part's
-        epsilon and delta; the rest is for the summaries.
+        ``published`` with ``regions="true"``: share of the third part's epsilon and
+        delta for the sizes; the rest is for the semi-coresets.
     fine_counts : {"joint", "split"}, default="joint"
         ``published``: all histograms of fine cells as one release, or each at an even
         share of its part's epsilon and delta.
     coreset_clusters : int or "auto", default="auto"
-        ``published``: the number of clusters that the summaries' trees are given, from
-        which the smallest size of their cells follows; ``auto`` is k.
+        ``published``: number of clusters that sets the smallest cells of the
+        semi-coresets' trees; ``auto`` is k.
     quadtrees : int, default=5
     coarse, finest : int, default=5 and 10
-        Levels 0 .. coarse are counted on noised points, the rest, to the finest, on
-        true ones (``published``) or on noised ones as well (``sound``). Level l has
-        cells of side 8 / 2^l half-widths.
+        The paper's L1 and L2. Levels 0 .. coarse are counted on noised points, levels
+        coarse + 1 .. finest on true points (``published``) or on noised points too
+        (``sound``). Level l has cells of side 8 / 2^l half-widths.
     cells : int or "auto", default="auto"
-        Number of fullest cells of each level of each tree that become crude centers;
-        ``auto`` is 4 k.
+        Number of cells with the largest counts, of each level of each tree, whose
+        centers are crude centers; ``auto`` is 4 k.
     depth : int, default=20
         Maximum number of levels of a tree of hyperplanes.
     points_share : float, default=0.9
@@ -191,7 +192,7 @@ class DistDP(SoundDistDP):
 
     @property
     def claim(self) -> PrivacyClaim:
-        """The claim of the variant; with the flaw where a move is charged once."""
+        """The claim of the variant, with its flaw for ``replacement="uncharged"``."""
         if self.variant == "published" and self.replacement == "uncharged":
             return replace(CLAIM, flaws=("F-17",))
         return CLAIM
@@ -214,7 +215,7 @@ class DistDP(SoundDistDP):
         return self._cluster_released(points, weights, generator), 1
 
     def _part(self, n_points: int) -> tuple[float, float]:
-        """Return epsilon and delta of each third of ``published``."""
+        """Return epsilon and delta of each of the three parts of ``published``."""
         part = self.budget(n_points, 1).split([1, 1, 1])[0]
         return part.epsilon, part.delta
 
@@ -237,7 +238,7 @@ class DistDP(SoundDistDP):
         delta = self.resolved_delta(n)
         part_epsilon, part_delta = self._part(n)
 
-        # The paper's S is the far distance in units of rho: a matter of utility alone.
+        # The paper's S (Appendix E) times rho. It affects utility alone, not privacy.
         log = math.log(1.25 / (delta / 6))
         far_distance = math.sqrt(2 * log * d) / (self.epsilon / 6) * shift
         if self.ball == "capped":
@@ -247,7 +248,7 @@ class DistDP(SoundDistDP):
         else:
             radius = float(self.ball)
 
-        # The first two parts: noised points, and fine cells.
+        # Parts 1 and 2 of the budget: noised points, and fine cells.
         points = self._plan_points(part_epsilon, part_delta)
         n_cells = 1
         if self.fine_counts == "split":
@@ -256,7 +257,7 @@ class DistDP(SoundDistDP):
             QuadtreeCounts, part_epsilon / n_cells, part_delta / n_cells
         )
 
-        # The third part: sizes, where they are private, and trees.
+        # Part 3: sizes, where they are private, and semi-coresets.
         share = 0.0
         sizes = []
         min_size = 0.0
@@ -299,8 +300,8 @@ class DistDP(SoundDistDP):
         delta: float,
     ) -> list[Charge]:
         """Plan the trees: the largest multiple of the library's shares."""
-        # Every record is in depth + 1 counts; both records of a move, unless one is
-        # charged.
+        # A record is in depth + 1 counts. A replacement changes two records, unless
+        # only one is charged.
         both = self.replacement == "charged"
         sensitivity = 1.0
         if both:
@@ -314,7 +315,7 @@ class DistDP(SoundDistDP):
         sums = plan_release(RegionSums, Gaussian, mu=multiple * sensitivity)
         return [*[count, *[second] * both] * (self.depth + 1), sums]
 
-    # Algorithm 1: regions and their summaries
+    # Algorithm 1: regions and their semi-coresets
 
     def _release_coreset(
         self,
@@ -324,19 +325,19 @@ class DistDP(SoundDistDP):
         """Release the points of Algorithm 1, in grid steps, and their weights."""
         schedule = self.schedule(curator.n_points, curator.n_features)
 
-        # Release all points with noise.
+        # Line 6: release all points with noise.
         noised = release_clipped_points(curator, schedule.releases[0])
 
-        # Crude centers from the fullest cells of shifted quadtrees.
+        # F, by Algorithm 2: crude centers from the fullest cells of shifted quadtrees.
         centers = self._release_crude_centers(curator, noised, generator, schedule)
 
-        # Points far from all centers remain as released, and so do those of small
-        # groups.
+        # Lines 7-10 and 13-14: points far from all centers, and points of small groups,
+        # remain as released.
         groups = group_points(noised, centers, schedule.far_distance, schedule.min_size)
         is_grouped = groups >= 0
 
-        # The others form regions: by the center nearest to the true point, with private
-        # sizes (Appendix E), or by the one nearest to the noised point.
+        # Line 12: the regions of the others, by the center nearest to the noised point;
+        # or, with private sizes, by the one nearest to the true point (Appendix E).
         by_true = self.regions == "true"
         assignment = {"members": is_grouped} if by_true else {"groups": groups}
         both = self.replacement == "charged"
@@ -348,7 +349,7 @@ class DistDP(SoundDistDP):
         else:
             roots = np.unique(groups[is_grouped])
 
-        # Summarize every region by the leaves of the library's tree.
+        # Line 16: the semi-coreset of each region, the leaves of the library's tree.
         noise = count_noise(schedule.find(RegionCounts)[0])
         counts = regions.release(RegionCounts(roots), counts=noise)["counts"]
         n_clusters = self.coreset_clusters
@@ -367,8 +368,8 @@ class DistDP(SoundDistDP):
             sum_noise=Gaussian(1 / schedule.find(RegionSums)[0].mu),
         )
 
-        # Add the points without a region. Without any point or region: the noised
-        # points, released in any case.
+        # Line 17: the union with the points without a region. If it is empty, all
+        # noised points, which are released in any case.
         points, weights = append_ungrouped(leaves, sizes, noised, groups)
         if not len(points):
             return noised.astype(np.float64), np.ones(len(noised))
@@ -384,12 +385,12 @@ class DistDP(SoundDistDP):
         schedule: PublishedSchedule,
     ) -> np.ndarray:
         """Release crude centers (m, d), int64: fullest cells of shifted quadtrees."""
-        # Coarse cells are counted on noised points.
+        # Lines 8-13: random shifts; coarse cells are counted on noised points.
         shifts = draw_shifts(generator, self.quadtrees, curator.n_features)
         centers = [find_fullest_cells(noised, shifts, self.coarse, self.n_fullest)]
 
-        # Fine cells are counted on true points: one release for all trees and levels,
-        # or one for each of them.
+        # Lines 14-18: fine cells are counted on true points, above a threshold: one
+        # release for all trees and levels, or one for each of them.
         levels = range(self.coarse + 1, self.finest + 1)
         queries = [QuadtreeCounts(shifts, levels)]
         if self.fine_counts == "split":

@@ -1,4 +1,4 @@
-"""Methods under rho-bounded adjacency: common parts, and a baseline."""
+"""Methods under rho-bounded adjacency: their base class, and a baseline."""
 
 import math
 from typing import Literal
@@ -22,7 +22,7 @@ CLAIM = PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)
 
 
 class RhoBoundedMethod(PrivateKMeans):
-    """Parameters and budget of all rho-bounded methods, which describe them."""
+    """Base class of rho-bounded methods: common parameters, and the budget."""
 
     claims = {"sound": CLAIM}
     curator = RhoBoundedCurator
@@ -58,7 +58,7 @@ class RhoBoundedMethod(PrivateKMeans):
         return diagonal(n_features) if self.rho == "diagonal" else float(self.rho)
 
     def max_shift(self, n_features: int) -> float:
-        """Largest move between grid points, in half-widths."""
+        """Largest move between grid points, in half-widths: rho plus rounding."""
         return largest_shift(self.resolved_rho(n_features), n_features)
 
     def _plan_points(
@@ -66,7 +66,9 @@ class RhoBoundedMethod(PrivateKMeans):
         epsilon: float,
         delta: float,
     ) -> Charge:
-        """Release of all points, with noise by the chosen calibration."""
+        """Plan the release of all points, with noise by the chosen calibration."""
+        # The exact calibration, and the classical one: sigma = rho sqrt(2 ln(1.25 /
+        # delta)) / epsilon (Algorithm 1, line 6), proved for epsilon < 1.
         mu = gaussian_mu(epsilon, delta)
         if self.calibration == "classical":
             classical_mu = epsilon / math.sqrt(2 * math.log(1.25 / delta))
@@ -85,7 +87,8 @@ class RhoBoundedMethod(PrivateKMeans):
         weights: np.ndarray,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """Centers (1, k', d), on the grid, of weighted released points."""
+        """Cluster weighted released points; return centers (1, k', d) on the grid."""
+        # Algorithm 1, line 18: k-means (p = 2) or k-median.
         solve = weighted_kmeans if self.p == 2 else weighted_kmedian
         seed = int(generator.integers(2**32))
         centers = solve(points, weights, self.n_clusters, self.n_init, seed)
@@ -102,7 +105,7 @@ def release_points(
 
 
 class NoisedPoints(RhoBoundedMethod):
-    """Cluster noised points, which take the whole budget.
+    """Cluster noised points, released at the whole budget.
 
     The paper's baseline ("random points").
 
@@ -114,9 +117,9 @@ class NoisedPoints(RhoBoundedMethod):
     calibration : {"classical", "analytic"}, default="classical"
         The paper's formula, or the exact one.
     project : float or None, default=2.0
-        Coordinates of noised points are moved into [-project, project], in half-widths,
-        as Appendix E has it for those of the paper's main method; None does not move
-        them. Centers are moved into the domain.
+        Coordinates of noised points are clipped to [-project, project], in half-widths,
+        as in Appendix E for the paper's main method; None does not clip. Centers are
+        clipped to the domain.
     bounds, clip, random_state
         As for :class:`pkm.methods.PrivateKMeans`.
     """
@@ -152,7 +155,7 @@ class NoisedPoints(RhoBoundedMethod):
         if self.project is not None:
             noised = np.clip(noised, -self.project * SCALE, self.project * SCALE)
 
-        # Cluster them, and move the centers into the domain.
+        # Cluster them, and clip the centers to the domain: post-processing.
         weights = np.ones(curator.n_points)
         centers = self._cluster_released(noised, weights, curator.public_rng())
         return np.clip(centers, -SCALE, SCALE), 1

@@ -1,6 +1,7 @@
 """The sound variant of DistDP: one of four strategies, chosen by public values alone.
 
-All releases are Gaussian (but for the thresholds, which cost delta) and share mu^2. See
+All releases are Gaussian and share mu^2; thresholds also cost delta. Soft counts are
+numbers of points at the nodes of a grid, by multilinear weights. See
 docs/distance-based.md. Units: radii, errors and the noise on points are in half-widths,
 released points in grid steps.
 """
@@ -45,15 +46,15 @@ from pkm.privacy.rho_bounded import RhoBoundedCurator
 
 # Constants of this project.
 CELLS_PER_CLUSTER = 4
-# Share of mu^2 for the tree's mean: n is public, and a move changes little.
+# Share of mu^2 for the tree's mean: small, because n is public.
 CENTERING_SHARE = 0.01
-NOISE_WEIGHT = 2.0  # of the grid's noise against its sides: empty nodes attract centers
+NOISE_WEIGHT = 2.0  # weight of the grid's noise: empty nodes attract centers
 MAX_INTERVALS = 512
-# Assumed error of adaptive cells where half an average cluster just passes their
-# threshold.
+# Error of quadtree cells if half an average cluster just passes their threshold:
+# assumed.
 ADAPTIVE_ERROR = 0.03
-THRESHOLD_DELTA_SHARE = 0.2  # for the threshold of adaptive cells
-EXTRA_LEVELS = 3  # of the tree, beyond what halving the points requires
+THRESHOLD_DELTA_SHARE = 0.2  # for the threshold of quadtree cells
+EXTRA_LEVELS = 3  # of the tree, in addition to log2 of the number of leaves
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class SoundSchedule(Schedule):
     Attributes
     ----------
     n_sufficient : int
-        Number of points from which on noise does not hide all releases.
+        Smallest number of points at which noise does not hide all releases.
     strategy : {"groups", "grid", "tree", "cells"}
-        The one with the smallest rough error of a point's position.
+        The one with the smallest estimate of the error of a point's position.
     intervals : int
         Of the grid.
     """
@@ -96,7 +97,7 @@ class SoundDistDP(RhoBoundedMethod):
 
     @property
     def n_fullest(self) -> int:
-        """Number of fullest cells, of each level of a tree, that are crude centers."""
+        """Number of cells, of each level of a tree, whose centers are crude centers."""
         if self.cells == "auto":
             return CELLS_PER_CLUSTER * self.n_clusters
         return self.cells
@@ -159,11 +160,10 @@ class SoundDistDP(RhoBoundedMethod):
         grid_error, intervals = _find_best_grid(n, d, k, mu, shift)
         grid = plan_release(SoftCounts, Gaussian, mu=mu)
 
-        # Adaptive cells: their counts, and the sizes of their regions, have half of
-        # mu^2.
+        # Cells: half of mu^2 for their counts, half for the sizes of their regions.
         cells_delta = THRESHOLD_DELTA_SHARE * delta
-        both_mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
-        cells_mu = both_mu / math.sqrt(2)
+        total_mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
+        cells_mu = total_mu / math.sqrt(2)
         cells = plan_release(
             QuadtreeCounts, StabilityHistogram, mu=cells_mu, delta=cells_delta
         )
@@ -174,14 +174,13 @@ class SoundDistDP(RhoBoundedMethod):
             "grid": (grid_error, [grid]),
             "tree": self._plan_tree(n, d, mu),
         }
-        # Cells are for few features, and for clusters of which half passes the
-        # threshold. A cluster holds more and smaller cells that pass as the threshold
-        # falls, so that more budget or more points lower this error as they lower that
-        # of the grid.
+        # Cells are for few features, if half an average cluster passes the threshold.
+        # At a lower threshold more and smaller cells of a cluster pass, so that the
+        # error falls with n and the budget, as that of the grid.
         threshold = set_threshold(cells, 2 * self.quadtrees * self.finest).threshold
-        passing_part = 2 * k * threshold / n
-        if d <= MAX_FEATURES and passing_part <= 1:
-            error = ADAPTIVE_ERROR * passing_part ** (1 / d)
+        passing_fraction = 2 * k * threshold / n
+        if d <= MAX_FEATURES and passing_fraction <= 1:
+            error = ADAPTIVE_ERROR * passing_fraction ** (1 / d)
             strategies["cells"] = (error, [cells, sizes])
 
         strategy = min(strategies, key=lambda name: strategies[name][0])
@@ -195,12 +194,11 @@ class SoundDistDP(RhoBoundedMethod):
         mu: float,
     ) -> tuple[float, list[Charge]]:
         """Plan one tree of hyperplanes: its error and its releases."""
-        # Half of mu^2, but for the mean's share, is for the sums, and half for the
-        # counts.
+        # After the mean's share, half of mu^2 is for the sums, half for the counts.
         tree_mu = mu * math.sqrt((1 - CENTERING_SHARE) / 2)
 
-        # Leaves of about twice the smallest size, as cubes that share the domain
-        # equally.
+        # Number of leaves of about twice the smallest size. The error is that of
+        # rounding to as many cubes of equal size.
         noise_size = 10 * math.sqrt(2 * d) / tree_mu
         cluster_size = n / (2 * self.n_clusters)
         min_size = max(1.0, min(noise_size, cluster_size))
@@ -235,7 +233,7 @@ class SoundDistDP(RhoBoundedMethod):
         generator: Generator,
         schedule: SoundSchedule,
     ) -> Coreset:
-        """Release means of the true points of groups that noised points define.
+        """Release means of true points, in groups that noised points define.
 
         Far points, and points of small groups, remain as released.
         """
@@ -243,8 +241,8 @@ class SoundDistDP(RhoBoundedMethod):
         points, sums = schedule.releases
         noised = release_clipped_points(curator, points)
 
-        # Group them around the fullest cells of quadtrees. From the smallest size on a
-        # group's mean carries less noise than the mean of its noised points.
+        # Group them around the fullest cells of quadtrees. From the smallest size on
+        # the mean of a group has less noise than the mean of its noised points.
         d = curator.n_features
         shifts = draw_shifts(generator, self.quadtrees, d)
         centers = find_fullest_cells(noised, shifts, self.finest, self.n_fullest)
@@ -291,7 +289,7 @@ class SoundDistDP(RhoBoundedMethod):
         generator: Generator,
         schedule: SoundSchedule,
     ) -> Coreset:
-        """Release the fullest cells of true points, weighted by the points nearest."""
+        """Release the fullest cells of true points, weighted by their nearest points."""
         # Release the counts of the cells of all levels that pass the threshold.
         cells, sizes = schedule.releases
         d = curator.n_features
@@ -321,7 +319,7 @@ class SoundDistDP(RhoBoundedMethod):
         generator: Generator,
         schedule: SoundSchedule,
     ) -> Coreset:
-        """Release one tree on all points; the noise covers both records of a move."""
+        """Release one tree on all points, with noise for a replacement."""
         # Release the mean, through which the hyperplanes pass.
         mean, *counts, sums = schedule.releases
         noise = Gaussian(curator.max_shift * SCALE / mean.mu)
@@ -330,10 +328,9 @@ class SoundDistDP(RhoBoundedMethod):
         center = np.clip(center, -SCALE, SCALE)
         center = center.astype(np.int64)[None]
 
-        # One region with all points: its ball reaches the farthest corner, so nothing
-        # is clipped.
-        reaches = SCALE + np.abs(center)
-        radius = math.sqrt((reaches**2).sum()) / SCALE
+        # One region with all points. Its ball holds the domain: nothing is clipped.
+        farthest = SCALE + np.abs(center)
+        radius = math.sqrt((farthest**2).sum()) / SCALE
         return grow_trees(
             curator.regions(center, radius),
             center,
@@ -352,12 +349,12 @@ def sufficient_points(
     stddev: float,
     min_size: float,
 ) -> int:
-    """Number of points from which on noise hides not both their mean and their count.
+    """Smallest number of points whose mean or count noise does not hide.
 
     Parameters
     ----------
     stddev : float
-        Of the noise on points, in half-widths.
+        Standard deviation of the noise on points, in half-widths.
     min_size : float
         Smallest count that noise does not hide.
 
@@ -377,14 +374,16 @@ def _find_best_grid(
 ) -> tuple[float, int]:
     """Smallest error of a grid of soft counts, and its number of intervals.
 
-    The error has two parts: half a side on average, and the distance that the noise of
-    the counts moves the center of a cluster which fills the k-th part of the domain.
+    The error has two parts: rounding to nodes, and the move of a center by the noise of
+    counts, for a cluster on 1 / k of the domain.
     """
     best = math.inf, 0
     for intervals in range(1, MAX_INTERVALS + 1):
         n_nodes = (intervals + 1) ** d
         if n_nodes > MAX_NODES or d > MAX_FEATURES:
             break
+        # Root mean square of a uniform rounding error, and noise over the cluster's
+        # size.
         noise = soft_sensitivity(d, 2 / intervals, shift) / mu
         rounding_error = 2 / (intervals * math.sqrt(12))
         cluster_noise = NOISE_WEIGHT * noise * math.sqrt(k * n_nodes / 3)
@@ -399,8 +398,8 @@ def _select_above_noise(
     stddev: float,
     n_clusters: int,
 ) -> np.ndarray:
-    """Select weights above the noise, or the k largest; positive ones alone."""
-    # The largest of that many normal variates stays below this bound.
+    """Select the positive weights that are above the noise, or among the k largest."""
+    # Expected maximum of as many normal variates, sigma sqrt(2 ln m), as a bound.
     log = math.log(max(len(weights), 2))
     bound = stddev * math.sqrt(2 * log)
     n_above = int((weights >= bound).sum())

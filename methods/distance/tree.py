@@ -1,4 +1,4 @@
-"""Building blocks of DistDP: groups of noised points, cells of quadtrees, hyperplanes.
+"""Steps of DistDP: groups of noised points, cells of quadtrees, trees of hyperplanes.
 
 Units: coordinates are grid steps; sizes and counts are records; radii, distances and
 the noise on points are half-widths.
@@ -15,7 +15,7 @@ from pkm.compute import DIRECTION_SCALE
 from pkm.compute.kernels.nearest import nearest_of_many
 from pkm.compute.kernels.quadtree import cell_centers, fullest_occupied_cells
 from pkm.methods.distance.rho_bounded import MAX_NOISED, release_points
-from pkm.methods.hashing.lsh_splits import BRANCH, clip_to_ball
+from pkm.methods.hashing.lsh_splits import BRANCHING_FACTOR, clip_to_ball
 from pkm.privacy import SCALE, Charge, Gaussian, Laplace, StabilityHistogram
 from pkm.privacy.mechanisms.stability_histogram import ReleasedCells
 from pkm.privacy.queries.clipped_regions import ClippedRegions, RegionCounts, RegionSums
@@ -50,11 +50,12 @@ def group_points(
     far_distance: float,
     min_size: float,
 ) -> np.ndarray:
-    """Nearest center (n,) of noised points; -1 if it is far or has too few of them."""
+    """Nearest center (n,) of noised points; -1 for far points and small groups."""
+    # Algorithm 1, lines 7-10.
     groups, distance = nearest_of_many(noised, centers)
     groups[distance > far_distance * SCALE] = -1
     sizes = np.bincount(groups[groups >= 0], minlength=len(centers))
-    # Group -1 reads the last size, which changes nothing: it stays -1.
+    # Lines 13-14. Index -1 reads the size of the last group, and stays -1.
     groups[sizes[groups] < min_size] = -1
     return groups
 
@@ -65,7 +66,7 @@ def append_ungrouped(
     noised: np.ndarray,
     groups: np.ndarray,
 ) -> Coreset:
-    """Append the noised points of no group, of weight 1, to weighted points."""
+    """Append the noised points without a group, with weight 1, to weighted points."""
     ungrouped = noised[groups < 0]
     ones = np.ones(len(ungrouped))
     points = np.concatenate([points, ungrouped])
@@ -80,7 +81,7 @@ def draw_shifts(
     n_quadtrees: int,
     n_features: int,
 ) -> np.ndarray:
-    """Random shifts (n_quadtrees, d) of quadtrees: public."""
+    """Draw random shifts (n_quadtrees, d) of quadtrees, public."""
     return generator.integers(0, MAX_QUADTREE_SHIFT + 1, (n_quadtrees, n_features))
 
 
@@ -114,6 +115,7 @@ def _select_fullest(
     shifts: np.ndarray,
     n_fullest: int,
 ) -> np.ndarray:
+    # Algorithm 2, lines 12-13 and 17-18: the fullest cells of every level.
     d = shifts.shape[1]
     centers = [np.empty((0, d), np.int64)]
     for tree, level, cells, counts in histograms:
@@ -127,7 +129,7 @@ def set_threshold(
     release: Charge,
     n_changes: int,
 ) -> StabilityHistogram:
-    """Noise and threshold of counts of which a move changes some, by 1 each."""
+    """Noise and threshold of counts, of which a move changes ``n_changes`` by 1."""
     return StabilityHistogram(
         math.sqrt(n_changes) / release.mu, release.delta, n_changes
     )
@@ -135,11 +137,12 @@ def set_threshold(
 
 def split_histograms(released: ReleasedCells) -> Iterator[Histogram]:
     """Separate the released cells of a :class:`QuadtreeCounts` by tree and level."""
-    names = released.cells[:, :2]
-    is_first = np.diff(names, axis=0, prepend=-1).any(axis=1)
+    # Cells are sorted by tree and level, the first two columns.
+    levels = released.cells[:, :2]
+    is_first = np.diff(levels, axis=0, prepend=-1).any(axis=1)
     starts = np.flatnonzero(is_first).tolist()
-    for start, stop in itertools.pairwise([*starts, len(names)]):
-        tree, level = names[start].tolist()
+    for start, stop in itertools.pairwise([*starts, len(levels)]):
+        tree, level = levels[start].tolist()
         counts = released.counts[start:stop] / SCALE
         yield tree, level, released.cells[start:stop, 2:], counts
 
@@ -169,9 +172,9 @@ def grow_trees(
     ----------
     regions : ClippedRegions
     centers : ndarray of shape (m, d), int64
-        Of the regions, through which all hyperplanes pass.
+        Of the regions; all hyperplanes of a region pass through its center.
     radius : float
-        Of the regions.
+        Radius of the regions' balls.
     roots : ndarray of shape (r,), int64
         Regions to split.
     root_sizes : ndarray of shape (r,), float64
@@ -179,12 +182,12 @@ def grow_trees(
     generator : numpy.random.Generator
         Of the hyperplanes: public randomness.
     n_clusters : int
-        Sets the smallest size of a cell, n / 2k.
+        A cell needs up to n / (2 n_clusters) records, n the size of its region.
     depth : int
         Largest number of levels.
     count_noise : Gaussian or Laplace
     sum_noise : Gaussian
-        Its scale is per unit of the sums' sensitivity.
+        With its scale as a multiple of the sums' sensitivity.
 
     Returns
     -------
@@ -201,8 +204,8 @@ def grow_trees(
     size = np.zeros(len(centers))
     size[roots] = root_sizes
 
-    # Smallest size of a cell in each region: ten times the noise of a mean, at most n /
-    # 2k.
+    # Smallest size of a cell in each region: ten times the noise of a sum, in radii, at
+    # most n / 2k.
     noise = sum_noise.scale * regions.sum_sensitivity / radius
     noise_size = int(10 * math.sqrt(n_features) * noise)
     cluster_size = np.floor(size / (2 * n_clusters))
@@ -210,10 +213,10 @@ def grow_trees(
 
     cells = roots
     leaves = []
-    divided_leaves = []  # with their parts, in which their records are
+    split_leaves = []  # cells that stay leaves, and their parts, which hold the records
     for normal in np.rint(normals).astype(np.int64):
         # A cell that is too small to be split is a leaf.
-        is_large = size[cells] >= BRANCH * min_size[region[cells]]
+        is_large = size[cells] >= BRANCHING_FACTOR * min_size[region[cells]]
         leaves.append(cells[~is_large])
         cells = cells[is_large]
 
@@ -225,22 +228,22 @@ def grow_trees(
         region = np.append(region, regions_of_parts)
         size = np.append(size, counts)
 
-        # A cell of which neither part is large enough is a leaf of both parts.
+        # A cell of which no part is large enough is a leaf.
         is_accepted = size[parts] >= min_size[region[parts]]
         is_leaf = ~is_accepted.any(axis=1)
         leaves.append(cells[is_leaf])
-        divided_leaves.append((cells[is_leaf], parts[is_leaf]))
+        split_leaves.append((cells[is_leaf], parts[is_leaf]))
 
         # The parts that are large enough are the cells of the next level.
         cells = parts[is_accepted]
     leaf_cells = np.concatenate([*leaves, cells])
 
-    # Number the leaves, in whatever cells their records are.
+    # Number the leaves; the records of a split leaf are in its parts.
     groups = np.full(regions.n_cells, -1, np.int64)
     groups[leaf_cells] = np.arange(len(leaf_cells))
-    for divided, parts in divided_leaves:
-        groups[parts] = groups[divided][:, None]
-        groups[divided] = -1
+    for split, parts in split_leaves:
+        groups[parts] = groups[split][:, None]
+        groups[split] = -1
 
     # Sum the records of each leaf about the center of its region, and clip the means.
     query = RegionSums(groups, len(leaf_cells))

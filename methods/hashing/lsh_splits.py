@@ -38,7 +38,9 @@ COUNT_SHARE = 0.2
 SUM_SHARE = 0.8
 # Scale of the counts' Laplace noise per unit of the sums' noise multiplier.
 COUNTS_TO_SUM = 20
-BRANCH = 3  # a cell is split if it has at least this many times the smallest size
+BRANCHING_FACTOR = (
+    3  # a cell is split if it has at least this many times the smallest size
+)
 
 
 class LSHSplits(PrivateKMeans):
@@ -224,8 +226,10 @@ class LSHSplits(PrivateKMeans):
         for level in range(self.depth):
             # Split the cells with several times the smallest size by the level's
             # hyperplane, and count both parts.
-            leaves += [node for node in nodes if node.size < BRANCH * min_size]
-            large = [node for node in nodes if node.size >= BRANCH * min_size]
+            leaves += [
+                node for node in nodes if node.size < BRANCHING_FACTOR * min_size
+            ]
+            large = [node for node in nodes if node.size >= BRANCHING_FACTOR * min_size]
             pairs = [tree.split(node.cell, level) for node in large]
             counted = count_parts(tree, pairs, noise)
 
