@@ -142,7 +142,6 @@ class BatchMethod(ClusteringMethod):
         RepeatableNoiseWarning
             If noise is drawn from the seeds and `secure` is left out.
         """
-        self.check_parameters()
         secure = self.decide_secure(secure, f"seeds={list(seeds)}")
         shards = to_shards(points)
 

@@ -289,7 +289,7 @@ class SoundDistDP(RhoBoundedMethod):
         generator: Generator,
         schedule: SoundSchedule,
     ) -> Coreset:
-        """Release the fullest cells of true points, weighted by their nearest points."""
+        """Release the fullest cells of true points, and count the points nearest."""
         # Release the counts of the cells of all levels that pass the threshold.
         cells, sizes = schedule.releases
         d = curator.n_features

@@ -15,7 +15,7 @@ from pkm.compute import DIRECTION_SCALE
 from pkm.compute.kernels.nearest import nearest_of_many
 from pkm.compute.kernels.quadtree import cell_centers, fullest_occupied_cells
 from pkm.methods.distance.rho_bounded import MAX_NOISED, release_points
-from pkm.methods.hashing.lsh_splits import BRANCHING_FACTOR, clip_to_ball
+from pkm.methods.hashing.lsh_splits import SPLIT_RATIO, clip_to_ball
 from pkm.privacy import SCALE, Charge, Gaussian, Laplace, StabilityHistogram
 from pkm.privacy.mechanisms.stability_histogram import ReleasedCells
 from pkm.privacy.queries.clipped_regions import ClippedRegions, RegionCounts, RegionSums
@@ -216,7 +216,7 @@ def grow_trees(
     split_leaves = []  # cells that stay leaves, and their parts, which hold the records
     for normal in np.rint(normals).astype(np.int64):
         # A cell that is too small to be split is a leaf.
-        is_large = size[cells] >= BRANCHING_FACTOR * min_size[region[cells]]
+        is_large = size[cells] >= SPLIT_RATIO * min_size[region[cells]]
         leaves.append(cells[~is_large])
         cells = cells[is_large]
 

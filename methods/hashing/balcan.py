@@ -1,20 +1,22 @@
 """Candidates from shifted cubes in a random projection, then private local search.
 
 Balcan, Dick, Liang, Mou, Zhang, ICML 2017: the method that Kaplan and Stemmer build on.
-Points are projected at random to a few dimensions and sorted into cubes of halving
-sides, on several shifts; the midpoints of cubes with many points are the candidates, k
-of which are chosen by private local search in the projection; each chosen center is
-recovered in all dimensions as a private mean of the points nearest to it there.
+Points are projected at random to a few dimensions, and counted in cubes whose sides are
+halved from level to level, on several shifted grids. The midpoints of cubes with many
+points are the candidates. k of them are selected by private local search in the
+projection. Each selected center is recovered in all dimensions as a private mean of the
+points nearest to it in the projection.
 
-This implementation departs from the public code, which spends more than it declares:
-all noise is Gaussian and composed by the ledger, cubes are released by a threshold
-whose failure is charged, the radius is public, counts of the recovery are noisy. The
-projection has orthonormal directions and candidates are lifted back into their span:
-squared distances to lifted candidates differ from those in the projection by the part
-of the point outside the span, the same for all candidates (but for rounding, and for
-lifted candidates that are moved back into the domain), so that both rank sets alike.
-The cubes of every level are counted independently rather than inside the cubes that
-passed the threshold: a cube with many points lies in larger ones with at least as many.
+Departures from the public code, which spends more than it declares:
+
+- All noise is Gaussian and composed by the ledger. Cubes are released above a threshold
+  whose failure is charged. The radius is public, and counts of the recovery are noisy.
+- The projection has orthonormal directions, and candidates are lifted to their span. A
+  point's squared distances to the lifted candidates, and those in the projection,
+  differ by the same constant. So both searches rank sets of candidates alike, up to
+  rounding and lifted candidates that are clipped to the domain.
+- The cubes of all levels are counted, not only those inside of cubes above the
+  threshold. A cube with many points lies in larger ones with at least as many.
 """
 
 import math
@@ -54,9 +56,9 @@ CANDIDATE_SHARE = 2 / 3
 SEARCH_SHARE = 1 / 12
 RECOVERY_SHARE = 1 / 4
 THRESHOLD_DELTA_SHARE = 0.5  # of delta, the rest is for the noise
-SMALLEST_CLUSTER = 20  # a cube must have at least 1 / (20 k) of the points
+SMALLEST_CLUSTER = 20  # a cube needs at least n / (20 k) points
 MAX_CANDIDATES = 500
-FEW_FEATURES = 5  # points of no more features are not projected
+FEW_FEATURES = 5  # up to here points are not projected
 MAX_SWAPS = 20
 
 
@@ -67,7 +69,7 @@ class Balcan(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency: of the squared noise cost 2/3 for cubes, 1/12 for the
+        Total, zero-out adjacency. Mu squared is divided as 2/3 for cubes, 1/12 for the
         search, 1/4 for the recovery.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6. Half is for the thresholds, half for the Gaussian noise.
@@ -75,12 +77,12 @@ class Balcan(PrivateKMeans):
         Of the public ball about the midpoint of the domain that points are projected
         into, in half-widths. ``auto`` is sqrt(d): the whole domain.
     n_dimensions : int or "auto", default="auto"
-        Of the projection, at most d; ``auto`` is d for up to five features, else ln(n)
-        / 2 rounded down.
+        Dimensions of the projection, at most d. ``auto`` is d for up to five features,
+        else ln(n) / 2 rounded down.
     shifts : int, default=2
-        Shifted copies of the cubes.
+        Number of shifted grids.
     depth : int, default=6
-        Levels of cubes; the side of the largest is half the ball's diameter.
+        Levels of cubes; the largest have the radius of the ball as side.
     search_rounds : int or "auto", default="auto"
         Swaps of the local search; ``auto`` is k, at most 20.
     moves : {"all", "round_robin"}, default="all"
@@ -90,8 +92,8 @@ class Balcan(PrivateKMeans):
 
     Notes
     -----
-    Where fewer than k cubes are large enough, packed points that ignore the data
-    complete the candidates.
+    If fewer than k cubes are large enough, the centers of packed spheres, which ignore
+    the data, complete the candidates.
 
     Examples
     --------
@@ -152,8 +154,7 @@ class Balcan(PrivateKMeans):
     ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
-        A part of delta is for the thresholds; mu squared is divided over the three
-        steps.
+        Half of delta is for the thresholds; mu squared is divided among the steps.
         """
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
@@ -178,7 +179,7 @@ class Balcan(PrivateKMeans):
         d = curator.n_features
         schedule = self.schedule(curator.n_points, d)
 
-        # Project at random to few dimensions.
+        # Random projection to few dimensions.
         radius = curator.radius if self.radius == "auto" else self.radius
         points = curator.clipped_points(radius)
         generator = curator.public_rng()
@@ -188,7 +189,7 @@ class Balcan(PrivateKMeans):
         cubes = schedule.find(BucketCounts)
         candidates = self._candidates(points, directions, cubes, generator)
 
-        # Choose k of them by private local search.
+        # Select k of them by private local search.
         swaps = schedule.find(Swaps)
         centers = private_local_search(
             points,
@@ -200,8 +201,8 @@ class Balcan(PrivateKMeans):
             moves=self.moves,
         )
 
-        # Recover the centers in all dimensions, as noisy means of the points nearest to
-        # them.
+        # Recovery in all dimensions: noisy means of the points nearest in the
+        # projection.
         (recovery,) = schedule.find(NearestSumsAndCounts)
         centers = noisy_lloyd_step(points, centers, points.radius, recovery.mu)
         return centers[None], len(swaps)
@@ -221,8 +222,8 @@ class Balcan(PrivateKMeans):
         k = self.n_clusters
         min_count = points.n_points / (SMALLEST_CLUSTER * k)
 
-        # Sides are halved without a remainder, so that cubes of all levels nest. They
-        # are in steps of the hash: grid steps over DIRECTION_SCALE.
+        # Sides are halved without a remainder, so that cubes of all levels nest. Their
+        # unit is grid steps over DIRECTION_SCALE.
         ball_steps = points.radius * SCALE * DIRECTION_SCALE
         smallest_side = max(1, round(ball_steps / 2 ** (self.depth - 1)))
         noise = points.histogram_noise(cubes[0].mu, cubes[0].delta)

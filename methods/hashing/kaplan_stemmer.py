@@ -1,13 +1,13 @@
 """Kaplan and Stemmer's k-means in the central model (NeurIPS 2018), reconstructed.
 
-The paper's extended abstract fixes the outline: locality sensitive hashing isolates
-groups of points, private averages recover their centers; this is repeated on the points
-that are farthest from all centers so far, so that smaller groups are found; then k of
-the candidates are chosen by private local search, or the candidates with the numbers of
-points nearest to them are a private coreset. The hash, the averages, the coreset and
-all constants are in a full version that we could not obtain; the ones here are
-reconstructed from the tools that the authors name. See docs/kaplan-stemmer.md for the
-origin of each part.
+The paper's extended abstract fixes the outline (Algorithm Private-k-Means). Locality
+sensitive hashing isolates groups of points, and private averages recover their centers.
+That is repeated on the points farthest from all centers so far, which finds smaller
+groups. Then k of the candidates are chosen by private local search, or the candidates
+with the numbers of points nearest to them are a private coreset. The hash, the
+averages, the coreset and all constants are in a full version that we could not obtain;
+they are reconstructed from the tools that the authors name. See docs/kaplan-stemmer.md
+for the origin of each part.
 """
 
 import math
@@ -49,36 +49,36 @@ from pkm.privacy import (
 from pkm.privacy.queries.clipped_points import histogram_noise
 from pkm.scalars import is_positive
 
-# Constants. They were chosen on generated mixtures like those of the planted sets, not
-# on real data, but for those of a released radius: these were chosen on seven generated
-# families and on celltype, letters, shuttle and yeast (docs/studies/kaplan-stemmer.md).
+# Constants, chosen on generated mixtures like those of the planted sets. Those of a
+# released radius were chosen on seven generated families and on celltype, letters,
+# shuttle and yeast (docs/studies/kaplan-stemmer.md).
 
-# Shares of mu squared; that of the Lloyd steps is LloydFinish.share.
+# Shares of mu squared; that of the Lloyd steps is Refinement.share.
 CANDIDATE_SHARE = 0.5
 SELECTION_SHARE = 0.25
-HISTOGRAM_SHARE = 0.5  # of the candidates' part, the rest is for averages
+HISTOGRAM_SHARE = 0.5  # of the candidates' share, the rest is for averages
 THRESHOLD_DELTA_SHARE = 0.5  # of delta, the rest is for the noise
 
-# Widths of buckets, in radii of the ball over sqrt(d): a projection of the domain on a
-# line extends to about as much.
+# Widths of buckets, in radii of the ball over sqrt(d), the typical length of a
+# projection on a line.
 WIDTHS = (1.0, 1 / 2)
 WIDTHS_FOR_MANY_CLUSTERS = (1.0, 1 / 2, 1 / 4)
 MANY_CLUSTERS = 50
-# The same for few features, in radii of the ball; of all hashes and of a single one.
+# The same for few features, in radii of the ball: of all hashes, and of a single hash.
 WIDTHS_FOR_FEW_FEATURES = (1 / 4, 1 / 8)
 WIDTH_FOR_FEW_FEATURES = 1 / 6
 FEW_FEATURES = 3
 REPETITIONS = 2
 PROJECTIONS = 4
 
-# Radii, in radii of the ball. A cluster is round, however thin the buckets are that its
-# points fall into: its radius is that of a Lloyd step, and at least of a fine average.
+# Radii of averages and Lloyd steps, in radii of the ball: of the coarse average, and of
+# a cluster, for Lloyd steps and as a minimum for the fine average.
 COARSE_RADIUS = 0.5
 CLUSTER_RADIUS = 1 / 5
-LLOYD_RADIUS = 2  # in the smallest widths, where these are given or features are few
+LLOYD_RADIUS = 2  # in smallest widths, if these are given or features are few
 
-# In a ball that points fill. Most points of a cube are at about half of its ball's
-# radius. A ball is filled that a zoom found, or that is given where features are many.
+# Points fill a ball that a zoom found, or that is given with many features. In the ball
+# around a cube most points are at about half of its radius, so that widths are smaller.
 WIDTHS_IN_BALL = 2.0  # over those in a cube
 CLUSTER_RADIUS_IN_BALL = 3 / 10
 MANY_FEATURES = 16
@@ -89,35 +89,36 @@ N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
 # A radius of Lloyd steps that is released, by counts of points in shells.
 SHELL_SHARE = 0.05  # of mu squared of all steps
 SHELL_RATIO = 2**-0.5
-SHELLS = 15  # down to 1/128 of the radius that is planned
-TAIL = 2.5  # standard deviations that the number of points outside a radius must exceed
-LEFT_OUT = 0.01  # share of the points that may be outside
+SHELLS = 15  # down to 1/128 of the planned radius
+# Largest number of points outside: in standard deviations of its noise, and in n.
+TAIL = 2.5
+MAX_OUTSIDE = 0.01
 # "auto" releases it if d > 3 and n mu / k is at least this: the signal-to-noise ratio
 # of the count of a cluster at the whole budget.
-RELEASED_RECORDS = 200.0
+RELEASED_SNR = 200.0
 
-MAX_EPSILON = 1e6  # more budget than this is named in no message
+MAX_EPSILON = 1e6  # largest epsilon that an error message suggests
 
 #: Rounds, widths and repetitions.
 _Hashes = tuple[int, tuple[float, ...], int]
 
 
 @dataclass(frozen=True)
-class LloydFinish:
-    """Lloyd steps at the end.
+class Refinement:
+    """Options of the noisy Lloyd steps at the end.
 
     Attributes
     ----------
     share : float
-        Of mu squared, for all steps together; the rest is for candidates and their
+        Share of mu squared for all steps together; the rest is for candidates and their
         counts.
     n_averaged : int
-        Centers are the average of those after the last so many steps.
+        Number of last steps whose centers are averaged.
     min_count : float
-        Smallest count that a step divides by, in standard deviations of its noise.
+        Smallest divisor of a sum, in standard deviations of the count's noise.
     largest_radius : float
-        Of steps whose radius is released, in radii of the ball: more than what is
-        planned otherwise, if at all.
+        Upper limit of a released radius, in radii of the ball, if it is above the
+        planned radius.
     """
 
     share: float = 0.25
@@ -128,7 +129,7 @@ class LloydFinish:
 
 @dataclass(frozen=True)
 class HashSchedule(Schedule):
-    """Histograms and averages of hashes, the choice of centers, Lloyd steps.
+    """Histograms and averages of hashes, the selection of centers, Lloyd steps.
 
     Attributes
     ----------
@@ -139,23 +140,23 @@ class HashSchedule(Schedule):
     histogram_mu, average_mu : float
         Cost of one histogram, and of the averages of its buckets.
     delta : float
-        Of one histogram's threshold.
+        Failure probability of the threshold of one histogram.
     selection_mu : float
-        Cost of the counts or of the local search.
+        Cost of the counts, or of the local search.
     shells_mu : float
-        Cost of the radius of Lloyd steps where it is released, else 0.
+        Cost of the radius of Lloyd steps if it is released, else 0.
     lloyd_mu : float
         Cost of one Lloyd step.
     fine_radius, lloyd_radius : float
-        Of the last average of a bucket, which is at least its width, and of a Lloyd
-        step, in radii of the ball.
+        Radii of the last average of a bucket (at least its width), and of a Lloyd step,
+        in radii of the ball.
     n_averages : int
-        Releases of averages, for each histogram.
+        Releases of averages for each histogram.
     n_swaps : int
-        Of the local search; 0 where candidates are counted.
+        Swaps of the local search; 0 if candidates are counted.
     n_steps : int
-        Lloyd steps.
-    finish : LloydFinish
+        Number of Lloyd steps.
+    refinement : Refinement
     """
 
     rounds: int
@@ -172,11 +173,11 @@ class HashSchedule(Schedule):
     n_averages: int
     n_swaps: int
     n_steps: int
-    finish: LloydFinish
+    refinement: Refinement
 
     @property
     def releases(self) -> Sequence[Charge]:
-        """Hash by hash, then the choice, the radius of the steps, and the steps."""
+        """Hash by hash, then the selection, the radius of the steps, and the steps."""
         n_hashes = self.rounds * len(self.widths) * self.repetitions
         average_mu = self.average_mu / math.sqrt(self.n_averages)
         histogram = plan_release(
@@ -220,10 +221,10 @@ class KaplanStemmer(CoresetMethod):
         points are taken to fill a ball that is given; ``auto`` widths are then twice as
         large.
     rounds : int, default=2
-        Maximum number of passes; each but the first is on the points farthest from the
-        candidates so far.
+        Maximum number of passes over the points. The second and later passes use the
+        points farthest from the candidates so far.
     keep : float, default=0.5
-        Fraction of the points that the next pass is on.
+        Fraction of the points that the next pass uses.
     select : {"counts", "local_search"}, default="counts"
         ``counts`` clusters the candidates weighted by the noisy numbers of points
         nearest to them; ``local_search`` is the paper's choice by the exponential
@@ -233,8 +234,8 @@ class KaplanStemmer(CoresetMethod):
     moves : {"all", "round_robin"}, default="all"
         Swaps that the local search draws from.
     lloyd_steps : int, default=1
-        Noisy Lloyd steps at the end; without any, their part of the budget goes to the
-        other releases.
+        Number of noisy Lloyd steps at the end. With 0, the other releases have their
+        share of the budget.
     step_radius : {"auto", "planned", "released"}, default="auto"
         Radius beyond which a Lloyd step shortens differences. ``planned`` is a part of
         the ball's radius, the same for any data. ``released`` spends a twentieth of the
@@ -242,8 +243,7 @@ class KaplanStemmer(CoresetMethod):
         clusters much smaller than the ball. ``auto`` releases the radius if d > 3 and
         n mu / k >= 200 (signal-to-noise ratio of a cluster count).
     release : {"centers", "candidates"}, default="centers"
-        ``candidates`` stops after the last pass and returns all candidates as centers;
-        the whole budget is theirs.
+        ``candidates`` returns all candidates as centers, at the whole budget.
     widths : sequence of float or "auto", default="auto"
         Widths of buckets, in radii of the ball. ``auto`` is 1 / sqrt(d) and half of it,
         because projections of the domain on lines get shorter than the ball as d grows.
@@ -259,15 +259,15 @@ class KaplanStemmer(CoresetMethod):
     Raises
     ------
     ValueError
-        For too little budget, where there is nothing to fall back to: see Notes.
+        If the budget is too small; see Notes.
 
     Notes
     -----
-    Each hash costs budget. ``auto`` goes through a public list of schedules, from many
-    hashes to one, and takes the first whose threshold is at most n / (3 k). Where the
-    threshold is above n even for a single hash, no bucket can pass. Centers then come
-    from a packing that ignores the data and from the Lloyd steps. Candidates, a
-    coreset, or a schedule that the parameters fix are refused.
+    Each hash costs budget. ``auto`` takes the first schedule of a public list, from
+    many hashes to one, whose threshold is at most n / (3 k). If the threshold is above
+    n even for a single hash, no bucket can exceed it. Centers then come from packed
+    spheres, which ignore the data, and from the Lloyd steps. Candidates, a coreset, or
+    a schedule that the parameters fix are refused.
 
     Examples
     --------
@@ -336,7 +336,7 @@ class KaplanStemmer(CoresetMethod):
         *,
         only: str | None = None,
         in_ball: bool = False,
-        finish: LloydFinish = LloydFinish(),
+        refinement: Refinement = Refinement(),
     ) -> HashSchedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
@@ -344,11 +344,11 @@ class KaplanStemmer(CoresetMethod):
         ----------
         n_points, n_features : int
         only : {"centers", "coreset", "candidates"}, optional
-            What is to be released: what is not requested needs no budget. Default:
+            Result that is released; other releases then have no budget. Default:
             ``release``.
         in_ball : bool, default=False
-            Whether the domain is a ball that points fill. Costs are the same in one.
-        finish : LloydFinish, optional
+            Whether the domain is a ball that points fill. It does not change the costs.
+        refinement : Refinement, optional
 
         Returns
         -------
@@ -357,13 +357,15 @@ class KaplanStemmer(CoresetMethod):
         Raises
         ------
         ValueError
-            If no bucket can pass and there is nothing to fall back to.
+            If the budget is too small for any bucket; see the Notes of the class.
         """
         only = only or self.release
 
         def plan(epsilon: float) -> HashSchedule:
             method = replace(self, epsilon=epsilon)
-            return method._choose_schedule(n_points, n_features, only, in_ball, finish)
+            return method._choose_schedule(
+                n_points, n_features, only, in_ball, refinement
+            )
 
         def passes(epsilon: float) -> bool:
             return plan(epsilon).threshold <= n_points
@@ -392,11 +394,11 @@ class KaplanStemmer(CoresetMethod):
         n_features: int,
         only: str,
         in_ball: bool,
-        finish: LloydFinish,
+        refinement: Refinement,
     ) -> HashSchedule:
-        """Return the first schedule that a cluster can pass; else the last one."""
+        """Return the first schedule whose threshold a cluster exceeds, or the last."""
         schedules = [
-            self._divide_budget(hashes, n_points, n_features, only, finish)
+            self._divide_budget(hashes, n_points, n_features, only, refinement)
             for hashes in self._list_hashes(n_features, in_ball)
         ]
         smallest = n_points / (3 * self.n_clusters)
@@ -404,9 +406,11 @@ class KaplanStemmer(CoresetMethod):
         schedule = (passing or schedules[-1:])[0]
         if self.widths != "auto" or n_features <= FEW_FEATURES:
             return schedule
-        reach = CLUSTER_RADIUS_IN_BALL if in_ball else CLUSTER_RADIUS
-        largest = max(reach, finish.largest_radius) if schedule.shells_mu > 0 else reach
-        return replace(schedule, fine_radius=reach, lloyd_radius=largest)
+        radius = CLUSTER_RADIUS_IN_BALL if in_ball else CLUSTER_RADIUS
+        largest = radius
+        if schedule.shells_mu > 0:
+            largest = max(radius, refinement.largest_radius)
+        return replace(schedule, fine_radius=radius, lloyd_radius=largest)
 
     def _list_hashes(
         self,
@@ -443,26 +447,26 @@ class KaplanStemmer(CoresetMethod):
         n_points: int,
         n_features: int,
         only: str,
-        finish: LloydFinish,
+        refinement: Refinement,
     ) -> HashSchedule:
-        """Divide the budget among the releases: mu squared in shares, delta evenly."""
+        """Divide the budget among the releases: mu squared by shares, delta evenly."""
         rounds, widths, repetitions = hashes
         n_hashes = rounds * len(widths) * repetitions
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
 
-        # Shares of mu squared, of any sum: what is not released has none.
+        # Shares of mu squared, of any sum; a release that is left out has none.
         n_steps = self.lloyd_steps if only == "centers" else 0
         others = CANDIDATE_SHARE + SELECTION_SHARE
-        lloyd = others * finish.share / (1 - finish.share) if n_steps else 0.0
+        lloyd = others * refinement.share / (1 - refinement.share) if n_steps else 0.0
         selection = 0.0 if only == "candidates" else SELECTION_SHARE
         total = CANDIDATE_SHARE + selection + lloyd
 
-        # Part of the steps' share for their radius: where a count is clear at the whole
-        # budget, if not by a parameter.
+        # Part of the steps' share for their radius: by the parameter, or by the
+        # signal-to-noise ratio at the whole budget.
         whole_mu = gaussian_mu(self.epsilon, delta)
-        is_clear = n_points * whole_mu / self.n_clusters >= RELEASED_RECORDS
-        is_released = is_clear and n_features > FEW_FEATURES
+        snr = n_points * whole_mu / self.n_clusters
+        is_released = snr >= RELEASED_SNR and n_features > FEW_FEATURES
         if self.step_radius != "auto":
             is_released = self.step_radius == "released"
         shells = SHELL_SHARE * lloyd if is_released else 0.0
@@ -482,11 +486,11 @@ class KaplanStemmer(CoresetMethod):
             lloyd_mu=mu * math.sqrt(steps),
             fine_radius=0.0,
             lloyd_radius=min(widths) * LLOYD_RADIUS,
-            # Buckets that use all features are cubes, which one average serves.
+            # Buckets that use all features are cubes: one average is enough.
             n_averages=1 if self._n_projections(n_features) == n_features else 2,
             n_swaps=self.search_rounds if searches else 0,
             n_steps=n_steps,
-            finish=finish,
+            refinement=refinement,
         )
 
     def _n_projections(self, n_features: int) -> int:
@@ -499,38 +503,36 @@ class KaplanStemmer(CoresetMethod):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
-        return self.follow(curator, self._plan_for(curator))
+        return self.run(curator, self._plan_for(curator))
 
     def _plan_for(
         self,
         curator: Curator,
         only: str | None = None,
     ) -> HashSchedule:
-        """Plan for a curator, in a ball where points are taken to fill it."""
+        """Plan for a curator, in a ball if points are assumed to fill it."""
         d = curator.n_features
         radius = self.resolved_radius(curator) if d > MANY_FEATURES else curator.radius
         in_ball = radius < math.sqrt(d)
         return self.schedule(curator.n_points, d, only=only, in_ball=in_ball)
 
-    def follow(
-        self, curator: Curator, schedule: HashSchedule
-    ) -> tuple[np.ndarray, int]:
-        """Find candidates, choose k of them, and move these."""
+    def run(self, curator: Curator, schedule: HashSchedule) -> tuple[np.ndarray, int]:
+        """Find candidates, select k of them, and move these."""
         buckets = curator.clipped_points(self.resolved_radius(curator))
         generator = curator.public_rng()
 
-        # Find candidates by hashing and private averages.
+        # Steps 1 to 3 of Private-k-Means: candidates.
         candidates = self._candidates(schedule, buckets, generator)
         if self.release == "candidates":
             return candidates[None], schedule.rounds
 
-        # Complete them to k by packed points, where they are too few.
+        # If they are too few, complete them to k by packed points.
         k = self.n_clusters
         if len(candidates) < k:
             directions = np.eye(buckets.n_features)
             candidates = fill_up(candidates, buckets, k, directions, generator)
 
-        # Choose k of them.
+        # Select k of them: k-means on noisy counts, or local search (Theorem 2.1).
         if schedule.n_swaps == 0:
             counts = _count_nearest(buckets, candidates, schedule.selection_mu)
             deviation = 1 / schedule.selection_mu
@@ -575,17 +577,17 @@ class KaplanStemmer(CoresetMethod):
         """Find the distinct candidates (m, d) of all passes, in lexicographic order."""
         candidates = np.empty((0, buckets.n_features), np.int64)
         for number in range(schedule.rounds):
-            # Every pass but the first is on the points farthest from all candidates so
-            # far.
+            # Step 2b: the points with the largest distance to the candidates so far.
             if number:
                 buckets.filter_farthest(candidates, self.keep)
 
-            # Find centers of large buckets, in several random hashes of several widths.
+            # Step 2a, Private-Centers: centers of large buckets, in several random
+            # hashes of several widths.
             for width in np.repeat(schedule.widths, schedule.repetitions).tolist():
                 centers = self._bucket_centers(width, schedule, buckets, generator)
                 candidates = np.concatenate([candidates, centers])
 
-            # Without any candidate: the midpoint of the domain.
+            # If there is no candidate, take the midpoint of the domain.
             if not len(candidates):
                 candidates = np.zeros((1, buckets.n_features), np.int64)
             candidates = np.unique(candidates, axis=0)
@@ -602,8 +604,7 @@ class KaplanStemmer(CoresetMethod):
 
         A coarse average of each bucket, then a fine one of the points near it.
         """
-        # Draw a hash: projections on random directions, cut into intervals of the
-        # width.
+        # Draw a hash: intervals of the width along random directions.
         d = buckets.n_features
         projections = self._n_projections(d)
         width *= buckets.radius
@@ -617,9 +618,9 @@ class KaplanStemmer(CoresetMethod):
         centers = buckets.clip(hashing.cell_centers(codes))
         sizes = np.maximum(counts / SCALE, 1.0)
 
-        # The coarse average only has to come within the radius of the fine one, so that
-        # it hardly matters which points it clips. Buckets that use all features are
-        # cubes: half of their diagonal is enough.
+        # Radii that points are clipped to. A coarse average must be within the radius
+        # of the fine one, so that its bias by clipping hardly matters. Buckets that use
+        # all features are cubes: half of their diagonal clips nothing.
         coarse = COARSE_RADIUS * buckets.radius
         fine = max(width, schedule.fine_radius * buckets.radius)
         radii = [coarse, min(fine, coarse)]
@@ -651,7 +652,7 @@ def _cluster_candidates(
     k: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Cluster candidates above the noise; take the k heaviest if too few are."""
+    """Cluster candidates above the noise; take the k heaviest if there are too few."""
     seed = int(generator.integers(2**32))
     points = candidates.astype(np.float64)
     positive = (counts >= deviation) & (counts > 0)
@@ -668,16 +669,16 @@ def _refine(
     radius = schedule.lloyd_radius * points.radius
     if schedule.shells_mu > 0:
         radius = _release_radius(points, centers, radius, schedule.shells_mu)
-    finish = schedule.finish
+    refinement = schedule.refinement
     visited = []
     for _ in range(schedule.n_steps):
         centers = noisy_lloyd_step(
-            points, centers, radius, schedule.lloyd_mu, finish.min_count
+            points, centers, radius, schedule.lloyd_mu, refinement.min_count
         )
         visited.append(centers)
-    if finish.n_averaged == 1 or not visited:
+    if refinement.n_averaged == 1 or not visited:
         return centers
-    return points.clip(np.mean(visited[-finish.n_averaged :], axis=0))
+    return points.clip(np.mean(visited[-refinement.n_averaged :], axis=0))
 
 
 def _release_radius(
@@ -688,8 +689,8 @@ def _release_radius(
     query = NearestShells(centers, radii)
     counts = points.release(query, counts=Gaussian(SCALE / mu))["counts"] / SCALE
 
-    # From outside inward, the first shell at which too many points are that far.
+    # From the outside: the first shell at which too many points are as far.
     stddev = np.sqrt(np.arange(1, SHELLS + 1)) / mu
-    least = np.maximum(TAIL * stddev, LEFT_OUT * points.n_points)
+    least = np.maximum(TAIL * stddev, MAX_OUTSIDE * points.n_points)
     too_many = np.flatnonzero(np.cumsum(counts) > least)
     return float(radii[too_many[0]] if len(too_many) else radii[-1])

@@ -2,11 +2,11 @@
 
 Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, Dick,
 Liang, Mou, Zhang (ICML 2017) and by Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1).
-From a random choice of k candidates, each round draws a swap, more likely the lower the
-cost after it, and a last draw picks one of the visited choices. This implementation
-differs in the scale of the exponents (a record never lowers a cost, which halves the
-epsilon of a draw), the accounting (each draw is Gaussian-private for the range of its
-exponents), and far fewer rounds than the theory's hundreds per center.
+The search starts from k random candidates. Each round draws a swap of a center for a
+candidate by the exponential mechanism, with the cost after the swap as loss. A last
+draw selects one of the visited sets of centers. Differences: a record never lowers a
+cost, which halves the epsilon of a draw; a draw is charged by the mu of a mechanism of
+bounded range; and there are far fewer rounds than the theory's hundreds per center.
 """
 
 import math
@@ -30,7 +30,7 @@ MOVES = ("all", "round_robin")
 
 
 def plan_search(n_swaps: int, mu: float) -> list[Charge]:
-    """All draws of a search: each has an equal part of mu squared."""
+    """Plan all draws of a search, each with an equal part of mu squared."""
     draw_mu = mu / math.sqrt(n_swaps + 1)
     swap = plan_release(Swaps, Exponential, mu=draw_mu)
     return [swap] * n_swaps + [plan_release(CandidateSets, Exponential, mu=draw_mu)]
@@ -51,7 +51,8 @@ def fill_up(
     points : ClippedPoints
     k : int
     directions : ndarray of shape (m, d), float64
-        Orthonormal: the points are packed into the cube of the ball in their span.
+        Orthonormal. Points are packed into the cube inscribed in the ball, in their
+        span.
     generator : numpy.random.Generator
         Public.
 
@@ -59,6 +60,7 @@ def fill_up(
     -------
     ndarray of shape (max(m, k), d), int64
     """
+    # Centers of packed spheres in the cube [-1, 1]^m, scaled to the inscribed cube.
     n_dimensions = len(directions)
     source = np.random.RandomState(int(generator.integers(2**32)))
     packed = largest_packing(source, k, n_dimensions, "bisection")
@@ -77,7 +79,7 @@ def private_local_search(
     generator: np.random.Generator,
     moves: str = "all",
 ) -> np.ndarray:
-    """Choose k candidates by swaps.
+    """Select k candidates by swaps.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ def private_local_search(
     generator : numpy.random.Generator
         Public: draws the first choice.
     moves : {"all", "round_robin"}, default="all"
-        Whether a round may replace any chosen center, or the centers in turn.
+        Whether a round may swap any center, or the rounds swap the centers in turn.
 
     Returns
     -------
@@ -105,22 +107,22 @@ def private_local_search(
         raise ValueError(
             f"k={k} must be from 1 to the number of candidates, {len(candidates)}"
         )
-    noise = Exponential(selection_epsilon(mu))
+    mechanism = Exponential(selection_epsilon(mu))
 
-    # Start from a random choice of k candidates.
+    # Start from k random candidates; indices of the candidates.
     current = generator.permutation(len(candidates))[:k]
     visited = [current]
     for step in range(n_swaps):
-        # Draw a swap of a chosen center for a candidate, by the cost after it.
+        # Draw a swap of a center (slot) for a candidate, by the cost after it.
         slots = range(k) if moves == "all" else [step % k]
         query = Swaps(candidates, current, slots)
-        (choice,) = points.release(query, choices=noise)["choices"]
+        (choice,) = points.release(query, choices=mechanism)["choices"]
         slot, candidate = query.swap(choice)
         current = current.copy()
         current[slot] = candidate
         visited.append(current)
 
-    # Draw one of the visited choices, by its cost.
+    # Draw one of the visited sets, by its cost.
     query = CandidateSets(candidates, np.array(visited))
-    (choice,) = points.release(query, choices=noise)["choices"]
+    (choice,) = points.release(query, choices=mechanism)["choices"]
     return candidates[visited[choice]]

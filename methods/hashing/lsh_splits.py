@@ -1,7 +1,7 @@
 """LSH-Splits: k-means on a private coreset from a tree of random hyperplanes.
 
-Chang et al. 2021. Points are centered by a private mean, split level by level by the
-sign of a random projection while cells are large enough, and the noisy means of the
+Chang et al. 2021. Points are centered by a private mean. Cells are split level by level
+by the sign of a random projection while they are large enough. The noisy means of the
 leaves, weighted by their noisy counts, are clustered. The accounting is that of the
 library that the DPM paper ran: one Gaussian for the sums and depth + 1 Laplace counts,
 calibrated together.
@@ -38,9 +38,7 @@ COUNT_SHARE = 0.2
 SUM_SHARE = 0.8
 # Scale of the counts' Laplace noise per unit of the sums' noise multiplier.
 COUNTS_TO_SUM = 20
-BRANCHING_FACTOR = (
-    3  # a cell is split if it has at least this many times the smallest size
-)
+SPLIT_RATIO = 3  # smallest size of a cell that is split, over that of a part
 
 
 class LSHSplits(PrivateKMeans):
@@ -54,15 +52,15 @@ class LSHSplits(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n sqrt(n)) for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
-        ``published`` adds its shares up, centers about the origin of the data's units,
-        and takes the largest shifted bound times sqrt(d) as radius. ``sound`` centers
-        about the domain's midpoint, takes the radius from the shifted bounds of every
-        feature, has Gaussian noise throughout, scaled so that the ledger's total is the
-        budget, and uses the public number of points.
+        ``published`` adds up the shares of the budget. Its mean is about the origin of
+        the data's units, and its radius is the largest bound, as seen from the mean,
+        times sqrt(d). ``sound`` has Gaussian noise throughout, scaled so that the
+        ledger's total is the budget, and the public number of points. Its mean is about
+        the domain's midpoint, and its radius reaches the farthest corner.
     centering_share : float, default=0.1
-        Of the budget, for the private mean that the hyperplanes pass through.
+        Share of the budget for the private mean, which the hyperplanes pass through.
     depth : int, default=20
-        Maximum number of levels of the tree; the counts of all levels are charged.
+        Maximum number of levels of the tree. The counts of all levels are charged.
     n_init : int, default=1
         Starts of the k-means on the coreset.
     bounds, clip, random_state, secure
@@ -71,9 +69,8 @@ class LSHSplits(PrivateKMeans):
 
     Notes
     -----
-    Counts carry Laplace noise on the grid where the library's is discrete; normal
-    vectors are rounded to multiples of 2**-16, so that the side of every point is
-    exact.
+    Noise of counts is Laplace on the grid, and discrete in the library. Normal vectors
+    are rounded to multiples of 2**-16, so that the side of every point is exact.
 
     Examples
     --------
@@ -159,7 +156,7 @@ class LSHSplits(PrivateKMeans):
         normals = generator.standard_normal((self.depth, d)) * DIRECTION_SCALE
         tree = curator.hyperplanes(np.rint(normals).astype(np.int64), mean)
 
-        # Split while cells are large.
+        # Split while cells are large; the multiplier is the sums' noise, in radii.
         multiplier = 1 / schedule.find(CellSums)[-1].mu
         count = schedule.find(CellCounts)[-1]
         cells, sizes = self._grow(tree, multiplier, count_noise(count), d)
@@ -183,7 +180,7 @@ class LSHSplits(PrivateKMeans):
         curator: Curator,
         schedule: Schedule,
     ) -> tuple[np.ndarray, float]:
-        """Release the mean (d,) of all points; return a radius that holds them, too."""
+        """Release the mean (d,) of all points; and a radius that holds them."""
         # Sum about the origin of the data's units, or about the domain's midpoint.
         is_published = self.variant == "published"
         if is_published:
@@ -198,12 +195,12 @@ class LSHSplits(PrivateKMeans):
         mean = np.rint(origin + total / size)
         mean = np.clip(mean, -SCALE, SCALE).astype(np.int64)
 
-        # From the mean to the far ends of all features, the published one to the
-        # farthest of them in each.
-        reaches = SCALE + np.abs(mean)
+        # The radius: to the farthest corner; the published one takes the largest
+        # distance to an end of the domain for all features.
+        distances = SCALE + np.abs(mean)
         if is_published:
-            return mean, math.sqrt(len(mean)) * float(reaches.max()) / SCALE
-        return mean, math.sqrt((reaches**2).sum()) / SCALE
+            return mean, math.sqrt(len(mean)) * float(distances.max()) / SCALE
+        return mean, math.sqrt((distances**2).sum()) / SCALE
 
     def _grow(
         self,
@@ -213,7 +210,7 @@ class LSHSplits(PrivateKMeans):
         n_features: int,
     ) -> tuple[list[int], np.ndarray]:
         """Split while cells are large; return leaves and their released counts."""
-        # Smallest size of a part: large against the noise of its sum, but not above
+        # Smallest size of a part: ten times the noise of its sum, in radii, but at most
         # half of an average cluster.
         count = tree.release(CellCounts([0]), counts=noise)["counts"][0] / SCALE
         size = max(count, 1.0)
@@ -224,12 +221,10 @@ class LSHSplits(PrivateKMeans):
         nodes = [Node(0, size)]
         leaves: list[Node] = []
         for level in range(self.depth):
-            # Split the cells with several times the smallest size by the level's
+            # Split cells of at least SPLIT_RATIO times that size by the level's
             # hyperplane, and count both parts.
-            leaves += [
-                node for node in nodes if node.size < BRANCHING_FACTOR * min_size
-            ]
-            large = [node for node in nodes if node.size >= BRANCHING_FACTOR * min_size]
+            leaves += [node for node in nodes if node.size < SPLIT_RATIO * min_size]
+            large = [node for node in nodes if node.size >= SPLIT_RATIO * min_size]
             pairs = [tree.split(node.cell, level) for node in large]
             counted = count_parts(tree, pairs, noise)
 
@@ -244,6 +239,6 @@ class LSHSplits(PrivateKMeans):
 
 
 def clip_to_ball(points: np.ndarray, radius: float) -> np.ndarray:
-    """Shorten vectors (m, d) that are longer than a radius; both in grid steps."""
+    """Clip the norms of vectors (m, d) to a radius; both in grid steps."""
     length = np.sqrt((points * points).sum(axis=1, keepdims=True))
     return points * np.minimum(1.0, radius / np.maximum(length, 1.0))

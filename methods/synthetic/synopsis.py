@@ -1,7 +1,7 @@
 """k-means on a private synopsis that a public rule chooses: this project's method.
 
 Counts of nested grids are best with few features, hashing and averages with many. The
-choice, and the share of the budget for a zoom, follow from n, d, k and the budget
+choice, and the share of the budget for a zoom, run from n, d, k and the budget
 alone. These are public, so that the choice costs nothing. See docs/synopsis.md.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, OneOf, Real
-from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer, LloydFinish
+from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer, Refinement
 from pkm.methods.schedule import Schedule
 from pkm.methods.trees.nonnegative_quadtree import nonnegative_leaves, trimmed_means
 from pkm.methods.trees.quadtree import (
@@ -107,7 +107,7 @@ def choose_synopsis(
 #: Half of mu squared is for Lloyd steps, and the centers are averaged over the last
 #: half of the steps. Their noise is independent: such an average has twice the variance
 #: of one step at the cost of all, and better assignments.
-FINISH = LloydFinish(
+REFINEMENT = Refinement(
     share=0.5, n_averaged=3, min_count=2.0, largest_radius=LARGEST_RADIUS
 )
 
@@ -277,7 +277,7 @@ class SynopsisKMeans(PrivateKMeans):
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         if self.choose(n_points, n_features) == "quadtree":
             return self._plan_tree(n_points, n_features)
-        return self._hashing().schedule(n_points, n_features, finish=FINISH)
+        return self._hashing().schedule(n_points, n_features, refinement=REFINEMENT)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
@@ -289,8 +289,8 @@ class SynopsisKMeans(PrivateKMeans):
         # A ball is assumed to be filled by the points, even one given as a parameter.
         hashing = self._hashing()
         in_ball = hashing.resolved_radius(curator) < math.sqrt(d)
-        schedule = hashing.schedule(n, d, in_ball=in_ball, finish=FINISH)
-        return hashing.follow(curator, schedule)
+        schedule = hashing.schedule(n, d, in_ball=in_ball, refinement=REFINEMENT)
+        return hashing.run(curator, schedule)
 
     def _plan_tree(
         self,

@@ -3,7 +3,7 @@
 import math
 
 from pkm.methods import KaplanStemmer, QuadtreeKMeans
-from pkm.methods.synthetic.synopsis import FINISH
+from pkm.methods.synthetic.synopsis import REFINEMENT
 
 
 def tree_of(kind):
@@ -17,12 +17,12 @@ def tree_of(kind):
 
 
 class AveragedKaplanStemmer(KaplanStemmer):
-    """Kaplan-Stemmer with the finish of the synopsis."""
+    """Kaplan-Stemmer with the refinement of the synopsis."""
 
     def schedule(self, n_points, n_features, **options):
-        return super().schedule(n_points, n_features, finish=FINISH, **options)
+        return super().schedule(n_points, n_features, refinement=REFINEMENT, **options)
 
     def cluster(self, curator):
         in_ball = self.resolved_radius(curator) < math.sqrt(curator.n_features)
         schedule = self.schedule(curator.n_points, curator.n_features, in_ball=in_ball)
-        return self.follow(curator, schedule)
+        return self.run(curator, schedule)
