@@ -15,7 +15,7 @@ from pkm.scalars import is_integer, is_number
 
 
 class Constraint(ABC):
-    """A rule on a value. Its text reads after "must be"; ``|`` allows one more rule."""
+    """A rule on a value. Its text follows "must be"; ``|`` joins alternatives."""
 
     @abstractmethod
     def allows(self, value: object) -> bool:
@@ -23,7 +23,7 @@ class Constraint(ABC):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> object:
-        """Draw a value that keeps the rule, such as tests try; none that is far off."""
+        """Draw a typical value that keeps the rule, for tests."""
 
     @abstractmethod
     def __str__(self) -> str: ...
@@ -36,7 +36,7 @@ class Constraint(ABC):
         name: str,
         value: object,
     ) -> str:
-        """Say which parameter breaks the rule, by which value."""
+        """Return the error message for a value that breaks the rule."""
         return f"{name}={value!r} must be {self}"
 
 
@@ -98,7 +98,7 @@ class OneOf(Constraint):
         name: str,
         value: object,
     ) -> str:
-        """List the values."""
+        """Return the error message, which lists the values."""
         listed = ", ".join(map(repr, self.values))
         return f"{name}={value!r} is unknown, choose one of {listed}"
 
@@ -110,7 +110,7 @@ NONE = OneOf(None)
 
 @dataclass(frozen=True)
 class Integer(Constraint):
-    """An integer in a closed range; a flag is none. A note says why."""
+    """An integer in a closed range; flags are refused. The note is for messages."""
 
     low: int
     high: float = math.inf
@@ -121,7 +121,7 @@ class Integer(Constraint):
         return is_integer(value) and self.low <= value <= self.high
 
     def draw(self, rng: np.random.Generator) -> int:
-        """Draw one of the first five."""
+        """Draw one of the first five integers of the range."""
         high = int(min(self.low + 4, self.high))
         return int(rng.integers(self.low, high + 1))
 
@@ -135,7 +135,7 @@ class Integer(Constraint):
 
 @dataclass(frozen=True)
 class Real(Constraint):
-    """A finite number in an interval; a flag is none.
+    """A finite number in an interval; flags are refused.
 
     Parameters
     ----------

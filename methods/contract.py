@@ -1,4 +1,4 @@
-"""The contract of a clustering method: what it declares, and what it writes."""
+"""The contract of a clustering method: what it declares, and what it implements."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -47,22 +47,23 @@ def inverse_power(n_points: int) -> float:
 
 def _require_points(
     n_points: int,
-    least: int,
+    minimum: int,
     formula: str,
 ) -> None:
-    if n_points < least:
+    if n_points < minimum:
         raise ValueError(
             f"delta='auto' of the published variant is {formula}, which needs "
-            f"n >= {least}, got {n_points}"
+            f"n >= {minimum}, got {n_points}"
         )
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
 class _OptionalParameters:
-    """Parameters that a method may declare, with their values where it does not.
+    """Parameters that a method may declare, with their values if it does not.
 
-    A subclass that declares fields becomes a dataclass of them. They are parameters of
-    its constructor, by keyword. Those here are none until a subclass declares them.
+    A subclass that declares fields becomes a dataclass. Its fields are keyword
+    parameters of its constructor. The fields here are no parameters until a subclass
+    declares them.
     """
 
     epsilon: float = math.inf
@@ -76,20 +77,21 @@ class _OptionalParameters:
 
 
 class ClusteringMethod(_OptionalParameters, BaseEstimator):
-    """What a method declares, and what follows from that; see :class:`PrivateKMeans`.
+    """Declarations of a method, and what follows from them; see :class:`PrivateKMeans`.
 
     A method declares ``claims`` and its parameters, as fields or with an ``__init__``
-    of its own. It writes ``cluster``, which queries a curator and has no
-    access to points, and ``schedule``, which says what ``cluster`` releases.
+    of its own. It implements ``cluster``, which queries a curator and has no access to
+    points, and ``schedule``, which lists the releases of ``cluster``.
     """
 
-    # How figures draw the method: name in legends, color, marker (empty: none).
+    # Style in figures: name in legends, color, marker (empty: none).
     label: ClassVar[str] = ""
     color: ClassVar[str] = ""
     marker: ClassVar[str] = ""
     #: Privacy claim of each variant.
     claims: ClassVar[dict[str, PrivacyClaim]]
-    #: Rule on the value of each parameter. `check_parameters` has rules on several.
+    #: Rule on the value of each parameter. `check_parameters` has rules on
+    #: combinations.
     constraints: ClassVar[dict[str, Constraint]] = {
         "n_clusters": Integer(1),
         "random_state": NONE | Integer(0, note="a key, not drawn from a generator"),
@@ -100,20 +102,19 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         "epsilon": Real(0),
         "delta": AUTO | Real(0, 1),
     }
-    #: What delta="auto" is where a paper takes it from n.
+    #: Value of delta="auto" for published variants, a function of n.
     published_delta: ClassVar[Callable[[int], float]] = staticmethod(inverse_n_log_n)
-    #: Class of the curator that serves the claim's adjacency.
+    #: Class of curator for the adjacency of the claim.
     curator: ClassVar[type] = Curator
-    #: Whether ``cluster`` serves all replicates at once; otherwise it is called for
-    #: each.
+    #: Whether one call of ``cluster`` runs all replicates; otherwise each has a call.
     batched: ClassVar[bool] = True
     #: Whether noise is smaller in a ball that holds all points than in a box.
     supports_ball: ClassVar[bool] = False
-    #: Whether all queries are sums over points: ``fit`` then reads points in chunks.
+    #: Whether all queries are sums over points: ``fit`` can then read points in chunks.
     supports_chunks: ClassVar[bool] = False
-    #: Defaults of parameters that are newer than the method. At its default such a
-    #: parameter is in no key of noise, which stays what it was.
-    noise_key_defaults: ClassVar[dict[str, object]] = {}
+    #: Defaults of parameters that were added to the method later. At its default such a
+    #: parameter is not in the context of the noise streams, so that noise is unchanged.
+    noise_context_defaults: ClassVar[dict[str, object]] = {}
 
     n_clusters: int = field(default=8, kw_only=False)
     bounds: ArrayLike | None = None
@@ -171,7 +172,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         )
 
     def fix_schedule(self, plan: ZoomPlan) -> Self:
-        """Return a method with one schedule for all domains that a zoom may find."""
+        """Return a method whose schedule is the same for all domains of a zoom."""
         return self
 
     def budget(
@@ -197,7 +198,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
 
     @property
     def needs_remainders(self) -> bool:
-        """Whether a query reads what rounding to the grid took away."""
+        """Whether a query reads the remainders of rounding points to the grid."""
         return bool(self.zoom)
 
     def check_parameters(self, n_points: int | None = None) -> None:
@@ -242,12 +243,12 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         n_points: int,
         n_features: int,
     ) -> ZoomPlan | None:
-        """Plan the releases that find a domain; None without a zoom or budget for it.
+        """Plan the releases of the zoom; None without a zoom or budget for it.
 
         Raises
         ------
         ValueError
-            If the budget is too little and ``require_zoom`` is set.
+            If the budget is too small and ``require_zoom`` is set.
         """
         if not self.zoom:
             return None
@@ -274,7 +275,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         )
 
 
-# Typed: budgets of 1 and 1.0 are equal, but are written differently in keys of streams.
+# Typed: budgets of 1 and 1.0 are equal, but differ as text in contexts of streams.
 @lru_cache(maxsize=1024, typed=True)
 def _budget(
     epsilon: float,

@@ -1,4 +1,4 @@
-"""Private coresets: weighted points that represent the data, and consistent counts."""
+"""Private coresets: weighted points on which any centers cost about as on the data."""
 
 from dataclasses import dataclass
 
@@ -17,28 +17,25 @@ from pkm.row_blocks import RowsLike
 
 @dataclass(frozen=True, eq=False)
 class Coreset:
-    """Private weighted points that represent the data.
-
-    Post-processing them costs no privacy.
+    """Private coreset: weighted points, whose post-processing costs no privacy.
 
     Attributes
     ----------
     points : ndarray of shape (m, d), float64
     weights : ndarray of shape (m,), float64
-        Noisy numbers of the records nearest to each point, not negative; their sum is
-        the public n.
+        Noisy numbers of the records nearest to each point: nonnegative, with the public
+        sum n.
     ledger : Ledger or None
         The charges of the release.
 
     Notes
     -----
-    A weak coreset with an additive error. Without noise, moving every record to its
-    nearest candidate changes the root of any cost by at most the root of the
-    candidates' own cost, ``|sqrt(estimate) - sqrt(cost)| <= sqrt(cost(points))``
-    (triangle inequality). The estimate leaves out the variance of records about their
-    candidates, so that it tends to be too low by about that cost, for all sets of
-    centers alike. Noise adds an error of the order of ``sqrt(m)`` records, each with up
-    to the squared diameter of the ball.
+    A weak coreset with an additive error. Without noise,
+    ``|sqrt(estimate) - sqrt(cost)| <= sqrt(cost(points))`` for all sets of centers, by
+    the triangle inequality. The estimate leaves out the variance of records about their
+    nearest points, so that it tends to be too low by about ``cost(points)``. Noise adds
+    an error of the order of ``sqrt(m)`` records, each with up to the squared diameter
+    of the ball.
     """
 
     points: np.ndarray
@@ -128,7 +125,7 @@ class CoresetMethod(PrivateKMeans):
         def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
             return self.curator(shards, ledger, streams, domain)
 
-        ((method, curator, ledger, zoom),) = self.open(
+        ((method, curator, ledger, zoom),) = self.prepare_runs(
             make_curator,
             shards.n_records,
             shards.n_features,
@@ -138,7 +135,9 @@ class CoresetMethod(PrivateKMeans):
             purpose="coreset",
         )
         candidates, weights = method.weighted_candidates(curator)
-        positions = candidates / SCALE if zoom is None else zoom.outward(candidates)
+        positions = (
+            candidates / SCALE if zoom is None else zoom.to_public_domain(candidates)
+        )
         return Coreset(positions, weights, ledger)
 
     def coreset(self, X: ArrayLike | RowsLike) -> Coreset:
@@ -152,8 +151,7 @@ class CoresetMethod(PrivateKMeans):
         Returns
         -------
         Coreset
-            In the units of X; the budget of Lloyd steps is not spent, or spent on the
-            coreset.
+            In the units of X.
 
         Examples
         --------
@@ -176,7 +174,10 @@ class CoresetMethod(PrivateKMeans):
 
 
 def project_onto_simplex(counts: np.ndarray, total: float) -> np.ndarray:
-    """Project noisy counts to the nearest nonnegative ones with a public total.
+    """Project noisy counts onto the simplex: nonnegative, with a public sum.
+
+    These are the nearest such counts, ``max(counts - theta, 0)``, by the algorithm of
+    Duchi et al. (ICML 2008, figure 1).
 
     Parameters
     ----------
@@ -193,11 +194,14 @@ def project_onto_simplex(counts: np.ndarray, total: float) -> np.ndarray:
     >>> project_onto_simplex(np.array([7.0, 3.0, -5.0]), 8.0).tolist()
     [6.0, 2.0, 0.0]
     """
-    ordered = np.sort(counts)[::-1]
-    # In place: a grid may have millions of counts.
-    excess = np.cumsum(ordered)
-    excess -= total
-    excess /= np.arange(1, len(counts) + 1)
-    shift = excess[np.flatnonzero(ordered > excess)[-1]]
-    projected = counts - shift
+    # Theta if the j largest counts stay positive, for all j; in place, because a grid
+    # may have millions of counts.
+    descending = np.sort(counts)[::-1]
+    thetas = np.cumsum(descending)
+    thetas -= total
+    thetas /= np.arange(1, len(counts) + 1)
+
+    # The largest j (their rho) whose count exceeds its theta.
+    theta = thetas[np.flatnonzero(descending > thetas)[-1]]
+    projected = counts - theta
     return np.maximum(projected, 0.0, out=projected)

@@ -27,9 +27,16 @@ from pkm.privacy.base import PointsLike, full_domain
 #: From a ledger (None where no privacy is claimed) and streams of noise to a curator.
 CuratorFactory = Callable[[Ledger | None, NoiseStreams], Curator]
 
-# Parameters that are not in the key of noise: the domain is, instead of bounds, and the
-# others say where noise comes from. A zoom is, where there is one.
-NOT_IN_NOISE_KEY = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom")
+# Parameters that are not in the context of noise (see `NoiseStreams`). The domain is in
+# it instead of bounds, and so is a zoom, if there is one.
+NOT_IN_NOISE_CONTEXT = (
+    "bounds",
+    "clip",
+    "random_state",
+    "secure",
+    "zoom",
+    "require_zoom",
+)
 
 
 @dataclass(frozen=True)
@@ -39,9 +46,9 @@ class Run:
     Attributes
     ----------
     centers : ndarray of shape (R, k, d), int64
-        Released centers on the grid. Where a replicate has fewer than k, copies of its
-        first center follow: ties go to the lower index, so a copy is nearest to no
-        point.
+        Released centers on the grid. Fewer than k are filled up with copies of the
+        first center. Ties go to the lower index, so that no point is assigned to a
+        copy.
     n_iter : int
         Number of iterations, a public quantity.
     ledger : Ledger or None
@@ -50,10 +57,10 @@ class Run:
     n_centers : ndarray of shape (R,), int64
         Number of centers that each replicate released.
     remainders : ndarray of shape (R, k, d), int64, or None
-        What rounding to the grid took from centers that were found in a smaller domain,
-        in units of 2**-16 grid steps; None without a zoom.
+        Remainders of rounding the centers of smaller domains to the grid, in units of
+        2**-16 grid steps; None without a zoom.
     zooms : tuple of Zoom or None
-        The domain that each replicate found; None where it ran in the public one.
+        The domain that each replicate found; None for the public domain.
     """
 
     centers: np.ndarray
@@ -86,9 +93,9 @@ class StreamOptions(TypedDict, total=False):
     secure : bool, optional
         Draw noise from the operating system's entropy. Default: the parameter.
     public_seeds : sequence of int, optional
-        Of the randomness that may be known, one per replicate. Default: from the seeds.
+        Seeds of the public randomness, one per replicate. Default: from the seeds.
     purpose : str, optional
-        What the run is for, where it is not a fit.
+        Purpose of a run that is not a fit, such as "coreset".
     """
 
     domain: ArrayLike | None
@@ -233,7 +240,7 @@ class BatchMethod(ClusteringMethod):
         schedule: Sequence[Charge] | None = None,
         **options: Unpack[StreamOptions],
     ) -> Run:
-        """Cluster through a given kind of curator, once per seed.
+        """Cluster through given curators, once per seed.
 
         Parameters
         ----------
@@ -253,16 +260,16 @@ class BatchMethod(ClusteringMethod):
         -------
         Run
         """
-        opened = self.open(
+        prepared = self.prepare_runs(
             make_curator, n_points, n_features, seeds, schedule, **options
         )
         parts = []
-        for method, curator, ledger, zoom in opened:
+        for method, curator, ledger, zoom in prepared:
             centers, n_iter = method.cluster(curator)
-            parts.append(Part(centers, n_iter, ledger, zoom))
-        return combine(parts, seeds)
+            parts.append(PartialRun(centers, n_iter, ledger, zoom))
+        return merge_runs(parts, seeds)
 
-    def open(
+    def prepare_runs(
         self,
         make_curator: CuratorFactory,
         n_points: int,
@@ -276,9 +283,9 @@ class BatchMethod(ClusteringMethod):
         Yields
         ------
         method : ClusteringMethod
-            With what a zoom leaves of the budget.
+            With the budget that remains after a zoom.
         curator : Curator
-            In the domain that the zoom finds.
+            In the domain that the zoom found.
         ledger : Ledger or None
         zoom : Zoom or None
         """
@@ -286,16 +293,16 @@ class BatchMethod(ClusteringMethod):
         budget = self.budget(n_points, n_features)
         streams = self.noise_streams(seeds, n_points, n_features, **options)
 
-        # A method that is not batched runs once for each replicate, each with a ledger
-        # of its own. So does a zoom, because each replicate finds a domain of its own.
+        # A method that is not batched runs once for each replicate, with a ledger for
+        # each. So does a zoom, because replicates find different domains.
         zoomed = Zoomed(self, n_points, n_features)
         is_batch = self.batched and zoomed.plan is None
         for batch in [streams] if is_batch else streams.by_replicate():
             ledger = None
             if budget is not None:
                 ledger = Ledger(budget, schedule, repeatable=not streams.secure)
-            curator, zoom = zoomed.enter(make_curator(ledger, batch))
-            yield cast("Self", zoomed.rest), curator, ledger, zoom
+            curator, zoom = zoomed.find_domain(make_curator(ledger, batch))
+            yield cast("Self", zoomed.method_after_zoom), curator, ledger, zoom
 
     def noise_streams(
         self,
@@ -306,9 +313,8 @@ class BatchMethod(ClusteringMethod):
     ) -> NoiseStreams:
         """Make the streams of noise of a run.
 
-        No run of another method, other parameters, another budget, shape or domain, or
-        another purpose shares them. Two runs with the same noise could be compared, and
-        the noise taken off.
+        Runs that differ in the method, its parameters, the budget, shape, domain or
+        purpose share no noise: comparing two runs with the same noise would remove it.
 
         Parameters
         ----------
@@ -326,28 +332,28 @@ class BatchMethod(ClusteringMethod):
         for name, value in self.parameters.items():
             is_array = isinstance(value, np.ndarray)
             value = value.tolist() if is_array else value
-            is_default = (name, value) in self.noise_key_defaults.items()
-            if name not in NOT_IN_NOISE_KEY and not is_default:
+            is_default = (name, value) in self.noise_context_defaults.items()
+            if name not in NOT_IN_NOISE_CONTEXT and not is_default:
                 parameters[name] = value
         if self.zoom:
             parameters["zoom"] = self.zoom
         budget = self.budget(n_points, n_features)
         domain = full_domain(options.get("domain"), n_features).tolist()
         purpose = options.get("purpose", "")
-        kind = type(self)
-        name = kind.__qualname__
+        method_class = type(self)
+        name = method_class.__qualname__
         # A class of another package may have the name of one of this package.
-        if kind.__module__.partition(".")[0] != __name__.partition(".")[0]:
-            name = f"{kind.__module__}.{name}"
-        facts = (name, parameters, budget, n_points, n_features, domain, purpose)
+        if method_class.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            name = f"{method_class.__module__}.{name}"
+        context = (name, parameters, budget, n_points, n_features, domain, purpose)
         secure = options.get("secure")
         is_secure = self.secure if secure is None else secure
         public_seeds = options.get("public_seeds")
-        return NoiseStreams(seeds, is_secure, repr(facts), public_seeds)
+        return NoiseStreams(seeds, is_secure, repr(context), public_seeds)
 
 
-class Part(NamedTuple):
-    """What one call of ``cluster`` released, for one or more replicates."""
+class PartialRun(NamedTuple):
+    """Result of one call of ``cluster``, for one or more replicates."""
 
     centers: Sequence[np.ndarray] | np.ndarray
     n_iter: int
@@ -355,12 +361,12 @@ class Part(NamedTuple):
     zoom: Zoom | None
 
 
-def combine(parts: Sequence[Part], seeds: Sequence[int]) -> Run:
-    """Put the parts of a batch together.
+def merge_runs(parts: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
+    """Merge the runs of one or more replicates to that of a batch.
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of PartialRun
     seeds : sequence of int
         Of all replicates.
 
@@ -371,8 +377,8 @@ def combine(parts: Sequence[Part], seeds: Sequence[int]) -> Run:
     Raises
     ------
     RuntimeError
-        If charges differ: a schedule that follows the data would release something
-        itself.
+        If charges differ between replicates: a schedule that depends on private data
+        would disclose some.
     """
     charges = [part.ledger.charges for part in parts if part.ledger is not None]
     if not all([_cost_equally(other, charges[0]) for other in charges[1:]]):
@@ -386,8 +392,8 @@ def combine(parts: Sequence[Part], seeds: Sequence[int]) -> Run:
     most = max(n_centers)
     remainders = None
     if any(zooms):
-        released, rests = _place_on_public_grid(released, zooms)
-        remainders = _pad(rests, most)
+        released, rounded_off = _to_public_grid(released, zooms)
+        remainders = _pad(rounded_off, most)
     return Run(
         _pad(released, most),
         max(part.n_iter for part in parts),
@@ -401,31 +407,32 @@ def combine(parts: Sequence[Part], seeds: Sequence[int]) -> Run:
 
 def _cost_equally(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
     """Whether charges are for the same releases and costs, up to rounding."""
-    # Notes of a charge may follow from released values, and so may the last bits of its
-    # cost.
+    # Notes of a charge, and the last bits of its cost, may depend on released values.
     same_length = len(charges) == len(others)
     return same_length and all(map(Charge.matches, charges, others))
 
 
-def _place_on_public_grid(
+def _to_public_grid(
     released: list[np.ndarray], zooms: list[Zoom | None]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Centers in public grid steps, and their remainders in 2^-16 of them."""
+    """Centers in public grid steps, and their remainders in 2^-16 grid steps."""
     centers: list[np.ndarray] = []
     remainders: list[np.ndarray] = []
-    for inner, zoom in zip(released, zooms, strict=True):
+    for found, zoom in zip(released, zooms, strict=True):
+        # Coordinates in units of 2^-16 public grid steps.
         if zoom is None:
-            fine = inner * SCALE
+            scaled = found * SCALE
         else:
-            fine = np.rint(zoom.outward(inner) * SCALE * SCALE).astype(np.int64)
-        steps = (fine + SCALE // 2) // SCALE
+            public = zoom.to_public_domain(found)
+            scaled = np.rint(public * SCALE * SCALE).astype(np.int64)
+        steps = (scaled + SCALE // 2) // SCALE
         centers.append(steps)
-        remainders.append(fine - steps * SCALE)
+        remainders.append(scaled - steps * SCALE)
     return centers, remainders
 
 
 def _pad(released: list[np.ndarray], k: int) -> np.ndarray:
-    """Stack sets of centers, each filled up to k with copies of its first."""
+    """Stack sets of centers, each filled up to k with copies of its first center."""
     if min(map(len, released)) == k:
         return np.array(released, np.int64)
     n_features = released[0].shape[1]

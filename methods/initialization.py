@@ -17,13 +17,13 @@ def _starting_centers(
     d: int,
     search: str,
 ) -> np.ndarray:
-    """Starting centers of one replicate: the same for all methods."""
+    """Starting centers of one replicate, the same for all methods."""
     generator = np.random.RandomState(np.random.MT19937(child(seed, INITIALIZATION)))
     if search == "uniform":
         centers = generator.uniform(-1, 1, (k, d))
     else:
-        # The paper seeds a Mersenne Twister with the run's number: the same gives its
-        # centers.
+        # The paper seeds a Mersenne Twister with the number of the run; the same seed
+        # gives its centers.
         source = (
             np.random.RandomState(seed % 2**32) if search == "halving" else generator
         )
@@ -40,15 +40,16 @@ def starting_centers(
     initialization: str,
     radius_search: str,
 ) -> np.ndarray:
-    """Starting centers of a batch of replicates.
+    """Draw the starting centers of a batch of replicates.
 
     Parameters
     ----------
     seeds : sequence of int
     k, d : int
     initialization : {"packing", "uniform"}
+        Centers of packed spheres (FastLloyd paper, Sec. 5.3.1), or uniform points.
     radius_search : {"halving", "bisection"}
-        Search of ``packing`` for the largest radius.
+        Search for the largest radius of the spheres.
 
     Returns
     -------

@@ -13,8 +13,8 @@ from pkm.privacy.query import Query
 class Schedule:
     """The releases of one replicate, in their order.
 
-    A method that fixes more than costs before its first release has a class of its own:
-    a dataclass of these values, whose ``releases`` follow from them.
+    A method that fixes other values than costs in advance has a subclass: a dataclass
+    of these values, with ``releases`` as a property.
 
     Parameters
     ----------
@@ -36,12 +36,13 @@ class Schedule:
 
     @property
     def releases(self) -> Sequence[Charge]:
-        """Cost of each release, in order. Numbers of rounds do not count."""
+        """Cost of each release, in order, with any number of the round."""
         return self._releases
 
     @cached_property
     def charges(self) -> tuple[Charge, ...]:
-        """Charges of all releases; the round counts the earlier ones of a query."""
+        """Charges of all releases; the round counts the earlier ones of its query."""
+        # Number the rounds of each query from 0.
         n_earlier: Counter[str] = Counter()
         charges = []
         for release in self.releases:
@@ -54,7 +55,7 @@ class Schedule:
         return [release for release in self.releases if release.label == query.label]
 
     def charge(self, budget: Budget) -> Ledger:
-        """Charge all releases to a new ledger, which knows what they cost together.
+        """Charge all releases to a new ledger, which composes them.
 
         Raises
         ------
@@ -83,13 +84,13 @@ def plan_release(
     delta: float = 0.0,
     group: int | None = None,
 ) -> Charge:
-    """Return what a release will be charged, by the types of its query and noise.
+    """Return the charge of a planned release, with types in place of query and noise.
 
     Parameters
     ----------
     query : type
     *mechanisms : type or mechanism
-        Of the parts of the answer, without repetition.
+        Mechanisms of the parts of the answer, without repetition.
     mu, epsilon, delta, group
         As of :class:`pkm.privacy.Charge`.
 
@@ -105,7 +106,8 @@ def plan_release(
 
 
 def count_noise(release: Charge) -> Gaussian | Laplace:
-    """Return the noise of counts for a release's cost: a record changes one count."""
+    """Return the noise of counts at a release's cost."""
+    # A record changes one count by 1: sensitivity SCALE, in units of 1 / SCALE records.
     if release.mu > 0:
         return Gaussian(SCALE / release.mu)
     return Laplace(SCALE / release.epsilon)

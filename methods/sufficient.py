@@ -1,4 +1,4 @@
-"""How much budget would suffice, for the messages of methods that refuse less."""
+"""Search for a sufficient epsilon, for error messages on too small a budget."""
 
 import math
 from collections.abc import Callable
@@ -16,14 +16,14 @@ def smallest_epsilon(
     epsilon : float
         Insufficient.
     is_sufficient : callable
-        True from some epsilon on.
+        Monotonic: True from some epsilon on.
     max_epsilon : float, optional
-        A sufficient one, above which none is tried.
+        A sufficient epsilon, the largest that is tried.
 
     Returns
     -------
     float
-        Sufficient, one or two percent too large at most, with three digits.
+        Sufficient, at most two percent above the smallest, with three digits.
 
     Examples
     --------

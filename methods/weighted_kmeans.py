@@ -9,9 +9,9 @@ from scipy.spatial.distance import cdist
 from pkm.compute import weighted_lloyd
 
 MAX_ITERATIONS = 300
-SOME_ROWS = 10  # for each center
+CHECKED_ROWS = 10  # first rows to search for distinct points, for each center
 BLOCK_ROWS = 1 << 14
-TOLERANCE = 1e-4  # of the mean variance: scikit-learn's default
+TOLERANCE = 1e-4  # of the mean variance of features: scikit-learn's default
 
 
 def weighted_kmeans(
@@ -21,10 +21,10 @@ def weighted_kmeans(
     n_init: int,
     seed: int,
 ) -> np.ndarray:
-    """Cluster weighted points by Lloyd's algorithm; keep the best of greedy starts.
+    """Cluster weighted points by greedy k-means++ and Lloyd's algorithm.
 
-    scikit-learn's algorithm; on a few hundred points the overhead of its estimator is
-    longer than the run.
+    This is scikit-learn's algorithm. On a few hundred points the overhead of its
+    estimator takes longer than the run.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def weighted_kmeans(
         Positive.
     k : int
     n_init : int
-        Number of starts.
+        Number of starts, of which the best is kept.
     seed : int
 
     Returns
@@ -58,14 +58,14 @@ def best_of_starts(
     distance: Literal["sqeuclidean", "euclidean"],
     refine: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, float]],
 ) -> np.ndarray:
-    """Draw greedy starts by a cost, refine each, and keep the best.
+    """Draw starts by greedy k-means++, refine each, and keep the best.
 
     Parameters
     ----------
     points, sample_weight, k, n_init, seed
         As for :func:`weighted_kmeans`.
     distance : {"sqeuclidean", "euclidean"}
-        Of a point to its nearest center: the point's cost.
+        Cost of a point, as a function of its nearest center.
     refine : callable
         From points, sample_weight and starting centers to centers and their cost.
 
@@ -76,8 +76,9 @@ def best_of_starts(
     """
     points = np.ascontiguousarray(points, np.float64)
     sample_weight = np.ascontiguousarray(sample_weight, np.float64)
-    # To see that there are more than k, some rows suffice almost always.
-    if len(np.unique(points[: SOME_ROWS * k], axis=0)) <= k:
+    # With at most k distinct points these are the centers. Some rows almost always show
+    # that there are more.
+    if len(np.unique(points[: CHECKED_ROWS * k], axis=0)) <= k:
         distinct = np.unique(points, axis=0)
         if len(distinct) <= k:
             return distinct
@@ -98,7 +99,7 @@ def _greedy_start(
     generator: np.random.Generator,
     distance: Literal["sqeuclidean", "euclidean"],
 ) -> np.ndarray:
-    """Greedy k-means++: k of the points, shape (k, d)."""
+    """Draw k of the points, (k, d), by greedy k-means++."""
     n_trials = 2 + int(np.log(k))
     centers = np.empty((k, points.shape[1]))
 
@@ -112,7 +113,7 @@ def _greedy_start(
         drawn = np.searchsorted(cumulated, generator.random(n_trials) * cumulated[-1])
         candidates = points[np.minimum(drawn, len(points) - 1)]
 
-        # Take the one that lowers the total cost most.
+        # Keep the candidate with the lowest total cost.
         closer = cdist(candidates, points, distance)
         np.minimum(nearest, closer, out=closer)
         costs = [(distances * sample_weight).sum() for distances in closer]
@@ -128,6 +129,7 @@ def _lloyd(
     centers: np.ndarray,
 ) -> tuple[np.ndarray, float]:
     """Move the centers in place by Lloyd's algorithm; return them and their cost."""
+    # Stop where the squared move of the centers is at most the tolerance.
     tolerance = TOLERANCE * points.var(axis=0).mean()
     weighted_lloyd(points, sample_weight, centers, tolerance, MAX_ITERATIONS)
     nearest = np.empty(len(points))

@@ -1,9 +1,10 @@
 """The domain of the points, found privately in public bounds that are too wide.
 
-A part of the budget buys a ball or a box that holds nearly all points, by shells about
-a center and clipped means; the method then runs in it with what is left of the budget.
-Source of the idea: Biswas, Dong, Kamath, Ullman, "CoinPress" (NeurIPS 2020), whose
-steps these are, with shells instead of a known radius.
+A share of the budget is spent on a ball or a cube that holds nearly all points, by
+noisy counts of shells about a center and by clipped means. The method then runs in it
+with the rest of the budget. Source: Biswas, Dong, Kamath, Ullman, "CoinPress" (NeurIPS
+2020), whose steps these are, with counts of shells instead of a known radius. See
+docs/zoom.md.
 
 Lengths are in half-widths of the domain unless a unit is named.
 """
@@ -31,27 +32,25 @@ from pkm.privacy import (
 # These constants were chosen on generated sets and five real ones: celltype, letters,
 # shuttle, s1 and yeast.
 
-ROUNDS = 3  # shells in each, clipped means between them
+ROUNDS = 3  # a count of shells in each, clipped means between them
 N_RELEASES = 2 * ROUNDS - 1
-MANY_FEATURES = 4  # from here on a ball, for methods that take one
-FEW_FEATURES = 3  # up to here both sides of every column are measured
-TAIL = 2.5  # standard deviations that the number of points outside a radius must exceed
-# Radii of shells: down by factors of the root of 2 while the center moves, finer at the
-# end.
+MANY_FEATURES = 4  # from here on a ball, for methods that support one
+FEW_FEATURES = 3  # up to here both ends of every column are found at the end
+TAIL = 2.5  # largest number of points outside a radius, in standard deviations
+# Ratios of the radii of neighboring shells: in the first rounds, and in the last.
 COARSE_RATIO = 2**-0.5
 COARSE_SHELLS = 31
 FINE_RATIO = 2**-0.25
 FINE_SHELLS = 31
-# Smallest half-width that is found: points are known to 2^-32, the new grid has 2^-16
-# of it.
+# Smallest half-width of a found domain: points have 32 fractional bits, 16 of them for
+# the new grid.
 MIN_HALF_WIDTH = 2.0**-15
-# Share of the public domain; a larger domain is not worth the change.
-LARGEST_KEPT = 0.9
-# The public guard: the error of a mean, in radii, and counts that a tail must exceed,
-# by n.
+MAX_RELATIVE_WIDTH = 0.9  # a larger domain, over the public one, is not used
+# The guard, a public rule for when noise is small enough for a zoom: the error of a
+# mean in radii; and NOISE_DEVIATIONS standard deviations of a count, in n.
 MAX_MEAN_ERROR = 0.1
-MAX_TAIL = 0.25
-TAIL_COUNTS = 12.0
+MAX_NOISE = 0.25
+NOISE_DEVIATIONS = 12.0
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,12 @@ class ZoomPlan(Schedule):
     Attributes
     ----------
     share : float
-        Of the budget.
+        Share of the budget.
     n_points, n_features : int
     ball : bool
         Whether the domain is a ball; otherwise it is a cube.
     cost : float
-        Of one release: mu of Gaussian noise, or epsilon of Laplace noise.
+        Cost of one release: mu of Gaussian noise, or epsilon of Laplace noise.
     pure : bool
         Whether noise is Laplace.
     """
@@ -80,7 +79,7 @@ class ZoomPlan(Schedule):
 
     @property
     def releases(self) -> Sequence[Charge]:
-        """Shells and a mean in every round, shells alone in the last."""
+        """Shells and a mean in every round; shells or sides alone in the last."""
         shells, mean, sides = (
             plan_release(query, Laplace, epsilon=self.cost)
             if self.pure
@@ -97,7 +96,7 @@ class ZoomPlan(Schedule):
 
     @property
     def has_sides(self) -> bool:
-        """Whether both sides of every column are measured at the end."""
+        """Whether the last round counts shells on both sides of every column."""
         return not self.ball and self.n_features <= FEW_FEATURES
 
     def noise(
@@ -105,7 +104,7 @@ class ZoomPlan(Schedule):
         l1: float,
         l2: float,
     ) -> Gaussian | Laplace:
-        """Noise of one release of given sensitivities, in grid steps."""
+        """Noise of one release with given L1 and L2 sensitivities, in their units."""
         return Laplace(l1 / self.cost) if self.pure else Gaussian(l2 / self.cost)
 
     def stddev(
@@ -113,47 +112,47 @@ class ZoomPlan(Schedule):
         l1: float,
         l2: float,
     ) -> float:
-        """Standard deviation of that noise."""
+        """Standard deviation of this noise."""
         return math.sqrt(2) * l1 / self.cost if self.pure else l2 / self.cost
 
     @property
     def mean_error(self) -> float:
-        """Standard deviation of the length of a clipped mean's noise, in radii."""
+        """Root mean square norm of the noise of a clipped mean, in radii."""
         d = self.n_features
         return math.sqrt(d) * self.stddev(math.sqrt(d), 1.0) / self.n_points
 
     @property
     def count_stddev(self) -> float:
-        """Standard deviation of the noise of a count at the end, in records."""
+        """Standard deviation of the noise of a count in the last round, in records."""
         d = self.n_features if self.has_sides else 1
         return self.stddev(d, math.sqrt(d))
 
     @property
     def is_affordable(self) -> bool:
-        """Whether noise is small enough: the public guard."""
+        """Whether noise is small enough for a zoom: the guard of docs/zoom.md."""
         return (
             self.mean_error <= MAX_MEAN_ERROR
-            and TAIL_COUNTS * self.count_stddev <= MAX_TAIL * self.n_points
+            and NOISE_DEVIATIONS * self.count_stddev <= MAX_NOISE * self.n_points
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Zoom:
-    """A domain that was found, in released and public facts alone.
+    """A domain that was found, described by released and public values alone.
 
     Attributes
     ----------
     share : float
-        Of the budget that was spent on it.
+        Share of the budget that was spent on it.
     center : ndarray of shape (d,), float64
         In half-widths of the public domain.
     half_width : float
-        Of the found domain in every feature, in half-widths of the public one.
+        Half-width of the domain in every feature, in half-widths of the public one.
     radius : float
-        Of the ball that points are pulled into, in half-widths of the found domain;
-        sqrt(d) for a cube.
+        Radius of the ball that points are clipped to, in half-widths of the found
+        domain; sqrt(d) for a cube.
     n_outside : float
-        Noisy number of records that were pulled into the domain, as released.
+        Released noisy number of records outside, which are clipped to the domain.
     """
 
     share: float
@@ -164,13 +163,13 @@ class Zoom:
 
     @property
     def bounds(self) -> np.ndarray:
-        """Lower and upper bounds (2, d) of it, in half-widths of the public domain."""
+        """Lower and upper bounds (2, d), in half-widths of the public domain."""
         return np.array([self.center - self.half_width, self.center + self.half_width])
 
-    def outward(self, centers: np.ndarray) -> np.ndarray:
-        """Convert centers from its grid steps to half-widths of the public domain.
+    def to_public_domain(self, centers: np.ndarray) -> np.ndarray:
+        """Convert centers, in grid steps here, to half-widths of the public domain.
 
-        Centers that lie outside the public domain are moved to its border.
+        Centers outside the public domain are clipped to it.
         """
         return np.clip(self.center + centers * (self.half_width / SCALE), -1.0, 1.0)
 
@@ -189,12 +188,12 @@ def plan_zoom(
     Parameters
     ----------
     share : float
-        Of mu squared at (epsilon, delta), or of epsilon where delta is 0.
+        Share of mu squared at (epsilon, delta), or of epsilon if delta is 0.
     n_points, n_features : int
     epsilon, delta : float
         Of the whole run.
     supports_ball : bool
-        Whether the method makes use of a ball.
+        As of :class:`pkm.methods.contract.ClusteringMethod`.
 
     Returns
     -------
@@ -220,7 +219,7 @@ def insufficient_budget(
     n: int,
     epsilon: float,
 ) -> str:
-    """Say what would suffice for a zoom that was required.
+    """Write the error message of a required zoom, with a sufficient n and epsilon.
 
     Parameters
     ----------
@@ -233,6 +232,7 @@ def insufficient_budget(
     -------
     str
     """
+    # Search geometrically, in steps of 5 %.
     n_sufficient = n
     while not plan_of(n_sufficient, epsilon).is_affordable:
         n_sufficient = math.ceil(1.05 * n_sufficient)
@@ -250,7 +250,7 @@ def insufficient_budget(
 
 
 def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
-    """Release what finds the domain of the points of the only replicate.
+    """Find the domain of the points by noisy releases, for one replicate.
 
     Parameters
     ----------
@@ -261,27 +261,28 @@ def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
     Returns
     -------
     Zoom or None
-        None where what was found is hardly smaller than the public domain.
+        None if the domain is hardly smaller than the public one.
     """
     d = plan.n_features
     center = np.zeros(d)
     radius = math.sqrt(d)
 
-    # Alternate: the radius that holds nearly all points, then their mean clipped to it.
+    # CoinPress steps: the radius that holds nearly all points, then their clipped mean.
     for _ in range(ROUNDS - 1):
         radii = radius * COARSE_RATIO ** np.arange(COARSE_SHELLS)
         radius, _ = _release_radius(curator, plan, center, radii, box=False)
-        step = _mean_step(curator, plan, center, radius)
+
+        # Move the center, and enlarge the radius by the length of the move.
+        step = _release_step(curator, plan, center, radius)
         moved = np.clip(center + step, -1.0, 1.0)
         length = float(np.linalg.norm(moved - center))
         center = moved
         radius = min(radius + length, 2 * radius, 2 * math.sqrt(d))
 
-    # The last round: a ball, a cube about the mean, or a cube by both sides of every
-    # column.
+    # Last round: a ball, a cube about the mean, or a cube by both ends of every column.
     radii = radius * FINE_RATIO ** np.arange(FINE_SHELLS)
     if plan.has_sides:
-        zoom = _box_of_sides(curator, plan, center, radii)
+        zoom = _release_cube(curator, plan, center, radii)
     else:
         is_cube = not plan.ball
         half_width, n_outside = _release_radius(
@@ -289,7 +290,7 @@ def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
         )
         radius = 1.0 if plan.ball else math.sqrt(d)
         zoom = Zoom(plan.share, center, half_width, radius, n_outside)
-    largest = LARGEST_KEPT * (math.sqrt(d) if plan.ball else 1.0)
+    largest = MAX_RELATIVE_WIDTH * (math.sqrt(d) if plan.ball else 1.0)
     return zoom if zoom.half_width < largest else None
 
 
@@ -301,7 +302,8 @@ def _release_radius(
     *,
     box: bool,
 ) -> tuple[float, float]:
-    """Radius by noisy counts of shells about a center, and the number outside."""
+    """Find the radius by noisy counts of shells about a center; see `_find_radius`."""
+    # A record is in one shell: it changes one count by 1.
     noise = plan.noise(SCALE, SCALE)
     answer = curator.release(ShellCounts(center, radii, box), counts=noise)
     return _find_radius(answer["counts"][0] / SCALE, radii, plan.stddev(1.0, 1.0))
@@ -312,11 +314,12 @@ def _find_radius(
     radii: np.ndarray,
     stddev: float,
 ) -> tuple[float, float]:
-    """Smallest radius outside of which no points show, and their noisy number.
+    """Smallest radius with no visible points outside, and the noisy number outside.
 
-    From outside inward, the first shell that together with those outside of it holds
-    more points than noise alone would; where none does, the largest radius.
+    From the outside, shells are added until their count exceeds TAIL standard
+    deviations of its noise. If it never does, the radius is the largest one.
     """
+    # Noise of a sum of m counts: sqrt(m) standard deviations.
     outside = np.cumsum(counts)
     limits = TAIL * stddev * np.sqrt(np.arange(1, len(counts) + 1))
     visible = np.flatnonzero(outside > limits)
@@ -325,31 +328,35 @@ def _find_radius(
     return max(float(radii[first]), MIN_HALF_WIDTH), max(n_outside, 0.0)
 
 
-def _mean_step(
+def _release_step(
     curator: Curator,
     plan: ZoomPlan,
     center: np.ndarray,
     radius: float,
 ) -> np.ndarray:
-    """Noisy mean of the differences to the center, each clipped to the radius."""
+    """Release the mean of differences to the center, each clipped to the radius."""
+    # In radii a record adds a vector of L2 norm 1, and of L1 norm sqrt(d).
     noise = plan.noise(math.sqrt(plan.n_features) * SCALE, SCALE)
     answer = curator.release(ClippedSum(center, radius), sums=noise)
     return answer["sums"][0] / SCALE * (radius / plan.n_points)
 
 
-def _box_of_sides(
+def _release_cube(
     curator: Curator,
     plan: ZoomPlan,
     center: np.ndarray,
     radii: np.ndarray,
 ) -> Zoom:
-    """Cube about the middles of the columns, as wide as the widest of them."""
+    """Find a cube by both ends of every column; its side is the widest column."""
+    # A record is in one shell of each of d columns: L1 norm d, L2 norm sqrt(d).
     d = plan.n_features
     noise = plan.noise(d * SCALE, math.sqrt(d) * SCALE)
     answer: dict[str, Any] = curator.release(SideCounts(center, radii), counts=noise)
     counts = answer["counts"][0] / SCALE
     stddev = plan.count_stddev
     sides = [_find_radius(side, radii, stddev) for column in counts for side in column]
+
+    # By column: the lengths below and above the center.
     lengths, n_outside = np.array(sides).reshape(d, 2, 2).T
     below, above = lengths
     middle = center + (above - below) / 2

@@ -1,4 +1,4 @@
-"""A method in a smaller domain, which a share of its budget finds first."""
+"""A method with a zoom: first find a smaller domain, then run the method in it."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,12 +11,12 @@ from pkm.methods.schedule import Schedule
 from pkm.methods.zoom import Zoom, ZoomPlan, find_domain
 from pkm.privacy import Curator, remaining_epsilon
 
-EPSILON_TOLERANCE = 1e-4  # relative, of the epsilon that is left where it is searched
+EPSILON_TOLERANCE = 1e-4  # relative, of the bisection for the remaining epsilon
 
 
 @dataclass(frozen=True)
 class Zoomed:
-    """A method as it runs on points of a shape: after its zoom, if it has one.
+    """A method on points of a given shape, with its zoom if it has one.
 
     Parameters
     ----------
@@ -30,15 +30,15 @@ class Zoomed:
 
     @cached_property
     def plan(self) -> ZoomPlan | None:
-        """The releases that find a domain; None without a zoom or a budget for it.
+        """The releases of the zoom; None without a zoom or without budget for it.
 
         Raises
         ------
         ValueError
-            If the budget is too little and ``require_zoom`` is set.
+            If the budget is too small and ``require_zoom`` is set.
         """
         method = self.method
-        plan = self._wanted
+        plan = self._requested_plan
         if plan is None or self._remaining_epsilon > 0:
             return plan
         if method.require_zoom:
@@ -49,31 +49,31 @@ class Zoomed:
         return None
 
     @cached_property
-    def rest(self) -> ClusteringMethod:
-        """The method with what the zoom leaves of the budget; itself without a zoom."""
+    def method_after_zoom(self) -> ClusteringMethod:
+        """The method with the rest of the budget; the method itself without a zoom."""
         if self.plan is None:
             return self.method
         return self._with_epsilon(self._remaining_epsilon).fix_schedule(self.plan)
 
     @cached_property
     def schedule(self) -> Schedule:
-        """All releases of a replicate: of the zoom, and of what runs after it."""
-        return self._schedule_with(self.rest, self.plan)
+        """All releases of a replicate: those of the zoom, then those of the method."""
+        return self._schedule_with(self.method_after_zoom, self.plan)
 
-    def enter(self, curator: Curator) -> tuple[Curator, Zoom | None]:
-        """Find the domain of a curator's points, where there is a zoom.
+    def find_domain(self, curator: Curator) -> tuple[Curator, Zoom | None]:
+        """Find the domain of a curator's points, if there is a zoom.
 
         Parameters
         ----------
         curator : Curator
-            Of one replicate, where there is a zoom.
+            Of one replicate, if there is a zoom.
 
         Returns
         -------
         curator : Curator
-            In the domain that was found; the same one where none was.
+            In the domain that was found, or in the public one.
         zoom : Zoom or None
-            None where the domain is still the public one.
+            None if the domain is the public one.
         """
         method = self.method
         if self.plan is None:
@@ -96,30 +96,31 @@ class Zoomed:
         return curator.rescale(zoom.center, zoom.half_width, zoom.radius), zoom
 
     @cached_property
-    def _wanted(self) -> ZoomPlan | None:
-        """The zoom that the method asks for, whatever it leaves."""
+    def _requested_plan(self) -> ZoomPlan | None:
+        """The zoom of the method, even if it leaves no budget."""
         return self.method.zoom_plan(self.n_points, self.n_features)
 
     def _with_epsilon(self, epsilon: float) -> ClusteringMethod:
-        """Copy the method with another epsilon, and without its zoom."""
+        """Copy the method with another epsilon, and without a zoom."""
         copied = cast("ClusteringMethod", clone(self.method))
         return copied.set_params(zoom=None, require_zoom=False, epsilon=epsilon)
 
     def _schedule_with(
         self,
-        rest: ClusteringMethod,
+        method: ClusteringMethod,
         plan: ZoomPlan | None,
     ) -> Schedule:
-        schedule = rest.schedule(self.n_points, self.n_features)
+        schedule = method.schedule(self.n_points, self.n_features)
         if plan is None:
             return schedule
         return Schedule(*plan.releases, *schedule.releases)
 
     @cached_property
     def _remaining_epsilon(self) -> float:
-        """Epsilon with which the method costs what the zoom leaves; 0 for nothing."""
+        """Epsilon of the method at the rest of the budget; 0 if nothing remains."""
+        # Laplace noise: epsilons add up. Gaussian noise: costs are composed.
         method = self.method
-        plan = self._wanted
+        plan = self._requested_plan
         assert plan is not None, "there is a zoom"
         if plan.pure:
             return (1 - plan.share) * method.epsilon
@@ -131,14 +132,12 @@ class Zoomed:
             return 0.0
 
         def fits(epsilon: float) -> bool:
-            rest = self._with_epsilon(epsilon)
-            return self._schedule_with(rest, plan).fits(budget)
+            return self._schedule_with(self._with_epsilon(epsilon), plan).fits(budget)
 
         if fits(epsilon):
             return epsilon
 
-        # A schedule whose costs do not grow evenly with epsilon needs a little less:
-        # bisect.
+        # If costs are not proportional to epsilon, it must be a little less: bisect.
         low = 0.0
         high = epsilon
         while high - low > EPSILON_TOLERANCE * high:

@@ -295,7 +295,7 @@ class KaplanStemmer(CoresetMethod):
         "repetitions": AUTO | Integer(1),
         "projections": Integer(1),
     }
-    noise_key_defaults = {"step_radius": "auto"}
+    noise_context_defaults = {"step_radius": "auto"}
     batched = False
     supports_chunks = True
     supports_ball = True

@@ -180,7 +180,7 @@ class LSHSplits(PrivateKMeans):
         curator: Curator,
         schedule: Schedule,
     ) -> tuple[np.ndarray, float]:
-        """Release the mean (d,) of all points; and a radius that holds them."""
+        """Release the mean (d,) of all points, and find a radius that holds them."""
         # Sum about the origin of the data's units, or about the domain's midpoint.
         is_published = self.variant == "published"
         if is_published:

@@ -192,7 +192,7 @@ class SynopsisKMeans(PrivateKMeans):
         "radius": AUTO | Real(0),
         "tree": OneOf("deep", "balanced"),
     }
-    noise_key_defaults = {"tree": "deep"}
+    noise_context_defaults = {"tree": "deep"}
     batched = False  # its parts are not
     supports_chunks = True
     supports_ball = True

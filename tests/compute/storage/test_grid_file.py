@@ -164,7 +164,7 @@ def test_a_file_that_changes_while_it_is_mapped_is_noticed(packed, monkeypatch):
         patch.setattr(module, "square_norms", touched(module.square_norms))
         with pytest.raises(ChangedRows, match="has changed since it was opened"):
             packed.mapped()
-    monkeypatch.setattr(Zoomed, "enter", touched(Zoomed.enter))
+    monkeypatch.setattr(Zoomed, "find_domain", touched(Zoomed.find_domain))
     model = KaplanStemmer(2, epsilon=8.0, random_state=1)
     for release in (model.fit, model.coreset):
         os.utime(packed.path, ns=(9, 9))
