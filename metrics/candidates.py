@@ -14,8 +14,8 @@ def choose_best(
     """Choose k of some candidates by local search on the points.
 
     The search starts from the k candidates that are nearest to the most points. It
-    swaps the chosen candidate and the replacement of lowest cost until no swap lowers
-    the cost.
+    makes the swap of a chosen candidate for another one that lowers the cost most,
+    until none lowers it.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def choose_best(
         Indices of candidates, increasing.
     cost : int
         Exact sum of squared distances of the points to the nearest of them, in grid
-        steps. The best k may cost less.
+        steps. It is a local optimum: other sets of k may cost less.
 
     Examples
     --------
@@ -48,7 +48,8 @@ def choose_best(
     chosen = by_size[:k]
     slots = np.arange(len(chosen))
     while True:
-        # costs[i, j]: cost after chosen[i] is swapped for candidate j, or for itself.
+        # costs[i, j]: cost after chosen[i] is swapped for candidate j. A candidate that
+        # is swapped for itself gives the current cost.
         costs = swap_costs(points, candidates, chosen, slots)
         cost = costs[0, chosen[0]]
 

@@ -1,4 +1,4 @@
-"""How well weighted points keep the cost of many sets of centers; without privacy."""
+"""How well a coreset approximates the costs of many sets of centers, non-privately."""
 
 import math
 
@@ -18,7 +18,7 @@ def center_sets(
     k: int,
     seed: int = 0,
 ) -> np.ndarray:
-    """Draw sets of k centers: random ones, and ones that Lloyd steps improved.
+    """Draw sets of k centers: random ones, and others improved by Lloyd steps.
 
     Parameters
     ----------
@@ -42,14 +42,15 @@ def center_sets(
     n, d = points.shape
     rng = np.random.default_rng(seed)
 
-    # Uniform in the ball: a direction, and a norm whose d-th power is uniform.
+    # Uniform in the unit ball: a uniform direction, and a norm whose d-th power is
+    # uniform.
     directions = rng.standard_normal((N_RANDOM, k, d))
     directions /= np.linalg.norm(directions, axis=2, keepdims=True)
     norms = rng.random((N_RANDOM, k, 1)) ** (1 / d)
     in_ball = directions * norms * SCALE
     random = np.rint(in_ball).astype(np.int64)
 
-    # From points of the data; a center without points stays where it is.
+    # Lloyd steps from points of the data; a center without points stays.
     starts = rng.integers(n, size=(N_IMPROVED, k))
     improved = points.rows[starts].astype(np.int64)
     for _ in range(LLOYD_STEPS):
@@ -75,16 +76,15 @@ def largest_cost_ratio(
     estimates: np.ndarray,
     additive: float,
 ) -> float:
-    """Return the largest factor between costs and their estimates.
-
-    The larger one of a pair is divided by the smaller one.
+    """Return the largest factor between a cost and its estimate, in either direction.
 
     Parameters
     ----------
     costs, estimates : ndarray of shape (m,)
         On the points and on the coreset.
     additive : float
-        Error that is allowed on top of the factor, in the unit of the costs.
+        Additive error of a coreset: added to both before they are divided, in the unit
+        of the costs.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def central_error(n_points: int, k: int) -> float:
 def local_error(n_points: int, k: int) -> float:
     """Return the additive error of a coreset in the local model: k sqrt(n).
 
-    In half-widths². It is less than the order in the paper's Theorem 4.1 (section 1.2:
+    In half-widths². It is of smaller order than the paper's Theorem 4.1 (section 1.2:
     n^(1/2 + a) k max(sqrt(d), sqrt(k)) up to powers of ln n).
     """
     return k * math.sqrt(n_points)

@@ -17,33 +17,33 @@ from pkm.metrics.silhouettes import sampled_distances, silhouette_sample, silhou
 
 #: Points whose distances are computed at once; their memory stays below about 100 MB.
 DISTANCE_ROWS = 1 << 14
-#: A center is near to a class within this many radii of its mean. A choice of this
-#: project: the paper has O(r).
+#: A center is near to a class if it lies within this many radii of the class's mean.
+#: The number is a choice of this project: the paper has O(r).
 NEAR = 5
 
 
 @dataclass(frozen=True)
 class _Classes:
-    """The points' classes without the outliers, which have class -1.
+    """The points' classes; outliers, which have class -1, are left out.
 
     Attributes
     ----------
-    inside : ndarray of shape (n,), bool
-        Which points have a class.
+    has_class : ndarray of shape (n,), bool
+        Mask of the points that have a class.
     codes : ndarray of int64
-        Classes of these points, numbered from 0 in their order.
+        Class of each of these points, renumbered from 0.
     sizes : ndarray of int64
-        Points of each class.
+        Number of points of each class.
     """
 
-    inside: np.ndarray
+    has_class: np.ndarray
     codes: np.ndarray
     sizes: np.ndarray
 
 
 @dataclass(frozen=True)
 class _Clustering:
-    """Released centers and the points; what several metrics need is computed once."""
+    """Released centers and the points, with a cache of what several metrics need."""
 
     points: Points
     centers: np.ndarray
@@ -57,11 +57,12 @@ class _Clustering:
 
     @cached_property
     def squares(self) -> list[int]:
+        """Return the inertia of each replicate, exact, in squared grid steps."""
         return compute.inertia(self.points, self.centers)
 
     @cached_property
     def released(self) -> list[np.ndarray]:
-        """Return the centers of each replicate, without copies, in half-widths."""
+        """Return each replicate's centers in half-widths, without filling copies."""
         return [
             centers[:n_released] / SCALE
             for centers, n_released in zip(self.centers, self.n_centers, strict=True)
@@ -69,6 +70,7 @@ class _Clustering:
 
     @cached_property
     def distances(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the k-means distance and its reverse, in half-widths."""
         references = reference_set(self.points)
         return nearest_distances(self.released, references.centers)
 
@@ -77,19 +79,19 @@ class _Clustering:
         """Return the classes; None if no point has one."""
         if self.point_classes is None:
             return None
-        inside = self.point_classes >= 0
-        if not inside.any():
+        has_class = self.point_classes >= 0
+        if not has_class.any():
             return None
         _, codes, sizes = np.unique(
-            self.point_classes[inside],
+            self.point_classes[has_class],
             return_inverse=True,
             return_counts=True,
         )
-        return _Classes(inside, codes, sizes)
+        return _Classes(has_class, codes, sizes)
 
     @property
     def unknown(self) -> np.ndarray:
-        """Return the value of metrics of classes if there are none."""
+        """Return the value of metrics that need classes if there are none."""
         return np.full(len(self.centers), np.nan)
 
     @property
@@ -102,7 +104,7 @@ class _Clustering:
         """Return the mean of each class in half-widths, shape (classes, d)."""
         assert self.classes is not None
         sizes = self.classes.sizes
-        rows = self.points.rows[self.classes.inside].astype(np.float64)
+        rows = self.points.rows[self.classes.has_class].astype(np.float64)
         sums = np.zeros((len(sizes), rows.shape[1]))
         np.add.at(sums, self.classes.codes, rows)
         return sums / (sizes[:, None] * SCALE)
@@ -161,8 +163,9 @@ def _davies_bouldin(means: np.ndarray, scatter: np.ndarray) -> float:
     if len(means) < 2:
         return np.inf
     distances = cdist(means, means)
-    # A cluster is not compared with itself.
+    # A cluster is not compared with itself, nor with one of the same mean.
     distances[distances == 0] = np.inf
+    # R_ij = (s_i + s_j) / d_ij; the index is the mean over i of the largest R_ij.
     similarities = (scatter[:, None] + scatter) / distances
     return float(similarities.max(axis=1).mean())
 
@@ -191,7 +194,7 @@ def kmeans_distance(clustering: _Clustering) -> np.ndarray:
 
 
 def kmeans_distance_sum(clustering: _Clustering) -> np.ndarray:
-    """Sum over the released centers instead of their mean (DPM paper, definition 9)."""
+    """Sum of the k-means distance over the released centers (DPM, definition 9)."""
     return clustering.distances[0] * clustering.n_centers
 
 
@@ -222,14 +225,15 @@ def accuracy(clustering: _Clustering) -> np.ndarray:
     classes = clustering.classes
     if classes is None:
         return clustering.unknown
+    # Pairs (cluster, class) are numbered in C order of the contingency table.
     n_classes = len(classes.sizes)
     shape = (clustering.centers.shape[1], n_classes)
     shares = []
-    for labels in clustering.labels[:, classes.inside]:
+    for labels in clustering.labels[:, classes.has_class]:
         pairs = labels * np.int64(n_classes) + classes.codes
         counts = np.bincount(pairs, minlength=math.prod(shape))
         table = counts.reshape(shape)
-        # A tie changes which class a cluster stands for, not how many points have it.
+        # Ties do not change the number of points of a cluster's most frequent class.
         n_right = table.max(axis=1).sum()
         shares.append(n_right / len(pairs))
     return np.array(shares)
@@ -240,6 +244,7 @@ def mean_distance(clustering: _Clustering) -> np.ndarray:
 
     This is the cost of k-median over n.
     """
+    # Block by block, so that the float64 copies of points stay small.
     rows = clustering.points.rows
     totals = np.zeros(len(clustering.centers))
     for start in range(0, len(rows), DISTANCE_ROWS):
@@ -256,11 +261,12 @@ def mean_distance(clustering: _Clustering) -> np.ndarray:
 def farthest_class(clustering: _Clustering) -> np.ndarray:
     """Largest distance, in half-widths, from a class's mean to its nearest center.
 
-    It tells whether a clustering has missed a group altogether, however small. Outliers
-    (class -1) are left out. NaN without classes.
+    It is large if a clustering has no center near a class, however small the class is.
+    Outliers (class -1) are left out. NaN without classes.
     """
     if clustering.classes is None:
         return clustering.unknown
+    # For each class the nearest center; of these distances the largest.
     means = clustering.class_means
     distances = [cdist(means, centers) for centers in clustering.released]
     nearest = [matrix.min(axis=1) for matrix in distances]
@@ -270,16 +276,16 @@ def farthest_class(clustering: _Clustering) -> np.ndarray:
 def unassigned_points(clustering: _Clustering) -> np.ndarray:
     """Number of points in classes that no released center is near.
 
-    Near to the mean of a class is within ``NEAR (r + 1 / n)`` half-widths. Here r is
-    the root of twice the mean squared distance of the class to its mean. Such a center
-    is assigned to the cluster in section 3.1 of Kaplan and Stemmer 2018. Outliers
-    (class -1) are left out. NaN without classes.
+    A center is near if it lies within ``NEAR (r + 1 / n)`` half-widths of the class's
+    mean. Here r is the root of twice the mean squared distance of the class's points to
+    that mean. Kaplan and Stemmer 2018, section 3.1, assign such a center to the class.
+    Outliers (class -1) are left out. NaN without classes.
     """
     classes = clustering.classes
     if classes is None:
         return clustering.unknown
     means = clustering.class_means
-    rows = clustering.points.rows[classes.inside]
+    rows = clustering.points.rows[classes.has_class]
 
     # Sum of squared distances of every class to its mean.
     squares = np.zeros(len(means))
@@ -305,8 +311,8 @@ def unassigned_points(clustering: _Clustering) -> np.ndarray:
 def nicv_best_k(clustering: _Clustering) -> np.ndarray:
     """NICV of the best ``n_clusters`` of the released centers by local search.
 
-    This is the best result that any choice among the candidates could have: a diagnosis
-    without privacy. It equals ``nicv`` if no more than ``n_clusters`` are released.
+    A non-private bound on what choosing among the candidates can achieve, up to the
+    local search. It equals ``nicv`` if at most ``n_clusters`` centers are released.
     """
     points = clustering.points
     per_unit = points.shape[0] * SCALE**2
@@ -419,8 +425,8 @@ def evaluate(
         The points' classes, -1 for outliers; ``accuracy``, ``farthest_class`` and
         ``unassigned_points`` need them.
     n_centers : ndarray of shape (R,), int, optional
-        How many of a replicate's k centers it released; copies of its first fill up the
-        rest. Default: all.
+        How many of its k centers each replicate released; the others must be copies of
+        its first one. Default: all.
 
     Returns
     -------
@@ -473,6 +479,7 @@ def _check_released(centers: np.ndarray, n_centers: np.ndarray | None) -> np.nda
             f"n_centers={n_centers.tolist()} must lie between 1 and {k}, the centers "
             "given"
         )
+    # The arrays of replicates are filled up to k with copies of their first center.
     is_filling = np.arange(k) >= n_centers[:, None]
     differs = (centers != centers[:, :1]).any(axis=2)
     if np.any(differs & is_filling):

@@ -1,4 +1,4 @@
-"""How far released centers are from the centers of strong non-private clusterings."""
+"""Distances of released centers to the centers of non-private reference clusterings."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -108,8 +108,7 @@ def nearest_distances(
     forward = np.empty(len(centers))
     backward = np.empty(len(centers))
     for r, replicate in enumerate(centers):
-        # One matrix for all references, whose columns are reduced reference by
-        # reference.
+        # One distance matrix for all references; columns are grouped by reference.
         distances = cdist(replicate, all_references)
         to_references = np.minimum.reduceat(distances, starts, axis=1)
         forward[r] = to_references.mean()

@@ -5,8 +5,8 @@ scikit-learn's k-means (one k-means++ start) for every number of clusters of a g
 Twenty more follow at the two numbers whose run had the highest silhouettes. Of all runs
 the twenty of highest silhouette are the references. All seeds are fixed and one thread
 is used, so the same points have the same references in every process. The outcome is
-kept on disk, under a hash of the points and of everything that decides the search. It
-is kept in memory for the life of the process as well.
+cached on disk, under a hash of the points and of all that the search depends on, and in
+memory.
 """
 
 import hashlib
@@ -39,14 +39,14 @@ from pkm.metrics.silhouettes import __file__ as silhouettes_file
 from pkm.metrics.silhouettes import silhouette_sample, silhouettes
 from pkm.source import code_digest
 
-#: The files whose code decides the outcome. A change of them, or of the versions of
-#: what they import, makes it anew.
+#: Files whose code the outcome depends on. If one of them changes, or the version of a
+#: library, the search is made again.
 SOURCES = (Path(__file__), Path(silhouettes_file), Path(sums_file))
-#: The first seed of the search. No replicate of a baseline has it: it would be compared
-#: with itself.
+#: First seed of the search. It is above the seeds of all replicates: a baseline would
+#: otherwise be compared with itself.
 FIRST_SEED = 1_000_000
 GRID = (*range(2, 13), 14, 16, 20, 24, 26, 28, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128)
-#: How many numbers of clusters are run again, and how often.
+#: How many numbers of clusters are repeated, and how often.
 N_REPEATED = 2
 N_REPEATS = 20
 #: How many runs become references.
@@ -134,15 +134,14 @@ def reference_set(points: Points) -> ReferenceSet:
 def search(points: Points, folder: Path | None = None) -> ReferenceSet:
     """Make the search; see the module's text.
 
-    Where the points do not allow for two clusters that differ, everything is one
-    cluster.
+    If there are too few distinct points for two clusters, there is one cluster.
 
     Parameters
     ----------
     points : Points
     folder : Path, optional
-        Where runs of k-means are kept that take long, so that a search that is cut
-        short goes on from there.
+        Where long runs of k-means are stored, so that an interrupted search can
+        continue.
     """
     n_distinct = len(np.unique(points.rows, axis=0))
     largest_k = min(points.shape[0] - 1, n_distinct)
@@ -181,8 +180,8 @@ def run_k_means(
     list of KMeansRun
         In the order of `starts`.
     """
-    # Starts in double and iterations in single precision: each is the quicker one for
-    # scikit-learn.
+    # k-means++ in double and iterations in single precision: in scikit-learn each is
+    # faster so.
     double = points.rows.astype(np.float64) / SCALE
     single = points.rows / np.float32(SCALE)
     squared_norms = points.squared_norms / SCALE**2
@@ -233,7 +232,7 @@ def compute_centers(
     labels: np.ndarray,
     k: int,
 ) -> np.ndarray:
-    """Compute the means of the points of each label that has some, in half-widths.
+    """Compute the means of the non-empty clusters, in half-widths.
 
     They are rounded once.
     """
@@ -243,7 +242,7 @@ def compute_centers(
 
 
 def search_key(points: Points) -> str:
-    """Hash the points and everything that decides what the search finds."""
+    """Hash the points and all that the outcome of the search depends on."""
     versions = [
         code_digest(*SOURCES),
         sklearn.__version__,
@@ -254,7 +253,7 @@ def search_key(points: Points) -> str:
 
 
 def save(path: Path, references: ReferenceSet) -> None:
-    """Keep the outcome of a search; a crash leaves nothing half written."""
+    """Write the outcome of a search atomically."""
     ks, scores = zip(*references.runs, strict=True)
     sizes = [len(centers) for centers in references.centers]
     file = io.BytesIO()

@@ -6,10 +6,10 @@ import numpy as np
 
 from pkm.compute import Points, distance_tiles, mean_silhouettes
 
-#: Above, silhouettes are taken over a fixed sample of that many points.
+#: With more points, silhouettes are taken over a fixed sample of this many.
 SILHOUETTE_POINTS = 10_000
 SILHOUETTE_SEED = 0
-#: Labelings at a time, so that their sums stay in the cache of the core.
+#: Labelings per batch, so that their sums stay in the cache of the core.
 LABELINGS = 8
 
 
@@ -50,7 +50,7 @@ def silhouettes(
     return np.concatenate(means)
 
 
-# The cells of a data set follow each other, and one matrix can take 400 MB.
+# Cells of one data set are run in a row; one matrix can take 400 MB.
 @lru_cache(maxsize=1)
 def sampled_distances(points: Points) -> np.ndarray:
     """Distances between the points of :func:`silhouette_sample`, in tiles."""
