@@ -98,7 +98,7 @@ class Cover:
         Weight of a covered point in the exponent. It decides which blocks are counted:
         the others, at ``exp(weight * bound) - 1`` per grid point, have together at most
         the weight of the whole grid at one per grid point.
-    is_uncovered : ndarray of shape (n,), bool, optional
+    uncovered : ndarray of shape (n,), bool, optional
         Whether a point is not removed yet; changed in place. Default: no point is.
 
     Attributes
@@ -106,7 +106,7 @@ class Cover:
     lattice : Lattice
     bounds, n_bounded : ndarray
         Distinct bounds of bounded blocks, and the numbers of such blocks.
-    is_uncovered : ndarray of shape (n,), bool
+    uncovered : ndarray of shape (n,), bool
     """
 
     def __init__(
@@ -115,13 +115,11 @@ class Cover:
         side: float,
         radius: float,
         weight: float,
-        is_uncovered: np.ndarray | None = None,
+        uncovered: np.ndarray | None = None,
     ):
         d = points.shape[1]
         self.lattice = cached_lattice(d, side)
-        self.is_uncovered = (
-            np.ones(len(points), bool) if is_uncovered is None else is_uncovered
-        )
+        self.uncovered = np.ones(len(points), bool) if uncovered is None else uncovered
         self._points = points
         self._side = side
         self._grid = _block_grid(radius / side, self.lattice.max_coordinate)
@@ -150,7 +148,7 @@ class Cover:
         self._rows = np.full(len(self._keys), _ABSENT)
         self._n_rows = 0
         self._counts = np.zeros((len(self._keys), BLOCK_SIDE**d), np.int32)
-        self._update_counts(self.is_uncovered, 1)
+        self._update_counts(self.uncovered, 1)
 
     def positive_counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Distinct positive counts in counted blocks; numbers of their grid points."""
@@ -182,12 +180,12 @@ class Cover:
                     self._grid.radius,
                     is_covered[block],
                 )
-            is_covered &= self.is_uncovered
+            is_covered &= self.uncovered
         return is_covered
 
     def remove(self, is_removed: np.ndarray) -> None:
         """Take points (a mask) out of all counts; bounds stay, and stay valid."""
-        self.is_uncovered[is_removed] = False
+        self.uncovered[is_removed] = False
         self._update_counts(is_removed, -1)
 
     def _scaled(self, selected: slice | np.ndarray) -> np.ndarray:
@@ -205,7 +203,7 @@ class Cover:
         keys, counts : ndarray, int64
             Of the blocks that hold a point, increasing.
         """
-        left = np.flatnonzero(self.is_uncovered).astype(np.int32)
+        left = np.flatnonzero(self.uncovered).astype(np.int32)
         keys = np.empty(len(left), np.int64)
         for block in make_slices(len(left), PROJECTION_BLOCK):
             blocks = np.floor(np.floor(self._scaled(left[block])) / BLOCK_SIDE)
@@ -423,6 +421,8 @@ def _add_points(
                 if square + min_squares[s] > max_square:
                     continue
                 block = first_block + s
+                # First look-up of this block in the window: find its row of counts, or
+                # give it the next free one.
                 if rows_of_window[block] == _UNKNOWN:
                     index = _find(keys, _window_key(block, window, grid))
                     if index >= 0 and rows[index] == _ABSENT:
@@ -493,6 +493,7 @@ def _list_prefixes(
     # Before step h, prefixes holds those of h coordinates, in lexicographic order.
     for h in range(m - 1):
         # The values of this coordinate, and what each adds to a prefix.
+        # Grid points within the radius along this axis, and inside the ball's cube.
         lowest = np.int64(np.ceil(point[h] - grid.radius))
         start = max(lowest, -grid.max_coordinate)
         stop = min(lowest + len(axis.codes), grid.max_coordinate + 1)
@@ -550,6 +551,8 @@ def _window_key(
     grid: BlockGrid,
 ) -> int:
     """Key of a block by its number in the window."""
+    # Digits of the block's number in the window, to base span, plus the window's lowest
+    # block, are the digits of the key.
     m = len(window)
     key = 0
     remaining = block

@@ -127,6 +127,7 @@ def farthest(
     while n_inside > MAX_GATHERED and not prefix.is_complete:
         (counts,) = points.total(partial(_digit_counts, prefix=prefix, among=among))
         counts += _digit_counts(copies, prefix, n_copies=n_copies)[0]
+        # The digit of the last point is the first whose cumulative count is enough.
         ends = np.cumsum(counts)
         if ends[-1] < n_wanted:
             return among
@@ -167,8 +168,8 @@ def farthest(
 class _RankPrefix:
     """The first digits of a rank, which some points have in common.
 
-    A rank is a point's deficit, the largest possible squared distance less its own,
-    followed by its coordinates. Its digits are 16 bits of the deficit each, from the
+    A rank is a point's gap, the largest possible squared distance less its own,
+    followed by its coordinates. Its digits are 16 bits of the gap each, from the
     highest on, then one coordinate each.
 
     Attributes
@@ -176,11 +177,11 @@ class _RankPrefix:
     centers : ndarray of shape (k, d), int64
         Of the ranking.
     shift : int
-        Number of low bits of the deficit that the prefix leaves open.
+        Number of low bits of the gap that the prefix leaves open.
     decided : int
-        The other bits of the deficit.
+        The other bits of the gap.
     coordinates : tuple of int
-        The first coordinates; none while bits of the deficit are open.
+        The first coordinates; none while bits of the gap are open.
     """
 
     centers: np.ndarray
@@ -216,7 +217,7 @@ class _RankPrefix:
     def select_inside(
         self, points: Points, among: Farthest | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Indices (m,) of the points of ``among`` with the prefix, and their deficits.
+        """Indices (m,) of the points of ``among`` with the prefix, and their gaps.
 
         Block by block, so that temporary arrays take little memory.
         """
@@ -224,14 +225,13 @@ class _RankPrefix:
         marked = None if among is None else among.mask(points)
         n_decided = len(self.coordinates)
         for block in make_slices(len(squares)):
-            squared = squares[block].astype(np.int64)
-            deficits = _largest_square(points.shape[1]) - squared
-            inside = np.flatnonzero(deficits >> self.shift == self.decided)
+            gaps = _largest_square(points.shape[1]) - squares[block].astype(np.int64)
+            inside = np.flatnonzero(gaps >> self.shift == self.decided)
             rows = points.rows[block][inside, :n_decided]
             inside = inside[(rows == self.coordinates).all(axis=1)]
             if marked is not None:
                 inside = inside[marked[block][inside]]
-            yield block.start + inside, deficits[inside]
+            yield block.start + inside, gaps[inside]
 
 
 def _digit_counts(
@@ -242,13 +242,14 @@ def _digit_counts(
 ) -> Sums:
     """Numbers of the points with a prefix by the value of their next digit."""
     counts = np.zeros(prefix.n_values, np.int64)
-    for inside, deficits in prefix.select_inside(points, among):
+    for inside, gaps in prefix.select_inside(points, among):
         if prefix.shift:
-            digits = (deficits >> prefix.next_shift) & (prefix.n_values - 1)
+            digits = (gaps >> prefix.next_shift) & (prefix.n_values - 1)
         else:
             digits = (
                 points.rows[inside, len(prefix.coordinates)].astype(np.int64) + SCALE
             )
+        # float64 weights are exact: the counts are below 2**53.
         weights = None if n_copies is None else n_copies[inside]
         counts += np.bincount(digits, weights, prefix.n_values).astype(
             np.int64, copy=False

@@ -81,6 +81,9 @@ class Hash:
 
     def _cell_ranges(self) -> list[tuple[int, int]]:
         """Lowest and highest cell that the domain reaches, for each projection."""
+        # A projection of the domain is largest at the corner with the signs of the
+        # direction: SCALE times the L1 norm. Floor division gives the cells of its
+        # ends.
         largest_products = np.abs(self.directions).sum(axis=1)
         ranges = []
         for shift, product in zip(self.shifts, largest_products, strict=True):
@@ -100,12 +103,15 @@ class Hash:
         Of all points, or of those that a mask (n,) marks: shape (m,), of the shortest
         unsigned type that holds the number of every cell.
         """
+        # Offsets move the lowest cell of each projection to 0, so that codes are not
+        # negative and mixed-radix digits are below ``sizes``.
         lowest_cells = np.array([lowest for lowest, _ in self._cell_ranges()], np.int64)
         offsets = self.shifts - lowest_cells * self.width
         sizes = np.array(self.sizes, np.int64)
         n = points.shape[0]
         n_marked = n if mask is None else np.count_nonzero(mask)
         codes = np.empty(n_marked, np.min_scalar_type(math.prod(self.sizes) - 1))
+        # Blocks bound the copies that masks and conversions make.
         end = 0
         for block in make_slices(n):
             rows = points.rows[block]
@@ -134,6 +140,7 @@ class Hash:
         for m in reversed(range(len(self.directions))):
             lowest, highest = cell_ranges[m]
             remaining, cell = np.divmod(remaining, highest - lowest + 1)
+            # Middle of the cell along the projection, in steps of 2^-32 half-widths.
             product = (cell + lowest + 0.5) * self.width - self.shifts[m]
             direction = self.directions[m] / DIRECTION_SCALE
             centers += np.outer(product / DIRECTION_SCALE, direction)
@@ -148,6 +155,7 @@ def _compute_codes(
     width: int,
     sizes: np.ndarray,
 ) -> np.ndarray:
+    # IN: rows and the public hash. OUT: codes, one per row.
     codes = np.empty(len(rows), np.int64)
     for i in range(rows.shape[0]):
         code = 0
@@ -243,6 +251,7 @@ def bucket_sums(
     radius: float,
 ) -> Sums:
     """Sums (b, d) of the remaining points of released buckets, without copies."""
+    # Position of each point's bucket among the released ones; the mask's points only.
     positions = _find_positions(_bucket_codes(points, hashing, remaining), released)
     if remaining is None:
         buckets = positions
@@ -273,8 +282,8 @@ def _find_positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:
     result = np.empty(len(codes), np.int32)
     for block in make_slices(len(codes)):
         block_codes = codes[block].astype(np.int64)
+        # A code above all released ones gets the last position, and differs from it.
         positions = np.searchsorted(released, block_codes)
         positions = np.minimum(positions, len(released) - 1)
-        is_released = released[positions] == block_codes
-        result[block] = np.where(is_released, positions, -1)
+        result[block] = np.where(released[positions] == block_codes, positions, -1)
     return result

@@ -56,7 +56,8 @@ class Lattice:
 
     @cached_property
     def _ball_sizes(self) -> np.ndarray:
-        """Numbers of integer points by dimensions less one and largest squared norm."""
+        """Numbers of integer points with m coordinates and squared norm at most s."""
+        # Indexed by m, from 0, and s; there is one point without coordinates.
         sizes = np.ones((self.dimensions, self.max_squared_norm + 1), np.int64)
         for smaller, larger in itertools.pairwise(sizes):
             # The added coordinate is 0, or v or -v, which leaves s - v^2 of a squared
@@ -90,6 +91,8 @@ class Lattice:
 
     def draw(self, uniforms: np.ndarray) -> np.ndarray:
         """Turn uniforms in [0, 1], one per dimension, into a uniform grid point."""
+        # Invariant: coordinates 0 .. h - 1 are drawn, and the rest may have the squared
+        # norm max_square.
         point = np.empty(self.dimensions, np.int64)
         max_square = self.max_squared_norm
         for h, uniform in enumerate(uniforms):

@@ -137,6 +137,8 @@ def parity_hashes(
         rows.
     """
     hashes = np.zeros(len(users), np.int64)
+    # Rows are drawn by the user and the bit, not by the value: entries of two values
+    # agree in half of all rows.
     mask = np.uint64(size - 1)
     for i in range(len(users)):
         user_word = _hash_user(key, users[i])

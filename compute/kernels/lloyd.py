@@ -49,6 +49,7 @@ def weighted_lloyd(
     max_iter : int
         At most so many iterations.
     """
+    # Buffers of an iteration; ``means`` holds sums first.
     k, d = centers.shape
     cluster_weights = np.empty(k)
     means = np.empty((k, d))
@@ -72,6 +73,7 @@ def weighted_lloyd(
                 step = means[j, h] - centers[j, h]
                 center_shift += step * step
                 centers[j, h] = means[j, h]
+        # As scikit-learn's criterion: the squared Frobenius norm of the shifts.
         if center_shift <= tol:
             break
 
@@ -152,6 +154,7 @@ def converged_lloyd(
             if counts[j] > 0:
                 for h in range(d):
                     centers[j, h] = sums[j, h] / counts[j]
+        # ``loss`` is that of the centers before this move.
         if loss >= (1 - tolerance) * previous_loss:
             break
         previous_loss = loss

@@ -164,6 +164,7 @@ def cell_centers(
     level: int,
 ) -> np.ndarray:
     """Centers of cells in grid steps, with the shift taken back: int64."""
+    # Half a side beyond the cell's lower corner.
     side = 1 << (ROOT_BITS - level)
     return cells * side + (side // 2 + ROOT_LOWER) - shift
 
@@ -238,6 +239,8 @@ class Cells(NamedTuple):
 
     def fullest(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Positions and counts of the n fullest cells, the first ones among equal."""
+        # Radix sort by falling count; it is stable, so ties stay in lexicographic
+        # order.
         largest = int(self.counts.max(initial=0))
         fullest = radix_argsort(largest - self.counts, largest.bit_length())[0][:n]
         return self.positions(fullest), self.counts[fullest]
@@ -253,6 +256,7 @@ def _mark_shared(
     first: np.ndarray,
     counts: np.ndarray,
 ) -> np.ndarray:
+    # Positions first[c] .. first[c] + counts[c] - 1 of the order lie in cell c.
     is_shared = np.zeros(len(order), np.bool_)
     for cell in range(len(first)):
         if counts[cell] > 1:
@@ -494,6 +498,7 @@ def _pack(
     strides: np.ndarray,
     members: np.ndarray,
 ) -> np.ndarray:
+    # OUT: keys, in mixed radix: column h counts in units of strides[h].
     keys = np.empty(len(members), np.int64)
     for row in range(len(members)):
         i = members[row]
@@ -523,6 +528,7 @@ def add_soft_counts(
         Added to, in units of 2**-16 points: each weight is rounded to a whole number,
         so that sums are exact.
     """
+    # OUT: counts, in C order over the features.
     n, d = points.shape
     intervals_per_step = intervals / (2.0 * SCALE)
     lower_node = np.empty(d, np.int64)

@@ -42,6 +42,8 @@ def hashed_arrival_times(
     ndarray of shape (m, n), float64
         Standard exponential, from 52 bits each.
     """
+    # SplitMix64 over the coordinates: each is mixed into the word before. So times
+    # depend on the position, not on its row, and stay when other positions come or go.
     m, d = positions.shape
     times = np.empty((m, n))
     for i in range(m):
@@ -53,6 +55,7 @@ def hashed_arrival_times(
             )
         for t in range(n):
             bits = mix(word + np.uint64(t + 1) * GOLDEN_GAMMA) >> _U12
+            # Inversion; half a unit keeps the uniform away from 0 and 1.
             times[i, t] = -np.log((np.float64(bits) + 0.5) * 2.0**-52)
     return times
 
@@ -177,6 +180,8 @@ def change_weights(
     counts: np.ndarray,
 ) -> None:
     """Add changes of weights of some rows to the sums and counts of all steps."""
+    # IN: labels. OUT: sums and counts of each step; labels do not change here, because
+    # centers are updated only afterwards, by :func:`repair_steps`.
     for t in range(n_steps):
         for c in range(len(rows)):
             label = labels[t, rows[c]]
@@ -230,8 +235,10 @@ def repair_steps(
     int
         Number of steps; the last centers are `centers[steps]`.
     """
+    # IN: positions and weights. IN and OUT: all other arrays, step by step.
     m, d = positions.shape
     for t in range(len(labels)):
+        # A step that is not reused starts without assignments.
         if t >= n_valid:
             labels[t, :m] = -1
             moved[t] = 0.0
@@ -239,6 +246,8 @@ def repair_steps(
             counts[t] = 0
 
         # Compute assignments that can have changed, and move their weights in the sums.
+        # By the triangle inequality a label holds while its gap exceeds twice the moves
+        # since it was measured; gaps hold the moves before that, so both sides agree.
         threshold = 2.0 * moved[t] + tolerance
         repeats = t > 0
         for i in range(m):
@@ -270,6 +279,7 @@ def repair_steps(
                 square += step * step
                 centers[t + 1, j, h] = mean
             largest = max(largest, square)
+        # Round up, so that the bound holds for the exact distances.
         if t + 1 < n_valid:
             moved[t + 1] += np.sqrt(largest) * (1 + TOLERANCE)
         if repeats:

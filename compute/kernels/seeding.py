@@ -41,6 +41,7 @@ class _Uniforms:
     def read(self, position: int, d: int) -> np.ndarray:
         """Return the uniforms from a position on as rows (m, d), at least one."""
         if position + d > len(self._values):
+            # Doubling bounds the number of copies.
             n_draws = max(d, len(self._values), MIN_DRAWS)
             draws = self._generator.random_sample(n_draws)
             self._values = np.concatenate([self._values, draws])
@@ -135,6 +136,7 @@ def ball_packing(
 
 
 def _search_by_halving(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
+    # Each radius reads the stream on from where the last one stopped.
     radius = 1.0
     position = 0
     while True:
@@ -210,6 +212,7 @@ def place_spheres(
     n_placed = n_rejected = 0
     end = start
     while n_placed < k and n_rejected < MAX_REJECTIONS:
+        # Uniform in the cube of centers whose spheres lie in the box.
         candidates = radius - 1.0 + (2.0 - 2.0 * radius) * uniforms.read(end, d)
         n_placed, n_rejected, n_read = _place(
             candidates,

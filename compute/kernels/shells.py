@@ -121,6 +121,8 @@ def _count_shells(
     radii: np.ndarray,
     box: bool,
 ) -> np.ndarray:
+    # Distances in half-widths: for a box the maximum over the features, else the root
+    # of the sum of squares, which ``distance`` holds before the last line.
     counts = np.zeros(len(radii), np.int64)
     for i in range(rows.shape[0]):
         distance = 0.0
@@ -141,7 +143,7 @@ def _count_sides(
     center: np.ndarray,
     radii: np.ndarray,
 ) -> np.ndarray:
-    # By column, side (0 is the lower one) and shell.
+    # OUT: counts by column, side (0 is the lower one) and shell.
     counts = np.zeros((rows.shape[1], 2, len(radii)), np.int64)
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
@@ -166,6 +168,8 @@ def _sum_clipped(
     center: np.ndarray,
     radius: float,
 ) -> np.ndarray:
+    # OUT: total, in units of 2^-16 radii. Integers are added, so the order of the
+    # points does not matter.
     d = rows.shape[1]
     total = np.zeros(d, np.int64)
     for i in range(rows.shape[0]):

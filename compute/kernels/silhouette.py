@@ -100,6 +100,7 @@ def _add_distances(
     sums: neighboring points often have the same label, and each would wait for the
     last.
     """
+    # OUT: totals, flat: replicate r and label j begin at (r * k + j) * TILE.
     n, n_replicates = labels.shape
     size = len(totals) // n_replicates
     for i in range(n):
@@ -191,6 +192,7 @@ def _sum_within_distances(
     labels: np.ndarray,
     means: np.ndarray,
 ) -> np.ndarray:
+    # OUT: totals (R, k). Distances are added in the order of the points.
     n, d = rows.shape
     totals = np.zeros(means.shape[:2])
     for r in range(labels.shape[0]):

@@ -63,6 +63,7 @@ class Projection:
                 f"got {matrix.dtype} of shape "
                 f"{matrix.shape}"
             )
+        # Partial sums of a product stay below d * SCALE * largest_entry < 2^53.
         largest_entry = int(np.abs(matrix).max())
         if largest_entry * SCALE * d >= 1 << EXACT_BITS:
             raise ValueError(
@@ -90,6 +91,7 @@ class Projection:
         """Projections (b, m), float64, of the points that a slice or indices select."""
         if self._kept is not None:
             return self._kept[selected]
+        # Products are integers, hence exact; only scaling and clipping round.
         projected = np.ascontiguousarray(
             self.rows(selected).astype(np.float64) @ self._transposed
         )
@@ -106,6 +108,7 @@ class Projection:
             if is_slice
             else np.asarray(selected)
         )
+        # A shard holds the indices from the end of the one before to below its own end.
         shard_of = np.searchsorted(self._ends, numbers, side="right")
         rows = np.empty((len(numbers), len(self._transposed)), np.float32)
         for i in np.unique(shard_of):

@@ -63,6 +63,7 @@ def _operation(result: types.Type, *operands: Any) -> Callable[[Callable], Any]:
     def decorate(write: Callable) -> Any:
         @wraps(write)
         def define(typing: Any, *arguments: Any) -> Any:
+            # numba calls this once per signature; ``generate`` writes the code.
             expected = [
                 argument if operand is types.Array else operand
                 for operand, argument in zip(operands, arguments, strict=True)
@@ -105,6 +106,7 @@ def _load(
     address: Any,
     vector: ir.Type,
 ) -> Any:
+    # Arrays need not begin at a multiple of a register: align to an element only.
     pointer = builder.bitcast(address, vector.as_pointer())
     return builder.load(pointer, align=_ELEMENT_BYTES)
 
@@ -210,6 +212,7 @@ def add_doubles(
 @_operation(LANES_TYPE, types.float32)
 def broadcast(builder: Any, number: Any) -> Any:
     """Lanes that all hold the same float32 number."""
+    # Insert at lane 0 and shuffle it to all lanes: LLVM's idiom of a broadcast.
     undefined = ir.Constant(_FLOATS, ir.Undefined)
     first = builder.insert_element(undefined, number, _INTEGER(0))
     return _shuffle(builder, first, undefined, [0] * LANES)
@@ -251,6 +254,7 @@ def any_less(builder: Any, a: Any, b: Any) -> Any:
 @_operation(types.int64, *_PAIR)
 def count_equal(builder: Any, a: Any, b: Any) -> Any:
     """Number of lanes in which ``a == b``."""
+    # A comparison has one bit per lane.
     bits = builder.bitcast(builder.fcmp_ordered("==", a, b), ir.IntType(LANES))
     return builder.zext(builder.ctpop(bits), ir.IntType(64))
 
@@ -293,6 +297,7 @@ def transpose(
 
     Row i is read at ``start + i * stride``, column h written at ``to + h * step``.
     """
+    # One register per row.
     index = start.type
     vectors = []
     for i in range(LANES):

@@ -141,6 +141,7 @@ def _combine_all(results: Iterable[Sums], combine: Combine) -> Sums:
             n_blocks += n_before
         pending.append((n_blocks, result))
 
+    # The later results are smaller: combine from the last one on.
     total: Sums = ()
     for _, result in reversed(pending):
         total = combine(result, total) if total else result
@@ -278,6 +279,7 @@ class Blocks:
         """
         if not self.in_memory:
             return self
+        # Arrays for all records; null records leave the last rows unused.
         rows = np.empty((self.n_records, self.n_features), np.float32)
         squared_norms = np.empty(self.n_records)
         n_filled = 0

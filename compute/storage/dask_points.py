@@ -106,6 +106,7 @@ class DaskPoints:
         task = delayed(compute_chunk, pure=False)
         parts = [task(chunk) for chunk in self.chunks]
         combine_parts = delayed(partial(_combine_parts, combine=combine), pure=False)
+        # A tree of FAN_IN results per task: no task holds the results of all chunks.
         while len(parts) > 1:
             parts = [
                 combine_parts(parts[i : i + FAN_IN])
@@ -138,6 +139,7 @@ def _compute(
     function: Callable[[Points], Sums],
 ) -> tuple[Sums, int]:
     """A function's arrays for one chunk, on one thread, and its number of records."""
+    # Dask runs a task on each core: kernels must not start threads of their own.
     n_threads = numba.get_num_threads()
     numba.set_num_threads(1)
     try:

@@ -264,6 +264,7 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
     name = os.fspath(path)
     if not Path(name).is_file():
         raise FileNotFoundError(f"path={name!r} should be an existing file")
+    # The stamp is read first: a change after this is noticed.
     with open(name, "rb") as stream:
         stamp = read_stamp(stream.fileno())
         magic = stream.read(len(MAGIC))
@@ -396,6 +397,7 @@ def pack(
         If the rows change meanwhile.
     """
     path = Path(path)
+    # Refuse before anything is written; an upper bound, because null records take none.
     n_values = rows.n_rows * rows.n_columns
     room = shutil.disk_usage(path.absolute().parent).free
     needed = n_values * (ROWS_TYPE.itemsize + REMAINDERS_TYPE.itemsize) + PAGE
@@ -429,6 +431,8 @@ def _write_grid(
     d = rows.n_columns
     begin = _count_header_bytes(d)
     remainders_at = rows.n_rows * d * ROWS_TYPE.itemsize
+    # Coordinates and remainders are written to two places of the file, block by block,
+    # and hashed on the way.
     hashes = [hashlib.sha256(), hashlib.sha256()]
     n_written = 0
     outside = False

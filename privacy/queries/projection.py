@@ -156,10 +156,10 @@ class MaximumCover:
         ndarray of shape (1, len(scales) * n_picks, m), float64
             Grid points of the unit ball.
         """
-        is_uncovered = np.ones(len(values.points), bool)
+        uncovered = np.ones(len(values.points), bool)
         picks = []
         for scale, (side, radius) in enumerate(values.scales):
-            cover = Cover(values.points, side, radius, self.weight, is_uncovered)
+            cover = Cover(values.points, side, radius, self.weight, uncovered)
             for i in range(values.n_picks):
                 grid_point = draw_cover(cover, self.weight, streams, (*key, scale, i))
                 picks.append(grid_point * side)

@@ -22,7 +22,7 @@ def test_cover_agrees_with_enumeration(m, side, weight):
     for removed in ([], [0, 7, 8, 50], list(range(20, 45))):
         cover.remove(np.isin(np.arange(len(points)), removed))
         grid_points = enumerated(cover.lattice)
-        counts = covered_counts(grid_points, points[cover.is_uncovered], side, radius)
+        counts = covered_counts(grid_points, points[cover.uncovered], side, radius)
         exact = {tuple(v): count for v, count in zip(grid_points, counts, strict=True)}
 
         # The grid points that the cover counts.
