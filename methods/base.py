@@ -1,4 +1,4 @@
-"""Base class of the methods: an estimator as scikit-learn has them."""
+"""Base class of the methods: a scikit-learn estimator."""
 
 import secrets
 from dataclasses import replace
@@ -21,7 +21,7 @@ from pkm.row_blocks import RowsLike
 class PrivateKMeans(NearestCenters, BatchMethod):
     """Base class of a clustering method.
 
-    A method declares what :class:`pkm.methods.contract.ClusteringMethod` asks for.
+    A method implements :class:`pkm.methods.contract.ClusteringMethod`.
     :class:`pkm.methods.fitting.BatchMethod` runs it, and this class makes it an
     estimator.
 
@@ -29,9 +29,9 @@ class PrivateKMeans(NearestCenters, BatchMethod):
     ----------
     n_clusters : int, default=8
     bounds : (lower, upper) or array of shape (2, d), optional
-        Public domain, used by ``fit``: what is known of each feature without looking at
-        the points. A private ``fit`` needs it. Methods that claim no privacy take the
-        points' own extremes where it is left out.
+        Public domain: bounds of each feature that are known without the points. A
+        private ``fit`` needs it. Default for methods that claim no privacy: the
+        extremes of the points.
     clip : bool, default=True
         Clip rows outside the bounds. Otherwise they are refused, which the privacy
         claim does not cover.

@@ -1,4 +1,4 @@
-"""Baselines that a useful method improves on: one center, or centers without data."""
+"""Baselines that a useful method must beat: one center, or centers without data."""
 
 import math
 from dataclasses import field
@@ -49,9 +49,9 @@ class DataMean(PrivateKMeans):
 
 
 class NoisyMean(PrivateKMeans):
-    """The noisy mean with packed centers about it, or as the only center.
+    """The noisy mean, with packed centers about it or as the only center.
 
-    What little budget can buy: a method is of no use where it does worse.
+    It needs little budget. Where another method is worse, that method is of no use.
 
     Parameters
     ----------
@@ -60,19 +60,19 @@ class NoisyMean(PrivateKMeans):
     epsilon : float, default=1.0
         Total, zero-out adjacency.
     delta : float or "auto", default="auto"
-        ``auto`` is 1e-6; not used up where the noise is Laplace's.
+        ``auto`` is 1e-6; not spent if the noise is Laplace noise.
     spread_share : float, default=0.2
         Share of the budget for the median distance of records to the released mean,
-        from noisy counts of shells about it. The other centers are then packed into the
-        ball of that radius. 0: the mean is the only center.
+        from noisy counts of shells. The other centers are packed into the ball of that
+        radius about the mean. With 0 the mean is the only center.
     bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
 
     Notes
     -----
-    The mean is the noisy sum over n, which is public. All noise is Laplace's or
-    Gaussian, by which makes the smaller error of the mean: a public choice, in which
-    few columns have Laplace noise.
+    The mean is the noisy sum over the public n. All noise is Laplace, or all is
+    Gaussian, whichever makes the smaller error of the mean: Laplace for few columns.
+    The choice follows from public values.
 
     References
     ----------
@@ -115,6 +115,8 @@ class NoisyMean(PrivateKMeans):
         >>> [release.mechanism for release in NoisyMean().schedule(1000, 16).releases]
         ['gaussian', 'gaussian']
         """
+        # Standard deviations of the sum: sqrt(2 d) / epsilon of Laplace, 1 / mu of
+        # Gaussian.
         share = self.spread_share
         epsilon = self.epsilon
         mu = gaussian_mu(epsilon, self.resolved_delta(n_points))
@@ -132,8 +134,8 @@ class NoisyMean(PrivateKMeans):
         d = curator.n_features
         mean_release, *spread_release = self.schedule(n, d).releases
 
-        # The mean, about the domain's middle, of a ball that holds all points. In its
-        # radii a record adds a vector of L2 norm 1, and of L1 norm sqrt(d).
+        # The mean, about the midpoint of the domain. In radii of the ball a record adds
+        # a vector of L2 norm 1, and of L1 norm at most sqrt(d).
         noise = count_noise(mean_release)
         if isinstance(noise, Laplace):
             noise = Laplace(noise.scale * math.sqrt(d))
@@ -143,14 +145,13 @@ class NoisyMean(PrivateKMeans):
         if not spread_release:
             return snap_centers(mean[None, None] * SCALE), 1
 
-        # The smallest radius of a shell about the mean outside of which fewer than half
-        # are.
+        # The smallest radius about the mean with fewer than n / 2 records outside.
         radii = 2 * curator.radius / SHELL_RATIO ** np.arange(N_SHELLS)
         noise = count_noise(spread_release[0])
         counts = curator.release(ShellCounts(mean, radii), counts=noise)["counts"][0]
         outside = np.cumsum(counts) / SCALE
-        n_wider = np.count_nonzero(np.logical_and.accumulate(outside < n / 2)[:-1])
-        spread = radii[n_wider]
+        index = np.count_nonzero(np.logical_and.accumulate(outside < n / 2)[:-1])
+        spread = radii[index]
 
         # The mean, and centers packed into the ball of that radius.
         generator = curator.public_rng()

@@ -1,7 +1,7 @@
 """The KMeans of diffprivlib, unmodified, in an environment and a process of its own.
 
-It sees the exact points and adds noise by itself, so this project claims no privacy for
-it: no curator answers, no ledger charges, no audit replays. A control for the
+It has access to the exact points and adds its own noise. So this project claims no
+privacy for it: there is no curator, no ledger and no audit. It is a control for the
 comparison.
 """
 
@@ -37,7 +37,7 @@ class DiffprivlibKMeans(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Handed to the library; what it guarantees is the library's own claim.
+        Epsilon of the library, whose guarantee is its own claim.
     bounds, clip, random_state
         As for :class:`pkm.methods.PrivateKMeans`.
 
@@ -45,8 +45,8 @@ class DiffprivlibKMeans(PrivateKMeans):
     -----
     ``make diffprivlib`` installs the library. Its privacy has known gaps (flaw F-05):
     clusters that are exactly empty are skipped, and the number of points is taken as
-    public. Here it gets points that are clipped to the bounds, and the bounds.
-    :class:`pkm.methods.DPLloyd` is the same algorithm behind a curator.
+    public. Its input here are the bounds, and points that are clipped to them.
+    :class:`pkm.methods.DPLloyd` is the same algorithm through a curator.
 
     References
     ----------

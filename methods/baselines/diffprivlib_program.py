@@ -1,4 +1,4 @@
-"""Program of diffprivlib's environment: run its KMeans on points in a folder.
+"""Program in diffprivlib's environment: run its KMeans on points in a folder.
 
 Nothing of this project is imported here, and nothing imports this file; see
 :mod:`pkm.methods.baselines.diffprivlib`.

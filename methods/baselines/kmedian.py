@@ -1,4 +1,4 @@
-"""k-median of weighted points: centers for the sum of distances, not private."""
+"""k-median without privacy: centers of weighted points for the sum of distances."""
 
 import math
 
@@ -9,13 +9,13 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.weighted_kmeans import best_of_starts
 from pkm.privacy import NO_CLAIM, Curator, snap_centers
 
-TOLERANCE = 1e-6  # relative decrease of the k-median cost at which to stop
+TOLERANCE = 1e-6  # smallest relative decrease of the cost
 MAX_ITERATIONS = 300
 BLOCK_ROWS = 1 << 14
 
 
 class KMedian(PrivateKMeans):
-    """k-median without privacy: the reference of the methods with ``p=1``.
+    """k-median without privacy: the reference of methods with ``p=1``.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def weighted_kmedian(
 ) -> np.ndarray:
     """Cluster weighted points for the sum of distances; keep the best of some starts.
 
-    Starts are drawn by distance; then every center moves by one step of Weiszfeld's
-    algorithm over the points that are nearest to it, and points are reassigned: neither
-    step raises the cost.
+    Starts are drawn by greedy k-means++ with distances in place of squares. Then
+    assignments alternate with one step of Weiszfeld's algorithm in each cluster;
+    neither raises the cost.
 
     Parameters
     ----------
@@ -90,8 +90,8 @@ def _medians(
     previous_cost = math.inf
     cost = math.inf
     for _ in range(MAX_ITERATIONS):
-        total_pulls = np.zeros(k)
-        pulled_sums = np.zeros(centers.shape)
+        totals = np.zeros(k)
+        sums = np.zeros(centers.shape)
         cost = 0.0
         costliest = points[0]
         largest_cost = -1.0
@@ -111,21 +111,19 @@ def _medians(
                 costliest = block[farthest]
                 largest_cost = point_costs[farthest]
 
-            # Weigh points by their inverse distance (Weiszfeld), smoothed by one grid
-            # step: a center on a point would otherwise never move.
-            pulls = block_weights / np.sqrt(nearest * nearest + 1.0)
-            total_pulls += np.bincount(labels, pulls, k)
+            # Weiszfeld's weights, the inverse distances, smoothed by one grid step: a
+            # center on a point would otherwise never move.
+            inverses = block_weights / np.sqrt(nearest * nearest + 1.0)
+            totals += np.bincount(labels, inverses, k)
             for column in range(points.shape[1]):
-                pulled_sums[:, column] += np.bincount(
-                    labels, pulls * block[:, column], k
-                )
+                sums[:, column] += np.bincount(labels, inverses * block[:, column], k)
 
         if previous_cost - cost <= TOLERANCE * cost:
             break
         previous_cost = cost
 
-        # Move every center to the weighted mean, that of an empty cluster to the
-        # costliest point.
-        divisors = np.where(total_pulls > 0, total_pulls, 1.0)[:, None]
-        centers = np.where(total_pulls[:, None] > 0, pulled_sums / divisors, costliest)
+        # Move every center to the weighted mean; that of an empty cluster to the point
+        # of largest cost.
+        divisors = np.where(totals > 0, totals, 1.0)[:, None]
+        centers = np.where(totals[:, None] > 0, sums / divisors, costliest)
     return centers, cost

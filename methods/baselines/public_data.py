@@ -1,4 +1,4 @@
-"""Methods that are given public points, and the reference that uses nothing else."""
+"""Methods with public points as a parameter, and a baseline that uses them alone."""
 
 import numpy as np
 
@@ -9,20 +9,20 @@ from pkm.methods.inputs import count_null, declare_bounds, refuse_null
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, snap_centers
 
-UNIFORM_POINTS = 20  # for each cluster, where no public points are given
+UNIFORM_POINTS = 20  # for each cluster, if no public points are given
 
 
 class PublicDataMethod(PrivateKMeans):
-    """Method that is given points which need no protection.
+    """Base class of methods with public points as a parameter.
 
     Parameters
     ----------
     n_clusters : int, default=8
     public_data : ndarray of shape (m, d), optional
-        Points that are no part of the private ones and need no protection, in the units
-        of the bounds, at least as many as clusters. They are moved into the bounds as
-        private points are, and refused outside of them with ``clip=False``. Default: 20
-        uniform points of the domain for each cluster, which say nothing about the data.
+        Points that need no protection, in the units of the bounds, at least as many as
+        clusters. Points outside of the bounds are clipped, or refused with
+        ``clip=False``. Default: 20 uniform points of the domain for each cluster, which
+        ignore the data.
     bounds, clip, random_state, zoom, require_zoom
         As for :class:`pkm.methods.PrivateKMeans`.
     """
@@ -30,7 +30,7 @@ class PublicDataMethod(PrivateKMeans):
     public_data: np.ndarray | None = None
 
     def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters, and public data that are no points, or too few."""
+        """Refuse bad parameters, among them bad public data, or too few."""
         super().check_parameters(n_points)
         public_data = self.public_data
         if public_data is None:
@@ -53,14 +53,12 @@ class PublicDataMethod(PrivateKMeans):
         n_points: int,
         n_features: int,
     ) -> Budget | None:
-        """Budget of one run; refuse public data of another width or out of bounds."""
+        """Budget of one run; refuses public data of other width or out of bounds."""
         if self.public_data is not None:
-            self._check_fit_of_public_data(self.public_data, n_features)
+            self._check_public_data(self.public_data, n_features)
         return super().budget(n_points, n_features)
 
-    def _check_fit_of_public_data(
-        self, public_data: np.ndarray, n_features: int
-    ) -> None:
+    def _check_public_data(self, public_data: np.ndarray, n_features: int) -> None:
         width = public_data.shape[1]
         if width != n_features:
             raise ValueError(
@@ -96,6 +94,7 @@ class PublicDataMethod(PrivateKMeans):
         if self.public_data is None:
             shape = (UNIFORM_POINTS * self.n_clusters, curator.n_features)
             return generator.uniform(-SCALE, SCALE, shape)
+        # Clip as private points are, and convert to grid steps.
         middle, half_width = middle_and_half_width(*curator.domain)
         clipped = np.clip(self.public_data, *curator.domain)
         return (clipped - middle) / half_width * SCALE
@@ -104,7 +103,7 @@ class PublicDataMethod(PrivateKMeans):
 class PublicKMeans(PublicDataMethod):
     """k-means++ on the public points alone, without a query to the private ones.
 
-    A method that spends a budget on private points is of no use where it does worse.
+    Where a method with a budget is worse, that method is of no use.
 
     Parameters
     ----------
@@ -112,7 +111,7 @@ class PublicKMeans(PublicDataMethod):
     public_data : ndarray of shape (m, d), optional
         As for :class:`FedDPKMeans`.
     n_init : int, default=10
-        Starts.
+        Number of starts, of which the best is kept.
     bounds, clip, random_state
         As for :class:`pkm.methods.PrivateKMeans`.
 
@@ -137,6 +136,7 @@ class PublicKMeans(PublicDataMethod):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Cluster the public points; see :meth:`pkm.methods.PrivateKMeans.cluster`."""
+        # No release: the centers follow from public values.
         generator = curator.public_rng()
         public = self.public_positions(curator, generator)
         seed = int(generator.integers(2**32))

@@ -1,22 +1,22 @@
 """Kaplan-Stemmer in the local model, by randomized reports (NeurIPS 2018, Section 1).
 
-The extended abstract fixes the outline: find candidate centers, estimate how many
-points are nearest to each of them, cluster the weighted candidates; all in a constant
-number of rounds. How candidates are found, how weights are estimated and how users are
-partitioned is in a full version that we could not obtain; this is a reconstruction, see
-docs/local-model.md for the origin of each part.
+The extended abstract fixes the outline (Section 1.4): find candidate centers, estimate
+how many points are nearest to each of them, and cluster the weighted candidates, all in
+a constant number of rounds. The steps are in a full version that we could not obtain;
+these are reconstructed, see docs/local-model.md for the origin of each part.
 
-Users are partitioned into disjoint cohorts, one per round; each user reports once and
-spends the whole epsilon on it.
+Users are partitioned into disjoint cohorts, one per round. Each user reports once, at
+the whole epsilon.
 
-1. Heavy boxes: users report, through a frequency oracle, in which box of a public grid
-   along a few random directions their point lies.
-2. Candidates: users report their point about the midpoint of their box, turned by a
-   public random sign, so that the server can sum over any box. The means of the heavy
-   boxes are clipped to their box.
-3. Weights: users report which candidate is nearest, through an oracle. The weighted
-   candidates are a coreset; k-means on them costs nothing.
-4. Lloyd steps: users report their point about its nearest center.
+1. Heavy boxes: through a frequency oracle, users report the box that holds their point,
+   of a public grid along a few random directions. A box is heavy if many points are in
+   it, as in the heavy-hitters problem.
+2. Candidates: users report the difference of their point to the midpoint of its box,
+   times a public random sign, so that the server can sum over any box. The means of the
+   heavy boxes are clipped to the box.
+3. Weights: through an oracle, users report their nearest candidate. The weighted
+   candidates are a coreset; k-means on it is post-processing.
+4. Lloyd steps: users report the difference of their point to its nearest center.
 """
 
 import math
@@ -69,15 +69,17 @@ INTERVALS = {
     4: (5, 5),
 }
 MANY_INTERVALS = (4, 4)  # along more directions
-PROJECTED_LENGTHS = 2.0  # half the intervals' range, in typical projected radii
-HEAVY_STDDEVS = 2.5  # standard deviations of a heavy box above zero
-SMALLEST_CLUSTER = 8  # a heavy box has a share of 1 / (8 k) of the users
+# Half of the range of the intervals, in radii over sqrt(d), the typical length of a
+# projection.
+RANGE_LENGTHS = 2.0
+MIN_DEVIATIONS = 2.5  # smallest count of a heavy box, in standard deviations
+SMALLEST_CLUSTER = 8  # a heavy box needs at least n / (8 k) users
 
 # Candidates.
 MAX_CANDIDATES = 4  # per cluster
-FALLBACK = 2  # candidates per cluster, where fewer than k boxes are heavy
+MIN_CANDIDATES = 2  # per cluster, if fewer than k boxes are heavy
 MIN_WEIGHT = 1e-9  # of a candidate in the k-means
-N_INIT = 10  # starts of the k-means on the candidates, which cost no privacy
+N_INIT = 10  # starts of the k-means on the candidates: post-processing
 
 # Radii of Lloyd steps, in distances to the nearest other center.
 FIRST_RADIUS = 0.5
@@ -93,22 +95,22 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     epsilon : float, default=1.0
         Of every user's only report: pure, local adjacency. At most 40.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that users move their point
-        into, in half-widths. ``auto`` is sqrt(d): the whole domain. Boxes and noise are
-        in proportion to it.
+        Radius of the public ball about the midpoint of the domain that users clip their
+        point to, in half-widths. ``auto`` is sqrt(d): the whole domain. Boxes and noise
+        are in proportion to it.
     projections : int or "auto", default="auto"
         Number of random directions that boxes are cut along; ``auto`` is min(4, d).
     intervals : int or "auto", default="auto"
-        Per direction; ``auto`` is as many as keep a box above the noise, see
+        Intervals per direction. ``auto`` is as many as keep a box above the noise; see
         :meth:`resolved_intervals`.
     passes : int, default=1
-        Rounds that locate candidates; each but the first about the candidates so far,
-        within the size of a box.
+        Rounds of means of the heavy boxes. The second and later ones are about the
+        candidates so far, clipped to the size of a box.
     lloyd_steps : int, default=2
-        Rounds that move the chosen centers.
+        Rounds of Lloyd steps.
     shares : sequence of float or "auto", default="auto"
-        Of the users, one per round: heavy boxes, passes, weights, Lloyd steps. ``auto``
-        is 0.25, 0.2 over all passes, 0.15, and 0.4 over all steps.
+        Shares of the users, one per round: heavy boxes, passes, weights, Lloyd steps.
+        ``auto`` is 0.25, 0.2 over all passes, 0.15, and 0.4 over all steps.
     secure : bool, default=False
         Draw the users' randomness from the operating system's entropy instead of the
         seed.
@@ -118,8 +120,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     Raises
     ------
     ValueError
-        For fewer users than cohorts, and where noise would hide even a box that all
-        users of a cohort share; the messages name a sufficient n or epsilon.
+        For fewer users than cohorts, and if noise would hide even a box with all users
+        of a cohort. The messages name a sufficient n or epsilon.
 
     Examples
     --------
@@ -179,24 +181,25 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         Parameters
         ----------
         n_users : int
-            That report their box.
+            Number of users that report their box.
         n_projections : int
 
         Returns
         -------
         int
-            The parameter, or as many as make boxes that would each exceed the noise if
-            half of them were empty and the others had equally many users, within a
-            public range: never so few that k clusters could not be separated.
+            The parameter; or the largest number at which counts exceed the noise if
+            half of the boxes are empty and the others have equal counts. It is within a
+            public range, and there are at least 2 k boxes.
         """
         if self.intervals != "auto":
             return self.intervals
-        noise = HEAVY_STDDEVS * math.sqrt(min_users(self.epsilon))
+        # With m boxes a count is 2 n / m, and its noise in proportion to sqrt(n).
+        noise = MIN_DEVIATIONS * math.sqrt(min_users(self.epsilon))
         n_boxes = 2 * math.sqrt(n_users) / noise
         min_intervals, max_intervals = INTERVALS.get(n_projections, MANY_INTERVALS)
         intervals = round(n_boxes ** (1 / n_projections))
         intervals = min(max(intervals, min_intervals), max_intervals)
-        needed = (FALLBACK * self.n_clusters) ** (1 / n_projections)
+        needed = (MIN_CANDIDATES * self.n_clusters) ** (1 / n_projections)
         return max(intervals, math.ceil(needed - 1e-9))
 
     def plan_reports(
@@ -221,23 +224,22 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
         cohorts = self._divide(aggregator)
         generator = aggregator.public_rng()
-        n_locating = 2 + self.passes
-        candidates, weights = self._locate(cohorts[:n_locating], generator)
+        n_before_steps = 2 + self.passes
+        candidates, weights = self._find_candidates(cohorts[:n_before_steps], generator)
 
-        # Cluster the weighted candidates; those without weight only where the others
-        # are too few.
+        # k-means on the candidates with weight; on all if they are fewer than k.
         k = self.n_clusters
         positive = weights > 0
         if positive.sum() < k:
             positive[:] = True
         points = candidates[positive].astype(np.float64)
-        masses = np.maximum(weights[positive], MIN_WEIGHT)
+        positive_weights = np.maximum(weights[positive], MIN_WEIGHT)
         seed = int(generator.integers(2**32))
-        centers = weighted_kmeans(points, masses, k, N_INIT, seed)
+        centers = weighted_kmeans(points, positive_weights, k, N_INIT, seed)
         centers = snap_centers(centers)
 
-        # Refine the centers, with fresh users in every step.
-        for step, cohort in enumerate(cohorts[n_locating:]):
+        # 4. Lloyd steps, each with users who have not reported before.
+        for step, cohort in enumerate(cohorts[n_before_steps:]):
             radius = LATER_RADIUS if step else FIRST_RADIUS
             centers = self._lloyd_step(cohort, centers, candidates, weights, radius)
         return centers[None], len(cohorts)
@@ -245,15 +247,15 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     def weighted_candidates(
         self, aggregator: LocalAggregator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find candidates and their weights, without users for Lloyd steps.
+        """Find candidates and their weights; the users of Lloyd steps do not report.
 
         See :meth:`CoresetMethod.weighted_candidates`.
         """
         cohorts = self._divide(aggregator, 2 + self.passes)
-        candidates, weights = self._locate(cohorts, aggregator.public_rng())
+        candidates, weights = self._find_candidates(cohorts, aggregator.public_rng())
         return candidates, weights * aggregator.n_points
 
-    def _locate(
+    def _find_candidates(
         self,
         cohorts: Sequence[Cohort],
         generator: np.random.Generator,
@@ -269,15 +271,15 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         # 2. Means of the users in each heavy box.
         for number, cohort in enumerate(sum_cohorts):
             if number:
-                # As wide in all directions as a box is in those that it is cut along.
+                # Half the diagonal of a cube with the side of a box.
                 half_diagonal = boxes.width * math.sqrt(cohort.n_features) / 2
                 radii = np.full(len(cells), half_diagonal)
             steps = self._mean_steps(cohort, boxes, cells, candidates, radii, sizes)
             clipped = boxes.clip(cells, candidates / SCALE + steps)
             candidates = snap_to_ball(clipped, cohort.radius)
 
-        # 3. Weights. The number of candidates depends on reports, so the oracle is for
-        # its maximum.
+        # 3. Weights. The number of candidates depends on reports: the oracle is for its
+        # maximum.
         rule = NearestCenter(candidates)
         most = MAX_CANDIDATES * self.n_clusters
         counts, _ = self._count(weight_cohort, rule, most)
@@ -290,15 +292,16 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         generator: np.random.Generator,
     ) -> Boxes:
         """Draw boxes along a basis of a random subspace, shifted at random."""
+        # Orthonormal directions of the subspace.
         d = cohort.n_features
         n_projections = self.resolved_projections(d)
         intervals = self.resolved_intervals(cohort.size, n_projections)
         normals = generator.standard_normal((d, n_projections))
         basis = np.linalg.qr(normals)[0].T
 
-        # A vector of length R has projections of about R / sqrt(d). One more interval
-        # makes room for the shift.
-        projected = PROJECTED_LENGTHS / math.sqrt(d)
+        # A vector of norm R has projections of about R / sqrt(d). One interval more
+        # than the range needs allows for the shift.
+        projected = RANGE_LENGTHS / math.sqrt(d)
         half_range = cohort.radius * min(1.0, projected)
         width = 2 * half_range / (intervals - 1)
         lower = -half_range - width * generator.random(n_projections)
@@ -311,14 +314,15 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         boxes: Boxes,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Find heavy boxes, and their estimated shares of all users."""
+        # The fullest boxes that exceed the noise and a minimum share, or at least 2 k.
         k = self.n_clusters
         counts, stddev = self._count(cohort, boxes, boxes.size)
         fullest = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * k]
         smallest = cohort.size / (SMALLEST_CLUSTER * k)
-        bound = max(HEAVY_STDDEVS * stddev, smallest)
+        bound = max(MIN_DEVIATIONS * stddev, smallest)
         heavy = fullest[counts[fullest] > bound]
         if len(heavy) < k:
-            heavy = fullest[: FALLBACK * k]
+            heavy = fullest[: MIN_CANDIDATES * k]
         return heavy, np.maximum(counts[heavy], stddev) / cohort.size
 
     def _midpoints(
@@ -327,12 +331,11 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         cells: np.ndarray,
         radius: float,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return midpoints on the grid, and how far points of their boxes can be."""
+        """Return midpoints of boxes on the grid, and the radii of the boxes."""
         midpoints = snap_to_ball(boxes.midpoints(cells), radius)
         n_projections = len(boxes.lower)
 
-        # Half a diagonal along the directions of the cuts, the ball's extent across
-        # them.
+        # Radius: half a diagonal of the box in the subspace; across it, the ball.
         along = boxes.width * math.sqrt(n_projections) / 2
         across = np.zeros(len(cells))
         if n_projections < midpoints.shape[1]:
@@ -349,12 +352,11 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         weights: np.ndarray,
         relative_radius: float,
     ) -> np.ndarray:
-        """Move centers by the mean of the users' reports about their nearest center."""
+        """Move centers by the means of users' differences to their nearest center."""
         rule = NearestCenter(centers)
         k = len(centers)
 
-        # Share of the users of each cluster; one without weight counts as barely
-        # detectable.
+        # Share of the users of each cluster, at least that of a heavy box.
         shares = np.bincount(rule.cells(candidates), weights, k)
         shares = np.maximum(shares, 1 / (SMALLEST_CLUSTER * self.n_clusters))
 
@@ -378,9 +380,9 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         radii: np.ndarray,
         shares: np.ndarray,
     ) -> np.ndarray:
-        """Shrunken means of the users in cells about their origins, in half-widths.
+        """Shrunken means of differences to the origins of cells, in half-widths.
 
-        The shares are those of all users that are in each cell.
+        ``shares`` has the share of all users in each cell.
         """
         sums, stddev = self._sum(cohort, rule, cells, origins, radii)
         return shrunken_means(sums, shares * cohort.size, radii, stddev)

@@ -1,8 +1,8 @@
-"""Methods of the local model: their common parts, and three baselines.
+"""Methods of the local model: their base class, and three baselines.
 
-Every user sends one report, randomized on the user's side, so that no other party needs
-to be trusted. The baselines are a mean, Lloyd's algorithm with fresh users in every
-round, and noise on every point; the method itself is
+Every user sends one report, randomized on the user's side, so that no other party is
+trusted. The baselines are a mean, Lloyd's algorithm with other users in every round,
+and noise on every point. The method that they are compared with is
 :class:`pkm.methods.KaplanStemmerLocal`.
 """
 
@@ -43,16 +43,16 @@ from pkm.privacy.mechanisms.randomizers import (
     frequency_oracle,
 )
 
-# Of the k-means on noised reports.
+# Of the mini-batch k-means on noisy points.
 BATCH_SIZE = 1 << 13
 MAX_EPOCHS = 10
 
-#: Query and randomizer of every cohort.
+#: Query and randomizer of every cohort, in order.
 Reports = list[tuple[type[Query], Any]]
 
 
 class LocalModel(PrivateKMeans):
-    """Parameters and steps of all methods of the local model."""
+    """Base class of the methods of the local model: common parameters and steps."""
 
     claims = {"sound": PrivacyClaim("pure", Adjacency.LOCAL, "local")}
     constraints = {**PrivateKMeans.constraints, "radius": AUTO | Real(0)}
@@ -67,7 +67,7 @@ class LocalModel(PrivateKMeans):
         super().check_parameters(n_points)
         check_epsilon(self.epsilon)
         shares = self.resolved_shares()
-        # The only cohort of a baseline may be noise: that is its result.
+        # A baseline with one cohort may return noise.
         if n_points is not None and len(shares) > 1:
             check_sufficient_users(self.epsilon, n_points, shares)
 
@@ -104,7 +104,7 @@ class LocalModel(PrivateKMeans):
         aggregator: LocalAggregator,
         n_cohorts: int | None = None,
     ) -> list[Cohort]:
-        """Partition the users into the first cohorts, points into the ball."""
+        """Partition the users into cohorts, with points clipped to the ball."""
         radius = None if self.radius == "auto" else self.radius
         return aggregator.cohorts(self.resolved_shares()[:n_cohorts], radius)
 
@@ -114,7 +114,8 @@ class LocalModel(PrivateKMeans):
         rule: Rule,
         n_values: int,
     ) -> tuple[np.ndarray, float]:
-        """Estimate the numbers of users by value, and their noise where one is 0."""
+        """Estimate the number of users in each cell, and the noise of a count of 0."""
+        # A frequency oracle: every user reports one cell at the whole epsilon.
         oracle = frequency_oracle(self.epsilon, n_values, cohort.key)
         counts = cohort.release(LocalCounts(rule), counts=oracle)["counts"]
         return counts / SCALE, oracle.stddev(cohort.size)
@@ -127,7 +128,8 @@ class LocalModel(PrivateKMeans):
         origins: np.ndarray,
         radii: np.ndarray,
     ) -> tuple[np.ndarray, float]:
-        """Estimate sums (m, d) of cells about origins, and their noise in radii."""
+        """Estimate sums (m, d) of cells about origins, and their noise, in radii."""
+        # Every user reports one vector at the whole epsilon.
         randomizer = SignedSums(self.epsilon, cohort.n_features, cohort.key)
         query = LocalSums(rule, cells, origins, radii)
         sums = cohort.release(query, sums=randomizer)["sums"]
@@ -135,7 +137,7 @@ class LocalModel(PrivateKMeans):
 
 
 class LocalMean(LocalModel):
-    """One center: the mean of the users' reports, as a baseline.
+    """Mean of the users' reports as the only center: a baseline.
 
     Parameters
     ----------
@@ -144,8 +146,8 @@ class LocalMean(LocalModel):
     epsilon : float, default=1.0
         Of every user's only report: pure, local adjacency. At most 40.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that users move their point
-        into, in half-widths. ``auto`` is sqrt(d): the whole domain.
+        Radius of the public ball about the midpoint of the domain that users clip their
+        point to, in half-widths. ``auto`` is sqrt(d): the whole domain.
     secure : bool, default=False
         Draw the users' randomness from the operating system's entropy instead of the
         seed.
@@ -168,6 +170,7 @@ class LocalMean(LocalModel):
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Sum one report per user; see :meth:`PrivateKMeans.cluster`."""
+        # One cell with all users; differences to the midpoint of the domain.
         (cohort,) = self._divide(aggregator)
         origin = np.zeros((1, aggregator.n_features), np.int64)
         radii = np.array([cohort.radius])
@@ -177,7 +180,7 @@ class LocalMean(LocalModel):
 
 
 class NoisedReports(LocalModel):
-    """k-means on points that users have noised themselves.
+    """k-means on the users' noisy points.
 
     Parameters
     ----------
@@ -191,9 +194,9 @@ class NoisedReports(LocalModel):
 
     Notes
     -----
-    Reports are unbiased, but several radii long whatever the point, so that noise hides
-    the clusters. The noise is not deconvolved. The k-means is scikit-learn's on
-    mini-batches: full passes would hardly be better.
+    Reports are unbiased. Their norm is several radii for any point, so that noise hides
+    the clusters; it is not deconvolved. The k-means is scikit-learn's on mini-batches:
+    full passes would hardly be better.
     """
 
     label = "k-means on noisy reports"
@@ -213,9 +216,12 @@ class NoisedReports(LocalModel):
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Cluster one noised point per user; see :meth:`PrivateKMeans.cluster`."""
+        # Noisy points: directions times a public length.
         (cohort,) = self._divide(aggregator)
         randomizer = VectorRandomizer(self.epsilon, aggregator.n_features)
         directions = cohort.release(LocalPoints(), points=randomizer)["points"]
+
+        # Mini-batch k-means on the reports: post-processing.
         seed = int(aggregator.public_rng().integers(2**32))
         model = MiniBatchKMeans(
             self.n_clusters,
@@ -234,9 +240,9 @@ class NoisedReports(LocalModel):
 class LocalLloyd(LocalModel):
     """Lloyd's algorithm, every round with users who have not reported before.
 
-    A round has two cohorts: one reports which center is nearest, through a frequency
-    oracle; the other reports its points about the midpoint of the domain, with public
-    random signs. A center moves to the ratio of the two estimates.
+    A round has two cohorts. One reports the nearest center, through a frequency oracle.
+    The other reports its points, with public random signs, so that the server can sum
+    them for any cluster. A center moves to the ratio of sum and count.
 
     Parameters
     ----------
@@ -244,9 +250,10 @@ class LocalLloyd(LocalModel):
     epsilon, radius, secure
         As for :class:`LocalMean`.
     n_iterations : int, default=3
-        Rounds; each has a share of the users.
+        Number of rounds; each has an equal share of the users.
     count_share : float, default=0.5
-        Share of a round's users that are counted; the others are summed.
+        Share of a round's users whose nearest center is counted. The points of the
+        others are summed.
     initialization : {"packing", "uniform"}, default="packing"
     bounds, clip, random_state
         As for :class:`pkm.methods.PrivateKMeans`.
@@ -291,7 +298,7 @@ class LocalLloyd(LocalModel):
         d = aggregator.n_features
         cohorts = self._divide(aggregator)
 
-        # Place the starting centers in the cube inside the ball.
+        # Starting centers, in the cube inscribed in the ball.
         seeds = aggregator.public_seeds
         start = starting_centers(seeds, k, d, self.initialization, "bisection")[0]
         radius = cohorts[0].radius
@@ -303,12 +310,14 @@ class LocalLloyd(LocalModel):
         radii = np.full(k, radius)
         rounds = zip(cohorts[::2], cohorts[1::2], strict=True)
         for counted, summed in rounds:
-            # Count the users nearest to each center, and sum the points of others.
+            # Count users of one cohort by their nearest center; sum points of the
+            # other.
             rule = NearestCenter(centers)
             counts, stddev = self._count(counted, rule, k)
             sums, _ = self._sum(summed, rule, cells, origins, radii)
 
-            # Centers whose counts exceed the noise move to the means.
+            # Move centers whose counts exceed the noise to the means. The counts are
+            # scaled to the size of the other cohort.
             above_noise = counts > stddev
             sizes = np.where(above_noise, counts, 1.0)
             sizes *= summed.size / counted.size
@@ -321,7 +330,8 @@ def snap_to_ball(
     points: np.ndarray,
     radius: float,
 ) -> np.ndarray:
-    """Move points (m, d), in half-widths, into a ball and the domain, onto the grid."""
+    """Clip points (m, d), in half-widths, to a ball and the domain, on the grid."""
+    # Clip the norm, then the coordinates.
     squares = points * points
     lengths = np.sqrt(squares.sum(axis=1, keepdims=True))
     lengths = np.maximum(lengths, np.finfo(float).tiny)
@@ -336,16 +346,16 @@ def shrunken_means(
     radii: np.ndarray,
     stddev: float,
 ) -> np.ndarray:
-    """Shrink the means of noisy sums by the part of their squared length that is noise.
+    """Means of noisy sums, by positive-part shrinkage as of James and Stein.
 
     Parameters
     ----------
     sums : ndarray of shape (m, d), float64
         In half-widths; see :class:`pkm.privacy.local_aggregator.LocalSums`.
     sizes : ndarray of shape (m,), float64
-        Estimated numbers of users behind each sum, positive.
+        Estimated numbers of users in each sum, positive.
     radii : ndarray of shape (m,), float64
-        Of the sums, in half-widths.
+        Norms that the summed vectors are clipped to, in half-widths.
     stddev : float
         Largest standard deviation of a sum's coordinate, in radii.
 
@@ -354,6 +364,7 @@ def shrunken_means(
     ndarray of shape (m, d), float64
         In half-widths.
     """
+    # Factor max(0, 1 - E / |mean|^2), E the expected square of the mean's noise.
     d = sums.shape[1]
     means = sums / sizes[:, None]
     noise = d * (stddev * radii / sizes) ** 2
@@ -363,7 +374,7 @@ def shrunken_means(
 
 
 def min_users(epsilon: float) -> float:
-    """Return how many users make a count that is one standard deviation above zero.
+    """Return the number of users whose count is one standard deviation of its noise.
 
     All of them have the value that is counted.
 
@@ -380,13 +391,14 @@ def check_sufficient_users(
     n_users: int,
     shares: Sequence[float],
 ) -> None:
-    """Refuse a schedule in which noise hides a count, whatever the data.
+    """Refuse a schedule in which noise hides a count for any data.
 
     Raises
     ------
     ValueError
         The message names a sufficient n and a sufficient epsilon.
     """
+    # The smallest cohort has the largest noise.
     share = min(shares) / math.fsum(shares)
 
     def suffices(epsilon: float) -> bool:
