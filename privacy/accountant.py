@@ -82,6 +82,7 @@ class AccountedRun:
             )
         if not self.schedule:
             raise AccountError("schedule=() must list the releases of the run")
+        # A ledger checks that the schedule fits the run's own budget.
         ledger = Ledger(self.budget)
         for charge in self.schedule:
             ledger.charge(charge)
@@ -144,6 +145,7 @@ class _Terms:
                 f"failure_delta={self.failure_delta} must be 0 with "
                 "composition='basic', where all deltas add up"
             )
+        # Gaussian noise needs some delta that no failure uses up.
         fits = 0 <= self.failure_delta < self.budget.delta
         if self.composition == "gaussian" and not fits:
             raise AccountError(
@@ -254,6 +256,7 @@ class PrivacyAccountant:
         self._lock = threading.Lock()
         if self.path is not None:
             with self._locked():
+                # Create the account, or check that the existing one has the same terms.
                 if not self.path.exists():
                     self._write(())
                 self._read()
@@ -362,6 +365,7 @@ class PrivacyAccountant:
             cost, delta = declared if is_basic else run.gaussian_cost
             costs.append(run.n_replicates * cost)
             deltas.append(run.n_replicates * delta)
+        # From the sum of mu^2 to epsilon, at the delta that is reserved for noise.
         total = math.fsum(costs)
         if not is_basic:
             noise_delta = self.budget.delta - self.failure_delta
@@ -387,6 +391,7 @@ class PrivacyAccountant:
         name = "delta" if is_basic else "failure_delta"
         delta = self.budget.delta if is_basic else self.failure_delta
 
+        # SLACK allows for rounding in sums, not for a larger budget.
         total, total_delta = self._compose(after)
         fits = total <= epsilon * (1 + SLACK) and total_delta <= delta * (1 + SLACK)
         if not fits:
@@ -429,6 +434,7 @@ class PrivacyAccountant:
     def _write(self, runs: Sequence[AccountedRun]) -> None:
         """Replace the file by one with these runs, and flush it to the disk."""
         assert self.path is not None
+        # Each record has the epsilon that was spent once its run was charged.
         records = []
         for number, run in enumerate(runs):
             spent, _ = self._compose(runs[: number + 1])
@@ -472,6 +478,7 @@ def gaussian_cost(schedule: Sequence[Charge]) -> tuple[float, float]:
         )
         for group in groups
     )
+    # The maxima may be of two groups: their pair bounds the cost of any one group.
     failure = max(math.fsum(charge.delta for charge in group) for group in groups)
     return mu_squared, failure
 

@@ -164,6 +164,7 @@ class BaseCurator:
         self, view: "BaseCurator | View", query: Query, noise: Mapping[str, Any]
     ) -> dict[str, np.ndarray]:
         """Release a query on a view of this curator's points; see :meth:`release`."""
+        # All checks come first: a query that is refused costs nothing.
         self._check_served(query)
         self._check_view(view, query)
         noise = checked_mechanisms(query, noise)
@@ -173,6 +174,7 @@ class BaseCurator:
             return self._collect(query, query.exact(view))
 
         # Charge before anything private is computed.
+        # The round makes the key of the noise stream unique: no noise is used twice.
         key = (query.label, self._rounds[query.label])
         sensitivities, charges = charge_release(key, query, view, noise)
         for charge in charges:
@@ -195,6 +197,7 @@ class BaseCurator:
         for part, mechanism in noise.items():
             # A part may depend on earlier parts: bounded sums on the noisy counts.
             values = query.mechanism_input(part, exact[part], released)
+            # Parts need independent noise: with several, each has a stream of its own.
             part_key = key if len(noise) == 1 else (*key, part)
             released[part] = self._streams.release(
                 mechanism, values, part_key, sensitivities[part]
@@ -218,6 +221,8 @@ class BaseCurator:
                 f"adjacency={self.adjacency} is not supported by this curator: it "
                 f"charges what {charged} costs"
             )
+        # A null record is a record that is absent; only these adjacencies define
+        # absence.
         allows_null = self.adjacency in (None, *ONE_RECORD_ADJACENCIES)
         if not allows_null and self._shards.has_null:
             raise ValueError(
@@ -227,6 +232,7 @@ class BaseCurator:
 
     def _check_served(self, query: Query) -> None:
         """Refuse a query of another type than those served: a subclass is another."""
+        # Exact types: a subclass could override the sensitivity.
         if type(query) not in self.serves:
             names = ", ".join(kind.__name__ for kind in self.serves)
             raise TypeError(
@@ -250,6 +256,7 @@ class BaseCurator:
                 f"view={type(view).__name__} is of another curator, whose ledger is "
                 "to be charged: release its queries through the view"
             )
+        # Queries without a view are asked on the curator itself.
         expected = type(self) if query.view is None else query.view
         if not isinstance(view, expected):
             raise TypeError(
@@ -276,6 +283,8 @@ class BaseCurator:
                 f"{query.label} would return exact answers, but the method claims "
                 f"privacy: give it noise for {', '.join(query.mechanisms)}"
             )
+        # Without a ledger only exact answers are left, for methods that claim no
+        # privacy.
         if set(noise.values()) != {None} or not query.exact_without_ledger:
             raise ValueError(
                 f"{query.label} needs a ledger to be charged to, and this curator has "
@@ -312,6 +321,7 @@ class View:
 
         Answers have no axis of replicates.
         """
+        # A view has one replicate: take off its axis.
         answer = self._curator.release_from(self, query, noise)
         return {part: released[0] for part, released in answer.items()}
 

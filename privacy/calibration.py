@@ -60,16 +60,15 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 
 def _small_mu_delta(mu: float, epsilon: float) -> float:
-    """Delta for a small mu, without cancellation.
-
-    With Mills' ratio M(x) = Q(x) / phi(x), of the normal tail and density, delta is
-    ``phi(z - mu / 2) (M(z - mu / 2) - M(z + mu / 2))`` for ``z = epsilon / mu``. The
-    difference is the integral of ``-M'(x) = 1 - x M(x)``. That is positive and, over
-    such a short interval, a polynomial of degree 5 up to rounding.
-    """
+    """Delta for a small mu, without cancellation."""
     z = epsilon / mu
     if z > NEGLIGIBLE:
         return 0.0
+
+    # With Mills' ratio M(x) = Q(x) / phi(x), of the normal tail and density, delta is
+    # phi(z - mu / 2) (M(z - mu / 2) - M(z + mu / 2)). The difference is the integral of
+    # -M'(x) = 1 - x M(x), which is positive. Over such a short interval it is a
+    # polynomial of degree 5 up to rounding, so three nodes integrate it exactly.
     x = z + mu / 2 * NODES
     slopes = 1 - x * math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
     density = math.exp(-((z - mu / 2) ** 2) / 2) / math.sqrt(2 * math.pi)
@@ -131,6 +130,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     while gdp_delta(high, epsilon) < delta:
         low = high
         high = 2 * high
+    # Reduced by SAFETY, so that rounding never makes the noise too small.
     mu = find_root(
         lambda mu: gdp_delta(mu, epsilon) - delta, low, high, xtol=1e-300, rtol=1e-14
     )

@@ -41,6 +41,8 @@ def charge_release(
             charged[part] = sensitivity._replace(l1=sensitivity.l1 / n_changed)
 
     costs = [mechanism.cost(charged[part]) for part, mechanism in noise.items()]
+    # Names of scales and sensitivities have their part in front: count_scale,
+    # sum_scale.
     details = {
         f"{part.removesuffix('s')}_{name}": value
         for part, mechanism in noise.items()

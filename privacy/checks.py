@@ -70,6 +70,7 @@ def freeze(name: str, value: Any) -> Any:
         return copy
     if isinstance(value, list | tuple):
         return tuple([freeze(name, item) for item in value])
+    # Before integers, because a bool is one for Python.
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):
@@ -128,6 +129,7 @@ def check_grid_integers(
     Traceback (most recent call last):
     ValueError: origin must be grid integers of shape (2,), got int64 of shape (3,)
     """
+    # A letter in the shape stands for any length.
     is_alike = array.ndim == len(shape) and all(
         isinstance(expected, str) or length == expected
         for length, expected in zip(array.shape, shape, strict=True)

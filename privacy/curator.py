@@ -138,6 +138,7 @@ class Curator(BaseCurator):
         ([-0.02, 0.02], [30000.0, 35000.0])
         """
         middle, half_widths = middle_and_half_width(*self.domain)
+        # The new domain in the units of the data, for the released results.
         domain = middle + half_widths * np.array(
             [center - half_width, center + half_width]
         )
@@ -167,6 +168,7 @@ class Curator(BaseCurator):
         cells.
         """
         check_type("grid", grid, BoxGrid)
+        # A point's code in a feature is the number of its bin.
         code = partial(digitize, thresholds=grid.thresholds)
         return PartitionTree(self, code, self.n_features, grid)
 
@@ -191,6 +193,7 @@ class Curator(BaseCurator):
             To be split by feature 0 .. m - 1; points on the side that the normal points
             to go to the second part.
         """
+        # A point's code for a hyperplane is 0 or 1, its side.
         code = partial(hyperplane_sides, normals=normals, origin=origin)
         return PartitionTree(self, code, len(normals))
 

@@ -77,6 +77,7 @@ def snap_centers(centers: np.ndarray) -> np.ndarray:
     """
     if np.isnan(centers).any():
         raise ValueError("centers must not be NaN; guard the division that made them")
+    # Beyond the limit squared distances are no exact integers in float64.
     limit = exact_limit(centers.shape[-1])
     rounded = np.rint(centers)
     return np.minimum(np.maximum(rounded, -limit), limit).astype(np.int64)

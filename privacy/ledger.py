@@ -125,6 +125,7 @@ class Charge:
         >>> charge.matches(Charge("sums", 1, "gaussian", mu=0.3))
         False
         """
+        # Label, round, mechanism and group must be equal; mu, epsilon and delta close.
         if (*self.cost[:3], self.group) != (*other.cost[:3], other.group):
             return False
         pairs = zip(self.cost[3:6], other.cost[3:6], strict=True)
@@ -208,6 +209,7 @@ class Ledger:
         ScheduleError
             If it is not the schedule's next release.
         """
+        # Each label and round is charged once, so each noise stream is used once.
         stream = (charge.label, charge.round)
         if stream in self._streams_used:
             raise StreamReuseError(
@@ -217,6 +219,7 @@ class Ledger:
         if self.schedule is not None:
             self._check_scheduled(charge, self.schedule)
         charges = (*self.charges, charge)
+        # Parallel composition: the budget must hold for each disjoint group of users.
         for costs in _compose_costs(charges):
             self._check_fits(charge, costs)
         self.charges = charges
@@ -350,6 +353,7 @@ def _bisect(
     absolute: float = 0.0,
 ) -> float:
     """Largest factor that fits, from below; ``low`` fits and ``high`` does not."""
+    # Invariant: low fits and high does not.
     while high - low > relative * high + absolute:
         middle = (low + high) / 2
         if fits(middle):
@@ -402,6 +406,7 @@ def remaining_epsilon(
 
     def fits(factor: float) -> bool:
         scaled = scale(factor)
+        # Gaussian releases of both compose by the root of the sum of squares.
         both = math.hypot(mu, scaled.mu)
         needed = _composed_delta(both, scaled.epsilons, epsilon)
         return needed <= delta_left * (1 + SLACK)
@@ -411,6 +416,7 @@ def remaining_epsilon(
 
 def split_groups(charges: Sequence[Charge]) -> list[list[Charge]]:
     """Charges that concern a user of each disjoint group, or all records."""
+    # A charge without a group concerns all users, hence belongs to every group.
     groups = {charge.group for charge in charges} - {None} or {None}
     return [
         [charge for charge in charges if charge.group in (None, group)]
@@ -478,16 +484,14 @@ def _composed_delta(
     """Delta at ``epsilon`` of Gaussian and pure releases together.
 
     Cached, because schedules are run many times.
-
-    A pure release is at worst randomized response: its answer is true with odds
-    exp(epsilon_i) : 1 (Kairouz, Oh, Viswanath 2015), and its privacy loss is epsilon_i
-    or -epsilon_i. Sums of such losses have few values. Given one of them, the loss of
-    the Gaussian releases has a closed form.
     """
     if not epsilons:
         return gdp_delta(mu, epsilon)
-    # delta = E[max(0, 1 - exp(epsilon - loss))], conditioned on the pure releases'
-    # loss.
+    # A pure release is at worst randomized response: its answer is true with odds
+    # exp(epsilon_i) : 1 (Kairouz, Oh, Viswanath 2015), and its privacy loss is
+    # epsilon_i or -epsilon_i. Sums of such losses have few values. Given one of them,
+    # the expectation delta = E[max(0, 1 - exp(epsilon - loss))] over the Gaussian loss
+    # has a closed form.
     losses, probabilities = _pure_losses(epsilons)
     if mu == 0:
         deltas = -np.expm1(np.minimum(epsilon - losses, 0.0))
@@ -509,7 +513,9 @@ def _pure_losses(epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     losses = np.zeros(1)
     probabilities = np.ones(1)
     for epsilon in sorted(set(epsilons)):
-        # Convolve with the loss of n releases at the same epsilon: binomial.
+        # Convolve with the loss of n releases at the same epsilon: n_true of them
+        # answer truly, which is binomial, and the loss is (n_true - (n - n_true))
+        # epsilon.
         n = epsilons.count(epsilon)
         n_true = np.arange(n + 1)
         losses = np.add.outer(losses, epsilon * (2.0 * n_true - n)).ravel()

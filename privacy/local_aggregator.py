@@ -125,6 +125,7 @@ class Boxes:
 
     def cells(self, points: np.ndarray) -> np.ndarray:
         """Cell of each point; the first direction is the most significant."""
+        # Coordinates along the directions, in half-widths, then interval numbers.
         directions = self.directions.T.astype(np.float64)
         unit = float(SCALE) * DIRECTION_SCALE
         coordinates = points.astype(np.float64) @ directions / unit
@@ -140,6 +141,7 @@ class Boxes:
         ndarray of shape (len(cells), d), float64
             In half-widths.
         """
+        # Coordinates along the orthonormal directions, back to features.
         middles = self._corners(cells) + self.width / 2
         return middles @ (self.directions / DIRECTION_SCALE)
 
@@ -162,6 +164,7 @@ class Boxes:
         ndarray of shape (m, d), float64
             In half-widths.
         """
+        # Only the components along the directions are clipped; the rest stays.
         basis = self.directions / DIRECTION_SCALE
         lower = self._corners(cells)
         coordinates = points @ basis.T
@@ -243,6 +246,7 @@ class Cohort(View):
 
     def _chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Users of each chunk and their points, clipped to the ball: private."""
+        # Norm clipping, then rounding to the grid; a user does this alone.
         limit = self.radius * SCALE
         for start in range(0, self.size, CHUNK):
             users = self._users[start : start + CHUNK]
@@ -363,6 +367,7 @@ class LocalSums(CohortQuery):
                 f"cells={cells} must name one or more cells, once each, of the "
                 f"{self.rule.size}"
             )
+        # One origin and one radius for each cell.
         shape = (len(cells), view.n_features)
         is_positive = self.radii.shape == self.cells.shape and (self.radii > 0).all()
         if self.origins.shape != shape or not is_positive:
@@ -385,6 +390,7 @@ class LocalSums(CohortQuery):
         reports: Iterable[Reports],
     ) -> np.ndarray:
         """Unbiased sums."""
+        # From radii of each cell to grid steps.
         sums = mechanism.estimate(reports, self.cells)
         return sums * (self.radii * SCALE)[:, None]
 
@@ -421,6 +427,7 @@ class LocalPoints(CohortQuery):
 
     def exact(self, view: Any) -> Mapping[str, Iterator[UserVectors]]:
         """The point of each user, in radii; all are in one cell."""
+        # Points are clipped to the ball, so the vectors lie in the unit ball.
         scale = view.radius * SCALE
         chunks = (
             UserVectors(users, SingleCell().cells(points), points / scale)
@@ -481,6 +488,7 @@ class LocalAggregator(BaseCurator):
                 "the ledger has reports of users: who has reported does not report "
                 "again"
             )
+        # Every user reports once, so each report may cost the whole budget.
         check_epsilon(ledger.budget.epsilon)
         self.epsilon = ledger.budget.epsilon
         self._is_partitioned = False
@@ -521,10 +529,12 @@ class LocalAggregator(BaseCurator):
                 "reports once"
             )
         sizes = cohort_sizes(self.n_points, shares)
+        # In half-widths: a ball of this radius holds the whole domain.
         half_diagonal = math.sqrt(self.n_features)
         radius = half_diagonal if radius is None else min(radius, half_diagonal)
         check_positive("radius", radius)
         self._is_partitioned = True
+        # The partition is public and does not depend on the points.
         generator = self.public_rng(SPLIT)
         order = generator.permutation(self.n_points)
         members = np.split(order, np.cumsum(sizes)[:-1])
@@ -535,6 +545,7 @@ class LocalAggregator(BaseCurator):
 
     def _rows(self, users: np.ndarray) -> np.ndarray:
         """Points of users in increasing order, shape (m, d), int64."""
+        # Invariant: ``start`` is the number of the first user of the shard.
         rows = np.empty((len(users), self.n_features), np.int64)
         start = 0
         for shard in self._shards:

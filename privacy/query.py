@@ -76,6 +76,7 @@ class Query:
     view: ClassVar[type | None] = None
     exact_without_ledger: ClassVar[bool] = False
 
+    # Queries are frozen: what was checked and charged is what is computed.
     def __post_init__(self) -> None:
         freeze_fields(self)
 

@@ -100,11 +100,13 @@ class RhoBoundedCurator(NumberedRecords):
             and not -MAX_CENTER <= centers.min() <= centers.max() <= MAX_CENTER
         ):
             raise ValueError(f"centers must be at most {MAX_CENTER} grid steps in size")
+        # Without centers the check below fails with the shape that is needed.
         n_centers = max((1, *centers.shape[:1]))
         check_grid_integers("centers", centers, (n_centers, self.n_features))
         check_positive("radius", radius)
 
-        # Assign records to regions, by released data or by the nearest center.
+        # Assign records to regions, by released data or by the nearest center: either
+        # way a record's region does not depend on the other records.
         rows = self._rows
         if groups is not None:
             self.check_groups(groups, len(centers))
@@ -122,6 +124,7 @@ class RhoBoundedCurator(NumberedRecords):
 
         # Called once, and only if a query needs the clipped records.
         def clip() -> np.ndarray:
+            # Records relative to their center, block by block to bound memory.
             clipped = np.empty(rows.shape, np.int64)
             for start in range(0, len(rows), BLOCK_ROWS):
                 block = slice(start, start + BLOCK_ROWS)

@@ -58,7 +58,7 @@ class _Additive:
     norm: ClassVar[str]
 
     def __post_init__(self) -> None:
-        # A float of fewer bits would round what it is multiplied with.
+        # A numpy scalar of fewer bits would round the products.
         object.__setattr__(self, "scale", float(self.scale))
         check_positive("scale", self.scale)
 
@@ -81,6 +81,7 @@ class _Additive:
         ValueError
             If the scale, in grid steps, is above :data:`MAX_SCALE`.
         """
+        # The scale of an entry is in multiples of its unit: check the largest product.
         largest = self.scale * float(np.max(sensitivity.unit, initial=0.0))
         if not largest <= MAX_SCALE:
             raise ValueError(
@@ -135,6 +136,7 @@ class _Additive:
         ndarray of the same shape, int64
             In grid steps.
         """
+        # The charge is computed in units, so the noise has the scale times the unit.
         unit = 1.0 if sensitivity is None else sensitivity.unit
         if streams.secure:
             return values + self.secure_noise(
@@ -253,11 +255,7 @@ class BoundedLaplace:
     -----
     Secure noise has the discrete Laplace distribution, conditioned on the integers of
     the interval, at the continuous scale rounded up. It costs no more than the
-    continuous one: on the integers 0 to w the sum of weights about the sensitivity D,
-    over that about 0, is ``(1 + r - r (A + B)) / (1 - r A B)`` with ``r = exp(-1 /
-    b)``, ``A = exp(-D / b)`` and ``B = exp(-(w - D) / b)``. It grows with r, and r = 1
-    gives the continuous ratio. A larger scale costs less: if the center moves, the mean
-    distance from it grows by no more than that.
+    continuous one.
     """
 
     epsilon: float
@@ -298,9 +296,11 @@ class BoundedLaplace:
         between neighbors, by a factor of at most C(b). It is the smallest fixed point
         of ``b = sensitivity / (epsilon - log C(b))``.
         """
+        # m: width in sensitivities; at least 1, because values are clipped to it.
         m = np.maximum(np.asarray(width, np.float64) / self.sensitivity, 1.0)
 
         def next_scale(b: np.ndarray) -> np.ndarray:  # in units of the sensitivity
+            # C(b): the normalization at the sensitivity over that at an end.
             parts = np.expm1(-1 / b) + np.expm1(-(m - 1) / b)
             change = parts / np.expm1(-m / b)
             return 1 / (self.epsilon - np.log(change))
@@ -360,6 +360,14 @@ class BoundedLaplace:
 
     def _draw_securely(self, values: "BoundedValues") -> np.ndarray:
         """Draw from the discrete distribution on the integers of the intervals."""
+        # It costs no more than the continuous mechanism. On the integers 0 to w the sum
+        # of weights about the sensitivity D, over that about 0, is ``(1 + r - r (A +
+        # B)) / (1 - r A B)`` with ``r = exp(-1 / b)``, ``A = exp(-D / b)`` and ``B =
+        # exp(-(w - D) / b)``. It grows with r, and r = 1 gives the continuous ratio. A
+        # larger scale costs less: if the center moves, the mean distance from it grows
+        # by no more than that.
+
+        # Integers inside the interval; if there is none, the first one above its start.
         lower = np.ceil(values.lower).astype(np.int64)
         upper = np.maximum(np.floor(values.upper).astype(np.int64), lower)
         center = np.clip(values.exact, lower, upper)

@@ -66,6 +66,8 @@ def _philox_key(seed: int) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def _position(context: str, key: Key) -> tuple[int, ...]:
     """Upper half of the Philox counter at which the stream of a key begins."""
+    # 128 bits of a hash: no two keys share a position, but for a collision. A stream
+    # has the lower half of the counter, 2**128 blocks, to itself.
     digest = hashlib.blake2b(f"{context}{key!r}".encode(), digest_size=16).digest()
     return struct.unpack("=2Q", digest)
 
@@ -112,6 +114,7 @@ class _StreamGenerator(threading.local):
         self, philox_key: tuple[int, ...], position: tuple[int, ...]
     ) -> np.random.Generator:
         """Return the generator at the start of a stream."""
+        # A stream counts in the lower half, from 0.
         self.start["key"] = philox_key
         self.start["counter"] = (0, 0, *position)
         self.bit_generator.state = self.state
@@ -250,6 +253,7 @@ class NoiseStreams:
         if self.secure:
             signs, tails = self._secure(shape)
             return signs * -np.log(2.0 * tails)
+        # Inversion: -sign(u) log(1 - 2 |u|) of a uniform u about 0, in place.
         centered = 0.5 - self._seeded(key, shape, np.random.Generator.random)
         # Generator.random includes 0, which would map to minus infinity.
         centered -= 2.0**-54
@@ -278,6 +282,7 @@ class NoiseStreams:
             exponential = self._seeded(
                 key, shape, np.random.Generator.standard_exponential
             )
+        # Minus the logarithm of a standard exponential variate is standard Gumbel.
         tiny = np.finfo(np.float64).tiny
         np.log(np.maximum(exponential, tiny, out=exponential), out=exponential)
         return np.negative(exponential, out=exponential)
@@ -286,6 +291,7 @@ class NoiseStreams:
         self, key: Key, shape: Shape, draw: Callable[..., object]
     ) -> np.ndarray:
         """Fill an array (replicates, *shape) from the seeded streams of ``key``."""
+        # One position for all replicates; their Philox keys differ.
         position = _position(self._context, key)
         values = np.empty((len(self.seeds), *shape))
         for r, philox_key in enumerate(self._philox_keys):

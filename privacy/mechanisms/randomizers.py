@@ -232,6 +232,7 @@ class FrequencyOracle(_LocalRandomizer):
         ndarray of shape (1, m), int64
             In 0 .. symbols - 1.
         """
+        # Two uniforms per user: whether to report a false symbol, and which one.
         uniforms, shift_uniforms = streams.uniform(key, (2, len(values.users)))[0]
         true_symbols = self.encode(values.users, values.cells)
 
@@ -245,6 +246,7 @@ class FrequencyOracle(_LocalRandomizer):
     def probabilities(self, user: int) -> np.ndarray:
         """Probability of a user's reports for every value, shape (size, symbols)."""
         values = np.arange(self.size)
+        # For tests and audits: the exact channel of one user, value by value.
         probabilities = np.full((self.size, self.symbols), self.p_false)
         true_symbols = self.encode(np.full(self.size, user), values)
         probabilities[values, true_symbols] = self.p_true
@@ -286,6 +288,8 @@ class FrequencyOracle(_LocalRandomizer):
         float
             In users.
         """
+        # Supports are a sum of Bernoulli variables: p for users with the value, q for
+        # the others.
         p = self.p_true
         q = self.p_false_support
         variance = count * p * (1 - p) + (n_users - count) * q * (1 - q)
@@ -384,6 +388,7 @@ class HadamardResponse(FrequencyOracle):
     @property
     def bits(self) -> int:
         """Number of rows per user."""
+        # The power of two nearest to exp(epsilon) + 1 on a logarithmic scale.
         closest = round(math.log2(math.exp(self.epsilon) + 1))
         return min(max(closest, 1), MAX_BITS)
 
@@ -547,6 +552,7 @@ class VectorRandomizer(_LocalRandomizer):
 
         # Turn each to the vector's side, or away from it with probability p_flip, which
         # depends on the vector's length.
+        # Zero counts as the vector's side, in ``density`` as well.
         on_side = np.einsum("ij,ij->i", directions, vectors) >= 0
         p_flip = self.flip_probability(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
         uniforms = streams.uniform((*key, "side"), (len(vectors),))[0]
@@ -558,6 +564,8 @@ class VectorRandomizer(_LocalRandomizer):
 
     def flip_probability(self, lengths: np.ndarray) -> np.ndarray:
         """Probability that a report points away from the user's vector."""
+        # (1 - r tanh(epsilon / 2)) / 2, written without cancellation: expit(-epsilon)
+        # at r = 1, one half at r = 0.
         missing_length = 1 - np.minimum(lengths, 1.0)
         return expit(-self.epsilon) + 0.5 * math.tanh(self.epsilon / 2) * missing_length
 
@@ -608,6 +616,7 @@ class SignedSums(VectorRandomizer):
         sensitivity: LocalDomain | None = None,
     ) -> np.ndarray:
         """Randomized reports of users; see :meth:`VectorRandomizer.draw`."""
+        # A public sign maps the unit ball to itself: privacy is that of the randomizer.
         signs = random_signs(np.uint64(self.key), values.users, values.cells)
         signed = values._replace(vectors=values.vectors * signs[:, None])
         return super().draw(signed, streams, key, sensitivity)
@@ -618,6 +627,7 @@ class SignedSums(VectorRandomizer):
         cells: np.ndarray,
     ) -> np.ndarray:
         """Unbiased sums (m, dimensions) of the vectors of cells (m,), in radii."""
+        # Integer totals, exact in any order; then from report steps to radii.
         totals = np.zeros((len(cells), self.dimensions), np.int64)
         for users, directions in reports:
             add_signed_reports(np.uint64(self.key), users, directions, cells, totals)

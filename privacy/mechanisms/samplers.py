@@ -107,6 +107,7 @@ def choose(exponents: Sequence[Fraction], word: int) -> int:
     -------
     int
     """
+    # Weights are relative to the largest; equal exponents share their bounds.
     top = max(exponents)
     distinct = set(exponents)
     bits = 64

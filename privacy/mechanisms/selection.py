@@ -150,6 +150,7 @@ def choose_securely(scores: np.ndarray, scale: float) -> int:
     -------
     int
     """
+    # 64 bits first, by float arithmetic; exactly only where these do not decide.
     word = int(samplers.random_words(1)[0])
     choice = _choose(scores, scale, word * 2.0**-64, TOLERANCE)
     if choice >= 0:
@@ -225,6 +226,8 @@ class SplitScore:
     @property
     def sensitivity(self) -> float:
         """Bound on the change of the difference of two scores, times the noisy size."""
+        # Range of a score's change: t / q of the centreness, plus that of the
+        # emptiness.
         bound = self.t / self.q + self.emptiness_weight
         return bound if self.from_both_ends else 2 * bound
 
@@ -365,6 +368,7 @@ class Exponential(_Selection):
             chooses a candidate less likely than the resolution of a uniform variate,
             2**-53.
         """
+        # Exponents are scores times scale: their differences change by at most epsilon.
         scales = self.epsilon / np.atleast_1d(sensitivity.change)
         pairs = zip(values, scales.tolist(), strict=True)
         if streams.secure:
@@ -456,6 +460,7 @@ class OrderStatistics(NamedTuple):
 
     def scores(self) -> np.ndarray:
         """Score of each integer from 0 to ``upper``: minus its distance in rank."""
+        # The rank of an integer is the number of values that it is not below.
         ranks = np.searchsorted(
             self.ordered, np.arange(int(self.upper) + 1), side="right"
         )

@@ -86,6 +86,8 @@ class StabilityHistogram:
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """That of the Gaussian noise, and the threshold's delta."""
+        # Cells of both neighbors: Gaussian. Cells of one only: released with at most
+        # delta.
         return Cost(mu=self._noise.cost(sensitivity).mu, delta=self.delta)
 
     def details(self, sensitivity: Sensitivity) -> dict[str, float]:
@@ -130,6 +132,7 @@ class StabilityHistogram:
         self, cells_at: CellsAt, noisy: np.ndarray, min_count: float
     ) -> "ReleasedCells":
         """Select the cells whose noisy counts reach the threshold."""
+        # Names are looked up after the selection: most cells are never named.
         selected = np.flatnonzero(noisy >= max(self.threshold, min_count) * SCALE)
         return ReleasedCells(cells_at(selected), noisy[selected])
 

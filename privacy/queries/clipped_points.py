@@ -102,6 +102,7 @@ class ClippedPoints(View):
             raise ValueError(
                 f"fraction={fraction} of the records to keep must be in (0, 1)"
             )
+        # A public number: it does not depend on how many null records there are.
         self.n_remaining = math.floor(fraction * self.n_remaining)
         # A copy: later passes find the distances anew.
         centers = centers.copy()
@@ -126,6 +127,7 @@ class ClippedPoints(View):
         radius : float
             Of the query, in half-widths.
         """
+        # A replacement removes one clipped vector from a sum and adds another.
         return (2 if self.is_filtered else 1) * radius * SCALE
 
     def cost_range(self, candidates: np.ndarray) -> float:
@@ -134,6 +136,8 @@ class ClippedPoints(View):
         No point is farther from a candidate than the ball's far side, or than
         the far corner of the domain.
         """
+        # |x - y| <= radius + |y| in the ball; in the box a coordinate differs by at
+        # most 1 + |y_h|.
         y = np.abs(candidates) / SCALE
         norms = np.sqrt((y * y).sum(axis=1))
         to_far_side = (self.radius + norms) ** 2

@@ -101,8 +101,9 @@ class BucketCounts(Query):
         return {"counts": ONE_REPLACEMENT if view.is_filtered else ONE_COUNT}
 
     def exact(self, view: ClippedPoints) -> Mapping[str, OccupiedCells]:
-        """Buckets that occur, and their exact counts: marked points, then copies."""
+        """Buckets that occur, and their exact counts."""
         count = partial(bucket_counts, hashing=self.hashing, remaining=view._remaining)
+        # Counts of points that masks mark, then of the copies that they do not.
         present = view._all.total(count, merge_counts)
         copies, n_copies = list_copies(view._remaining, view.n_features)
         codes = self.hashing.codes(Points.prepare(copies))
@@ -161,11 +162,14 @@ class BucketSums(Query):
 
     def sensitivity(self, view: ClippedPoints) -> Sensitivities:
         """The radius in one sum, or twice the radius for a replacement."""
+        # A replacement takes a clipped difference from one sum and adds one to the same
+        # or another: 2 radii, if both are in one sum and opposite.
         l2 = view.sum_sensitivity(self.radius)
         return {"sums": vector_sensitivity(l2, view.n_features)}
 
     def exact(self, view: ClippedPoints) -> Answer:
         """Exact sums."""
+        # Nothing to search among: kernels expect at least one released bucket.
         if not len(self.codes):
             return {"sums": np.zeros((1, *self.origins.shape), np.int64)}
         add_up = partial(
@@ -294,6 +298,7 @@ class NearestSumsAndCounts(_CenterQuery):
 
     def sensitivity(self, view: ClippedPoints) -> Sensitivities:
         """One record in one cell, and the radius in its sum."""
+        # Rounding toward zero keeps each clipped difference within the radius.
         sums = vector_sensitivity(self.radius * SCALE, view.n_features)
         return {"sums": sums, "counts": ONE_COUNT}
 
@@ -332,6 +337,7 @@ class SecondMoments(Query):
 
     def sensitivity(self, view: ClippedPoints) -> Sensitivities:
         """The squared radius, in the Frobenius norm of the matrix."""
+        # In units of the largest change over 2**16; truncation only shortens a record.
         rows, columns = np.triu_indices(view.n_features)
         largest = (view.radius * MOMENT_STEPS) ** 2
         unit = np.where(rows == columns, largest, math.sqrt(0.5) * largest) / SCALE
@@ -351,6 +357,7 @@ class SecondMoments(Query):
         >>> SecondMoments.matrix(np.array([2, -1, 4]) << 24).tolist()
         [[2.0, -1.0], [-1.0, 4.0]]
         """
+        # d (d + 1) / 2 moments, solved for d.
         d = (math.isqrt(8 * len(moments) + 1) - 1) // 2
         matrix = np.zeros((d, d))
         matrix[np.triu_indices(d)] = moments / MOMENT_STEPS**2
@@ -368,6 +375,8 @@ class _CandidateQuery(Query):
 
     def sensitivity(self, view: ClippedPoints) -> Mapping[str, ScoreRange]:
         """A record adds at most the cost range to each cost, in squared grid steps."""
+        # A cost is a sum over records of squared distances to the nearest center: a
+        # record adds between 0 and the largest squared distance to each.
         largest = view.cost_range(self.candidates) * SCALE**2
         return {"choices": ScoreRange(largest, monotonic=True)}
 
@@ -409,11 +418,13 @@ class Swaps(_CandidateQuery):
         current = np.asarray(self.current, np.int64)
         slots = np.asarray(self.slots, np.int64)
         arguments = {"candidates": self.candidates, "current": current, "slots": slots}
+        # Costs are Python integers: exact for any number of points.
         costs = total_array(view._all, swap_costs, **arguments)
         return {"choices": [score_costs(costs.ravel().tolist())]}
 
     def swap(self, choice: int) -> tuple[int, int]:
         """Position to replace, and index of the candidate to put there: public."""
+        # Choices are numbered row by row of the matrix (slots, candidates) of costs.
         position, candidate = divmod(int(choice), len(self.candidates))
         return int(self.slots[position]), candidate
 
@@ -476,6 +487,7 @@ def check_indices(name: str, indices: Any, size: int) -> None:
 
 def _moments(points: Points) -> np.ndarray:
     """Sums of products (d, d) of coordinates, in 2**-24 squared half-widths."""
+    # Products are integers of at most 2**24, so float64 sums of a block are exact.
     d = points.shape[1]
     moments = np.zeros((d, d), np.int64)
     for start in range(0, len(points.rows), MOMENT_ROWS):

@@ -124,6 +124,7 @@ class ClippedRegions(View):
         is_second = self._points[moving] @ np.asarray(normal, np.int64) >= 0
         self._cell[moving] = target[moving] + is_second
 
+        # The cells that were split stay, empty; parts belong to their region.
         self.n_cells += 2 * len(cells)
         new_regions = np.repeat(self._region[cells], 2)
         self._region = np.concatenate([self._region, new_regions])
@@ -175,16 +176,15 @@ def two_sums_sensitivity(
 ) -> float:
     """L2 sensitivity of sums of disjoint cells to a move, in half-widths.
 
-    If a record moves from one cell to another, two sums change by at most the radius
-    each: sqrt(2) radius in L2. Inside a cell the sum changes as the record moves: by at
-    most ``max_shift`` and one grid step of rounding per coordinate, and at most the
-    diameter of the ball.
-
     Examples
     --------
     >>> two_sums_sensitivity(1.0, 0.1, 2) == math.sqrt(2)
     True
     """
+    # If a record moves from one cell to another, two sums change by at most the radius
+    # each: sqrt(2) radius in L2. Inside a cell the sum changes as the record moves: by
+    # at most ``max_shift`` and one grid step of rounding per coordinate, and at most
+    # the diameter of the ball.
     rounding = math.sqrt(n_features) / SCALE
     inside = min(max_shift + rounding, 2 * radius)
     return max(TWO_RECORDS * radius, inside)
@@ -242,6 +242,7 @@ class LargeRegions(RegionSizes):
 
     def exact(self, view: ClippedRegions) -> Mapping[str, OccupiedCells]:
         """The regions that are not empty."""
+        # Empty regions are left out: the threshold hides which ones are occupied.
         counts = view._counts()
         occupied = np.flatnonzero(counts)
         return {"counts": OccupiedCells(occupied, counts[occupied])}
@@ -316,6 +317,8 @@ class RegionSums(_RegionQuery):
 
     def sensitivity(self, view: ClippedRegions) -> Sensitivities:
         """Two sums; one sum by the radius if a move is charged as one record."""
+        # In units of the L2 sensitivity, and twice d coordinates change at most: L1 by
+        # the Cauchy-Schwarz inequality.
         n_changes = 2 * view.n_features
         unit = view.sum_sensitivity * SCALE
         return {"sums": Sensitivity(math.sqrt(n_changes), 1.0, 1.0, n_changes, unit)}

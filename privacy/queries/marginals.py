@@ -53,6 +53,7 @@ class _TableQuery(Query):
 
     def split(self, cells: np.ndarray) -> list[np.ndarray]:
         """Separate values of all cells, of shape (cells,), into tables."""
+        # Inverse of the concatenation in ``_count_cells``.
         shapes = [self.shape(columns) for columns in self.tables]
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         return [
@@ -90,6 +91,7 @@ class Marginals(_TableQuery):
 
     def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell of every table."""
+        # m counts by 1 each: m in L1, sqrt(m) in L2.
         m = len(self.tables)
         return {"counts": Sensitivity(m * SCALE, math.sqrt(m) * SCALE, SCALE, m)}
 
@@ -158,6 +160,7 @@ class DependentColumns(_TableQuery):
         scores = []
         tables = self.split(self._count(view))
         for columns, table in zip(self.tables, tables, strict=True):
+            # Expected counts if the columns were independent with the released shares.
             independent = view.n_points * reduce(
                 np.multiply.outer, [self.shares[h] for h in columns]
             )
@@ -229,6 +232,7 @@ class WorstApproximated(_TableQuery):
 
     def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
         """Scores change by at most their weights, up or down."""
+        # Of the difference of two scores: one may rise while the other falls.
         return {"choices": ScoreRange(2.0 * max(self.weights))}
 
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
@@ -237,6 +241,7 @@ class WorstApproximated(_TableQuery):
         terms = (tables, self.expected, self.weights, self.offsets)
         scores = []
         for table, expected, weight, offset in zip(*terms, strict=True):
+            # AIM, Algorithm 2: weight times (error less the expected noise).
             error = _l1_distance(table, expected) - round(offset * SCALE)
             scores.append(weight * error / SCALE)
         return {"choices": [np.array(scores)]}
@@ -248,6 +253,7 @@ class WorstApproximated(_TableQuery):
 
 def _l1_distance(table: np.ndarray, expected: np.ndarray) -> int:
     """L1 distance of counts from expected ones, in 2**-16 records."""
+    # Both in 2**-16 records, as integers: the score is exact.
     difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
     return int(np.abs(difference).sum())
 
@@ -260,6 +266,7 @@ def _count_cells(
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
     for first in range(0, len(points.rows), BLOCK_ROWS):
         rows = points.rows[first : first + BLOCK_ROWS]
+        # The interval of each coordinate, column by column, is shared by all tables.
         intervals = [
             np.searchsorted(inner, rows[:, h], side="right")
             for h, inner in enumerate(edges)

@@ -102,6 +102,7 @@ def _sorted_order(rows: np.ndarray, ties: np.ndarray) -> np.ndarray:
     # Radix sort where columns fit its keys, then order runs of equal rows by ``ties``.
     shifted = ShiftedRows(rows, (lowest, highest), np.zeros_like(lowest))
     order, is_first = lexicographic_order(shifted, np.arange(len(rows)))
+    # Sort the rows of each run of equal ones by their uniform variates.
     tied = np.flatnonzero(is_tied(is_first))
     runs = np.cumsum(is_first[tied])
     order[tied] = order[tied][np.lexsort((ties[order[tied]], runs))]
@@ -155,6 +156,7 @@ class AllPoints(Query):
         self, view: NumberedRecords, outcomes: dict[str, Any]
     ) -> dict[str, Any]:
         """Keep the order in the curator, and release the rows."""
+        # The order links released rows to records: it never leaves the curator.
         (released,) = outcomes["points"]
         view.number_records(released.order)
         return {"points": released.rows[None]}
@@ -263,6 +265,7 @@ class QuadtreeCounts(Query):
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
         """Two counts of each histogram."""
+        # A move changes two counts by 1 in each of the histograms.
         n_changes = 2 * len(self.shifts) * len(self.levels)
         l2 = math.sqrt(n_changes) * SCALE
         return {"counts": Sensitivity(n_changes * SCALE, l2, SCALE, n_changes)}
@@ -291,6 +294,7 @@ def _names_at(
     selected: Any,
 ) -> np.ndarray:
     """Names of the selected cells of a level: tree, level and position, (m, 2 + d)."""
+    # Columns: tree, level, then the cell's coordinates.
     cells = cells_at(selected)
     names = np.empty((len(cells), 2 + cells.shape[1]), cells.dtype)
     names[:, :2] = tree, level
@@ -338,6 +342,8 @@ class SoftCounts(Query):
 
     def sensitivity(self, view: NumberedRecords) -> Sensitivities:
         """The weights of one record, at the nodes around its old and new position."""
+        # Nodes are 2 / intervals half-widths apart. The weights of two positions are at
+        # 2 * 2^d nodes; L1 by the Cauchy-Schwarz inequality.
         d = view.n_features
         l2 = soft_sensitivity(d, 2 / self.intervals, view.max_shift) * SCALE
         n_weights = 2 ** (d + 1)
@@ -357,6 +363,7 @@ class SoftCounts(Query):
 
 def move_sensitivity(view: NumberedRecords) -> Sensitivity:
     """Sensitivity of a row or a sum to a move: ``max_shift`` in L2."""
+    # At most d coordinates change: L1 by the Cauchy-Schwarz inequality.
     l2 = view.max_shift * SCALE
     return Sensitivity(math.sqrt(view.n_features) * l2, l2, l2, view.n_features)
 
@@ -367,14 +374,6 @@ def soft_sensitivity(
     max_shift: float,
 ) -> float:
     """L2 sensitivity of soft counts if a point moves by at most ``max_shift``.
-
-    Inside a cell the weights are products of 1 - a and a. The gradients of all weights
-    by one feature have an inner product of at most 2 / side^2 with themselves, and of
-    at most 1 / side^2 with those by another feature. So along a unit vector the weights
-    change at a rate of at most sqrt(1 + d) / side. They are continuous across cells.
-    The weights of two points add up to 1 each, and differ by at most sqrt(2) in L2.
-    Rounding to 2**-16 changes each of the 2^d weights of either point by at most half a
-    unit.
 
     Parameters
     ----------
@@ -394,5 +393,12 @@ def soft_sensitivity(
     >>> [round(soft_sensitivity(2, 0.5, shift), 4) for shift in (0.05, 1.0)]
     [0.1732, 1.4142]
     """
+    # Inside a cell the weights are products of 1 - a and a. The gradients of all
+    # weights by one feature have an inner product of at most 2 / side^2 with
+    # themselves, and of at most 1 / side^2 with those by another feature. So along a
+    # unit vector the weights change at a rate of at most sqrt(1 + d) / side. They are
+    # continuous across cells. The weights of two points add up to 1 each, and differ by
+    # at most sqrt(2) in L2. Rounding to 2**-16 changes each of the 2^d weights of
+    # either point by at most half a unit.
     rounding = math.sqrt(2.0**n_features) / SCALE
     return min(math.sqrt(1 + n_features) * max_shift / side, TWO_RECORDS) + rounding

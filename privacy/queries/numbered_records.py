@@ -136,6 +136,7 @@ def largest_shift(rho: float, n_features: int) -> float:
             f"rho={rho} must be at most the diagonal {largest:.6g} of the domain, in "
             "half-widths: no point can move farther, that would be replace_one"
         )
+    # Rounding moves each coordinate of either position by at most half a grid step.
     return min(rho + math.sqrt(n_features) / SCALE, largest)
 
 

@@ -67,6 +67,7 @@ def cover_epsilon(weight: float, delta: float) -> float:
     check_positive("weight", weight)
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
+    # The larger of the bounds on the two directions: see the module's text.
     return max(weight, math.expm1(weight) * math.log(1 / delta))
 
 
@@ -81,6 +82,7 @@ def cover_weight(epsilon: float, delta: float) -> float:
     check_positive("epsilon", epsilon)
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
+    # Each of the two terms of cover_epsilon solved for the weight.
     return min(epsilon, math.log1p(epsilon / math.log(1 / delta)))
 
 
@@ -327,6 +329,7 @@ class ProjectedSumsAndCounts(_CenterQuery):
 
     def sensitivity(self, view: ProjectedPoints) -> Sensitivities:
         """One record in one cell."""
+        # A point of the domain has at most 1 per coordinate, in half-widths.
         d = view.n_features
         sums = Sensitivity(d * SCALE, math.sqrt(d) * SCALE)
         return {"sums": sums, "counts": ONE_COUNT}
@@ -419,5 +422,6 @@ def _uniforms(
     n: int,
 ) -> np.ndarray:
     """Uniforms in [0, 1] of one replicate, from Gumbel variates."""
+    # The Gumbel distribution function: exp(-exp(-x)).
     variates = streams.gumbel(key, (n,))[0]
     return np.exp(-np.exp(-variates))

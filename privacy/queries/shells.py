@@ -118,6 +118,7 @@ class SideCounts(_CenterQuery):
 
     def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell of every column."""
+        # d counts by 1 each: d in L1, sqrt(d) in L2.
         d = view.n_features
         return {"counts": Sensitivity(d * SCALE, math.sqrt(d) * SCALE, SCALE, d)}
 
@@ -157,6 +158,7 @@ class ClippedSum(_CenterQuery):
 
     def sensitivity(self, view: Any) -> Sensitivities:
         """One record adds at most the radius in L2, which is the unit."""
+        # L1 is at most sqrt(d) times L2, by the Cauchy-Schwarz inequality.
         return {"sums": Sensitivity(math.sqrt(view.n_features) * SCALE, SCALE, SCALE)}
 
     def exact(self, view: Any) -> Answer:

@@ -79,6 +79,7 @@ def vector_sensitivity(
     >>> vector_sensitivity(3.0, 4)[:2]
     (6.0, 3.0)
     """
+    # L1 is at most sqrt(d) times L2, by the Cauchy-Schwarz inequality.
     return Sensitivity(math.sqrt(n_features) * length, length, unit=unit)
 
 
@@ -132,6 +133,8 @@ class SumsAndCounts(Query):
     def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell."""
         d = view.n_features
+        # Absolute sums: a point of the domain has at most 1 per coordinate, in
+        # half-widths.
         radius = self.radius if self.relative else None
         if radius is None:
             sums = Sensitivity(d * SCALE, math.sqrt(d) * SCALE)
@@ -145,6 +148,7 @@ class SumsAndCounts(Query):
         """Exact sums and counts over all shards."""
         limit = None if self.radius is None else (self.radius * SCALE) ** 2
         sums, counts = nearest_sums_and_counts(view, self.centers, limit)
+        # The sum of x - c over a cell is the sum of x less the count times c.
         if self.relative:
             sums -= counts[:, :, None] * self.centers
         counts *= SCALE
@@ -186,6 +190,8 @@ class CountsAndBoundedSums(Query):
     def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell, at most as far from the origin as the far end."""
         d = view.n_features
+        # A coordinate of the domain differs from the origin's by at most 1 +
+        # |origin_h|.
         farthest = float(SCALE + np.abs(self.origin).max())
         sums = Sensitivity(d * farthest, math.sqrt(d) * farthest, farthest, d)
         return {"counts": ONE_COUNT, "sums": sums}
@@ -202,6 +208,7 @@ class CountsAndBoundedSums(Query):
         """Bound the sums by the noisy counts times the domain's ends."""
         if part == "counts":
             return exact
+        # Post-processing: the bounds depend on the released counts alone.
         records = mirrored(released["counts"])[:, :, None] / SCALE
         return BoundedValues(
             exact, records * (-SCALE - self.origin), records * (SCALE - self.origin)
@@ -249,6 +256,7 @@ class GridCounts(DisjointCounts):
 
     def exact(self, view: Any) -> Answer:
         """Exact counts; the domain's upper end belongs to the last interval."""
+        # Cells are numbered in C order, so one reshape makes the axes.
         shape = (self.intervals,) * view.n_features
         counts = total_array(view._shards, cell_counts, intervals=self.intervals)
         counts *= SCALE
@@ -297,6 +305,7 @@ class GapPercentile(Query):
 
     def exact(self, view: Any) -> Mapping[str, OrderStatistics]:
         """All averaged gaps, and the rank of the percentile."""
+        # Rank (n - 1) p / 100 of the sorted gaps; gaps lie between 0 and 2 half-widths.
         gaps = averaged_gaps(tuple(view._shards))
         rank = self.percent / 100 * (view.n_points - 1)
         return {"gap": OrderStatistics(gaps, rank, 2.0 * SCALE)}
@@ -310,6 +319,7 @@ def nearest_sums_and_counts(
     view: Any, centers: np.ndarray, limit: float | np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Exact sums (R, k, d), in grid steps, and counts (R, k), in records."""
+    # Ties go to the lower index, for neighbors alike: a record lies in one cell.
     nearest = partial(sums_and_counts, centers=centers, max_squared_distance=limit)
     sums, counts = view._shards.total(nearest)
     return sums, counts

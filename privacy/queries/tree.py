@@ -93,6 +93,7 @@ class BoxGrid:
             raise ValueError(f"width={width} must be positive")
         width = min(max(width, 2 / MAX_INTERVALS), 2.0)
         n_intervals = int(2 / width * (1 + 1e-12))
+        # Ends of bins, half an interval apart, rounded down to grid steps.
         bin_ends = np.arange(1, 2 * n_intervals + 1) * (width / 2) - 1
         thresholds = np.floor(np.minimum(bin_ends, 1.0) * SCALE).astype(int)
         return cls(tuple(thresholds.tolist()), inside_cell)
@@ -125,6 +126,7 @@ class _Shard:
         feature: int,
         boundary: int,
     ) -> None:
+        # Partition the slice of the cell in place: its two parts are slices of it.
         start, stop = self._ranges[cell]
         order = self.order[start:stop]
         n_left = stable_partition(
@@ -254,6 +256,7 @@ class PartitionTree(View):
 
     def box(self, cell: int) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper corner (d,) of a cell, in grid steps: public."""
+        # A bin begins one grid step above its lower edge.
         lower = self._edges[self._cells[cell].first] + 1
         upper = self._edges[self._cells[cell].last]
         return lower, upper
@@ -279,6 +282,8 @@ class PartitionTree(View):
         self, function: Callable[..., np.ndarray], **arguments: Any
     ) -> np.ndarray:
         """Sum of a function's integer array over all shards, blocks or chunks."""
+        # Points in memory are in order already; others are ordered by all splits so
+        # far.
         work = partial(function, **arguments)
         if self._shards is None:
             split = partial(
@@ -293,6 +298,7 @@ class PartitionTree(View):
         requested = set(cells)
         if len(requested) < len(cells):
             raise ValueError(f"cells={list(cells)} must be named once each")
+        # Two cells overlap exactly if one is an ancestor of the other.
         for cell in requested:
             ancestor = self._cells[cell].parent
             while ancestor is not None:
@@ -392,6 +398,7 @@ class CellSums(Query):
 
     def _distances(self, view: PartitionTree) -> np.ndarray:
         """L2 sensitivity of each cell's sum about its origin, in grid steps."""
+        # Farthest corner of the box: in each feature the end that is farther away.
         boxes = np.array([view.box(cell) for cell in self.cells])
         corners = boxes.reshape(-1, 2, view.n_features)  # also without a cell
         differences = np.abs(corners - self.origins[:, None])
@@ -473,6 +480,7 @@ class Splits(Query):
 
     def exact(self, view: PartitionTree) -> Mapping[str, Iterator[np.ndarray]]:
         """Scores of the candidates, cell by cell."""
+        # A generator: the mechanism draws a choice before the next cell is scored.
         return {"choices": self._scores(view)}
 
     def details(self) -> Details:
