@@ -43,7 +43,7 @@ class Measurement:
 
 
 def min_seconds(call: Callable[[], object], repetitions: int = 5) -> float:
-    """Return the least CPU seconds of a call, after a first one that does not count."""
+    """Return the smallest CPU seconds of a call, after a warm-up call."""
     return float(min_times(time.process_time, call, repetitions=repetitions)[0])
 
 
@@ -52,10 +52,10 @@ def min_times(
     *calls: Callable[[], object],
     repetitions: int = 5,
 ) -> np.ndarray:
-    """Return the least time of each call, by one clock or by each of several.
+    """Return the smallest time of each call, by one clock or by each of several.
 
-    Calls take turns, so that what slows the machine down slows all of them down. The
-    first turn does not count: it compiles and fills caches.
+    Calls alternate, so that the load of the machine affects all of them. The first
+    round is a warm-up: it compiles and fills caches.
     """
     times = []
     for _ in range(repetitions + 1):

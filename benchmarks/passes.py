@@ -24,8 +24,8 @@ SHAPES = ((2, 8), (10, 8), (10, 32), (40, 16), (100, 64))
 #: Threads, replicates, and the least speed beside scikit-learn's.
 RUNS = ((1, 1, 1.0), (2, 1, 1.0), (1, 20, 1.5))
 N_VALUES = 1 << 22  # coordinates of all points
-N_MORE = 10  # passes of the longer fits, besides that of the shorter ones
-TURNS = 3
+N_EXTRA = 10  # passes of the longer fits, in addition to that of the shorter ones
+REPETITIONS = 3
 THREADED_POINTS = 1_000_000
 N_PRODUCTS = 12_000_000  # as long as a pass over so many points
 MATRIX = 1024  # rows and columns of a matrix product
@@ -61,16 +61,16 @@ def measure_pass(
     """
     clock = time.process_time if n_threads == 1 else time.perf_counter
     n_replicates, k, d = centers.shape
-    ours, theirs = time_once_more(
+    ours, theirs = time_repetition(
         clock,
         partial(repeat, partial(sums_and_counts, points, centers)),
         partial(fit_sklearn, points, centers[0]),
     )
     ours /= n_replicates
 
-    # By itself: after a product the threads of BLAS keep a core busy for a while.
+    # Measured apart: after a product the threads of BLAS keep a core busy for a while.
     matrix = np.ones((MATRIX, MATRIX), np.float32)
-    product, reading = time_once_more(
+    product, reading = time_repetition(
         clock,
         partial(repeat, lambda: matrix @ matrix),
         partial(repeat, points.rows.max),
@@ -110,18 +110,18 @@ def repeat(call: Callable[[], object], times: int) -> None:
         call()
 
 
-def time_once_more(
+def time_repetition(
     clock: Callable[[], float], *calls: Callable[[int], object]
 ) -> np.ndarray:
-    """Return the seconds that one time more takes, for calls that are told how often.
+    """Return the seconds of one more repetition, for calls with such a number.
 
-    This is the time in the middle of a fit, without its beginning and its end.
+    It leaves out the beginning and the end of a fit.
     """
     variants = []
     for call in calls:
-        variants += [partial(call, 1), partial(call, 1 + N_MORE)]
+        variants += [partial(call, 1), partial(call, 1 + N_EXTRA)]
     times = min_times(clock, *variants)
-    return (times[1::2] - times[::2]) / N_MORE
+    return (times[1::2] - times[::2]) / N_EXTRA
 
 
 def measure_threads(n: int) -> list[Measurement]:
@@ -132,17 +132,17 @@ def measure_threads(n: int) -> list[Measurement]:
     """
     points, centers = draw_inputs(n, 10, 32, 1)
 
-    def take_turn(n_threads: int) -> np.ndarray:
+    def time_on(n_threads: int) -> np.ndarray:
         with limit_threads(n_threads):
-            return time_once_more(
+            return time_repetition(
                 time.perf_counter,
                 partial(repeat, partial(sums_and_counts, points, centers)),
                 partial(repeat, partial(multiply_in_threads, n_threads)),
             )
 
-    # In turns, so that what slows the machine down slows both down.
-    turns = [[take_turn(1), take_turn(2)] for _ in range(TURNS)]
-    one, two = np.min(turns, axis=0)
+    # Alternate, so that the load of the machine affects both.
+    times = [[time_on(1), time_on(2)] for _ in range(REPETITIONS)]
+    one, two = np.min(times, axis=0)
     ours, products = one / two
     what = f"pass over {n:,} points, d = 10, k = 32: two threads"
     return [
@@ -161,7 +161,7 @@ def measure_threads(n: int) -> list[Measurement]:
 
 
 def multiply_in_threads(n_threads: int) -> None:
-    """Multiply as often for any number of threads."""
+    """Divide the same number of multiplications among threads."""
     threads = [
         threading.Thread(target=multiply, args=(N_PRODUCTS // n_threads,))
         for _ in range(n_threads)

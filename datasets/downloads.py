@@ -30,7 +30,7 @@ ATTEMPTS = 3
 #: Seconds before the second time.
 PAUSE_SECONDS = 1.0
 #: Of the packings of a ZIP archive those that can be unpacked in parts of a given size.
-PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def has_network(urls: Iterable[str]) -> bool:
@@ -316,7 +316,7 @@ def _read_member(url: str, content: bytes, file: File) -> bytes:
     with zipfile.ZipFile(BytesIO(content)) as archive:
         member = archive.getinfo(file.member)
         source = f"{url} ({file.member})"
-        if member.compress_type not in PACKINGS:
+        if member.compress_type not in COMPRESSION_METHODS:
             raise zipfile.BadZipFile(
                 f"{file.member} is packed by method {member.compress_type}, which "
                 "cannot be unpacked in parts"

@@ -90,15 +90,15 @@ RULES = "room = { max_tokens = 8, min_comments = 5 }"
         pytest.param(
             {f"m{i}": "x = 1  # one\n" for i in range(21)},
             ["room: 21 modules; at most 20 in a folder"],
-            id="crowded",
+            id="large",
         ),
         pytest.param(
             {
                 "a": "import pkm.room.b  # b\n",
                 "b": "def f():  # late\n    import pkm.room.a\n",
             },
-            ["room: circle of imports: pkm.room.a pkm.room.b"],
-            id="circle",
+            ["room: import cycle: pkm.room.a pkm.room.b"],
+            id="cycle",
         ),
     ],
 )

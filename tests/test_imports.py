@@ -1,12 +1,12 @@
-"""Imports inside functions and circles of imports are those listed here, with reasons."""
+"""Imports inside functions and import cycles are those listed here, with reasons."""
 
 from collections import defaultdict
 
 import pytest
-from import_graph import find_circles, find_reachable, make_graph, read_imports
+from import_graph import find_cycles, find_reachable, make_graph, read_imports
 
 #: Not allowed.
-CIRCLE = "hides a circle"
+CYCLE = "hides a cycle"
 #: Module, to the modules that its functions import, to the reason.
 LATE = {
     "pkm.audit.report": {
@@ -72,7 +72,7 @@ LATE = {
     },
 }
 #: Modules that import each other: these are to go, too.
-CIRCLES = []
+CYCLES = []
 
 
 @pytest.fixture(scope="module")
@@ -101,17 +101,17 @@ def test_imports_inside_functions_are_listed(imports):
         for target, reason in targets.items()
     ],
 )
-def test_an_import_hides_a_circle_where_its_reason_says_so(graph, source, target, reason):
+def test_an_import_hides_a_cycle_where_its_reason_says_so(graph, source, target, reason):
     """For another reason the imported module must not lead back."""
     leads_back = target in graph and source in find_reachable(graph, target)
-    assert leads_back == (reason == CIRCLE)
+    assert leads_back == (reason == CYCLE)
 
 
-def test_circles_are_listed(graph):
-    assert {*find_circles(graph)} == {frozenset(circle) for circle in CIRCLES}
+def test_cycles_are_listed(graph):
+    assert {*find_cycles(graph)} == {frozenset(cycle) for cycle in CYCLES}
 
 
-def test_imports_inside_functions_make_circles():
+def test_imports_inside_functions_make_cycles():
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}
-    assert find_circles(graph) == [frozenset("abc")]
+    assert find_cycles(graph) == [frozenset("abc")]
     assert find_reachable(graph, "d") == {"a", "b", "c"}

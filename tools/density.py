@@ -19,7 +19,7 @@ from pathlib import Path
 from import_graph import (
     FUNCTIONS,
     ROOT,
-    find_circles,
+    find_cycles,
     list_files,
     make_graph,
     read_imports,
@@ -128,7 +128,7 @@ def name_path(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def find_crowded(paths: Iterable[Path]) -> Iterator[str]:
+def find_large_folders(paths: Iterable[Path]) -> Iterator[str]:
     """Yield the folders with too many modules."""
     counts = Counter(path.parent for path in paths)
     for folder, n in counts.items():
@@ -138,11 +138,11 @@ def find_crowded(paths: Iterable[Path]) -> Iterator[str]:
 
 def describe_structure() -> Iterator[str]:
     """Yield the facts about imports, folders and pages."""
-    yield from find_crowded(read_modules().values())
-    circles = find_circles(make_graph(read_imports()))
-    for circle in circles:
-        yield f"circle of imports: {' '.join(sorted(circle))}"
-    yield f"circles of imports: {len(circles)}"
+    yield from find_large_folders(read_modules().values())
+    cycles = find_cycles(make_graph(read_imports()))
+    for cycle in cycles:
+        yield f"import cycle: {' '.join(sorted(cycle))}"
+    yield f"import cycles: {len(cycles)}"
 
     pages = list_files("docs/*.md")
     text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
@@ -156,7 +156,7 @@ def find_violations() -> Iterator[str]:
     """Yield the rules of ``[tool.density]`` that rooms break."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     modules = read_modules()
-    circles = find_circles(make_graph(read_imports()))
+    cycles = find_cycles(make_graph(read_imports()))
     for room, rule in settings["tool"]["density"].items():
         paths = list_room(room)
         row = summarize(paths)
@@ -166,13 +166,13 @@ def find_violations() -> Iterator[str]:
             yield f"{room}: {density:.2f} tokens a line; at most {rule['max_tokens']}"
         if comments < rule.get("min_comments", 0):
             yield f"{room}: {comments:.2f} % comments; at least {rule['min_comments']}"
-        yield from find_crowded(paths)
+        yield from find_large_folders(paths)
         for path in paths:
             for number in find_wide_lines(path.read_text(encoding="utf-8")):
                 yield f"{name_path(path)}:{number}: more than {MAX_WIDTH} columns"
-        for circle in circles:
-            if any(modules[module] in paths for module in circle):
-                yield f"{room}: circle of imports: {' '.join(sorted(circle))}"
+        for cycle in cycles:
+            if any(modules[module] in paths for module in cycle):
+                yield f"{room}: import cycle: {' '.join(sorted(cycle))}"
 
 
 def print_table(rows: dict[str, dict[str, float]]) -> None:

@@ -1,6 +1,6 @@
 """Imports between the modules of ``pkm``, read from their syntax trees.
 
-Nothing is executed. Imports inside functions count, because they can hide a circle.
+Nothing is executed. Imports inside functions count, because they can hide a cycle.
 """
 
 import ast
@@ -93,7 +93,7 @@ def make_graph(imports: Sequence[Import]) -> Graph:
     """Return the modules that each module imports.
 
     Packages are left out: ``pkm.methods`` imports its modules to give public names one
-    home, which would make a circle of every import of such a name.
+    home, which would make a cycle of every import of such a name.
     """
     modules = read_modules()
     packages = {name for name, path in modules.items() if path.stem == "__init__"}
@@ -115,18 +115,18 @@ def find_reachable(graph: Graph, start: str) -> set[str]:
     return reached
 
 
-def find_circles(graph: Graph) -> list[frozenset[str]]:
+def find_cycles(graph: Graph) -> list[frozenset[str]]:
     """Return the sets of modules that import each other.
 
     Examples
     --------
     >>> graph = {"a": {"b"}, "b": {"a"}, "c": {"a"}}
-    >>> [sorted(circle) for circle in find_circles(graph)]
+    >>> [sorted(cycle) for cycle in find_cycles(graph)]
     [['a', 'b']]
     """
     reachable = {module: find_reachable(graph, module) for module in graph}
-    circles = {
+    cycles = {
         frozenset(other for other in reached if module in reachable[other])
         for module, reached in reachable.items()
     }
-    return sorted(filter(None, circles), key=min)
+    return sorted(filter(None, cycles), key=min)

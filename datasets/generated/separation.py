@@ -83,11 +83,11 @@ def index_to_ratio(index: Real) -> Real:
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Ordered pairs (i, j) of clusters, each reduced to m nodes.
+class ReducedPairs:
+    """Ordered pairs (i, j) of clusters, each reduced to m nodes of a quadrature.
 
-    The squared ratio of a pair is a maximum over mu. What is maximal is the sum over
-    nodes of ``weight / (first / mu + second / (1 - mu))``.
+    The squared ratio of a pair is the maximum over mu of the sum over nodes of
+    ``weight / (first / mu + second / (1 - mu))``.
 
     Attributes
     ----------
@@ -101,10 +101,10 @@ class Pairs:
     second: np.ndarray
     weight: np.ndarray
 
-    def select(self, i: int) -> "Pairs":
+    def select(self, i: int) -> "ReducedPairs":
         """Return the pairs of cluster i with all others, of all pairs (k, k)."""
         others = np.arange(len(self.first)) != i
-        return Pairs(
+        return ReducedPairs(
             self.first[i, others], self.second[i, others], self.weight[i, others]
         )
 
@@ -113,7 +113,7 @@ def reduce_pairs(
     centers: np.ndarray,
     covariances: np.ndarray,
     inverses: np.ndarray,
-) -> Pairs:
+) -> ReducedPairs:
     """Reduce all pairs of clusters to nodes and weights by Lanczos steps.
 
     Parameters
@@ -124,7 +124,7 @@ def reduce_pairs(
 
     Returns
     -------
-    Pairs
+    ReducedPairs
     """
     k, d = centers.shape
     i, j = np.triu_indices(k, 1)
@@ -152,7 +152,7 @@ def reduce_pairs(
     second[j, i] = variances
     weight[i, j] = squares
     weight[j, i] = squares
-    return Pairs(first, second, weight)
+    return ReducedPairs(first, second, weight)
 
 
 def _lanczos(
@@ -168,10 +168,10 @@ def _lanczos(
     Returns
     -------
     diagonal, off_diagonal : ndarray of float64, shape (pairs, n_nodes)
-        Entries of the tridiagonal matrices; the last column off the diagonal is not one
-        of them.
+        Entries of the tridiagonal matrices; the last column off the diagonal is not
+        used.
     length : ndarray of float64, shape (pairs,)
-        Norm of the first vector, δᵀ S2⁻¹ δ under the root.
+        Norm of the first vector, the root of δᵀ S2⁻¹ δ.
     """
     n_pairs, d = difference.shape
     # `left` holds S2 times `right`; both are stored, so that no step multiplies by S2.
@@ -218,18 +218,18 @@ def _multiply_by_cluster(
     return product
 
 
-def squared_ratios(pairs: Pairs) -> np.ndarray:
+def squared_ratios(pairs: ReducedPairs) -> np.ndarray:
     """Find the largest squared ratio over all directions, shape (...)."""
     mu = np.full(pairs.first.shape[:-1], 0.5)
     for _ in range(MAX_STEPS):
         previous = mu
-        mu = _improve_fraction(pairs, mu)
+        mu = _update_mu(pairs, mu)
         if np.all(np.abs(mu - previous) < 1e-14):
             break
-    return np.sum(pairs.weight * _weigh_nodes(pairs, mu), axis=-1)
+    return np.sum(pairs.weight * _weight_factors(pairs, mu), axis=-1)
 
 
-def _weigh_nodes(pairs: Pairs, mu: np.ndarray) -> np.ndarray:
+def _weight_factors(pairs: ReducedPairs, mu: np.ndarray) -> np.ndarray:
     """Return the factors of the nodes' weights in the squared ratio for `mu`.
 
     `mu` is the share of the first cluster in the sum of the two standard deviations.
@@ -238,29 +238,28 @@ def _weigh_nodes(pairs: Pairs, mu: np.ndarray) -> np.ndarray:
     return 1.0 / (pairs.first / share + pairs.second / (1.0 - share))
 
 
-def _improve_fraction(pairs: Pairs, mu: np.ndarray) -> np.ndarray:
+def _update_mu(pairs: ReducedPairs, mu: np.ndarray) -> np.ndarray:
     """Return the first deviation's share along the best direction for `mu`."""
-    projected = pairs.weight * _weigh_nodes(pairs, mu) ** 2
+    projected = pairs.weight * _weight_factors(pairs, mu) ** 2
     first_deviation = np.sqrt(np.sum(projected * pairs.first, axis=-1))
     second_deviation = np.sqrt(np.sum(projected * pairs.second, axis=-1))
     total = first_deviation + second_deviation
-    # Two clusters with the same center have no direction at all; any share is as good.
+    # For two clusters with the same center any share will do.
     halves = np.full_like(total, 0.5)
     return np.divide(first_deviation, total, out=halves, where=total > 0)
 
 
-def find_growth(pairs: Pairs, target2: float) -> float:
-    """Find the first covariance's factor that brings the smallest ratio to a target.
+def find_covariance_factor(pairs: ReducedPairs, squared_target: float) -> float:
+    """Find the factor of the first covariance at which the smallest ratio is a target.
 
-    The squared ratio falls with the factor and is convex in it. So Newton's steps from
-    factor 1 never overshoot, and with a share `mu` that is not yet the best one they
-    are only shorter.
+    The squared ratio decreases with the factor and is convex. So Newton's steps from
+    factor 1 never overshoot, and are only shorter with a `mu` that is not yet optimal.
 
     Parameters
     ----------
-    pairs : Pairs
+    pairs : ReducedPairs
         Several pairs with the same first cluster.
-    target2 : float
+    squared_target : float
         Prescribed squared ratio.
 
     Returns
@@ -272,11 +271,11 @@ def find_growth(pairs: Pairs, target2: float) -> float:
     mu = np.full(len(pairs.first), 0.5)
     for _ in range(MAX_STEPS):
         scaled = replace(pairs, first=pairs.first * factor[:, None])
-        mu = _improve_fraction(scaled, mu)
-        weights = _weigh_nodes(scaled, mu)
-        ratio2 = np.sum(pairs.weight * weights, axis=-1)
+        mu = _update_mu(scaled, mu)
+        weights = _weight_factors(scaled, mu)
+        squares = np.sum(pairs.weight * weights, axis=-1)
         slope = np.sum(pairs.weight * weights**2 * pairs.first, axis=-1) / mu
-        step = np.maximum(ratio2 - target2, 0.0) / slope
+        step = np.maximum(squares - squared_target, 0.0) / slope
         factor = factor + step
         if np.all(step <= 1e-13 * factor):
             break
@@ -340,27 +339,27 @@ def scale_to_separation(
     """
     pairs = reduce_pairs(centers, covariances, inverses)
     k = len(centers)
-    target2 = float(index_to_ratio(separation)) ** 2
+    squared_target = float(index_to_ratio(separation)) ** 2
 
     # Scale the centers so that the closest pair has the prescribed ratio.
-    ratio2 = squared_ratios(pairs)
-    np.fill_diagonal(ratio2, np.inf)
-    center_factor2 = target2 / ratio2.min()
-    pairs = replace(pairs, weight=pairs.weight * center_factor2)
-    ratio2 = ratio2 * center_factor2
+    squares = squared_ratios(pairs)
+    np.fill_diagonal(squares, np.inf)
+    squared_factor = squared_target / squares.min()
+    pairs = replace(pairs, weight=pairs.weight * squared_factor)
+    squares = squares * squared_factor
 
     # Grow the most isolated of the remaining clusters until its nearest neighbor has
     # that ratio.
     factors = np.ones(k)
     remaining = np.ones(k, dtype=bool)
     for _ in range(k):
-        i = int(np.argmax(np.where(remaining, ratio2.min(axis=1), -np.inf)))
+        i = int(np.argmax(np.where(remaining, squares.min(axis=1), -np.inf)))
         remaining[i] = False
-        factors[i] = find_growth(pairs.select(i), target2)
+        factors[i] = find_covariance_factor(pairs.select(i), squared_target)
         pairs.first[i] *= factors[i]
         pairs.second[:, i] *= factors[i]
         others = np.arange(k) != i
-        grown = squared_ratios(pairs.select(i))
-        ratio2[i, others] = grown
-        ratio2[others, i] = grown
-    return float(np.sqrt(center_factor2)), factors
+        updated = squared_ratios(pairs.select(i))
+        squares[i, others] = updated
+        squares[others, i] = updated
+    return float(np.sqrt(squared_factor)), factors
