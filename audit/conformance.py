@@ -8,6 +8,7 @@ for them. All methods of this package pass it.
 """
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -420,9 +421,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="class name, import path or entry point, such as pkm.methods.FastLloyd",
     )
     try:
-        method_class = load_method(parser.parse_args(arguments).method)
+        target = parser.parse_args(arguments).method
+        method_class = load_method(target)
+        if not hasattr(method_class, "claims"):
+            raise ValueError(f"{target} is no method: it declares no `claims`")
     except ValueError as error:
-        print(error)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     outcomes = conformance(method_class)
     for outcome in outcomes:

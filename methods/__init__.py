@@ -8,6 +8,7 @@ import importlib
 from typing import Any
 
 from pkm.catalogue import declared_methods
+from pkm.names import suggestion
 
 #: Class of every method of this package, in the order of the tables, to its module.
 METHODS = {
@@ -112,8 +113,10 @@ def load_method(target: str) -> type:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        known = ", ".join([*METHODS, *declared])
-        raise ValueError(
-            f"method {target!r} is unknown ({error}); known: {known}, or "
-            "package.module:Class"
-        ) from error
+        if not module:
+            hint = suggestion(target, [*METHODS, *declared, "package.module:Class"])
+            raise ValueError(f"method {target!r} is unknown{hint}") from error
+        reason = f"method {target!r} is unknown ({error})"
+        if isinstance(error, ImportError):
+            reason += "; is its folder on PYTHONPATH?"
+        raise ValueError(reason) from error

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from pkm import __version__
 from pkm.catalogue import CatalogueError, config_dirs
 from pkm.names import suggestion
 
@@ -116,6 +117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(usage())
         return 0 if words else 2
+    if words[0] == "--version":
+        print(__version__)
+        return 0
     if words[0] == SHELL_COMPLETION:
         return complete(words[1:])
     if words[0] not in VERBS:

@@ -301,7 +301,7 @@ def _absent_comparisons(
     for name, values in listed.items():
         absent = [str(value) for value in values if value not in set(keys[name])]
         texts += [f"{name} {', '.join(absent)}"] if absent else []
-    available = f"{n_available} of {n_expected} comparisons available"
+    available = f"{n_available} of {n_expected} comparisons can be made"
     return join_texts(available, f"absent: {'; '.join(texts)}" if texts else "")
 
 

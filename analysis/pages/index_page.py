@@ -36,7 +36,7 @@ def build(folder: str | Path) -> Path:
         If there is no report in the folder.
     """
     folder = Path(folder)
-    reports = [read_summary(path) for path in sorted(folder.glob(f"*/{SUMMARY}"))]
+    reports = read_summaries(folder)
     if not reports:
         raise FileNotFoundError(
             f"no report in {folder}: make one with `make reproduce`"
@@ -60,6 +60,11 @@ def build(folder: str | Path) -> Path:
     )
     atomic_write(page, html.encode())
     return page
+
+
+def read_summaries(folder: Path) -> list[dict[str, Any]]:
+    """Read the summaries of all reports in a folder; see `read_summary`."""
+    return [read_summary(path) for path in sorted(folder.glob(f"*/{SUMMARY}"))]
 
 
 def _size(profile: str) -> int:

@@ -29,6 +29,7 @@ for (const count of counts) {
     for (const row of document.querySelectorAll("table.claims > tbody > tr")) {
       row.hidden = chosen && row.dataset.verdict !== count.dataset.verdict;
     }
+    if (chosen) document.getElementById("claims").scrollIntoView();
   };
 }
 

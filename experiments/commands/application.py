@@ -122,7 +122,8 @@ def complete_words(words: Sequence[str], command: str) -> list[str]:
             "method._target_ is not set: use method=package.module:Class"
         )
     if keys & {"--info", "-i"}:
-        # What it shows is logged.
+        # What it shows is logged. Without a value, it would take the next word as one.
+        words = ["--info=all" if word in bare_info(words) else word for word in words]
         return [*words, "hydra/hydra_logging=default"]
     if keys.intersection(SHOWING):
         return words
@@ -150,6 +151,21 @@ def complete_words(words: Sequence[str], command: str) -> list[str]:
         }
         words += [f"{key}={value}" for key, value in presets.items() if key not in keys]
     return words
+
+
+def bare_info(words: Sequence[str]) -> list[str]:
+    """Find options ``--info`` that have no value after them.
+
+    Examples
+    --------
+    >>> bare_info(["--info", "k=3"]), bare_info(["--info", "config", "k=3"])
+    (['--info'], [])
+    """
+    pairs = itertools.pairwise([*words, ""])
+    is_info = [
+        word in ("--info", "-i") and value not in INFO[:-1] for word, value in pairs
+    ]
+    return list(itertools.compress(words, is_info))
 
 
 def with_slurm(words: Sequence[str]) -> list[str]:

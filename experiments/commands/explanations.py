@@ -89,7 +89,9 @@ def explain(error: Exception, command: str) -> str:
 
 def unreadable(override: str) -> str:
     """Say how a value that Hydra's grammar does not read is quoted."""
-    key, _, value = override.partition("=")
+    key, sign, value = override.partition("=")
+    if not sign:
+        return f"{override!r} cannot be read: give key=value, as --help shows"
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')
     return (
         f"{override!r} cannot be read: "

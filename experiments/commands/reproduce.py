@@ -1,5 +1,6 @@
 """Reproduce a paper: run what is missing and write the report: ``pkm reproduce``."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -12,7 +13,7 @@ from pkm.experiments.commands.application import begin_collection, call, run_tas
 from pkm.experiments.commands.options import VERBS
 from pkm.experiments.config.errors import ConfigurationError, unknown
 from pkm.experiments.config.groups import ALL, choices, read_entry
-from pkm.experiments.console.console import CellsFailed, consoles
+from pkm.experiments.console.console import CellsFailed, consoles, duration
 from pkm.experiments.plan.sweep import check_paper
 
 
@@ -49,8 +50,10 @@ def run_job(config: DictConfig) -> None:
         make_requests,
         reproduce,
         run_cheapest,
+        summary_table,
     )
 
+    started = time.perf_counter()
     console, _ = consoles()
     if config.verb not in (None, *VERBS):
         raise ConfigurationError(unknown("verb", config.verb, VERBS))
@@ -75,7 +78,11 @@ def run_job(config: DictConfig) -> None:
         codes.append(reproduce(request, config, console))
     front = Path(config.results) / "reports" / "index.html"
     if config.verb in (None, "report") and front.is_file():
-        console.print(f"all reports: {front.resolve()}", soft_wrap=True)
+        papers = [request.plan.paper for request in requests]
+        console.print(summary_table(front.parent, papers, config.profile.name))
+        seconds = duration(time.perf_counter() - started)
+        line = f"all reports, after {seconds}: {front.resolve()}"
+        console.print(line, soft_wrap=True)
     if any(codes):
         raise CellsFailed("cells failed")
 

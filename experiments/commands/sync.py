@@ -7,6 +7,7 @@ All keys of `pkm reproduce` that say where results and MLflow are can be given.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pkm.experiments.commands.composition import load
@@ -38,6 +39,9 @@ def load_configuration(verb: str, overrides: Sequence[str]) -> "DictConfig":
             what = f"`pkm {verb}`, which runs nothing"
             raise ValueError(f"{override} has no effect on {what}")
     config = load(overrides)
+    is_there = Path(config.results).is_dir()
+    rule = "a folder with stored cells, which pkm run and pkm reproduce make"
+    require(is_there, "results", config.results, rule)
     if config.tracking.name == "none":
         raise ValueError("tracking=none has nothing to show: use tracking=mlflow")
     return config

@@ -75,13 +75,17 @@ SWEEP_KEYS = (
 
 @dataclass(frozen=True)
 class Gap:
-    """A cell that a sweep requests and that cannot be run, with the reason."""
+    """A cell that a sweep requests and that cannot be run, with the reason.
+
+    `lacking` is the method, the data set or the kind of cell that the reason is about.
+    """
 
     sweep: str
     method: str
     dataset: str
     epsilon: float | None
     reason: str
+    lacking: str = ""
 
 
 @dataclass(frozen=True)
@@ -268,7 +272,11 @@ def sweep_cells(
                 reason = method.missing or unavailable or kind.unavailable()
                 if reason:
                     label = source["path"] or dataset
-                    gaps.append(Gap(name, method.name, label, epsilon, reason))
+                    lacking = kind.key
+                    if method.missing or unavailable:
+                        lacking = method.name if method.missing else label
+                    gap = Gap(name, method.name, label, epsilon, reason, lacking)
+                    gaps.append(gap)
                     continue
                 delta = None
                 if accepts(method.target, "delta"):

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
+from rich.table import Table
 
 from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.findings import VERDICTS
 from pkm.analysis.pages import audits
 from pkm.audit.records import FILE
 from pkm.experiments.backends.backends import cheapest, checked_backend, run_cells
@@ -223,6 +225,8 @@ def reproduce(
         run_missing(request.part, store, config, console, again=verb == "retry")
     if verb in (None, "report"):
         folder = report(request, store, config, console)
+    if verb == "report" and folder is None:
+        return 0
     if config.tracking.name == "mlflow":
         # Imported here: MLflow takes seconds.
         from pkm.experiments.mlflow.tracking import project
@@ -283,9 +287,9 @@ def run_missing(
             style="red",
         )
     if plan.gaps:
-        names = join_names(list(dict.fromkeys(gap.dataset for gap in plan.gaps)))
+        names = join_names(list(dict.fromkeys(gap.lacking for gap in plan.gaps)))
         console.print(
-            f"not everything is available ({names}); "
+            f"not available: {names}; "
             "`status` and the report say what is missing and why",
             style="yellow",
             markup=False,
@@ -317,6 +321,18 @@ def run_missing(
         if outcome.status == "failed":
             failure = f"{labels[outcome.key]}: {outcome.error}"
             console.print(failure, style="red", markup=False)
+
+
+def summary_table(folder: Path, papers: Sequence[str], profile: str) -> Table:
+    """Lay out the verdicts of papers' reports, and what these lack."""
+    from pkm.analysis.pages.index_page import read_summaries
+
+    table = Table("paper", *VERDICTS, "what is missing")
+    for summary in read_summaries(folder):
+        if summary["paper"] in papers and summary["profile"] == profile:
+            counts = [str(summary["counts"][verdict]) for verdict in VERDICTS]
+            table.add_row(summary["title"], *counts, summary["lacking"])
+    return table
 
 
 def report(

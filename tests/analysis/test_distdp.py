@@ -359,7 +359,7 @@ def test_lower_bound_reports_refusing_methods():
     rows = reports.without(all_rows(), sweep="lower_bound", method="dist_dp_published", k=32)
     finding = evaluate_claim("lower-bound-k-rho2", rows, missing)
     assert finding.verdict == NOT_CONTRADICTED
-    assert finding.missing == "7 of 8 comparisons available"
+    assert finding.missing == "7 of 8 comparisons can be made"
     rows = reports.without(all_rows(), sweep="lower_bound")
     finding = evaluate_claim("lower-bound-k-rho2", rows, missing)
     assert finding.verdict == NOT_RUN

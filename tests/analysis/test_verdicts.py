@@ -313,7 +313,9 @@ def test_outliers_claim_on_missing_and_partial_sweeps():
     rows = outlier_rows(increase, epsilons=(0.1, 1.0))
     finding = evaluate_outliers(rows)
     assert finding.verdict == NOT_CONTRADICTED
-    assert finding.missing.startswith("16 of 540 comparisons available; absent: epsilon 0.25, 0.5")
+    assert finding.missing.startswith(
+        "16 of 540 comparisons can be made; absent: epsilon 0.25, 0.5"
+    )
     without_outliers = rows[~rows["dataset"].str.endswith("-o100")]
     assert evaluate_outliers(without_outliers).verdict == NOT_RUN
 

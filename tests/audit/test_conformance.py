@@ -152,4 +152,6 @@ def test_conformance_command(capsys):
     assert capsys.readouterr().out.count(" ok") == 2 * len(CHECKS)
     assert main([f"{__name__}.Uncharged"]) == 1
     assert main(["no.such.Method"]) == 2
-    assert "known: KMeansPlusPlus" in capsys.readouterr().out
+    assert "is its folder on PYTHONPATH?" in capsys.readouterr().err
+    assert main(["os.path"]) == 2
+    assert capsys.readouterr().err == "error: os.path is no method: it declares no `claims`\n"

@@ -15,7 +15,8 @@ import pkm.__main__
 from pkm import catalogue
 from pkm.__main__ import main
 from pkm.catalogue import CONF, ENTRY_POINTS
-from pkm.experiments.commands import reproduce, run, run_cells
+from pkm.experiments.commands import dashboard, reproduce, run, run_cells, sync
+from pkm.experiments.commands.application import complete_words
 from pkm.experiments.commands.composition import load
 from pkm.experiments.commands.options import OPTIONS, list_keys
 from pkm.experiments.config.groups import choices
@@ -470,3 +471,18 @@ def test_full_errors_can_be_asked_for(call, monkeypatch):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(Exception, match="Could not override 'eps'"):
         call("eps=1")
+
+
+@pytest.mark.parametrize("words", [["--info"], ["-i", "k=3"], ["--info", "config", "k=3"]])
+def test_info_needs_no_value(words):
+    completed = complete_words(words, "run")
+    assert completed[-1] == "hydra/hydra_logging=default"
+    assert completed[0] == ("--info" if "config" in words else "--info=all")
+
+
+@pytest.mark.parametrize("verb", [sync.main, dashboard.main])
+def test_what_shows_results_makes_no_folder(verb, tmp_path, capsys):
+    folder = tmp_path / "absent"
+    assert verb(["paper=dpm", f"results={folder}"]) == 2
+    assert "results must be a folder with stored cells" in capsys.readouterr().err
+    assert not folder.exists()
