@@ -282,7 +282,7 @@ def _concatenated(rows: Sums, more: Sums) -> Sums:
 
 def _ranked(rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
     """Order of points by their ranks."""
-    # lexsort's last key is its first one.
+    # The last key of lexsort is the primary one.
     return np.lexsort((*rows.T[::-1], -squares))
 
 

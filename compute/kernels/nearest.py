@@ -32,12 +32,12 @@ from pkm.compute.storage.points import (
 NO_LIMIT = np.array([[np.inf]])
 LOW_BITS = 24  # numbers are split here, and both parts summed separately
 SWAP_BLOCK = 256  # points per matrix of distances in swap_costs
-TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a scan does
+TREE_DIMENSIONS = 8  # at most so many features: a k-d tree; with more: a scan
 #: Centers per leaf of that tree. It decides which of equally near centers is found, so
 #: it is fixed.
 LEAF_SIZE = 16
 BLOCK_ROWS = 1 << 16  # points whose nearest centers are found at a time
-MAX_EXPONENT = 63  # of a squared distance that is exact, or above
+MAX_EXPONENT = 63  # at least the binary exponent of any exact squared distance
 #: A group of points is compared with the centers near it, if they are at most this
 #: share of all, else with all.
 MAX_SHARE = 0.25

@@ -85,7 +85,7 @@ class StabilityHistogram:
         self._noise.check(sensitivity)
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """That of the Gaussian noise, and the threshold's delta."""
+        """Cost of the Gaussian noise, and the threshold's delta."""
         # Cells of both neighbors: Gaussian. Cells of one only: released with at most
         # delta.
         return Cost(mu=self._noise.cost(sensitivity).mu, delta=self.delta)

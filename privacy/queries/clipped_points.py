@@ -66,7 +66,7 @@ class ClippedPoints(View):
         self.n_features = curator.n_features
         self.radius = min(radius, math.sqrt(self.n_features))
         # A zoom has clipped the points to this ball already, but for rounding, and they
-        # are in memory for this run alone: few are written again, without a copy.
+        # are in memory for this run alone: points outside are rewritten in place.
         in_place = curator.is_zoomed and self.radius == curator.radius
         clip = partial(clip_to_ball, radius=self.radius, in_place=in_place)
         self._all: Shards | Blocks | DaskPoints = curator._shards.map(clip)
@@ -104,7 +104,7 @@ class ClippedPoints(View):
             )
         # A public number: it does not depend on how many null records there are.
         self.n_remaining = math.floor(fraction * self.n_remaining)
-        # A copy: later passes find the distances anew.
+        # A copy: every later pass computes the distances to them.
         centers = centers.copy()
         self._remaining = farthest(
             self._all, self._remaining, centers, self.n_remaining
@@ -158,7 +158,7 @@ class ClippedPoints(View):
             )
 
     def check_hash(self, hashing: Hash) -> None:
-        """Refuse a hash of points of another width, and code that is not ours."""
+        """Refuse a hash of points of another width, and a subclass of Hash."""
         check_type("hashing", hashing, Hash)
         n_features = hashing.directions.shape[1]
         if n_features != self.n_features:

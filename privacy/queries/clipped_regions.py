@@ -18,7 +18,7 @@ from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitiv
 #: L2 norm of the change if one count falls by 1 and another rises by 1.
 TWO_RECORDS = math.sqrt(2)
 TWO_COUNTS = Sensitivity(l1=2 * SCALE, l2=TWO_RECORDS * SCALE, linf=SCALE, l0=2)
-UNCHARGED = "F-17"  # the flaw of charging a move as one record
+ONE_RECORD_FLAW = "F-17"  # the flaw of charging a move as one record
 MAX_NORMAL = 1 << 20  # largest entry of a normal vector
 
 
@@ -198,7 +198,7 @@ class _RegionQuery(Query):
 
     def flaw(self, view: ClippedRegions) -> str:
         """The flaw of charging a move as one record."""
-        return "" if view.charge_both else UNCHARGED
+        return "" if view.charge_both else ONE_RECORD_FLAW
 
 
 @dataclass(frozen=True)

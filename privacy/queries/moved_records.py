@@ -393,10 +393,10 @@ def soft_sensitivity(
     >>> [round(soft_sensitivity(2, 0.5, shift), 4) for shift in (0.05, 1.0)]
     [0.1732, 1.4142]
     """
-    # Inside a cell the weights are products of 1 - a and a. The gradients of all
-    # weights by one feature have an inner product of at most 2 / side^2 with
-    # themselves, and of at most 1 / side^2 with those by another feature. So along a
-    # unit vector the weights change at a rate of at most sqrt(1 + d) / side. They are
+    # Inside a cell the weights are products of 1 - a and a. Take the vector of all
+    # weights' derivatives by one feature: its inner product with itself is at most 2 /
+    # side^2, and with that of another feature at most 1 / side^2. So along a unit
+    # vector the weights change at a rate of at most sqrt(1 + d) / side. They are
     # continuous across cells. The weights of two points add up to 1 each, and differ by
     # at most sqrt(2) in L2. Rounding to 2**-16 changes each of the 2^d weights of
     # either point by at most half a unit.

@@ -287,7 +287,7 @@ class PartitionTree(View):
         work = partial(function, **arguments)
         if self._shards is None:
             split = partial(
-                _of_split, code=self._code, splits=self._splits, function=work
+                _apply_in_order, code=self._code, splits=self._splits, function=work
             )
             return total_array(self._points, split)
         return sum(map(work, self._shards[1:]), work(self._shards[0]))
@@ -518,7 +518,7 @@ class Splits(Query):
 # Functions of one shard, block or chunk, whose results are added over all of them.
 
 
-def _of_split(
+def _apply_in_order(
     points: Points,
     code: Code,
     splits: Sequence[Split],
