@@ -41,10 +41,10 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         from the operating system.
     zoom : float, optional
         Fraction of the budget, in [0, 1), used to find tighter bounds first (try 0.1).
-        Zero-out methods only; see :mod:`pkm.methods.zoom`. Too little budget for it, a
-        public fact, leaves the whole budget to the method. Default: no zoom.
+        Zero-out methods only; see :mod:`pkm.methods.zoom`. If the budget is too small
+        for it, a public fact, the method has the whole budget. Default: no zoom.
     require_zoom : bool, default=False
-        Refuse a fit with too little budget for the zoom instead.
+        Refuse a fit with too little budget for the zoom.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
     """
@@ -90,12 +90,12 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         Returns
         -------
         self
-            With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``,
-            ``ledger_``, ``n_features_in_``, ``feature_names_in_`` where X has names of
-            columns that are texts, ``domain_`` (2, d), the bounds that the method ran
-            in, and ``zoom_``, a :class:`pkm.methods.zoom.Zoom` where it found these
-            itself, else None. There are no ``labels_``: exact labels are not covered by
-            the claim. ``predict`` is public code on public centers.
+            With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_``
+            and ``n_features_in_``, and with ``feature_names_in_`` if X has text names
+            of columns. ``domain_`` (2, d) has the bounds that the method ran in.
+            ``zoom_`` is a :class:`pkm.methods.zoom.Zoom` if it found these itself, else
+            None. There are no ``labels_``: exact labels are not covered by the claim.
+            ``predict`` is public code on public centers.
 
         Warns
         -----
@@ -113,6 +113,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
             domain = np.array(bounds)
             run = self.fit_batch(points, [seed], domain, account=account, secure=secure)
 
+        # Convert centers and bounds to the units of X.
         middle, half_width = middle_and_half_width(*bounds)
         self.cluster_centers_ = run.positions[0] * half_width + middle
         self.n_iter_ = run.n_iter
@@ -143,7 +144,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         return self.fit(X, account=account, **kwargs).predict(X)
 
     def _draw_seed(self) -> tuple[int, bool]:
-        """Seed of a fit, and whether noise is secure; warn where it is repeatable."""
+        """Seed of a fit, and whether noise is secure; warn if it is repeatable."""
         seed = self.random_state
         if seed is None:
             return secrets.randbits(63), True

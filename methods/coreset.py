@@ -135,9 +135,7 @@ class CoresetMethod(PrivateKMeans):
             purpose="coreset",
         )
         candidates, weights = method.weighted_candidates(curator)
-        positions = (
-            candidates / SCALE if zoom is None else zoom.to_public_domain(candidates)
-        )
+        positions = candidates / SCALE if zoom is None else zoom.to_public(candidates)
         return Coreset(positions, weights, ledger)
 
     def coreset(self, X: ArrayLike | RowsLike) -> Coreset:

@@ -29,14 +29,7 @@ CuratorFactory = Callable[[Ledger | None, NoiseStreams], Curator]
 
 # Parameters that are not in the context of noise (see `NoiseStreams`). The domain is in
 # it instead of bounds, and so is a zoom, if there is one.
-NOT_IN_NOISE_CONTEXT = (
-    "bounds",
-    "clip",
-    "random_state",
-    "secure",
-    "zoom",
-    "require_zoom",
-)
+NOT_IN_CONTEXT = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom")
 
 
 @dataclass(frozen=True)
@@ -171,7 +164,7 @@ class BatchMethod(ClusteringMethod):
         source: str,
         stacklevel: int = 3,
     ) -> bool:
-        """Decide whether noise is secure; warn where a seed repeats it unasked."""
+        """Decide whether noise is secure; warn if it is repeatable by default."""
         if secure is not None:
             return secure
         if self.claim.private and not self.secure:
@@ -333,7 +326,7 @@ class BatchMethod(ClusteringMethod):
             is_array = isinstance(value, np.ndarray)
             value = value.tolist() if is_array else value
             is_default = (name, value) in self.noise_context_defaults.items()
-            if name not in NOT_IN_NOISE_CONTEXT and not is_default:
+            if name not in NOT_IN_CONTEXT and not is_default:
                 parameters[name] = value
         if self.zoom:
             parameters["zoom"] = self.zoom
@@ -423,8 +416,7 @@ def _to_public_grid(
         if zoom is None:
             scaled = found * SCALE
         else:
-            public = zoom.to_public_domain(found)
-            scaled = np.rint(public * SCALE * SCALE).astype(np.int64)
+            scaled = np.rint(zoom.to_public(found) * SCALE * SCALE).astype(np.int64)
         steps = (scaled + SCALE // 2) // SCALE
         centers.append(steps)
         remainders.append(scaled - steps * SCALE)

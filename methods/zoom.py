@@ -1,10 +1,10 @@
 """The domain of the points, found privately in public bounds that are too wide.
 
-A share of the budget is spent on a ball or a cube that holds nearly all points, by
-noisy counts of shells about a center and by clipped means. The method then runs in it
-with the rest of the budget. Source: Biswas, Dong, Kamath, Ullman, "CoinPress" (NeurIPS
-2020), whose steps these are, with counts of shells instead of a known radius. See
-docs/zoom.md.
+A share of the budget is spent on a ball or a cube that holds nearly all points. It is
+found by noisy counts of shells about a center and by clipped means. The method then
+runs in it with the rest of the budget. Source: Biswas, Dong, Kamath, Ullman,
+"CoinPress" (NeurIPS 2020), whose steps these are, with counts of shells instead of a
+known radius. See docs/zoom.md.
 
 Lengths are in half-widths of the domain unless a unit is named.
 """
@@ -166,7 +166,7 @@ class Zoom:
         """Lower and upper bounds (2, d), in half-widths of the public domain."""
         return np.array([self.center - self.half_width, self.center + self.half_width])
 
-    def to_public_domain(self, centers: np.ndarray) -> np.ndarray:
+    def to_public(self, centers: np.ndarray) -> np.ndarray:
         """Convert centers, in grid steps here, to half-widths of the public domain.
 
         Centers outside the public domain are clipped to it.

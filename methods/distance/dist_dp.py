@@ -32,7 +32,7 @@ from pkm.methods.distance.tree import (
     grow_trees,
     release_clipped_points,
     release_fullest_cells,
-    set_threshold,
+    threshold_noise,
 )
 from pkm.methods.hashing.lsh_splits import COUNTS_TO_SUM
 from pkm.methods.schedule import Schedule, count_noise, plan_release
@@ -103,22 +103,22 @@ class DistDP(SoundDistDP):
         ``published`` is Algorithms 1 and 2 with the constants of Appendix E, in three
         equal parts of the budget. ``sound`` groups true points by their released
         positions, so that a move changes one sum by rho and nothing else. If the noise
-        on points is too large for that, by a public rule
-        (:class:`pkm.methods.distance.sound.SoundSchedule`), it releases counts at the
-        nodes of a grid, or cells of quadtrees, or a tree of hyperplanes on all points.
+        on points is too large for that, it releases counts at the nodes of a grid,
+        cells of quadtrees, or a tree of hyperplanes. The choice is public
+        (:class:`pkm.methods.distance.sound.SoundSchedule`).
     calibration : {"classical", "analytic"}, default="classical"
         ``published``: noise on the points by the paper's formula, or by the exact
         calibration of the Gaussian mechanism (a quarter less noise).
     regions : {"true", "noised"}, default="true"
         ``published``: a point belongs to the crude center nearest to its true position
-        (Appendix E), with sizes that need a threshold, or to the one nearest to its
-        noised position (Algorithm 1), with public sizes.
+        (Appendix E), or to its noised position (Algorithm 1). Sizes are private or
+        public accordingly.
     ball : {"capped", "printed"} or float, default="capped"
         ``published``: radius of a region's ball. ``capped``: min(rho S, sqrt(d)).
         ``printed``: min(S, sqrt(d)) rho, as in Appendix E. A number: in half-widths.
     replacement : {"charged", "uncharged"}, default="charged"
-        ``published``: noise of the semi-coresets for the replacement of a record, or
-        for its addition or removal, as in the library that the paper uses (flaw F-17).
+        ``published``: semi-coresets with noise for the replacement of a record; or for
+        its addition or removal, as in the paper's library (flaw F-17).
     least_region : float or "auto", default="auto"
         ``published`` with ``regions="noised"``: smaller regions keep their noised
         points. ``auto`` is the paper's T with constant 1: (k ln(n)^2 ln(1/delta) + k
@@ -267,7 +267,7 @@ class DistDP(SoundDistDP):
             size_delta = part_delta * share
             if self.sizes == "thresholded":
                 size = _plan_threshold(RegionSizes, size_epsilon, size_delta)
-                visible_size = set_threshold(size, 2).threshold
+                visible_size = threshold_noise(size, 2).threshold
             else:
                 mu = gaussian_mu(size_epsilon, size_delta)
                 size = plan_release(RegionSizes, Gaussian, mu=mu)
@@ -413,7 +413,7 @@ def _release_positive_regions(
     # A move changes two sizes, by 1 each.
     (release,) = schedule.find(RegionSizes)
     if release.delta:
-        noise = set_threshold(release, 2)
+        noise = threshold_noise(release, 2)
         large = regions.release(LargeRegions(), counts=noise)["counts"]
         return large.cells[large.counts > 0]
     noise = Gaussian(math.sqrt(2) / release.mu * SCALE)

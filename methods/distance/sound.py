@@ -25,7 +25,7 @@ from pkm.methods.distance.tree import (
     grow_trees,
     release_clipped_points,
     release_fullest_cells,
-    set_threshold,
+    threshold_noise,
 )
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.sufficient import smallest_epsilon
@@ -52,7 +52,7 @@ NOISE_WEIGHT = 2.0  # weight of the grid's noise: empty nodes attract centers
 MAX_INTERVALS = 512
 # Error of quadtree cells if half an average cluster just passes their threshold:
 # assumed.
-ADAPTIVE_ERROR = 0.03
+CELLS_ERROR = 0.03
 THRESHOLD_DELTA_SHARE = 0.2  # for the threshold of quadtree cells
 EXTRA_LEVELS = 3  # of the tree, in addition to log2 of the number of leaves
 
@@ -177,10 +177,10 @@ class SoundDistDP(RhoBoundedMethod):
         # Cells are for few features, if half an average cluster passes the threshold.
         # At a lower threshold more and smaller cells of a cluster pass, so that the
         # error falls with n and the budget, as that of the grid.
-        threshold = set_threshold(cells, 2 * self.quadtrees * self.finest).threshold
+        threshold = threshold_noise(cells, 2 * self.quadtrees * self.finest).threshold
         passing_fraction = 2 * k * threshold / n
         if d <= MAX_FEATURES and passing_fraction <= 1:
-            error = ADAPTIVE_ERROR * passing_fraction ** (1 / d)
+            error = CELLS_ERROR * passing_fraction ** (1 / d)
             strategies["cells"] = (error, [cells, sizes])
 
         strategy = min(strategies, key=lambda name: strategies[name][0])

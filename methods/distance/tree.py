@@ -105,7 +105,7 @@ def release_fullest_cells(
     """Release centers (m, d), int64, of the cells with most true points, by level."""
     # A move changes two counts of each histogram, by 1 each.
     n_histograms = len(query.shifts) * len(query.levels)
-    noise = set_threshold(release, 2 * n_histograms)
+    noise = threshold_noise(release, 2 * n_histograms)
     (released,) = curator.release(query, counts=noise)["counts"]
     return _select_fullest(split_histograms(released), query.shifts, n_fullest)
 
@@ -125,7 +125,7 @@ def _select_fullest(
     return np.concatenate(centers)
 
 
-def set_threshold(
+def threshold_noise(
     release: Charge,
     n_changes: int,
 ) -> StabilityHistogram:

@@ -74,8 +74,8 @@ class Balcan(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6. Half is for the thresholds, half for the Gaussian noise.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that points are projected
-        into, in half-widths. ``auto`` is sqrt(d): the whole domain.
+        Radius of the public ball about the midpoint of the domain that points are
+        clipped to, in half-widths. ``auto`` is sqrt(d): the whole domain.
     n_dimensions : int or "auto", default="auto"
         Dimensions of the projection, at most d. ``auto`` is d for up to five features,
         else ln(n) / 2 rounded down.
@@ -234,7 +234,7 @@ class Balcan(PrivateKMeans):
             side = smallest_side << (self.depth - 1)
             shift = generator.integers(0, side, len(directions))
             for _ in range(self.depth):
-                # Release the cubes of this level whose noisy count passes the
+                # Release the cubes of this level with a noisy count above the
                 # threshold.
                 hashing = Hash(directions, shift % side, side)
                 query = BucketCounts(hashing, min_count)

@@ -3,11 +3,11 @@
 The paper's extended abstract fixes the outline (Algorithm Private-k-Means). Locality
 sensitive hashing isolates groups of points, and private averages recover their centers.
 That is repeated on the points farthest from all centers so far, which finds smaller
-groups. Then k of the candidates are chosen by private local search, or the candidates
-with the numbers of points nearest to them are a private coreset. The hash, the
-averages, the coreset and all constants are in a full version that we could not obtain;
-they are reconstructed from the tools that the authors name. See docs/kaplan-stemmer.md
-for the origin of each part.
+groups. Then private local search selects k of the candidates. Or they are a private
+coreset, with the numbers of points nearest to them. The hash, the averages, the coreset
+and all constants are in a full version that we could not obtain; they are reconstructed
+from the tools that the authors name. See docs/kaplan-stemmer.md for the origin of each
+part.
 """
 
 import math
@@ -83,7 +83,7 @@ WIDTHS_IN_BALL = 2.0  # over those in a cube
 CLUSTER_RADIUS_IN_BALL = 3 / 10
 MANY_FEATURES = 16
 
-SMALLEST_CLUSTER = 8  # a bucket must have a share of 1 / (8 k) of the points
+SMALLEST_CLUSTER = 8  # a bucket needs at least n / (8 k) points
 N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
 
 # A radius of Lloyd steps that is released, by counts of points in shells.
@@ -215,11 +215,11 @@ class KaplanStemmer(CoresetMethod):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6. Half is for the thresholds, half for the Gaussian noise.
     radius : float or "auto", default="auto"
-        Radius of the public ball about the midpoint of the domain that points are moved
-        into, in half-widths. ``auto`` is sqrt(d): the whole domain. A tight ball lowers
-        the error, because buckets and noise are in proportion to it. Beyond 16 features
-        points are taken to fill a ball that is given; ``auto`` widths are then twice as
-        large.
+        Radius of the public ball about the midpoint of the domain that points are
+        clipped to, in half-widths. ``auto`` is sqrt(d): the whole domain. A tight ball
+        lowers the error, because buckets and noise are in proportion to it. Beyond 16
+        features points are assumed to fill a ball that is given; ``auto`` widths are
+        then twice as large.
     rounds : int, default=2
         Maximum number of passes over the points. The second and later passes use the
         points farthest from the candidates so far.
@@ -237,11 +237,11 @@ class KaplanStemmer(CoresetMethod):
         Number of noisy Lloyd steps at the end. With 0, the other releases have their
         share of the budget.
     step_radius : {"auto", "planned", "released"}, default="auto"
-        Radius beyond which a Lloyd step shortens differences. ``planned`` is a part of
-        the ball's radius, the same for any data. ``released`` spends a twentieth of the
-        steps' budget on the smallest radius that holds nearly all points; it is for
+        Norm that a Lloyd step clips differences to the center to. ``planned`` is a part
+        of the ball's radius, the same for any data. ``released`` spends a twentieth of
+        the steps' budget on the smallest radius that holds nearly all points; it is for
         clusters much smaller than the ball. ``auto`` releases the radius if d > 3 and
-        n mu / k >= 200 (signal-to-noise ratio of a cluster count).
+        n mu / k >= 200, the signal-to-noise ratio of a cluster's mean count.
     release : {"centers", "candidates"}, default="centers"
         ``candidates`` returns all candidates as centers, at the whole budget.
     widths : sequence of float or "auto", default="auto"
@@ -565,7 +565,7 @@ class KaplanStemmer(CoresetMethod):
         return candidates, project_onto_simplex(counts, float(curator.n_points))
 
     def resolved_radius(self, curator: Curator) -> float:
-        """Radius of the ball that points are moved into, in half-widths."""
+        """Radius of the ball that points are clipped to, in half-widths."""
         return curator.radius if self.radius == "auto" else self.radius
 
     def _candidates(

@@ -1,8 +1,8 @@
 """Private local search: k of the candidates, by swaps of the exponential mechanism.
 
-Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, Dick,
-Liang, Mou, Zhang (ICML 2017) and by Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1).
-The search starts from k random candidates. Each round draws a swap of a center for a
+Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010). Balcan, Dick, Liang, Mou, Zhang (ICML
+2017), and Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1), use it for k-means. The
+search starts from k random candidates. Each round draws a swap of a center for a
 candidate by the exponential mechanism, with the cost after the swap as loss. A last
 draw selects one of the visited sets of centers. Differences: a record never lowers a
 cost, which halves the epsilon of a draw; a draw is charged by the mu of a mechanism of

@@ -30,9 +30,9 @@ class DPLloyd(SuLloyd):
         ``published`` swaps the epsilons of a count and of a sum's coordinate, as the
         library does. So it spends (1 + d c) / (d + c) times epsilon, c = (4 d
         rho^2)^(1/3), which is the budget of its ledger. Sums are about the origin of
-        the data's units (or the nearest end of the domain), with the width of the
-        domain as sensitivity, and are drawn in the range that the noisy counts allow.
-        ``sound`` is :class:`pkm.methods.SuLloyd`, with the right split.
+        the data's units, or the nearest end of the domain. Their sensitivity is the
+        width of the domain, and their range is what the noisy counts allow. ``sound``
+        is :class:`pkm.methods.SuLloyd`, with the right split.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         For ``sound`` only: the published sums cannot leave the domain.
     initialization, radius_search, n_iterations, bounds, clip, random_state, secure

@@ -2,8 +2,8 @@
 
 All start from the centers of packed spheres. In each of T rounds they query the curator
 for the sums and counts of the points nearest to each center, then move the centers.
-They differ in the noise, in the origin of the sums (the midpoint of the domain, or the
-center), and in the post-processing of centers outside the domain. Source: Diaa,
+They differ in the noise, in the origin of the sums (the domain's midpoint or the
+center), and in what is done to centers outside the domain. Source: Diaa,
 Humphries, Kerschbaum, "FastLloyd" (USENIX Security 2025), Sec. 5 and App. B; SuLloyd
 after Su et al. (CODASPY 2016). Lines are those of FastLloyd's Algorithm 1.
 

@@ -93,14 +93,14 @@ class PEMeans(PrivateKMeans):
         as the paper. ``sound`` has a fixed delta, at most 2,000 members and at most 32
         generations.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that points are moved into,
-        in half-widths. ``auto`` is sqrt(d): the whole domain.
+        Radius of the public ball about the midpoint of the domain that points are
+        clipped to, in half-widths. ``auto`` is sqrt(d): the whole domain.
     generations : int or "auto", default="auto"
         ``auto`` is 4 sqrt(m) max(epsilon, 1) in m dimensions; at most 500 for
         ``published`` (the paper's budgets need 181).
     max_population : int, "auto" or None, default="auto"
-        Largest number of members, if each parent has more than four mutants; None for n
-        / 5 members.
+        Largest number of members, if each parent has more than four mutants; None for
+        n / 5 members.
     dimensions : int or None, default=None
         Dimensions of a random subspace in which the population evolves, if there are
         more than twice as many features. The Lloyd step at the end then gives centers
@@ -120,7 +120,7 @@ class PEMeans(PrivateKMeans):
     number of releases and their costs do not.
 
     The authors' code for many features adds one noise value to all coordinates of a
-    sum, and makes more releases than it is calibrated for (F-19). Here every coordinate
+    sum. It makes more releases than it is calibrated for (F-19). Here every coordinate
     has noise of its own, and all releases are charged. Their projection is a Gaussian
     matrix. Here the subspace is orthonormal, and its ball is smaller by the same factor
     as the projected points.
@@ -247,7 +247,7 @@ class PEMeans(PrivateKMeans):
         n_members = (schedule.mutants + 1) * self.n_clusters
         if self.variant == "published":
             population = ball_packing(generator, n_members, ball.dimensions)
-            population = population * ball.radius
+            population *= ball.radius
         else:
             source = np.random.RandomState(int(generator.integers(2**32)))
             population = largest_packing(source, n_members, ball.dimensions, "halving")

@@ -12,7 +12,7 @@ the whole epsilon.
    of a public grid along a few random directions. A box is heavy if many points are in
    it, as in the heavy-hitters problem.
 2. Candidates: users report the difference of their point to the midpoint of its box,
-   times a public random sign, so that the server can sum over any box. The means of the
+   times a public random sign. So the server can sum over any box. The means of the
    heavy boxes are clipped to the box.
 3. Weights: through an oracle, users report their nearest candidate. The weighted
    candidates are a coreset; k-means on it is post-processing.

@@ -135,11 +135,11 @@ class AIMKMeans(SyntheticKMeans):
     Notes
     -----
     It is for up to 16 columns. Their intervals are those of
-    :class:`pkm.methods.MSTKMeans`, but at most about 16 of a column. The candidates of
-    round i of T are the tables of one to three columns with which the cliques of the
-    model have at most 2^14 i / T cells together. AIM's weight of a candidate is its
-    number of columns, for the workload of all tables of three columns. There are 2 (d -
-    1) rounds, or one for each pair if there are fewer pairs.
+    :class:`pkm.methods.MSTKMeans`, but at most about 16 of a column. The candidates are
+    tables of one to three columns. In round i of T the model with a candidate has at
+    most 2^14 i / T cells in all cliques. AIM's weight of a candidate is its number of
+    columns, for the workload of all tables of three columns. There are 2 (d - 1)
+    rounds, or one for each pair if there are fewer pairs.
 
     References
     ----------

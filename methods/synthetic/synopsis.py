@@ -1,7 +1,7 @@
 """k-means on a private synopsis that a public rule chooses: this project's method.
 
 Counts of nested grids are best with few features, hashing and averages with many. The
-choice, and the share of the budget for a zoom, run from n, d, k and the budget
+choice, and the share of the budget for a zoom, follow from n, d, k and the budget
 alone. These are public, so that the choice costs nothing. See docs/synopsis.md.
 """
 
@@ -152,9 +152,9 @@ class SynopsisKMeans(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     radius : float or "auto", default="auto"
-        Of the public ball about the midpoint of the domain that points are moved into,
-        in half-widths. ``auto`` is sqrt(d), the whole domain, or that of the ball that
-        a zoom finds.
+        Radius of the public ball about the midpoint of the domain that points are
+        clipped to, in half-widths. ``auto`` is sqrt(d), the whole domain, or the radius
+        of the ball that a zoom finds.
     zoom : float, optional, default=0.1
         Smallest share of the budget for a zoom; see :class:`pkm.methods.PrivateKMeans`.
         The share is raised to what suffices, up to 0.35 (0.2 before a quadtree).

@@ -57,7 +57,7 @@ SIGMA_STEP = 0.5
 COUNT_DELTA_SHARE = 0.2  # of delta, for counts that are too large (lambda, Sec. 3.3)
 AVERAGE_DELTA_SHARE = 0.8
 EMPTINESS_WEIGHTS = {"published": 5.0, "sound": 3.0}
-SOUND_INTERVALS = 127  # per feature: as many as let a code fit a byte
+SOUND_INTERVALS = 127  # per feature: the number of an interval fits a byte
 MERGE_STARTS = 10
 
 
@@ -89,14 +89,14 @@ class DPM(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n sqrt(n)) for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
-        ``published`` follows the paper: an interval size estimated from the data (not
-        private for d >= 2), sensitivities from noisy counts less an offset, averages
-        about the origin of the data's units. ``sound`` has a fixed grid of intervals,
-        the exact sensitivity of a score whose ranks count from both ends, and the
-        public number of points. Its averages are about each cell's midpoint, with the
-        half-diagonal of the cell as sensitivity; centers are clipped to their cells.
-        Counts of rejected parts are used, and noise is scaled so that the ledger's
-        total is the budget.
+        ``published`` follows the paper. The interval size is estimated from the data
+        (not private for d >= 2). Sensitivities are from noisy counts less an offset,
+        and averages about the origin of the data's units. ``sound`` has a fixed grid of
+        intervals, the exact sensitivity of a score whose ranks count from both ends,
+        and the public number of points. Its averages are about each cell's midpoint,
+        with the half-diagonal of the cell as sensitivity; centers are clipped to their
+        cells. Counts of rejected parts are used, and noise is scaled so that the
+        ledger's total is the budget.
     shares : "auto" or sequence of 4 floats, default="auto"
         Shares of epsilon for interval size, counts, splits and averages; their sum is
         1. ``auto`` is 0.04, 0.18, 0.18, 0.6 for ``published``. For ``sound`` the first
@@ -285,8 +285,8 @@ class DPM(PrivateKMeans):
         # the origin, or about the midpoint of the leaf.
         if is_published:
             origins = np.tile(origin, (len(cells), 1))
-            reach = float(SCALE + abs(origin[0]))
-            radius = math.sqrt(d) * reach / SCALE
+            farthest = float(SCALE + abs(origin[0]))
+            radius = math.sqrt(d) * farthest / SCALE
         else:
             origins = np.array([tree.midpoint(cell) for cell in cells])
             radius = None

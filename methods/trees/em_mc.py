@@ -6,8 +6,8 @@ of them. The picked points, weighted by noisy counts, are clustered by k-means i
 projection. The points of each of the k clusters are then averaged privately in all
 dimensions.
 
-The list of radii, the dimensions, the shares of the budget and the radius of a cover
-are those of the re-implementation in the DPM study (its Section 6). Departures:
+The radii, dimensions and shares of the budget are those of the re-implementation in the
+DPM study (its Section 6). Departures:
 
 - Scale and clipping are public: 1.5 times half of the domain's diagonal, which allows
   for the distortion of the projection.

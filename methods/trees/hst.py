@@ -35,7 +35,7 @@ MAX_CUTS = 65_535  # positions of all features together: interval numbers have 1
 CUT_RANGE = (1 / 3, 2 / 3)  # of the width of a box
 N_PARTS = 2  # the tree and a Lloyd step, which cost the same
 PENALTY = 2.0  # of a box without a center: its records are assigned outside of it
-MIN_SHARE = 50  # a box of fewer than n / (50 k) records is dropped
+SMALLEST_CLUSTER = 50  # a box of fewer than n / (50 k) records is dropped
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,9 @@ def best_leaves(
 
     # Follow the choices from the root down.
     leaves = []
-    open_nodes = [(0, k)]
-    while open_nodes:
-        i, n_centers = open_nodes.pop()
+    stack = [(0, k)]
+    while stack:
+        i, n_centers = stack.pop()
         if n_centers == 0:
             continue
         children = nodes[i].children
@@ -175,7 +175,7 @@ def best_leaves(
         if i in n_first:
             in_first = int(n_first[i][n_centers])
         divided = (in_first, n_centers - in_first)
-        open_nodes += zip(children, divided, strict=False)
+        stack += zip(children, divided, strict=False)
     return sorted(leaves)
 
 
@@ -318,7 +318,7 @@ def release_tree(
     n_levels = len(cuts) * d
     deviation = 1 / mu
     threshold = 1 + deviation * float(-ndtri(delta / n_levels))
-    threshold = max(threshold, curator.n_points / (MIN_SHARE * k))
+    threshold = max(threshold, curator.n_points / (SMALLEST_CLUSTER * k))
     noise = Gaussian(SCALE * deviation)
 
     # One grid for all features holds the cuts of each.

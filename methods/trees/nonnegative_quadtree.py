@@ -92,8 +92,8 @@ def nonnegative_leaves(
     -----
     From the finest level up, counts are averaged with the sums of their children, as
     for :func:`pkm.methods.trees.quadtree.consistent_levels`. From the coarsest down,
-    the counts of the children of a split cell are projected onto the simplex of its
-    count, which sets small noisy counts to zero.
+    the counts of a split cell's children are projected onto the simplex of its count.
+    Small noisy counts become zero.
 
     Examples
     --------
@@ -148,10 +148,9 @@ def trimmed_means(
     Returns
     -------
     ndarray of shape (k, d), int64
-        After three rounds. In each, leaves are assigned to their nearest center, and
-        those are averaged that are at most three times as far from it as the median
-        record of the cluster: farther leaves are mostly noise. A center without leaves
-        does not move.
+        After three rounds. In each, leaves are assigned to their nearest center. Leaves
+        are averaged if they are at most three times as far from it as the cluster's
+        median record; others are mostly noise. A center without leaves does not move.
 
     Examples
     --------

@@ -214,9 +214,8 @@ def consistent_leaves(
 class TreeParameters:
     """Levels of a tree, their shares of epsilon, and how its leaves are found.
 
-    Levels are counted from the balanced level, the binary logarithm of ``(n
-    epsilon)^(2 / (d + 2))``. There rounding to cells and noise make equal errors if
-    records are uniform on the domain.
+    Levels are counted from the balanced level, log2 of (n epsilon)^(2 / (d + 2)). There
+    rounding to cells and noise make equal errors if records are uniform on the domain.
 
     Attributes
     ----------
@@ -298,8 +297,8 @@ class QuadtreeKMeans(PrivateKMeans):
         Pure, zero-out adjacency: a record changes one count of each level, and one sum
         and count of the step.
     step_share : float, default=0.25
-        Share of epsilon for the Lloyd step; 0 for no step. The step is made where n
-        epsilon / k >= 400.
+        Share of epsilon for the Lloyd step; 0 for no step. The step is made where
+        n epsilon / k >= 400.
     n_init : int, default=10
         Starts of the k-means on the leaves; they cost no privacy.
     bounds, clip, random_state, secure

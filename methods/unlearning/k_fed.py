@@ -2,8 +2,8 @@
 
 Source: Dennis, Li, Smith, "Heterogeneity for the win" (2021). Clients cluster in a
 projection to few dimensions, then in all of them; the server takes the first client's
-centers, adds the farthest ones of the other clients, and makes one step of Lloyd's
-algorithm over the clients' centers. It claims no privacy and cannot remove points.
+centers and adds the farthest ones of the others. Then it makes one step of Lloyd's
+algorithm over all clients' centers. It claims no privacy and cannot remove points.
 """
 
 from collections.abc import Sequence
