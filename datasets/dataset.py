@@ -17,7 +17,7 @@ class Dataset:
     ----------
     name : str
     points : ndarray of float64, shape (n, d)
-        Finite, in raw units.
+        In raw units, finite; rows of a file may be null records, NaN throughout.
     labels : ndarray of int64, shape (n,), or None
         Reference partition; -1 marks outliers.
     domain : ndarray of float64, shape (2, d)
@@ -115,6 +115,24 @@ def check_common_range(
 def check_points(points: ArrayLike, source: str) -> np.ndarray:
     """Refuse anything but a non-empty, finite, numeric table.
 
+    As `check_table`, without null records.
+
+    Raises
+    ------
+    ValueError
+        If the array is no such table.
+    """
+    points = check_table(points, source)
+    if np.isnan(points).any():
+        raise ValueError(f"{source}: values are NaN or infinite; remove or impute them")
+    return points
+
+
+def check_table(points: ArrayLike, source: str) -> np.ndarray:
+    """Refuse anything but a non-empty, numeric table; mark its null records.
+
+    Points may be private: messages show neither their values nor their rows.
+
     Parameters
     ----------
     points : array_like
@@ -124,13 +142,14 @@ def check_points(points: ArrayLike, source: str) -> np.ndarray:
     Returns
     -------
     ndarray of float64, shape (n, d)
-        C-contiguous.
+        C-contiguous. A row with NaN or an infinite value is a null record: NaN
+        throughout.
 
     Raises
     ------
     ValueError
-        If the array is not two-dimensional, is empty, is not numeric, or holds NaN or
-        infinite values.
+        If the array is not two-dimensional, is empty, is not numeric, or has no finite
+        row.
     """
     points = np.asarray(points)
     if points.ndim != 2:
@@ -148,14 +167,13 @@ def check_points(points: ArrayLike, source: str) -> np.ndarray:
             f"{source}: points of type {points.dtype} should be real numbers"
         )
     points = np.ascontiguousarray(points, dtype=np.float64)
-    bad = np.argwhere(~np.isfinite(points))
-    if len(bad):
-        row, column = bad[0]
+    present = np.isfinite(points).all(axis=1)
+    if not present.any():
         raise ValueError(
-            f"{source}: {len(bad)} values are NaN or infinite, the first in row {row}, "
-            f"column {column} (from 0); remove or replace them"
+            f"{source}: every row has a missing or infinite value; leave out columns "
+            "without values"
         )
-    return points
+    return points if present.all() else np.where(present[:, None], points, np.nan)
 
 
 def check_domain(bounds: ArrayLike, n_dimensions: int, source: str) -> np.ndarray:

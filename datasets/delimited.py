@@ -5,6 +5,7 @@ import gzip
 import io
 import itertools
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,16 +49,15 @@ class Format:
             text = text.replace(".", "x").replace(",", ".")
         return NUMBER.fullmatch(text) is not None
 
-    def split(self, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-        """Split lines; yield number, from 1, and fields of those that are not blank."""
+    def split(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """Split lines; yield the fields of those that are not blank."""
         if self.separator == BLANKS:
-            rows = ((number, line.split()) for number, line in enumerate(lines, 1))
+            rows = map(str.split, lines)
         else:
-            reader = csv.reader(lines, delimiter=self.separator, skipinitialspace=True)
-            rows = ((reader.line_num, fields) for fields in reader)
-        for number, fields in rows:
+            rows = csv.reader(lines, delimiter=self.separator, skipinitialspace=True)
+        for fields in rows:
             if len(fields) > 1 or "".join(fields).strip():
-                yield number, [field.strip() for field in fields]
+                yield [field.strip() for field in fields]
 
 
 def guess(lines: Iterable[str]) -> Format:
@@ -92,7 +92,7 @@ def _rate(sample: list[str], choice: Format) -> tuple[float, float, bool, bool]:
     several : bool
         Whether it has several fields.
     """
-    rows = [fields for _, fields in choice.split(sample)]
+    rows = list(choice.split(sample))
     if not rows:
         return 0.0, 0.0, False, False
     first = rows[0]
@@ -116,8 +116,9 @@ def read(path: Path) -> "DataFrame":
     Raises
     ------
     ValueError
-        If it is empty, not UTF-8, has lines of different lengths, an ambiguous first
-        line or ambiguous numbers.
+        If it is empty, damaged, not UTF-8, has lines of different lengths, an ambiguous
+        first line or ambiguous numbers. The points may be private: messages quote
+        neither lines nor values.
     """
     import pandas as pd
 
@@ -129,21 +130,35 @@ def read(path: Path) -> "DataFrame":
     except UnicodeDecodeError as error:
         raise ValueError(
             f"it is not text in UTF-8 ({error.reason}); save it as UTF-8"
-        ) from error
+        ) from None
+    # Their texts quote the file.
+    except (EOFError, gzip.BadGzipFile, zlib.error, csv.Error):
+        raise ValueError("it is damaged, or a field is too long") from None
     if not first:
         raise ValueError("it is empty")
     _check_commas(sample, file_format)
     has_header = not all(map(file_format.is_number, first))
-    _check_first_line(first, has_header)
+    _check_first_line(first, has_header, file_format)
     is_blank = file_format.separator == BLANKS
-    with _open(path) as stream:
-        return pd.read_csv(
-            stream,
-            sep=r"\s+" if is_blank else file_format.separator,
-            decimal=file_format.decimal,
-            header=0 if has_header else None,
-            skipinitialspace=True,
-        )
+    try:
+        with _open(path) as stream:
+            rows = pd.read_csv(
+                stream,
+                sep=r"\s+" if is_blank else file_format.separator,
+                decimal=file_format.decimal,
+                header=0 if has_header else None,
+                skipinitialspace=True,
+                low_memory=False,
+            )
+    except ValueError:
+        raise ValueError(
+            "a quotation mark has no second one, or a number is too long"
+        ) from None
+    # pandas leaves numbers as texts if one has more digits than 64 bits hold.
+    for name in rows.select_dtypes("str"):
+        if all(map(file_format.is_number, rows[name].dropna())):
+            rows[name] = rows[name].str.replace(file_format.decimal, ".").astype(float)
+    return rows
 
 
 def _open(path: Path) -> io.TextIOBase:
@@ -158,13 +173,13 @@ def _check_lines(lines: Iterable[str], file_format: Format) -> list[str]:
     the points.
     """
     first: list[str] = []
-    for number, fields in file_format.split(lines):
+    for fields in file_format.split(lines):
         first = first or fields
         if len(fields) != len(first):
             raise ValueError(
-                f"line {number} has {len(fields)} fields, the first line has "
-                f"{len(first)}; give every line one value per column (they are read "
-                f"as separated by {SEPARATORS[file_format.separator]})"
+                f"a line has {len(fields)} fields, the first line has {len(first)}; "
+                "give every line one value per column (they are read as separated by "
+                f"{SEPARATORS[file_format.separator]})"
             )
     return first
 
@@ -173,27 +188,30 @@ def _check_commas(sample: list[str], file_format: Format) -> None:
     """Refuse decimal commas if all of them may as well separate thousands."""
     if file_format.decimal == ".":
         return
-    fields = itertools.chain(*(fields for _, fields in file_format.split(sample)))
+    fields = itertools.chain(*file_format.split(sample))
     numbers = [field for field in fields if "," in field]
     if numbers and all(map(AMBIGUOUS.fullmatch, numbers)):
-        first = numbers[0]
         raise ValueError(
-            f"the comma in {first!r} may be a decimal mark or separate thousands; "
-            f"write {first.replace(',', '.')} or {first.replace(',', '')}"
+            "commas may be decimal marks or separate thousands; write 1.234 or 1234 "
+            "for 1,234"
         )
 
 
-def _check_first_line(first: list[str], has_header: bool) -> None:
-    line = ",".join(first)
+def _check_first_line(first: list[str], has_header: bool, file_format: Format) -> None:
     if has_header and "" in first:
         raise ValueError(
-            f"column {first.index('')} (from 0) has no name in the header {line}: if "
-            "it is the index that DataFrame.to_csv writes, write with index=False, "
-            "else name it"
+            f"column {first.index('')} (from 0) has no name in the header: if it is "
+            "the index that DataFrame.to_csv writes, write with index=False, else name "
+            "it"
+        )
+    if has_header and any(map(file_format.is_number, first)):
+        raise ValueError(
+            "the first line has numbers and texts: it may be a header or a point; name "
+            "every column with a word, and encode texts of points as numbers"
         )
     # pandas writes that for unnamed columns. As a point it would change every result.
     if len(first) > 1 and first == [str(i) for i in range(len(first))]:
         raise ValueError(
-            f"the first line {line} may be column numbers or a point; name the "
-            "columns with words, or move that point to another line"
+            "the first line may be column numbers or a point; name the columns with "
+            "words, or move that point to another line"
         )

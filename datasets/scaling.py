@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pkm.datasets.dataset import Dataset, check_points
+from pkm.datasets.dataset import Dataset, check_table
 
 PREPROCESSING = ("minmax", "public", "range", "ball")
 #: Those whose bounds are read off the points: private facts that no budget pays for.
@@ -22,7 +22,7 @@ class Scaled:
     ----------
     name : str
     points : ndarray of float64, shape (n, d)
-        In [-1, 1].
+        In [-1, 1]; null records are NaN throughout.
     labels : ndarray of int64, shape (n,), or None
     n_clusters : int or None
         Default number of clusters; None for a file without one.
@@ -80,7 +80,7 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     Raises
     ------
     ValueError
-        If the preprocessing is unknown, or a point is not finite. If the data set lacks
+        If the preprocessing is unknown, or no point is finite. If the data set lacks
         the public domain or the common range that is needed. If points lie outside and
         `clip` is False.
 
@@ -96,15 +96,16 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
             f"preprocessing={preprocessing!r} should be one of "
             f"{', '.join(PREPROCESSING)}"
         )
-    points = check_points(dataset.points, dataset.name)
-    lower, upper = _find_bounds(dataset, points, preprocessing)
+    points = check_table(dataset.points, dataset.name)
+    present = points[~np.isnan(points[:, 0])]
+    lower, upper = _find_bounds(dataset, present, preprocessing)
     outside = 0
     if preprocessing not in DATA_DEPENDENT:
         outside = int(np.any((points < lower) | (points > upper), axis=1).sum())
     if outside and not clip:
         raise ValueError(
-            f"{outside} of {len(points)} points of {dataset.name!r} lie outside the "
-            f"declared {_DECLARED[preprocessing]}: widen the bounds or allow clipping"
+            f"points of {dataset.name!r} lie outside the declared "
+            f"{_DECLARED[preprocessing]}: widen the bounds or allow clipping"
         )
     return Scaled(
         name=dataset.name,
@@ -167,13 +168,16 @@ def _find_bounds(
 
 
 def _to_cube(points: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Map lower to exactly -1 and upper to 1; a column without extent becomes 0."""
+    """Map lower to exactly -1 and upper to 1; a column without extent becomes 0.
+
+    Null records stay null.
+    """
     half_width = upper / 2 - lower / 2
     if half_width.max() > np.finfo(np.float64).max / 2:
         raise ValueError(
             f"column {half_width.argmax()} spans more than a float64 can hold; give it "
             "in larger units"
         )
-    fraction = np.full_like(points, 0.5)
+    fraction = np.where(np.isnan(points), np.nan, 0.5)
     np.divide(points - lower, upper - lower, out=fraction, where=half_width > 0)
     return 2 * fraction - 1

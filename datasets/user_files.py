@@ -1,6 +1,5 @@
 """Points from a user's text, Parquet, NPY or NPZ file, or several Parquet files."""
 
-import csv
 import glob
 import hashlib
 import re
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pkm.datasets import delimited
-from pkm.datasets.dataset import check_points, encode_classes
+from pkm.datasets.dataset import check_table, encode_classes
 from pkm.datasets.sources import DataUnavailable
 from pkm.files import keyed_digest
 from pkm.names import suggestion
@@ -32,6 +31,9 @@ IDENTIFIER = re.compile(
 )
 #: From so many rows on, a first column of consecutive numbers counts as row numbers.
 MIN_NUMBERED_ROWS = 10
+
+#: What flags beside missing values, and whole numbers beyond 64 bits, are to pandas.
+OBJECTS_AS_NUMBERS = ("boolean", "integer", "mixed-integer-float")
 
 #: A column: its name or, if columns have no names, its number from 0.
 Column = str | int
@@ -63,6 +65,7 @@ def read(
     Returns
     -------
     points : ndarray of float64, shape (n, d)
+        A row with a missing, NaN or infinite value is a null record: NaN throughout.
     labels : ndarray of int64, shape (n,), or None
 
     Raises
@@ -71,16 +74,16 @@ def read(
         If there is no such file.
     ValueError
         If the format is unknown, or the file cannot be read as that format. If a column
-        is unknown, not numeric or an identifier, or files have different columns. If a
-        value is missing, NaN or infinite.
+        is unknown, not numeric or an identifier, or files have different columns. If no
+        row is complete. Messages name columns, never rows or values.
     """
     files = list_files(path)
     path = files[0] if len(files) == 1 else path
     suffix = _find_suffix(files[0])
     try:
         content = _read_content(files, suffix)
-    # pandas' and Arrow's errors of damaged files are ValueErrors.
-    except (OSError, EOFError, ValueError, csv.Error, zipfile.BadZipFile) as error:
+    # Arrow's errors of damaged files are ValueErrors.
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
         kind = suffix[1:].upper()
         raise ValueError(f"{path}: cannot be read as {kind}: {error}") from error
     try:
@@ -88,7 +91,7 @@ def read(
         labels = _encode(classes, len(points))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    return check_points(points, str(path)), labels
+    return check_table(points, str(path)), labels
 
 
 def list_files(path: str | PathLike | None) -> list[Path]:
@@ -157,20 +160,18 @@ def _read_content(files: Sequence[Path], suffix: str) -> Any:
         return delimited.read(files[0])
     try:
         content = np.load(files[0], allow_pickle=False)
-    # numpy's error of a damaged file advises to load pickles.
-    except (ValueError, EOFError) as error:
+    # numpy's error of a damaged file quotes it, or advises to load pickles.
+    except (ValueError, EOFError):
         raise ValueError(
             "it is damaged, or holds objects of Python, not numbers"
-        ) from error
+        ) from None
     if suffix == ".npy":
         return content
     with content as archive:
         try:
             return {name: archive[name] for name in archive.files}
-        except ValueError as error:
-            raise ValueError(
-                "an array is damaged or holds objects of Python"
-            ) from error
+        except ValueError:
+            raise ValueError("an array is damaged or holds objects of Python") from None
 
 
 def _read_parquet(files: Sequence[Path]) -> "DataFrame":
@@ -249,8 +250,9 @@ def _refuse_identifiers(table: "DataFrame") -> None:
     import pandas as pd
 
     for position, name in enumerate(table.columns):
-        values = table.iloc[:, position]
-        if not pd.api.types.is_integer_dtype(values.dtype) or len(table) < 2:
+        # Whole numbers beside missing ones are floats in pandas.
+        values = table.iloc[:, position].convert_dtypes().dropna()
+        if not pd.api.types.is_integer_dtype(values.dtype) or len(values) < 2:
             continue
         is_named = IDENTIFIER.fullmatch(str(name)) is not None and values.is_unique
         is_numbered = (
@@ -272,23 +274,36 @@ def _to_numbers(table: "DataFrame") -> np.ndarray:
     """Return the values of a table, refusing columns that are not numbers by name."""
     import pandas as pd
 
+    columns = []
     numeric = []
     wrong = []
     for position, name in enumerate(table.columns):
         values = table.iloc[:, position]
+        is_object = values.dtype == object
+        if is_object and pd.api.types.infer_dtype(values) in OBJECTS_AS_NUMBERS:
+            values = values.map(_as_float, na_action="ignore").astype(np.float64)
         if pd.api.types.is_numeric_dtype(values.dtype):
+            columns.append(values.to_numpy(np.float64, na_value=np.nan))
             numeric.append(str(name))
         else:
             _refuse_thousands(values)
             wrong.append(str(name))
     if wrong:
-        remedy = f"choose columns=[{','.join(numeric)}], or " if numeric else ""
+        choice = f"choose columns=[{','.join(numeric)}], or " if numeric else ""
         many = len(wrong) > 1
         raise ValueError(
             f"column{'s' if many else ''} {', '.join(wrong)} should be numeric; "
-            f"{remedy}encode {'them' if many else 'it'} as numbers"
+            f"{choice}encode texts as numbers and dates as days since a public one, "
+            "and leave missing values empty"
         )
-    return table.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.column_stack(columns)
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
 
 
 def _refuse_thousands(values: "Series") -> None:
@@ -296,8 +311,8 @@ def _refuse_thousands(values: "Series") -> None:
         text = value.strip() if isinstance(value, str) else ""
         if delimited.THOUSANDS.fullmatch(text):
             raise ValueError(
-                f"column {values.name!r}: the value {text!r} has separators of "
-                "thousands; write the digits without them and a decimal point"
+                f"column {values.name!r}: numbers have separators of thousands; write "
+                "the digits without them and a decimal point"
             )
 
 
@@ -309,7 +324,6 @@ def _encode(classes: "Series | np.ndarray | None", n: int) -> np.ndarray | None:
         return None
     if np.shape(classes) != (n,):
         raise ValueError(f"labels of shape {np.shape(classes)} should be n={n} classes")
-    n_missing = int(pd.isna(classes).sum())
-    if n_missing:
-        raise ValueError(f"{n_missing} labels are missing")
+    if pd.isna(classes).any():
+        raise ValueError("labels are missing; give every row a class")
     return encode_classes(np.asarray(classes))

@@ -75,7 +75,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
             Rows outside ``bounds`` are clipped to them, or refused with ``clip=False``.
             A row with NaN or an infinite value is the null record of zero-out
             adjacency: it counts in n and contributes nothing. Under other adjacencies
-            NaN is the middle of the bounds, and infinite values are clipped. No value
+            NaN is the middle of the bounds, and infinite values are clipped. No number
             of one record makes a private fit raise; methods that claim no privacy
             refuse such rows.
 

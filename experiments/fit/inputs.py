@@ -18,6 +18,7 @@ from pkm.experiments.config.method_parameters import (
     parameters,
 )
 from pkm.experiments.config.settings import require
+from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import stacked
 
 
@@ -33,7 +34,7 @@ class Prepared:
         The same on the grid of bounds that are `bounds_factor` times as wide, for the
         method.
     labels : ndarray of shape (n,) or None
-        The points' classes, for the metrics alone.
+        The points' classes, for the metrics alone; null records have none.
     clients : ndarray of shape (n,) or None
         Number of the client that holds each point, where the data set has a published
         split.
@@ -113,15 +114,23 @@ def resolve(
     Raises
     ------
     ValueError
-        If k exceeds the number of points, or the method refuses its parameters.
+        If k exceeds the number of points, the method refuses its parameters, or its
+        adjacency does not define the null records of a file.
     datasets.DataUnavailable
         If the data cannot be had.
     """
     data = prepare(cell, data_dir)
-    n = data.points.shape[0]
+    n = data.points.n_records
     rule = f"at most n={n}, the number of points of {cell.dataset}"
     require(cell.k <= n, "k", cell.k, rule)
     method = build(cell)
+    claim = method.claim
+    defines_null = not claim.private or claim.adjacency in ONE_RECORD_ADJACENCIES
+    rule = (
+        f"a file without missing or infinite values for {cell.method}, private under "
+        f"{claim.adjacency} adjacency: impute them or remove their rows"
+    )
+    require(defines_null or not data.points.n_null, "path", cell.path, rule)
     if seeds is None:
         seeds = cell.seeds
         if draws_securely(cell, method):
@@ -190,6 +199,7 @@ def prepare_data(
         rule = f"true: {path} was packed with points clipped to its bounds"
         require(clip or not open_grid(path).header.outside, "clip", clip, rule)
     scaled = datasets.scale(loaded, preprocessing, clip=clip)
+    present = ~np.isnan(scaled.points[:, 0])
     ones = np.ones(scaled.points.shape[1])
     points, *_ = Points.quantize(scaled.points, -ones, ones)
     wide = points
@@ -200,7 +210,7 @@ def prepare_data(
         points=points,
         wide=wide,
         bounds_factor=float(bounds_factor),
-        labels=scaled.labels,
+        labels=None if scaled.labels is None else scaled.labels[present],
         clients=scaled.clients,
         domain=np.array([scaled.lower, scaled.upper]),
         private_bounds=bool(scaled.uses_private_bounds),
@@ -222,8 +232,7 @@ def load_data(
     Raises
     ------
     ValueError
-        If bounds, columns or a label are given for a grid file, or it leaves out null
-        records.
+        If bounds, columns or a label are given for a grid file.
     """
     if dataset != "file":
         return datasets.load(dataset, mirror=data_dir)
@@ -234,12 +243,10 @@ def load_data(
     for name, value in settings.items():
         require(value is None, name, value, rule)
     grid = open_grid(path or "")
-    n_null = grid.header.n_null
-    rule = f"a grid file without null records; this one has {n_null}"
-    require(n_null == 0, "path", path, rule)
+    null = np.full((grid.header.n_null, grid.n_columns), np.nan)
     return datasets.Dataset(
         name=dataset,
-        points=stacked(grid.in_units()),
+        points=np.concatenate([stacked(grid.in_units()), null]),
         labels=None,
         domain=np.array(grid.bounds),
         n_clusters=None,

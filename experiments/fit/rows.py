@@ -83,7 +83,6 @@ def lay_out(
 
 def cell_columns(cell: Cell, data: Prepared) -> dict:
     """Return the columns that say what was run on which data."""
-    n, d = data.points.shape
     columns = cell.known_columns()
     return columns | {
         "params": nested("params", [columns["params"]] * len(cell.seeds)),
@@ -92,8 +91,8 @@ def cell_columns(cell: Cell, data: Prepared) -> dict:
         "clipped": data.clipped,
         "bounds_factor": data.bounds_factor,
         "half_width": data.half_width,
-        "n": n,
-        "d": d,
+        "n": data.points.n_records,
+        "d": data.points.shape[1],
         "epsilon": math.nan if cell.epsilon is None else float(cell.epsilon),
         "seed": np.asarray(cell.seeds, dtype=np.int64),
     }

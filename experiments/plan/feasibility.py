@@ -12,7 +12,8 @@ from pkm.datasets.scaling import DATA_DEPENDENT
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError, require_choices
 from pkm.experiments.config.settings import require
-from pkm.experiments.fit.inputs import build, draws_securely, load_data, prepare
+from pkm.experiments.fit.inputs import build, draws_securely, load_data
+from pkm.experiments.fit.inputs import resolve as resolve_cell
 
 #: Families of generated data sets whose columns share one range by their recipe.
 RANGED_FAMILIES = ("g2", "blobs", "sklearn")
@@ -153,7 +154,7 @@ def check(cell: Cell, facts: Facts, data_dir: str | None) -> None:
     unclipped = cell.preprocessing not in DATA_DEPENDENT and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:
-        prepare(cell, data_dir)
+        resolve_cell(cell, data_dir)
 
 
 @lru_cache(maxsize=4096)

@@ -97,14 +97,27 @@ def test_invalid_bounds_are_refused(tmp_path, bounds, message):
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_nonfinite_values_are_refused(tmp_path, suffix, value):
+def test_rows_that_are_not_finite_are_null_records(tmp_path, suffix, value):
+    """One such value stops no run on a file, and is shown by no message."""
     points = TABLE_POINTS.copy()
     points[1, 2] = value
     points[2, 0] = value
     path = write_points(tmp_path / f"points{suffix}", points)
-    expected = r"points\.\w+: 2 values are NaN or infinite, the first in row 1, column 2"
-    with pytest.raises(ValueError, match=expected):
+    expected = TABLE_POINTS.copy()
+    expected[1:] = np.nan
+    np.testing.assert_array_equal(datasets.load("file", path=path).points, expected)
+
+    points[0, 0] = value
+    path = write_points(tmp_path / f"points{suffix}", points)
+    with pytest.raises(ValueError, match=r"points\.\w+: every row has a missing or infinite"):
         datasets.load("file", path=path)
+
+
+def test_published_points_have_no_null_records():
+    points = TABLE_POINTS.copy()
+    points[1, 2] = np.nan
+    with pytest.raises(ValueError, match="made: values are NaN or infinite; remove or impute"):
+        datasets.check_points(points, "made")
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def test_wrong_columns_are_refused(tmp_path, arguments, message):
 
 def test_missing_labels_are_refused(tmp_path):
     path = write(tmp_path, "x,kind\n1,a\n2,\n")
-    assert "1 labels are missing" in read_error(path, label="kind")
+    assert "labels are missing; give every row a class" in read_error(path, label="kind")
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])

@@ -308,7 +308,7 @@ def test_clipped_points_are_reported_or_refused(call_run, tmp_path):
     words = ("dataset=file", f"path={tmp_path / 'points.csv'}", "k=1", "seeds=2", "method=mean")
     code, _, err = call_run(*words, "bounds=[0,1]", "clip=false")
     assert code == 2
-    assert "1 of 3 points" in err
+    assert "points of 'file' lie outside the declared domain" in err
     assert err.startswith("error: ")
     assert not call_run.store.root.exists()
     code, out, _ = call_run(*words, "bounds=[0,1]")
@@ -356,9 +356,12 @@ def test_folders_patterns_and_packed_grids_are_data_sets(call_run, tmp_path):
     assert (
         pack.main([str(tmp_path / "null.npy"), str(tmp_path / "null.grid"), "bounds=[-1,1]"]) == 0
     )
-    code, _, err = call_run(*words(tmp_path / "null.grid"))
-    assert code == 2
-    assert "a grid file without null records; this one has 1" in err
+    assert call_run(*words(tmp_path / "null.npy", "bounds=[-1,1]"))[0] == 0
+    assert call_run(*words(tmp_path / "null.grid"))[0] == 0
+    rows = call_run.store.read(call_run.store.keys()).query("dataset == 'null'")
+    assert len(rows) == 2 * 2
+    assert (rows["n"] == len(X)).all()
+    assert rows.groupby("seed")[["nicv", "silhouette"]].nunique().eq(1).all(axis=None)
 
 
 @pytest.mark.slow
@@ -470,12 +473,24 @@ def test_columns_that_are_none(call_run, tmp_path, words, message):
     assert message in err
 
 
-def test_nonfinite_points_are_refused(call_run, tmp_path):
-    (tmp_path / "bad.csv").write_text("1,2\n3,nan\n")
-    code, _, err = call_run("dataset=file", f"path={tmp_path / 'bad.csv'}", "k=1")
-    assert code == 2
-    assert "NaN" in err
-    assert not call_run.store.root.exists()
+def test_missing_values_are_null_records_where_the_adjacency_defines_them(call_run, tmp_path):
+    """What a zero-out method gets, and the metrics, is the file without their rows; n stays."""
+    (tmp_path / "holes.csv").write_text(
+        "x,y,kind\n,0.3,c\n0.5,0.5,a\n0.6,0.4,a\n0.1,0.9,b\n0.2,0.8,b\n0.7,inf,c\n"
+    )
+    words = ["dataset=file", f"path={tmp_path / 'holes.csv'}", "label=kind", "bounds=[0,1]", "k=2"]
+    words += ["seeds=1", "epsilon=30", "metrics=[nicv,accuracy,silhouette]"]
+    for method in ("kmeans", "eugkm"):
+        assert call_run(f"method={method}", *words)[0] == 0
+    rows = call_run.store.read(call_run.store.keys()).set_index("method")
+    assert (rows["n"] == 6).all()
+    assert rows.loc["kmeans", "nicv"] == pytest.approx(0.005 * 2**2, rel=1e-4)
+    assert (rows["accuracy"] == 1).all()
+
+    for method, adjacency in {"ldp_mean": "local", "dist_dp": "rho_bounded"}.items():
+        code, _, err = call_run(f"method={method}", *words)
+        assert code == 2
+        assert f"for {method}, private under {adjacency} adjacency: impute them" in err
 
 
 def test_unwritable_results_are_refused(tmp_path, capsys):
