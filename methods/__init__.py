@@ -97,7 +97,8 @@ def load_method(target: str) -> type:
     Raises
     ------
     ValueError
-        If nothing of that name is found; the message lists the known names.
+        If nothing of that name is found. The message lists the known names, or says
+        what an import path lacks.
 
     Examples
     --------

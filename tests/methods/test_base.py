@@ -1,6 +1,7 @@
 """Methods as estimators: what all of them keep to, keys of noise, budgets, scikit-learn."""
 
 import gc
+import re
 import warnings
 import weakref
 from dataclasses import replace
@@ -202,11 +203,19 @@ def test_a_new_method_needs_only_cluster():
     assert model.cluster_centers_.shape == (1, 2)
 
 
-@pytest.mark.parametrize("target", ["Nope", "pkm.methods.lloyd.lloyd.Nope", "nope.Nope", ""])
-def test_unknown_methods_are_refused(target):
-    """The message lists the known ones."""
-    message = r"is unknown .*known: KMeansPlusPlus, KMedian, Lloyd, SuLloyd"
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [
+        ("Nope", "known are KMeansPlusPlus, KMedian, Lloyd, SuLloyd"),
+        ("", "known are KMeansPlusPlus, KMedian, Lloyd, SuLloyd"),
+        ("pkm.methods.lloyd.lloyd.Nope", "has no attribute 'Nope'"),
+        ("nope.Nope", "is its folder on PYTHONPATH?"),
+    ],
+)
+def test_unknown_methods_are_refused(target, hint):
+    """The message lists the known names, or says what an import path lacks."""
+    message = f"method {target!r} is unknown"
+    with pytest.raises(ValueError, match=f"{message}.*{re.escape(hint)}"):
         load_method(target)
 
 
