@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pkm.row_blocks import ENCODING
 from pkm.scalars import is_integer
 
 
@@ -164,7 +165,8 @@ def check_table(points: ArrayLike, source: str) -> np.ndarray:
         )
     if points.dtype.kind not in "iufb":
         raise ValueError(
-            f"{source}: points of type {points.dtype} should be real numbers"
+            f"{source}: points of type {points.dtype} should be real numbers; "
+            f"{ENCODING}"
         )
     points = np.ascontiguousarray(points, dtype=np.float64)
     present = np.isfinite(points).all(axis=1)

@@ -16,7 +16,7 @@ from pkm.datasets.dataset import check_table, encode_classes
 from pkm.datasets.sources import DataUnavailable
 from pkm.files import keyed_digest
 from pkm.names import suggestion
-from pkm.row_blocks import PARQUET, list_parquet_files
+from pkm.row_blocks import ENCODING, PARQUET, list_parquet_files
 from pkm.source import read_code
 
 if TYPE_CHECKING:
@@ -293,8 +293,7 @@ def _to_numbers(table: "DataFrame") -> np.ndarray:
         many = len(wrong) > 1
         raise ValueError(
             f"column{'s' if many else ''} {', '.join(wrong)} should be numeric; "
-            f"{choice}encode texts as numbers and dates as days since a public one, "
-            "and leave missing values empty"
+            f"{choice}{ENCODING}; leave missing values empty"
         )
     return np.column_stack(columns)
 

@@ -77,7 +77,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
             adjacency: it counts in n and contributes nothing. Under other adjacencies
             NaN is the middle of the bounds, and infinite values are clipped. No number
             of one record makes a private fit raise; methods that claim no privacy
-            refuse such rows.
+            refuse such rows. Texts, even of digits, and dates are refused.
 
             Without a ``random_state`` noise comes from the operating system's entropy.
         y : ignored

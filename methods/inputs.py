@@ -1,6 +1,7 @@
 """Points given in their own units, checked and entered on the grid of public bounds."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from pkm.compute.storage.grid_file import GridFile, is_grid_file, open_grid
 from pkm.methods.contract import ClusteringMethod
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import (
+    ENCODING,
     RowBlocks,
     RowsLike,
     is_dask_array,
@@ -233,7 +235,8 @@ def as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
         raise ValueError(
             "X is sparse, and the methods take dense points: give X.toarray()"
         )
-    matrix = _as_numbers(X)
+    names = feature_names(X)
+    matrix = _as_array(X)
     if matrix.ndim == 2 and 0 in matrix.shape:
         n, d = matrix.shape
         count = f"{n} sample(s)" if n == 0 else f"{d} feature(s)"
@@ -245,39 +248,55 @@ def as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
             f"X must have shape (n, d) with n, d >= 1, got {matrix.shape}. Reshape "
             "your data: X.reshape(-1, 1) is one feature, X.reshape(1, -1) one sample"
         )
-    return matrix
+    return _as_numbers(matrix, names or list(range(matrix.shape[1])))
 
 
-def _as_numbers(X: ArrayLike | RowsLike) -> np.ndarray:
+def _as_array(X: ArrayLike | RowsLike) -> np.ndarray:
+    """Array of any type; columns of a frame that are all numbers are float64."""
     if isinstance(X, np.ndarray):
-        X = without_mask(X)
-        if X.dtype.kind in "iuf" and X.itemsize <= FLOAT64_BYTES:
-            # It is converted block by block when it is entered, without a copy.
-            return np.asarray(X)
-    if np.iscomplexobj(np.asarray(X)):
+        return np.asarray(without_mask(X))
+    if is_pandas_frame(X):
+        frame = cast("Any", X)
+        if {dtype.kind for dtype in frame.dtypes} <= set("iufb"):
+            return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        return frame.to_numpy(dtype=object)
+    try:
+        return np.asarray(X)
+    except ValueError:
+        raise ValueError("X must have rows of equal length, (n, d)") from None
+
+
+def _as_numbers(matrix: np.ndarray, names: Sequence[str | int]) -> np.ndarray:
+    """Real numbers of a matrix; X may be private: messages show none of its values."""
+    kind = matrix.dtype.kind
+    if kind in "iuf" and matrix.itemsize <= FLOAT64_BYTES:
+        # It is converted block by block when it is entered, without a copy.
+        return matrix
+    if kind == "c":
         raise ValueError("Complex data not supported: X must hold real numbers")
-    try:
+    if kind in "bf":
         with np.errstate(over="ignore"):
-            return _in_float64(X)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"X must be numeric: {error}") from error
-
-
-def _in_float64(X: ArrayLike | RowsLike) -> np.ndarray:
-    try:
-        if is_pandas_frame(X):
-            return cast("Any", X).to_numpy(dtype=np.float64, na_value=np.nan)
-        return np.asarray(X, dtype=np.float64)
-    except (OverflowError, TypeError):
-        # An integer beyond the floats is as good as infinite, and pandas.NA as NaN.
-        convert = np.vectorize(_as_float, otypes=[np.float64])
-        return convert(np.asarray(X, dtype=object))
+            return matrix.astype(np.float64)
+    if kind != "O":
+        raise ValueError(f"X must hold numbers, got type {matrix.dtype}: {ENCODING}")
+    columns = []
+    for name, values in zip(names, matrix.T, strict=True):
+        try:
+            columns.append([_as_float(value) for value in values])
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"X must hold numbers, in column {name!r} {error}: {ENCODING}"
+            ) from None
+    return np.array(columns).T
 
 
 def _as_float(value: Any) -> float:
-    # pandas.NA has no float.
+    """Float of a number; None and pandas.NA, which have none, are NaN."""
     if value is None or type(value).__name__ == "NAType":
         return math.nan
+    # They have a float, which depends on their format or unit.
+    if isinstance(value, str | bytes | np.datetime64 | np.timedelta64):
+        raise ValueError(f"a value is of type {type(value).__name__}")
     try:
         return float(value)
     except OverflowError:

@@ -30,6 +30,8 @@ BATCHES_AHEAD = 2
 PARQUET = (".parquet", ".pq")
 #: Size, times of writing and of any change, and inode of a file.
 Stamp = tuple[int, int, int, int]
+#: What can be done with columns that are no numbers.
+ENCODING = "encode texts as numbers, and dates as days since a public one"
 #: What can be done with rows that can be read once.
 REMEDY = (
     "write them to a Parquet file and fit that, or give a RowBlocks, which starts "
@@ -479,7 +481,7 @@ def _choose_dtype(schema: "pa.Schema", name: str) -> np.dtype:
     if wrong:
         raise ValueError(
             f"{name}: column{'s' if len(wrong) > 1 else ''} {', '.join(wrong)} should "
-            "be numeric; leave them out, or encode them as numbers"
+            f"be numeric; leave them out, or {ENCODING}"
         )
     return np.result_type(
         np.float32, *(kind.to_pandas_dtype() for kind in schema.types)

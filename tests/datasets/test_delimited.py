@@ -199,7 +199,7 @@ ROWS = "".join(f"{i},{i * i % 7},{i % 3}\n" for i in range(12))
         ),
         (
             "city\nRome\nOslo\n",
-            "column city should be numeric; encode texts as numbers and dates",
+            "column city should be numeric; encode texts as numbers, and dates",
         ),
         (
             'a,b\n"1,234,567",5\n"12,345",6\n',

@@ -1,5 +1,6 @@
 """What a fit reads: rows, null records, bounds."""
 
+import re
 import tracemalloc
 
 import numpy as np
@@ -46,7 +47,8 @@ def test_null_records_are_refused_where_the_adjacency_has_none(method):
 @pytest.mark.parametrize(
     ("points", "message"),
     [
-        ([["a", "b"]], "X must be numeric"),
+        ([["a", "b"]], "X must hold numbers, got type <U1: encode texts as numbers, and dates"),
+        ([[1, 2], [3]], "X must have rows of equal length"),
         ([1.0, 2.0], "Reshape your data"),
         (np.empty((0, 2)), r"X has 0 sample\(s\)"),
         (np.empty((2, 0)), r"X has 0 feature\(s\)"),
@@ -88,10 +90,47 @@ def test_missing_values_beside_an_integer_beyond_the_floats():
         np.testing.assert_array_equal(model.fit(points).cluster_centers_, expected)
 
 
-def test_text_in_a_frame_is_refused():
-    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", pd.NA]})
-    with pytest.raises(ValueError, match="X must be numeric: could not convert string to float"):
-        FastLloyd(1, bounds=(-1, 1)).fit(frame)
+#: Values that are no numbers, though most of them have a float.
+NO_NUMBERS = {
+    "text": "Rome",
+    "number in a text": "4711",
+    "bytes": b"4711",
+    "date": pd.Timestamp("2047-11-01"),
+    "date in a zone": pd.Timestamp("2047-11-01", tz="UTC"),
+    "date of numpy": np.datetime64("2047-11-01"),
+    "duration": pd.Timedelta(4711, "D"),
+    "month": pd.Period("2047-11", "M"),
+    "mapping": {"Rome": 4711},
+    "complex": 4711j,
+}
+
+
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+@pytest.mark.parametrize("container", ["frame", "objects", "list"])
+def test_texts_and_dates_are_refused_without_their_value(kind, container):
+    """In a column of them, and in one row among numbers; only their column is named."""
+    value = NO_NUMBERS[kind]
+    for rest in (value, 1.0):
+        frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [rest, value, rest]})
+        given = {
+            "frame": frame,
+            "objects": frame.to_numpy(dtype=object),
+            "list": frame.to_numpy(dtype=object).tolist(),
+        }[container]
+        # numpy makes complex numbers and texts of lists that have one.
+        rule = "X must hold (numbers|real numbers)"
+        with pytest.raises((TypeError, ValueError), match=rule) as refused:
+            FastLloyd(1, bounds=(-1, 1)).fit(given)
+        assert not re.search("Rome|47", str(refused.value))
+        assert refused.value.__suppress_context__ or not refused.value.__context__
+        if container == "frame":
+            assert "column 'b'" in str(refused.value)
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[ns]", "timedelta64[s]", "U4", "S4", "i4,i4"])
+def test_arrays_of_other_types_are_refused(dtype):
+    with pytest.raises(ValueError, match=r"X must hold numbers, got type .*: encode texts"):
+        FastLloyd(1, bounds=(-1, 1)).fit(np.ones((3, 2), np.int64).astype(dtype))
 
 
 def test_columns_in_another_order_are_refused():
