@@ -158,7 +158,7 @@ class CellOptions(CommonOptions):
         None,
         "minmax: by the data's own extremes (private facts, flagged); "
         "public: by the domain; range: all columns by the one range they share; "
-        "null: public, but minmax for a file without bounds",
+        "null: public, for which a file needs bounds",
     )
     clip: bool = key(
         True,

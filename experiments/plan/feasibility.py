@@ -10,7 +10,7 @@ from pkm.datasets.dataset import shared_range
 from pkm.datasets.loading import FILE, resolve
 from pkm.datasets.scaling import DATA_DEPENDENT
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.config.errors import ConfigurationError, require_choices
+from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
 from pkm.experiments.fit.inputs import build, draws_securely, load_data
 from pkm.experiments.fit.inputs import resolve as resolve_cell
@@ -77,16 +77,15 @@ def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
 def choose_preprocessing(source: Mapping, requested: str | None) -> str:
     """Return how a data set is scaled: as requested, else by its public domain.
 
-    Only a file without bounds has none, unless it is packed; it is scaled by
-    ``minmax``.
+    Only a file without bounds has none, unless it is packed.
 
     Raises
     ------
     ConfigurationError
-        If `requested` is unknown, or is one that would pass over the bounds given.
+        If `requested` is one that would pass over the bounds given.
+    ValueError
+        If a domain is needed, and there is none.
     """
-    if requested is not None:
-        require_choices("preprocessing", [requested], datasets.PREPROCESSING)
     has_bounds = source["bounds"] is not None
     if has_bounds and requested in DATA_DEPENDENT:
         raise ConfigurationError(
@@ -97,7 +96,13 @@ def choose_preprocessing(source: Mapping, requested: str | None) -> str:
     has_domain = (
         has_bounds or source["name"] != FILE or is_grid_file(source["path"] or "")
     )
-    return requested or ("public" if has_domain else "minmax")
+    rule = (
+        "given for a file, [lower,upper] or [[lower,...],[upper,...]], from what is "
+        "known without its points (preprocessing=minmax takes their private extremes, "
+        "as papers do)"
+    )
+    require(has_domain or requested in DATA_DEPENDENT, "bounds", None, rule)
+    return requested or "public"
 
 
 def choose_noise(dataset: str, requested: str | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from pkm.datasets import PREPROCESSING
 from pkm.experiments.cell.cell import STYLE, Cell
 from pkm.experiments.cell.kind import Kind
 from pkm.experiments.config.errors import (
@@ -215,6 +216,8 @@ def read_sweep(spec: Mapping) -> Sweep:
     # check.
     for key, (_, rule) in CELL_SETTINGS.items():
         rule.require(key, settings[key])
+    if sweep.preprocessing is not None:
+        require_choices("preprocessing", [sweep.preprocessing], PREPROCESSING)
     for epsilon in sweep.epsilons:
         EPSILON.require("epsilon", epsilon)
     DELTA.require("delta", compute_delta(sweep.delta, 3))
@@ -258,7 +261,6 @@ def sweep_cells(
     gaps: list[Gap] = []
     substitutions: list[Substitution] = []
     for declared in sweep.sources:
-        preprocessing = choose_preprocessing(declared, sweep.preprocessing)
         source, unavailable = available_source(declared, data_dir)
         dataset, requested = source["name"], declared["name"]
         if dataset != requested:
@@ -286,7 +288,7 @@ def sweep_cells(
                     target=method.target,
                     params=method.params,
                     dataset=dataset,
-                    preprocessing=preprocessing,
+                    preprocessing=choose_preprocessing(source, sweep.preprocessing),
                     k=facts.k if k is None else k,
                     epsilon=None if epsilon is None else float(epsilon),
                     delta=delta,

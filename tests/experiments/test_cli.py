@@ -373,6 +373,7 @@ def test_files_of_equal_content_are_shown_by_name(call_run, tmp_path):
         "-m",
         "dataset=file",
         f"path={paths[0]},{paths[1]}",
+        "bounds=[0,1]",
         "k=1",
         "seeds=2",
         "method=mean",
@@ -442,7 +443,13 @@ def test_columns_of_a_file(call_run, tmp_path):
     code, _, err = call_run(*words)
     assert code == 2
     assert "choose columns=[" in err
+    words += ("columns=[x,y]", "label=kind")
+    code, _, err = call_run(*words)
+    assert code == 2
+    assert "bounds=None is not allowed: bounds must be given for a file" in err
+    assert "preprocessing=minmax takes their private extremes" in err
     chosen = ("columns=[x,y]", "label=kind", "metrics=[accuracy]")
+    words = (*words[:-2], "preprocessing=minmax")
     code, _, err = call_run(*words, *chosen)
     assert code == 0, err
     row = call_run.store.read(call_run.store.keys()).iloc[0]

@@ -226,7 +226,6 @@ def test_public_domains_are_the_default(file_entry):
 
     without_bounds = file_entry | {"bounds": None}
     assert choose_preprocessing(datasets=[file_entry]) == "public"
-    assert choose_preprocessing(datasets=[without_bounds]) == "minmax"
     assert choose_preprocessing(datasets=["iris"], preprocessing=None) == "public"
     assert choose_preprocessing(datasets=[file_entry], preprocessing="public") == "public"
 
@@ -234,8 +233,13 @@ def test_public_domains_are_the_default(file_entry):
     expected = r"bounds=\[0, 1\] is not allowed with preprocessing='minmax'"
     with pytest.raises(ConfigurationError, match=expected):
         choose_preprocessing(datasets=[file_entry], preprocessing="minmax")
-    with pytest.raises(ConfigurationError, match="needs a public domain"):
-        choose_preprocessing(datasets=[without_bounds], preprocessing="public")
+    # The extremes of a file's points are private, and taken only where they are asked for.
+    for preprocessing in ("minmax", "ball"):
+        chosen = choose_preprocessing(datasets=[without_bounds], preprocessing=preprocessing)
+        assert chosen == preprocessing
+    for preprocessing in (None, "public", "range"):
+        with pytest.raises(ConfigurationError, match="bounds must be given for a file"):
+            choose_preprocessing(datasets=[without_bounds], preprocessing=preprocessing)
 
 
 def test_range_preprocessing_needs_one_common_range(file_entry):
