@@ -283,7 +283,9 @@ def scan(
                         1,
                         sums[r],
                     )
-                counts[r] += small_counts[r, :k]
+                # Entry by entry, as in `_pad_rows`.
+                for j in range(k):
+                    counts[r, j] += small_counts[r, j]
             small_sums[:] = 0
             small_counts[:] = 0
             n_pending = 0
@@ -335,8 +337,9 @@ def _pad_rows(
     if end <= len(flat_rows):
         return flat_rows, begin
     copy = np.zeros(end - begin, np.float32)
-    rest = flat_rows[begin:]
-    copy[: len(rest)] = rest
+    # Entry by entry: the compiler takes seconds for the assignment of a slice.
+    for i in range(len(flat_rows) - begin):
+        copy[i] = flat_rows[begin + i]
     return copy, 0
 
 

@@ -250,7 +250,9 @@ def _place(
         if n_placed == centers.shape[0] or n_rejected == MAX_REJECTIONS:
             break
         n_read += 1
-        centers[n_placed] = candidate
+        # Entry by entry: the compiler takes four seconds for the assignment of a row.
+        for h in range(candidate.size):
+            centers[n_placed, h] = candidate[h]
         if _is_clear(centers, n_placed, 4.0 * radius * radius):
             n_placed += 1
             n_rejected = 0
