@@ -146,6 +146,7 @@ def describe_structure() -> Iterator[str]:
 
     pages = list_files("docs/*.md")
     text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    text = re.sub("<!--.*?-->", "", text, flags=re.DOTALL)
     sentences = re.split(r"(?<=[.:;])\s+", NO_PROSE.sub(" ", text))
     long = sum(len(sentence.split()) > MAX_WORDS for sentence in sentences)
     size = f"{len(text) // 1000} KB"
