@@ -48,6 +48,8 @@ class Dataset:
         Whether the points are the output of a map fitted to these very records: a
         network trained on their labels, principal components. Then one record moves
         every point, and no budget pays for it.
+    layout : str
+        In words, what was found out about a text file; else empty.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Dataset:
     clients: np.ndarray | None = None
     prescaled: bool = False
     fitted: bool = False
+    layout: str = ""
 
     def __post_init__(self) -> None:
         common = self.common_range
@@ -72,6 +75,22 @@ class Dataset:
         if common is not None:
             common = check_common_range(common, self.name)
         object.__setattr__(self, "common_range", common)
+
+    @property
+    def summary(self) -> str:
+        """What was read, in one line for the owner of the points.
+
+        Examples
+        --------
+        >>> from pkm import datasets
+        >>> datasets.load("iris").summary
+        '150 rows, 4 columns'
+        """
+        n, d = self.points.shape
+        n_null = int(np.isnan(self.points[:, 0]).sum())
+        layout = f", {self.layout}" if self.layout else ""
+        null = f"; {n_null} rows lack a value: null records" if n_null else ""
+        return f"{n} rows, {d} columns{layout}{null}"
 
 
 def shared_range(domain: np.ndarray) -> tuple[float, float] | None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 BLANKS = "blanks"
 SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas", BLANKS: BLANKS}
+#: Names of the decimal marks, as `decimal=` takes them.
+DECIMALS = {"point": ".", "comma": ","}
 #: Lines from which the format is guessed.
 SAMPLE_LINES = 1000
 NUMBER = re.compile(
@@ -60,11 +62,17 @@ class Format:
                 yield [field.strip() for field in fields]
 
 
-def guess(lines: Iterable[str]) -> Format:
+def guess(lines: Iterable[str], decimal: str | None = None) -> Format:
     r"""Guess the format of a text file from its first lines.
 
     It is the one in which most fields are numbers and most lines as long as the first;
     among equals one with several columns, and the decimal point.
+
+    Parameters
+    ----------
+    lines : iterable of str
+    decimal : {"point", "comma"}, optional
+        The decimal mark, if it is known.
 
     Examples
     --------
@@ -74,7 +82,8 @@ def guess(lines: Iterable[str]) -> Format:
     Format(separator=',', decimal='.')
     """
     sample = list(itertools.islice(lines, SAMPLE_LINES))
-    formats = itertools.starmap(Format, itertools.product(SEPARATORS, ".,"))
+    marks = DECIMALS.values() if decimal is None else [DECIMALS[decimal]]
+    formats = itertools.starmap(Format, itertools.product(SEPARATORS, marks))
     return max(formats, key=lambda choice: _rate(sample, choice))
 
 
@@ -103,15 +112,29 @@ def _rate(sample: list[str], choice: Format) -> tuple[float, float, bool, bool]:
         return 0.0, 0.0, False, False
     body = rows[1:] or rows
     fields = list(itertools.chain(*body))
+    # A comma that is both is in quotation marks where it is a decimal mark.
+    if choice.separator == choice.decimal and not any("," in text for text in fields):
+        return 0.0, 0.0, False, False
     numbers = sum(map(choice.is_number, fields)) / len(fields)
     equal = sum(len(row) == len(first) for row in body) / len(body)
     return numbers, equal, without_header, several
 
 
-def read(path: Path) -> "DataFrame":
+def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
     """Read a text file, gzipped if its name ends in ``.gz``.
 
-    Columns without names are numbered.
+    Parameters
+    ----------
+    path : Path
+    decimal : {"point", "comma"}, optional
+        The decimal mark; by default it is guessed.
+
+    Returns
+    -------
+    rows : DataFrame
+        Columns without names are numbered.
+    layout : str
+        In words, what was guessed of the format.
 
     Raises
     ------
@@ -125,7 +148,7 @@ def read(path: Path) -> "DataFrame":
     try:
         with _open(path) as stream:
             sample = list(itertools.islice(stream, SAMPLE_LINES))
-            file_format = guess(sample)
+            file_format = guess(sample, decimal)
             first = _check_lines(itertools.chain(sample, stream), file_format)
     except UnicodeDecodeError as error:
         raise ValueError(
@@ -136,8 +159,9 @@ def read(path: Path) -> "DataFrame":
         raise ValueError("it is damaged, or a field is too long") from None
     if not first:
         raise ValueError("it is empty")
-    _check_commas(sample, file_format)
     has_header = not all(map(file_format.is_number, first))
+    if decimal is None and file_format.decimal == ",":
+        _check_commas(sample, file_format, is_list=len(first) == 1 and not has_header)
     _check_first_line(first, has_header, file_format)
     is_blank = file_format.separator == BLANKS
     try:
@@ -158,7 +182,15 @@ def read(path: Path) -> "DataFrame":
     for name in rows.select_dtypes("str"):
         if all(map(file_format.is_number, rows[name].dropna())):
             rows[name] = rows[name].str.replace(file_format.decimal, ".").astype(float)
-    return rows
+    return rows, _describe(file_format, len(first), has_header)
+
+
+def _describe(file_format: Format, n_columns: int, has_header: bool) -> str:
+    """Say in words how a text was read."""
+    (mark,) = (name for name in DECIMALS if DECIMALS[name] == file_format.decimal)
+    separator = f"separated by {SEPARATORS[file_format.separator]}, "
+    header = "a header" if has_header else "no header"
+    return f"{separator if n_columns > 1 else ''}decimal {mark}, {header}"
 
 
 def _open(path: Path) -> io.TextIOBase:
@@ -184,16 +216,19 @@ def _check_lines(lines: Iterable[str], file_format: Format) -> list[str]:
     return first
 
 
-def _check_commas(sample: list[str], file_format: Format) -> None:
-    """Refuse decimal commas if all of them may as well separate thousands."""
-    if file_format.decimal == ".":
-        return
+def _check_commas(sample: list[str], file_format: Format, *, is_list: bool) -> None:
+    """Refuse decimal commas that may as well separate thousands, or values."""
     fields = itertools.chain(*file_format.split(sample))
     numbers = [field for field in fields if "," in field]
     if numbers and all(map(AMBIGUOUS.fullmatch, numbers)):
         raise ValueError(
-            "commas may be decimal marks or separate thousands; write 1.234 or 1234 "
-            "for 1,234"
+            "commas may be decimal marks or separate thousands: give decimal=comma, or "
+            "write 1234 for 1,234"
+        )
+    if numbers and is_list:
+        raise ValueError(
+            "commas may be decimal marks or separate columns, of which some are "
+            "missing: give decimal=comma or decimal=point"
         )
 
 

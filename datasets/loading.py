@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -77,6 +78,7 @@ def load(
     n_clusters: int | None = None,
     columns: Sequence[user_files.Column] | None = None,
     label: user_files.Column | None = None,
+    decimal: str | None = None,
 ) -> Dataset:
     """Load a data set from the first source that has it.
 
@@ -105,6 +107,8 @@ def load(
         number from 0. Default: all but `label`.
     label : str or int, optional
         For ``file`` only: the column of the class.
+    decimal : {"point", "comma"}, optional
+        For ``file`` only: the decimal mark of a text. Default: it is found out.
 
     Returns
     -------
@@ -127,14 +131,15 @@ def load(
     (150, 4)
     """
     resolved = resolve(name)
-    _check_file_arguments(name, path=path, bounds=bounds, columns=columns, label=label)
+    reading = {"path": path, "columns": columns, "label": label, "decimal": decimal}
+    _check_file_arguments(name, bounds=bounds, **reading)
     source = name
     if resolved.entry:
         dataset = _load_published(resolved.entry, mirror)
     elif resolved.family and resolved.recipe:
         dataset = _load_generated(name, resolved.family, resolved.recipe)
     else:
-        dataset = _load_file(path, bounds, columns, label)
+        dataset = _load_file(bounds, **reading)
         source = str(path)
     if n_clusters is None:
         return dataset
@@ -148,6 +153,7 @@ def fingerprint(
     path: str | PathLike | None = None,
     columns: Sequence[user_files.Column] | None = None,
     label: user_files.Column | None = None,
+    decimal: str | None = None,
 ) -> str:
     """Digest what a name refers to, without loading, generating or downloading it.
 
@@ -171,12 +177,13 @@ def fingerprint(
     True
     """
     resolved = resolve(name)
-    _check_file_arguments(name, path=path, columns=columns, label=label)
+    reading = {"path": path, "columns": columns, "label": label, "decimal": decimal}
+    _check_file_arguments(name, **reading)
     if resolved.entry:
         return registry.fingerprint(resolved.entry)
     if resolved.family and resolved.recipe:
         return families.fingerprint(resolved.family, resolved.recipe)
-    return user_files.fingerprint(path, columns, label)
+    return user_files.fingerprint(**reading)
 
 
 def is_restricted(name: str) -> bool:
@@ -277,12 +284,9 @@ def _load_generated(name: str, family: Family, recipe: Recipe) -> Dataset:
 
 
 def _load_file(
-    path: str | PathLike | None,
-    bounds: ArrayLike | None,
-    columns: Sequence[user_files.Column] | None,
-    label: user_files.Column | None,
+    bounds: ArrayLike | None, *, path: str | PathLike | None, **chosen: Any
 ) -> Dataset:
-    points, labels = user_files.read(path, columns, label)
+    points, labels, layout = user_files.read(path, **chosen)
     d = points.shape[1]
     return Dataset(
         name=FILE,
@@ -294,10 +298,11 @@ def _load_file(
             else check_domain(bounds, d, str(path))
         ),
         n_clusters=None,
-        fingerprint=user_files.fingerprint(path, columns, label),
+        fingerprint=user_files.fingerprint(path, **chosen),
         citation=FILE_CITATION,
         license="",
         origin="file",
+        layout=layout,
     )
 
 

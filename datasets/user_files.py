@@ -13,6 +13,7 @@ import numpy as np
 
 from pkm.datasets import delimited
 from pkm.datasets.dataset import check_table, encode_classes
+from pkm.datasets.delimited import DECIMALS
 from pkm.datasets.sources import DataUnavailable
 from pkm.files import keyed_digest
 from pkm.names import suggestion
@@ -43,7 +44,8 @@ def read(
     path: str | PathLike | None,
     columns: Sequence[Column] | None = None,
     label: Column | None = None,
-) -> tuple[np.ndarray, np.ndarray | None]:
+    decimal: str | None = None,
+) -> tuple[np.ndarray, np.ndarray | None, str]:
     """Read the points of a file, and the numbers of their classes.
 
     Parameters
@@ -61,12 +63,16 @@ def read(
     label : str or int, optional
         Column of the class; of an ``.npz`` file also the name of an array of one
         dimension.
+    decimal : {"point", "comma"}, optional
+        Decimal mark of a text file. Default: it is found out.
 
     Returns
     -------
     points : ndarray of float64, shape (n, d)
         A row with a missing, NaN or infinite value is a null record: NaN throughout.
     labels : ndarray of int64, shape (n,), or None
+    layout : str
+        In words, what was found out about a text file; empty for others.
 
     Raises
     ------
@@ -80,8 +86,16 @@ def read(
     files = list_files(path)
     path = files[0] if len(files) == 1 else path
     suffix = _find_suffix(files[0])
+    if decimal is not None and (suffix not in TEXT or decimal not in DECIMALS):
+        raise ValueError(
+            f"decimal={decimal!r} should be {' or '.join(DECIMALS)}, with a text file "
+            f"({', '.join(TEXT)})"
+        )
     try:
-        content = _read_content(files, suffix)
+        if suffix in TEXT:
+            content, layout = delimited.read(files[0], decimal)
+        else:
+            content, layout = _read_content(files, suffix), ""
     # Arrow's errors of damaged files are ValueErrors.
     except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
         kind = suffix[1:].upper()
@@ -91,7 +105,7 @@ def read(
         labels = _encode(classes, len(points))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    return check_table(points, str(path)), labels
+    return check_table(points, str(path)), labels, layout
 
 
 def list_files(path: str | PathLike | None) -> list[Path]:
@@ -124,6 +138,7 @@ def fingerprint(
     path: str | PathLike | None,
     columns: Sequence[Column] | None = None,
     label: Column | None = None,
+    decimal: str | None = None,
 ) -> str:
     """Digest the files' content, what is chosen of it, and the code of its reader.
 
@@ -131,7 +146,7 @@ def fingerprint(
     confirm a guess of its content.
     """
     content = content_digest(path)
-    chosen = repr((None if columns is None else list(columns), label))
+    chosen = repr((None if columns is None else list(columns), label, decimal))
     code = read_code(Path(__file__)) + read_code(Path(delimited.__file__))
     return keyed_digest(content + (chosen + code).encode())
 
@@ -156,8 +171,6 @@ def _read_content(files: Sequence[Path], suffix: str) -> Any:
     """Read a table, or an array, or several arrays by their names."""
     if suffix in PARQUET:
         return _read_parquet(files)
-    if suffix not in (".npy", ".npz"):
-        return delimited.read(files[0])
     try:
         content = np.load(files[0], allow_pickle=False)
     # numpy's error of a damaged file quotes it, or advises to load pickles.

@@ -197,8 +197,7 @@ def make_chunks(
 
 def identify_data(cell: Cell) -> tuple:
     """Return what the points of a cell are a function of."""
-    chosen = (cell.path, cell.columns, cell.label_column)
-    return cell.dataset, chosen, cell.bounds, cell.preprocessing, cell.clip
+    return cell.dataset, cell.file, cell.bounds, cell.preprocessing, cell.clip
 
 
 def in_this_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:

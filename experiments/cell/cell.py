@@ -72,9 +72,11 @@ class Cell(Settings):
         is, under a key (see `data_fingerprint`).
     columns : tuple of str or int, optional
         Which columns of a data set called ``"file"`` are features. With `label_column`
-        part of the identity through the fingerprint of the data.
+        and `decimal` part of the identity through the fingerprint of the data.
     label_column : str or int, optional
         Which column of it is the class.
+    decimal : {"point", "comma"}, optional
+        Its decimal mark; by default it is found out.
     bounds : tuple or None
         Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or
         one value per column.
@@ -125,6 +127,7 @@ class Cell(Settings):
     path: str | None = setting(None, PATH)
     columns: tuple | None = None
     label_column: str | int | None = None
+    decimal: str | None = None
     bounds: tuple | None = None
     clip: bool = setting(True, FLAG)
     timing: bool = setting(False, FLAG)
@@ -182,7 +185,7 @@ class Cell(Settings):
         Returns
         -------
         dict
-            All fields but `path`, `columns`, `label_column`, `time_limit` and `style`.
+            All fields but those of `file`, `time_limit` and `style`.
         """
         return {
             "method": self.method,
@@ -228,12 +231,12 @@ class Cell(Settings):
     @property
     def data(self) -> str:
         """Fingerprint of the points; see `data_fingerprint`."""
-        return data_fingerprint(
-            self.dataset,
-            self.path,
-            self.columns,
-            self.label_column,
-        )
+        return data_fingerprint(self.dataset, *self.file)
+
+    @property
+    def file(self) -> tuple:
+        """What a data set called ``"file"`` is read from, and how."""
+        return self.path, self.columns, self.label_column, self.decimal
 
     @cached_property
     def key(self) -> str:
@@ -263,10 +266,12 @@ def data_fingerprint(
     path: str | None = None,
     columns: tuple | None = None,
     label: str | int | None = None,
+    decimal: str | None = None,
 ) -> str:
     """Return the fingerprint of a data set, computed once per process.
 
     That of a file, or of records given on request, is keyed by the secret of the cache
     folder: rows and keys may be shown to people who must not find the records by trial.
     """
-    return datasets.fingerprint(dataset, path=path, columns=columns, label=label)
+    reading = {"path": path, "columns": columns, "label": label, "decimal": decimal}
+    return datasets.fingerprint(dataset, **reading)

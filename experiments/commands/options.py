@@ -150,6 +150,10 @@ class CellOptions(CommonOptions):
         "its columns that are features, a list of names or numbers; null: all",
     )
     label: Any = key(None, "its column of the class, by name or number; null: none")
+    decimal: str | None = key(
+        None,
+        "its decimal mark, comma or point; null: found out, or refused if ambiguous",
+    )
     bounds: Any = key(
         None,
         "its public domain: [lower, upper] or [[lower, ...], [upper, ...]]",

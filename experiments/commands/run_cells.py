@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 
+from pkm.datasets.loading import FILE
 from pkm.experiments.backends.backends import checked_backend, run_cells
 from pkm.experiments.commands.account import charge
 from pkm.experiments.commands.application import begin_collection
@@ -18,6 +19,7 @@ from pkm.experiments.config.groups import choices, with_defaults
 from pkm.experiments.config.settings import as_list, one_of, require
 from pkm.experiments.plan.entries import FILE_KEYS
 from pkm.experiments.plan.estimate import estimate_costs
+from pkm.experiments.plan.feasibility import find_facts
 from pkm.experiments.plan.plan import Plan, make_plan, warn_repeatable
 from pkm.experiments.plan.sweep import SWEEP_KEYS
 from pkm.experiments.store.columns import differing
@@ -67,6 +69,8 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     store = Store(settings.results)
     backend = checked_backend(Backend(**settings.backend))
     store.check_writable()
+    for line in reading_lines(plan):
+        console.print(line, markup=False)
 
     # Run the cells that are not stored yet.
     stored = store.readable([cell.key for cell in plan.cells])
@@ -109,6 +113,12 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         average_objective(plan, rows, metric)
         for plan, metric in zip(plans, metrics, strict=True)
     ]
+
+
+def reading_lines(plan: Plan) -> list[str]:
+    """Say how the files of a plan were read."""
+    files = [(FILE, *cell.file) for cell in plan.cells if cell.dataset == FILE]
+    return [f"{file[1]}: {find_facts(*file).summary}" for file in dict.fromkeys(files)]
 
 
 def find_objective(config: DictConfig) -> str:

@@ -13,7 +13,7 @@ GROUPS = ("paper", "method", "dataset", "profile", "backend", "tracking")
 #: Keys of the groups that have the same ones in every file.
 GROUP_KEYS = {
     "backend": ("name", "jobs", "threads", "time_limit", "retries", "scheduler"),
-    "dataset": ("name", "path", "bounds", "columns", "label"),
+    "dataset": ("name", "path", "bounds", "columns", "label", "decimal"),
     "profile": ("name", "seeds"),
     "tracking": ("name", "uri", "artifacts"),
 }

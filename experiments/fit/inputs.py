@@ -147,13 +147,11 @@ def prepare(cell: Cell, data_dir: str | None) -> Prepared:
     """Load, scale and snap the data set of a cell; see `prepare_data`."""
     return prepare_data(
         cell.dataset,
-        cell.path,
+        cell.file,
         cell.bounds,
         cell.preprocessing,
         cell.clip,
         data_dir,
-        cell.columns,
-        cell.label_column,
         getattr(cell.kind, "bounds_factor", 1.0),
     )
 
@@ -161,25 +159,21 @@ def prepare(cell: Cell, data_dir: str | None) -> Prepared:
 @lru_cache(maxsize=2)
 def prepare_data(
     dataset: str,
-    path: str | None,
+    file: tuple,
     bounds: tuple | None,
     preprocessing: str,
     clip: bool,
     data_dir: str | None,
-    columns: tuple | None = None,
-    label_column: str | int | None = None,
     bounds_factor: float = 1.0,
 ) -> Prepared:
     """Load, scale and snap a data set; the last two are cached.
 
     Parameters
     ----------
-    dataset, path, bounds, preprocessing, clip
+    dataset, file, bounds, preprocessing, clip
         As in `Cell`.
     data_dir : str or None
         Folder with the original files.
-    columns, label_column
-        As in `Cell`.
     bounds_factor : float, default=1
         As in `Central`.
 
@@ -194,7 +188,8 @@ def prepare_data(
         If points lie outside the public domain and `clip` is false, or there is no such
         domain.
     """
-    loaded = load_data(dataset, path, bounds, data_dir, columns, label_column)
+    loaded = load_data(dataset, file, bounds, data_dir)
+    path = file[0]
     if path and is_grid_file(path):
         rule = f"true: {path} was packed with points clipped to its bounds"
         require(clip or not open_grid(path).header.outside, "clip", clip, rule)
@@ -221,22 +216,22 @@ def prepare_data(
 
 def load_data(
     dataset: str,
-    path: str | None = None,
+    file: tuple,
     bounds: tuple | None = None,
     data_dir: str | None = None,
-    columns: tuple | None = None,
-    label_column: str | int | None = None,
 ) -> datasets.Dataset:
     """Load a data set; a grid file of `pkm pack` comes with its bounds.
 
     Raises
     ------
     ValueError
-        If bounds, columns or a label are given for a grid file.
+        If bounds, or how a text is read, are given for a grid file.
     """
     if dataset != "file":
         return datasets.load(dataset, mirror=data_dir)
-    settings = {"bounds": bounds, "columns": columns, "label": label_column}
+    path, *reading = file
+    names = ("columns", "label", "decimal")
+    settings = {"bounds": bounds, **dict(zip(names, reading, strict=True))}
     if not is_grid_file(path or ""):
         return datasets.load(dataset, mirror=data_dir, path=path, **settings)
     rule = f"left out for {path}, which was packed with its own"

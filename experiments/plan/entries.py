@@ -10,7 +10,7 @@ from pkm.metrics import METRICS
 from pkm.scalars import is_integer
 
 #: What a data set that lies in a file is given by.
-FILE_KEYS = ("path", "bounds", "columns", "label")
+FILE_KEYS = ("path", "bounds", "columns", "label", "decimal")
 
 
 def seed_list(seeds: int | Sequence[int]) -> tuple[int, ...]:

@@ -45,7 +45,7 @@ def rough_seconds(cell: Cell) -> float:
     or collect candidates for one seed after the other take longer, by a factor that is
     right to an order of magnitude. A timing cell makes one fit more.
     """
-    facts = find_facts(cell.dataset, cell.path, cell.columns, cell.label_column)
+    facts = find_facts(cell.dataset, *cell.file)
     n = facts.n or 2048
     d = facts.d or 2
     fits = len(cell.seeds) + cell.timing

@@ -21,11 +21,15 @@ RANGED_FAMILIES = ("g2", "blobs", "sklearn")
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a data set before it is loaded; None where it is not."""
+    """What is known of a data set before it is loaded; None where it is not.
+
+    Of a file also, in one line for its owner, what was read.
+    """
 
     n: int | None = None
     d: int | None = None
     k: int | None = None
+    summary: str = ""
 
 
 @lru_cache(maxsize=4096)
@@ -34,14 +38,15 @@ def find_facts(
     path: str | None = None,
     columns: tuple | None = None,
     label: str | int | None = None,
+    decimal: str | None = None,
 ) -> Facts:
     """Return shape and default k of a data set; a file is read for them."""
     known = resolve(dataset)
     declared = known.entry or known.recipe
     if declared is not None:
         return Facts(declared.n or None, declared.d, declared.n_clusters)
-    loaded = load_data(dataset, path, columns=columns, label_column=label)
-    return Facts(*loaded.points.shape)
+    loaded = load_data(dataset, (path, columns, label, decimal))
+    return Facts(*loaded.points.shape, summary=loaded.summary)
 
 
 @lru_cache(maxsize=4096)
@@ -63,6 +68,7 @@ def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
         source["path"],
         source["columns"],
         source["label"],
+        source["decimal"],
     )
     if None in ks and facts.k is None:
         raise ValueError(

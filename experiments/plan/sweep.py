@@ -295,6 +295,7 @@ def sweep_cells(
                     path=source["path"],
                     columns=source["columns"],
                     label_column=source["label"],
+                    decimal=source["decimal"],
                     bounds=tuples(source["bounds"]),
                     style=method.style,
                     kind=kind,

@@ -171,6 +171,50 @@ def test_texts_as_people_write_them(tmp_path, text, expected):
     np.testing.assert_array_equal(datasets.load(path=write(tmp_path, text)).points, expected)
 
 
+@pytest.mark.parametrize(
+    ("text", "decimal", "expected"),
+    [
+        ("1,2\n3\n5,7\n", "comma", [[1.2], [3], [5.7]]),
+        ("1,2\n3,4\n", "comma", [[1.2], [3.4]]),
+        ("1,234;2\n5,678;3\n", "comma", [[1.234, 2], [5.678, 3]]),
+        ("1,2\n3,4\n", "point", [[1, 2], [3, 4]]),
+    ],
+)
+def test_a_decimal_mark_that_is_given_decides(tmp_path, text, decimal, expected):
+    path = write(tmp_path, text)
+    loaded = datasets.load(path=path, decimal=decimal)
+    np.testing.assert_array_equal(loaded.points, expected)
+    assert f"decimal {decimal}" in loaded.summary
+    assert loaded.fingerprint == datasets.fingerprint(path=path, decimal=decimal)
+    assert loaded.fingerprint != datasets.fingerprint(path=path)
+
+
+def test_only_the_two_marks_are_given_and_only_with_texts(tmp_path):
+    np.save(tmp_path / "points.npy", np.eye(2))
+    for path, decimal in ((write(tmp_path, "1;2\n"), "dot"), (tmp_path / "points.npy", "comma")):
+        message = f"decimal='{decimal}' should be point or comma, with a text file"
+        with pytest.raises(ValueError, match=message):
+            datasets.load(path=path, decimal=decimal)
+    with pytest.raises(ValueError, match="decimal='comma' goes with the data set 'file' only"):
+        datasets.load("iris", decimal="comma")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1,2\n3,4\n", "2 rows, 2 columns, separated by commas, decimal point, no header"),
+        ("a;b\n1;2\n", "1 rows, 2 columns, separated by semicolons, decimal point, a header"),
+        ("a\n1,5\n2\n", "2 rows, 1 columns, decimal comma, a header"),
+        (
+            "1 2\n,5 nan\n",
+            "2 rows, 2 columns, separated by blanks, decimal comma, no header; 1 rows",
+        ),
+    ],
+)
+def test_what_is_found_out_is_said(tmp_path, text, expected):
+    assert datasets.load(path=write(tmp_path, text)).summary.startswith(expected)
+
+
 @pytest.mark.parametrize("name", ["a.tsv", "a.txt", "a.csv.gz", "a.TSV.GZ", "a.txt.gz"])
 def test_names_of_text_files(tmp_path, name):
     if name == "a.TSV.GZ":
@@ -209,8 +253,16 @@ ROWS = "".join(f"{i},{i * i % 7},{i % 3}\n" for i in range(12))
             "a;b\n1.234,5;1\n2,5;3\n",
             "column 'a': numbers have separators of thousands",
         ),
-        ("1,234;2,345\n5,678;1,111\n", "commas may be decimal marks or separate"),
-        ("a\n1,234\n5,678\n", "commas may be decimal marks"),
+        (
+            "1,234;2,345\n5,678;1,111\n",
+            "commas may be decimal marks or separate thousands: give decimal=comma, or write 1234",
+        ),
+        ("a\n1,234\n5,678\n", "commas may be decimal marks or separate thousands"),
+        (
+            "1,2\n3\n5,7\n2,2\n",
+            "commas may be decimal marks or separate columns, of which some are missing: give "
+            "decimal=comma or decimal=point",
+        ),
         ("a;b\n1;2;3\n", "a line has 3 fields, the first line has 2"),
         ("5.5,Rome\n6,Oslo\n", "the first line has numbers and texts: it may be a header"),
         ("5.5,NA\n6,7\n", "the first line has numbers and texts"),

@@ -468,6 +468,8 @@ def test_columns_of_a_file(call_run, tmp_path):
         (["columns=[]"], "columns=[] is not allowed"),
         (["columns=[[1]]"], "columns=[[1]] is not allowed"),
         (["label=1.5"], "label=1.5 is not allowed"),
+        (["decimal=dot"], "decimal='dot' should be point or comma"),
+        (["decimal=comma", "dataset=iris"], "decimal='comma' is not allowed"),
         (["columns=[x]", "dataset=iris"], "columns=['x'] is not allowed"),
         (["label=kind", "dataset=iris"], "label='kind' is not allowed"),
     ],
@@ -488,7 +490,12 @@ def test_missing_values_are_null_records_where_the_adjacency_defines_them(call_r
     words = ["dataset=file", f"path={tmp_path / 'holes.csv'}", "label=kind", "bounds=[0,1]", "k=2"]
     words += ["seeds=1", "epsilon=30", "metrics=[nicv,accuracy,silhouette]"]
     for method in ("kmeans", "eugkm"):
-        assert call_run(f"method={method}", *words)[0] == 0
+        code, out, _ = call_run(f"method={method}", *words)
+        assert code == 0
+        said = " ".join(out.split())
+        assert (
+            "6 rows, 2 columns, separated by commas, decimal point, a header; 2 rows lack" in said
+        )
     rows = call_run.store.read(call_run.store.keys()).set_index("method")
     assert (rows["n"] == 6).all()
     assert rows.loc["kmeans", "nicv"] == pytest.approx(0.005 * 2**2, rel=1e-4)
