@@ -60,11 +60,7 @@ def read(
     return dict(content)
 
 
-def refuse_unknown(
-    names: Iterable,
-    known: Iterable[str],
-    where: str,
-) -> None:
+def refuse_unknown(names: Iterable, known: Iterable[str], where: str) -> None:
     """Raise an error for the first name that is not known, with the nearest known one.
 
     Examples
@@ -91,11 +87,7 @@ class KnownNames:
         of them.
     """
 
-    def __init__(
-        self,
-        paper: str,
-        derived: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, paper: str, derived: Iterable[str] = ()) -> None:
         sweeps = catalogue.current().read("paper", paper)
         methods = {*catalogue.current().choices("method"), *_names_of_entries(sweeps)}
         self._known = {
@@ -104,11 +96,7 @@ class KnownNames:
             "method": {*methods, *derived},
         }
 
-    def check(
-        self,
-        entry: Mapping[str, Any],
-        where: str,
-    ) -> None:
+    def check(self, entry: Mapping[str, Any], where: str) -> None:
         """Refuse an unknown sweep, metric or method; name the nearest known one."""
         for key, kind in NAMES.items():
             names = list(_names_in(entry.get(key, ())))

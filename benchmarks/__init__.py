@@ -1,1 +1,1 @@
-"""Speed, as ratios inside one run: against plain code and the machine's own rates."""
+"""Benchmarks of speed and memory, compared with NumPy, scikit-learn and BLAS."""

@@ -36,7 +36,7 @@ PARTS: dict[str, Callable[[float], list[Measurement]]] = {
     "secure_noise": measure_secure_noise,
     "files": measure_files,
 }
-MIN_SCALE = 0.1  # of the numbers of points: clusters keep some
+MIN_SCALE = 0.1  # so that no cluster is empty
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in rows:
             verdict = "ok" if row.is_met else "MISSED"
             measured = f"{row.value:.3g} {row.unit}"
-            table.add_row(row.what, measured, row.target, verdict if row.target else "")
+            table.add_row(
+                row.title, measured, row.target, verdict if row.target else ""
+            )
             n_missed += not row.is_met
     Console().print(table)
     return int(n_missed > 0)

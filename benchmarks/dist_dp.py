@@ -21,7 +21,7 @@ MAX_BYTES = 30  # a value, beyond the input
 
 
 def measure_distance_based(scale: float) -> list[Measurement]:
-    """Measure fits of skin's points, and of a million."""
+    """Measure fits of the data set skin, and of a million points."""
     X, label = load_points("skin", (245_057, 3), scale)
     points = Points.prepare(snap(X))
     methods = {"noised points": NoisedPoints(K)}
@@ -38,13 +38,13 @@ def measure_distance_based(scale: float) -> list[Measurement]:
 
 
 def measure_large_fits(n: int) -> list[Measurement]:
-    """Measure the sound variant's two strategies, entering the points included."""
+    """Measure the sound variant's two strategies, conversion of the points included."""
     X = draw_mixture(np.arange(n) % 10, 10)
     rows = []
     for rho, strategy in STRATEGIES.items():
         model = DistDP(10, rho=rho, bounds=(-1, 1), random_state=1)
         fit = partial(model.fit, X)
-        what = f"{n:,} x 10, dist-DP sound by {strategy}"
-        rows.append(measure_time(what, fit, MAX_LARGE_SECONDS))
-        rows.append(measure_memory(what, fit, X.size, MAX_BYTES))
+        title = f"{n:,} x 10, dist-DP sound by {strategy}"
+        rows.append(measure_time(title, fit, MAX_LARGE_SECONDS))
+        rows.append(measure_memory(title, fit, X.size, MAX_BYTES))
     return rows

@@ -1,4 +1,4 @@
-"""A fit of a file beside reading it and computing alone, and passes of methods."""
+"""Fits of files, compared with reading the file alone and with computing alone."""
 
 import tempfile
 import time
@@ -26,7 +26,7 @@ K = 8
 BOUNDS = (-2.0, 2.0)
 BOX = np.repeat([BOUNDS], D, axis=0).T
 N_POINTS = 10_000_000
-N_TENTHS = 10  # of a file; the first one is in a file of its own
+N_TENTHS = 10  # equal parts of a file; another file holds one of them
 ROUNDS = 3
 BUFFER = 1 << 23  # bytes
 METHODS = (DPM, KaplanStemmer, SynopsisKMeans)
@@ -73,7 +73,7 @@ def write(path: Path, tenth: np.ndarray, times: int) -> None:
 
 
 def compare_with_reading(path: Path, tenth_path: Path) -> list[Measurement]:
-    """Measure a fit beside reading the bytes, and computing on a tenth of it."""
+    """Compare a fit with reading all bytes, and with ten computations on a tenth."""
     blocks = open_blocks(path)
     tenth = open_blocks(tenth_path)
     centers = np.random.default_rng(2).integers(-30_000, 30_000, (1, K, D))
@@ -98,23 +98,23 @@ def compare_with_reading(path: Path, tenth_path: Path) -> list[Measurement]:
     seconds = times[0, 0] / blocks.n_records * 1e8
     with peak_memory() as peak:
         fit()
-    what = f"{path.suffix} file, {blocks.n_records:,} x {D}: a fit"
+    title = f"{path.suffix} file, {blocks.n_records:,} x {D}: a fit"
     limit = "of reading or computing, the larger"
     return [
         Measurement(
-            what,
+            title,
             ratio,
             limit,
             at_most=MAX_RATIO,
         ),
         Measurement(
-            what,
+            title,
             seconds,
             "s CPU for 10^8",
             at_most=MAX_SECONDS,
         ),
         Measurement(
-            what,
+            title,
             peak.mebibytes,
             "MiB",
             at_most=MAX_MEMORY,
@@ -151,9 +151,9 @@ def measure_method(method: type, path: Path) -> Measurement:
     start = time.process_time()
     model.fit(RowBlocks(rows.n_rows, D, read))
     seconds = (time.process_time() - start) / rows.n_rows * 1e8
-    what = f".npy file: {method.__name__}, {n_passes} passes"
+    title = f".npy file: {method.__name__}, {n_passes} passes"
     return Measurement(
-        what,
+        title,
         seconds,
         "s CPU for 10^8",
     )

@@ -1,4 +1,4 @@
-"""Points to measure with: data sets, noise of their shape, and clusters."""
+"""Points for the benchmarks: data sets, uniform noise of their shape, and clusters."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def load_points(
     scale: float,
     bounds: tuple[float, float] | None = None,
 ) -> tuple[np.ndarray, str]:
-    """Load a data set, or make uniform noise of its shape where its file is missing.
+    """Load a data set, or draw uniform noise of its shape where its file is missing.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def load_points(
 
 
 def draw_mixture(
-    labels: np.ndarray, d: int, spread: float = 0.05, reach: float = 0.8
+    labels: np.ndarray, d: int, spread: float = 0.05, max_mean: float = 0.8
 ) -> np.ndarray:
     """Draw a normal cluster for each label, clipped to [-1, 1].
 
@@ -56,7 +56,7 @@ def draw_mixture(
     d : int
     spread : float
         Standard deviation of each coordinate.
-    reach : float
+    max_mean : float
         Largest coordinate of a cluster's mean.
 
     Returns
@@ -64,6 +64,6 @@ def draw_mixture(
     ndarray of shape (*labels.shape, d)
     """
     generator = np.random.default_rng(7)
-    means = generator.uniform(-reach, reach, (labels.max() + 1, d))
+    means = generator.uniform(-max_mean, max_mean, (labels.max() + 1, d))
     noise = generator.normal(0, spread, (*labels.shape, d))
     return np.clip(means[labels] + noise, -1, 1)

@@ -31,10 +31,10 @@ def measure_kaplan_stemmer(scale: float) -> list[Measurement]:
     for name, (method, d, max_seconds) in FITS.items():
         # Norms are about 0.8; the method projects those above 1 to the ball.
         spread = 0.15 / np.sqrt(d)
-        reach = 1.4 / np.sqrt(d)
-        X = draw_mixture(labels, d, spread=spread, reach=reach)
+        max_mean = 1.4 / np.sqrt(d)
+        X = draw_mixture(labels, d, spread=spread, max_mean=max_mean)
         fit = partial(method.fit_batch, Points.prepare(snap(X)), [0], secure=False)
-        what = f"{name}, {len(X):,} points"
-        rows.append(measure_time(what, fit, max_seconds))
-        rows.append(measure_memory(what, fit, X.size, MAX_BYTES))
+        title = f"{name}, {len(X):,} points"
+        rows.append(measure_time(title, fit, max_seconds))
+        rows.append(measure_memory(title, fit, X.size, MAX_BYTES))
     return rows

@@ -47,16 +47,16 @@ def measure_sweep(scale: float) -> list[Measurement]:
 
     seconds = min_seconds(lambda: run_batches(range(20)))
     plain = 10 * min_seconds(lambda: run_plain(range(2)), repetitions=1)
-    what = f"{label}: sweep of 320 fits"
+    title = f"{label}: sweep of 320 fits"
     return [
         Measurement(
-            what,
+            title,
             seconds,
             "s CPU",
             at_most=0.1,
         ),
         Measurement(
-            f"{what}, against numpy",
+            f"{title}, against numpy",
             plain / seconds,
             "x",
             at_least=20,
@@ -71,23 +71,23 @@ def measure_single_fits(scale: float) -> list[Measurement]:
     rows = []
     for name, shape, k in SETS:
         points, label = load_points(name, shape, scale)
-        what = f"{label}, k = {k}"
-        rows.append(compare_with_numpy(points, what, k))
+        title = f"{label}, k = {k}"
+        rows.append(compare_with_numpy(points, title, k))
         if shape[1] >= GEMM_COLUMNS:
-            rows.append(compare_with_gemm(points, what, k, gemm_seconds))
+            rows.append(compare_with_gemm(points, title, k, gemm_seconds))
     rows.append(compare_with_batch(round(5000 * scale)))
     return rows
 
 
-def compare_with_numpy(points: np.ndarray, what: str, k: int) -> Measurement:
+def compare_with_numpy(points: np.ndarray, title: str, k: int) -> Measurement:
     """Measure a fit, from points on the grid to centers, against plain numpy."""
     method = FastLloyd(k, epsilon=0.5, variant="published")
     grid = snap(points)
     seconds = min_seconds(lambda: method.fit_batch(grid, [0], secure=False))
     plain = min_seconds(lambda: cluster(method, points, 0), repetitions=1)
-    what = f"{what}: fit against numpy"
+    title = f"{title}: fit against numpy"
     return Measurement(
-        what,
+        title,
         plain / seconds,
         "x",
         at_least=20,
@@ -95,7 +95,7 @@ def compare_with_numpy(points: np.ndarray, what: str, k: int) -> Measurement:
 
 
 def compare_with_gemm(
-    points: np.ndarray, what: str, k: int, gemm_seconds: float
+    points: np.ndarray, title: str, k: int, gemm_seconds: float
 ) -> Measurement:
     """Measure a search for nearest centers against a product of as many operations."""
     grid = snap(points)
@@ -103,9 +103,9 @@ def compare_with_gemm(
     centers = grid[None, :k]
     seconds = min_seconds(lambda: labels(prepared, centers))
     rate = points.size * k * gemm_seconds / seconds
-    what = f"{what}: distances"
+    title = f"{title}: distances"
     return Measurement(
-        what,
+        title,
         rate,
         "of GEMM's rate",
         at_least=0.5,
@@ -121,9 +121,9 @@ def compare_with_batch(n: int) -> Measurement:
     single = min_seconds(lambda: [model.fit(points) for model in models])
     batch = min_seconds(partial(models[0].fit_batch, grid, range(N_FITS), secure=False))
     milliseconds = 1e3 * single / N_FITS
-    what = f"{n:,} x 2, k = 15, {milliseconds:.2g} ms a fit: fits against a batch"
+    title = f"{n:,} x 2, k = 15, {milliseconds:.2g} ms a fit: fits against a batch"
     return Measurement(
-        what,
+        title,
         single / batch,
         "x",
         at_most=5,

@@ -32,7 +32,7 @@ N_VALUES = 4096
 def measure_local_model(scale: float) -> list[Measurement]:
     """Measure fits of users in eight columns, and estimates of counts of values."""
     n = round(scale * N_USERS)
-    X = draw_mixture(np.arange(n) % N_CLUSTERS, 8, reach=0.5)
+    X = draw_mixture(np.arange(n) % N_CLUSTERS, 8, max_mean=0.5)
     points = Points.prepare(snap(X))
     rows = []
     for name, method in METHODS.items():
@@ -41,14 +41,14 @@ def measure_local_model(scale: float) -> list[Measurement]:
     fit = partial(METHODS["Kaplan-Stemmer"].fit_batch, points, [0], secure=False)
     rows.append(measure_memory(f"{n:,} users, Kaplan-Stemmer", fit, X.size, MAX_BYTES))
 
-    # A fast transform against counting for each user.
+    # Compare a fast Hadamard transform with counting for each user.
     users = np.arange(n // 10)
     hashing = min_seconds(lambda: estimate_counts(LocalHashing, users), 2)
     hadamard = min_seconds(lambda: estimate_counts(HadamardResponse, users), 2)
-    what = f"{N_VALUES:,} values: Hadamard against hashing"
+    title = f"{N_VALUES:,} values: Hadamard against hashing"
     rows.append(
         Measurement(
-            what,
+            title,
             hashing / hadamard,
             "x",
             at_least=10,

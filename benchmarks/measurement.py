@@ -14,14 +14,14 @@ class Measurement:
 
     Attributes
     ----------
-    what : str
+    title : str
     value : float
     unit : str
     at_most, at_least : float or None
-        The target; a row without one informs only.
+        The target; a row with neither has none.
     """
 
-    what: str
+    title: str
     value: float
     unit: str
     at_most: float | None = None
@@ -78,12 +78,12 @@ def peak_bytes(call: Callable[[], object]) -> int:
 
 
 def measure_time(
-    what: str, fit: Callable[[], object], at_most: float, n_fits: int = 1
+    title: str, fit: Callable[[], object], at_most: float, n_fits: int = 1
 ) -> Measurement:
-    """Measure the CPU seconds of a fit, or of each of several that a call makes."""
+    """Measure the CPU seconds of a fit, where one call makes `n_fits` of them."""
     seconds = min_seconds(fit, repetitions=1) / n_fits
     return Measurement(
-        f"{what}: a fit",
+        f"{title}: a fit",
         seconds,
         "s CPU",
         at_most=at_most,
@@ -91,12 +91,12 @@ def measure_time(
 
 
 def measure_memory(
-    what: str, fit: Callable[[], object], n_values: int, at_most: float
+    title: str, fit: Callable[[], object], n_values: int, at_most: float
 ) -> Measurement:
     """Measure what a fit allocates for each coordinate of its points."""
     peak = peak_bytes(fit) / n_values
     return Measurement(
-        f"{what}: memory",
+        f"{title}: memory",
         peak,
         "bytes a value",
         at_most=at_most,

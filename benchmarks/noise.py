@@ -18,10 +18,10 @@ def measure_secure_noise(scale: float) -> list[Measurement]:
             n = max(1, round(scale * n_releases))
             seeded = time_releases(mechanism, NoiseStreams([0]), shape, n)
             secure = time_releases(mechanism, NoiseStreams([0], secure=True), shape, n)
-            what = f"{mechanism.name} noise of shape {shape}: secure against seeded"
+            title = f"{mechanism.name} noise of shape {shape}: secure against seeded"
             rows.append(
                 Measurement(
-                    what,
+                    title,
                     secure / seeded,
                     "x",
                     at_most=MAX_RATIO,

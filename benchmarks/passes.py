@@ -1,7 +1,7 @@
-"""One exact pass over the points beside scikit-learn's and the machine's rates.
+"""One exact pass over the points, compared with scikit-learn, BLAS and memory.
 
-A pass is the difference of two fits of different length, divided by the number of
-passes that one has more.
+The time of a pass is the difference of two fits with different numbers of passes,
+divided by the difference of these numbers.
 """
 
 import threading
@@ -24,10 +24,10 @@ SHAPES = ((2, 8), (10, 8), (10, 32), (40, 16), (100, 64))
 #: Threads, replicates, and the least speed beside scikit-learn's.
 RUNS = ((1, 1, 1.0), (2, 1, 1.0), (1, 20, 1.5))
 N_VALUES = 1 << 22  # coordinates of all points
-N_EXTRA = 10  # passes of the longer fits, in addition to that of the shorter ones
+N_EXTRA = 10  # passes that a long fit has more than a short one
 REPETITIONS = 3
 THREADED_POINTS = 1_000_000
-N_PRODUCTS = 12_000_000  # as long as a pass over so many points
+N_PRODUCTS = 12_000_000  # take as long as a pass over these points
 MATRIX = 1024  # rows and columns of a matrix product
 
 
@@ -35,11 +35,11 @@ def measure_passes(scale: float) -> list[Measurement]:
     """Measure passes on one and two threads, of many replicates, and a fit's memory."""
     n_values = round(scale * N_VALUES)
     rows = []
-    for n_threads, n_replicates, least in RUNS:
+    for n_threads, n_replicates, at_least in RUNS:
         with limit_threads(n_threads):
             for d, k in SHAPES:
                 inputs = draw_inputs(n_values // d, d, k, n_replicates)
-                rows.append(measure_pass(*inputs, n_threads, least))
+                rows.append(measure_pass(*inputs, n_threads, at_least))
     rows += measure_threads(round(scale * THREADED_POINTS))
     return [*rows, *map(measure_fit_memory, (np.float64, np.float32))]
 
@@ -52,12 +52,12 @@ def draw_inputs(n: int, d: int, k: int, n_replicates: int) -> tuple[Points, np.n
 
 
 def measure_pass(
-    points: Points, centers: np.ndarray, n_threads: int, least: float
+    points: Points, centers: np.ndarray, n_threads: int, at_least: float
 ) -> Measurement:
     """Measure a pass; one thread by its CPU time, several by the wall clock.
 
-    The floor is for the multiplications alone, at the rate of BLAS in float32, or for
-    reading the points, whichever takes longer.
+    The floor is a lower bound of the time: that of the multiplications alone, at the
+    rate of BLAS in float32, or of reading the points, whichever is longer.
     """
     clock = time.process_time if n_threads == 1 else time.perf_counter
     n_replicates, k, d = centers.shape
@@ -81,12 +81,12 @@ def measure_pass(
         *(n / seconds / 1e6 for seconds in (ours, theirs, floor))
     )
     run = f"{n_threads} threads, {n_replicates} replicates"
-    what = f"pass, d = {d}, k = {k}, {run}: {rates}"
+    title = f"pass, d = {d}, k = {k}, {run}: {rates}"
     return Measurement(
-        what,
+        title,
         theirs / ours,
         "x scikit-learn",
-        at_least=least,
+        at_least=at_least,
     )
 
 
@@ -113,9 +113,9 @@ def repeat(call: Callable[[], object], times: int) -> None:
 def time_repetition(
     clock: Callable[[], float], *calls: Callable[[int], object]
 ) -> np.ndarray:
-    """Return the seconds of one more repetition, for calls with such a number.
+    """Return the seconds of one repetition, of calls that take a number of repetitions.
 
-    It leaves out the beginning and the end of a fit.
+    It is a difference, so the beginning and the end of a fit do not count.
     """
     variants = []
     for call in calls:
@@ -144,10 +144,10 @@ def measure_threads(n: int) -> list[Measurement]:
     times = [[time_on(1), time_on(2)] for _ in range(REPETITIONS)]
     one, two = np.min(times, axis=0)
     ours, products = one / two
-    what = f"pass over {n:,} points, d = 10, k = 32: two threads"
+    title = f"pass over {n:,} points, d = 10, k = 32: two threads"
     return [
         Measurement(
-            what,
+            title,
             ours,
             "x one",
             at_least=1.8,
@@ -182,13 +182,13 @@ def multiply(times: int) -> float:
 
 
 def measure_fit_memory(dtype: type) -> Measurement:
-    """Measure what a fit allocates, entering the points included, over its input."""
+    """Measure the memory that a fit allocates, as a multiple of its input."""
     X = np.random.default_rng(0).uniform(-1, 1, (N_VALUES // 10, 10)).astype(dtype)
     model = FastLloyd(8, bounds=(-1, 1))
     peak = peak_bytes(lambda: model.fit(X))
-    what = f"fit of {X.dtype}, d = 10: memory allocated"
+    title = f"fit of {X.dtype}, d = 10: memory allocated"
     return Measurement(
-        what,
+        title,
         peak / X.nbytes,
         "x input",
         at_most=2.0,

@@ -1,4 +1,4 @@
-"""Speed of the masked protocol's parties, communication excluded, and of masking."""
+"""Computing time of clients, server and masks in secure aggregation."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ AUTHORS_CLIENT = 10.8
 AUTHORS_SERVER = 1.9
 REPETITIONS = 20  # of the schedule in a measurement
 KEY = bytes(SECRET_BYTES)
-N_WORDS = 1 << 20  # that are masked
+N_WORDS = 1 << 20  # integers that are masked
 RING = Ring(8)
 METHOD = FastLloyd(N_CLUSTERS, epsilon=0.1, variant="published")
 
@@ -103,8 +103,8 @@ def time_server(n: int) -> float:
 def compare_masking(n_words: int) -> float:
     """Return the time of the cipher alone over that of masking and unmasking.
 
-    A client expands as many streams as there are clients: those of its pairs, and the
-    group's.
+    A client generates as many random streams as there are clients: one shared with each
+    other client, and one shared by all.
     """
     values = np.zeros(n_words, np.int64)
     masks = Masks(2, {1: KEY, 3: KEY}, KEY, RING)

@@ -1,4 +1,4 @@
-"""Plain numpy versions of FastLloyd's family, to compare times with.
+"""NumPy versions of the Lloyd methods, whose times are compared with this project's.
 
 They run one replicate and one cluster at a time. They follow the same schedules and
 draw as much noise, but from one generator and without the grid.
@@ -10,10 +10,10 @@ from pkm.methods import FastLloyd, GLloyd, Lloyd, SuLloyd
 from pkm.methods.initialization import starting_centers
 from pkm.privacy import SCALE
 
-FamilyMember = Lloyd | SuLloyd | GLloyd | FastLloyd
+LloydMethod = Lloyd | SuLloyd | GLloyd | FastLloyd
 
 
-def cluster(method: FamilyMember, points: np.ndarray, seed: int) -> np.ndarray:
+def cluster(method: LloydMethod, points: np.ndarray, seed: int) -> np.ndarray:
     """Run one replicate.
 
     Parameters

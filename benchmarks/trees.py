@@ -27,7 +27,7 @@ MAX_BYTES = 3  # a value
 
 
 def measure_trees(scale: float) -> list[Measurement]:
-    """Measure fits by replicate of a batch, and the memory of DPM."""
+    """Measure the time of a replicate in a batch, and the memory of DPM."""
     rows = []
     for name, shape, k, bounds, dpm_seconds, lsh_seconds in SETS:
         raw, label = load_points(name, shape, scale, bounds)
@@ -35,15 +35,15 @@ def measure_trees(scale: float) -> list[Measurement]:
         points, _ = Points.quantize(raw, *domain)
         sort = min_seconds(partial(np.sort, raw, axis=0))
         for variant in ("published", "sound"):
-            what = f"{label}: DPM {variant}"
+            title = f"{label}: DPM {variant}"
             method = DPM(k, variant=variant)
             fit = partial(method.fit_batch, points, range(N_FITS), domain, secure=False)
-            dpm = measure_time(what, fit, dpm_seconds, N_FITS)
+            dpm = measure_time(title, fit, dpm_seconds, N_FITS)
             rows.append(dpm)
             # Plain DPM sorts all columns once for each of seven levels.
             rows.append(
                 Measurement(
-                    f"{what}: one sort of the columns over a fit",
+                    f"{title}: one sort of the columns over a fit",
                     sort / dpm.value,
                     "x",
                     at_least=1,
@@ -52,10 +52,10 @@ def measure_trees(scale: float) -> list[Measurement]:
             # Encodings of the points count.
             points.cache.clear()
             fit = partial(method.fit_batch, points, [0], domain, secure=False)
-            rows.append(measure_memory(what, fit, raw.size, MAX_BYTES))
+            rows.append(measure_memory(title, fit, raw.size, MAX_BYTES))
 
             method = LSHSplits(k, variant=variant)
             fit = partial(method.fit_batch, points, range(N_FITS), domain, secure=False)
-            what = f"{label}: LSH-Splits {variant}"
-            rows.append(measure_time(what, fit, lsh_seconds, N_FITS))
+            title = f"{label}: LSH-Splits {variant}"
+            rows.append(measure_time(title, fit, lsh_seconds, N_FITS))
     return rows

@@ -1,4 +1,4 @@
-"""Speed of unlearning: removals by themselves, and against fits."""
+"""Speed of unlearning: of removals, and of fits relative to removals."""
 
 import time
 
@@ -12,32 +12,32 @@ from pkm.privacy import snap
 
 N_CLIENTS = 100
 N_POINTS = 1_000_000
-N_REMOVALS = 300  # every third one removes a seed
+N_REMOVALS = 300  # every third one removes a seed, a point chosen as initial center
 #: Points of a request, and the least number that is removed in a second.
 RATES = {1: 50, 100: 2000}
 N_REQUESTS = 50
 #: Numbers of points and of clusters.
 SIZES = ((N_POINTS // 100, 4), (N_POINTS // 10, 10), (N_POINTS, 10))
-#: Shares of all points, and numbers of requests that each remove as many.
+#: Shares of all points that a request removes, and numbers of such requests.
 SHARES = {0.0: 20, 0.001: 5, 0.01: 2}
 
 
 def measure_unlearning(scale: float) -> list[Measurement]:
-    """Measure requests to data of celltype's shape, and to up to a million points."""
+    """Measure removals from the data set celltype, and from up to a million points."""
     rows = measure_removals(scale)
     for n, k in SIZES:
         rows += compare_with_fits(round(scale * n), k)
     n = round(scale * N_POINTS)
     model = Unlearning(4).fit(draw_clients(n, 4), 0)
-    for size, least in RATES.items():
+    for size, at_least in RATES.items():
         rate = size / time_request(model, size, N_REQUESTS)
-        what = f"{n:,} x 10: exact removals, {size} a request"
+        title = f"{n:,} x 10: exact removals, {size} a request"
         rows.append(
             Measurement(
-                what,
+                title,
                 rate,
                 "/ s CPU",
-                at_least=least,
+                at_least=at_least,
             )
         )
     return rows
@@ -60,16 +60,16 @@ def measure_removals(scale: float) -> list[Measurement]:
             slow.append(1e3 * (time.process_time() - start))
         else:
             quick.append(1e3 * removal.client_seconds)
-    what = f"{label}: a removal"
+    title = f"{label}: a removal"
     return [
         Measurement(
-            f"{what}, at the client",
+            f"{title}, at the client",
             np.median(quick),
             "ms",
             at_most=0.1,
         ),
         Measurement(
-            f"{what} of a seed",
+            f"{title} of a seed",
             np.median(slow),
             "ms CPU",
             at_most=10,
@@ -78,7 +78,7 @@ def measure_removals(scale: float) -> list[Measurement]:
 
 
 def compare_with_fits(n: int, k: int) -> list[Measurement]:
-    """Measure a fit against exact removals with a repaired server, by their size."""
+    """Measure a fit over exact removals (``server="repaired"``), by their size."""
     method = Unlearning(k, server="repaired")
     clients = draw_clients(n, k)
     fit_seconds = min_seconds(lambda: method.fit(clients, 0), 2)
@@ -87,14 +87,14 @@ def compare_with_fits(n: int, k: int) -> list[Measurement]:
     for share, n_requests in SHARES.items():
         size = max(1, round(share * n))
         ratio = fit_seconds / time_request(model, size, n_requests)
-        what = f"{n:,} x 10, k = {k}: a fit over an exact removal of {size:,}"
-        least = 3.0 if size == 1 else None
+        title = f"{n:,} x 10, k = {k}: a fit over an exact removal of {size:,}"
+        at_least = 3.0 if size == 1 else None
         rows.append(
             Measurement(
-                what,
+                title,
                 ratio,
                 "x CPU",
-                at_least=least,
+                at_least=at_least,
             )
         )
     return rows

@@ -8,7 +8,13 @@
 
 from pkm.datasets.dataset import Dataset, check_domain, check_n_clusters, check_points
 from pkm.datasets.fetching import Fetched, fetch_missing
-from pkm.datasets.loading import fingerprint, is_restricted, load, names, obtainable
+from pkm.datasets.loading import (
+    fingerprint,
+    is_restricted,
+    load,
+    names,
+    why_unavailable,
+)
 from pkm.datasets.scaling import PREPROCESSING, Scaled, scale
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable
 
@@ -27,6 +33,6 @@ __all__ = [
     "is_restricted",
     "load",
     "names",
-    "obtainable",
     "scale",
+    "why_unavailable",
 ]

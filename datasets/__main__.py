@@ -23,7 +23,7 @@ from pkm.datasets.sources import ChecksumMismatch, DataUnavailable
 from pkm.files import atomic_write, cache_folder
 from pkm.names import suggestion
 
-#: Columns of the list; their largest widths if whole titles and licenses have no room.
+#: Columns of the list, with their largest widths on a narrow terminal.
 COLUMNS = {
     "name": 20,
     "what it is": 27,
@@ -129,7 +129,7 @@ def list_data(console: Console, mirror: str | None = None) -> None:
 def _describe_family(
     family: Family, names: Sequence[str], mirror: str | None
 ) -> list[str]:
-    """Describe members of a family; of the G2 sets some are published files."""
+    """Describe a family in a row of the list; some G2 sets are published files."""
     entries = find_published_g2() if family.name == "g2" else []
     states = [find_status(entry, mirror) for entry in entries]
     origins = dict.fromkeys(state.origin for state in states)
@@ -165,7 +165,7 @@ def find_published_g2() -> list[Entry]:
 
 
 def fetch(console: Console, names: Sequence[str], mirror: str | None = None) -> int:
-    """Download what is missing of data sets; return how many cannot be had.
+    """Download missing files of data sets; return how many sets stay unavailable.
 
     ``g2`` means all published files of that family.
     """

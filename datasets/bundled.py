@@ -1,4 +1,4 @@
-"""Data sets bundled with an installed package, made equal to the published files."""
+"""Data sets of scikit-learn, corrected so that they equal the published files."""
 
 import hashlib
 

@@ -60,7 +60,7 @@ def describe(entry: Entry, mirror: str | PathLike | None = None) -> dict:
 
 
 def _describe_file(file: File, sha256: str) -> dict:
-    """Describe a file: the address of exactly its bytes, else its path in a mirror."""
+    """Describe a file by a URL that gives its exact bytes, or its path in a mirror."""
     direct = [url for url in file.urls if is_direct(file, url)]
     others = " or ".join(url for url in file.urls if url not in direct)
     way = f"the member {file.member} of" if file.member else "made of"

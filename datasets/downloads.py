@@ -1,4 +1,4 @@
-"""Files from their URLs: tried several times, checked, and kept in the cache.
+"""Download files with retries, check them, and store them in the cache.
 
 Nothing is downloaded unless it is asked for: by `pkm data fetch`, by `fetch_missing`,
 or, when a set is loaded, by the environment variable PKM_DOWNLOAD.
@@ -25,19 +25,16 @@ DOWNLOAD_VARIABLE = "PKM_DOWNLOAD"
 TIMEOUT_SECONDS = (10, 60)
 #: The first host answers within this time where there is a network.
 PROBE_SECONDS = 3.0
-#: Times that a URL is tried when its failure may pass.
+#: Attempts at a URL whose failures are transient.
 ATTEMPTS = 3
 #: Seconds before the second time.
 PAUSE_SECONDS = 1.0
-#: Of the packings of a ZIP archive those that can be unpacked in parts of a given size.
+#: Compression methods of ZIP archives that can be unpacked in parts of a given size.
 COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def has_network(urls: Iterable[str]) -> bool:
-    """Tell whether the host of any of some URLs answers within three seconds.
-
-    Any answer counts.
-    """
+    """Tell whether a host of the URLs sends any answer within three seconds."""
     import requests
 
     answers: Queue[bool] = Queue()
@@ -69,7 +66,7 @@ class Unreachable(OSError):
 
 
 class _Buffer:
-    """What a downloader writes to: bytes in memory, up to a largest number."""
+    """Stream in memory that a download is written to, of limited size."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -85,11 +82,10 @@ class _Buffer:
 
 
 class Downloads:
-    """Downloads that follow each other.
+    """A session of downloads.
 
-    The last download is kept, because several files come from one archive (adult two,
-    G2 ninety). A URL that failed, and a host that cannot be reached, are not tried
-    again.
+    It keeps the last download, because several files come from one archive. It does not
+    try a URL again that failed, or a host that cannot be reached.
 
     Parameters
     ----------
@@ -104,7 +100,7 @@ class Downloads:
         self._failures: dict[str, str] = {}
 
     def read(self, url: str) -> bytes:
-        """Return what a URL leads to.
+        """Return the content of a URL.
 
         Raises
         ------
@@ -119,27 +115,27 @@ class Downloads:
                 raise Unreachable(self._failures[failed])
         if url != self._url:
             self._content = b""
-            self._content = self._try(url, host)
+            self._content = self._request_with_retries(url, host)
             self._url = url
         return self._content
 
-    def _try(self, url: str, host: str) -> bytes:
+    def _request_with_retries(self, url: str, host: str) -> bytes:
         import requests  # with pooch half a second of imports
 
         attempt = 1
         while True:
             try:
-                return self._once(url)
+                return self._request(url)
             except requests.RequestException as error:
-                is_lost = _is_unreachable(error)
-                if is_lost or attempt == ATTEMPTS or not _may_pass(error):
+                is_unreachable = _is_unreachable(error)
+                if is_unreachable or attempt == ATTEMPTS or not _is_transient(error):
                     reason = _explain(error)
-                    self._failures[host if is_lost else url] = reason
+                    self._failures[host if is_unreachable else url] = reason
                     raise Unreachable(reason) from error
             time.sleep(PAUSE_SECONDS * attempt)
             attempt += 1
 
-    def _once(self, url: str) -> bytes:
+    def _request(self, url: str) -> bytes:
         import pooch
         from tqdm import tqdm
 
@@ -167,11 +163,11 @@ def _is_unreachable(error: Exception) -> bool:
     if isinstance(error, requests.exceptions.ProxyError | requests.ConnectTimeout):
         return True
     cause = getattr(error.args[0], "reason", None) if error.args else None
-    is_lost = isinstance(cause, NewConnectionError)
-    return isinstance(error, requests.ConnectionError) and is_lost
+    is_unreachable = isinstance(cause, NewConnectionError)
+    return isinstance(error, requests.ConnectionError) and is_unreachable
 
 
-def _may_pass(error: Exception) -> bool:
+def _is_transient(error: Exception) -> bool:
     """Tell whether the same request may succeed in a moment."""
     import requests
 
@@ -208,7 +204,7 @@ def _explain(error: Exception) -> str:
 
 
 def fetch(file: File, name: str, downloads: Downloads | None = None) -> CheckedFile:
-    """Download a file into the cache, check it, and only then give it its name.
+    """Download a file, check it, and write it into the cache.
 
     Parameters
     ----------
@@ -217,14 +213,14 @@ def fetch(file: File, name: str, downloads: Downloads | None = None) -> CheckedF
     name : str
         Data set it belongs to, for the error message.
     downloads : Downloads, optional
-        Of earlier files.
+        Session of earlier files.
 
     Raises
     ------
     DataUnavailable
         If no URL gives the file, or the cache cannot hold it.
     ChecksumMismatch
-        If what a URL gives is not the declared file and no other URL gives it.
+        If a URL gives another file, and no other URL gives the declared one.
     """
     downloads = downloads or Downloads()
     failures = []
@@ -240,13 +236,13 @@ def fetch(file: File, name: str, downloads: Downloads | None = None) -> CheckedF
         except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             failures.append(f"{url}: {error.args[0] if error.args else error}")
         else:
-            return CheckedFile(content, _keep(file, content), "url")
+            return CheckedFile(content, _write_to_cache(file, content), "url")
     if mismatched:
         raise ChecksumMismatch(f"data set {name!r}: {'; '.join(failures)}")
     raise DataUnavailable(sources.explain_missing(file, name, failures))
 
 
-def _keep(file: File, content: bytes) -> Path:
+def _write_to_cache(file: File, content: bytes) -> Path:
     """Write a file into the cache; return its path."""
     path = cache_folder() / file.path
     try:
@@ -302,10 +298,7 @@ def obtain_files(
 
 
 def _read_published(url: str, file: File, downloads: Downloads) -> bytes:
-    """Return the bytes of the file that a URL leads to.
-
-    They are taken out of its archive or made of what is there.
-    """
+    """Return the bytes of a file from a URL, extracted or converted as declared."""
     content = downloads.read(url)
     if file.member is not None and url.endswith(".zip"):
         content = _read_member(url, content, file)

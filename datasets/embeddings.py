@@ -1,10 +1,9 @@
 """Embeddings of images: trained once, kept in the cache, loaded as any other data set.
 
 Training needs torch (`pkm.datasets.embedding_training`); this module does not. A stored
-set is two files in the cache. The arrays have a name with a hash of all that determines
-the training; a manifest has the arrays' SHA-256. Training is not the same to the last
-bit on every machine. So the manifest, and not the recipe alone, identifies the points
-that a result belongs to.
+set is two files in the cache: the arrays, and a manifest with their SHA-256. Their
+names have a hash of all that determines the training. Training differs in the last bits
+between machines, so results are identified by the manifest, not by the recipe alone.
 """
 
 import hashlib
@@ -51,7 +50,7 @@ def locate(entry: Entry) -> tuple[Path, Path]:
 
 
 def is_stored(entry: Entry) -> bool:
-    """Tell whether the arrays and the manifest are in the cache, right or not."""
+    """Tell whether the arrays and the manifest are in the cache, unchecked."""
     return all(path.is_file() for path in locate(entry))
 
 
@@ -169,7 +168,7 @@ def train(
 
 
 def store(entry: Entry, points: np.ndarray, labels: np.ndarray) -> None:
-    """Write the arrays, then the manifest: without it the set is not stored."""
+    """Write the arrays, then the manifest, without which the set does not count."""
     stream = BytesIO()
     np.savez(
         stream,

@@ -1,4 +1,4 @@
-"""What is known about a published data set without reading it."""
+"""Metadata of a published data set, known without reading it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,8 +35,7 @@ class Training:
     learning_rate : float
     seed : int
     threads : int
-        Sums are split among that many threads, whatever the machine has. One is enough
-        for so small a network, and does not wait for cores that others use.
+        Number of threads, fixed because it changes rounding errors of sums.
     """
 
     epochs: int
@@ -77,24 +76,23 @@ class Entry:
     columns : tuple of str
         Names of the columns; empty if they have none.
     comparison : bool
-        Whether no paper here uses it: it is for comparisons of methods.
+        Whether the set serves comparisons of methods; no paper here uses it.
     bundled : callable or None
-        Reader of a copy that an installed package brings along, equal to what the
-        parser returns.
+        Reads the copy in an installed package; it returns the same as the parser.
     bundled_sha256 : str or None
         `pkm.datasets.bundled.digest` of what that reader must return.
     common_range : (float, float) or None
-        One range for all columns, if it is another than the domain's; see
-        `pkm.datasets.Dataset`.
+        Bounds that a paper uses for all columns alike, if they differ from the domain;
+        see `pkm.datasets.Dataset`.
     common_range_is_private : bool
-        Whether it was read off the points.
+        Whether that range was computed from the points.
     trained : Training or None
         If the points are embeddings: how the network is trained on the files' images.
         Then n, d and the domain are those of the embeddings, and the set is looked for
         in the cache only.
     prescaled : bool
-        Whether the points come, or are parsed, scaled by bounds read off them; see
-        `pkm.datasets.Dataset`.
+        Whether the source or the parser has scaled the points by bounds computed from
+        them; see `pkm.datasets.Dataset`.
     fitted : bool
         Whether the points are the output of a map fitted to these very records; see
         `pkm.datasets.Dataset`.

@@ -1,4 +1,4 @@
-"""Download what some data sets lack; what cannot be had is listed, not raised."""
+"""Download missing files of data sets; failures are listed, not raised."""
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ class Fetched:
     fetched : tuple of str
         Data sets that were missing and can be loaded now.
     unavailable : dict of str
-        Data sets that cannot be had, with the reason in one line.
+        Data sets that could not be downloaded, with the reason in one line.
     """
 
     fetched: tuple[str, ...] = ()
@@ -48,19 +48,19 @@ def _is_available(file: File, mirror: str | PathLike | None) -> bool:
 def fetch_missing(
     names: Iterable[str],
     mirror: str | PathLike | None = None,
-    say: Callable[[str], object] | None = None,
+    report: Callable[[str], object] | None = None,
     progress: bool = True,
 ) -> Fetched:
     """Download the missing files of data sets into the cache.
 
-    Sets that are bundled, generated, the user's own or available need none. A set of
-    which a file has no declared hash is kept only if it parses to the declared shape.
+    Bundled, generated and available sets and the user's own files are skipped. Files
+    without a declared hash are kept only if they parse to the declared shape.
 
     Parameters
     ----------
     names : iterable of str
     mirror : path-like, optional
-    say : callable, optional
+    report : callable, optional
         Called before each group of downloads with a line on its size, source and
         license.
     progress : bool
@@ -91,19 +91,19 @@ def fetch_missing(
         for entry, files in missing.items()
         if entry.name not in unavailable
     }
-    if say is not None:
-        for line in announce(wanted):
-            say(line)
+    if report is not None:
+        for line in describe_downloads(wanted):
+            report(line)
     reason = _explain_full_disk(wanted)
     if reason:
         unavailable |= {entry.name: reason for entry in wanted}
         wanted = {}
-    earlier = downloads.Downloads(progress)
+    session = downloads.Downloads(progress)
     fetched = []
     for entry, files in wanted.items():
         try:
             for file in files:
-                downloads.fetch(file, entry.name, earlier)
+                downloads.fetch(file, entry.name, session)
             _check_undeclared(entry, files, mirror)
             if entry.trained:
                 embeddings.read_bytes(entry)
@@ -115,7 +115,7 @@ def fetch_missing(
 
 
 def _find_missing(names: Iterable[str], mirror: str | PathLike | None) -> Missing:
-    """Find published data sets that lack files, and embeddings that lack training."""
+    """Find published data sets without all files, and embeddings not yet trained."""
     missing = {}
     for name in dict.fromkeys(names):
         entry = loading.resolve(name).entry
@@ -129,14 +129,14 @@ def _find_missing(names: Iterable[str], mirror: str | PathLike | None) -> Missin
     return missing
 
 
-def announce(wanted: Missing) -> list[str]:
+def describe_downloads(wanted: Missing) -> list[str]:
     """Say what will be downloaded, one line for all sets from the same archive.
 
     Examples
     --------
     >>> from pkm.datasets.registry import find
     >>> s2 = find("s2")
-    >>> announce({s2: list(s2.files)})[0].partition(";")[0]
+    >>> describe_downloads({s2: list(s2.files)})[0].partition(";")[0]
     's2: 105 kB from cs.uef.fi, raw.githubusercontent.com'
     """
     groups: dict[tuple, list[tuple[Entry, list[File]]]] = {}
@@ -187,7 +187,7 @@ def write_bytes(size: int) -> str:
 
 
 def _explain_full_disk(wanted: Missing) -> str:
-    """Say that the cache's disk has no room for all sets together, empty if it has."""
+    """Say that the disk of the cache has too little space; empty if it has enough."""
     folder = cache_folder()
     folders = (folder, *folder.parents)
     existing = next((path for path in folders if path.is_dir()), Path())

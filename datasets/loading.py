@@ -39,7 +39,7 @@ def names() -> list[str]:
 
 @dataclass(frozen=True)
 class ResolvedName:
-    """What a name refers to: an entry, a family with its recipe, or none for a file."""
+    """What a name refers to: an entry, a family and its recipe, or a file (neither)."""
 
     entry: Entry | None = None
     family: Family | None = None
@@ -155,7 +155,7 @@ def fingerprint(
     label: user_files.Column | None = None,
     decimal: str | None = None,
 ) -> str:
-    """Digest what a name refers to, without loading, generating or downloading it.
+    """Hash the declaration of a data set, without loading or generating it.
 
     For a published set: the declared hashes of its files, the parser's code and the
     declared domain (every file is checked on loading, so the declaration identifies the
@@ -187,7 +187,7 @@ def fingerprint(
 
 
 def is_restricted(name: str) -> bool:
-    """Tell whether the records are somebody's own or given on request only.
+    """Tell whether the records are the user's own or given on request only.
 
     Examples
     --------
@@ -198,19 +198,18 @@ def is_restricted(name: str) -> bool:
     return name == FILE or (entry is not None and entry.restricted)
 
 
-def obtainable(
+def why_unavailable(
     name: str,
     *,
     mirror: str | PathLike | None = None,
     path: str | PathLike | None = None,
 ) -> str | None:
-    """Find out whether a data set can be loaded now, without the network.
+    """Say why a data set cannot be loaded now without the network.
 
     Returns
     -------
     str or None
-        None if it can, else the reason in words: a missing file and where it is
-        published.
+        The missing file and where it is published; None if the set can be loaded.
 
     Raises
     ------
@@ -220,7 +219,7 @@ def obtainable(
 
     Examples
     --------
-    >>> obtainable("synth-4-2-0") is None
+    >>> why_unavailable("synth-4-2-0") is None
     True
     """
     entry = resolve(name).entry

@@ -35,7 +35,7 @@ CHECKIN_COLUMNS = ("user", "time", "latitude", "longitude", "place")
 
 
 def _read_numbers(content: bytes, separator: str | None = None) -> np.ndarray:
-    """Read a table of numbers only, packed or not."""
+    """Read a table of numbers, gzipped or not."""
     if content.startswith(GZIP_MAGIC):
         content = gzip.decompress(content)
     return np.loadtxt(BytesIO(content), delimiter=separator, ndmin=2)
@@ -69,7 +69,7 @@ def table(
     fill : float, optional
         Public constant in place of a missing value, which the file writes as ``?``.
     logarithms : sequence of int
-        Points' columns, numbered from 0, of which the natural logarithm is taken.
+        Columns of the points whose natural logarithm is taken, numbered from 0.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def locate_nodes(data: bytes) -> bytes:
     return nodes[position].to_csv(index=False).encode()
 
 
-#: What may be made of the bytes at a URL before they are checked and kept.
+#: Conversions of the bytes of a URL, before they are checked and stored.
 CONVERSIONS = {"locate_nodes": locate_nodes}
 PARSERS = {
     parser.__name__: parser

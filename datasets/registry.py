@@ -29,7 +29,8 @@ from pkm.names import suggestion
 REGISTRY = Path(__file__).with_name("registry.toml")
 G2_URL = "https://cs.uef.fi/sipu/datasets/g2-txt.zip"
 
-#: Keys of a data set, a run of columns and a file, with their types.
+#: Keys of a data set, a run of columns (consecutive columns with the same bounds) and a
+#: file, with their types.
 NUMBER = (int, float)
 REQUIRED = {
     "title": str,
@@ -70,7 +71,7 @@ FILE_OPTIONAL = {
 
 
 def fingerprint(entry: Entry, mirror: str | PathLike | None = None) -> str:
-    """Hash what is declared of a data set: files, parser, domain and range (SHA-256).
+    """Hash the declaration of a data set: files, parser, domain and range (SHA-256).
 
     The files themselves need not be read: `datasets.load` refuses any file whose hash
     is not the declared one. Equal declarations therefore mean equal bytes, and equal
@@ -120,7 +121,7 @@ def read_registry(path: Path = REGISTRY) -> tuple[Entry, ...]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         for name, table in tables.items():
             if isinstance(table, dict) and "based_on" in table:
-                base = _choose(table.pop("based_on"), tables, f"[{name}] based_on")
+                base = _look_up(table.pop("based_on"), tables, f"[{name}] based_on")
                 tables[name] = base | table
         return tuple(_make_entry(name, table) for name, table in tables.items())
     except ValueError as error:
@@ -137,7 +138,7 @@ def _make_entry(name: str, table: object) -> Entry:
     columns = [run.get("columns", keys["d"]) for run in runs]
     named = all(isinstance(names, tuple) for names in columns)
 
-    def spread(key: str) -> tuple:
+    def repeat_per_column(key: str) -> tuple:
         """Repeat the value of a run for each of its columns."""
         widths = [names if isinstance(names, int) else len(names) for names in columns]
         pairs = zip(runs, widths, strict=True)
@@ -149,11 +150,11 @@ def _make_entry(name: str, table: object) -> Entry:
         n_clusters=keys.pop("k"),
         files=tuple(_make_file(file, f"{where} files") for file in keys.pop("files")),
         parse=_make_parser(keys.pop("parser"), keys.pop("arguments", {}), where),
-        lower=tuple(map(float, spread("lower"))),
-        upper=tuple(map(float, spread("upper"))),
-        reasons=spread("reason"),
+        lower=tuple(map(float, repeat_per_column("lower"))),
+        upper=tuple(map(float, repeat_per_column("upper"))),
+        reasons=repeat_per_column("reason"),
         columns=tuple(chain(*columns)) if named else (),
-        bundled=_choose(keys.pop("bundled", None), vars(bundled), f"{where} bundled"),
+        bundled=_look_up(keys.pop("bundled", None), vars(bundled), f"{where} bundled"),
         trained=training and Training(**training),
         **keys,
     )
@@ -168,7 +169,7 @@ def _check(table: object, required: Mapping, optional: Mapping, where: str) -> d
         raise ValueError(f"{where}: {table!r} should be a table of keys")
     kinds = {**required, **optional}
     for key, value in table.items():
-        kind = _choose(key, kinds, f"{where} key")
+        kind = _look_up(key, kinds, f"{where} key")
         if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
             expected = kind if isinstance(kind, tuple) else (kind,)
             names = " or ".join(kind.__name__ for kind in expected)
@@ -182,7 +183,7 @@ def _check(table: object, required: Mapping, optional: Mapping, where: str) -> d
     }
 
 
-def _choose(name: str | None, known: Mapping, where: str) -> Any:
+def _look_up(name: str | None, known: Mapping, where: str) -> Any:
     """Return what a name stands for, None for no name."""
     if name is None:
         return None
@@ -201,14 +202,14 @@ def _make_file(table: object, where: str) -> File:
             f"{where}: {keys['path']!r} has no sha256: its urls should be https"
         )
     convert = keys.pop("convert", None)
-    conversion = _choose(convert, parsers.CONVERSIONS, f"{where} convert")
+    conversion = _look_up(convert, parsers.CONVERSIONS, f"{where} convert")
     return File(**keys, convert=conversion)
 
 
 def _make_parser(name: str, arguments: dict, where: str) -> Callable:
-    parser = _choose(name, parsers.PARSERS, f"{where} parser")
+    parser = _look_up(name, parsers.PARSERS, f"{where} parser")
     for key in arguments:
-        _choose(key, inspect.signature(parser).parameters, f"{where} arguments")
+        _look_up(key, inspect.signature(parser).parameters, f"{where} arguments")
     return partial(parser, **arguments) if arguments else parser
 
 

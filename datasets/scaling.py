@@ -7,10 +7,9 @@ import numpy as np
 from pkm.datasets.dataset import Dataset, check_table
 
 PREPROCESSING = ("minmax", "public", "range", "ball")
-#: Those whose bounds are read off the points: private facts that no budget pays for.
+#: Preprocessing whose bounds are computed from the points: no budget pays for them.
 DATA_DEPENDENT = ("minmax", "ball")
-# What the bounds are called in messages; with those read off the points none lies
-# outside.
+# Names of the bounds in messages.
 _DECLARED = {"public": "domain", "range": "range"}
 
 
@@ -29,8 +28,7 @@ class Scaled:
     preprocessing : str
         One of :data:`PREPROCESSING`.
     uses_private_bounds : bool
-        True where the bounds were read off the points: private facts that no budget
-        paid for.
+        Whether the bounds were computed from the points, which no budget paid for.
     clipped : int
         Number of points with a coordinate that was outside the bounds and moved to
         them.
@@ -63,12 +61,12 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     dataset : Dataset
     preprocessing : {"minmax", "public", "range", "ball"}
         ``minmax``: each column by its own minimum and maximum, as the papers do; a
-        constant column becomes 0. ``ball``: all columns about their means, by the
-        largest norm of what is left, so that the points fill the unit ball; the
-        PE-means paper's. Both are flagged, because their bounds are private.
-        ``public``: by the declared domain. ``range``: all columns by the one range that
-        they share, which keeps the shape of the clusters; flagged where that range was
-        read off the points.
+        constant column becomes 0. ``ball``: columns are centered at their means, and
+        all points divided by the largest norm, so that they fill the unit ball, as in
+        the PE-means paper. Both set `uses_private_bounds`. ``public``: by the declared
+        domain. ``range``: all columns by their common range, which keeps the shape of
+        the clusters; sets `uses_private_bounds` if that range was computed from the
+        points.
     clip : bool
         Whether points outside the domain or range are moved to its border (and counted)
         or refused.

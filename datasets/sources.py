@@ -21,16 +21,16 @@ from typing import IO
 from pkm.files import OWNER_FILE, atomic_write, cache_folder
 
 MIRROR_VARIABLE = "PKM_DATA"
-#: Folder of the cache for the hashes of files without a declared one.
+#: Folder of the cache for recorded hashes, of files without a declared hash.
 RECORDED_HASHES = "noted"
-#: Largest download, and largest file, packed or not, unless the registry says another.
+#: Largest size of a download or file, unless the registry gives another.
 MAX_BYTES = 2**28
-#: Archives and files are unpacked in parts of that many bytes.
+#: Size of the parts in which archives and files are unpacked.
 PART_BYTES = 2**20
 
 
 class DataUnavailable(FileNotFoundError):
-    """A file is missing; the message says which, its source and its place."""
+    """A file is missing; the message says where it is published and where to put it."""
 
 
 class ChecksumMismatch(ValueError):
@@ -66,7 +66,7 @@ class File:
     size : int or None
         Bytes of the published file, if they are known.
     convert : callable or None
-        From what a URL, or a member there, holds to the bytes of this file.
+        Makes the bytes of this file from those of a URL or archive member.
     max_bytes : int
         Largest size of the file and of what it unpacks to; what is larger is refused
         before it is held in memory.

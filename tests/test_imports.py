@@ -88,7 +88,7 @@ def graph(imports):
 def test_imports_inside_functions_are_listed(imports):
     late = defaultdict(set)
     for item in imports:
-        if item.is_late:
+        if item.in_function:
             late[item.source].add(item.target)
     assert late == {source: set(targets) for source, targets in LATE.items()}
 

@@ -1,11 +1,11 @@
 """Extension of griffe, which reads docstrings for ``make docs``.
 
-griffe takes the first of several choices for the default, and gives parameters that
-share a line the type and the default of the first. Here defaults are always those of
-the signature, and so are types that the docstring does not give.
+By itself griffe takes the first of several choices as the default. It gives parameters
+that share a line the type and the default of the first. With this extension defaults
+always come from the signature, and so do types that the docstring does not give.
 
-A clustering method that declares fields is a dataclass without saying so. Here it says
-so, and griffe finds its parameters.
+Clustering methods become dataclasses by inheritance, which griffe does not see. This
+extension adds the decorator, so that griffe finds their fields.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any
 import griffe
 
 METHODS = "pkm.methods."
-#: The decorator of a method that declares fields.
+#: The decorator that is added to clustering methods.
 DATACLASS = griffe.Decorator(
     griffe.ExprCall(
         griffe.ExprName("dataclasses.dataclass"),
@@ -44,10 +44,10 @@ class SignatureDocstring(griffe.Docstring):
             for item in section.value:
                 if item.name not in signature:
                     continue
-                own = signature[item.name]
-                item.value = own.default
+                parameter = signature[item.name]
+                item.value = parameter.default
                 if any(item.annotation is annotation for annotation in types):
-                    item.annotation = own.annotation
+                    item.annotation = parameter.annotation
         return sections
 
 
@@ -69,7 +69,7 @@ class SignatureParameters(griffe.Extension):
         )
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Decorate a class that derives from a method or its contract."""
+        """Decorate clustering methods: classes of `METHODS` with a base class."""
         is_method = cls.path.startswith(METHODS) and cls.bases
         if is_method and not cls.decorators and "NamedTuple" not in map(str, cls.bases):
             cls.decorators.append(DATACLASS)

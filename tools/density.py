@@ -1,7 +1,6 @@
-"""Print how densely each room is written, and what is wrong with the structure.
+"""Print the tokens per line of folders, and violations of the structure's rules.
 
-A room is a top-level folder, or a folder inside one. Tokens are those of code: neither
-docstrings and comments nor indentation and line ends.
+Tokens of docstrings and comments, indentation and line ends do not count.
 """
 
 import argparse
@@ -38,8 +37,8 @@ MAX_LENGTH = 60  # lines of a function
 MAX_MODULES = 20  # of a folder
 MAX_WORDS = 30  # of a sentence
 TARGETS = f"8 tokens a line at most, 5 % comments in algorithms, {MAX_WIDTH} columns"
-#: Parts of a page that are no sentences: listings, tables, headings, code.
-NO_PROSE = re.compile(r"```.*?```|^[|#].*?$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+#: Parts of a page that are not prose: code, tables, headings.
+NON_PROSE = re.compile(r"```.*?```|^[|#].*?$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 
 def summarize(paths: Iterable[Path]) -> dict[str, float]:
@@ -115,11 +114,11 @@ def find_wide_lines(text: str) -> list[int]:
     ]
 
 
-def list_room(room: str) -> list[Path]:
-    """Return the Python files of a folder; end the process where there is none."""
-    paths = list_files(f"{room.rstrip('/')}/*.py")
+def list_python_files(folder: str) -> list[Path]:
+    """Return the Python files of a folder; exit if there is none."""
+    paths = list_files(f"{folder.rstrip('/')}/*.py")
     if not paths:
-        sys.exit(f"error: room {room!r} has no Python file; see density.py --help")
+        sys.exit(f"error: folder {folder!r} has no Python file; see density.py --help")
     return paths
 
 
@@ -137,7 +136,7 @@ def find_large_folders(paths: Iterable[Path]) -> Iterator[str]:
 
 
 def describe_structure() -> Iterator[str]:
-    """Yield the facts about imports, folders and pages."""
+    """Yield lines on import cycles, large folders and the length of the pages."""
     yield from find_large_folders(read_modules().values())
     cycles = find_cycles(make_graph(read_imports()))
     for cycle in cycles:
@@ -147,33 +146,33 @@ def describe_structure() -> Iterator[str]:
     pages = list_files("docs/*.md")
     text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
     text = re.sub("<!--.*?-->", "", text, flags=re.DOTALL)
-    sentences = re.split(r"(?<=[.:;])\s+", NO_PROSE.sub(" ", text))
+    sentences = re.split(r"(?<=[.:;])\s+", NON_PROSE.sub(" ", text))
     long = sum(len(sentence.split()) > MAX_WORDS for sentence in sentences)
     size = f"{len(text) // 1000} KB"
     yield f"pages: {size}, {long} sentences of more than {MAX_WORDS} words"
 
 
 def find_violations() -> Iterator[str]:
-    """Yield the rules of ``[tool.density]`` that rooms break."""
+    """Yield the violations of the rules in ``[tool.density]``."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     modules = read_modules()
     cycles = find_cycles(make_graph(read_imports()))
-    for room, rule in settings["tool"]["density"].items():
-        paths = list_room(room)
+    for name, rule in settings["tool"]["density"].items():
+        paths = list_python_files(name)
         row = summarize(paths)
         density = row["tokens/line"]
         comments = row["comments %"]
         if density > rule["max_tokens"]:
-            yield f"{room}: {density:.2f} tokens a line; at most {rule['max_tokens']}"
+            yield f"{name}: {density:.2f} tokens a line; at most {rule['max_tokens']}"
         if comments < rule.get("min_comments", 0):
-            yield f"{room}: {comments:.2f} % comments; at least {rule['min_comments']}"
+            yield f"{name}: {comments:.2f} % comments; at least {rule['min_comments']}"
         yield from find_large_folders(paths)
         for path in paths:
             for number in find_wide_lines(path.read_text(encoding="utf-8")):
                 yield f"{name_path(path)}:{number}: more than {MAX_WIDTH} columns"
         for cycle in cycles:
             if any(modules[module] in paths for module in cycle):
-                yield f"{room}: import cycle: {' '.join(sorted(cycle))}"
+                yield f"{name}: import cycle: {' '.join(sorted(cycle))}"
 
 
 def print_table(rows: dict[str, dict[str, float]]) -> None:
@@ -229,10 +228,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(violations) or "[tool.density] holds")
         return int(bool(violations))
 
-    folders = {path.relative_to(ROOT).parts[0] for path in list_files("*/*.py")}
-    rooms = {room: list_room(room) for room in options.folders or sorted(folders)}
-    code = [path for room in rooms if room != "tests" for path in rooms[room]]
-    groups = {name_path(path): [path] for path in code} if options.files else rooms
+    names = {path.relative_to(ROOT).parts[0] for path in list_files("*/*.py")}
+    files = {name: list_python_files(name) for name in options.folders or sorted(names)}
+    code = [path for name in files if name != "tests" for path in files[name]]
+    groups = {name_path(path): [path] for path in code} if options.files else files
     rows = {name: summarize(paths) for name, paths in groups.items()}
     print_table(rows | {"all but tests": summarize(code)})
     print(*describe_structure(), f"targets: {TARGETS}", sep="\n")

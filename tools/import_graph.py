@@ -25,17 +25,17 @@ class Import:
     ----------
     source, target : str
         Dotted names; the source has the import statement.
-    is_late : bool
+    in_function : bool
         Whether the statement is inside a function.
     """
 
     source: str
     target: str
-    is_late: bool
+    in_function: bool
 
 
 def list_files(pattern: str) -> list[Path]:
-    """Return the repository's files, without links and what git ignores."""
+    """Return the repository's files that match; neither links nor ignored files."""
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
         cwd=ROOT,
@@ -68,32 +68,34 @@ def read_imports() -> list[Import]:
     imports = []
     for source, path in modules.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        for name, is_late in find_imported_names(tree):
+        for name, in_function in find_imported_names(tree):
             # The name is a module, or something that a module defines.
             candidates = (name, name.rpartition(".")[0])
             target = next((other for other in candidates if other in modules), source)
             if target != source:
-                imports.append(Import(source, target, is_late))
+                imports.append(Import(source, target, in_function))
     return imports
 
 
 def find_imported_names(
-    node: ast.AST, is_late: bool = False
+    node: ast.AST, in_function: bool = False
 ) -> Iterator[tuple[str, bool]]:
     """Yield the dotted names that a tree imports, and whether a function does it."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
         for alias in node.names:
-            yield prefix + alias.name, is_late
+            yield prefix + alias.name, in_function
     for child in ast.iter_child_nodes(node):
-        yield from find_imported_names(child, is_late or isinstance(node, FUNCTIONS))
+        yield from find_imported_names(
+            child, in_function or isinstance(node, FUNCTIONS)
+        )
 
 
 def make_graph(imports: Sequence[Import]) -> Graph:
     """Return the modules that each module imports.
 
-    Packages are left out: ``pkm.methods`` imports its modules to give public names one
-    home, which would make a cycle of every import of such a name.
+    Packages are left out. ``pkm.methods`` imports its modules to re-export their names,
+    so every import of such a name inside the package would be a cycle.
     """
     modules = read_modules()
     packages = {name for name, path in modules.items() if path.stem == "__init__"}
@@ -106,13 +108,13 @@ def make_graph(imports: Sequence[Import]) -> Graph:
 
 def find_reachable(graph: Graph, start: str) -> set[str]:
     """Return the modules that a module imports, itself or through others."""
-    reached: set[str] = set()
-    waiting = [start]
-    while waiting:
-        fresh = graph[waiting.pop()] - reached
-        reached |= fresh
-        waiting += fresh
-    return reached
+    visited: set[str] = set()
+    stack = [start]
+    while stack:
+        new = graph[stack.pop()] - visited
+        visited |= new
+        stack += new
+    return visited
 
 
 def find_cycles(graph: Graph) -> list[frozenset[str]]:

@@ -1,4 +1,4 @@
-"""Write the tables of ``docs/schema.md`` anew from the declared columns.
+"""Rewrite the tables of ``docs/schema.md`` from the declared columns.
 
 python tools/schema_page.py docs/schema.md
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pkm.schema import COLUMNS
 
-#: Headings of the page, by the kind of columns that they are about.
+#: Headings of the page, by kind of column.
 HEADINGS = {
     "key": "Which cell and seed",
     "identity": "What was run",
@@ -20,7 +20,7 @@ HEADINGS = {
     "resource": "Time and memory",
     "provenance": "Origin",
 }
-#: The line of the page after which everything is written from here.
+#: The line after which this script writes the page.
 MARKER = "<!-- Below: python tools/schema_page.py docs/schema.md -->\n"
 HEADING = """
 ## {}
@@ -31,7 +31,7 @@ ARROWS = {"lower": " ↓", "higher": " ↑", "": ""}
 
 
 def write_page(text: str) -> str:
-    """Return the text of ``docs/schema.md`` with its tables written anew."""
+    """Return the text of ``docs/schema.md`` with new tables."""
     lines = []
     for kind, heading in HEADINGS.items():
         lines.append(HEADING.format(heading))
@@ -48,7 +48,7 @@ def write_page(text: str) -> str:
 
 
 def write_missing(value: object) -> str:
-    """Write the value of rows without a column."""
+    """Write the value that a column has in rows that lack it."""
     if value is None:
         return ""
     if isinstance(value, float) and math.isnan(value):

@@ -19,7 +19,7 @@ WIDTH = 36
 
 
 def list_modules(folders: Iterable[str] = ()) -> list[PurePosixPath]:
-    """List the Python files that git tracks, tests only where they are asked for."""
+    """List the Python files that git tracks, without tests unless named."""
     folders = list(folders) or [".", ":!tests"]
     command = ["git", "ls-files", "--", *folders]
     listing = subprocess.run(

@@ -35,8 +35,8 @@ BASES = (
     "surrogate",
 )
 _REQUIRED = {"title": str, "reference": str, "claims": list}
-#: What a file leaves out if it has none of it.
-_NOTHING = {"derived": [], "sets": {}, "reported": {}, "deviations": []}
+#: Values of the keys that a file may leave out.
+_DEFAULTS = {"derived": [], "sets": {}, "reported": {}, "deviations": []}
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,10 @@ class Claim:
         The claim, paraphrased.
     check : mapping
         How it is checked: a `type` of `findings.CHECK_TYPES` and the keys of that.
-    reported, doubt : str
-        Numbers of the paper; what is this project's interpretation.
+    reported : str
+        Numbers of the paper.
+    doubt : str
+        What the paper leaves open, and how it is interpreted here.
     """
 
     id: str
@@ -89,7 +91,7 @@ def read_claims(paper: str) -> dict:
         If the paper has no such file, two claims share an id, one is not of this paper
         by its id, or a key is unknown or absent.
     """
-    content = _NOTHING | read(paper, "claims.yaml", _REQUIRED, _NOTHING)
+    content = _DEFAULTS | read(paper, "claims.yaml", _REQUIRED, _DEFAULTS)
     _import_checks(paper)
     where = f"conf/paper/{paper}/claims.yaml"
     known = KnownNames(paper, content["derived"])
@@ -110,21 +112,19 @@ def _import_checks(paper: str) -> object:
     return import_module(name) if find_spec(name) else None
 
 
-def view(
-    study: Study,
-    gaps: pd.DataFrame,
-    paper: str,
+def adapt_study(
+    study: Study, gaps: pd.DataFrame, paper: str
 ) -> tuple[Study, pd.DataFrame]:
-    """Return stored rows and gaps as the claims of a paper name them."""
-    special = _import_checks(paper)
-    return special.view(study, gaps) if hasattr(special, "view") else (study, gaps)
+    """Return stored rows and gaps with the paper's own names of sweeps and methods.
+
+    A module ``<paper>_checks`` may have a function of the same name for it.
+    """
+    checks = _import_checks(paper)
+    change = getattr(checks, "adapt_study", None)
+    return change(study, gaps) if change else (study, gaps)
 
 
-def make_claim(
-    entry: Mapping,
-    where: str,
-    known: KnownNames | None = None,
-) -> Claim:
+def make_claim(entry: Mapping, where: str, known: KnownNames | None = None) -> Claim:
     """Make a claim of its entry, with all keys and, if known, names checked."""
     required = [field.name for field in fields(Claim) if field.default is MISSING]
     refuse_unknown(entry, Claim.__annotations__, where)

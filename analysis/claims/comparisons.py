@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.expressions import evaluated
+from pkm.analysis.claims.expressions import evaluate
 from pkm.analysis.claims.findings import (
+    BootstrapValues,
     Context,
-    Draws,
     MissingRows,
     as_list,
     describe_absent,
@@ -123,11 +123,7 @@ class Pairs:
         return self.average(values) / self.average(scale)
 
 
-def find_pairs(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Pairs:
+def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     """Find the comparisons of a check; see the module.
 
     With `across` each selector names one cell per combination, and the two sides need
@@ -160,7 +156,7 @@ def find_pairs(
         lines = lines.assign(scale=lines["dataset"].map(scale_of))
         lines = lines.dropna(subset="scale")
     if not len(lines):
-        raise MissingRows(context.why(check["sweep"]))
+        raise MissingRows(context.explain_missing(check["sweep"]))
 
     # Number the comparisons.
     lines = lines.sort_values(["left_order", "right_order"], kind="stable")
@@ -192,7 +188,7 @@ def _select(
     """Return the stored cells that a check is about, with its further columns."""
     matrix = study.matrix(check["sweep"], check["metric"])
     if not len(matrix.cells):
-        raise MissingRows(context.why(check["sweep"]))
+        raise MissingRows(context.explain_missing(check["sweep"]))
     matrix = area(matrix) if check.get("area") else matrix.broadcast()
     cells = with_columns(matrix.cells, check.get("columns", {}))
     is_allowed = np.ones(len(cells), dtype=bool)
@@ -248,14 +244,14 @@ def with_columns(cells: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFram
     """Add columns to the cells by expressions, after those of planted data sets."""
     cells = parse_planted_names(cells)
     for name, expression in columns.items():
-        cells[name] = evaluated(expression, _arrays(cells, expression))
+        cells[name] = evaluate(expression, _arrays(cells, expression))
     return cells
 
 
 def _share_of_runs(matrix: SeedMatrix, expression: str) -> SeedMatrix:
     """Replace the value of each run by whether an expression holds."""
     values = matrix.values
-    holds = evaluated(expression, _arrays(matrix.cells, expression) | {"value": values})
+    holds = evaluate(expression, _arrays(matrix.cells, expression) | {"value": values})
     cells = matrix.cells.assign(
         mean_of_runs=np.nanmean(values, axis=0),
         largest_of_runs=np.nanmax(values, axis=0),
@@ -314,11 +310,7 @@ def _short_ends(check: Mapping, cells: pd.DataFrame) -> str:
     )
 
 
-def measure_ratios(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Draws:
+def measure_ratios(study: Study, check: Mapping, context: Context) -> BootstrapValues:
     """Resampled ratios left / right per comparison of a check; see `divide_pairs`.
 
     With `numbers` these are divided by reported ones, or the other way with `inverse`,
@@ -360,38 +352,36 @@ def _read_smallest(cells: Sequence[Mapping], names: list[str]) -> dict[str, floa
     return numbers.min(axis=1).dropna().to_dict()
 
 
-def _join_metrics(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Draws:
+def _join_metrics(study: Study, check: Mapping, context: Context) -> BootstrapValues:
     """Join the comparisons of several metrics."""
     measured = {}
     missing = []
     for metric in check["metric"]:
         try:
-            draws = measure_ratios(study, check | {"metric": metric}, context)
+            bootstrap = measure_ratios(study, check | {"metric": metric}, context)
         except MissingRows:
             missing.append(f"no stored rows of metric {metric}")
             continue
-        measured[metric] = draws
-        missing.append(draws.missing)
+        measured[metric] = bootstrap
+        missing.append(bootstrap.missing)
     if not measured:
-        raise MissingRows(context.why(check["sweep"]))
+        raise MissingRows(context.explain_missing(check["sweep"]))
 
-    cases = [draws.cases.assign(metric=name) for name, draws in measured.items()]
+    cases = [
+        bootstrap.cases.assign(metric=name) for name, bootstrap in measured.items()
+    ]
     tables = measured.values()
-    return Draws(
-        values=np.hstack([draws.values for draws in tables]),
+    return BootstrapValues(
+        values=np.hstack([bootstrap.values for bootstrap in tables]),
         cases=pd.concat(cases, ignore_index=True),
-        seeds=min(draws.seeds for draws in tables),
+        seeds=min(bootstrap.seeds for bootstrap in tables),
         missing=join_texts(*dict.fromkeys(missing)),
-        name=draws.name,
-        complete=np.concatenate([draws.complete for draws in tables]),
+        name=bootstrap.name,
+        complete=np.concatenate([bootstrap.complete for bootstrap in tables]),
     )
 
 
-def divide_pairs(pairs: Pairs, check: Mapping) -> Draws:
+def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
     """Resampled ratios left / right per comparison.
 
     Without `right` the left side itself (its mean relative to `relative_to`). ``by:
@@ -428,7 +418,7 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> Draws:
     if "share_of_runs" in check:
         name = "Share of runs"
         facts += ["mean_of_runs", "largest_of_runs"]
-    return Draws(
+    return BootstrapValues(
         values,
         pairs.keys,
         seeds,

@@ -1,4 +1,4 @@
-"""How resampled values and exact agreements give a finding."""
+"""Turn resampled values and exact equalities into findings."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from pkm.analysis.claims.findings import (
     LEVEL,
     MIN_SEEDS,
     Agreement,
-    Draws,
+    BootstrapValues,
     Finding,
     MissingRows,
     bounds_text,
@@ -32,12 +32,12 @@ from pkm.analysis.tables.statistics import percentile_interval
 CASES_LISTED = 4
 
 
-def decide(draws: Draws, check: Mapping) -> Finding:
+def decide(bootstrap: BootstrapValues, check: Mapping) -> Finding:
     """Turn resampled values into a finding.
 
     Parameters
     ----------
-    draws : Draws
+    bootstrap : BootstrapValues
     check : mapping
         `BOUNDS` and `quantifier`: whether the claim is about all cases (default), some
         or most.
@@ -49,21 +49,21 @@ def decide(draws: Draws, check: Mapping) -> Finding:
         and `outcome`: kept, violated or open.
     """
     quantifier = check.get("quantifier", "all")
-    is_truth = draws.values.dtype == bool
+    is_truth = bootstrap.values.dtype == bool
     if not is_truth and not bounds_text(check):
         raise ValueError(
             f"check {check['type']} needs one of the bounds {list(BOUNDS)}"
         )
-    truth = draws.values if is_truth else within(draws.values, check)
+    truth = bootstrap.values if is_truth else within(bootstrap.values, check)
     on_sample = truth[0]
     resampled = truth[1:]
     n_cases = on_sample.size
 
     # Decide every case: kept, violated or neither.
     share = resampled.mean(axis=0)
-    decidable = draws.decidable
+    decidable = bootstrap.decidable
     if decidable is None:
-        decidable = np.full(n_cases, not draws.undecided)
+        decidable = np.full(n_cases, not bootstrap.undecided)
     p_true = holm((1 + resampled.sum(axis=0)) / len(truth))
     kept = on_sample & (share >= 1 - LEVEL) & decidable
     violated = ~on_sample & (p_true <= LEVEL) & decidable
@@ -89,57 +89,59 @@ def decide(draws: Draws, check: Mapping) -> Finding:
     verdict = FAILS if is_broken else HOLDS if is_kept else INCONCLUSIVE
 
     # A part of the cases shows less than all of them.
-    complete = True if draws.complete is None else draws.complete
+    complete = True if bootstrap.complete is None else bootstrap.complete
     refuted = quantifier == "all" and (violated & complete).any()
     exists = quantifier == "some"
-    verdict = weaken(verdict, draws.missing, exists=exists, refuted=refuted)
-    if draws.seeds < MIN_SEEDS or not decidable.any():
+    verdict = weaken(verdict, bootstrap.missing, exists=exists, refuted=refuted)
+    if bootstrap.seeds < MIN_SEEDS or not decidable.any():
         verdict = INCONCLUSIVE
 
-    seeds = too_few(draws.seeds)
-    numbers = join_words(_describe(draws, check), text, draws.undecided, seeds)
-    evidence = _list_evidence(draws)
+    seeds = too_few(bootstrap.seeds)
+    numbers = join_words(_describe(bootstrap, check), text, bootstrap.undecided, seeds)
+    evidence = _list_evidence(bootstrap)
     if len(evidence) == n_cases:
         evidence = evidence.assign(
             true_on_sample=on_sample, true_in_resamples=share, outcome=outcome
         )
-    return Finding(verdict, numbers, n_cases, draws.seeds, draws.missing, evidence)
+    return Finding(
+        verdict, numbers, n_cases, bootstrap.seeds, bootstrap.missing, evidence
+    )
 
 
-def _describe(draws: Draws, check: Mapping) -> str:
+def _describe(bootstrap: BootstrapValues, check: Mapping) -> str:
     """Write the smallest and the largest value, the bounds and the further sentence."""
-    if draws.values.dtype == bool:
-        return f"{draws.text};"
-    on_sample = draws.values[0]
-    texts = describe_values(draws)
+    if bootstrap.values.dtype == bool:
+        return f"{bootstrap.text};"
+    on_sample = bootstrap.values[0]
+    texts = describe_values(bootstrap)
     if len(on_sample) == 1:
-        (low,), (high,) = percentile_interval(draws.values)
-        text = f"{draws.name} {on_sample[0]:.4g} [{low:.4g}, {high:.4g}]"
+        (low,), (high,) = percentile_interval(bootstrap.values)
+        text = f"{bootstrap.name} {on_sample[0]:.4g} [{low:.4g}, {high:.4g}]"
     elif len(on_sample) <= CASES_LISTED:
-        text = f"{draws.name} {', '.join(texts)}"
+        text = f"{bootstrap.name} {', '.join(texts)}"
     else:
         known = np.where(np.isfinite(on_sample), on_sample, np.nan)
         ends = (np.nanargmin(known), np.nanargmax(known))
-        text = f"{draws.name} between {' and '.join(texts[end] for end in ends)}"
-    more = f", {draws.text}" if draws.text else ""
+        text = f"{bootstrap.name} between {' and '.join(texts[end] for end in ends)}"
+    more = f", {bootstrap.text}" if bootstrap.text else ""
     return f"{text} (required: {bounds_text(check)}){more};"
 
 
-def _list_evidence(draws: Draws) -> pd.DataFrame:
-    if draws.evidence is not None:
-        return draws.evidence
-    facts = dict(draws.facts)
-    if draws.values.dtype != bool:
-        name = re.sub(r"\W+", "_", draws.name.lower()).strip("_")
-        low, high = percentile_interval(draws.values)
-        facts = {name: draws.values[0], "low": low, "high": high, **facts}
-    return draws.cases.assign(**facts)
+def _list_evidence(bootstrap: BootstrapValues) -> pd.DataFrame:
+    if bootstrap.evidence is not None:
+        return bootstrap.evidence
+    facts = dict(bootstrap.facts)
+    if bootstrap.values.dtype != bool:
+        name = re.sub(r"\W+", "_", bootstrap.name.lower()).strip("_")
+        low, high = percentile_interval(bootstrap.values)
+        facts = {name: bootstrap.values[0], "low": low, "high": high, **facts}
+    return bootstrap.cases.assign(**facts)
 
 
 def agree(agreement: Agreement, check: Mapping) -> Finding:
-    """Turn a table of agreements into a finding: one that does not agree refutes it.
+    """Turn exact equalities into a finding; one that fails refutes the claim.
 
-    With the quantifier ``some`` one line that agrees shows the claim.
+    With the quantifier ``some`` one equality that holds proves the claim.
 
     Raises
     ------

@@ -55,11 +55,7 @@ def _restrict(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
 
 
 @check_type("metrics", "rule", "where", "method", "sweeps", "expected", "printed")
-def rows(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Agreement:
+def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     """Check a rule on every stored row that has all of the `metrics`.
 
     `rule` and `where` (which rows it is about) are expressions in the columns of the
@@ -80,7 +76,7 @@ def rows(
     if not len(cases):
         sweeps = check.get("sweeps", study.sweeps)
         without = f"none of {len(stored)} stored rows has {check.get('where')}"
-        raise MissingRows(without if len(stored) else context.why(sweeps))
+        raise MissingRows(without if len(stored) else context.explain_missing(sweeps))
 
     cases = cases.assign(agrees=cases.eval(rule))
     groups = cases.groupby(["sweep", "method", "dataset"])
@@ -103,11 +99,7 @@ _LEDGER = ("method", "where", "labels", "rule", "columns", "defaults")
 
 
 @check_type(*_LEDGER)
-def charges(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Agreement:
+def charges(study: Study, check: Mapping, context: Context) -> Agreement:
     """Check a rule on every stored charge whose label begins with one of `labels`.
 
     Rules are expressions in the columns of the charge and of its cell; where both have
@@ -120,20 +112,16 @@ def charges(
     return _judge(table, ["round"], check, context)
 
 
-@check_type(*_LEDGER, "at", "sweeps", "states")
-def ledger(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Agreement:
-    """Check a rule on every stored cell and what its charges cost together.
+@check_type(*_LEDGER, "at", "sweeps", "report_ranges")
+def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
+    """Check a rule on every stored cell and the total cost of its charges.
 
     See `charges`. Further columns are `releases` (number of charges), `pure` (sum of
-    their pure epsilons) and `delta_at` (that of the Gaussian ones at the epsilon `at`,
-    an expression, and the deltas that are charged with them). `states` are further
-    expressions by their names, whose ranges the finding says; for them there is
-    `epsilon_replaced`, what the same releases need at the same delta where a record is
-    replaced. Cells without charges are missing.
+    their pure epsilons) and `delta_at`: the composed delta of the Gaussian charges at
+    the epsilon `at`, an expression, plus the deltas charged directly.
+    `report_ranges` maps names to further expressions whose ranges the finding states.
+    They can use `epsilon_replaced`, the epsilon of the same releases at the same delta
+    if a record is replaced. Cells without charges are missing.
     """
     cells, charged = _read_charged(study, check)
     by_cell = [charged[charged.index == index] for index in cells.index]
@@ -144,19 +132,19 @@ def ledger(
     if "at" in check:
         epsilons = numeric(cells, check["at"]).eval(check["at"])
         table["delta_at"] = list(map(composed_delta, by_cell, epsilons))
-    if "states" not in check:
+    if "report_ranges" not in check:
         return _judge(table, [], check, context)
     records = [group.to_dict("records") for group in by_cell]
     table["epsilon_replaced"] = list(map(replacement_epsilon, records, cells["delta"]))
     judged = _judge(table, ["epsilon_replaced"], check, context)
     texts = []
-    for name, expression in check["states"].items():
+    for name, expression in check["report_ranges"].items():
         values = table.eval(expression).dropna()
         if len(values):
             texts.append(f"{name}: {values.min():.4g} to {values.max():.4g}.")
-    n_silent = len(_select(study.cells.drop_duplicates("cell"), check)) - len(cells)
-    silent = f"charges of {n_silent} cells" if n_silent else ""
-    missing = join_texts(judged.missing, silent)
+    n_without = len(_select(study.cells.drop_duplicates("cell"), check)) - len(cells)
+    uncharged = f"charges of {n_without} cells" if n_without else ""
+    missing = join_texts(judged.missing, uncharged)
     return replace(judged, text=join_words(judged.text, *texts), missing=missing)
 
 
@@ -193,11 +181,7 @@ def _judge(
 
 
 @check_type("sweep", "expected")
-def sizes(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Agreement:
+def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
     """Compare N, d and, if given, k of the stored data sets with `expected`.
 
     `sweep` restricts the comparison to one sweep, where others run the data sets with
@@ -224,11 +208,7 @@ def sizes(
 
 
 @check_type("numbers", "sweeps", "method", "over")
-def reported_values(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Finding:
+def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that every reported number that can be compared is reproduced.
 
     That is, within sampling error. Holds if all are; fails if more lie outside than the
@@ -286,11 +266,7 @@ def reported_values(
 
 
 @check_type("verdict", "test")
-def proved_by(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Finding:
+def proved_by(study: Study, check: Mapping, context: Context) -> Finding:
     """Give the verdict of a claim that no row bears on: a test proves or refutes it."""
     verdict = check["verdict"]
     texts = {HOLDS: "Follows", FAILS: "Is refuted"}
@@ -301,10 +277,6 @@ def proved_by(
 
 
 @check_type("reason")
-def not_run(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Finding:
+def not_run(study: Study, check: Mapping, context: Context) -> Finding:
     """Give the recorded reason why a claim is not evaluated here."""
     return Finding(NOT_RUN, check["reason"])

@@ -6,22 +6,21 @@ condition holds, or over all:
 
 * ``largest(value)``, `smallest`, `median`, `mean`; without a condition of two cases or
   more;
-* ``slope(log(n), log(value))``: of the least-squares line, through three cases or more,
-  or as many as ``least=2`` says; ``misfit`` is the root mean square about it;
+* ``slope(log(n), log(value))``: slope of the least-squares line through at least three
+  cases, or as many as ``min_points=2`` says; ``rmse`` is the root mean square of its
+  residuals;
 * ``correlation(k, value)``: Spearman's, of three cases or more; 0 where all values are
   equal;
 * ``first(epsilon, value < 2)``: the smallest epsilon at which something holds;
-  ``onward(n, value < 2)``: that from which on it holds at all; both infinite if there
-  is none;
-* ``eventually(n, value < 2)``: whether it holds at the last n, and at all after the
-first;
-* ``lowest(value, 0.2)``: which cases are the fifth with the smallest values, one at
-  least; `mean` takes it as a condition, and ``rank(value)`` is the share of the cases
-  with smaller ones;
-* ``lead_inside(value, level, group)``: by how much the smallest mean at an inner level
-  is below that at the first and the last one, as a share of the largest; over the
-  levels that all groups have (``n_levels(level, group)``), with the same weight for
-  each group.
+  ``holds_from(n, value < 2)``: the smallest n such that it holds there and at every
+  larger n; both infinite if there is none;
+* ``stays_true(n, value < 2)``: whether it holds at some n and at every n after that;
+* ``lowest(value, 0.2)``: a condition, true for the fifth of the cases with the smallest
+  values, and for one at least; ``rank(value)`` is the share of cases with smaller ones;
+* ``interior_gain(value, level, group)``: by how much the smallest mean at an inner
+  level is below the means at the first and the last level, as a share of the largest
+  mean; each group has the same weight, and only levels that all groups have
+  (``n_levels(level, group)``) count.
 
 Columns of lists are read by ``item(shares, 0)``.
 """
@@ -37,11 +36,13 @@ from pkm.names import suggestion
 
 Where = np.ndarray | None
 #: Fewest values that show a slope or a trend.
-LEAST = 3
+MIN_POINTS = 3
 
 
-def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
-    """Evaluate an expression, as `where` and `rule` the project's own.
+def evaluate(statistic: str, values: Mapping[str, object]) -> np.ndarray:
+    """Evaluate an expression of a claims file.
+
+    It is code of this project, not input of a user.
 
     Parameters
     ----------
@@ -52,16 +53,16 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
     Raises
     ------
     MissingRows
-        If cases that it reduces to a number are not stored.
+        If cases that it needs are not stored.
     ValueError
         If it has an unknown name.
 
     Examples
     --------
     >>> values = {"value": np.array([[1.0, 4.0]]), "k": np.array([2, 3])}
-    >>> evaluated("largest(value) / mean(value, k == 2)", values)
+    >>> evaluate("largest(value) / mean(value, k == 2)", values)
     array([4.])
-    >>> evaluated("mean(k, lowest(value, 0.5)) - mean(k, lowest(-value, 0.5))", values)
+    >>> evaluate("mean(k, lowest(value, 0.5)) - mean(k, lowest(-value, 0.5))", values)
     array([-1.])
     """
     known = FUNCTIONS | dict(values)
@@ -84,21 +85,21 @@ def _first(
     return np.where(holds, column.astype(float), np.inf).min(axis=1)
 
 
-def _onward(
+def _holds_from(
     column: np.ndarray,
     holds: np.ndarray,
     where: Where = None,
 ) -> np.ndarray:
-    """Smallest value of a column from which on it holds, infinite if none."""
+    """Smallest value at which, and above which, it always holds; infinite if none."""
     selected = _select(holds, where)
     without = np.where(~holds & selected, column.astype(float), -np.inf)
     return _first(column, column > without.max(axis=1, keepdims=True), selected)
 
 
-def _eventually(column: np.ndarray, holds: np.ndarray) -> np.ndarray:
-    """Whether something holds at the last value, and at all after the first."""
-    onward = _onward(column, holds)
-    return (onward < np.inf) & (onward == _first(column, holds))
+def _stays_true(column: np.ndarray, holds: np.ndarray) -> np.ndarray:
+    """Whether something holds at some value, and at every value after that."""
+    holds_from = _holds_from(column, holds)
+    return (holds_from < np.inf) & (holds_from == _first(column, holds))
 
 
 def _select(holds: np.ndarray, where: Where) -> np.ndarray:
@@ -111,27 +112,27 @@ def _select(holds: np.ndarray, where: Where) -> np.ndarray:
 
 def _correlation(x: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Spearman's correlation with x, 0 where all values are equal."""
-    _require(len(x), LEAST, "values", "that a trend needs")
+    _require(len(x), MIN_POINTS, "values", "that a trend needs")
     return np.nan_to_num(rank_correlation(x.astype(float), values))
 
 
 def _require(
     count: int,
-    least: int,
+    min_points: int,
     what: str,
     why: str,
 ) -> None:
-    if count < least:
-        raise MissingRows(f"only {count} of {least} {what} are stored {why}")
+    if count < min_points:
+        raise MissingRows(f"only {count} of {min_points} {what} are stored {why}")
 
 
 def _line(
-    x: np.ndarray, values: np.ndarray, where: Where = None, least: int = LEAST
+    x: np.ndarray, values: np.ndarray, where: Where = None, min_points: int = MIN_POINTS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Slope of the least-squares line of the cases, and root mean square about it."""
+    """Slope of the least-squares line of the cases, and the RMSE of its residuals."""
     selected = _select(values, where)
     x = x[selected]
-    _require(len(np.unique(x)), least, "values", "that a slope needs")
+    _require(len(np.unique(x)), min_points, "values", "that a slope needs")
     x = x - x.mean()
     values = np.where(np.isfinite(values), values, np.nan)[:, selected]
     values = values - values.mean(axis=1, keepdims=True)
@@ -165,20 +166,20 @@ def _levels(level: np.ndarray, group: np.ndarray) -> list[float]:
     return sorted(set.intersection(*levels_of_groups))
 
 
-def _lead_inside(
+def _interior_gain(
     values: np.ndarray, level: np.ndarray, group: np.ndarray
 ) -> np.ndarray:
-    """How far the best inner level is ahead of the outer ones; see the module."""
+    """How far the best inner level is below the outer ones; see the module."""
     levels = _levels(level, group)
-    _require(len(levels), LEAST, "levels", "in every group")
+    _require(len(levels), MIN_POINTS, "levels", "in every group")
     means = []
     for value in levels:
         masks = [(level == value) & (group == name) for name in np.unique(group)]
         by_group = [values[:, mask].mean(axis=1) for mask in masks]
         means.append(np.mean(by_group, axis=0))
     first, *inner, last = means
-    lead = np.minimum(first, last) - np.min(inner, axis=0)
-    return lead / np.abs(means).max(axis=0)
+    gain = np.minimum(first, last) - np.min(inner, axis=0)
+    return gain / np.abs(means).max(axis=0)
 
 
 def _mean(numbers: np.ndarray, where: Where = None) -> np.ndarray:
@@ -216,12 +217,12 @@ FUNCTIONS = {
     "item": item,
     "rank": _rank,
     "lowest": _lowest,
-    "lead_inside": _lead_inside,
+    "interior_gain": _interior_gain,
     "n_levels": lambda level, group: len(_levels(level, group)),
     "first": _first,
-    "onward": _onward,
-    "eventually": _eventually,
+    "holds_from": _holds_from,
+    "stays_true": _stays_true,
     "correlation": _correlation,
-    "slope": lambda *arguments, **least: _line(*arguments, **least)[0],
-    "misfit": lambda *arguments, **least: _line(*arguments, **least)[1],
+    "slope": lambda *values, **options: _line(*values, **options)[0],
+    "rmse": lambda *values, **options: _line(*values, **options)[1],
 }

@@ -1,9 +1,10 @@
 """What a check measures on the stored rows, and how that gives a verdict.
 
 A check is one entry of ``conf/paper/<paper>/claims.yaml``. Its `type` names a function
-that is registered by `check_type` and returns what it measures: `Draws` (a statistic of
-every case of the claim, on the sample and on resamples of the seeds), `Agreement`
-(equalities, line by line) or, for paired tests, a `Finding`.
+that `check_type` registers. The function returns `BootstrapValues` (a statistic of
+every case of the claim, on the sample and on resamples of the seeds), `Agreement` (rows
+of exact equalities) or, for paired tests, a `Finding`. A case is one comparison or
+value that the claim is about.
 `pkm.analysis.claims.decisions` turns the first two into findings.
 """
 
@@ -20,9 +21,9 @@ INCONCLUSIVE = "inconclusive"
 NOT_RUN = "not run"
 #: Every verdict, in the order of reports.
 VERDICTS = (HOLDS, NOT_CONTRADICTED, FAILS, INCONCLUSIVE, NOT_RUN)
-#: Of every test and of every share of resamples.
+#: Significance level of all tests; 1 minus it is the share of resamples needed.
 LEVEL = 0.05
-#: Fewer paired seeds give no verdict on means.
+#: Paired seeds that a verdict on means needs at least.
 MIN_SEEDS = 10
 #: How many sweeps a message spells out.
 SWEEPS_NAMED = 4
@@ -72,7 +73,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Draws:
+class BootstrapValues:
     """A statistic of the cases of a claim, on the sample and on resamples of its seeds.
 
     Attributes
@@ -87,19 +88,19 @@ class Draws:
     missing : str
         Cases, or parts of one, that the claim is about and that are not stored.
     name : str
-        What the values are, as a sentence begins: ``"Ratio"``.
+        Name of the values, capitalized: ``"Ratio"``.
     complete : ndarray of shape (cases,), bool, optional
-        Which cases have everything that they rest on; all by default.
+        Which cases have all the data that they need; all by default.
     facts : mapping of str to array
         Further columns of the evidence.
     evidence : DataFrame, optional
-        In place of the cases, where one case rests on many lines.
+        Table for the report instead of `cases`, where one case summarizes many rows.
     text : str
-        What else to say after the values: a clause that ends without a mark.
+        Clause that the report writes after the values, without a full stop.
     undecided : str
         Why these data can give no verdict on some case; empty where they can on all.
     decidable : ndarray of shape (cases,), bool, optional
-        Which cases that is not about; none by default.
+        Cases to which `undecided` does not apply; none by default.
     """
 
     values: np.ndarray
@@ -117,7 +118,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Equalities and inequalities that are exact, one per line of a table.
+    """Exact equalities and inequalities, one per row of a table.
 
     Attributes
     ----------
@@ -126,7 +127,7 @@ class Agreement:
     text : str
         What was compared.
     missing : str
-        Lines that the claim is about and that are not stored.
+        Rows that the claim is about and that are not stored.
     """
 
     table: pd.DataFrame
@@ -156,7 +157,7 @@ class Context:
         """Return the members of a named set, or the values themselves as a list."""
         return list(self.sets[values]) if isinstance(values, str) else list(values)
 
-    def why(self, sweeps: str | Sequence[str]) -> str:
+    def explain_missing(self, sweeps: str | Sequence[str]) -> str:
         """Say why sweeps have no rows, with the commonest recorded reason."""
         sweeps = as_list(sweeps)
         names = sweeps[:SWEEPS_NAMED] + ["others"] * (len(sweeps) > SWEEPS_NAMED)
@@ -195,7 +196,7 @@ class MissingRows(LookupError):
 class CheckType:
     """A registered type of check: what it measures, and the keys that it reads."""
 
-    measure: Callable[..., Draws | Agreement | Finding]
+    measure: Callable[..., BootstrapValues | Agreement | Finding]
     keys: frozenset[str]
 
 
@@ -233,10 +234,9 @@ def weaken(
     missing : str
         What is not stored; the verdict stands where this is empty.
     exists : bool
-        Whether the claim says that there is some case: one that is stored shows it.
+        Whether the claim is that some case exists; one stored case then proves it.
     refuted : bool
-        Whether a case that rests on complete data is violated: one refutes a claim
-        about all.
+        Whether a case with complete data is violated; one refutes a claim about all.
 
     Examples
     --------
@@ -254,7 +254,7 @@ def weaken(
 
 
 def describe_case(case: pd.Series) -> str:
-    """Name a case by its columns; the compared sides by themselves.
+    """Name a case by its columns, and its compared methods without a column name.
 
     Examples
     --------
@@ -268,12 +268,12 @@ def describe_case(case: pd.Series) -> str:
     return ", ".join(labels)
 
 
-def describe_values(draws: Draws) -> list[str]:
+def describe_values(bootstrap: BootstrapValues) -> list[str]:
     """Write the value of each case on the sample, with its name."""
-    cases = draws.cases.iterrows()
+    cases = bootstrap.cases.iterrows()
     return [
         f"{value:.4g} ({describe_case(case)})"
-        for value, (_, case) in zip(draws.values[0], cases, strict=True)
+        for value, (_, case) in zip(bootstrap.values[0], cases, strict=True)
     ]
 
 

@@ -34,11 +34,7 @@ ORDER = ("strict", "ties_suffice", "higher_is_better", "within", "tolerated")
 
 
 @check_type(*SELECTION, *ORDER)
-def ordering(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Finding:
+def ordering(study: Study, check: Mapping, context: Context) -> Finding:
     """Left at most right (`higher_is_better`: at least), by paired one-sided tests.
 
     Options: `strict`; `ties_suffice` (the claim is that there is no difference in favor
@@ -49,11 +45,7 @@ def ordering(
 
 
 @check_type(*SELECTION, *ORDER, "along", "steps")
-def improving(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Finding:
+def improving(study: Study, check: Mapping, context: Context) -> Finding:
     """Every value of `along` is as good as the one before, as in `ordering`."""
     pairs = find_pairs(study, check, context)
     datasets = pairs.matrix.cells["dataset"].to_numpy()

@@ -1,7 +1,7 @@
 """Predicates on the means of compared cells: bounds, trends, extremes.
 
-Each function returns the values that the bounds of the check, or truth, decide on every
-resample.
+Each function returns numbers, which are compared with the bounds of the check on every
+resample, or truth values.
 """
 
 import math
@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.claims.comparisons import REPORTED, SELECTION, measure_ratios
-from pkm.analysis.claims.expressions import LEAST, evaluated
+from pkm.analysis.claims.expressions import MIN_POINTS, evaluate
 from pkm.analysis.claims.findings import (
+    BootstrapValues,
     Context,
-    Draws,
     MissingRows,
     as_list,
     check_type,
@@ -32,25 +32,17 @@ from pkm.schema import higher_is_better
 _SIDES = ("left", "right")
 _TEXTS = ("dataset", "metric", *_SIDES)
 #: Keys of a statistic.
-STATISTIC = ("statistic", "name", "per", "joined", "grows", "undecided")
+STATISTIC = ("statistic", "name", "per", "joined", "increasing", "undecided")
 
 
 @check_type(*SELECTION, *REPORTED)
-def bound(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Draws:
+def bound(study: Study, check: Mapping, context: Context) -> BootstrapValues:
     """Check the ratio left / right, or what `measure_ratios` takes instead."""
     return measure_ratios(study, check, context)
 
 
 @check_type(*SELECTION, *REPORTED, *STATISTIC)
-def statistic(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Draws:
+def statistic(study: Study, check: Mapping, context: Context) -> BootstrapValues:
     """Check one number about all cases, or about those of each value of `per` columns.
 
     `statistic` is an expression in `value`, which is the ratio left / right (see
@@ -62,24 +54,24 @@ def statistic(
     ``correlation_between('dataset', k > 2)`` is Spearman's between the values of two
     data sets, matched by the other columns.
 
-    `joined` is a second expression, in the numbers of all groups as `value`, their
-    `per` columns and the ends of the others: ``smallest_k`` and ``largest_k``.
-    `undecided` lists conditions on the sample (`when`, an expression like `statistic`
-    or, where that is given, `joined`) under which a number decides nothing, and their
-    `text`; what is not a number on the sample decides nothing either. With `grows` the
-    number can only grow with more cases, so that one above its bound refutes the claim
-    on a part.
+    `joined` is a second expression, evaluated once on the numbers of all groups: they
+    are its `value`, beside their `per` columns and the smallest and largest value of
+    every other column, such as ``smallest_k`` and ``largest_k``. `undecided` lists
+    conditions (`when`) under which a number on the sample decides nothing, each with
+    its reason (`text`); NaN decides nothing either. With `increasing` the number can
+    only increase with more cases, so that one above its bound refutes the claim even
+    where cases are missing.
     """
-    draws = measure_ratios(study, check, context)
+    bootstrap = measure_ratios(study, check, context)
     names = check.get("per", [])
     n_cases = _count_cases(check, context, names)
     if not check.get("joined"):
-        return _evaluate_groups(draws, check, names, n_cases)
-    groups = _evaluate_groups(draws, check | {"undecided": []}, names, n_cases)
+        return _evaluate_groups(bootstrap, check, names, n_cases)
+    groups = _evaluate_groups(bootstrap, check | {"undecided": []}, names, n_cases)
 
     # Add the ends of the other columns to the groups, and evaluate these together.
     unused = [name for name in _SIDES if name not in names]
-    ends = draws.cases.drop(columns=unused).groupby(names, sort=False)
+    ends = bootstrap.cases.drop(columns=unused).groupby(names, sort=False)
     smallest = ends.min().add_prefix("smallest_")
     largest = ends.max().add_prefix("largest_")
     cases = groups.cases.join(smallest, on=names).join(largest, on=names)
@@ -90,19 +82,22 @@ def statistic(
 
 
 def _evaluate_groups(
-    draws: Draws, check: Mapping, names: Sequence[str], n_cases: int | None
-) -> Draws:
+    bootstrap: BootstrapValues,
+    check: Mapping,
+    names: Sequence[str],
+    n_cases: int | None,
+) -> BootstrapValues:
     """Evaluate a statistic on the cases of each group."""
-    cases = draws.cases
+    cases = bootstrap.cases
     groups = cases.groupby(list(names), sort=False) if names else [((), cases)]
     columns = []
     lines = []
-    missing = draws.missing
+    missing = bootstrap.missing
     complete = []
     reasons = []
     for group, members in groups:
         facts = dict(zip(names, group, strict=True))
-        values = draws.values[:, members.index]
+        values = bootstrap.values[:, members.index]
         try:
             column = _evaluate(check["statistic"], values, members)
             reasons.append(_why_undecided(check, column[0], values[:1], members))
@@ -112,15 +107,17 @@ def _evaluate_groups(
             continue
         columns.append(column)
         lines.append(facts)
-        is_above = check.get("grows") and column[0] > check.get("at_most", np.inf)
-        has_all = not draws.missing if n_cases is None else len(members) == n_cases
-        complete.append(is_above or (has_all and draws.complete[members.index].all()))
+        is_above = check.get("increasing") and column[0] > check.get("at_most", np.inf)
+        has_all = not bootstrap.missing if n_cases is None else len(members) == n_cases
+        complete.append(
+            is_above or (has_all and bootstrap.complete[members.index].all())
+        )
     if not columns:
         raise MissingRows(missing)
 
     values = np.column_stack(columns)
     joint = replace(
-        draws,
+        bootstrap,
         values=values,
         cases=pd.DataFrame(lines),
         missing=missing,
@@ -136,8 +133,10 @@ def _evaluate_groups(
         return replace(joint, text=counts) if is_truth else joint
 
     # The evidence of a single number are the cases.
-    low, high = percentile_interval(draws.values)
-    by_case = cases.assign(value=draws.values[0], low=low, high=high, **draws.facts)
+    low, high = percentile_interval(bootstrap.values)
+    by_case = cases.assign(
+        value=bootstrap.values[0], low=low, high=high, **bootstrap.facts
+    )
     text = _describe_ranges(cases)
     if is_truth:
         text = f"{check['name']}: {_describe_ranges(by_case)}"
@@ -211,7 +210,7 @@ def _evaluate(
         "correlation_between": correlation_between,
         "n_best": n_best,
     }
-    return evaluated(statistic, columns | functions | {"value": values, "loss": loss})
+    return evaluate(statistic, columns | functions | {"value": values, "loss": loss})
 
 
 def _match(
@@ -222,8 +221,8 @@ def _match(
     cases = cases.assign(place=np.arange(len(cases)))
     cases = cases if where is None else cases[where]
     wide = cases.pivot_table(index=index, columns=name, values="place").dropna()
-    if wide.shape[0] < LEAST or wide.shape[1] < 2:
+    if wide.shape[0] < MIN_POINTS or wide.shape[1] < 2:
         raise MissingRows(
-            f"two values of {name} with {LEAST} cases in common are not stored"
+            f"two values of {name} with {MIN_POINTS} cases in common are not stored"
         )
     return wide.to_numpy(dtype=int)

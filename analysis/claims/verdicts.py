@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from pkm.analysis.claims.claim import Claim, list_variants, read_claims, view
+from pkm.analysis.claims.claim import Claim, adapt_study, list_variants, read_claims
 from pkm.analysis.claims.decisions import agree, decide
 from pkm.analysis.claims.federation_costs import time_conditions
 from pkm.analysis.claims.findings import (
@@ -24,8 +24,8 @@ from pkm.analysis.claims.findings import (
     NOT_CONTRADICTED,
     NOT_RUN,
     Agreement,
+    BootstrapValues,
     Context,
-    Draws,
     Finding,
     MissingRows,
     join_texts,
@@ -93,15 +93,11 @@ def prepare(
     """Return what the checks of a paper see of the rows, and besides them."""
     content = read_claims(paper)
     gaps = NO_GAPS if missing is None else missing
-    study, gaps = view(study, gaps, paper)
+    study, gaps = adapt_study(study, gaps, paper)
     return study, Context(content["sets"], gaps, content["reported"])
 
 
-def evaluate_check(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Finding:
+def evaluate_check(study: Study, check: Mapping, context: Context) -> Finding:
     """Evaluate one check, and state the verdicts of its variants."""
     main = {name: value for name, value in check.items() if name != "variants"}
     finding = _evaluate_one(study, main, context)
@@ -114,11 +110,7 @@ def evaluate_check(
     return replace(finding, numbers=numbers)
 
 
-def _evaluate_one(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Finding:
+def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
     if check["type"] == "all_of":
         findings = [evaluate_check(study, entry, context) for entry in check["parts"]]
         return _join_findings(findings)
@@ -131,7 +123,7 @@ def _evaluate_one(
         is_time = check.get("metric") == "fit_cpu_seconds" and "above" in check
         is_stopped = is_time and "time limit" in str(missing)
         return Finding(INCONCLUSIVE if is_stopped else NOT_RUN, str(missing))
-    if isinstance(finding, Draws):
+    if isinstance(finding, BootstrapValues):
         finding = decide(finding, check)
     verdict = finding.verdict
     texts = [finding.numbers]

@@ -1,9 +1,8 @@
 """Figures as data: what is drawn, read from ``conf/paper/<paper>/figures.yaml``.
 
 The keys of a figure are the fields of `FigureSpec`; `docs/extending.md` lists them. A
-figure passes through three functions: `frames.make_frame` selects rows and summarizes
-them in one tidy table, `pkm.analysis.render.draw.render` draws that table, and the same
-table is printed and stored.
+figure passes through two functions: `frames.make_figure_data` summarizes the selected
+rows in one tidy table, and `pkm.analysis.render.draw.render` draws and prints it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,7 +102,7 @@ class FigureSpec:
     panels: Entries = _empty()
     order: tuple[Any, ...] = ()
     titles: Entries = _empty()
-    facts: Texts = ()
+    extra_columns: Texts = ()
 
     # Layout
     columns: int = 4

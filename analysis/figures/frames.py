@@ -1,9 +1,9 @@
-"""From rows to what a figure shows: a tidy table, texts of its caption, its print.
+"""From stored rows to the tidy table of a figure, its caption and its printed table.
 
 The table has one line per value: `panel`, `hue` (curve or color), `style`, `row` and
 `group` (of heat maps and forests), `x`, `value` with its interval `low` to `high`,
 `half_width`, `median`, `deviation`, `seeds` and `left_out` (values that are not
-finite), and facts of the cell.
+finite), and columns of the cell.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.claim import view
+from pkm.analysis.claims.claim import adapt_study
 from pkm.analysis.claims.comparisons import divide_pairs, find_pairs
 from pkm.analysis.claims.findings import NO_GAPS, Context, MissingRows
 from pkm.analysis.figures.figure import FigureSpec, in_order
@@ -36,7 +36,7 @@ from pkm.analysis.tables.statistics import column_statistics, percentile_interva
 from pkm.analysis.tables.study import SeedMatrix, Study, matches, raw_units
 from pkm.names import suggestion
 
-PLACES = ("panel", "group", "row", "hue", "style", "x")
+CHANNELS = ("panel", "group", "row", "hue", "style", "x")
 STATISTICS = (
     "value",
     "low",
@@ -47,7 +47,7 @@ STATISTICS = (
     "seeds",
     "left_out",
 )
-FACTS = (
+CELL_COLUMNS = (
     "sweep",
     "metric",
     "dataset",
@@ -59,17 +59,17 @@ FACTS = (
     "epsilon",
     "delta",
 )
-#: What styles and the label of an epsilon axis are made of; not written to files.
+#: Columns that styles and the label of an epsilon axis need; not written to files.
 HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust")
-#: What a chart says of a mark besides; not written to files unless a figure names it.
+#: Further columns of tooltips; not written to files unless a figure names them.
 TOOLTIP = ("cell", "epsilon_spent")
 MOST_COMMON = "most_common"
 MAX_VALUES = 8  # that a caption lists one by one
 
 
 @dataclass(frozen=True)
-class Frame:
-    """What a figure shows.
+class FigureData:
+    """The tidy table of a figure, and what its caption and print need besides.
 
     Attributes
     ----------
@@ -105,32 +105,32 @@ class Frame:
         return self.table[np.isfinite(self.table["value"].astype(float))]
 
 
-def make_frame(study: Study, spec: FigureSpec) -> Frame:
+def make_figure_data(study: Study, spec: FigureSpec) -> FigureData:
     """Return what a figure shows of a study."""
-    study, _ = view(study, NO_GAPS, spec.paper)
+    study, _ = adapt_study(study, NO_GAPS, spec.paper)
     frame = _call(study, spec) if spec.frame else select(study, spec)
     if spec.transform and len(frame.table):
         frame = replace(frame, table=spec.function(spec.transform)(frame.table))
     return frame if frame.gaps is not None else replace(frame, gaps=absent(frame, spec))
 
 
-def _call(study: Study, spec: FigureSpec) -> Frame:
+def _call(study: Study, spec: FigureSpec) -> FigureData:
     """Return what the function of a figure or a panel makes."""
     result = spec.function(spec.frame)(study, spec)
-    return result if isinstance(result, Frame) else Frame(result, gaps=None)
+    return result if isinstance(result, FigureData) else FigureData(result, gaps=None)
 
 
 # Selection
 
 
-def select(study: Study, spec: FigureSpec) -> Frame:
+def select(study: Study, spec: FigureSpec) -> FigureData:
     """Select the rows of all panels: one selection cut by `panel`, or one a panel."""
     if spec.panel or not spec.panels:
         frames = [_select_rows(study, spec)]
     else:
         frames = [_select_panel(study, spec, name) for name in spec.panels]
     table = _concat([frame.table for frame in frames])
-    frame = Frame(table, _concat([frame.source for frame in frames]))
+    frame = FigureData(table, _concat([frame.source for frame in frames]))
     gaps = [gap for frame in frames for gap in frame.gaps or ()]
     return replace(frame, gaps=(*absent(frame, spec), *dict.fromkeys(gaps)))
 
@@ -139,7 +139,7 @@ def _select_panel(
     study: Study,
     spec: FigureSpec,
     name: str,
-) -> Frame:
+) -> FigureData:
     panel_spec = spec.part(name)
     frame = (
         _call(study, panel_spec)
@@ -149,12 +149,12 @@ def _select_panel(
     return replace(frame, table=frame.table.assign(panel=name))
 
 
-def _select_rows(study: Study, spec: FigureSpec) -> Frame:
+def _select_rows(study: Study, spec: FigureSpec) -> FigureData:
     """Select rows of a figure or a panel; the gaps are those that rows do not show."""
     return compare(study, spec) if spec.compare else summarize(study, spec)
 
 
-def compare(study: Study, spec: FigureSpec) -> Frame:
+def compare(study: Study, spec: FigureSpec) -> FigureData:
     """Compare cells as a claim does: `compare` has keys of a check.
 
     A comparison has the facts that all cells of its left side share, `datasets` (behind
@@ -165,16 +165,17 @@ def compare(study: Study, spec: FigureSpec) -> Frame:
         pairs = find_pairs(study, check, Context())
     except MissingRows:
         cells = study.cells.iloc[:0]
-        return Frame(place(cells.assign(value=[], low=[], high=[]), spec), cells)
-    draws = divide_pairs(pairs, check)
-    low, high = percentile_interval(draws.values)
+        empty = cells.assign(value=[], low=[], high=[])
+        return FigureData(assign_channels(empty, spec), cells)
+    bootstrap = divide_pairs(pairs, check)
+    low, high = percentile_interval(bootstrap.values)
     cells = pairs.matrix.cells
     left = pairs.lines["left"]
-    facts = cells.iloc[left].filter(FACTS)
+    facts = cells.iloc[left].filter(CELL_COLUMNS)
     sides = facts.groupby(pairs.lines["comparison"].to_numpy())
     varying = facts.columns[sides.nunique().max() > 1]
     table = pairs.first_cells.drop(columns=varying).assign(
-        value=draws.values[0],
+        value=bootstrap.values[0],
         low=low,
         high=high,
         half_width=(high - low) / 2,
@@ -184,10 +185,10 @@ def compare(study: Study, spec: FigureSpec) -> Frame:
     )
     used = sorted({*left, *pairs.lines["right"]})
     gaps = (pairs.missing,) if pairs.missing else ()
-    return Frame(place(table, spec), cells.iloc[used], gaps)
+    return FigureData(assign_channels(table, spec), cells.iloc[used], gaps)
 
 
-def summarize(study: Study, spec: FigureSpec) -> Frame:
+def summarize(study: Study, spec: FigureSpec) -> FigureData:
     """Summarize the cells that a specification selects.
 
     The gaps are the methods that may not share an axis with the others.
@@ -211,11 +212,11 @@ def summarize(study: Study, spec: FigureSpec) -> Frame:
             gaps = incomparable_texts(map(MethodStyles(table).label, others))
             table = table[~table["method"].isin(others)]
         tables.append(table)
-    return Frame(place(_concat(tables), spec), gaps=gaps)
+    return FigureData(assign_channels(_concat(tables), spec), gaps=gaps)
 
 
-def place(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
-    """Add the columns that say where each line goes.
+def assign_channels(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+    """Add the columns `CHANNELS`, by which each row of a table is drawn.
 
     Raises
     ------
@@ -246,7 +247,15 @@ def place(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     if spec.panel:
         table["panel"] = _join_panels(table, spec)
     tooltip = () if spec.frame else TOOLTIP
-    names = [*PLACES, *FACTS, *used, *spec.facts, *HIDDEN, *STATISTICS, *tooltip]
+    names = [
+        *CHANNELS,
+        *CELL_COLUMNS,
+        *used,
+        *spec.extra_columns,
+        *HIDDEN,
+        *STATISTICS,
+        *tooltip,
+    ]
     return table.filter(dict.fromkeys(names)).reset_index(drop=True)
 
 
@@ -335,7 +344,7 @@ def expected_panels(spec: FigureSpec) -> list[str]:
     return list(spec.panels)
 
 
-def absent(frame: Frame, spec: FigureSpec) -> tuple[str, ...]:
+def absent(frame: FigureData, spec: FigureSpec) -> tuple[str, ...]:
     """Say which panels have no rows, and which curves lack some of the others."""
     drawn = frame.drawn
     if not len(drawn):
@@ -360,7 +369,7 @@ def absent(frame: Frame, spec: FigureSpec) -> tuple[str, ...]:
     return gap_texts(names)
 
 
-def _missing_values(frame: Frame, spec: FigureSpec) -> list[str]:
+def _missing_values(frame: FigureData, spec: FigureSpec) -> list[str]:
     """Name expected values without rows: of a first column, and of others for each."""
     drawn = frame.drawn
     styles = MethodStyles(frame.source)
@@ -382,7 +391,7 @@ def _missing_values(frame: Frame, spec: FigureSpec) -> list[str]:
 # Texts
 
 
-def caption_fields(frame: Frame, spec: FigureSpec) -> "Fields":
+def caption_fields(frame: FigureData, spec: FigureSpec) -> "Fields":
     """Return the fields that captions and axis labels may name."""
     drawn = frame.drawn
     panels = panel_names(drawn, spec) if len(drawn) else []
@@ -502,9 +511,9 @@ def number_text(template: str, line: Mapping[str, Any]) -> str:
 
 
 def print_table(
-    frame: Frame, spec: FigureSpec, labels: Mapping[Any, str]
+    frame: FigureData, spec: FigureSpec, labels: Mapping[Any, str]
 ) -> pd.DataFrame:
-    """Lay a table out for print: one column per hue, one line per panel and place.
+    """Lay a table out for print: one column per hue, one row per panel and x.
 
     `labels` are those of hues in the legend.
     """
@@ -515,14 +524,14 @@ def print_table(
         return print_lines(table, spec)
     headings = dict(spec.print_rows) or {
         name: _heading(name, spec)
-        for name in PLACES
+        for name in CHANNELS
         if name in table and name != spec.print_columns
     }
     if not len(table):
         return pd.DataFrame(columns=list(headings.values()))
 
     if spec.print_ends:
-        curves = list(table.filter(PLACES[:-1]))
+        curves = list(table.filter(CHANNELS[:-1]))
         x = table["x"]
         places = table.groupby(curves, dropna=False)["x"]
         table = table[(x == places.transform("min")) | (x == places.transform("max"))]
@@ -564,7 +573,7 @@ def print_lines(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=list(spec.print_lines))
 
 
-def _heading(place_name: str, spec: FigureSpec) -> str:
-    if place_name == "panel":
+def _heading(channel: str, spec: FigureSpec) -> str:
+    if channel == "panel":
         return "data set" if spec.panel == ("dataset",) else "panel"
-    return getattr(spec, place_name) or place_name
+    return getattr(spec, channel) or channel

@@ -8,7 +8,7 @@ import pandas as pd
 import yaml
 
 from pkm.analysis.figures.figure import FigureResult, FigureSpec, checked
-from pkm.analysis.figures.frames import Frame, print_lines
+from pkm.analysis.figures.frames import FigureData, print_lines
 from pkm.analysis.figures.texts import DASH, count_text, format_number
 from pkm.analysis.pages.audits import NO_POWER, Audit, table
 from pkm.analysis.render.draw import render
@@ -45,7 +45,7 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
         "stale": _STALE if any(audit.stale for audit in audits) else "",
     }
     printed = _formatted(numbers, spec)
-    frame = Frame(_marks(audits), None, _gaps(audits), fields, printed)
+    frame = FigureData(_marks(audits), None, _gaps(audits), fields, printed)
     return render(frame, spec)
 
 

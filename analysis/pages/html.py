@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
-from pkm.analysis.render.chart import PIXELS, RESOLUTION
+from pkm.analysis.render.chart import PIXELS_PER_INCH, RESOLUTION
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 #: Colors of a picture on a page: a third of the bytes, and no difference to be seen.
@@ -53,4 +53,4 @@ def packed(chart: Mapping[str, Any]) -> str:
 
 def web_width(image: bytes) -> int:
     """Return the width of a PNG of `pictures` on a page, in pixels."""
-    return round(Image.open(io.BytesIO(image)).width * PIXELS / RESOLUTION)
+    return round(Image.open(io.BytesIO(image)).width * PIXELS_PER_INCH / RESOLUTION)

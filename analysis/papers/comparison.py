@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import Frame
+from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import DASH, count_text, gap_texts
 from pkm.analysis.tables import ranking
@@ -34,7 +34,7 @@ ACCOUNTING = {
 #: Methods with a parameter that was chosen on data sets of the comparison.
 TUNED = ("dpm_merged", "dpm")
 #: What says how a method is drawn.
-LOOK = ["method", "label", "color", "marker"]
+STYLE_COLUMNS = ["method", "label", "color", "marker"]
 #: Numbers of mean ranks.
 RANKS = [
     "value",
@@ -55,7 +55,7 @@ _INSUFFICIENT_TEXT = (
 # Ratios
 
 
-def ratios_by_epsilon(study: Study, spec: FigureSpec) -> Frame:
+def ratios_by_epsilon(study: Study, spec: FigureSpec) -> FigureData:
     """Median ratios of all methods, data sets by number of columns, then of points."""
     table = _ratios(study, spec)
     if not len(ranking.private(table)):
@@ -69,10 +69,10 @@ def ratios_by_epsilon(study: Study, spec: FigureSpec) -> Frame:
     )
     is_marked = table["insufficient_data"].any()
     fields = {"insufficient": _INSUFFICIENT_TEXT if is_marked else ""}
-    return Frame(table, gaps=_gaps(table, spec), fields=fields)
+    return FigureData(table, gaps=_gaps(table, spec), fields=fields)
 
 
-def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
+def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> FigureData:
     """Median ratios at one epsilon, data sets down, methods across."""
     frame = ratios_by_epsilon(study, spec)
     table = frame.table
@@ -92,7 +92,7 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
 
 
 def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
-    """Return the ratios with looks of methods.
+    """Return the ratios with styles of methods.
 
     Of methods that the figure lists, on the data sets on which the first of them has
     results.
@@ -102,10 +102,10 @@ def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
         table = table[table["method"].isin(spec.methods)]
         first = table.loc[table["method"] == spec.methods[0], "dataset"]
         table = table[table["dataset"].isin(first)]
-    return _with_looks(study, spec, table)
+    return _with_styles(study, spec, table)
 
 
-def _with_looks(
+def _with_styles(
     study: Study,
     spec: FigureSpec,
     table: pd.DataFrame,
@@ -164,12 +164,12 @@ def _gaps(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
 # Wide bounds
 
 
-def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
+def wide_bounds(study: Study, spec: FigureSpec) -> FigureData:
     """Median ratio over data sets by how much too wide bounds are, and by zoom."""
     matrix = study.matrix("wide_bounds", ranking.METRIC)
     cells = matrix.cells
     if not len(cells):
-        return Frame(pd.DataFrame({"value": []}))
+        return FigureData(pd.DataFrame({"value": []}))
     best = ranking.ratios(study).groupby("dataset")["reference"].min()
     methods = cells["method"].str.removesuffix(ranking.ZOOMED)
     is_zoomed = (methods != cells["method"]) | methods.isin(ranking.ALWAYS_ZOOMED)
@@ -182,13 +182,13 @@ def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
     groups = table.dropna(subset=["value"]).groupby(["panel", "hue", "x"], sort=False)
     medians = groups.agg(value=("value", "median"), datasets=("dataset", "nunique"))
     sets = count_text(medians["datasets"], "")
-    return Frame(medians.reset_index(), fields={"sets": sets.strip()})
+    return FigureData(medians.reset_index(), fields={"sets": sets.strip()})
 
 
 # Ranks
 
 
-def mean_ranks(study: Study, spec: FigureSpec) -> Frame:
+def mean_ranks(study: Study, spec: FigureSpec) -> FigureData:
     """Mean ranks over all data sets, and over those with results of all methods."""
     table = _ratios(study, spec)
     groups = _groups(table)
@@ -196,7 +196,7 @@ def mean_ranks(study: Study, spec: FigureSpec) -> Frame:
     sizes = "; ".join(f"{title}: {len(names)} sets" for title, names in groups.items())
     gaps = _gaps(table if len(lines) else lines, spec)
     fields = {"sizes": sizes, "level": ranking.LEVEL}
-    return Frame(lines, ranking.private(table), gaps, fields)
+    return FigureData(lines, ranking.private(table), gaps, fields)
 
 
 def _groups(table: pd.DataFrame) -> dict[str, list[str]]:
@@ -212,7 +212,7 @@ def _groups(table: pd.DataFrame) -> dict[str, list[str]]:
 def _mean_ranks(
     table: pd.DataFrame, spec: FigureSpec, groups: Mapping[str, list[str]]
 ) -> pd.DataFrame:
-    """Mean ranks of each group of data sets at each epsilon, with looks of methods."""
+    """Mean ranks of each group of data sets at each epsilon, with styles of methods."""
     ranks = [
         ranking.rank(table, epsilon, datasets, methods).assign(panel=title)
         for title, datasets in groups.items()
@@ -221,14 +221,14 @@ def _mean_ranks(
         if methods
     ]
     if not ranks:
-        return pd.DataFrame(columns=[*LOOK, *RANKS, "panel", "hue", "x"])
+        return pd.DataFrame(columns=[*STYLE_COLUMNS, *RANKS, "panel", "hue", "x"])
     lines = pd.concat(ranks, ignore_index=True)
-    lines = lines.merge(table[LOOK].drop_duplicates("method"), on="method")
+    lines = lines.merge(table[STYLE_COLUMNS].drop_duplicates("method"), on="method")
     lines = lines.rename(columns={"mean_rank": "value"})
     return lines.assign(hue=lines["method"], x=lines["epsilon"])
 
 
-def critical_differences(study: Study, spec: FigureSpec) -> Frame:
+def critical_differences(study: Study, spec: FigureSpec) -> FigureData:
     """Mean ranks at a few epsilons, with half of the critical difference as bars."""
     frame = mean_ranks(study, spec)
     lines = frame.table
@@ -248,7 +248,7 @@ def critical_differences(study: Study, spec: FigureSpec) -> Frame:
         group_of_sets=lines["panel"],
         panel=_as_listed(titles),
     )
-    return Frame(lines, frame.cells, frame.gaps, frame.fields)
+    return FigureData(lines, frame.cells, frame.gaps, frame.fields)
 
 
 def _test_text(p_value: float, critical: float) -> str:
@@ -258,11 +258,11 @@ def _test_text(p_value: float, critical: float) -> str:
     return f"{p}, CD {critical:.2f}"
 
 
-def ranks_by_accounting(study: Study, spec: FigureSpec) -> Frame:
+def ranks_by_accounting(study: Study, spec: FigureSpec) -> FigureData:
     """Mean ranks under other accounting, on the data sets that all of it was run on."""
     tables = {}
     for title, (sweeps, multiple) in ACCOUNTING.items():
-        table = _with_looks(study, spec, ranking.ratios(study, sweeps))
+        table = _with_styles(study, spec, ranking.ratios(study, sweeps))
         tables[title] = table.assign(epsilon=table["epsilon"] * multiple)
     sets = [set(ranking.private(table)["dataset"]) for table in tables.values()]
     shared = sorted(set.intersection(*sets))
@@ -272,7 +272,7 @@ def ranks_by_accounting(study: Study, spec: FigureSpec) -> Frame:
     ]
     lines = pd.concat(ranks, ignore_index=True)
     lines = lines.assign(panel=lines["panel"].astype(_listed(tables)))
-    return Frame(lines, fields={"sets": f"{len(shared)}"})
+    return FigureData(lines, fields={"sets": f"{len(shared)}"})
 
 
 # Profiles
@@ -282,10 +282,10 @@ def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """Share of settings within a factor of the best, by bounds and zoom."""
     profiles = []
     for title, setting in SETTINGS.items():
-        table = _with_looks(study, spec, ranking.ratios(study, **setting))
-        looks = table[LOOK].drop_duplicates("method")
+        table = _with_styles(study, spec, ranking.ratios(study, **setting))
+        styles = table[STYLE_COLUMNS].drop_duplicates("method")
         for group, names in _groups(table[table["notion"] != "none"]).items():
-            lines = ranking.profile(table, names, FACTORS).merge(looks, on="method")
+            lines = ranking.profile(table, names, FACTORS).merge(styles, on="method")
             panel = f"{title}: {group} ({len(names)})"
             lines = lines.assign(panel=panel, group_of_sets=group, setting=title)
             if lines["method"].nunique() > 1:  # one method alone is always the best
@@ -308,7 +308,7 @@ def winners(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """The best private method of each data set and epsilon."""
     table = _ratios(study, spec)
     best = ranking.best_methods(table)
-    best = best.merge(table[LOOK].drop_duplicates("method"), on="method")
+    best = best.merge(table[STYLE_COLUMNS].drop_duplicates("method"), on="method")
     best = best.sort_values(["d", "n", "dataset", "epsilon"])
     rows = [f"{line.dataset} (d {line.d})" for line in best.itertuples()]
     labels = best["second"].map(_make_labels(study.cells))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import Frame
+from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.study import Study, parse_parameters
 
@@ -141,7 +141,7 @@ def _over_replacement(charge: Mapping[str, Any], d: int) -> float:
     return 1.0
 
 
-def strategies(study: Study, spec: FigureSpec) -> Frame:
+def strategies(study: Study, spec: FigureSpec) -> FigureData:
     """Strategy of the sound variant by data set, k and rho, and its sensitivity."""
     cells = study.cells
     sweeps = ("figure1", "figure1_geo", "figure2", "figure2_geo")
@@ -170,4 +170,4 @@ def strategies(study: Study, spec: FigureSpec) -> Frame:
     over_k = table[np.isclose(table["rho"], 0.05)]
     over_rho = over_rho.assign(panel="rho", x=over_rho["rho"])
     over_k = over_k.assign(panel="k", x=over_k["k"].astype(float))
-    return Frame(pd.concat([over_rho, over_k], ignore_index=True), cells)
+    return FigureData(pd.concat([over_rho, over_k], ignore_index=True), cells)

@@ -15,7 +15,7 @@ from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.expressions import item
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import Frame, absent, number_text, select
+from pkm.analysis.figures.frames import FigureData, absent, number_text, select
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import count_text, format_number, gap_texts
 from pkm.analysis.tables.charges import read_charges
@@ -31,7 +31,7 @@ REPORTED = read_claims("dpm")["reported"]
 ALL_LETTERS = {"dataset": "letters"}
 
 
-def sizes(study: Study, spec: FigureSpec) -> Frame:
+def sizes(study: Study, spec: FigureSpec) -> FigureData:
     """Sizes of the data sets as the paper reports them and as stored."""
     cells = study.cells
     if "table" in study.sweeps:
@@ -41,10 +41,10 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
     table = pd.DataFrame([*REPORTED["sizes"], ALL_LETTERS])
     table = table.merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
     absent_sets = table.loc[table["n"].isna(), "dataset"]
-    return Frame(table, cells, gap_texts(map(spec.format_name, absent_sets)))
+    return FigureData(table, cells, gap_texts(map(spec.format_name, absent_sets)))
 
 
-def quality(study: Study, spec: FigureSpec) -> Frame:
+def quality(study: Study, spec: FigureSpec) -> FigureData:
     """Every number of Table 2 or 3 next to the measured one, with the verdict."""
     table = reported.compare(study, REPORTED["quality"])
     table = table[table["table"] == spec.where["table"]].reset_index(drop=True)
@@ -70,8 +70,8 @@ def quality(study: Study, spec: FigureSpec) -> Frame:
     }
     stored = table[table["seeds"] > 0]
     cells = study.cells[study.cells["dataset"].isin(stored["dataset"])]
-    gaps = absent(Frame(stored, study.cells), spec)
-    return Frame(table, cells, gaps, fields, pd.DataFrame(lines))
+    gaps = absent(FigureData(stored, study.cells), spec)
+    return FigureData(table, cells, gaps, fields, pd.DataFrame(lines))
 
 
 def _quality_text(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
@@ -92,7 +92,7 @@ def with_reported(table: pd.DataFrame) -> pd.DataFrame:
 # Times
 
 
-def fit_times(study: Study, spec: FigureSpec) -> Frame:
+def fit_times(study: Study, spec: FigureSpec) -> FigureData:
     """CPU times, and by how much wall-clock time exceeds them."""
     rows = study.rows_with(["fit_seconds", "fit_cpu_seconds"])
     rows = rows[rows["sweep"].isin(spec.sweep)]
@@ -108,11 +108,11 @@ STEPS = list(PAPER_SHARES)
 BEST_SHARE = 0.2
 
 
-def budget_splits(study: Study, spec: FigureSpec) -> Frame:
+def budget_splits(study: Study, spec: FigureSpec) -> FigureData:
     """Budget splits ranked by each metric: best and worst fifth, means, the paper's."""
     table = select(study, spec).table
     if "shares" not in table:
-        return Frame(table.iloc[:0])
+        return FigureData(table.iloc[:0])
     shares = {name: item(table["shares"], place) for place, name in enumerate(STEPS)}
     splits = table.assign(**shares).dropna(subset=[*STEPS, "value"])
     signs = np.where(splits["metric"].map(higher_is_better), -1, 1)
@@ -142,7 +142,7 @@ def budget_splits(study: Study, spec: FigureSpec) -> Frame:
     }
     headings = {name: f"share of {name}" for name in STEPS} | {"hue": "part"}
     printed = means[["panel", "hue", *STEPS]].round(3).rename(columns=headings)
-    return Frame(lines, splits, fields=fields, printed=printed)
+    return FigureData(lines, splits, fields=fields, printed=printed)
 
 
 # Matched budgets
@@ -161,7 +161,7 @@ SWEEPS = ("table", "em_mc", "em_mc_large", "sound")
 NO_PAIR = "no pair of stored runs at matched budgets"
 
 
-def matched(study: Study, spec: FigureSpec) -> Frame:
+def matched(study: Study, spec: FigureSpec) -> FigureData:
     """Inertia of the sound variants over the published ones, one panel per pair."""
     ratios = matched_ratios(study)
     sound = ratios["sound"]
@@ -177,7 +177,7 @@ def matched(study: Study, spec: FigureSpec) -> Frame:
             names = ", ".join(map(spec.format_name, absent_sets))
             gaps.append(f"{title} on {names}: {NO_PAIR}")
     cells = study.cells[study.cells["method"].isin(sound)]
-    return Frame(table, cells, tuple(gaps))
+    return FigureData(table, cells, tuple(gaps))
 
 
 def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:

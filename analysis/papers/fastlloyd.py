@@ -19,7 +19,7 @@ from pkm.analysis.claims.federation_costs import (
 )
 from pkm.analysis.claims.reported import NOT_COMPARABLE, NOT_STORED, counts_text
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import Frame
+from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.figures.texts import DASH, count_text, gap_texts, interval_text
 from pkm.analysis.render.style import shades
 from pkm.analysis.tables.study import Study
@@ -40,7 +40,7 @@ def reductions(table: pd.DataFrame) -> pd.DataFrame:
 # Sizes of the data sets
 
 
-def sizes(study: Study, spec: FigureSpec) -> Frame:
+def sizes(study: Study, spec: FigureSpec) -> FigureData:
     """Sizes of the data sets as stored and as the paper reports them."""
     stored = study.cells.drop_duplicates("dataset")
     # Sets with added outliers are not in the paper's table.
@@ -58,7 +58,7 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
         lines.append(line | {"sets here": len(listed)})
     table = pd.DataFrame(lines)
     gaps = gap_texts(table.loc[table["sets here"] == 0, "data set"])
-    return Frame(table, study.cells, gaps, printed=table)
+    return FigureData(table, study.cells, gaps, printed=table)
 
 
 # Time and bytes of the protocol
@@ -80,7 +80,7 @@ QUANTITIES = {
 }
 
 
-def table3(study: Study, spec: FigureSpec) -> Frame:
+def table3(study: Study, spec: FigureSpec) -> FigureData:
     """Table 3: measured times and bytes, the reported ones and the quoted ones."""
     table = compare(study, TABLE3)
     stored = table[table["verdict"] != NOT_STORED]
@@ -99,7 +99,7 @@ def table3(study: Study, spec: FigureSpec) -> Frame:
     present = set(stored["dataset"])
     gaps = gap_texts(title for name, title in TITLES.items() if name not in present)
     printed = pd.DataFrame([_table3_line(cell, table) for cell in TABLE3["cells"]])
-    return Frame(table, gaps=gaps, fields=fields, printed=printed)
+    return FigureData(table, gaps=gaps, fields=fields, printed=printed)
 
 
 def _table3_line(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:
@@ -131,11 +131,11 @@ def _measured_and_reported(line: Mapping[str, Any], form: str) -> str:
     return text
 
 
-def parties(study: Study, spec: FigureSpec) -> Frame:
+def parties(study: Study, spec: FigureSpec) -> FigureData:
     """Every federated cell: time and bytes by network and number of clients."""
     table = costs(study)
     if not len(table):
-        return Frame(table, gaps=gap_texts([spec.title]), fields={"parties": ""})
+        return FigureData(table, gaps=gap_texts([spec.title]), fields={"parties": ""})
     settings = table[["latency_ms", "clients"]].itertuples(index=False)
     table = table.assign(
         setting=[_setting(*setting) for setting in settings],
@@ -169,7 +169,7 @@ def parties(study: Study, spec: FigureSpec) -> Frame:
     names += [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
     lines = table[names].rename(columns=values)
-    return Frame(lines, study.cells, gaps, {"parties": transports(table)})
+    return FigureData(lines, study.cells, gaps, {"parties": transports(table)})
 
 
 def _name_dataset(name: str) -> str:
@@ -196,7 +196,7 @@ def _lacking(
     return gap_texts(gaps)
 
 
-def iteration_costs(study: Study, spec: FigureSpec) -> Frame:
+def iteration_costs(study: Study, spec: FigureSpec) -> FigureData:
     """Milliseconds of FastLloyd's iterations with 8-byte words, whole and in parts."""
     table = costs(study)
     is_meant = (table["method"] == TABLE3["method"]) & (table["split"] == "balanced")
@@ -218,7 +218,7 @@ def iteration_costs(study: Study, spec: FigureSpec) -> Frame:
         table[facts].assign(
             quantity=name, value=table[name], half_width=table[f"{name}_half_width"]
         )
-        for name in spec.facts
+        for name in spec.extra_columns
     ]
     lines = pd.concat(by_quantity, ignore_index=True)
     titles = map(_name_dataset, in_order(lines["dataset"], TITLES))
@@ -236,7 +236,7 @@ def iteration_costs(study: Study, spec: FigureSpec) -> Frame:
     gaps = _lacking(table, stored) if len(table) else gap_texts([spec.title])
     runs = count_text(table["seeds"], "runs")
     how = f"{transports(table)}; {runs} each" if len(table) else ""
-    return Frame(lines, gaps=gaps, fields={"parties": how})
+    return FigureData(lines, gaps=gaps, fields={"parties": how})
 
 
 def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:

@@ -17,11 +17,7 @@ _ROUNDING = 1e-12
 
 
 @check_type("sweeps")
-def equals_central_run(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Agreement:
+def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreement:
     """Compare NICV of federated runs with the central run of the same cell and seed.
 
     The same cell: method, data, budget.
@@ -31,7 +27,7 @@ def equals_central_run(
     central = rows.drop(protocol.index)
     protocol = protocol[protocol["sweep"].isin(check["sweeps"])]
     if not len(protocol):
-        raise MissingRows(context.why(check["sweeps"]))
+        raise MissingRows(context.explain_missing(check["sweeps"]))
     keys = [
         "method",
         "target",

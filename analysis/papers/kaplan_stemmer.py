@@ -9,10 +9,10 @@ import pandas as pd
 
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.comparisons import measure_ratios
-from pkm.analysis.claims.expressions import evaluated
-from pkm.analysis.claims.findings import Context, Draws, MissingRows
+from pkm.analysis.claims.expressions import evaluate
+from pkm.analysis.claims.findings import BootstrapValues, Context, MissingRows
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import Frame
+from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.figures.texts import DASH, format_number, gap_texts
 from pkm.analysis.tables.statistics import percentile_interval
 from pkm.analysis.tables.study import Study, matches
@@ -50,13 +50,13 @@ EXPONENTS = {
 SIZES = {"n": 1e5, "k": 8, "d": 8}
 _NO_REASONS = Context({}, pd.DataFrame(columns=["sweep", "reason"]))
 
-Curves = Mapping[str, Draws]
+Curves = Mapping[str, BootstrapValues]
 
 
 # Table 1
 
 
-def table1(study: Study, spec: FigureSpec) -> Frame:
+def table1(study: Study, spec: FigureSpec) -> FigureData:
     """Reported bounds, their slopes over the measured ranges, and measured slopes."""
     measured = {name: _measure(study, *what) for name, what in EXPONENTS.items()}
     rows = CONTENT["reported"]["table1"]
@@ -83,12 +83,12 @@ def table1(study: Study, spec: FigureSpec) -> Frame:
         "ranges": "; ".join(ranges),
     }
     gaps = gap_texts(name for name, curves in measured.items() if not curves)
-    return Frame(table, study.cells, gaps, fields, printed)
+    return FigureData(table, study.cells, gaps, fields, printed)
 
 
 def _measure(
     study: Study, sweeps: tuple[str, ...], along: str, value: str
-) -> dict[str, Draws]:
+) -> dict[str, BootstrapValues]:
     """Curves of the implemented rows that have stored rows."""
     check = {"sweep": list(sweeps), "metric": "nicv", "over": {along: "any"}}
     check |= {"columns": {name: name for name in SIZES}}
@@ -119,16 +119,16 @@ def _lay_out(row: Mapping[str, str], measured: Mapping[str, Curves]) -> dict[str
     return line
 
 
-def _has_slope(line: Draws | None) -> bool:
+def _has_slope(line: BootstrapValues | None) -> bool:
     """Whether a power can be fitted: two points or more, all positive."""
     return line is not None and len(line.cases) > 1 and bool((line.values[0] > 0).all())
 
 
-def _slope_text(line: Draws | None, along: str) -> str:
+def _slope_text(line: BootstrapValues | None, along: str) -> str:
     if line is None or not _has_slope(line):
         return DASH
     known = {"x": line.facts[along].to_numpy(dtype=float), "value": line.values}
-    slopes = evaluated("slope(log(x), log(value), least=2)", known)
+    slopes = evaluate("slope(log(x), log(value), min_points=2)", known)
     (low,), (high,) = percentile_interval(slopes[:, None])
     return f"{slopes[0]:.2f} [{low:.2f}, {high:.2f}]"
 
@@ -136,7 +136,7 @@ def _slope_text(line: Draws | None, along: str) -> str:
 def _bound_slope(
     bound: Callable[..., Any],
     along: str,
-    line: Draws | None,
+    line: BootstrapValues | None,
 ) -> str:
     """Return the slope of a reported bound between the ends of a measured curve."""
     if line is None or len(line.cases) < 2:
@@ -165,7 +165,7 @@ def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
 # Candidates
 
 
-def candidates(study: Study, spec: FigureSpec) -> Frame:
+def candidates(study: Study, spec: FigureSpec) -> FigureData:
     """How many candidates there are, and what k of them cost."""
     rows = study.rows_with(["n_centers"])
     selector = {"method": list(PASSES), "sweep": ["candidates", "capture"]}
@@ -177,7 +177,7 @@ def candidates(study: Study, spec: FigureSpec) -> Frame:
     }
     titles = {name: title for name, title in titles.items() if name in rows}
     if rows.empty:
-        return Frame(pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"]))
+        return FigureData(pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"]))
 
     groups = rows.groupby(keys)
     counts = groups["n_centers"].agg(mean="mean", largest="max", seeds="size")
@@ -191,4 +191,4 @@ def candidates(study: Study, spec: FigureSpec) -> Frame:
     printed = printed.replace({"method": PASSES}).rename(columns=titles)
     numbers = ["mean", *titles.values()]
     printed[numbers] = printed[numbers].map(format_number)
-    return Frame(table, rows, (), printed=printed)
+    return FigureData(table, rows, (), printed=printed)

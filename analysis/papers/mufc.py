@@ -12,7 +12,7 @@ import pandas as pd
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import Frame, compare, number_text, summarize
+from pkm.analysis.figures.frames import FigureData, compare, number_text, summarize
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import DASH, gap_texts, times_text
 from pkm.analysis.tables.study import Study
@@ -33,7 +33,7 @@ def after_start(table: pd.DataFrame) -> pd.DataFrame:
 # Tables of the paper
 
 
-def reported_losses(study: Study, spec: FigureSpec) -> Frame:
+def reported_losses(study: Study, spec: FigureSpec) -> FigureData:
     """Losses of Table 1 or 2 as measured and as reported, with the verdict."""
     entry = REPORTED[spec.name]
     cells = list(entry["cells"])
@@ -69,7 +69,7 @@ def reported_losses(study: Study, spec: FigureSpec) -> Frame:
         "notes": " ".join(notes),
     }
     gaps = _gaps(table.loc[table["seeds"] > 0, "dataset"], spec)
-    return Frame(table, study.cells, gaps, fields, printed.reset_index(drop=True))
+    return FigureData(table, study.cells, gaps, fields, printed.reset_index(drop=True))
 
 
 def _loss_text(line: pd.Series) -> str:
@@ -83,19 +83,19 @@ def _gaps(stored: pd.Series, spec: FigureSpec) -> tuple[str, ...]:
     return gap_texts(title for name, title in titles if name not in set(stored))
 
 
-def sizes(study: Study, spec: FigureSpec) -> Frame:
+def sizes(study: Study, spec: FigureSpec) -> FigureData:
     """Data sets as reported and as stored."""
     cells = study.matrix("table1", "loss_ratio").cells.drop_duplicates("dataset")
     stored = cells[["dataset", *SETTING, "largest_client"]]
     table = pd.DataFrame(REPORTED["sizes"]).drop(columns="title")
     table = table.merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
-    return Frame(table, study.cells, _gaps(cells["dataset"], spec))
+    return FigureData(table, study.cells, _gaps(cells["dataset"], spec))
 
 
 # Further figures
 
 
-def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
+def speedups_by_definition(study: Study, spec: FigureSpec) -> FigureData:
     """Speed-ups by every definition, after the reported one."""
     tables = []
     for name in spec.panels:
@@ -120,7 +120,7 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
     ]
     fields = {"means": "; ".join(texts), "n_sets": len(stored)}
     gaps = _gaps(measured["dataset"], spec)
-    return Frame(table.sort_values(["group", "row"]), study.cells, gaps, fields)
+    return FigureData(table.sort_values(["group", "row"]), study.cells, gaps, fields)
 
 
 def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
@@ -134,9 +134,9 @@ def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def removal_costs(study: Study, spec: FigureSpec) -> Frame:
+def removal_costs(study: Study, spec: FigureSpec) -> FigureData:
     """Means of all metrics of a cell in one line: time of a request, by its kind."""
-    table = summarize(study, replace(spec, facts=(*CASE, *SETTING))).table
+    table = summarize(study, replace(spec, extra_columns=(*CASE, *SETTING))).table
     order = list(dict.fromkeys([*spec.titles, *table["dataset"]]))
     table = table.astype({"dataset": pd.CategoricalDtype(order)})
     keys = [*CASE, "method", "label", *SETTING]
@@ -147,10 +147,10 @@ def removal_costs(study: Study, spec: FigureSpec) -> Frame:
     wide = wide.reindex(columns=list(spec.metric)).reset_index()
     wide = wide.rename_axis(columns=None).sort_values(["sweep", "dataset", "method"])
     gaps = _gaps(wide["dataset"], spec)
-    return Frame(wide.astype({"dataset": str}), study.cells, gaps)
+    return FigureData(wide.astype({"dataset": str}), study.cells, gaps)
 
 
-def exact_and_lazy(study: Study, spec: FigureSpec) -> Frame:
+def exact_and_lazy(study: Study, spec: FigureSpec) -> FigureData:
     """Exact and lazy server in one line, with the ratio of their times."""
     frame = removal_costs(study, spec)
     by_method = dict(tuple(frame.table.groupby("method")))
@@ -160,13 +160,13 @@ def exact_and_lazy(study: Study, spec: FigureSpec) -> Frame:
     lazy = lazy.drop(columns=["label", "method", *SETTING, "seeds"])
     table = exact.merge(lazy, on=CASE, suffixes=("", "_lazy"))
     # The times of both over each other, in every case.
-    times = replace(spec, metric=("removal_mean_ms",), facts=tuple(CASE))
+    times = replace(spec, metric=("removal_mean_ms",), extra_columns=tuple(CASE))
     ratios = compare(study, times).table.rename(columns={"value": "ratio"})
     table = table.merge(ratios[[*CASE, "ratio", "low", "high"]], on=CASE)
     return replace(frame, table=table, gaps=_gaps(table["dataset"], spec))
 
 
-def messages(study: Study, spec: FigureSpec) -> Frame:
+def messages(study: Study, spec: FigureSpec) -> FigureData:
     """Bytes and times of secure aggregation, and the time of a request without it."""
     frame = removal_costs(study, spec)
     by_sweep = frame.table.set_index("sweep")

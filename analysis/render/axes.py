@@ -45,7 +45,7 @@ class Axis:
     Examples
     --------
     >>> axis = value_axis(1, 100, "log")
-    >>> axis.labels, axis.share(10.0), round(axis.at(0.25), 2)
+    >>> axis.labels, axis.to_fraction(10.0), round(axis.from_fraction(0.25), 2)
     (('1', '2', '5', '10', '20', '50', '100'), 0.5, 3.16)
     """
 
@@ -60,14 +60,14 @@ class Axis:
     grid: bool = True
     angle: float = 0.0
 
-    def share(self, value: float) -> float:
+    def to_fraction(self, value: float) -> float:
         """Return where a value is, as a share of the way from `low` to `high`."""
-        low, high, place = map(self._length, (self.low, self.high, value))
+        low, high, place = map(self._transform, (self.low, self.high, value))
         return (place - low) / (high - low)
 
-    def at(self, share: float) -> float:
+    def from_fraction(self, share: float) -> float:
         """Return the value at a share of the way from `low` to `high`."""
-        low, high = self._length(self.low), self._length(self.high)
+        low, high = self._transform(self.low), self._transform(self.high)
         length = low + share * (high - low)
         if self.scale == "log":
             return float(np.exp(length))
@@ -75,7 +75,7 @@ class Axis:
             return float(np.sign(length) * np.expm1(abs(length)) * self.constant)
         return length
 
-    def _length(self, value: float) -> float:
+    def _transform(self, value: float) -> float:
         if self.scale == "log":
             return float(np.log(value)) if value > 0 else -np.inf
         if self.scale == "symlog":
@@ -93,7 +93,7 @@ class Axis:
         # Numbers may be left out, names may not.
         ticks = {"values": list(self.ticks), "grid": self.grid, "ticks": self.grid}
         ticks["labelOverlap"] = "greedy" if self.grid else False
-        ticks["labelExpr"] = f"split({self.label_of_value()}, '\\n')"
+        ticks["labelExpr"] = f"split({self.label_expression()}, '\\n')"
         if self.angle:
             ticks |= {
                 "labelAngle": self.angle,
@@ -103,7 +103,7 @@ class Axis:
         title = self.title or None
         return {"type": "quantitative", "title": title, "scale": scale, "axis": ticks}
 
-    def label_of_value(self) -> str:
+    def label_expression(self) -> str:
         """Return an expression of Vega for the label of a tick."""
         return (
             f"{json.dumps(self.labels)}[indexof({json.dumps(self.ticks)}, datum.value)]"

@@ -13,12 +13,12 @@ from vl_convert import svg_to_pdf, svg_to_png, vegalite_to_svg
 
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.render.axes import Json
-from pkm.analysis.render.style import COMMON, GREY, make_look
+from pkm.analysis.render.style import COMMON, GREY, mark_properties
 from pkm.analysis.render.subplot import Subplot
 
-PIXELS = 96  # of an inch
-LETTER = 6.2  # pixels of a letter of a tick's label
-TITLE_LETTER = 7  # pixels of a letter of a title
+PIXELS_PER_INCH = 96
+CHAR_WIDTH = 6.2  # pixels, in labels of ticks
+TITLE_CHAR_WIDTH = 7  # pixels, in titles
 AXIS = 9  # pixels between a panel and the labels at its left, and beside them
 AXIS_TITLE = 20  # pixels of the title of an axis
 TICKS = 20  # pixels below a panel for the labels of ticks
@@ -26,16 +26,16 @@ PANEL_TITLE = 26  # pixels above a panel
 COLOR_BAR = 60  # pixels of a bar of colors beside a panel
 BAR_HEIGHT = 0.82  # of a row
 SPACING = 16  # pixels between panels, as in chart.yaml
-SMALLEST = 60  # pixels of a panel
+MIN_PANEL_SIZE = 60  # pixels of a panel
 MIN_WIDTH = 5.2  # of a figure, in inches, so that its labels fit
 LEGEND_SYMBOL = 60  # pixels of a symbol beside its label
 SAMPLE = 4.5  # half the length of a line in the legend, in half marker sizes
 #: Pixels of half a marker there.
 UNIT = math.sqrt(COMMON["config"]["legend"]["symbolSize"]) / 2
 RESOLUTION = 170  # of pictures, in dots per inch
-OWN = {"type": "ordinal", "scale": None}  # what records say of their look
-#: Channels of what a record must have to be drawn.
-PLACES = (
+OWN = {"type": "ordinal", "scale": None}  # of channels whose values are in the data
+#: Channels whose fields a record must have to be drawn.
+REQUIRED_CHANNELS = (
     "x",
     "y",
     "x2",
@@ -43,8 +43,7 @@ PLACES = (
     "text",
     "shape",
 )
-#: An entry of the legend: its label, which is the hue that it hides, and how its curve
-#: looks.
+#: An entry of the legend: its label, which is also the hue, and the style of its curve.
 Entry = tuple[str, Mapping[str, Any]]
 
 
@@ -62,7 +61,7 @@ def chart(
     panels : sequence of Subplot
     spec : FigureSpec
     entries : sequence of (str, mapping)
-        Labels of the legend with their looks, see `HueStyle.line`.
+        Labels of the legend with their marks, see `HueStyle.line`.
     x_title, y_title : str
         Titles that all panels share; empty for none.
 
@@ -75,14 +74,14 @@ def chart(
         vertical axis: a page that is narrow has more rows.
     """
     columns = min(spec.columns, len(panels))
-    width = PIXELS * max(spec.width * columns, MIN_WIDTH)
+    width = PIXELS_PER_INCH * max(spec.width * columns, MIN_WIDTH)
     if entries and spec.legend == "right":
-        width -= _longest([label for label, _ in entries]) * LETTER + LEGEND_SYMBOL
+        width -= _longest([label for label, _ in entries]) * CHAR_WIDTH + LEGEND_SYMBOL
     share_rows = (
         spec.kind == "forest" and len({panel.y.labels for panel in panels}) == 1
     )
-    labels = max(_longest(panel.y.labels) for panel in panels) * LETTER
-    room = _room(panels, columns, labels, share_rows, y_title, width)
+    labels = max(_longest(panel.y.labels) for panel in panels) * CHAR_WIDTH
+    room = _panel_width(panels, columns, labels, share_rows, y_title, width)
     concat = []
     for index, panel in enumerate(panels):
         y = panel.y.encoding()
@@ -93,7 +92,7 @@ def chart(
             y["axis"]["labels"] = False
         layers = _layers(panel, spec, {"x": panel.x.encoding(), "y": y})
         if any("log" in other.notes for other in panels):
-            layers.append(corner("log" in panel.notes))
+            layers.append(log_label("log" in panel.notes))
         drawn = {
             "title": wrapped(panel.title, room + labels),
             "width": round(room),
@@ -129,11 +128,11 @@ def chart(
     return vega
 
 
-def corner(logarithmic: bool) -> Json:
-    """Return the layer that says at the upper right that a value axis is logarithmic.
+def log_label(logarithmic: bool) -> Json:
+    """Return the layer that writes "log" above the upper right corner of a panel.
 
-    Invisible elsewhere: titles of panels are above whatever is above a panel, and so
-    all as high.
+    With a linear axis it is transparent, so that the titles of all panels are at the
+    same height.
     """
     mark = {
         "type": "text",
@@ -167,7 +166,7 @@ def _layers(
         needed = [
             field
             for name, field in channels.items()
-            if name in (*PLACES, "strokeWidth")
+            if name in (*REQUIRED_CHANNELS, "strokeWidth")
         ]
         if not any(
             all(field in record for field in needed) for record in panel.records
@@ -177,9 +176,9 @@ def _layers(
         encoding: Json = {"tooltip": tooltip}
         for name, field in channels.items():
             # The second end of a span has the scale of the first.
-            encoding[name] = axes.get(name, {} if name in PLACES else OWN) | {
-                "field": field
-            }
+            encoding[name] = axes.get(
+                name, {} if name in REQUIRED_CHANNELS else OWN
+            ) | {"field": field}
         if "shape" in channels:
             used = {record["marker"] for record in panel.records if "marker" in record}
             paths = {marker: COMMON["markers"][marker] for marker in sorted(used)}
@@ -192,13 +191,13 @@ def _layers(
             encoding["fill"] = panel.colors
         mark = {"clip": True} | described["mark"]
         if mark["type"] == "bar":
-            mark["size"] = round(BAR_HEIGHT * PIXELS * spec.height)
+            mark["size"] = round(BAR_HEIGHT * PIXELS_PER_INCH * spec.height)
         layers.append({"transform": steps, "mark": mark, "encoding": encoding})
     return layers
 
 
 def _tooltip(panel: Subplot, spec: FigureSpec) -> list[Json]:
-    """Return what the pointer shows of a mark: the fields that any record has."""
+    """Return the tooltip of a mark: the fields that any record has."""
     named = {
         ".hue": spec.hue,
         ".style": spec.style,
@@ -230,7 +229,7 @@ def _tooltip(panel: Subplot, spec: FigureSpec) -> list[Json]:
 # Sizes
 
 
-def _room(
+def _panel_width(
     panels: Sequence[Subplot],
     columns: int,
     labels: float,
@@ -252,7 +251,7 @@ def _room(
         any(_has_bar(panel) for panel in panels[column::columns])
         for column in range(columns)
     ]
-    return max((width - taken - COLOR_BAR * sum(bars)) / columns, SMALLEST)
+    return max((width - taken - COLOR_BAR * sum(bars)) / columns, MIN_PANEL_SIZE)
 
 
 def _has_bar(panel: Subplot) -> bool:
@@ -266,11 +265,11 @@ def _height(
 ) -> int:
     """Return the height of a panel in pixels: that of its rows, where it has rows."""
     if spec.kind == "heatmap":
-        return round(PIXELS * spec.height * max(3, len(panel.y.ticks)))
+        return round(PIXELS_PER_INCH * spec.height * max(3, len(panel.y.ticks)))
     if spec.kind == "forest":
-        return round(PIXELS * spec.height * (panel.y.high - panel.y.low))
+        return round(PIXELS_PER_INCH * spec.height * (panel.y.high - panel.y.low))
     taken = TICKS + PANEL_TITLE * bool(panel.title) + AXIS_TITLE * (not x_title)
-    return max(round(PIXELS * spec.height - taken), SMALLEST)
+    return max(round(PIXELS_PER_INCH * spec.height - taken), MIN_PANEL_SIZE)
 
 
 def _longest(labels: Iterable[str]) -> int:
@@ -288,7 +287,7 @@ def wrapped(text: str, width: float) -> list[str]:
     lines: list[str] = []
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines else word
-        if lines and TITLE_LETTER * len(longer) <= width:
+        if lines and TITLE_CHAR_WIDTH * len(longer) <= width:
             lines[-1] = longer
         else:
             lines.append(word)
@@ -303,13 +302,15 @@ def _add_legend(
 ) -> None:
     """Add the legend to the first panel; a click on an entry hides or shows its hue."""
     names = [label for label, _ in entries]
-    looks = [make_look(line) for _, line in entries]
+    marks = [mark_properties(line) for _, line in entries]
     beside = spec.legend == "right"
     # How far lines reach beyond a marker.
-    beyond = round((SAMPLE - 1) * UNIT) if any("width" in look for look in looks) else 0
+    beyond = (
+        round((SAMPLE - 1) * UNIT) if any("width" in props for props in marks) else 0
+    )
     legend = {
         "orient": "right" if beside else "top",
-        "columns": 1 if beside else legend_columns(names, width / PIXELS),
+        "columns": 1 if beside else legend_columns(names, width / PIXELS_PER_INCH),
         "symbolOffset": beyond,
         "labelOffset": beyond + 4,
     }
@@ -340,9 +341,9 @@ def _add_legend(
             "params": [param],
             "mark": {"type": "point", "size": 0, "opacity": 0},
             "encoding": {
-                "shape": scaled([sample(look) for look in looks]),
-                "stroke": scaled([look["color"] for look in looks]),
-                "fill": scaled([look["face"] for look in looks]),
+                "shape": scaled([sample(props) for props in marks]),
+                "stroke": scaled([props["color"] for props in marks]),
+                "fill": scaled([props["face"] for props in marks]),
             },
         },
     )
@@ -357,7 +358,7 @@ def legend_columns(labels: Sequence[str], width: float) -> int:
     return 1
 
 
-def sample(look: Mapping[str, Any]) -> str:
+def sample(props: Mapping[str, Any]) -> str:
     """Return the symbol of the legend: a piece of the line, the marker on it.
 
     Examples
@@ -367,12 +368,12 @@ def sample(look: Mapping[str, Any]) -> str:
     >>> sample({"marker": "|", "size": 45})
     'M0,1L0,-1'
     """
-    marker = COMMON["markers"][look["marker"]] if "marker" in look else ""
-    if "width" not in look:
+    marker = COMMON["markers"][props["marker"]] if "marker" in props else ""
+    if "width" not in props:
         return marker or COMMON["markers"]["s"]
     edge = 1.0 if marker else 0.0
     pieces = []
-    lengths = [length / UNIT for length in look.get("dash", [2 * SAMPLE * UNIT, 1.0])]
+    lengths = [length / UNIT for length in props.get("dash", [2 * SAMPLE * UNIT, 1.0])]
     start = -SAMPLE
     while start < SAMPLE:
         end = min(start + lengths[0], SAMPLE)
@@ -395,7 +396,7 @@ def pictures(vega: Mapping[str, Any]) -> tuple[bytes, bytes]:
     pdf = svg_to_pdf(svg)
     # The entries of a dictionary come in any order; in another one they are as long.
     pdf = re.sub(rb"(\n +/\w+ \d+ 0 R)+", lambda match: in_order(match[0]), pdf)
-    return svg_to_png(svg, scale=RESOLUTION / PIXELS), pdf
+    return svg_to_png(svg, scale=RESOLUTION / PIXELS_PER_INCH), pdf
 
 
 def in_order(lines: bytes) -> bytes:

@@ -11,9 +11,9 @@ from pkm.analysis.figures.figure import FigureResult, FigureSpec
 from pkm.analysis.figures.frames import (
     HIDDEN,
     TOOLTIP,
-    Frame,
+    FigureData,
     caption_fields,
-    make_frame,
+    make_figure_data,
     panel_names,
     print_table,
     sentences,
@@ -21,8 +21,8 @@ from pkm.analysis.figures.frames import (
 from pkm.analysis.render import forest, heatmap, lines
 from pkm.analysis.render.axes import Json
 from pkm.analysis.render.chart import Entry, chart
-from pkm.analysis.render.style import INK, HueStyle, hue_styles, variant_styles
-from pkm.analysis.render.subplot import DIAMOND, REPORTED, Subplot, reference_look
+from pkm.analysis.render.style import BLACK, HueStyle, hue_styles, variant_styles
+from pkm.analysis.render.subplot import DIAMOND, REPORTED, Subplot, reference_line
 from pkm.analysis.tables.study import Study
 
 Styles = Mapping[Any, HueStyle]
@@ -38,10 +38,10 @@ NOTHING = "No stored rows."
 
 def draw(study: Study, spec: FigureSpec) -> FigureResult:
     """Draw a declared figure from the rows of a study."""
-    return render(make_frame(study, spec), spec)
+    return render(make_figure_data(study, spec), spec)
 
 
-def render(frame: Frame, spec: FigureSpec) -> FigureResult:
+def render(frame: FigureData, spec: FigureSpec) -> FigureResult:
     """Draw a figure from its table.
 
     Panels without rows are not drawn; the gaps name them.
@@ -61,7 +61,9 @@ def render(frame: Frame, spec: FigureSpec) -> FigureResult:
         for name, text in notes.items()
         if f"{{{name}}}" not in "".join(spec.caption)
     ]
-    hidden = HIDDEN if spec.frame else {*HIDDEN, *TOOLTIP}.difference(spec.facts)
+    hidden = (
+        HIDDEN if spec.frame else {*HIDDEN, *TOOLTIP}.difference(spec.extra_columns)
+    )
     return FigureResult(
         frame.table.drop(columns=[name for name in hidden if name in frame.table]),
         print_table(frame, spec, labels),
@@ -73,7 +75,7 @@ def render(frame: Frame, spec: FigureSpec) -> FigureResult:
 
 
 def _drawn(
-    frame: Frame, spec: FigureSpec, styles: Styles, fields: Mapping[str, Any]
+    frame: FigureData, spec: FigureSpec, styles: Styles, fields: Mapping[str, Any]
 ) -> tuple[Json, dict[str, str]]:
     """Draw each panel that has rows; return the chart and notes for the caption."""
     drawn = frame.drawn
@@ -133,11 +135,11 @@ def _title(
 
 
 def _axis_titles(
-    table: pd.DataFrame, spec: FigureSpec, frame: Frame
+    table: pd.DataFrame, spec: FigureSpec, frame: FigureData
 ) -> tuple[str, str]:
     """Return the titles of the axes of a panel."""
     cells = None if "notion" in table else frame.source
-    fields = caption_fields(Frame(table, cells, fields=frame.fields), spec)
+    fields = caption_fields(FigureData(table, cells, fields=frame.fields), spec)
     return _text(spec.x_label, fields), _text(spec.y_label, fields)
 
 
@@ -165,7 +167,7 @@ def _entries(
         absent = {"marker": None} if is_level else {}
         if spec.kind == "forest":
             line = {
-                key: INK if item == "method" else item
+                key: BLACK if item == "method" else item
                 for key, item in style.line.items()
             }
             absent = absent or {"linestyle": ""}
@@ -181,13 +183,13 @@ def _entries(
     if spec.style:
         variants = variant_styles(drawn, spec)
         entries += [
-            (variant["label"], {"color": INK} | variant)
+            (variant["label"], {"color": BLACK} | variant)
             for variant in variants.values()
         ]
     specs = [spec.part(name) for name in panel_names(drawn, spec) if name] or [spec]
     references = [entry for panel_spec in specs for entry in panel_spec.references]
     entries += [
-        (entry["label"], reference_look(entry))
+        (entry["label"], reference_line(entry))
         for entry in references
         if entry.get("label")
     ]

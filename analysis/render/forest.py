@@ -13,7 +13,7 @@ from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import wants_log
 from pkm.analysis.render.axes import Axis, Json, joined, rounded, value_axis
 from pkm.analysis.render.heatmap import ordered
-from pkm.analysis.render.style import INK, POINT, HueStyle, make_look
+from pkm.analysis.render.style import BLACK, POINT, HueStyle, mark_properties
 from pkm.analysis.render.subplot import (
     DIAMOND,
     REFERENCE,
@@ -126,7 +126,7 @@ def panel(
                 "place": names[y],
                 "value": rounded(value),
             }
-            records.append(mark | make_look(DIAMOND | {"markersize": 8}))
+            records.append(mark | mark_properties(DIAMOND | {"markersize": 8}))
     for y, (low, high), color in spans(placed, spec):
         span = {"hue": REFERENCE, "at": y, "color": color, "width": SPAN}
         records.append(span | {"from": rounded(low), "to": rounded(high)})
@@ -143,15 +143,15 @@ def _mark(
 ) -> Json:
     """Return where the mark of a line is, its interval, its number and its look."""
     color = method_color(line)
-    look = make_look(
+    props = mark_properties(
         {
             key: color if value == OF_METHOD else value
             for key, value in style.line.items()
         }
     )
     if np.isnan(line["y"]):
-        return look | {"level": rounded(line["value"])}
-    mark = {name: item for name, item in look.items() if name not in ("width", "dash")}
+        return props | {"level": rounded(line["value"])}
+    mark = {name: item for name, item in props.items() if name not in ("width", "dash")}
     mark["at"] = line["y"]
     if line["hue"] in spec.stacked:
         mark.pop("marker", None)
@@ -166,7 +166,7 @@ def _mark(
             "text": number_text(spec.label, line),
             "beside": rounded(label_place(line, x)),
         }
-        mark["ink"] = INK
+        mark["ink"] = BLACK
     return mark
 
 
@@ -202,7 +202,7 @@ def reported_values(placed: pd.DataFrame) -> list[tuple[float, float]]:
 
 def method_color(line: pd.Series | Mapping[str, Any]) -> str:
     """Return the color of the method of a line."""
-    return line["color"] if isinstance(line.get("color"), str) else INK
+    return line["color"] if isinstance(line.get("color"), str) else BLACK
 
 
 def label_place(line: Mapping[str, Any], x: Axis) -> float:
@@ -267,8 +267,10 @@ def _with_room(
     for line in placed.dropna(subset=["row_y"]).to_dict("records"):
         letters = len(number_text(spec.label, line))
         share = (LETTER * letters + BESIDE) / (PIXELS * spec.width) if letters else 0.0
-        room = max(room, x.share(label_place(line, x)) / (1 - min(share, 0.5)) - 1)
-    longer = value_axis(x.low, x.at(1 + room), x.scale, x.constant)
+        room = max(
+            room, x.to_fraction(label_place(line, x)) / (1 - min(share, 0.5)) - 1
+        )
+    longer = value_axis(x.low, x.from_fraction(1 + room), x.scale, x.constant)
     return replace(longer, title=x.title)
 
 

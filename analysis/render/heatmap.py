@@ -12,7 +12,7 @@ from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.frames import number_text
 from pkm.analysis.figures.texts import DASH, plain_number, short_exponents
 from pkm.analysis.render.axes import Axis, Json, value_axis
-from pkm.analysis.render.style import GREY, INK, HueStyle, channels, color_at
+from pkm.analysis.render.style import BLACK, GREY, HueStyle, color_at, to_rgb
 from pkm.analysis.render.subplot import Subplot, make_record
 from pkm.schema import higher_is_better
 
@@ -89,17 +89,21 @@ class Colors:
 
     def color(self, value: float) -> str:
         """Return the color of a value."""
-        return color_at(float(np.clip(self.axis.share(value), 0, 1)), self.color_map)
+        return color_at(
+            float(np.clip(self.axis.to_fraction(value), 0, 1)), self.color_map
+        )
 
-    def ink(self, value: float) -> str:
+    def text_color(self, value: float) -> str:
         """Return the color of the number in a cell: white on dark ones."""
-        red, green, blue = (level / 255 for level in channels(self.color(value)))
-        return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < DARK else INK
+        red, green, blue = (level / 255 for level in to_rgb(self.color(value)))
+        return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < DARK else BLACK
 
     def encoding(self, title: str | None) -> Json:
         """Return the scale in Vega-Lite, with its bar where it has a title."""
-        ends = map(self.axis.share, self.bar_limits)
-        places = [self.axis.at(share) for share in np.linspace(*ends, SHADES)]
+        ends = map(self.axis.to_fraction, self.bar_limits)
+        places = [
+            self.axis.from_fraction(share) for share in np.linspace(*ends, SHADES)
+        ]
         scale = {
             "type": self.axis.scale,
             "clamp": True,
@@ -115,7 +119,7 @@ class Colors:
             bar = replace(self.axis, ticks=ticks, labels=labels)
             legend = {
                 "values": ticks,
-                "labelExpr": bar.label_of_value(),
+                "labelExpr": bar.label_expression(),
                 "labelFontSize": 11,
             }
             legend |= {
@@ -167,7 +171,11 @@ def colored(
         for index in indices:
             records = [
                 record
-                | ({"ink": colors.ink(record["value"])} if "value" in record else {})
+                | (
+                    {"ink": colors.text_color(record["value"])}
+                    if "value" in record
+                    else {}
+                )
                 for record in panels[index].records
             ]
             bar = spec.color_label if index == indices[-1] else None

@@ -11,7 +11,7 @@ from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.texts import short_number, wants_log
 from pkm.analysis.render.axes import Axis, Json, joined, rounded, value_axis
 from pkm.analysis.render.heatmap import ordered
-from pkm.analysis.render.style import HueStyle, make_look, variant_styles
+from pkm.analysis.render.style import HueStyle, mark_properties, variant_styles
 from pkm.analysis.render.subplot import Subplot, hue_key, make_record, reference_record
 
 MAX_TICKS = 8  # of the x axis
@@ -63,7 +63,7 @@ def panel(
         record for entry in spec.references for record in _reference(entry, fitted)
     ]
     if spec.exponents:
-        x = replace(x, high=x.at(1 + ROOM))
+        x = replace(x, high=x.from_fraction(1 + ROOM))
         records += _exponents(x, y, fitted, styles)
     notes = {"log": ""} if logarithmic and spec.y_scale == "auto" else {}
     outside = _outside(y, table, styles)
@@ -104,13 +104,16 @@ def _curves(
                 variant = variants[line["style"]]
                 change = {key: item for key, item in variant.items() if key != "label"}
                 record["style"] = variant["label"]
-            look = make_look(style.line | change)
+            props = mark_properties(style.line | change)
             if is_level:
-                look.pop("marker", None)
-                record |= look | _level(line, spec, style, y)
+                props.pop("marker", None)
+                record |= props | _level(line, spec, style, y)
             elif y.scale != "log" or line["value"] > 0:
                 curve = [hue, line.get("style"), line.get("curve")]
-                record |= look | {"at": rounded(line["x"] * shift), "curve": f"{curve}"}
+                record |= props | {
+                    "at": rounded(line["x"] * shift),
+                    "curve": f"{curve}",
+                }
                 record |= _interval(line, spec, style, y)
             records.append(record)
         yield records
@@ -309,16 +312,25 @@ def _exponents(
     x: Axis, y: Axis, curves: Mapping[Any, Curve], styles: Styles
 ) -> list[Json]:
     """Write the fitted exponents at the right, by height of the curves' ends."""
-    ends = {hue: y.share(value[-1]) for hue, (_, value) in curves.items()}
+    ends = {hue: y.to_fraction(value[-1]) for hue, (_, value) in curves.items()}
     hues = sorted(ends, key=ends.__getitem__)
     records = []
     for hue, height in zip(hues, separated([ends[hue] for hue in hues]), strict=True):
-        record = {"hue": hue_key(hue, styles[hue]), "at_y": rounded(y.at(height))}
+        record = {
+            "hue": hue_key(hue, styles[hue]),
+            "at_y": rounded(y.from_fraction(height)),
+        }
         places, values = curves[hue]
         exponent = np.polyfit(np.log(places), np.log(values), 1)[0]
-        places = {"mark_at": rounded(x.at(0.87)), "text_at": rounded(x.at(0.9))}
+        places = {
+            "mark_at": rounded(x.from_fraction(0.87)),
+            "text_at": rounded(x.from_fraction(0.9)),
+        }
         records.append(
-            make_look(styles[hue].line) | record | places | {"text": f"{exponent:.2f}"}
+            mark_properties(styles[hue].line)
+            | record
+            | places
+            | {"text": f"{exponent:.2f}"}
         )
     return records
 

@@ -1,4 +1,4 @@
-"""Looks of marks: styles of hues and of their variants, colors of maps."""
+"""Styles of hues and of their variants, properties of marks, color maps."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ COMMON = yaml.safe_load(
     Path(__file__).with_name("chart.yaml").read_text(encoding="utf-8")
 )
 
-INK = "#222222"
+BLACK = "#222222"
 GREY = "#8c8c8c"
 POINT = 96 / 72  # pixels
 
@@ -127,34 +127,34 @@ def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str,
     return variants
 
 
-# Looks and colors
+# Mark properties and colors
 
 
-def make_look(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the records of a chart say of their look; lengths are in pixels.
+def mark_properties(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mark properties of a style for the records of a chart, in pixels.
 
     Without a line there is no `width`, without a marker no `marker`.
 
     Examples
     --------
-    >>> make_look({"color": "#222222", "linestyle": ":", "linewidth": 3})
+    >>> mark_properties({"color": "#222222", "linestyle": ":", "linewidth": 3})
     {'color': '#222222', 'face': '#222222', 'width': 4.0, 'dash': [4.0, 6.6]}
     """
     face = line.get("markerfacecolor", line["color"])
-    look = {"color": line["color"], "face": "transparent" if face == "none" else face}
+    props = {"color": line["color"], "face": "transparent" if face == "none" else face}
     style = line.get("linestyle", "-")
     if style != NO_LINE:
-        look["width"] = round(POINT * line.get("linewidth", 1.8), 2)
+        props["width"] = round(POINT * line.get("linewidth", 1.8), 2)
         lengths = LINESTYLES[style] if isinstance(style, str) else style
         if lengths:
-            look["dash"] = [round(look["width"] * length, 2) for length in lengths]
+            props["dash"] = [round(props["width"] * length, 2) for length in lengths]
     if line.get("marker"):
-        look["marker"] = line["marker"] if line["marker"] in COMMON["markers"] else "o"
-        look["size"] = round((POINT * line.get("markersize", 5)) ** 2, 1)
-        look["edge"] = round(POINT * line.get("markeredgewidth", 1.2), 2)
+        props["marker"] = line["marker"] if line["marker"] in COMMON["markers"] else "o"
+        props["size"] = round((POINT * line.get("markersize", 5)) ** 2, 1)
+        props["edge"] = round(POINT * line.get("markeredgewidth", 1.2), 2)
     if "alpha" in line:
-        look["alpha"] = line["alpha"]
-    return look
+        props["alpha"] = line["alpha"]
+    return props
 
 
 def shades(
@@ -180,17 +180,17 @@ def color_at(share: float, color_map: str) -> str:
     if color_map.endswith("_r"):
         share = 1 - share
     places = np.linspace(0, 1, len(stops))
-    by_channel = np.array([channels(stop) for stop in stops]).T
+    by_channel = np.array([to_rgb(stop) for stop in stops]).T
     mixed = [round(float(np.interp(share, places, values))) for values in by_channel]
     return "#" + "".join(f"{level:02x}" for level in mixed)
 
 
-def channels(color: str) -> Sequence[int]:
+def to_rgb(color: str) -> Sequence[int]:
     """Return red, green and blue of a color.
 
     Examples
     --------
-    >>> channels("#ff0080")
+    >>> to_rgb("#ff0080")
     (255, 0, 128)
     """
     return tuple(int(color[start : start + 2], 16) for start in (1, 3, 5))

@@ -8,12 +8,12 @@ import numpy as np
 
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.render.axes import Axis, Json, rounded
-from pkm.analysis.render.style import INK, HueStyle, make_look
+from pkm.analysis.render.style import BLACK, HueStyle, mark_properties
 
 REFERENCE = "reference"  # what has no entry of its own in the legend
 REPORTED = "reported"
 DOTTED_GREY = {"color": "#8c8c8c", "linestyle": (1, 1.5), "linewidth": 1.2}
-DIAMOND = {"color": INK, "marker": "D", "markerfacecolor": "none", "linestyle": ""}
+DIAMOND = {"color": BLACK, "marker": "D", "markerfacecolor": "none", "linestyle": ""}
 #: Facts of a cell that its record has where they are known.
 NUMBERS = ("seeds", "epsilon", "epsilon_spent")
 
@@ -26,8 +26,8 @@ class Subplot:
     ----------
     x, y : Axis
     records : list of dict
-        Facts of a value, where it is, and its look. Their fields decide which layers of
-        chart.yaml show them.
+        Each has a value, its position, its description and its mark properties. Their
+        fields decide which layers of chart.yaml show them.
     notes : dict of str to str
         For the caption: ``log`` where the values asked for a logarithmic axis,
         ``outside`` with the level lines outside the limits.
@@ -78,7 +78,7 @@ def make_record(
     return {name: item for name, item in record.items() if item not in (None, "")}
 
 
-def reference_look(entry: Mapping[str, Any]) -> dict[str, Any]:
+def reference_line(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return how a reference line is drawn: by default grey and dotted."""
     own = {key: value for key, value in entry.items() if key not in ("x", "y", "slope")}
     return DOTTED_GREY | own
@@ -88,6 +88,6 @@ def reference_record(entry: Mapping[str, Any], **where: Any) -> Json:
     """Return the record of a reference line."""
     return (
         {"hue": entry.get("label", REFERENCE)}
-        | make_look(reference_look(entry))
+        | mark_properties(reference_line(entry))
         | where
     )

@@ -1,8 +1,8 @@
 """Cost of removals, from per-seed rows: times of requests and retraining, losses.
 
-A metric of `STACKED` combines several stored metrics: the time of a retraining is that
-of a method ``"mufc, retraining"`` next to the time of a request of ``"mufc"``. So every
-check that compares methods can compare the two.
+A metric of `COMBINED_METRICS` is made of several stored metrics, each under a method
+name of its own: the time of a retraining is that of ``"mufc, retraining"``, the time of
+a request that of ``"mufc"``. So every check that compares methods can compare the two.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pkm.analysis.tables.study import SeedMatrix, Study, concatenate, parse_parameters
 from pkm.arrow import TYPES
 
-STACKED = {
+COMBINED_METRICS = {
     "request_ms": {
         "removal_mean_ms": "{}",
         "mean_untouched_ms": "{}, untouched",
@@ -37,14 +37,14 @@ SWEEPS = {
 }
 #: A sweep of its own: the checkpoints of all runs with removals.
 CHECKPOINTS = "checkpoints"
-#: What tells the runs of checkpoints apart.
+#: Columns that identify a run with checkpoints.
 RUN = ["dataset", "method", "requests", "batch"]
-#: What makes two cells the same setting.
+#: Columns that identify a setting.
 SETTING = ["params", "clients", "clusters_per_client", "removals", *RUN]
 
 
 class RemovalStudy(Study):
-    """A study with the sweeps of `SWEEPS`, the metrics of `STACKED`, and like settings.
+    """A study with the sweeps of `SWEEPS` and the metrics of `COMBINED_METRICS`.
 
     Its cells have `gamma_factor`, the side of the bins over 1 / sqrt(n) (NaN without
     bins), and those of even splits have all clusters. A setting that two sweeps share
@@ -62,9 +62,9 @@ class RemovalStudy(Study):
         self._sweep_matrix = cache(self._build)
 
     def rows_with(self, metrics: Sequence[str]) -> pd.DataFrame:
-        """Rows with all of the metrics, those of parts under the name of the sweep."""
+        """Rows that have all of the metrics, with parent sweeps for their parts."""
         rows = self._study.rows_with(metrics)
-        sweeps = rows["sweep"].map(whole_sweep)
+        sweeps = rows["sweep"].map(parent_sweep)
         return rows.assign(sweep=sweeps, gamma_factor=_gamma_factors(rows))
 
     def _build(
@@ -74,12 +74,14 @@ class RemovalStudy(Study):
     ) -> SeedMatrix:
         if sweep == CHECKPOINTS:
             return self._checkpoints(metric)
-        wholes, requests = SWEEPS.get(sweep, ((sweep,), None))
-        stored = [name for name in self._study.sweeps if whole_sweep(name) in wholes]
+        parents, requests = SWEEPS.get(sweep, ((sweep,), None))
+        stored = [name for name in self._study.sweeps if parent_sweep(name) in parents]
 
         # Collect the stored metrics, each under the names of its methods.
         matrices = []
-        for stored_metric, template in STACKED.get(metric, {metric: "{}"}).items():
+        for stored_metric, template in COMBINED_METRICS.get(
+            metric, {metric: "{}"}
+        ).items():
             matrix = self._study.matrix(stored or [sweep], stored_metric)
             if requests is not None:
                 matrix = matrix.take(matrix.cells["requests"] == requests)
@@ -110,9 +112,11 @@ class RemovalStudy(Study):
             start = lines.assign(request=-1.0, loss_ratio=lines["start"])
             lines = pd.concat([start, lines])
         wide = lines.pivot_table(index="seed", columns=[*RUN, "request"], values=metric)
-        looks = self.cells.drop_duplicates("method")
-        looks = looks[["method", "label", "color", "marker"]]
-        cells = wide.columns.to_frame(index=False).merge(looks, on="method", how="left")
+        styles = self.cells.drop_duplicates("method")
+        styles = styles[["method", "label", "color", "marker"]]
+        cells = wide.columns.to_frame(index=False).merge(
+            styles, on="method", how="left"
+        )
         cells = cells.assign(sweep=CHECKPOINTS, epsilon=np.nan)
         left_out = np.zeros(len(cells), int)
         return SeedMatrix(
@@ -120,12 +124,12 @@ class RemovalStudy(Study):
         )
 
 
-def whole_sweep(sweep: str) -> str:
+def parent_sweep(sweep: str) -> str:
     """Name of the sweep that a part belongs to.
 
     Examples
     --------
-    >>> whole_sweep("table1_split"), whole_sweep("client_clusters")
+    >>> parent_sweep("table1_split"), parent_sweep("client_clusters")
     ('table1', 'client_clusters')
     """
     first_word = sweep.split("_")[0]

@@ -1,4 +1,4 @@
-"""Families of generated data sets: a name of a family is a data set.
+"""Families of generated data sets; every name of a family's form is a data set.
 
 The seed of a set is made of its family's number and the numbers in its name, so the
 name alone reproduces it. The families ``blobs`` and ``sklearn`` are scikit-learn's and
@@ -68,7 +68,7 @@ HALF_CITATION = (
     "privacy. NeurIPS, proposition D.1 (drawn by this project)."
 )
 
-#: Regular expressions of the numbers in a name; those that are not here are positive.
+#: Regular expressions of the numbers in a name; by default they are positive integers.
 POSITIVE = r"[1-9]\d*"
 PATTERNS = {
     "replicate": rf"0|{POSITIVE}",
@@ -76,14 +76,14 @@ PATTERNS = {
     "separation": r"0\.\d{1,4}",
     "radius": r"0(?:\.\d{1,4})?",
 }
-#: Larger than any set of the papers; an error in a name cannot exhaust the memory.
+#: Limits above all sets of the papers, so that a wrong name cannot exhaust the memory.
 LIMITS = {"d": 4096, "n_clusters": 1024, "n": 10_000_000}
 MAX_VALUES = 10**9
 #: Families whose members have two columns or more.
 PLANE = ("synth", "synthk", "ablation", "timesynth", "sklearn")
 #: Smallest distance between two centers of balls, in radii.
 PLANTED_MIN_DISTANCE = 4.0
-#: Smallest distance between two of the points that a half is drawn from, in radii.
+#: Smallest distance between the points of which `draw_half` chooses half, in radii.
 HALF_MIN_DISTANCE = 0.1
 
 
@@ -245,7 +245,7 @@ FAMILIES = (
         ("planted-10000-2-16-0.05",),
         PLANTED_CITATION,
         seed=(10,),
-        # As for a small ball without points.
+        # The same seeds as planted-small with m = 0.
         seed_end=(0,),
     ),
     Family(

@@ -39,7 +39,7 @@ REGION_DEVIATIONS = (8.0, 15.0)
 #: Range of the standard deviations of a city's people around its center, in degrees.
 CITY_DEVIATIONS = (0.05, 0.5)
 
-#: Candidates for centers: at least so many, and eight for each ball.
+#: Least number of random candidates for centers; there are eight or more for each ball.
 PLANTED_CANDIDATES = 1024
 
 
@@ -69,9 +69,9 @@ class Recipe:
 
 @dataclass(frozen=True)
 class GeneratedPoints:
-    """Points, labels, public domain, and the range of all columns if it is another.
+    """Points, labels, public domain, and the common range of the columns if it differs.
 
-    `prescaled` says that the points were scaled by bounds read off them.
+    `prescaled` means that the points were scaled by bounds computed from them.
     """
 
     points: np.ndarray
@@ -304,7 +304,7 @@ def _draw_in_ball(generator: np.random.Generator, n: int, d: int) -> np.ndarray:
 def plant_balls(recipe: Recipe) -> np.ndarray:
     """Return the centers of all balls, the far one last.
 
-    They are scaled so that the balls lie in the unit ball.
+    They are scaled so that all balls lie in the unit ball.
     """
     n_far = int("m" in recipe.numbers)
     centers = plant_centers(recipe.d, recipe.n_clusters - n_far)

@@ -117,13 +117,13 @@ def choose_noise(dataset: str, requested: str | None) -> str:
 
 
 @lru_cache(maxsize=4096)
-def obtainable(
+def why_unavailable(
     dataset: str,
     path: str | None,
     data_dir: str | None,
 ) -> str | None:
     """Tell why a data set cannot be had, once per process."""
-    return datasets.obtainable(dataset, mirror=data_dir, path=path)
+    return datasets.why_unavailable(dataset, mirror=data_dir, path=path)
 
 
 def available_source(source: dict, data_dir: str | None) -> tuple[dict, str | None]:
@@ -136,10 +136,10 @@ def available_source(source: dict, data_dir: str | None) -> tuple[dict, str | No
     reason : str or None
         Why that one is not available either.
     """
-    reason = obtainable(source["name"], source["path"], data_dir)
+    reason = why_unavailable(source["name"], source["path"], data_dir)
     if reason and source["fallback"]:
         source = source | {"name": source["fallback"]}
-        reason = obtainable(source["name"], None, data_dir)
+        reason = why_unavailable(source["name"], None, data_dir)
     return source, reason
 
 

@@ -9,7 +9,7 @@ from pkm.datasets.downloads import has_network
 from pkm.datasets.fetching import missing_files
 from pkm.datasets.loading import resolve
 from pkm.experiments.config.groups import is_choice
-from pkm.experiments.plan.feasibility import obtainable
+from pkm.experiments.plan.feasibility import why_unavailable
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.reports.overview import group_by_reason, join_names
 
@@ -59,7 +59,7 @@ def fetch(
         say(f"downloaded: {join_names(result.fetched)}")
     for names, reason in group_by_reason(result.unavailable.items()):
         say(f"cannot be downloaded: {join_names(names)}: {reason}", "yellow")
-    obtainable.cache_clear()
+    why_unavailable.cache_clear()
     return bool(result.fetched)
 
 

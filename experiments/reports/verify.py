@@ -6,7 +6,7 @@ from pkm.analysis.claims import verdicts
 from pkm.analysis.claims.claim import Claim, read_claims
 from pkm.analysis.claims.findings import NOT_RUN
 from pkm.analysis.figures.figure import FigureSpec, read_figures
-from pkm.analysis.figures.frames import make_frame
+from pkm.analysis.figures.frames import make_figure_data
 from pkm.analysis.tables.study import Study
 from pkm.experiments.config.settings import require
 from pkm.names import suggestion
@@ -58,7 +58,7 @@ def evaluate(
     """
     study = Study(rows)
     if isinstance(target, FigureSpec):
-        return "", make_frame(study, target).table
+        return "", make_figure_data(study, target).table
     prepared, context = verdicts.prepare(study, target.id.partition("/")[0], missing)
     finding = verdicts.evaluate_check(prepared, target.check, context)
     return f"{finding.verdict}. {finding.numbers}", finding.evidence

@@ -27,7 +27,7 @@ from fabricated.studies import study_of
 
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.comparisons import measure_ratios
-from pkm.analysis.claims.expressions import evaluated
+from pkm.analysis.claims.expressions import evaluate
 from pkm.analysis.claims.findings import (
     FAILS,
     HOLDS,
@@ -134,23 +134,23 @@ def test_selector_without_a_cell_is_missing(study):
 def test_slopes_of_logarithms():
     n = np.array([100.0, 1000.0, 10000.0])
     known = {"n": n, "value": np.array([3 * n**0.4, 0 * n])}
-    slope = evaluated("slope(log(n), log(value))", known)
+    slope = evaluate("slope(log(n), log(value))", known)
     assert slope == pytest.approx([0.4, np.nan], nan_ok=True)
-    assert evaluated("misfit(log(n), log(value))", known)[0] == pytest.approx(0, abs=1e-12)
-    assert evaluated("misfit(log(log(n)), log(value))", known)[0] > 0.01
+    assert evaluate("rmse(log(n), log(value))", known)[0] == pytest.approx(0, abs=1e-12)
+    assert evaluate("rmse(log(log(n)), log(value))", known)[0] > 0.01
     # Of some of the cases.
     bent = known | {"value": np.array([[1.0, 10.0, 1.0]])}
-    assert evaluated("slope(log(n), log(value), n < 5000, least=2)", bent) == pytest.approx(1)
+    assert evaluate("slope(log(n), log(value), n < 5000, min_points=2)", bent) == pytest.approx(1)
     with pytest.raises(MissingRows, match="only 2 of 3 values"):
-        evaluated("slope(log(n), log(value), n < 5000)", bent)
+        evaluate("slope(log(n), log(value), n < 5000)", bent)
 
 
 def test_what_holds_from_some_size_on():
     n = np.array([1.0, 2.0, 3.0])
     known = {"n": n, "value": np.array([[5, 1, 1], [1, 5, 1], [1, 1, 5], [5, 5, 5]])}
-    assert evaluated("first(n, value < 2)", known).tolist() == [2, 1, 1, math.inf]
-    assert evaluated("onward(n, value < 2)", known).tolist() == [2, 3, math.inf, math.inf]
-    assert evaluated("eventually(n, value < 2)", known).tolist() == [True, False, False, False]
+    assert evaluate("first(n, value < 2)", known).tolist() == [2, 1, 1, math.inf]
+    assert evaluate("holds_from(n, value < 2)", known).tolist() == [2, 3, math.inf, math.inf]
+    assert evaluate("stays_true(n, value < 2)", known).tolist() == [True, False, False, False]
 
 
 # --- claims ---------------------------------------------------------------------------------------

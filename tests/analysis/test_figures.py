@@ -12,7 +12,7 @@ from fabricated.studies import study_of
 from pkm import catalogue
 from pkm.analysis.figures import figure
 from pkm.analysis.figures.figure import FigureSpec, checked, read_figures
-from pkm.analysis.figures.frames import make_frame
+from pkm.analysis.figures.frames import make_figure_data
 from pkm.analysis.render.draw import render
 from pkm.analysis.tables.study import Study
 from pkm.catalogue import CONF
@@ -40,7 +40,7 @@ def spec_of(**keys):
 def drawn(spec, rows=None):
     """Result of a specification on fabricated rows."""
     study = study_of("fastlloyd") if rows is None else Study(rows)
-    return render(make_frame(study, spec), spec)
+    return render(make_figure_data(study, spec), spec)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_files_have_known_keys():
 
 
 def test_table_has_means_and_intervals():
-    table = make_frame(
+    table = make_figure_data(
         study_of("fastlloyd"), spec_of(methods="fastlloyd_published", panel="dataset")
     ).table
     rows = small_rows().query(
@@ -105,7 +105,7 @@ def test_table_has_means_and_intervals():
     assert line["half_width"] == pytest.approx(half_width, rel=1e-3)
     assert line["high"] - line["value"] == pytest.approx(half_width, rel=1e-3)
     assert line["seeds"] == 12
-    errors = make_frame(
+    errors = make_figure_data(
         study_of("fastlloyd"), spec_of(methods="fastlloyd_published", interval="se3", value="cost")
     )
     line = errors.table.query("dataset == 's1' and x == 0.5").iloc[0]
@@ -119,7 +119,7 @@ def test_ratio_to_the_optimum_is_paired_over_seeds():
         value="ratio",
         interval="bootstrap95",
     )
-    table = make_frame(study_of("fastlloyd"), spec).table
+    table = make_figure_data(study_of("fastlloyd"), spec).table
     rows = small_rows().query("sweep == 'real' and dataset == 'wine'")
     means = rows[rows["epsilon"].isna() | (rows["epsilon"] == 0.1)].groupby("method")["nicv"].mean()
     line = table.query("dataset == 'wine' and x == 0.1").iloc[0]
@@ -156,7 +156,7 @@ def test_nothing_stored_is_no_figure():
 
 def test_reported_values_are_drawn_as_diamonds():
     spec = spec_of(kind="forest", row="dataset", methods="kmeans", height=0.3)
-    shown = make_frame(study_of("fastlloyd"), spec)
+    shown = make_figure_data(study_of("fastlloyd"), spec)
     table = shown.table.assign(reported=[0.1, np.nan, 0.3])
     (panel,) = panels_of(render(type(shown)(table, gaps=()), spec))
     diamonds = [record["value"] for record in panel.records if record["hue"] == "reported"]

@@ -20,7 +20,7 @@ from fabricated.kaplan_stemmer import (
 from fabricated.studies import study_of
 
 from pkm.analysis.claims.claim import read_claims
-from pkm.analysis.claims.expressions import evaluated
+from pkm.analysis.claims.expressions import evaluate
 from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.papers.kaplan_stemmer import BOUNDS
@@ -122,7 +122,7 @@ def test_a_ball_is_captured_within_five_radii():
 def test_smallest_captured_size():
     small = np.array([1.0, 2.0, 4.0, 8.0])
     shares = np.array([[0.95, 0.2, 0.9, 1.0], [1, 1, 1, 1], [1, 1, 1, 0.5]])
-    found = evaluated("onward(small, value >= 0.9)", {"small": small, "value": shares})
+    found = evaluate("holds_from(small, value >= 0.9)", {"small": small, "value": shares})
     assert found.tolist() == [4.0, 1.0, math.inf]
 
 

@@ -64,7 +64,7 @@ def test_allocated_bytes_are_counted():
     assert 8_000_000 <= peak_bytes(lambda: np.ones(1_000_000)) < 8_100_000
     row = measure_memory("ones", lambda: np.ones(1_000_000), 1_000_000, at_most=8)
     assert row.value == pytest.approx(8, rel=0.01)
-    assert row.what == "ones: memory"
+    assert row.title == "ones: memory"
 
 
 def test_time_of_a_call_is_divided_among_its_fits(monkeypatch):

@@ -236,7 +236,7 @@ def test_nothing_is_downloaded_by_default(register_file, server):
     register_file(f"{base}/tiny.txt")
     with pytest.raises(DataUnavailable):
         datasets.load("tiny")
-    assert datasets.obtainable("tiny")
+    assert datasets.why_unavailable("tiny")
     assert requests == []
 
 

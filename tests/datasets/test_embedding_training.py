@@ -86,7 +86,7 @@ def test_trained_sets_cluster_as_in_the_paper(name, accuracy, inertia, monkeypat
     monkeypatch.delenv("PKM_CACHE")
     if USER_CACHE:
         monkeypatch.setenv("PKM_CACHE", USER_CACHE)
-    if datasets.obtainable(name):
+    if datasets.why_unavailable(name):
         pytest.skip("not trained on this machine (make embeddings)")
     dataset = datasets.load(name)
     assert dataset.points.shape == (60000, 40)

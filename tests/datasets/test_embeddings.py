@@ -64,13 +64,15 @@ def test_error_for_untrained_embeddings_explains_the_training(name, cache, torch
     for function in (datasets.load, datasets.fingerprint):
         with pytest.raises(DataUnavailable, match=expected):
             function(name)
-    assert "make embeddings" in datasets.obtainable(name)
+    assert "make embeddings" in datasets.why_unavailable(name)
     # Digests of code may be cached; nothing of the data is.
     assert {path.name for path in cache.glob("*")} <= {"sources"}
 
 
 def test_images_alone_are_not_obtainable_embeddings(mirror_with_images, entry):
-    assert "is trained once from images" in datasets.obtainable(NAME, mirror=mirror_with_images)
+    assert "is trained once from images" in datasets.why_unavailable(
+        NAME, mirror=mirror_with_images
+    )
 
 
 @pytest.mark.parametrize("name", PAPER_SETS)
@@ -89,7 +91,7 @@ def test_stored_embeddings_load_without_torch(stored, entry, torch_hidden):
     assert (dataset.points.dtype, dataset.labels.dtype) == (np.float64, np.int64)
     assert (dataset.origin, dataset.n_clusters, dataset.common_range) == ("cache", 2, (0, 13))
     assert not dataset.common_range_is_private
-    assert datasets.obtainable(NAME) is None
+    assert datasets.why_unavailable(NAME) is None
     assert dataset.fingerprint == datasets.fingerprint(NAME)
     assert datasets.scale(dataset, "range", clip=False).clipped == 0
 
@@ -110,7 +112,7 @@ def test_damaged_arrays_are_detected(stored, entry, damage, capsys):
     arrays = embeddings.locate(entry)[0]
     arrays.write_bytes(damaged(arrays, damage))
     expected = r"\.npz has SHA-256 .*, its manifest says .*: run 'make embeddings'"
-    for function in (datasets.load, datasets.obtainable):
+    for function in (datasets.load, datasets.why_unavailable):
         with pytest.raises(ChecksumMismatch, match=expected):
             function(NAME)
     assert main(["verify"]) == 1
@@ -122,7 +124,7 @@ def test_damaged_arrays_are_detected(stored, entry, damage, capsys):
 )
 def test_damaged_manifest_is_detected(stored, entry, content):
     embeddings.locate(entry)[1].write_bytes(content)
-    for function in (datasets.load, datasets.obtainable, datasets.fingerprint):
+    for function in (datasets.load, datasets.why_unavailable, datasets.fingerprint):
         with pytest.raises(ChecksumMismatch, match=r"\.json is damaged: run 'make embeddings'"):
             function(NAME)
 
@@ -139,7 +141,7 @@ def test_changed_checksum_in_the_manifest_is_detected(stored, entry):
 @pytest.mark.parametrize("index", [0, 1])
 def test_set_with_a_missing_file_is_unavailable(stored, entry, index):
     embeddings.locate(entry)[index].unlink()
-    assert "is trained once" in datasets.obtainable(NAME)
+    assert "is trained once" in datasets.why_unavailable(NAME)
 
 
 def test_interrupted_store_leaves_no_set(stored, entry, monkeypatch):
@@ -154,7 +156,7 @@ def test_interrupted_store_leaves_no_set(stored, entry, monkeypatch):
     monkeypatch.setattr(embeddings, "atomic_write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         embeddings.store(entry, *stored)
-    assert "is trained once" in datasets.obtainable(NAME)
+    assert "is trained once" in datasets.why_unavailable(NAME)
 
 
 def test_stored_arrays_of_another_shape_are_refused(entry):
@@ -195,7 +197,7 @@ def test_key_depends_on_images_recipe_and_trainer(tmp_path, monkeypatch):
 def test_arrays_of_another_recipe_are_not_used(stored, entry, monkeypatch):
     changed = tiny_entry(replace(RECIPE, epochs=9))
     monkeypatch.setitem(registry.BY_NAME, NAME, changed)
-    assert "is trained once" in datasets.obtainable(NAME)
+    assert "is trained once" in datasets.why_unavailable(NAME)
 
 
 def test_training_without_torch_is_refused_before_reading_files(entry, torch_hidden, capsys):

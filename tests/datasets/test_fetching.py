@@ -32,12 +32,12 @@ def test_size_source_and_license_are_said_before_the_first_request(server, regis
         assert not requests
         said.append(line)
 
-    result = datasets.fetch_missing(["tiny"], say=say)
+    result = datasets.fetch_missing(["tiny"], report=say)
     assert result == datasets.Fetched(("tiny",))
     host = base.removeprefix("http://")
     assert said == [f"tiny: 12 B from {host}; license: CC BY 4.0"]
     # What is there is neither announced nor fetched again.
-    assert datasets.fetch_missing(["tiny"], say=say) == datasets.Fetched()
+    assert datasets.fetch_missing(["tiny"], report=say) == datasets.Fetched()
     assert len(said) == 1
 
 
@@ -47,7 +47,7 @@ def test_sets_of_one_archive_share_a_line_and_a_download(server, register):
     for name in "abc":
         register(name, tiny_file(f"{base}/all.zip", path=f"{name}.txt", member=f"{name}.txt"))
     said = []
-    assert datasets.fetch_missing("abc", say=said.append).fetched == ("a", "b", "c")
+    assert datasets.fetch_missing("abc", report=said.append).fetched == ("a", "b", "c")
     host = base.removeprefix("http://")
     assert said == [f"a and 2 more: 36 B from {host}; license: CC BY 4.0"]
     assert requests == ["/all.zip"]

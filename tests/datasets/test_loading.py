@@ -32,7 +32,7 @@ def test_missing_user_file_is_named_in_the_error(name):
     assert (entry.n, entry.d) == USER_FILES[name]
     assert name in datasets.names()
     path = entry.files[0].path
-    reason = datasets.obtainable(name)
+    reason = datasets.why_unavailable(name)
     assert f"data set '{name}' needs the file {path}" in reason
     assert "https://" in reason
     with pytest.raises(datasets.DataUnavailable, match=path):
@@ -113,7 +113,7 @@ def test_loading_by_name_is_reproducible(name):
     np.testing.assert_array_equal(first.labels, second.labels)
     assert first.fingerprint == second.fingerprint == datasets.fingerprint(name)
     assert first.origin == "generated"
-    assert datasets.obtainable(name) is None
+    assert datasets.why_unavailable(name) is None
 
 
 def test_records_given_on_request_have_keyed_fingerprints(tmp_path, cache, monkeypatch):
@@ -149,7 +149,7 @@ def test_restricted_sets_are_files_and_those_given_on_request():
     ],
 )
 def test_error_for_unknown_name_suggests_or_lists_known_names(name, expected):
-    for function in (datasets.load, datasets.fingerprint, datasets.obtainable):
+    for function in (datasets.load, datasets.fingerprint, datasets.why_unavailable):
         with pytest.raises(ValueError, match=expected):
             function(name)
 
@@ -183,7 +183,7 @@ def test_parsed_shape_is_checked(register_file, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["iris", "synth-2-2-0"])
 def test_set_without_files_is_obtainable(name):
-    assert datasets.obtainable(name) is None
+    assert datasets.why_unavailable(name) is None
 
 
 REQUESTED_FILES = ("postures-full", "femnist", "tcga", "tmi")
@@ -200,14 +200,14 @@ def test_missing_user_files_are_named_in_the_error(name):
         with pytest.raises(datasets.DataUnavailable, match=expected) as caught:
             function(name)
         assert "fetch" not in str(caught.value)
-    assert re.match(expected, datasets.obtainable(name))
+    assert re.match(expected, datasets.why_unavailable(name))
     with pytest.raises(datasets.DataUnavailable):
         downloads.fetch(file, name)
 
 
 @pytest.mark.parametrize("name", ["tcga", "tmi"])
 def test_error_mentions_controlled_access(name):
-    reason = datasets.obtainable(name)
+    reason = datasets.why_unavailable(name)
     assert re.search("access on request.*a .npz file of an array 'data'", reason)
 
 
@@ -215,7 +215,7 @@ def test_error_mentions_controlled_access(name):
 def test_user_file_is_read(tmp_path, labeled):
     arrays = tcga() if labeled else tcga(label=None, client=None)
     write_file(tmp_path, "tcga/tcga.npz", pack_arrays(**arrays))
-    assert datasets.obtainable("tcga", mirror=tmp_path) is None
+    assert datasets.why_unavailable("tcga", mirror=tmp_path) is None
     dataset = datasets.load("tcga", mirror=tmp_path)
     np.testing.assert_array_equal(dataset.points, arrays["data"])
     if labeled:
@@ -273,7 +273,7 @@ def test_hash_of_the_first_file_is_recorded(tmp_path, cache, capsys):
     # Another file is refused.
     write_file(tmp_path, "tcga/tcga.npz", pack_arrays(**tcga(client=None)))
     expected = r"recorded in .*tcga\.npz\.sha256 is .*delete the record"
-    for function in (datasets.load, datasets.obtainable):
+    for function in (datasets.load, datasets.why_unavailable):
         with pytest.raises(datasets.ChecksumMismatch, match=expected):
             function("tcga", mirror=tmp_path)
     assert main(["--mirror", str(tmp_path), "verify"]) == 1

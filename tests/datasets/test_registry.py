@@ -56,7 +56,7 @@ def test_declared_shape_needs_no_file(name):
     entry = registry.find(name)
     assert (entry.n, entry.d, entry.n_clusters) == (n, d, k)
     assert len(entry.columns) in (0, d)
-    assert f"data set '{name}' needs the file" in datasets.obtainable(name)
+    assert f"data set '{name}' needs the file" in datasets.why_unavailable(name)
 
 
 @pytest.mark.parametrize("name", SETS)

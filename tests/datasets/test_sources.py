@@ -97,8 +97,8 @@ def test_mirror_may_have_the_plain_or_gzipped_file(
     register_file()
     write_file(tmp_path, path, content)
     by_argument = datasets.load("tiny", mirror=tmp_path)
-    assert datasets.obtainable("tiny")
-    assert datasets.obtainable("tiny", mirror=tmp_path) is None
+    assert datasets.why_unavailable("tiny")
+    assert datasets.why_unavailable("tiny", mirror=tmp_path) is None
     monkeypatch.setenv("PKM_DATA", str(tmp_path))
     by_variable = datasets.load("tiny")
     for dataset in (by_argument, by_variable):
@@ -123,7 +123,7 @@ def test_wrong_checksum_is_refused(register_file, tmp_path, cache, path):
     with pytest.raises(ChecksumMismatch, match=expected):
         datasets.load("tiny", mirror=tmp_path)
     with pytest.raises(ChecksumMismatch, match="has SHA-256"):
-        datasets.obtainable("tiny", mirror=tmp_path)
+        datasets.why_unavailable("tiny", mirror=tmp_path)
 
 
 def test_gzipped_copy_is_checked_after_unpacking(register_file, tmp_path):
@@ -144,7 +144,7 @@ def test_error_for_missing_file_names_urls_and_folder(register_file, cache):
     )
     with pytest.raises(DataUnavailable, match=expected):
         datasets.load("tiny")
-    assert "needs the file tiny/tiny.txt" in datasets.obtainable("tiny")
+    assert "needs the file tiny/tiny.txt" in datasets.why_unavailable("tiny")
     assert not cache.exists()
 
 

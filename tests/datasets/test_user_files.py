@@ -76,7 +76,7 @@ def test_every_format_gives_the_same_points(tmp_path, suffix):
     np.testing.assert_array_equal(dataset.domain, [[0] * 3, [50] * 3])
     assert (dataset.name, dataset.origin, dataset.n_clusters) == ("file", "file", 2)
     assert dataset.fingerprint == datasets.fingerprint("file", path=path)
-    assert datasets.obtainable("file", path=path) is None
+    assert datasets.why_unavailable("file", path=path) is None
 
 
 def test_fingerprint_of_a_file_depends_on_its_content(tmp_path):
@@ -122,7 +122,7 @@ def test_missing_file_path_and_unknown_format_are_refused(tmp_path):
     expected = r"path='.*none\.csv' should be an existing file"
     with pytest.raises(datasets.DataUnavailable, match=expected):
         datasets.load("file", path=missing)
-    assert "should be an existing file" in datasets.obtainable("file", path=missing)
+    assert "should be an existing file" in datasets.why_unavailable("file", path=missing)
 
     expected = re.escape("path=None: the data set 'file' needs path=<a .csv, .tsv, ")
     with pytest.raises(ValueError, match=expected):
@@ -293,4 +293,4 @@ def test_missing_parquet_files_are_named(tmp_path, name):
     (tmp_path / "empty").mkdir()
     with pytest.raises(datasets.DataUnavailable, match="should"):
         datasets.load(path=tmp_path / name)
-    assert datasets.obtainable("file", path=tmp_path / name)
+    assert datasets.why_unavailable("file", path=tmp_path / name)

@@ -77,7 +77,7 @@ def test_points_and_fingerprints_differ_between_names():
     ],
 )
 def test_names_with_invalid_numbers_are_refused(name, message):
-    for function in (datasets.load, datasets.fingerprint, datasets.obtainable):
+    for function in (datasets.load, datasets.fingerprint, datasets.why_unavailable):
         with pytest.raises(ValueError, match=re.escape(message)):
             function(name)
 

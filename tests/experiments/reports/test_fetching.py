@@ -35,13 +35,13 @@ def call(cache, tmp_path, capsys, monkeypatch):
 
     call_verb.requests = []
 
-    def fetch_missing(names, mirror=None, say=None):
+    def fetch_missing(names, mirror=None, report=None):
         call_verb.requests.append(names)
-        say("s1: 105 kB from example.org; license: none")
+        report("s1: 105 kB from example.org; license: none")
         return datasets.Fetched((), {name: f"no answer for {name}" for name in names})
 
     monkeypatch.setattr(datasets, "fetch_missing", fetch_missing)
-    fetching.obtainable.cache_clear()
+    fetching.why_unavailable.cache_clear()
     return call_verb
 
 
