@@ -115,7 +115,7 @@ def test_comments_are_checked_where_they_are_listed_only(repository):
 
 def test_a_room_that_is_not_there_is_refused(repository):
     repository("attic = { max_tokens = 8 }", good="x = 1\n")
-    with pytest.raises(SystemExit, match="room 'attic' has no Python file"):
+    with pytest.raises(SystemExit, match="folder 'attic' has no Python file"):
         density.main(["--check"])
 
 

@@ -68,13 +68,13 @@ def test_without_network_each_host_is_tried_once(closed, register, monkeypatch):
     register("tiny", tiny_file(f"{closed}/a", f"{closed}/b"))
     register("other", tiny_file(f"{closed}/c", path="other/other.txt"))
     attempts = []
-    once = downloads.Downloads._once
+    once = downloads.Downloads._request
 
     def counted(self, url):
         attempts.append(url)
         return once(self, url)
 
-    monkeypatch.setattr(downloads.Downloads, "_once", counted)
+    monkeypatch.setattr(downloads.Downloads, "_request", counted)
     result = datasets.fetch_missing(["tiny", "other"])
     assert set(result.unavailable) == {"tiny", "other"}
     for reason in result.unavailable.values():
