@@ -225,9 +225,8 @@ def reproduce(
         run_missing(request.part, store, config, console, again=verb == "retry")
     if verb in (None, "report"):
         folder = report(request, store, config, console)
-    if verb == "report" and folder is None:
-        return 0
-    if config.tracking.name == "mlflow":
+    # A folder that is not there is not made to show nothing.
+    if config.tracking.name == "mlflow" and store.root.is_dir():
         # Imported here: MLflow takes seconds.
         from pkm.experiments.mlflow.tracking import project
 

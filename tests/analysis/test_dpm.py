@@ -22,7 +22,7 @@ from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRAD
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.figures.texts import epsilon_label
 from pkm.analysis.papers.dpm import matched_ratios
-from pkm.analysis.render.style import channels
+from pkm.analysis.render.style import to_rgb
 from pkm.analysis.tables.statistics import column_statistics
 from pkm.analysis.tables.study import Study, raw_units
 from pkm.catalogue import CONF
@@ -717,7 +717,7 @@ def test_dark_is_better_in_every_panel_of_figure6(study):
     for panel in figure("figure6").chart["concat"]:
         title = " ".join(panel["title"])
         colors = panel["layer"][0]["encoding"]["fill"]["scale"]["range"]
-        low, high = (sum(channels(color)) for color in (colors[0], colors[-1]))
+        low, high = (sum(to_rgb(color)) for color in (colors[0], colors[-1]))
         assert (low > high) == title.endswith("↑"), title
 
 
