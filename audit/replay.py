@@ -511,7 +511,7 @@ def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) ->
         replayed = trace_fit(
             configured, pair.neighbor_X, recorded.draws, open_account()
         )
-        difference = _compare_traces(recorded, replayed)
+        difference = compare_traces(recorded, replayed)
     except Difference as error:
         difference = str(error)
     if difference:
@@ -564,7 +564,7 @@ def _slice(draw: Draw, number: int) -> Draw:
     return replace(draw, values=values, outcome=draw.outcome[one])
 
 
-def _compare_traces(recorded: Trace, replayed: Trace) -> str:
+def compare_traces(recorded: Trace, replayed: Trace) -> str:
     """Name the first difference of two traces besides their exact answers."""
     n_draws = len(recorded.draws)
     if len(replayed.draws) < n_draws:

@@ -26,16 +26,18 @@ def reference_centers(points: Points, k: int) -> np.ndarray:
     Returns
     -------
     ndarray of shape (k, d), float64
-        In half-widths of the domain; computed once per data set and process.
+        In half-widths of the domain; computed once per data set and process. Fewer than
+        k where there are fewer distinct points.
     """
+    rows = points.rows.astype(np.float64) / SCALE
+    n_distinct = len(np.unique(rows, axis=0))
     # Without annotations in scikit-learn the type of `n_init` is guessed from its
     # default.
     kmeans = KMeans(
-        k,
+        min(k, n_distinct),
         n_init=REFERENCE_STARTS,  # type: ignore[reportArgumentType]
         random_state=REFERENCE_SEED,
     )
-    rows = points.rows.astype(np.float64) / SCALE
     return kmeans.fit(rows).cluster_centers_
 
 

@@ -79,8 +79,10 @@ def charge(
         purpose = PURPOSE + cell.key
         if purpose in paid and (cell.key in stored or not method.secure):
             continue
-        prepared = prepare(cell, data_dir)
-        run = method.planned_run(*prepared.points.shape, cell.seeds, purpose=purpose)
+        points = prepare(cell, data_dir).points
+        # Null records count in n, which is public.
+        shape = points.n_records, points.shape[1]
+        run = method.planned_run(*shape, cell.seeds, purpose=purpose)
         runs.append(run)
     try:
         account.charge(*runs)

@@ -1,5 +1,7 @@
 """Distances to reference centers."""
 
+import warnings
+
 import numpy as np
 import pytest
 from random_points import draw
@@ -21,6 +23,16 @@ def test_matching_fewer_centers_than_the_reference():
     reference = reference_centers(Points.prepare(points), 4)
     distances = np.linalg.norm(reference - mean[0] / SCALE, axis=1)
     assert scores["centroid_distance"][0] == pytest.approx(distances.min())
+
+
+@pytest.mark.parametrize("n_copies", [1, 5])
+def test_references_are_at_most_the_distinct_points(n_copies):
+    """Without a warning: it would tell how many there are."""
+    rows = np.array([[0, 0], [SCALE, 0]] * n_copies)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        centers = reference_centers(Points.prepare(rows), 3)
+    assert sorted(centers[:, 0]) == [0, 1]
 
 
 def test_nearest_distances_swap_with_their_arguments():
