@@ -1,5 +1,6 @@
 """The command ``pkm audit``: attack a method, or all methods of this package."""
 
+import itertools
 import json
 import sys
 import warnings
@@ -10,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from pkm.arguments import Parser
 from pkm.audit import records
-from pkm.audit.report import MIN_RUNS, AuditReport, audit, configure
+from pkm.audit.report import MIN_RUNS, AuditReport, audit, load_variants
 from pkm.methods import METHODS, load_method
 
 DESCRIPTION = """Attack a method: replay its releases on neighbors with all outcomes
@@ -21,7 +22,6 @@ SETTINGS_HELP = """view=replay,residuals,blackbox pairs=60 runs=2000 (of all: a 
 where a method runs one replicate at a time) seed=0 results=FOLDER (for the reports of
 papers)"""
 
-N_CLUSTERS = 3
 SETTINGS: dict[str, Any] = {
     "view": "replay,residuals",
     "pairs": 60,
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = False
     try:
         settings = _parse_settings(words.settings)
-        for method in _load_methods(words.method):
+        targets = [words.method] if words.method != "all" else _name_private_methods()
+        for method in itertools.chain(*map(load_variants, targets)):
             n_runs = settings["runs"]
             if words.method == "all" and not method.batched:
                 n_runs = min(n_runs, max(n_runs // UNBATCHED_SHARE, MIN_RUNS))
@@ -97,27 +98,10 @@ def _parse_settings(words: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def _load_methods(target: str) -> list[Any]:
-    """Load every variant that claims privacy of a method, or of all methods."""
-    methods = []
-    for name in METHODS if target == "all" else [target]:
-        method_class = load_method(name)
-        if not hasattr(method_class, "claims"):
-            raise ValueError(f"{target} is no method: it declares no claims")
-        for variant, claim in method_class.claims.items():
-            if claim.private:
-                methods.append(_build(method_class, variant))
-    if not methods:
-        raise ValueError(f"{target} claims no privacy: there is nothing to audit")
-    return methods
-
-
-def _build(method_class: type, variant: str) -> Any:
-    try:
-        return configure(method_class(n_clusters=N_CLUSTERS), variant=variant)
-    except Exception as error:  # a method of somebody else may fail in any way
-        call = f"{method_class.__name__}(n_clusters={N_CLUSTERS})"
-        raise ValueError(f"{call} does not build: {error}") from error
+def _name_private_methods() -> list[str]:
+    """Name the methods of this package of which a variant claims privacy."""
+    claims = {name: load_method(name).claims.values() for name in METHODS}
+    return [name for name in METHODS if any(claim.private for claim in claims[name])]
 
 
 def format_report(report: AuditReport) -> str:

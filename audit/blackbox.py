@@ -153,7 +153,7 @@ def _attack_transcripts(
         return None
     delta = method.budget(len(pair.rows), N_FEATURES).delta
     scores = losses[:, None]
-    return _bound_on_half(
+    return bound_by_rule(
         scores,
         -other_losses[:, None],
         delta,
@@ -236,7 +236,7 @@ def _attack_centers(
         for table in (features, other_features)
     )
     delta = method.budget(len(pair.rows), N_FEATURES).delta
-    return _bound_on_half(
+    return bound_by_rule(
         scores,
         other_scores,
         delta,
@@ -244,11 +244,12 @@ def _attack_centers(
     )
 
 
-def _bound_on_half(
+def bound_by_rule(
     scores: np.ndarray,
     other_scores: np.ndarray,
     delta: float,
     claimed: float,
+    confidence: float = CONFIDENCE,
 ) -> EpsilonBound:
     """Choose a rule on the first half of the runs; bound epsilon on the second."""
     # A statistic may be low on the first data set: try each with both signs.
@@ -272,6 +273,7 @@ def _bound_on_half(
             other_hits,
             len(one),
             delta,
+            confidence,
         )
     )
     # The probability that the statistic is larger on one data set than on the other.
@@ -422,6 +424,7 @@ def compute_bound(
     other_hits: int | np.ndarray,
     n: int,
     delta: float,
+    confidence: float = CONFIDENCE,
 ) -> np.ndarray:
     """Compute a lower bound on epsilon from the rates of an event on both data sets.
 
@@ -432,11 +435,13 @@ def compute_bound(
     n : int
         Runs on each.
     delta : float
+    confidence : float, default=0.95
+        Over both directions together.
 
     Returns
     -------
     ndarray of the shape of the hits
-        At least 0; with 95 % confidence, over both directions together.
+        At least 0.
 
     Examples
     --------
@@ -446,7 +451,7 @@ def compute_bound(
     0.0
     """
     # Two directions, two rates each.
-    level = (1 - CONFIDENCE) / 4
+    level = (1 - confidence) / 4
     best = np.zeros(np.shape(hits))
     for one, another in ((hits, other_hits), (other_hits, hits)):
         one = np.asarray(one)

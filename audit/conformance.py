@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pkm.arguments import Parser
-from pkm.audit.report import configure, replay_pairs
+from pkm.audit.report import N_CLUSTERS, configure, replay_pairs
 from pkm.compute import exact_limit
 from pkm.compute.storage.blocks import Blocks
 from pkm.methods import load_method
@@ -30,7 +30,6 @@ from pkm.row_blocks import RowBlocks
 
 N_POINTS = 600
 N_FEATURES = 3
-N_CLUSTERS = 3
 BOUNDS = (-1, 1)
 SEEDS = (3, 1, 4)
 N_PAIRS = 16  # two of each kind
@@ -386,10 +385,19 @@ def conformance(
     outcomes = []
     for variant in method_class.claims:
         method = method_class(n_clusters=N_CLUSTERS, bounds=BOUNDS)
-        method = configure(method, variant=variant)
-        for check in checks:
-            outcomes.append(Outcome(check.__name__, variant, _run_check(check, method)))
+        outcomes += run_checks(configure(method, variant=variant), checks)
     return outcomes
+
+
+def run_checks(
+    method: PrivateKMeans,
+    checks: Sequence[Callable[[PrivateKMeans], None]] = CHECKS,
+) -> list[Outcome]:
+    """Run checks on a method with its parameters, bounds among them."""
+    return [
+        Outcome(check.__name__, method.variant, _run_check(check, method))
+        for check in checks
+    ]
 
 
 def _run_check(

@@ -606,8 +606,8 @@ def _realize(recorded: Trace, draws: Draws) -> list[Realized]:
         charged = charges[key] or [UNCHARGED]
         release = Realized(
             key[0],
-            _compose(charged),
-            _compose(realized),
+            compose(charged),
+            compose(realized),
             charged[-1].flaw,
             charged[-1].group,
         )
@@ -615,7 +615,7 @@ def _realize(recorded: Trace, draws: Draws) -> list[Realized]:
     return releases
 
 
-def _compose(costs: Sequence[Charge | Cost]) -> Cost:
+def compose(costs: Sequence[Charge | Cost]) -> Cost:
     """Compose costs simply: mu as the root of the sum of squares, others as sums."""
     return Cost(
         math.hypot(*(cost.mu for cost in costs)),

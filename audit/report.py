@@ -18,10 +18,11 @@ from sklearn.base import clone
 from pkm.audit.pairs import KINDS, Pair, aim, draw_blobs, draw_pair, draw_pairs, mutate
 from pkm.audit.replay import Replay, replay, trace_run
 from pkm.audit.residuals import ALARM, LawTest, run_law_tests
-from pkm.methods import PrivateKMeans
+from pkm.methods import PrivateKMeans, load_method
 from pkm.privacy import Adjacency, BudgetExceeded
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 
+N_CLUSTERS = 3  # of a method that is loaded by its name
 VIEWS = ("replay", "residuals", "blackbox")
 MIN_RUNS = 100  # of the black-box view: fewer have no power
 TOLERANCE = 1e-9  # relative: of sums of floats
@@ -263,6 +264,35 @@ def configure(method: Any, **parameters: object) -> Any:
     return cast(Any, clone(method)).set_params(**chosen)
 
 
+def load_variants(target: str | type) -> list[Any]:
+    """Build every variant of a method that claims privacy, with default parameters.
+
+    Parameters
+    ----------
+    target : str or type
+        Class name, import path, entry point, or the class itself.
+
+    Raises
+    ------
+    ValueError
+        If it is no method, claims no privacy, or does not build.
+    """
+    method_class = load_method(target) if isinstance(target, str) else target
+    if not hasattr(method_class, "claims"):
+        raise ValueError(f"{target} is no method: it declares no claims")
+    name = method_class.__name__
+    claims: Mapping[str, Any] = method_class.claims
+    variants = [variant for variant, claim in claims.items() if claim.private]
+    if not variants:
+        raise ValueError(f"{name} claims no privacy: there is nothing to audit")
+    try:
+        method = method_class(n_clusters=N_CLUSTERS)
+        return [configure(method, variant=variant) for variant in variants]
+    except Exception as error:  # a method of somebody else may fail in any way
+        call = f"{name}(n_clusters={N_CLUSTERS})"
+        raise ValueError(f"{call} does not build: {error}") from error
+
+
 # Replay
 
 
@@ -409,8 +439,8 @@ def _note_costs(
         is_new = known is None or (known.flaw and not release.flaw)
         is_worst = release.ratio >= tightness[label]
         if is_new or (is_worst and known is not None and known.flaw == release.flaw):
-            realized = _format_cost(release.cost)
-            message = f"realized {realized}, charged {_format_cost(release.charged)}"
+            realized = format_cost(release.cost)
+            message = f"realized {realized}, charged {format_cost(release.charged)}"
             findings[label] = note(label, message, release.flaw)
 
     n_groups = len(outcome.groups)
@@ -454,7 +484,8 @@ def _note_overspending(
             note(f"spends {name}={spent:.4g}, claims {claimed:.4g}")
 
 
-def _format_cost(cost: Any) -> str:
+def format_cost(cost: Any) -> str:
+    """Write the parts of a cost that are not zero."""
     terms = [f"{name}={value:.4g}" for name, value in cost._asdict().items() if value]
     return " ".join(terms) or "nothing"
 

@@ -100,7 +100,7 @@ def allowed_by_contracts():
             for subpackage in subpackage_names(contract["source_modules"]):
                 allowed[subpackage] = allowed[subpackage] - forbidden
 
-    not_subpackages = {"__main__", *SHARED}
+    not_subpackages = {"__main__", "pytest_plugin", "testing", *SHARED}
     return {
         subpackage: imports - not_subpackages
         for subpackage, imports in allowed.items()

@@ -70,6 +70,9 @@ LATE = {
     "pkm.hydra_plugins.pkm_cells": {
         "pkm.experiments.commands.launcher": "loads numba; Hydra loads all plugins",
     },
+    "pkm.pytest_plugin": {
+        "pkm.testing": "loads numba; pytest loads all plugins",
+    },
 }
 #: Modules that import each other: these are to go, too.
 CYCLES = []

@@ -37,14 +37,8 @@ is private.
 
 {numbers}
 
-- *Replay*: pairs of neighbors, and the largest cost that one of them realized over what
-  was charged.
-- *Black box*: runs on either data set of the pair that shows most, and lower bounds on
-  epsilon at the ledger's delta with 95 % confidence: by released centers, and by the
-  exact likelihood ratio of all releases of a run. Next to them the epsilon of the
-  ledger.
-- All methods have default parameters: epsilon 1 in the black box and the residuals,
-  other values in turn in the replay.
+All methods have default parameters: epsilon 1 in the black box and the residuals, other
+values in turn in the replay.
 """
 
 
@@ -101,7 +95,8 @@ def _findings(audits: Sequence[Audit]) -> str:
 
 
 def _markdown(formatted: pd.DataFrame) -> str:
-    """Table in Markdown."""
+    """Table in Markdown, without the sizes that the caption has."""
+    formatted = formatted.drop(columns=["pairs", "runs"])
     lines = [list(formatted.columns), ["---"] * formatted.shape[1]]
     lines += formatted.astype(str).to_numpy().tolist()
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
