@@ -161,7 +161,10 @@ UNDERCHARGED = [
 ]
 
 
-@pytest.mark.parametrize("fault", DIVERGING + UNDERCHARGED, ids=lambda fault: fault.name)
+FAULTS = DIVERGING + UNDERCHARGED
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.no_cover  # other tests run the same code
 def test_replay_finds(fault):
     report = audit(fault.method, ["replay"], n_pairs=fault.n_pairs)
@@ -224,3 +227,19 @@ def test_residuals_find(method, what):
     report = audit(method, ["residuals"])
     assert report.verdicts["residuals"] == "violated"
     assert what in {test.what for test in report.tests if test.alarm}
+
+
+def print_faults():
+    """Print every fault, its method, and the view that finds it."""
+    found = [(fault.name, fault.method, f"replay: {fault.label}") for fault in FAULTS]
+    found += [(name, method, f"residuals: {what}") for name, (method, what) in LAWS.items()]
+    for name, method, finding in found:
+        # The class of the project that the fault is planted in.
+        bases = type(method).__mro__
+        base = next(base for base in bases if base.__module__.startswith("pkm.methods."))
+        print(f"{name:30} {base.__name__:15} {finding}")
+
+
+# PYTHONPATH=build/path:tests/support python tests/audit/test_planted_faults.py
+if __name__ == "__main__":
+    print_faults()
