@@ -17,10 +17,14 @@ from typing import Any
 import numpy as np
 
 from pkm.arguments import Parser
-from pkm.audit.report import N_CLUSTERS, configure, replay_pairs
+from pkm.audit.report import (
+    N_CLUSTERS,
+    configure,
+    load_method_class,
+    replay_pairs,
+)
 from pkm.compute import exact_limit
 from pkm.compute.storage.blocks import Blocks
-from pkm.methods import load_method
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.fitting import RepeatableNoiseWarning, Run
 from pkm.privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
@@ -429,10 +433,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="class name, import path or entry point, such as pkm.methods.FastLloyd",
     )
     try:
-        target = parser.parse_args(arguments).method
-        method_class = load_method(target)
-        if not hasattr(method_class, "claims"):
-            raise ValueError(f"{target} is no method: it declares no `claims`")
+        method_class = load_method_class(parser.parse_args(arguments).method)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

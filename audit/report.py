@@ -264,6 +264,20 @@ def configure(method: Any, **parameters: object) -> Any:
     return cast(Any, clone(method)).set_params(**chosen)
 
 
+def load_method_class(target: str) -> type[PrivateKMeans]:
+    """Load a class by its name; refuse one that declares no claims.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name, or it is no method.
+    """
+    method_class = load_method(target)
+    if not hasattr(method_class, "claims"):
+        raise ValueError(f"{target} is no method: it declares no `claims`")
+    return method_class
+
+
 def load_variants(target: str | type) -> list[Any]:
     """Build every variant of a method that claims privacy, with default parameters.
 
@@ -277,9 +291,7 @@ def load_variants(target: str | type) -> list[Any]:
     ValueError
         If it is no method, claims no privacy, or does not build.
     """
-    method_class = load_method(target) if isinstance(target, str) else target
-    if not hasattr(method_class, "claims"):
-        raise ValueError(f"{target} is no method: it declares no claims")
+    method_class = load_method_class(target) if isinstance(target, str) else target
     name = method_class.__name__
     claims: Mapping[str, Any] = method_class.claims
     variants = [variant for variant, claim in claims.items() if claim.private]

@@ -131,15 +131,15 @@ def load(
     (150, 4)
     """
     resolved = resolve(name)
-    reading = {"path": path, "columns": columns, "label": label, "decimal": decimal}
-    _check_file_arguments(name, bounds=bounds, **reading)
+    options = {"path": path, "columns": columns, "label": label, "decimal": decimal}
+    _check_file_arguments(name, bounds=bounds, **options)
     source = name
     if resolved.entry:
         dataset = _load_published(resolved.entry, mirror)
     elif resolved.family and resolved.recipe:
         dataset = _load_generated(name, resolved.family, resolved.recipe)
     else:
-        dataset = _load_file(bounds, **reading)
+        dataset = _load_file(bounds, **options)
         source = str(path)
     if n_clusters is None:
         return dataset
@@ -177,13 +177,13 @@ def fingerprint(
     True
     """
     resolved = resolve(name)
-    reading = {"path": path, "columns": columns, "label": label, "decimal": decimal}
-    _check_file_arguments(name, **reading)
+    options = {"path": path, "columns": columns, "label": label, "decimal": decimal}
+    _check_file_arguments(name, **options)
     if resolved.entry:
         return registry.fingerprint(resolved.entry)
     if resolved.family and resolved.recipe:
         return families.fingerprint(resolved.family, resolved.recipe)
-    return user_files.fingerprint(**reading)
+    return user_files.fingerprint(**options)
 
 
 def is_restricted(name: str) -> bool:

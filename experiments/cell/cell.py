@@ -35,6 +35,10 @@ from pkm.schema import names
 STYLE = names("style")
 
 
+#: Keywords of `pkm.datasets.load` that the values of `Cell.file` are for.
+FILE_OPTIONS = ("path", "columns", "label", "decimal")
+
+
 @dataclass(frozen=True)
 class Cell(Settings):
     """One method on one data set at one budget, over a tuple of seeds.
@@ -261,17 +265,10 @@ def canonical(value: Any) -> str:
 
 
 @cache
-def data_fingerprint(
-    dataset: str,
-    path: str | None = None,
-    columns: tuple | None = None,
-    label: str | int | None = None,
-    decimal: str | None = None,
-) -> str:
+def data_fingerprint(dataset: str, *file: Any) -> str:
     """Return the fingerprint of a data set, computed once per process.
 
     That of a file, or of records given on request, is keyed by the secret of the cache
     folder: rows and keys may be shown to people who must not find the records by trial.
     """
-    reading = {"path": path, "columns": columns, "label": label, "decimal": decimal}
-    return datasets.fingerprint(dataset, **reading)
+    return datasets.fingerprint(dataset, **dict(zip(FILE_OPTIONS, file, strict=False)))

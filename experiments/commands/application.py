@@ -123,8 +123,7 @@ def complete_words(words: Sequence[str], command: str) -> list[str]:
         )
     if keys & {"--info", "-i"}:
         # What it shows is logged. Without a value, it would take the next word as one.
-        words = ["--info=all" if word in bare_info(words) else word for word in words]
-        return [*words, "hydra/hydra_logging=default"]
+        return [*complete_info(words), "hydra/hydra_logging=default"]
     if keys.intersection(SHOWING):
         return words
     multirun = bool(keys.intersection(MULTIRUN)) or "hydra.mode=MULTIRUN" in words
@@ -153,19 +152,18 @@ def complete_words(words: Sequence[str], command: str) -> list[str]:
     return words
 
 
-def bare_info(words: Sequence[str]) -> list[str]:
-    """Find options ``--info`` that have no value after them.
+def complete_info(words: Sequence[str]) -> list[str]:
+    """Give options ``--info`` without a value the one that they have then.
 
     Examples
     --------
-    >>> bare_info(["--info", "k=3"]), bare_info(["--info", "config", "k=3"])
-    (['--info'], [])
+    >>> complete_info(["--info", "k=3"]), complete_info(["--info", "config"])
+    (['--info=all', 'k=3'], ['--info', 'config'])
     """
-    pairs = itertools.pairwise([*words, ""])
-    is_info = [
-        word in ("--info", "-i") and value not in INFO[:-1] for word, value in pairs
+    return [
+        "--info=all" if word in ("--info", "-i") and value not in INFO[:-1] else word
+        for word, value in itertools.pairwise([*words, ""])
     ]
-    return list(itertools.compress(words, is_info))
 
 
 def with_slurm(words: Sequence[str]) -> list[str]:

@@ -78,8 +78,8 @@ def run_job(config: DictConfig) -> None:
         codes.append(reproduce(request, config, console))
     front = Path(config.results) / "reports" / "index.html"
     if config.verb in (None, "report") and front.is_file():
-        papers = [request.plan.paper for request in requests]
-        console.print(summary_table(front.parent, papers, config.profile.name))
+        names = [request.plan.paper for request in requests]
+        console.print(summary_table(front.parent, names, config.profile.name))
         seconds = duration(time.perf_counter() - started)
         line = f"all reports, after {seconds}: {front.resolve()}"
         console.print(line, soft_wrap=True)

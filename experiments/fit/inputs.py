@@ -11,7 +11,7 @@ import numpy as np
 from pkm import datasets
 from pkm.compute import Points, middle_and_half_width
 from pkm.compute.storage.grid_file import is_grid_file, open_grid
-from pkm.experiments.cell.cell import Cell
+from pkm.experiments.cell.cell import FILE_OPTIONS, Cell
 from pkm.experiments.config.method_parameters import (
     RESERVED_PARAMETERS,
     method_class,
@@ -229,9 +229,9 @@ def load_data(
     """
     if dataset != "file":
         return datasets.load(dataset, mirror=data_dir)
-    path, *reading = file
-    names = ("columns", "label", "decimal")
-    settings = {"bounds": bounds, **dict(zip(names, reading, strict=True))}
+    options = dict(zip(FILE_OPTIONS, file, strict=True))
+    path = options.pop("path")
+    settings = {"bounds": bounds} | options
     if not is_grid_file(path or ""):
         return datasets.load(dataset, mirror=data_dir, path=path, **settings)
     rule = f"left out for {path}, which was packed with its own"

@@ -263,6 +263,7 @@ def sweep_cells(
     for declared in sweep.sources:
         source, unavailable = available_source(declared, data_dir)
         dataset, requested = source["name"], declared["name"]
+        label = source["path"] or dataset
         if dataset != requested:
             replaced = Substitution(name, requested, dataset, declared["family"])
             substitutions.append(replaced)
@@ -271,12 +272,14 @@ def sweep_cells(
         for method in sweep.methods:
             epsilons = sweep.epsilons if method.private else [None]
             for k, epsilon, kind in itertools.product(sweep.ks, epsilons, sweep.kinds):
-                reason = method.missing or unavailable or kind.unavailable()
-                if reason:
-                    label = source["path"] or dataset
-                    lacking = kind.key
-                    if method.missing or unavailable:
-                        lacking = method.name if method.missing else label
+                reasons = (
+                    (method.name, method.missing),
+                    (label, unavailable),
+                    (kind.key, kind.unavailable()),
+                )
+                present = [(part, reason) for part, reason in reasons if reason]
+                if present:
+                    lacking, reason = present[0]
                     gap = Gap(name, method.name, label, epsilon, reason, lacking)
                     gaps.append(gap)
                     continue

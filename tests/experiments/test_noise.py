@@ -1,4 +1,4 @@
-"""Where noise comes from, by the doors of the command line."""
+"""Where noise comes from, on the command line."""
 
 import numpy as np
 import pytest
