@@ -413,7 +413,8 @@ def _run_check(
             warnings.simplefilter("ignore", RepeatableNoiseWarning)
             check(configure(method))
     except Exception as error:  # any exception of the method is the result of the check
-        return f"{type(error).__name__}: {error}"
+        # pytest adds the values of a failed assertion in further lines.
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
     return None
 
 
