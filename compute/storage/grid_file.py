@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -98,9 +98,11 @@ class GridBlock:
         return len(self.rows)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class GridFile:
     """An open grid file.
+
+    The first complete pass over it compares its content with the checksum.
 
     Attributes
     ----------
@@ -111,12 +113,15 @@ class GridFile:
     stamp : tuple of int
         Size and times of the file when it was opened: see
         :func:`pkm.row_blocks.read_stamp`.
+    is_verified : bool
+        Whether the content has the checksum.
     """
 
     path: str
     header: Header
     begin: int
     stamp: Stamp
+    is_verified: bool = field(default=False, init=False)
 
     @property
     def n_rows(self) -> int:
@@ -140,15 +145,18 @@ class GridFile:
         ------
         ChangedRows
             If the file has changed since it was opened.
+        ValueError
+            After the last block, if the content differs from the checksum.
         """
         self.check_unchanged()
         rows, remainders = self._map_arrays()
-        size = max(1, BLOCK_VALUES // self.n_columns)
-        yield from map(
+        size = self._block_size
+        blocks = map(
             GridBlock,
             mapped_blocks(rows, size, is_own=True),
             mapped_blocks(remainders, size, is_own=True, read_pages=False),
         )
+        yield from blocks if self.is_verified else self._verify(blocks)
         self.check_unchanged()
 
     def by_blocks(self) -> Blocks:
@@ -169,13 +177,11 @@ class GridFile:
         ValueError
             If it is damaged.
         """
-        self.check_unchanged()
         rows, remainders = map(np.asarray, self._map_arrays())
         squared_norms = np.empty(len(rows))
-        for block in make_slices(len(rows), max(1, BLOCK_VALUES // self.n_columns)):
-            _check_rows(rows[block])
-            squared_norms[block] = square_norms(rows[block])
-        self.check_unchanged()
+        slices = make_slices(len(rows), self._block_size)
+        for part, block in zip(slices, self.blocks(), strict=True):
+            squared_norms[part] = _to_points(block).squared_norms
         return Points(rows, squared_norms, remainders, self.header.n_null)
 
     def in_units(self) -> RowBlocks:
@@ -188,23 +194,6 @@ class GridFile:
                 yield middle + half_width * (steps / SCALE)
 
         return RowBlocks(self.header.n_rows, self.n_columns, read, self.path)
-
-    def verify(self) -> None:
-        """Compare the content with the checksum.
-
-        Raises
-        ------
-        ValueError
-            If it is damaged.
-        """
-        hashes = [hashlib.sha256(), hashlib.sha256()]
-        for block in self.blocks():
-            hashes[0].update(block.rows.data)
-            hashes[1].update(block.remainders.data)
-        if _join(hashes) != self.header.checksum:
-            raise ValueError(
-                f"{self.path} is damaged: its checksum differs; pack it again"
-            )
 
     def check_unchanged(self) -> None:
         """Compare the file with what it was when it was opened.
@@ -219,6 +208,23 @@ class GridFile:
                 f"{self.path} has changed since it was opened: no result is valid; fit "
                 "again when nothing writes to it"
             )
+
+    @property
+    def _block_size(self) -> int:
+        return max(1, BLOCK_VALUES // self.n_columns)
+
+    def _verify(self, blocks: Iterator[GridBlock]) -> Iterator[GridBlock]:
+        """Pass blocks on, and compare their content with the checksum."""
+        hashes = [hashlib.sha256(), hashlib.sha256()]
+        for block in blocks:
+            hashes[0].update(block.rows.data)
+            hashes[1].update(block.remainders.data)
+            yield block
+        if _join(hashes) != self.header.checksum:
+            raise ValueError(
+                f"{self.path} is damaged: its checksum differs; pack it again"
+            )
+        self.is_verified = True
 
     def _map_arrays(self) -> tuple[np.memmap, np.memmap]:
         shape = (self.header.n_rows, self.n_columns)

@@ -54,7 +54,8 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     require(is_grid_file(target), "file", str(target), f"a name that ends in {SUFFIX}")
     if len(words) == 1:
         packed = open_grid(target)
-        packed.verify()
+        for _ in packed.blocks():  # a pass compares the checksum
+            pass
         checked = ", checksum ok"
     else:
         rows = row_blocks(words[0])
