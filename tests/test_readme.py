@@ -65,9 +65,9 @@ def test_runs_compose(capsys):
 
 @pytest.mark.integration
 def test_sweep_of_the_readme_runs(tmp_path, capsys):
-    (words,) = [words for words in commands("pkm") if "eugkm" in " ".join(words)]
+    (words,) = [words for words in commands("pkm") if "kmeans,fastlloyd" in " ".join(words)]
     assert run.main([*words[2:], f"results={tmp_path}"]) == 0
-    assert capsys.readouterr().out.count("kaplan_stemmer") == 2
+    assert capsys.readouterr().out.count("synopsis") == 2
 
 
 @pytest.mark.parametrize("page", [README, QUICK_START], ids=["README", "quick start"])
@@ -75,7 +75,7 @@ def test_python_example_runs(page):
     (example,) = blocks(page, "python")
     variables = {}
     exec(example, variables)
-    assert variables["model"].cluster_centers_.shape == (3, 2)
+    assert len(variables["model"].cluster_centers_) == variables["model"].n_clusters
 
 
 def test_counts_of_claims_agree():

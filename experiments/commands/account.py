@@ -2,7 +2,7 @@
 
     pkm account FILE epsilon=4 delta=1e-6
     pkm account FILE
-    pkm run account=FILE method=fastlloyd dataset=iris epsilon=0.5 seeds=1
+    pkm run account=FILE dataset=iris epsilon=0.5 seeds=1
 
 The first line opens an account, the second one shows it. Other terms of a new one are
 adjacency=, rho=, composition= (basic or gaussian) and failure_delta=; see

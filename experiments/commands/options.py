@@ -14,7 +14,7 @@ from pkm.experiments.fit.kinds import KINDS
 #: What each command composes by default: groups of `conf/` and of Hydra itself.
 DEFAULTS = {
     "run": [
-        {"method": "fastlloyd"},
+        {"method": "synopsis"},
         {"dataset": "iris"},
         {"backend": "processes"},
         {"tracking": "none"},
@@ -125,8 +125,8 @@ RUN_KINDS = {kind.key: kind_options(kind) for kind in KINDS if kind.help}
 class CellOptions(CommonOptions):
     """Run methods on data sets and print a table.
 
-    pkm run method=fastlloyd dataset=iris epsilon=[0.1,1.0] seeds=20
-    pkm run -m method=fastlloyd,glloyd dataset=iris,s1
+    pkm run method=synopsis dataset=iris epsilon=[0.1,1.0] seeds=20
+    pkm run -m method=synopsis,fastlloyd dataset=iris,s1
     pkm run dataset=file path=points.csv bounds=[0,1] k=3
     pkm run method=package.module:Class dataset=iris
 

@@ -253,7 +253,7 @@ def test_every_backend_file_runs(call_run, name):
         (["path=points.csv"], "path='points.csv' is not allowed"),
         (["dataset=iris", "bounds=[0,1]"], "bounds=[0, 1] is not allowed"),
         (["method=nowhere:Class"], "method 'nowhere.Class' is unknown"),
-        (["method.alpha=-1"], "alpha=-1"),
+        (["method=fastlloyd", "method.alpha=-1"], "alpha=-1"),
         (["speed=3"], "speed"),
         (["backend=cloud"], "backend='cloud' is unknown"),
         (["jobs=0"], "jobs=0"),

@@ -92,7 +92,7 @@ def test_help_imports_no_method():
 @pytest.mark.parametrize(
     "words, expected",
     [
-        (("--cfg", "job"), "radius_schedule: step"),
+        (("--cfg", "job"), "tree: deep"),
         (("--cfg", "job", "--package", "method"), "# @package method"),
         (("--cfg", "job", "--resolve", "jobs=3"), "  jobs: 3"),
         (("--cfg", "hydra"), "hydra_plugins.pkm_cells.CellsLauncher"),
@@ -119,7 +119,7 @@ def test_hydras_own_help(capfd):
     [
         ("pkm re", "reproduce"),
         ("pkm run method=fast", "method=fastlloyd method=fastlloyd_published"),
-        ("pkm run method.al", "method.alpha="),
+        ("pkm run method.rad", "method.radius="),
         ("pkm run dataset=wi", "dataset=wine"),
         ("pkm run hydra/launcher=ce", "hydra/launcher=cells"),
         ("pkm reproduce paper=d", "paper=distdp paper=dpm"),
@@ -223,7 +223,7 @@ def test_ranges_and_globs(call):
 
 
 def test_a_sweep_over_a_parameter_shows_it(call):
-    _, out, _ = call("-m", "method.alpha=0.4,0.8", "epsilon=1.0", *SWEEP[3:])
+    _, out, _ = call("-m", "method=fastlloyd", "method.alpha=0.4,0.8", "epsilon=1.0", *SWEEP[3:])
     (heading,) = [line for line in out.splitlines() if "data set" in line]
     assert "alpha" in heading
     assert heading.count("variant") == 1
@@ -264,6 +264,7 @@ def test_optuna_tunes_a_parameter_and_is_warned_of(call):
     code, _, err = call(
         "-m",
         "hydra/sweeper=optuna",
+        "method=fastlloyd",
         "method.alpha=interval(0.4,1.6)",
         "hydra.sweeper.n_trials=3",
         "hydra.sweeper.n_jobs=1",
@@ -297,7 +298,7 @@ def test_a_failed_job_is_told(call, monkeypatch, tmp_path, launcher):
     "words, message",
     [
         (("eps=1",), "key 'eps' is unknown. Did you mean epsilon?"),
-        (("method.alpah=0.5",), "Did you mean method.alpha?"),
+        (("method.radios=0.5",), "Did you mean method.radius?"),
         (("Method=dpm",), "Did you mean method?"),
         (("dataset=Iris",), "dataset='Iris' is unknown. Did you mean iris?"),
         (("dataset=header.csv",), "dataset=file path=header.csv"),
