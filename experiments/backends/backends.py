@@ -70,7 +70,7 @@ def run_cells(
     store.check_writable()
     known = costs or {}
     costs = {cell.key: max(known.get(cell.key, 1.0), 1e-6) for cell in cells}
-    interrupted = store.interrupted()
+    interrupted = store.list_interrupted()
     jobs = 1 if backend.name == "serial" else backend.jobs
     runner = Runner(store, backend, data_dir)
     outcomes = []

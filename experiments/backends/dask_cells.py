@@ -249,7 +249,7 @@ def stored(future: Any, cell: Cell, runner: Runner) -> Outcome:
     error = future.exception()
     if error is None:
         outcome, content = future.result()
-        runner.store.adopt(cell, content, outcome.status)
+        runner.store.write_file(cell, content, outcome.status)
         return outcome
     if isinstance(error, KilledWorker):
         cause = error
@@ -296,7 +296,7 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
         worker = RUNNING[task.run]
         worker.begin(cell)
         outcome = worker.outcome()
-        return outcome, worker.runner.store.take(cell.key, outcome.status)
+        return outcome, worker.runner.store.pop_file(cell.key, outcome.status)
 
 
 class CellProcess(Worker):

@@ -63,10 +63,10 @@ class Runner:
         from pkm.experiments.fit.execute import execute, preload
 
         started = time.perf_counter()
-        before = self.store.failure_record(cell.key).get("attempts", 0)
+        before = self.store.read_failure(cell.key).get("attempts", 0)
         for trial in range(1, self.backend.retries + 2):
             try:
-                with self.store.begun(cell.key):
+                with self.store.mark_running(cell.key):
                     preload(cell, self.data_dir)
                     begin()
                     rows = execute(cell, self.data_dir)
@@ -92,7 +92,7 @@ class Runner:
         seconds: float,
     ) -> Outcome:
         """Say what became of a cell whose process ended; a failure is recorded."""
-        self.store.unmark(cell.key)
+        self.store.unmark_running(cell.key)
         # The result may have been stored before the end.
         if self.store.status(cell.key) == "done":
             return Outcome(cell.key, "done", seconds)
@@ -115,7 +115,7 @@ class Runner:
         seconds: float,
     ) -> Outcome:
         """Record the failure of a cell that no method raised."""
-        attempts = self.store.failure_record(cell.key).get("attempts", 0)
+        attempts = self.store.read_failure(cell.key).get("attempts", 0)
         self.store.write_failure(cell, error, attempts + 1)
         return Outcome(cell.key, "failed", seconds, f"{type(error).__name__}: {error}")
 

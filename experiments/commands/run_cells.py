@@ -22,7 +22,7 @@ from pkm.experiments.plan.estimate import estimate_costs
 from pkm.experiments.plan.feasibility import find_facts
 from pkm.experiments.plan.plan import Plan, make_plan, warn_repeatable
 from pkm.experiments.plan.sweep import SWEEP_KEYS
-from pkm.experiments.store.columns import differing
+from pkm.experiments.store.columns import varying_settings
 from pkm.experiments.store.store import Store
 from pkm.methods import load_method
 
@@ -73,7 +73,7 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         console.print(line, markup=False)
 
     # Run the cells that are not stored yet.
-    stored = store.readable([cell.key for cell in plan.cells])
+    stored = store.filter_readable([cell.key for cell in plan.cells])
     to_run = [cell for cell in plan.cells if cell.key not in stored]
     if settings.account is not None:
         charged = charge(settings.account, plan.cells, stored, settings.data)
@@ -207,7 +207,9 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     cells = rows.groupby(by, sort=False)
     heads = rows.drop_duplicates(by)
     first = heads.set_index(by)
-    varied = differing(rows).loc[heads.index].drop(columns="variant", errors="ignore")
+    varied = (
+        varying_settings(rows).loc[heads.index].drop(columns="variant", errors="ignore")
+    )
     spent = cells["epsilon_spent"].max()
     centers = cells["n_centers"].mean()
     milliseconds = 1000 * cells["fit_seconds"].mean()

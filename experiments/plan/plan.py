@@ -86,7 +86,7 @@ class Plan:
         for sweep, cell in self.entries:
             status = store.status(cell.key)
             if status != "done":
-                error = store.failure_record(cell.key).get(
+                error = store.read_failure(cell.key).get(
                     "error",
                     "unreadable failure record",
                 )

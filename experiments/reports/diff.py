@@ -11,7 +11,12 @@ from pkm.analysis.tables.inference import holm
 from pkm.analysis.tables.study import Study
 from pkm.experiments.plan.plan import Plan, gap_table, in_sweeps
 from pkm.experiments.plan.sweep import Gap
-from pkm.experiments.store.cell_tables import MEANING, ORIGIN, match_keys, read_values
+from pkm.experiments.store.cell_tables import (
+    MUST_MATCH,
+    PROVENANCE,
+    match_keys,
+    read_values,
+)
 from pkm.experiments.store.store import Store
 
 SAME = "same bits"
@@ -48,14 +53,14 @@ def compare(stores: Sequence[Store], cells: Sequence[pd.DataFrame]) -> pd.DataFr
         If budgets, adjacency or the code of the metrics are unlike.
     """
     a, b = cells
-    joined = a.merge(b, on="setting", suffixes=("", "_b"))
+    joined = a.merge(b, on="settings", suffixes=("", "_b"))
     pairs = joined[joined["budget"] == joined["budget_b"]].reset_index(drop=True)
-    refuse_unlike(joined[~joined["setting"].isin(pairs["setting"])], "budget")
-    for name in MEANING:
+    refuse_unlike(joined[~joined["settings"].isin(pairs["settings"])], "budget")
+    for name in MUST_MATCH:
         refuse_unlike(pairs, name)
 
     origin = [
-        ", ".join(name for name in ORIGIN if pair[name] != pair[f"{name}_b"])
+        ", ".join(name for name in PROVENANCE if pair[name] != pair[f"{name}_b"])
         for pair in pairs.to_dict("records")
     ]
     values = map(read_values, stores, (pairs["cell"], pairs["cell_b"]))

@@ -57,7 +57,7 @@ def show_status(plan: Plan, store: Store, console: Console) -> None:
     show_sweeps(plan, store, console)
     for cell in plan.cells:
         if store.status(cell.key) == "failed":
-            record = store.failure_record(cell.key)
+            record = store.read_failure(cell.key)
             text = (
                 f"{cell.label}: {record.get('error')} "
                 f"(attempts: {record.get('attempts')}; {store.failure_path(cell.key)})"

@@ -101,7 +101,7 @@ def absent_costs(requests: Sequence[Request], config: DictConfig) -> dict[str, f
         Key of a cell to seconds.
     """
     store = Store(config.results)
-    present = store.present()
+    present = store.list_attempted()
     cells = {cell.key: cell for request in requests for cell in request.part.cells}
     absent = [cell for key, cell in cells.items() if key not in present]
     return estimate_costs(absent, store, Backend(**config.backend))
@@ -157,7 +157,7 @@ def run_cheapest(
     """
     backend = checked_backend(Backend(**config.backend))
     store = Store(config.results)
-    waiting = costs.keys() - set(store.interrupted())
+    waiting = costs.keys() - set(store.list_interrupted())
     cells = {cell.key: cell for request in requests for cell in request.part.cells}
     chosen = cheapest([cell for key, cell in cells.items() if key in waiting], costs)
     if chosen:
@@ -275,7 +275,7 @@ def run_missing(
     backend = checked_backend(Backend(**config.backend))
     store.check_writable()
     cells = plan.cells
-    readable = store.readable([cell.key for cell in cells])
+    readable = store.filter_readable([cell.key for cell in cells])
     absent = [cell for cell in cells if cell.key not in readable]
     failed = {cell.key for cell in absent if store.status(cell.key) == "failed"}
     waiting = [cell for cell in absent if (cell.key in failed) == again]

@@ -8,56 +8,58 @@ import pandas as pd
 
 from pkm.arrow import read_parameters
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.store.columns import FOUND
+from pkm.experiments.store.columns import DERIVED
 from pkm.experiments.store.store import Store
 from pkm.schema import BY_NAME, COLUMNS, names
 
-#: What a plan knows of a cell, besides its budget.
-KNOWN = {*names("identity", "setting"), "metrics"} - {*FOUND, "n", "d"}
-PLANNED = sorted(KNOWN)
-#: Columns that two cells must share, or their values mean different things.
-MEANING = ["notion", "adjacency", "trust", "metrics_code"]
+#: What a plan says of a cell, besides its budget.
+PLAN_COLUMNS = sorted({*names("identity", "setting"), "metrics"} - {*DERIVED, "n", "d"})
+#: Columns that two cells must share: otherwise their values mean different things.
+MUST_MATCH = ["notion", "adjacency", "trust", "metrics_code"]
 #: Columns that may explain why two cells differ.
-ORIGIN = ["code", "data", "versions", "host"]
-#: Metrics that are times or rates, which no second run repeats.
-TIMES = {column.name for column in COLUMNS if column.unit == "ms"}
-TIMES.add("deletions_per_second")
-MEASURED = [name for name in names("metric") if name not in TIMES]
-MEASURED += ["epsilon_spent", "iterations", "clipped"]
+PROVENANCE = ["code", "data", "versions", "host"]
+#: Metrics that are times or rates: a second run has other values.
+TIME_METRICS = {column.name for column in COLUMNS if column.unit == "ms"}
+TIME_METRICS.add("deletions_per_second")
+#: Columns in which two runs of a cell are compared.
+COMPARED = [name for name in names("metric") if name not in TIME_METRICS]
+COMPARED += ["epsilon_spent", "iterations", "clipped"]
 
 
 def read_cells(store: Store) -> pd.DataFrame:
-    """Read what the cells of a store are.
+    """Read what the cells of a store are, one row per experiment.
 
     Returns
     -------
     DataFrame
-        Stored columns, parameters as text, and the texts `setting` and `budget`, which
-        name an experiment. Of several cells of one it has that with the most seeds, of
-        those with equally many the newest.
+        Stored columns, parameters as text, and the texts `settings` and `budget`, which
+        identify an experiment. Where several cells belong to one experiment, the row is
+        of the cell with the most seeds, and of the newest of those.
 
     Raises
     ------
     FileNotFoundError
         If no cell is stored.
     """
-    rows = store.read_all(["cell", *PLANNED, "epsilon", "delta", *MEANING, *ORIGIN])
+    rows = store.read_all(
+        ["cell", *PLAN_COLUMNS, "epsilon", "delta", *MUST_MATCH, *PROVENANCE]
+    )
     cells = rows.drop_duplicates("cell")
     n_seeds = cells["cell"].map(rows["cell"].value_counts())
     cells = cells.iloc[np.argsort(-n_seeds, kind="stable")]
-    lines = cells.assign(params=read_parameters(cells)).to_dict("records")
+    records = cells.assign(params=read_parameters(cells)).to_dict("records")
     cells = cells.assign(
-        params=[json.dumps(line["params"]) for line in lines],
-        setting=[write_setting(line) for line in lines],
+        params=[json.dumps(row["params"]) for row in records],
+        settings=[serialize_settings(row) for row in records],
         # Machines may round a computed delta differently.
-        budget=[f"({line['epsilon']:.9g}, {line['delta']:.9g})" for line in lines],
+        budget=[f"({row['epsilon']:.9g}, {row['delta']:.9g})" for row in records],
     )
-    return cells.drop_duplicates(["setting", "budget"])
+    return cells.drop_duplicates(["settings", "budget"])
 
 
 def read_values(store: Store, keys: Sequence[str]) -> pd.DataFrame:
-    """Read `MEASURED` of some cells, indexed by the position in `keys` and the seed."""
-    columns = ["cell", "seed", *MEASURED]
+    """Read `COMPARED` of some cells, indexed by the position in `keys` and the seed."""
+    columns = ["cell", "seed", *COMPARED]
     rows = store.read(keys, columns).reindex(columns=columns)
     pair = rows.pop("cell").map(pd.Series(range(len(keys)), keys, dtype=int))
     rows = rows.assign(pair=pair).set_index(["pair", "seed"])
@@ -65,7 +67,7 @@ def read_values(store: Store, keys: Sequence[str]) -> pd.DataFrame:
 
 
 def match_keys(planned: Iterable[Cell], stored: pd.DataFrame) -> dict[str, str]:
-    """Find the stored cells of a plan by what they are, for keys change with the code.
+    """Find the stored cells of a plan by their settings: keys change with the code.
 
     Parameters
     ----------
@@ -78,23 +80,23 @@ def match_keys(planned: Iterable[Cell], stored: pd.DataFrame) -> dict[str, str]:
     dict of str to str
         Key in the plan to key in the store.
     """
-    defaults = {name: BY_NAME[name].missing for name in PLANNED}
+    defaults = {name: BY_NAME[name].missing for name in PLAN_COLUMNS}
     lines = []
     for cell in planned:
-        setting = write_setting(defaults | cell.known_columns())
-        lines.append((cell.key, setting, cell.epsilon, cell.delta))
-    cells = pd.DataFrame(lines, columns=["planned", "setting", "epsilon", "declared"])
+        settings = serialize_settings(defaults | cell.known_columns())
+        lines.append((cell.key, settings, cell.epsilon, cell.delta))
+    cells = pd.DataFrame(lines, columns=["planned", "settings", "epsilon", "declared"])
     # A delta that the method chooses is no number.
     cells["declared"] = pd.to_numeric(cells["declared"], errors="coerce")
     cells["epsilon"] = cells["epsilon"].astype(float)
-    pairs = cells.merge(stored, on=["setting", "epsilon"])
+    pairs = cells.merge(stored, on=["settings", "epsilon"])
     is_declared = np.isclose(pairs["delta"], pairs["declared"], rtol=1e-8, atol=0)
     pairs = pairs[is_declared | pairs["declared"].isna()]
     return dict(zip(pairs["planned"], pairs["cell"], strict=True))
 
 
-def write_setting(cell: Mapping) -> str:
-    """Write all that is planned of a cell as one text."""
-    text = json.dumps([cell[name] for name in PLANNED])
+def serialize_settings(cell: Mapping) -> str:
+    """Return all that is planned of a cell as one text."""
+    text = json.dumps([cell[name] for name in PLAN_COLUMNS])
     # Rows hold some whole numbers as floats.
     return json.dumps(json.loads(text, parse_int=float), sort_keys=True)

@@ -5,16 +5,16 @@ import pandas as pd
 from pkm.arrow import read_parameters
 from pkm.schema import names
 
-#: Columns that every table of results has anyway, and what a cell has as a result of
-#: its settings.
-SHOWN = ("method", "target", "dataset", "n", "d", "k", "epsilon")
-FOUND = ("iterations", "half_width", "largest_client", "exact")
+#: Columns that every table of results shows.
+ALWAYS_SHOWN = ("method", "target", "dataset", "n", "d", "k", "epsilon")
+#: Settings that follow from the others and the data.
+DERIVED = ("iterations", "half_width", "largest_client", "exact")
 
 
-def differing(rows: pd.DataFrame) -> pd.DataFrame:
+def varying_settings(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the settings in which some rows differ.
 
-    Method, data set, k and epsilon are left out: every table of results shows them.
+    `ALWAYS_SHOWN` and `DERIVED` are left out.
 
     Parameters
     ----------
@@ -33,28 +33,28 @@ def differing(rows: pd.DataFrame) -> pd.DataFrame:
     >>> from pkm.arrow import nested
     >>> params = nested("params", [{"alpha": 0.4}, {"alpha": 0.8}])
     >>> columns = {"params": params, "preprocessing": "minmax", "clients": [2, 2]}
-    >>> differing(pd.DataFrame(columns))
+    >>> varying_settings(pd.DataFrame(columns))
       alpha
     0   0.4
     1   0.8
     """
-    parameters = expanded(rows)
+    parameters = parameter_columns(rows)
     settings = [
         name
         for name in names("identity", "setting")
-        if name in rows and name not in (*SHOWN, *FOUND, "params")
+        if name in rows and name not in (*ALWAYS_SHOWN, *DERIVED, "params")
     ]
     columns = parameters.join(rows[settings])
     varied = [name for name in columns if columns[name].astype(str).nunique() > 1]
     return columns[varied]
 
 
-def expanded(rows: pd.DataFrame) -> pd.DataFrame:
+def parameter_columns(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the parameters of rows, a column for each, with the index of `rows`.
 
     None where a method has no such parameter.
     """
     parameters = read_parameters(rows)
-    columns = dict.fromkeys(name for own in parameters for name in own)
-    values = {name: [own.get(name) for own in parameters] for name in columns}
+    columns = dict.fromkeys(name for row in parameters for name in row)
+    values = {name: [row.get(name) for row in parameters] for name in columns}
     return pd.DataFrame(values, rows.index, dtype=object)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pkm.arrow import to_table
 from pkm.experiments.config.settings import require
-from pkm.experiments.store.columns import expanded
+from pkm.experiments.store.columns import parameter_columns
 from pkm.experiments.store.store import Store
 from pkm.files import atomic_write
 from pkm.schema import BY_NAME, Column
@@ -56,11 +56,11 @@ def load_rows(results: str | Path = "results") -> pd.DataFrame:
     FileNotFoundError: results='nowhere' holds no cells: give the folder that ...
     """
     rows = Store(results).read_all()
-    # Parameters are those of the cell: read once for all of its seeds.
+    # The seeds of a cell share its parameters: read them once.
     cells = rows.drop_duplicates("cell")
-    parameters = expanded(cells).set_axis(cells["cell"])
-    taken = {name: f"{name}_param" for name in parameters if name in rows}
-    return rows.join(parameters.rename(columns=taken), on="cell")
+    parameters = parameter_columns(cells).set_axis(cells["cell"])
+    renamed = {name: f"{name}_param" for name in parameters if name in rows}
+    return rows.join(parameters.rename(columns=renamed), on="cell")
 
 
 def write_rows(store: Store, folder: Path) -> pd.DataFrame:
@@ -91,7 +91,7 @@ def write_rows(store: Store, folder: Path) -> pd.DataFrame:
         else [write_json(value) for value in table[column.name].to_pylist()]
         for column in columns
     }
-    mode = store.shared_mode(set(rows["cell"]))
+    mode = store.choose_shared_mode(set(rows["cell"]))
     write_table(table, folder / "rows.parquet", mode)
     write_table(pa.table(flat), folder / "rows.csv", mode)
     schema = json.dumps(describe_columns(columns), indent=1, ensure_ascii=False)
@@ -175,7 +175,7 @@ def write_centers(
             f"cell {', '.join(without)} keeps no centers: run it with keep_centers=true"
         )
     table = pa.Table.from_pandas(centers, preserve_index=False)
-    write_table(table, path, store.shared_mode(keys))
+    write_table(table, path, store.choose_shared_mode(keys))
     return len(centers)
 
 

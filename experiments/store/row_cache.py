@@ -1,8 +1,8 @@
-"""A copy of stored rows in one file, read faster than thousands of small ones.
+"""A cache of stored rows: one file, read faster than thousands of small ones.
 
-The files of the cells stay the truth. The copy says of each cell which file it was made
-from, by size and time: rows of a file that has changed since, or is gone, are not
-taken. A copy that is absent or damaged costs time, not rows.
+The files of the cells stay the truth. The cache holds the size and time of the file of
+each cell. Rows of a file that has changed since, or is gone, are not used. If the cache
+is absent or damaged, reading takes longer, and no row is lost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,34 +15,34 @@ import pyarrow.parquet as pq
 from pkm.arrow import check
 from pkm.files import read_with_checksum, write_with_checksum
 
-#: Columns of the copy beside those of the rows: size in bytes and time in ns of the
-#: cell's file.
-STAMP = ["file_size", "file_time"]
+#: Columns of the cache beside those of the rows: size in bytes and time of modification
+#: in ns of the cell's file.
+FILE_COLUMNS = ["file_size", "file_time"]
 
 
-def read_stamps(
+def read_file_stats(
     keys: Sequence[str],
     find_path: Callable[[str], Path],
 ) -> dict[str, tuple[int, int]]:
-    """Read size and time of the files of those cells that have one, by key."""
-    stamps = {}
+    """Return size and time of the files of those cells that have one, by key."""
+    file_stats = {}
     for key in keys:
         try:
             status = find_path(key).stat()
         except FileNotFoundError:
             continue
-        # Those of a copied results folder are the same.
-        stamps[key] = (status.st_size, status.st_mtime_ns)
-    return stamps
+        # A copy of the results folder keeps both.
+        file_stats[key] = (status.st_size, status.st_mtime_ns)
+    return file_stats
 
 
-class Copy:
-    """Rows in a copy, of cells whose files are as they were.
+class RowCache:
+    """Rows of those cells whose files have not changed since they were cached.
 
     Parameters
     ----------
     path : Path
-        Of the copy. One that is absent, unreadable or damaged holds no cell.
+        File of the cache. One that is absent, unreadable or damaged holds no cell.
     find_path : callable
         Key of a cell to the path of its file.
 
@@ -63,16 +63,18 @@ class Copy:
             return
         self.file = pq.ParquetFile(pa.BufferReader(content))
         try:
-            check(self.file.schema_arrow.empty_table().drop_columns(STAMP))
+            check(self.file.schema_arrow.empty_table().drop_columns(FILE_COLUMNS))
         except (KeyError, ValueError):
-            # Of another version.
+            # Another version wrote it.
             return
-        index = self.file.read(["cell", *STAMP]).group_by(["cell", *STAMP])
-        copied = index.aggregate([]).to_pylist()
-        stamps = read_stamps([line["cell"] for line in copied], find_path)
-        for line in copied:
-            key = line["cell"]
-            if stamps.get(key) == (line["file_size"], line["file_time"]):
+        index = self.file.read(["cell", *FILE_COLUMNS]).group_by(
+            ["cell", *FILE_COLUMNS]
+        )
+        cached = index.aggregate([]).to_pylist()
+        file_stats = read_file_stats([row["cell"] for row in cached], find_path)
+        for row in cached:
+            key = row["cell"]
+            if file_stats.get(key) == (row["file_size"], row["file_time"]):
                 self.keys.add(key)
 
     def read(
@@ -87,27 +89,27 @@ class Copy:
         keys : sequence of str
             Cells of `keys`, at least one.
         columns : sequence of str, optional
-            Of these and `cell`, those that the copy has; by default all of them.
+            Read `cell` and those of these that the cache has; by default all of them.
         """
-        known = self.file.schema_arrow.names
+        available = self.file.schema_arrow.names
         if columns is not None:
-            known = [name for name in ("cell", *columns) if name in known]
-        rows = self.file.read(known, use_threads=False)
+            available = [name for name in ("cell", *columns) if name in available]
+        rows = self.file.read(available, use_threads=False)
         return rows.filter(pc.is_in(rows["cell"], pa.array(keys)))
 
     def write(
         self,
         tables: Mapping[str, pa.Table],
-        stamps: Mapping[str, tuple[int, int]],
+        file_stats: Mapping[str, tuple[int, int]],
     ) -> None:
-        """Write the copy anew, with further cells.
+        """Write the cache anew, with further cells.
 
         Parameters
         ----------
         tables : mapping of str to Table
             Key of a cell to its rows with all their columns.
-        stamps : mapping of str to (int, int)
-            Key of a cell to the stamp of the file that the rows were read from.
+        file_stats : mapping of str to (int, int)
+            Key of a cell to size and time of the file that the rows were read from.
 
         Raises
         ------
@@ -116,7 +118,7 @@ class Copy:
         """
         parts = []
         for key, table in tables.items():
-            for name, value in zip(STAMP, stamps[key], strict=True):
+            for name, value in zip(FILE_COLUMNS, file_stats[key], strict=True):
                 table = table.append_column(name, pa.repeat(value, table.num_rows))
             parts.append(table)
         if self.keys:

@@ -19,19 +19,18 @@ import pyarrow.parquet as pq
 
 from pkm.arrow import check, to_frame, to_table
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.store.row_cache import Copy, read_stamps
+from pkm.experiments.store.row_cache import RowCache, read_file_stats
 from pkm.files import ANY_FILE, OWNER_FILE, OWNER_FOLDER, atomic_write
 from pkm.schema import BY_NAME, COLUMNS
 
 #: Threads for bulk reads. Opening many small files gains from a second one and loses
 #: again from more (measured).
 READERS = 2
-#: The copy of all rows, beside the folders of the cells, and the number of cells for
-#: which it is not worth opening or writing it.
-COPY_NAME = "consolidated"
-FEW = 200
+#: File of the row cache, and the number of cells up to which it is not used.
+CACHE_NAME = "consolidated"
+MAX_UNCACHED = 200
 #: Columns that every stored row has.
-STORED = [
+REQUIRED = [
     column.name
     for column in COLUMNS
     if column.missing is None and column.name != "sweep"
@@ -50,9 +49,8 @@ class Store:
     file, which is never read, and an empty ``*.begun`` file, by which later runs know
     what was interrupted.
 
-    Rows of many cells are read from a copy of them all
-    (`pkm.experiments.store.row_cache`), which whoever reads many that it lacks brings
-    up to date.
+    Rows of many cells are read from a cache (`pkm.experiments.store.row_cache`). A read
+    of many cells that it lacks brings it up to date.
 
     Exact numbers are stored: the folder is for its owner alone where the store creates
     it, and so are the files of restricted data sets (`Cell.restricted`) in any folder.
@@ -74,7 +72,7 @@ class Store:
         """Return where the failure record of a cell lies (or would be)."""
         return self.path(key, "failed.json")
 
-    def begun_path(self, key: str) -> Path:
+    def running_path(self, key: str) -> Path:
         """Return where there is an empty file while a cell is run."""
         return self.path(key, "begun")
 
@@ -92,11 +90,11 @@ class Store:
         """
         probe = self.root / f".probe.{os.getpid()}.tmp"
         try:
-            self._create()
+            self._create_root()
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise self._explain_unwritable(error) from error
 
     def write(self, cell: Cell, rows: pd.DataFrame) -> Path:
         """Store the rows of a finished cell atomically; drop its failure record.
@@ -128,7 +126,7 @@ class Store:
                 f"of cell {cell.key[:12]}"
             )
         table = to_table(rows)
-        check(table, STORED)
+        check(table, REQUIRED)
         sink = pa.BufferOutputStream()
         # Page checksums let a later read detect a flipped bit. Snappy, because a zstd
         # decompressor for every column takes twice as long as the rest of reading so
@@ -144,7 +142,7 @@ class Store:
             store_schema=False,
         )
         path = self.path(cell.key)
-        self._put(path, sink.getvalue(), choose_mode(cell))
+        self._write_bytes(path, sink.getvalue(), choose_mode(cell))
         self.failure_path(cell.key).unlink(missing_ok=True)
         return path
 
@@ -175,30 +173,30 @@ class Store:
             "host": socket.gethostname(),
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        self._put_record(cell, record)
+        self._write_record(cell, record)
 
-    def _put_record(self, cell: Cell, record: dict) -> None:
+    def _write_record(self, cell: Cell, record: dict) -> None:
         content = json.dumps(record, indent=2, ensure_ascii=False).encode()
-        self._put(self.failure_path(cell.key), content, choose_mode(cell))
+        self._write_bytes(self.failure_path(cell.key), content, choose_mode(cell))
 
-    def take(self, key: str, status: str) -> bytes:
-        """Take the file of a done or failed cell away, for `adopt`."""
+    def pop_file(self, key: str, status: str) -> bytes:
+        """Remove the file of a done or failed cell; return it, for `write_file`."""
         path = self.path(key) if status == "done" else self.failure_path(key)
         content = path.read_bytes()
         path.unlink()
         return content
 
-    def adopt(self, cell: Cell, content: bytes, status: str) -> None:
-        """Store what another store has of a cell.
+    def write_file(self, cell: Cell, content: bytes, status: str) -> None:
+        """Store the file that another store has of a cell.
 
         Parameters
         ----------
         cell : Cell
             Which cell.
         content : bytes
-            From `take`. The attempts of a failure are added to those recorded here.
+            From `pop_file`. The attempts of a failure are added to those recorded here.
         status : {"done", "failed"}
-            What the content is of.
+            Status of the cell in the other store.
 
         Raises
         ------
@@ -206,35 +204,35 @@ class Store:
             If the file cannot be written.
         """
         if status == "done":
-            self._put(self.path(cell.key), content, choose_mode(cell))
+            self._write_bytes(self.path(cell.key), content, choose_mode(cell))
             self.failure_path(cell.key).unlink(missing_ok=True)
             return
         record = json.loads(content)
-        record["attempts"] += self.failure_record(cell.key).get("attempts", 0)
-        self._put_record(cell, record)
+        record["attempts"] += self.read_failure(cell.key).get("attempts", 0)
+        self._write_record(cell, record)
 
     @contextlib.contextmanager
-    def begun(self, key: str) -> Iterator[None]:
-        """Mark a cell as begun during a block; the mark stays after a kill."""
-        # A mark that cannot be set decides nothing but the order of cells after a kill.
+    def mark_running(self, key: str) -> Iterator[None]:
+        """Mark a cell as running during a block; the mark stays after a kill."""
+        # The mark serves only to order cells after a kill: it may fail to be set.
         with contextlib.suppress(OSError):
-            self._create()
-            self.begun_path(key).parent.mkdir(parents=True, exist_ok=True)
-            self.begun_path(key).touch()
+            self._create_root()
+            self.running_path(key).parent.mkdir(parents=True, exist_ok=True)
+            self.running_path(key).touch()
         try:
             yield
         finally:
-            self.unmark(key)
+            self.unmark_running(key)
 
-    def unmark(self, key: str) -> None:
-        """Drop the mark of a cell that was begun."""
+    def unmark_running(self, key: str) -> None:
+        """Remove the mark of a cell that was running."""
         with contextlib.suppress(OSError):
-            self.begun_path(key).unlink(missing_ok=True)
+            self.running_path(key).unlink(missing_ok=True)
 
-    def interrupted(self) -> list[str]:
-        """List the cells that were begun and have not ended, the one begun first first.
+    def list_interrupted(self) -> list[str]:
+        """List the cells that are marked as running, the oldest mark first.
 
-        A cell that another process is running is among them.
+        Cells that another process is running are among them.
         """
         times = {}
         for path in self.root.glob("cells/??/*.begun"):
@@ -253,12 +251,12 @@ class Store:
         """
         path = self.path(key)
         if path.is_file():
-            if is_sealed(path):
+            if is_parquet(path):
                 return "done"
             quarantine(path)
         return "failed" if self.failure_path(key).is_file() else "absent"
 
-    def failure_record(self, key: str) -> dict:
+    def read_failure(self, key: str) -> dict:
         """Return the failure record of a cell; empty where none can be read."""
         try:
             return json.loads(self.failure_path(key).read_bytes())
@@ -292,7 +290,7 @@ class Store:
             The rows, cells in the order of `keys`, seeds in the order of the cell.
             Empty without columns where no cell is done.
         """
-        table = self.rows(keys, columns)
+        table = self.read_table(keys, columns)
         return pd.DataFrame() if table is None else to_frame([table], columns)
 
     def read_all(self, columns: list[str] | None = None) -> pd.DataFrame:
@@ -311,14 +309,14 @@ class Store:
             )
         return rows
 
-    def shared_mode(self, keys: Iterable[str]) -> int:
+    def choose_shared_mode(self, keys: Iterable[str]) -> int:
         """Return permissions for a file of some cells: who may read all may read it."""
         mode = ANY_FILE
         for key in keys:
             mode &= self.path(key).stat().st_mode
         return mode
 
-    def rows(
+    def read_table(
         self,
         keys: Iterable[str],
         columns: list[str] | None = None,
@@ -332,11 +330,11 @@ class Store:
             another has. None where no cell is done.
         """
         keys = list(dict.fromkeys(keys))
-        copy, tables = self._open(keys, columns)
+        cache, tables = self._open_cache(keys, columns)
         parts = list(tables.values())
-        copied = [key for key in keys if copy and key in copy.keys]
-        if copy and copied:
-            parts.append(copy.read(copied, columns))
+        cached_keys = [key for key in keys if cache and key in cache.keys]
+        if cache and cached_keys:
+            parts.append(cache.read(cached_keys, columns))
         if not parts:
             return None
         rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
@@ -344,107 +342,107 @@ class Store:
         positions = pc.index_in(rows["cell"], pa.array(keys)).to_numpy()
         if (np.diff(positions) < 0).any():
             rows = rows.take(np.argsort(positions, kind="stable"))
-        # The copy has the columns of all cells.
+        # The cache has the columns of all cells.
         names = [name for name in BY_NAME if name in rows.column_names]
         return rows.select(
             [name for name in names if rows[name].null_count < rows.num_rows]
         )
 
-    def _open(
+    def _open_cache(
         self,
         keys: Sequence[str],
         columns: list[str] | None,
-    ) -> tuple[Copy | None, dict[str, pa.Table]]:
-        """Open the copy of the rows, and read the cells that it lacks.
+    ) -> tuple[RowCache | None, dict[str, pa.Table]]:
+        """Open the row cache, and read the cells that it lacks.
 
-        If they are many, the copy is made anew.
+        If they are many, the cache is written anew.
 
         Returns
         -------
-        copy : Copy or None
+        cache : RowCache or None
             None for few keys.
         tables : dict of str to Table
-            Rows of those `keys` that are done and not in the copy, with at least
+            Rows of those `keys` that are done and not in the cache, with at least
             `columns`.
         """
-        copy = None
+        cache = None
         others = keys
-        if len(keys) > FEW:
-            copy = Copy(self.root / "cells" / COPY_NAME, self.path)
-            done = self._list(".parquet")
-            others = [key for key in keys if key in done and key not in copy.keys]
-        stamps = read_stamps(others, self.path)
-        is_outdated = len(stamps) > FEW
+        if len(keys) > MAX_UNCACHED:
+            cache = RowCache(self.root / "cells" / CACHE_NAME, self.path)
+            done = self._list_files(".parquet")
+            others = [key for key in keys if key in done and key not in cache.keys]
+        file_stats = read_file_stats(others, self.path)
+        is_outdated = len(file_stats) > MAX_UNCACHED
         read_columns = None if is_outdated else columns
         with ThreadPoolExecutor(READERS) as pool:
-            tables = pool.map(lambda key: self.table(key, read_columns), stamps)
-            pairs = zip(stamps, tables, strict=True)
+            tables = pool.map(lambda key: self.read_cell(key, read_columns), file_stats)
+            pairs = zip(file_stats, tables, strict=True)
             tables = {key: table for key, table in pairs if table is not None}
-        if copy and is_outdated and tables:
+        if cache and is_outdated and tables:
             # Rows in a folder that cannot be written are read from the cells every
             # time.
             with contextlib.suppress(OSError):
-                copy.write(tables, stamps)
-        return copy, tables
+                cache.write(tables, file_stats)
+        return cache, tables
 
-    def readable(self, keys: Iterable[str]) -> set[str]:
-        """Return those of `keys` whose rows can be read, setting corrupt files aside.
+    def filter_readable(self, keys: Iterable[str]) -> set[str]:
+        """Return those of `keys` whose rows can be read; set corrupt files aside.
 
-        Rows of a file that has not changed since it was copied are read from the copy.
+        Files that have not changed since they were cached are not read again.
         """
         keys = set(keys)
-        copy, tables = self._open(sorted(keys), None)
-        return tables.keys() | (keys & copy.keys if copy else set())
+        cache, tables = self._open_cache(sorted(keys), None)
+        return tables.keys() | (keys & cache.keys if cache else set())
 
-    def present(self) -> set[str]:
-        """Return the keys of all cells that have a file, done or failed."""
-        return self._list(".parquet").keys() | self._list(".failed.json")
+    def list_attempted(self) -> set[str]:
+        """Return the keys of all cells that are done or failed."""
+        return self._list_files(".parquet").keys() | self._list_files(".failed.json")
 
     def keys(self) -> list[str]:
         """List the keys of all stored cells, newest first."""
-        files = self._list(".parquet")
+        files = self._list_files(".parquet")
         return sorted(files, key=lambda key: (-files[key].stat().st_mtime, key))
 
-    def _list(self, suffix: str) -> dict[str, Path]:
-        """List the files with a suffix by their keys: quicker than to look for each."""
+    def _list_files(self, suffix: str) -> dict[str, Path]:
+        """List the files with a suffix by their keys: faster than a look for each."""
         paths = self.root.glob(f"cells/??/[!.]*{suffix}")
         return {path.name.removesuffix(suffix): path for path in paths}
 
-    def _create(self) -> None:
+    def _create_root(self) -> None:
         """Create the results folder for its owner alone, unless it exists."""
         self.root.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
 
-    def _put(
+    def _write_bytes(
         self,
         path: Path,
         content: bytes | memoryview,
         mode: int,
     ) -> None:
         try:
-            self._create()
+            self._create_root()
             atomic_write(path, content, mode)
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise self._explain_unwritable(error) from error
 
-    def _unwritable(self, error: OSError) -> ResultsNotWritable:
+    def _explain_unwritable(self, error: OSError) -> ResultsNotWritable:
         return ResultsNotWritable(
             f"results={str(self.root)!r} cannot be written ({error.strerror}): "
             "give a folder that can be, e.g. results=/tmp/results"
         )
 
-    def table(
+    def read_cell(
         self,
         key: str,
         columns: list[str] | None = None,
     ) -> pa.Table | None:
-        """Read the rows of one cell, of `columns` those that it has, if it is done."""
+        """Read the rows of one cell, with those of `columns` that it has; or None."""
         path = self.path(key)
         try:
             content = pa.BufferReader(path.read_bytes())
             file = pq.ParquetFile(content, page_checksum_verification=True)
             selected = None if columns is None else ["cell", *columns]
             table = file.read(selected, use_threads=False)
-            check(table, STORED if columns is None else ["cell"])
+            check(table, REQUIRED if columns is None else ["cell"])
             if table["cell"].unique().to_pylist() != [key]:
                 raise ValueError("the file holds the rows of no cell or of another one")
         except FileNotFoundError:
@@ -456,7 +454,7 @@ class Store:
 
 
 def choose_mode(cell: Cell) -> int:
-    """Permissions of the files of a cell."""
+    """Return the permissions of the files of a cell."""
     return OWNER_FILE if cell.restricted else ANY_FILE
 
 
@@ -473,7 +471,7 @@ def quarantine(path: Path) -> None:
         os.replace(path, target)
 
 
-def is_sealed(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
     """Tell whether a file begins and ends as a Parquet file does."""
     with open(path, "rb") as file:
         if file.read(4) != b"PAR1":

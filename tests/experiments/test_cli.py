@@ -683,7 +683,7 @@ def test_the_cheapest_cells_of_all_papers_come_first(tmp_path, monkeypatch):
 
     # Not those that an earlier run has begun, or that are stored.
     store = Store(config.results)
-    mark = store.begun_path(costly_first[-1])
+    mark = store.running_path(costly_first[-1])
     mark.parent.mkdir(parents=True)
     mark.touch()
     del costs[costly_first[-2]]

@@ -105,8 +105,8 @@ def test_failure_is_recorded_and_other_cells_run(misbehaving_cell, tmp_path, job
     outcomes = outcomes_by_key([broken, BASE], store, backend)
     assert outcomes[broken.key].status == "failed"
     assert "ZeroDivisionError: by design" in outcomes[broken.key].error
-    assert store.failure_record(broken.key)["attempts"] == 3
-    assert "in cluster" in store.failure_record(broken.key).get("traceback", "")
+    assert store.read_failure(broken.key)["attempts"] == 3
+    assert "in cluster" in store.read_failure(broken.key).get("traceback", "")
     assert store.status(BASE.key) == "done"
 
 
@@ -115,7 +115,7 @@ def test_successful_retry_leaves_no_failure(misbehaving_cell, tmp_path):
     cell = misbehaving_cell("BrokenOnce")
     (outcome,) = run_cells([cell], store, Backend(retries=1))
     assert outcome.status == "done"
-    assert store.failure_record(cell.key).get("traceback", "") == ""
+    assert store.read_failure(cell.key).get("traceback", "") == ""
 
 
 @pytest.mark.slow
@@ -125,7 +125,7 @@ def test_dead_worker_fails_only_its_cell(misbehaving_cell, tmp_path):
     outcomes = outcomes_by_key([deadly, *CELLS], store, Backend("processes", jobs=2))
     assert outcomes.pop(deadly.key).status == "failed"
     assert {outcome.status for outcome in outcomes.values()} == {"done"}
-    assert "WorkerDied" in store.failure_record(deadly.key)["error"]
+    assert "WorkerDied" in store.read_failure(deadly.key)["error"]
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_time_limit_stops_a_cell_without_retries(misbehaving_cell, tmp_path, job
     outcomes = outcomes_by_key([endless, slow], store, backend)
     error = outcomes[endless.key].error
     assert error == "TimeLimitExceeded: time limit of 6 s reached"
-    record = store.failure_record(endless.key)
+    record = store.read_failure(endless.key)
     assert record["error"] == error
     assert record["attempts"] == 1
     # Only the cell over the limit is stopped.
@@ -184,7 +184,7 @@ def test_failures_under_a_time_limit_are_recorded(misbehaving_cell, tmp_path):
     cells = [broken, deadly, broken_once, slow]
     outcomes = outcomes_by_key(cells, store, Backend(time_limit=60.0))
     assert "ZeroDivisionError: by design" in outcomes[broken.key].error
-    assert store.failure_record(broken.key)["attempts"] == 2
+    assert store.read_failure(broken.key)["attempts"] == 2
     assert "WorkerDied" in outcomes[deadly.key].error
     assert outcomes[broken_once.key].status == "done"
     assert outcomes[slow.key].status == "done"

@@ -70,7 +70,7 @@ def test_a_task_returns_the_file_of_a_store(serial, no_process, tmp_path):
         outcome, content = dask_cells.run_cell(
             dask_cells.make_task(cell, Runner(store, backend, None), "run")
         )
-        store.adopt(cell, content, outcome.status)
+        store.write_file(cell, content, outcome.status)
     pd.testing.assert_frame_equal(stored_rows(store, CELLS), serial, check_exact=True)
 
 
@@ -81,9 +81,9 @@ def test_failures_of_tasks_count_with_earlier_ones(misbehaving_cell, no_process,
     for attempts in (3, 6):
         outcome, content = dask_cells.run_cell(task)
         assert "ZeroDivisionError: by design" in outcome.error
-        store.adopt(broken, content, outcome.status)
-        assert store.failure_record(broken.key)["attempts"] == attempts
-    assert "in cluster" in store.failure_record(broken.key).get("traceback", "")
+        store.write_file(broken, content, outcome.status)
+        assert store.read_failure(broken.key)["attempts"] == attempts
+    assert "in cluster" in store.read_failure(broken.key).get("traceback", "")
 
 
 def test_workers_with_other_code_or_files_refuse_a_cell(tmp_path):
@@ -196,7 +196,7 @@ def test_time_limits_and_failures_are_those_of_other_backends(
     assert outcomes[compiled.key].error == "TimeLimitExceeded: time limit of 1 s reached"
     assert (tmp_path / "spinning").exists()
     assert "ZeroDivisionError: by design" in outcomes[broken.key].error
-    assert store.failure_record(broken.key)["attempts"] == 3
+    assert store.read_failure(broken.key)["attempts"] == 3
     assert outcomes[slow.key].status == "done"
 
 

@@ -316,7 +316,7 @@ def test_failure_of_a_party_fails_the_cell(misbehaving_cell, tmp_path, transport
     assert outcome.status == "failed"
     expected = "ProtocolError: client 2 stopped: ValueError: the second client failed"
     assert outcome.error == expected
-    assert store.failure_record(cell.key)["error"] == expected
+    assert store.read_failure(cell.key)["error"] == expected
 
 
 @pytest.mark.slow
@@ -325,7 +325,7 @@ def test_time_limit_ends_all_parties(misbehaving_cell, tmp_path, transport):
     cell = dataclasses.replace(misbehaving_cell("Endless", transport=transport), time_limit=5.0)
     store = Store(tmp_path / "results")
     run_cells([cell], store, Backend())
-    assert store.failure_record(cell.key)["error"] == "TimeLimitExceeded: time limit of 5 s reached"
+    assert store.read_failure(cell.key)["error"] == "TimeLimitExceeded: time limit of 5 s reached"
 
     def running_commands():
         processes = psutil.process_iter(["cmdline"])

@@ -43,7 +43,7 @@ def test_changed_value_is_found(results, capsys):
     config = load([*WORDS, "tracking=none"])
     plan = make_plan(config.paper, config.profile)
     cell = next(cell for cell in plan.cells if store.status(cell.key) == "done")
-    rows = store.read([cell.key], store.table(cell.key).column_names)
+    rows = store.read([cell.key], store.read_cell(cell.key).column_names)
     (metric, *_) = cell.metrics
     store.write(cell, rows.assign(**{metric: rows[metric] * (1 + 1e-15)}))
     assert verify.main(["kaplan-stemmer/selection", *words]) == 1

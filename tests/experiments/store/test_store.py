@@ -16,7 +16,7 @@ from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.central import Central
 from pkm.experiments.plan.estimate import estimator
 from pkm.experiments.store import store as store_module
-from pkm.experiments.store.store import COPY_NAME, STORED, Store
+from pkm.experiments.store.store import CACHE_NAME, REQUIRED, Store
 
 
 def cell_of(seed=0):
@@ -101,7 +101,7 @@ def test_corrupt_file_is_renamed_and_counts_as_absent(store, damage):
     renamed = [file.name for file in path.parent.glob("*.corrupt")]
     assert renamed == [path.name + ".corrupt"]
     store.write(cell, rows_of(cell))
-    assert store.readable([cell.key, other_cell.key]) >= {cell.key}
+    assert store.filter_readable([cell.key, other_cell.key]) >= {cell.key}
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_file_that_does_not_fit_the_schema_is_set_aside(store, name, values, mes
     if values is not None:
         table = table.append_column(name, values)
     with pytest.raises(ValueError, match=message):
-        check(table, STORED)
+        check(table, REQUIRED)
     pq.write_table(table, path, write_page_checksum=True)
     keys = [cell.key, other_cell.key]
-    assert store.readable(keys) == {other_cell.key}
+    assert store.filter_readable(keys) == {other_cell.key}
     assert store.status(cell.key) == "absent"
     assert path.with_name(f"{path.name}.corrupt").exists()
     assert set(store.read(keys)["cell"]) == {other_cell.key}
@@ -185,11 +185,11 @@ def test_failure_is_a_status_not_a_result(store):
         store.write_failure(cell, error, 2)
     assert store.status(cell.key) == "failed"
     assert store.read([cell.key]).empty
-    assert "test_failure_is_a_status" in store.failure_record(cell.key).get("traceback", "")
-    assert store.failure_record(cell.key)["attempts"] == 2
+    assert "test_failure_is_a_status" in store.read_failure(cell.key).get("traceback", "")
+    assert store.read_failure(cell.key)["attempts"] == 2
     store.write(cell, rows_of(cell))
     assert store.status(cell.key) == "done"
-    assert store.failure_record(cell.key).get("traceback", "") == ""
+    assert store.read_failure(cell.key).get("traceback", "") == ""
 
 
 def test_interrupted_write_leaves_no_cell(store, monkeypatch):
@@ -237,7 +237,7 @@ def test_bulk_read_is_quick(store):
 @pytest.fixture
 def copied(store, monkeypatch):
     """Three cells, of which one has a column more, in a store that copies the rows of any."""
-    monkeypatch.setattr(store_module, "FEW", 0)
+    monkeypatch.setattr(store_module, "MAX_UNCACHED", 0)
     cells = [cell_of(seed) for seed in (0, 10, 20)]
     for cell in cells:
         store.write(cell, rows_of(cell))
@@ -248,10 +248,13 @@ def copied(store, monkeypatch):
 def keys_read(store, monkeypatch):
     """Keys of the cells whose own files are read from now on."""
     read = []
-    table = store.table
-    monkeypatch.setattr(
-        store, "table", lambda key, *columns: read.append(key) or table(key, *columns)
-    )
+    read_cell = store.read_cell
+
+    def record(key, *columns):
+        read.append(key)
+        return read_cell(key, *columns)
+
+    monkeypatch.setattr(store, "read_cell", record)
     return read
 
 
@@ -260,9 +263,9 @@ def keys_read(store, monkeypatch):
 def test_a_copy_holds_the_rows_of_the_cells(store, copied, monkeypatch, order, columns):
     keys = [copied[number].key for number in order]
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "FEW", 3)
+        patch.setattr(store_module, "MAX_UNCACHED", 3)
         expected = store.read(keys, columns)
-    assert not (store.root / "cells" / COPY_NAME).exists()
+    assert not (store.root / "cells" / CACHE_NAME).exists()
     store.read(store.keys())
     read = keys_read(store, monkeypatch)
     pd.testing.assert_frame_equal(store.read(keys, columns), expected)
@@ -272,7 +275,7 @@ def test_a_copy_holds_the_rows_of_the_cells(store, copied, monkeypatch, order, c
 def test_a_copy_follows_the_cells(store, copied, monkeypatch):
     keys = [cell.key for cell in copied]
     store.read(keys)
-    path = store.root / "cells" / COPY_NAME
+    path = store.root / "cells" / CACHE_NAME
     assert path.stat().st_mode & 0o777 == 0o600
 
     # A cell that was run again, one that is gone, and a new one.
@@ -297,59 +300,59 @@ def test_a_copy_follows_the_cells(store, copied, monkeypatch):
 
 def test_copied_cells_are_readable_without_reading_their_files(store, copied, monkeypatch):
     keys = [cell.key for cell in copied]
-    assert store.readable(keys) == set(keys)
+    assert store.filter_readable(keys) == set(keys)
     read = keys_read(store, monkeypatch)
-    assert store.readable([*keys, "0" * 64]) == set(keys)
+    assert store.filter_readable([*keys, "0" * 64]) == set(keys)
     assert read == []
 
     # Not so a file that has changed, or is gone.
     store.path(keys[0]).write_bytes(b"PAR1 damaged PAR1")
     store.path(keys[1]).unlink()
-    assert store.readable(keys) == {keys[2]}
+    assert store.filter_readable(keys) == {keys[2]}
     assert read == [keys[0]]
 
 
 def test_a_cell_is_marked_from_its_begin_to_its_end(store):
     keys = [cell_of(seed).key for seed in (0, 10, 20)]
-    with store.begun(keys[0]):
-        assert store.interrupted() == [keys[0]]
+    with store.mark_running(keys[0]):
+        assert store.list_interrupted() == [keys[0]]
         assert store.keys() == []
-        assert store.present() == set()
+        assert store.list_attempted() == set()
         assert store.status(keys[0]) == "absent"
-    with pytest.raises(KeyboardInterrupt), store.begun(keys[0]):
+    with pytest.raises(KeyboardInterrupt), store.mark_running(keys[0]):
         raise KeyboardInterrupt
-    assert store.interrupted() == []
+    assert store.list_interrupted() == []
 
     # A process that is killed leaves the mark of its cell, others add theirs.
     for key in (keys[2], keys[1]):
         child = os.fork()
         if child == 0:
-            with store.begun(key):
+            with store.mark_running(key):
                 os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(child, 0)
-    os.utime(store.begun_path(keys[1]), (0, 0))
-    assert store.interrupted() == [keys[1], keys[2]]
-    store.unmark(keys[1])
-    store.unmark(keys[1])
-    assert store.interrupted() == [keys[2]]
+    os.utime(store.running_path(keys[1]), (0, 0))
+    assert store.list_interrupted() == [keys[1], keys[2]]
+    store.unmark_running(keys[1])
+    store.unmark_running(keys[1])
+    assert store.list_interrupted() == [keys[2]]
 
 
 def test_present_are_the_cells_that_have_a_file(store):
     done, failed, absent = (cell_of(seed) for seed in (0, 10, 20))
-    assert store.present() == set()
+    assert store.list_attempted() == set()
     store.write(done, rows_of(done))
     store.write_failure(failed, ValueError("no"), 1)
     path = store.path(absent.key)
     path.parent.mkdir(exist_ok=True)
     path.with_name(f".{path.name}.1.0.tmp").touch()
-    assert store.present() == {done.key, failed.key}
+    assert store.list_attempted() == {done.key, failed.key}
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "a folder"])
 def test_a_damaged_copy_costs_no_rows(store, copied, damage):
     keys = [cell.key for cell in copied]
     expected = store.read(keys)
-    path = store.root / "cells" / COPY_NAME
+    path = store.root / "cells" / CACHE_NAME
     content = bytearray(path.read_bytes())
     path.unlink()
     if damage == "a folder":
