@@ -2,7 +2,9 @@
 
 import glob
 import hashlib
+import json
 import re
+import shlex
 import zipfile
 from collections.abc import Sequence
 from os import PathLike
@@ -58,8 +60,8 @@ def read(
         a two-dimensional array of numbers. ``.npz``: one such array, or one named data,
         X or points.
     columns : sequence of str or int, optional
-        The features, by name or, without names, by number from 0. Default: all but
-        `label`.
+        The features, by name, or by number from 0 where no name is that number.
+        Default: all but `label`.
     label : str or int, optional
         Column of the class; of an ``.npz`` file also the name of an array of one
         dimension.
@@ -215,12 +217,15 @@ def _select(
     if is_array and columns is None and label is None:
         return content, classes
     table = pd.DataFrame(content)
+    features = None if columns is None else _find_columns(table, columns)
     if label is not None:
         label = _find_column(table, label)
         classes = table[label]
         table = table.drop(columns=label)
-    if columns is not None:
-        table = table[_find_columns(table, columns)]
+    if features is not None:
+        if label in features:
+            raise ValueError(f"columns={features} should not name the label {label!r}")
+        table = table[features]
     elif not is_array:
         _refuse_identifiers(table)
     if not len(table):
@@ -244,9 +249,11 @@ def _choose_array(arrays: dict[str, np.ndarray]) -> np.ndarray:
 
 def _find_column(table: "DataFrame", column: Column) -> Column:
     names = {str(name): name for name in table.columns}
-    if str(column) not in names:
-        raise ValueError(f"unknown column {column!r}{suggestion(str(column), names)}")
-    return names[str(column)]
+    if str(column) in names:
+        return names[str(column)]
+    if isinstance(column, int) and 0 <= column < len(names):
+        return table.columns[column]
+    raise ValueError(f"unknown column {column!r}{suggestion(str(column), names)}")
 
 
 def _find_columns(table: "DataFrame", columns: Sequence[Column]) -> list[Column]:
@@ -256,6 +263,12 @@ def _find_columns(table: "DataFrame", columns: Sequence[Column]) -> list[Column]
     if len(set(names)) < len(names):
         raise ValueError(f"columns={list(columns)} should name each column once")
     return names
+
+
+def _quote_columns(names: Sequence[str]) -> str:
+    """Write a choice of columns as it is typed in a shell."""
+    listed = json.dumps(names, ensure_ascii=False, separators=(",", ":"))
+    return shlex.quote(f"columns={listed}")
 
 
 def _refuse_identifiers(table: "DataFrame") -> None:
@@ -279,7 +292,7 @@ def _refuse_identifiers(table: "DataFrame") -> None:
             others = [str(other) for other in table.columns if other != name]
             raise ValueError(
                 f"column {name!r} looks like a row number; choose "
-                f"columns=[{','.join(others)}], or name it too if it is a feature"
+                f"{_quote_columns(others)}, or name it too if it is a feature"
             )
 
 
@@ -302,7 +315,7 @@ def _to_numbers(table: "DataFrame") -> np.ndarray:
             _refuse_thousands(values)
             wrong.append(str(name))
     if wrong:
-        choice = f"choose columns=[{','.join(numeric)}], or " if numeric else ""
+        choice = f"choose {_quote_columns(numeric)}, or " if numeric else ""
         many = len(wrong) > 1
         raise ValueError(
             f"column{'s' if many else ''} {', '.join(wrong)} should be numeric; "

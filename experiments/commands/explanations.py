@@ -92,11 +92,15 @@ def unreadable(override: str) -> str:
     key, sign, value = override.partition("=")
     if not sign:
         return f"{override!r} cannot be read: give key=value, as --help shows"
+    if value.startswith("{"):
+        return f"{override!r} cannot be read: --help shows what {key} may be"
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    # The names of a list are quoted one by one.
+    example = f'{key}=["a, b","c"]' if value.startswith("[") else f'{key}="{quoted}"'
     return (
         f"{override!r} cannot be read: "
         "a value with ( ) [ ] { } , : = ~ or a blank needs quotes "
-        f"inside the shell's, '{key}=\"{quoted}\"'"
+        f"inside the shell's, '{example}'"
     )
 
 

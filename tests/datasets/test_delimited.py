@@ -234,12 +234,17 @@ ROWS = "".join(f"{i},{i * i % 7},{i % 3}\n" for i in range(12))
         ("a,b\n", "there is a header (a, b) but no point below it"),
         ("", "cannot be read as CSV: it is empty"),
         ("\n  \n", "cannot be read as CSV: it is empty"),
-        (TABLE, "column 'id' looks like a row number; choose columns=[height,city,width], or"),
-        ("n,a,b\n" + ROWS, "column 'n' looks like a row number; choose columns=[a,b]"),
-        (ROWS, "column 0 looks like a row number; choose columns=[1,2]"),
+        (
+            TABLE,
+            "column 'id' looks like a row number; "
+            'choose \'columns=["height","city","width"]\', or',
+        ),
+        ("n,a,b\n" + ROWS, "column 'n' looks like a row number; choose 'columns=[\"a\",\"b\"]'"),
+        (ROWS, 'column 0 looks like a row number; choose \'columns=["1","2"]\''),
         (
             "age,city,job\n1,Rome,cook\n2,Oslo,cook\n",
-            "columns city, job should be numeric; choose columns=[age], or encode texts as numbers",
+            "columns city, job should be numeric; "
+            "choose 'columns=[\"age\"]', or encode texts as numbers",
         ),
         (
             "city\nRome\nOslo\n",

@@ -221,12 +221,30 @@ def test_fingerprint_depends_on_what_is_chosen(tmp_path):
         ({"columns": []}, "columns=[] should be a list of one column or more"),
         ({"columns": "width"}, "columns='width' should be a list"),
         ({"label": "town"}, "unknown column 'town'"),
-        ({"columns": ["city"], "label": "city"}, "unknown column 'city'"),
-        ({"columns": ["height", "city"]}, "column city should be numeric; choose columns=[height]"),
+        ({"columns": ["city"], "label": "city"}, "should not name the label 'city'"),
+        ({"columns": [4]}, "unknown column 4; known are id, height, city, width"),
+        ({"columns": [1, "height"]}, "should name each column once"),
+        (
+            {"columns": ["height", "city"]},
+            "column city should be numeric; choose 'columns=[\"height\"]'",
+        ),
     ],
 )
 def test_wrong_columns_are_refused(tmp_path, arguments, message):
     assert message in read_error(write(tmp_path, TABLE), **arguments)
+
+
+def test_columns_are_chosen_by_number_where_no_name_is_that_number(tmp_path):
+    def points(**arguments):
+        return datasets.load(path=path, **arguments).points.tolist()
+
+    path = write(tmp_path, "kind,width,height\na,5,1\nb,7,8\n")
+    assert points(columns=[2]) == points(columns=["height"]) == [[1], [8]]
+    # Numbers are those of the file, label or not.
+    assert points(columns=[2], label=0) == [[1], [8]]
+    path = tmp_path / "points.parquet"
+    pd.DataFrame({"2": [5, 7], "width": [1, 8]}).to_parquet(path)
+    assert points(columns=[2]) == [[5], [7]]
 
 
 def test_missing_labels_are_refused(tmp_path):

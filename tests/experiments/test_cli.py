@@ -3,6 +3,8 @@
 import gc
 import os
 import platform
+import re
+import shlex
 import subprocess
 import sys
 
@@ -438,17 +440,20 @@ def test_table_shows_what_differs_from_the_request(call_run):
 
 def test_columns_of_a_file(call_run, tmp_path):
     lines = [f"{i};{i % 3},5;{i % 5};{'ab'[i % 2]}" for i in range(20)]
-    (tmp_path / "own.csv").write_text("\n".join(["id;x;y;kind", *lines]) + "\n")
+    (tmp_path / "own.csv").write_text("\n".join(["id;x (m);y, or z;kind", *lines]) + "\n")
     words = ("dataset=file", f"path={tmp_path / 'own.csv'}", "k=2", "seeds=1", "method=kmeans")
     code, _, err = call_run(*words)
     assert code == 2
-    assert "choose columns=[" in err
-    words += ("columns=[x,y]", "label=kind")
+    # The hints work when they are pasted, as a shell reads them.
+    (hint,) = re.findall("choose ('.*?'),", err)
+    _, _, err = call_run(*words, *shlex.split(hint))
+    (hint,) = re.findall("column kind should be numeric; choose ('.*?'),", err)
+    words += (*shlex.split(hint), "label=kind")
     code, _, err = call_run(*words)
     assert code == 2
     assert "bounds=None is not allowed: bounds must be given for a file" in err
     assert "preprocessing=minmax takes their private extremes" in err
-    chosen = ("columns=[x,y]", "label=kind", "metrics=[accuracy]")
+    chosen = (*words[-2:], "metrics=[accuracy]")
     words = (*words[:-2], "preprocessing=minmax")
     code, _, err = call_run(*words, *chosen)
     assert code == 0, err
@@ -456,9 +461,9 @@ def test_columns_of_a_file(call_run, tmp_path):
     assert row["d"] == 2
     assert 0.5 <= row["accuracy"] <= 1
     # Other columns are other points, and the same ones the same cell.
-    assert "1 were run" in call_run(*words, "columns=[y,x]", *chosen[1:])[1]
+    assert "1 were run" in call_run(*words, "columns=[2,1]", *chosen[1:])[1]
     assert "0 were run" in call_run(*words, *chosen)[1]
-    assert "1 were run" in call_run(*words, "columns=[x]", "label=y", *chosen[2:])[1]
+    assert "1 were run" in call_run(*words, "columns=[1]", "label=2", *chosen[2:])[1]
 
 
 @pytest.mark.parametrize(

@@ -315,6 +315,8 @@ def test_a_failed_job_is_told(call, monkeypatch, tmp_path, launcher):
         (("path=a(b).csv",), "needs quotes"),
         (("path=~/points.csv",), "needs quotes"),
         (("path=a=b.csv",), "needs quotes"),
+        (("columns=[Age (years)]",), """'columns=["a, b","c"]'"""),
+        (('bounds={"Age (years)":1}',), "--help shows what bounds may be"),
         (("data=nowhere",), "data='nowhere' is not allowed: data must be a folder that exists"),
         (("-m", "objective=nicvv"), "objective='nicvv' is not allowed"),
         (("objective=nicv",), "has no effect on a single run: add -m"),
