@@ -128,14 +128,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    module, _ = VERBS[words[0]]
+    verb = words[0]
     words, folders = without_config_dirs(words[1:])
     try:
         with config_dirs(folders):
-            return import_module(module).main(words)
+            return import_module(VERBS[verb][0]).main(words)
     except CatalogueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        reason = str(error)
+    except ModuleNotFoundError as error:
+        reason = f"pkm {verb}: {error}; pip install '.[bench]' installs what it needs"
+    print(f"error: {reason}", file=sys.stderr)
+    return 2
 
 
 def without_config_dirs(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -266,9 +266,13 @@ def _is_instance(source: object, package: str, name: str) -> bool:
 def _open_path(path: str) -> RowBlocks:
     if path.lower().endswith(".npy"):
         return _open_npy(path)
-    from pyarrow.dataset import dataset
-
     files = list_parquet_files(path)
+    try:
+        from pyarrow.dataset import dataset
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"path={path!r} needs pyarrow, which is not installed: pip install pyarrow"
+        ) from error
     try:
         source = dataset(files, format="parquet")
     # Arrow's error of a damaged file is a ValueError.

@@ -1,6 +1,7 @@
 """Rows that are read in blocks: every source gives the same rows in every pass, or says why not."""
 
 import os
+import sys
 
 import numpy as np
 import pandas as pd
@@ -340,3 +341,13 @@ def test_blocks_of_another_kind_are_refused(block):
     rows = RowBlocks(2, 3, lambda: iter([block]))
     with pytest.raises(ValueError, match=r"blocks of shape \(m, 3\) of real numbers"):
         list(rows.blocks())
+
+
+def test_a_file_that_needs_pyarrow_says_so(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
+    path = tmp_path / "points.parquet"
+    with pytest.raises(FileNotFoundError, match="should be an existing file"):
+        row_blocks(path)
+    path.write_bytes(b"")
+    with pytest.raises(ModuleNotFoundError, match="needs pyarrow, which is not installed"):
+        row_blocks(path)

@@ -27,11 +27,16 @@ FOREIGN_PACKAGES = ("datasets", "metrics")
 
 def run(*command, **options):
     """Return the output of a command that runs without a mirror, a cache or a module path."""
+    code, printed, errors = call(*command, **options)
+    assert code == 0, printed + errors
+    return printed
+
+
+def call(*command, **options):
     words = [str(word) for word in command]
     environment = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
     completed = subprocess.run(words, env=environment, capture_output=True, text=True, **options)
-    assert completed.returncode == 0, completed.stdout + completed.stderr
-    return completed.stdout
+    return completed.returncode, completed.stdout, completed.stderr
 
 
 def base_distributions():
@@ -99,12 +104,12 @@ def test_wheel_holds_code_and_data(wheel):
 def test_readme_example_runs_with_base_dependencies(environment, tmp_path):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
-    assert "from pkm.methods import FastLloyd" in example
+    assert "from pkm.methods import SynopsisKMeans" in example
     program = [
         "import sys",
         *example.strip().splitlines(),
-        "assert model.cluster_centers_.shape == (3, 2)",
-        "assert set(model.predict(X)) <= {0, 1, 2}",
+        "assert model.cluster_centers_.shape == (5, 2)",
+        "assert set(model.predict(X)) == set(range(5))",
         "assert model.ledger_.spent() <= 1.0 + 1e-9",
         "print(*sorted(name for name in sys.modules if name.startswith('pkm.')))",
         f"import {', '.join(FOREIGN_PACKAGES)}",
@@ -113,7 +118,7 @@ def test_readme_example_runs_with_base_dependencies(environment, tmp_path):
     (tmp_path / "example.py").write_text("\n".join(program))
     printed = run(environment / "bin" / "python", "example.py", cwd=tmp_path)
     modules = printed.splitlines()[-1].split()
-    assert "pkm.methods.lloyd.lloyd" in modules
+    assert "pkm.methods.synthetic.synopsis" in modules
     needed = {"catalogue", "compute", "files", "methods", "names", "privacy"}
     needed |= {"row_blocks", "scalars"}
     assert {name.split(".")[1] for name in modules} == needed
@@ -122,3 +127,13 @@ def test_readme_example_runs_with_base_dependencies(environment, tmp_path):
 def test_command_is_installed(environment, tmp_path):
     printed = run(environment / "bin" / "pkm", "--help", cwd=tmp_path)
     assert printed.startswith("usage: pkm VERB")
+
+
+@pytest.mark.parametrize("verb, module", [("run", "hydra"), ("data", "rich"), ("export", "pandas")])
+def test_commands_say_what_they_need(environment, tmp_path, verb, module):
+    code, printed, error = call(environment / "bin" / "pkm", verb, "list", cwd=tmp_path)
+    assert (code, printed) == (2, "")
+    assert error == (
+        f"error: pkm {verb}: No module named '{module}'; "
+        "pip install '.[bench]' installs what it needs\n"
+    )
