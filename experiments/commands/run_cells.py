@@ -106,9 +106,9 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     )
     if settings.tracking.name == "mlflow":
         # Imported here: MLflow takes seconds, and is rarely wanted.
-        from pkm.experiments.mlflow.tracking import project
+        from pkm.experiments.mlflow.tracking import sync_after_run
 
-        project(plan, store, settings, console)
+        sync_after_run(plan, store, settings, console)
     return [
         average_objective(plan, rows, metric)
         for plan, metric in zip(plans, metrics, strict=True)

@@ -1,4 +1,4 @@
-"""MLflow's own interface on this machine, as a process of its own."""
+"""MLflow's interface on this machine, in a separate process."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from pkm.experiments.mlflow.tracking import (
 )
 
 HOST = "127.0.0.1"
-#: Seconds that the server has to answer, and to end by itself.
+#: Seconds within which the server must answer, and must end after a signal.
 START_SECONDS = 90
 STOP_SECONDS = 10
 
@@ -38,18 +38,18 @@ def serve(
     artifacts : str
         Folder of the artifacts.
     port : int
-        Where it listens, on this machine alone.
+        Port on which it listens, on this machine alone.
     log : Path
         File for what it prints.
     announce : callable
-        Takes the address, once it answers.
+        Called with the address, once it answers.
 
     Raises
     ------
     ValueError
-        If the port is none, or not free.
+        If the port is not valid, or not free.
     TrackingError
-        If the database or server is out of order, or the interface ends.
+        If the database or server cannot be used, or the interface ends.
     """
     if not is_server(uri):
         require_free(port)
@@ -61,9 +61,9 @@ def serve(
     command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
     command += ["--host", HOST, "--port", str(port), "--backend-store-uri", uri]
     command += ["--default-artifact-root", Path(artifacts).resolve().as_uri()]
-    # MLflow's background jobs score traces, and there are none here.
+    # MLflow's background jobs score traces: there are none here.
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    # The server and its workers are a group that ends together.
+    # The server and its workers form a process group, so that they end together.
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -84,7 +84,7 @@ def serve(
 
 
 def require_free(port: int) -> None:
-    """Refuse a port that is none, or that another server listens to."""
+    """Refuse a port that is not valid, or that another server listens to."""
     require(0 < port < 2**16, "port", port, "a number from 1 to 65535")
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

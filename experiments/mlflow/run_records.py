@@ -23,15 +23,15 @@ from pkm.analysis.tables.study import SeedMatrix, Study
 from pkm.experiments.cell.cell import Cell, canonical
 from pkm.schema import BY_NAME
 
-#: Raised where the same rows give other records: the next sync writes them anew.
-VERSION = 3
+#: Increase it when the same rows give other records: the next sync writes them anew.
+RECORD_VERSION = 3
 CURVE = "curve"
 CELL = "cell"
 SWEEP = "sweep"
-#: Fields of a cell that are parameters of its run, if the cell has them.
-FIELDS = ("method", "k", "preprocessing", "delta", "bounds_factor")
+#: Fields of a cell that are parameters of its run, where they have a value.
+PARAM_FIELDS = ("method", "k", "preprocessing", "delta", "bounds_factor")
 #: Columns of rows that are tags of a run.
-TAGS = (
+TAG_COLUMNS = (
     "code",
     "data",
     "git",
@@ -45,7 +45,7 @@ TAGS = (
 )
 
 
-class Point(NamedTuple):
+class MetricValue(NamedTuple):
     """A value of a metric at a step."""
 
     metric: str
@@ -64,30 +64,30 @@ class RunRecord:
     end : int
         When its last cell was done, in milliseconds since 1970.
     tags, params : dict of str to str
-    points : list of Point
+    metrics : list of MetricValue
         Finite values only: MLflow keeps no others.
     """
 
     name: str
     end: int
     tags: dict[str, str]
-    points: list[Point]
+    metrics: list[MetricValue]
     params: dict[str, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
-        """A function of all that is written."""
+        """Hash of all that is written."""
         return compute_digest(astuple(self))
 
 
 def compute_digest(value: object) -> str:
-    """Return 32 hexadecimal digits that are a function of a JSON-ready value."""
-    text = canonical([VERSION, value])
+    """Hash a JSON-ready value to 32 hexadecimal digits."""
+    text = canonical([RECORD_VERSION, value])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def describe_runs(
-    place: Mapping[str, str],
+    sweep_tags: Mapping[str, str],
     cells: Collection[Cell],
     study: Study,
     rows: pd.DataFrame,
@@ -97,32 +97,34 @@ def describe_runs(
 
     Parameters
     ----------
-    place : mapping of str to str
+    sweep_tags : mapping of str to str
         Tags of all runs of the sweep: paper, profile and sweep.
     cells : collection of Cell
-        Those that have rows.
+        Cells that have rows.
     study : Study
-        Of the rows.
+        The same rows as a study.
     rows : DataFrame
-        Of the sweep, one per cell and seed.
+        Rows of the sweep, one per cell and seed.
     kind : {"curve", "cell"}
         What a run is.
     """
-    points = compute_points(study, place["sweep"], with_areas=kind == CURVE)
+    metrics = compute_metrics(study, sweep_tags["sweep"], with_areas=kind == CURVE)
     groups = group_cells(cells, kind)
     params = [list_params(group[0], kind) for group in groups]
-    heads = rows.drop_duplicates("cell").set_index("cell")
-    facts = heads[[*TAGS, "finished"]].to_dict("index")
+    first_rows = rows.drop_duplicates("cell").set_index("cell")
+    tag_values = first_rows[[*TAG_COLUMNS, "finished"]].to_dict("index")
 
     records = []
-    for name, group, own in zip(name_runs(params), groups, params, strict=True):
+    for name, group, run_params in zip(name_runs(params), groups, params, strict=True):
         keys = [cell.key for cell in group]
-        first = facts[keys[0]]
-        tags = {"kind": kind, **place}
-        tags |= {tag: str(first[tag]) for tag in TAGS if first[tag] != ""}
-        end = max(facts[key]["finished"] for key in keys)
-        values = [point for key in keys for point in points[key]]
-        record = RunRecord(name, math.ceil(1000 * end), tags, values, own)
+        first_values = tag_values[keys[0]]
+        tags = {"kind": kind, **sweep_tags}
+        for tag in TAG_COLUMNS:
+            if first_values[tag] != "":
+                tags[tag] = str(first_values[tag])
+        end = max(tag_values[key]["finished"] for key in keys)
+        values = [value for key in keys for value in metrics[key]]
+        record = RunRecord(name, math.ceil(1000 * end), tags, values, run_params)
         records.append(record)
     return records
 
@@ -142,7 +144,7 @@ def list_params(cell: Cell, kind: str) -> dict[str, str]:
     """List the parameters by which runs are selected, compared and named."""
     params = {"dataset": cell.dataset_name}
     identity = cell.identity()
-    names = (*FIELDS, "epsilon") if kind == CELL else FIELDS
+    names = (*PARAM_FIELDS, "epsilon") if kind == CELL else PARAM_FIELDS
     for name in names:
         if identity.get(name) is not None:
             params[name] = identity[name]
@@ -160,42 +162,42 @@ def name_runs(params: Sequence[Mapping[str, str]]) -> list[str]:
     ['lloyd · iris · k=2', 'lloyd · iris · k=3']
     """
     groups = defaultdict(list)
-    for own in params:
-        groups[own["method"], own["dataset"]].append(own)
+    for run_params in params:
+        groups[run_params["method"], run_params["dataset"]].append(run_params)
 
     names = []
-    for own in params:
-        words = [own["method"], own["dataset"]]
-        others = groups[own["method"], own["dataset"]]
-        for name, value in own.items():
+    for run_params in params:
+        words = [run_params["method"], run_params["dataset"]]
+        others = groups[run_params["method"], run_params["dataset"]]
+        for name, value in run_params.items():
             if any(other.get(name) != value for other in others):
                 words.append(f"{name}={value}")
         names.append(" · ".join(words))
     return names
 
 
-def compute_points(
+def compute_metrics(
     study: Study,
     sweep: str,
     *,
     with_areas: bool,
-) -> dict[str, list[Point]]:
-    """Compute the points of every cell; areas are with the first cell of a curve."""
-    points: dict[str, list[Point]] = defaultdict(list)
+) -> dict[str, list[MetricValue]]:
+    """Compute the metrics of every cell; areas are with the first cell of a curve."""
+    metrics: dict[str, list[MetricValue]] = defaultdict(list)
     for metric in list_metrics(study):
         matrix = study.matrix(sweep, metric)
         if metric == "fit_seconds":
             # Other fits include compilation.
             is_timed = matrix.cells["timing"].to_numpy(dtype=bool)
             matrix = matrix.take(is_timed)
-        add_points(points, metric, matrix.broadcast())
-        if with_areas and judges_centers(metric):
-            add_points(points, f"{metric}_auc", area(matrix))
-    return points
+        add_values(metrics, metric, matrix.broadcast())
+        if with_areas and is_center_metric(metric):
+            add_values(metrics, f"{metric}_auc", area(matrix))
+    return metrics
 
 
 def list_metrics(study: Study) -> list[str]:
-    """List what is drawn: the number of centers only where it varies."""
+    """List the metrics to write: the number of centers only where it varies."""
     metrics = [*study.metrics, "fit_seconds"]
     counts = study.rows_with(["n_centers"])
     if (counts["n_centers"] == counts["k"]).all():
@@ -203,24 +205,24 @@ def list_metrics(study: Study) -> list[str]:
     return metrics
 
 
-def judges_centers(metric: str) -> bool:
-    """Tell whether a metric judges centers: areas of times and bytes say nothing."""
+def is_center_metric(metric: str) -> bool:
+    """Tell whether a metric measures centers; areas are of such metrics alone."""
     column = BY_NAME[metric]
     return column.kind == "metric" and column.scope == "all"
 
 
-def add_points(
-    points: dict[str, list[Point]],
+def add_values(
+    metrics: dict[str, list[MetricValue]],
     name: str,
     matrix: SeedMatrix,
 ) -> None:
-    """Add mean and interval of each column of a matrix to the points of its cell."""
+    """Add mean and interval of each column of a matrix to the metrics of its cell."""
     epsilons = matrix.cells["epsilon"].to_numpy(dtype=float)
     steps = np.rint(1000 * np.nan_to_num(epsilons)).astype(int).tolist()
     for metric, values in compute_interval(name, matrix.values):
         for cell, value, step in zip(matrix.cells["cell"], values, steps, strict=True):
             if math.isfinite(value):
-                points[cell].append(Point(metric, value, step))
+                metrics[cell].append(MetricValue(metric, value, step))
 
 
 def compute_interval(
@@ -244,7 +246,7 @@ def compute_interval(
 
 
 def describe_sweep(
-    place: Mapping[str, str],
+    sweep_tags: Mapping[str, str],
     study: Study,
     rows: pd.DataFrame,
     verdicts: Mapping[str, str],
@@ -253,35 +255,35 @@ def describe_sweep(
 
     Parameters
     ----------
-    place, study, rows
+    sweep_tags, study, rows
         As for `describe_runs`.
     verdicts : mapping of str to str
-        Of the claims that name the sweep, by their ids.
+        Verdicts of the claims that name the sweep, by the ids of the claims.
     """
-    points = [Point("n_cells", float(rows["cell"].nunique()))]
-    for metric in filter(judges_centers, list_metrics(study)):
-        matrix = study.matrix(place["sweep"], metric)
-        points += average_methods(area(matrix), f"{metric}_auc")
-        points += average_methods(matrix, metric)
+    metrics = [MetricValue("n_cells", float(rows["cell"].nunique()))]
+    for metric in filter(is_center_metric, list_metrics(study)):
+        matrix = study.matrix(sweep_tags["sweep"], metric)
+        metrics += average_methods(area(matrix), f"{metric}_auc")
+        metrics += average_methods(matrix, metric)
 
-    tags = {"kind": SWEEP, **place}
+    tags = {"kind": SWEEP, **sweep_tags}
     for claim, verdict in verdicts.items():
         tags[f"verdict/{claim}"] = verdict
     for verdict in VERDICTS if verdicts else ():
         count = list(verdicts.values()).count(verdict)
-        points.append(Point(f"claims_{verdict.replace(' ', '_')}", float(count)))
-    name = f"{place['sweep']} ({place['profile']})"
+        metrics.append(MetricValue(f"claims_{verdict.replace(' ', '_')}", float(count)))
+    name = f"{sweep_tags['sweep']} ({sweep_tags['profile']})"
     end = math.ceil(1000 * rows["finished"].max())
-    return RunRecord(name, end, tags, points)
+    return RunRecord(name, end, tags, metrics)
 
 
-def average_methods(matrix: SeedMatrix, name: str) -> list[Point]:
+def average_methods(matrix: SeedMatrix, name: str) -> list[MetricValue]:
     """Average a metric, or its areas, over the data sets that all methods have.
 
     Returns
     -------
-    list of Point
-        ``<name>/<method>`` with its interval. None where a method has several cells on
+    list of MetricValue
+        ``<name>/<method>`` with its interval. Empty where a method has several cells on
         a data set, or no data set is common.
     """
     cells = matrix.cells
@@ -293,14 +295,14 @@ def average_methods(matrix: SeedMatrix, name: str) -> list[Point]:
     if not is_shared.any():
         return []
 
-    points = []
+    metrics = []
     for method in methods:
         columns = is_shared & (cells["method"] == method).to_numpy()
         means = matrix.values[:, columns].mean(axis=1, keepdims=True)
         for metric, (value,) in compute_interval(name, means):
             if math.isfinite(value):
-                points.append(Point(f"{metric}/{method}", value))
-    return points
+                metrics.append(MetricValue(f"{metric}/{method}", value))
+    return metrics
 
 
 def find_sweeps(check: object) -> set[str]:

@@ -47,18 +47,24 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from rich.console import Console
 
-#: Metrics in one call, which has room for 1000 values, and runs that MLflow returns.
-BATCH = 900
+#: Metrics in one call, of at most 1000 values, and runs that a search returns.
+BATCH_SIZE = 900
 MAX_RUNS = 50_000
 SQLITE = "sqlite:///"
 #: Seconds within which a server has to answer, and the usual ports of servers.
-REACH_SECONDS = 5
-PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
-#: Tag of a run: what it was made from.
-DIGEST = "digest"
-#: MLflow's own tag of a run below another one.
-PARENT = "mlflow.parentRunId"
-RESTRICTED = (
+CONNECT_SECONDS = 5
+DEFAULT_PORTS = {
+    "http": 80,
+    "https": 443,
+    "postgresql": 5432,
+    "mysql": 3306,
+    "mssql": 1433,
+}
+#: Tag of a run with the digest of what it was made from.
+DIGEST_TAG = "digest"
+#: MLflow's own tag for the parent of a run.
+PARENT_TAG = "mlflow.parentRunId"
+RESTRICTED_NOTICE = (
     "MLflow gets no results of your own files, nor of sets given on request: its "
     "server shows everybody on the machine what it has"
 )
@@ -68,7 +74,7 @@ class TrackingError(OSError):
     """MLflow cannot be reached or written; the message says why and what to do."""
 
 
-def project(
+def sync_after_run(
     plan: Plan,
     store: Store,
     config: "DictConfig",
@@ -84,13 +90,13 @@ def project(
     plan, store, profile, report
         As for `sync`.
     config : DictConfig
-        Whose ``tracking`` says where MLflow is.
+        Configuration; its ``tracking`` says where MLflow is.
     console : rich.console.Console
         Where to print.
     """
     started = time.perf_counter()
     if any(cell.restricted for cell in plan.cells):
-        console.print(RESTRICTED, style="yellow", soft_wrap=True)
+        console.print(RESTRICTED_NOTICE, style="yellow", soft_wrap=True)
     try:
         counts = sync(plan, store, config.tracking, profile=profile, report=report)
     except TrackingError as error:
@@ -116,16 +122,16 @@ def sync(
     report: Path | None = None,
     cells: bool = False,
 ) -> Counter:
-    """Bring MLflow up to date with the store, but for cells of restricted data.
+    """Bring MLflow up to date with the store, except for cells of restricted data.
 
     MLflow's server shows all that it has to everybody on the machine.
 
     Parameters
     ----------
     plan : Plan
-        Which cells, under which sweeps.
+        The cells and their sweeps.
     store : Store
-        Where their rows are.
+        The store that has their rows.
     tracking : DictConfig
         `uri`, a database or a tracking server (``http://...``), and `artifacts`, the
         folder of a database's artifacts.
@@ -134,7 +140,7 @@ def sync(
     report : Path, optional
         Folder of the report, with verdicts and figures.
     cells : bool, default=False
-        Whether every cell has a run too.
+        Whether to write a run for every cell, too.
 
     Returns
     -------
@@ -156,21 +162,21 @@ def sync(
         experiment = open_experiment(client, plan.paper, tracking.artifacts)
         writer = RunWriter(client, experiment)
         for sweep in plan.sweeps:
-            place = {"paper": plan.paper, "profile": profile, "sweep": sweep}
-            counts += sync_sweep(writer, place, plan, store, report, kinds)
+            sweep_tags = {"paper": plan.paper, "profile": profile, "sweep": sweep}
+            counts += sync_sweep(writer, sweep_tags, plan, store, report, kinds)
     return counts
 
 
 def sync_sweep(
     writer: "RunWriter",
-    place: Mapping[str, str],
+    sweep_tags: Mapping[str, str],
     plan: Plan,
     store: Store,
     report: Path | None,
     kinds: Sequence[str],
 ) -> Counter:
     """Write the runs of a sweep that are missing, and remove the outdated ones."""
-    sweep = place["sweep"]
+    sweep = sweep_tags["sweep"]
     # Files of equal content share a cell.
     cells = {cell.key: cell for name, cell in plan.entries if name == sweep}
     done = [
@@ -184,7 +190,7 @@ def sync_sweep(
     names = {cell.key: cell.dataset_name for cell in plan.cells}
     hashes = [hashlib.sha256(file.read_bytes()).hexdigest() for file in figures]
     digest = compute_digest([names, verdicts, hashes, kinds])
-    if writer.search({"kind": SWEEP, DIGEST: digest, **place}):
+    if writer.search({"kind": SWEEP, DIGEST_TAG: digest, **sweep_tags}):
         return Counter(unchanged=1)
 
     rows = plan.rows(store)
@@ -196,16 +202,16 @@ def sync_sweep(
     records = [
         record
         for kind in kinds
-        for record in describe_runs(place, cells, study, rows, kind)
+        for record in describe_runs(sweep_tags, cells, study, rows, kind)
     ]
-    summary = describe_sweep(place, study, rows, verdicts)
+    summary = describe_sweep(sweep_tags, study, rows, verdicts)
     parent_id = writer.start_run(summary, {})
-    counts = writer.replace(place, records, parent_id)
+    counts = writer.replace(sweep_tags, records, parent_id)
     writer.log_table(parent_id, rows, sweep)
     for figure in figures:
         writer.client.log_artifact(parent_id, str(figure), "figures")
-    # A sync that is interrupted before this is taken up again.
-    writer.client.set_tag(parent_id, DIGEST, digest)
+    # Without this tag, the next sync repeats an interrupted one.
+    writer.client.set_tag(parent_id, DIGEST_TAG, digest)
     writer.client.set_terminated(parent_id, "FINISHED", summary.end)
     return counts
 
@@ -260,25 +266,25 @@ class RunWriter:
 
     def replace(
         self,
-        place: Mapping[str, str],
+        sweep_tags: Mapping[str, str],
         records: Sequence[RunRecord],
         parent_id: str,
     ) -> Counter:
-        """Write what a sweep lacks below its new run, and remove what is outdated.
+        """Write the missing runs of a sweep below its new run; remove outdated ones.
 
-        A run of which nothing has changed stays; what was not finished is removed.
+        A run that has not changed stays; a run that was not finished is removed.
         """
         missing = {record.digest: record for record in records}
         outdated = []
-        for run in self.search(place):
+        for run in self.search(sweep_tags):
             run_id = run.info.run_id
             is_finished = run.info.status == "FINISHED"
-            if is_finished and missing.pop(run.data.tags.get(DIGEST), None):
-                self.client.set_tag(run_id, PARENT, parent_id)
+            if is_finished and missing.pop(run.data.tags.get(DIGEST_TAG), None):
+                self.client.set_tag(run_id, PARENT_TAG, parent_id)
             elif run_id != parent_id:
                 outdated.append(run_id)
         for digest, record in missing.items():
-            run_id = self.start_run(record, {DIGEST: digest, PARENT: parent_id})
+            run_id = self.start_run(record, {DIGEST_TAG: digest, PARENT_TAG: parent_id})
             self.client.set_terminated(run_id, "FINISHED", record.end)
         for run_id in outdated:
             self.client.delete_run(run_id)
@@ -289,7 +295,7 @@ class RunWriter:
         record: RunRecord,
         tags: Mapping[str, str],
     ) -> str:
-        """Write a run but its end, in as few calls as MLflow allows; return its id."""
+        """Write a run except its end, in few calls of MLflow; return its id."""
         from mlflow.entities import Metric, Param
 
         run = self.client.create_run(
@@ -301,10 +307,11 @@ class RunWriter:
         run_id = run.info.run_id
         params = [Param(name, text) for name, text in record.params.items()]
         metrics = [
-            Metric(name, value, record.end, step) for name, value, step in record.points
+            Metric(name, value, record.end, step)
+            for name, value, step in record.metrics
         ]
-        for start in range(0, len(metrics) or 1, BATCH):
-            self.client.log_batch(run_id, metrics[start : start + BATCH], params)
+        for start in range(0, len(metrics) or 1, BATCH_SIZE):
+            self.client.log_batch(run_id, metrics[start : start + BATCH_SIZE], params)
             params = []
         return run_id
 
@@ -343,24 +350,24 @@ def is_server(uri: str) -> bool:
 
 @contextmanager
 def open_client(uri: str) -> "Iterator[MlflowClient]":
-    """Open MLflow's client; what it and its database raise is one error of one line.
+    """Open MLflow's client; turn its errors and its database's into one line.
 
     Raises
     ------
     TrackingError
-        Where MLflow cannot be reached, read or written during the block.
+        If MLflow cannot be reached, read or written during the block.
     """
-    # No telemetry, and no attempts for minutes.
+    # Send no telemetry, and do not try for minutes.
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["DO_NOT_TRACK"] = "true"
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(2 * REACH_SECONDS))
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(2 * CONNECT_SECONDS))
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     from alembic.util import CommandError
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    # Creating the tables is logged line by line.
+    # MLflow logs every table that it creates.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     failures = (OSError, sqlite3.Error, MlflowException, SQLAlchemyError, CommandError)
@@ -377,14 +384,14 @@ def open_client(uri: str) -> "Iterator[MlflowClient]":
 
 
 def check_reachable(uri: str) -> None:
-    """Raise an error at once where MLflow would repeat its attempts for minutes."""
+    """Raise an error at once; MLflow would repeat its attempts for minutes."""
     if uri.startswith(SQLITE):
         path = Path(uri.removeprefix(SQLITE).partition("?")[0])
         path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(path, timeout=REACH_SECONDS)) as database:
+        with closing(sqlite3.connect(path, timeout=CONNECT_SECONDS)) as database:
             database.execute("BEGIN IMMEDIATE")
         return
     address = urlsplit(uri)
-    port = address.port or PORTS.get(address.scheme.partition("+")[0])
+    port = address.port or DEFAULT_PORTS.get(address.scheme.partition("+")[0])
     if address.hostname and port:
-        socket.create_connection((address.hostname, port), REACH_SECONDS).close()
+        socket.create_connection((address.hostname, port), CONNECT_SECONDS).close()

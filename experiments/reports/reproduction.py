@@ -228,10 +228,12 @@ def reproduce(
     # A folder that is not there is not made to show nothing.
     if config.tracking.name == "mlflow" and store.root.is_dir():
         # Imported here: MLflow takes seconds.
-        from pkm.experiments.mlflow.tracking import project
+        from pkm.experiments.mlflow.tracking import sync_after_run
 
         profile = config.profile.name
-        project(request.plan, store, config, console, profile=profile, report=folder)
+        sync_after_run(
+            request.plan, store, config, console, profile=profile, report=folder
+        )
     return int(any(store.status(cell.key) == "failed" for cell in cells))
 
 

@@ -29,8 +29,8 @@ def matrix_of(*pairs, values):
 
 
 def averages(*pairs, values):
-    points = average_methods(matrix_of(*pairs, values=values), "nicv")
-    return {point.metric: point.value for point in points}
+    values_found = average_methods(matrix_of(*pairs, values=values), "nicv")
+    return {value.metric: value.value for value in values_found}
 
 
 def test_averages_are_over_the_data_sets_that_all_methods_have():

@@ -26,7 +26,14 @@ from pkm.experiments.commands.sync import main
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.groups import choices
 from pkm.experiments.mlflow.run_records import CELL, CURVE, SWEEP
-from pkm.experiments.mlflow.tracking import DIGEST, PARENT, RunWriter, open_client, project, sync
+from pkm.experiments.mlflow.tracking import (
+    DIGEST_TAG,
+    PARENT_TAG,
+    RunWriter,
+    open_client,
+    sync,
+    sync_after_run,
+)
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
 from pkm.schema import COLUMNS
@@ -98,7 +105,7 @@ def test_a_sweep_is_a_run_above_its_curves(synced):
     curves = runs(location, kind=CURVE)
     assert len(curves) == 3
     for run in curves:
-        assert run.data.tags[PARENT] == parents[run.data.tags["sweep"]]
+        assert run.data.tags[PARENT_TAG] == parents[run.data.tags["sweep"]]
         assert run.info.status == "FINISHED"
     names = {run.info.run_name for run in curves}
     assert names == {"mean · iris", "fastlloyd · iris", "packing · wine"}
@@ -272,7 +279,7 @@ def test_another_verdict_replaces_the_sweep_alone(reported, tmp_path):
     (parent,) = runs(location, "fastlloyd", kind=SWEEP)
     assert parent.data.tags[f"verdict/{claim}"] == "not reproduced"
     curves = runs(location, "fastlloyd", kind=CURVE)
-    assert {run.data.tags[PARENT] for run in curves} == {parent.info.run_id}
+    assert {run.data.tags[PARENT_TAG] for run in curves} == {parent.info.run_id}
 
 
 @pytest.mark.slow
@@ -316,7 +323,7 @@ def test_runs_of_an_interrupted_sync_are_written_again(synced, tmp_path, monkeyp
     assert len(curves) == 3
     assert len(runs(location, kind=SWEEP)) == 2
     assert all(run.info.status == "FINISHED" and run.data.params for run in curves)
-    assert all(DIGEST in run.data.tags for run in curves)
+    assert all(DIGEST_TAG in run.data.tags for run in curves)
 
 
 @pytest.fixture
@@ -342,7 +349,7 @@ def told(plan, store, uri, artifacts):
     config = OmegaConf.create({"tracking": {"uri": uri, "artifacts": str(artifacts)}})
     output = io.StringIO()
     started = time.monotonic()
-    project(plan, store, config, Console(file=output, width=80))
+    sync_after_run(plan, store, config, Console(file=output, width=80))
     assert time.monotonic() - started < 60
     return output.getvalue().splitlines()
 

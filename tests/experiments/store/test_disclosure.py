@@ -16,7 +16,7 @@ from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import prepare, prepare_data
 from pkm.experiments.fit.unlearning import Unlearning
-from pkm.experiments.mlflow.tracking import RESTRICTED
+from pkm.experiments.mlflow.tracking import RESTRICTED_NOTICE
 from pkm.experiments.store.store import Store
 
 #: A number of records that no other test has.
@@ -194,11 +194,11 @@ def test_mlflow_gets_no_results_of_restricted_data(own_file, tmp_path, capsys):
     cell_module.data_fingerprint.cache_clear()
     assert run.main([*words, *own]) == 0
     out = capsys.readouterr().out
-    assert RESTRICTED in out
+    assert RESTRICTED_NOTICE in out
     assert "MLflow: 0 runs written" in out
     assert not list((tmp_path / "artifacts").rglob("*.parquet"))
     # The same of public data is there.
     assert run.main([*words, "dataset=iris"]) == 0
     out = capsys.readouterr().out
-    assert RESTRICTED not in out
+    assert RESTRICTED_NOTICE not in out
     assert "MLflow: 1 runs written" in out
