@@ -5,6 +5,7 @@ below is exact (see :func:`exact_limit`), so results do not depend on block size
 of points, or number of threads.
 """
 
+from pkm.compute import compilation as compilation
 from pkm.compute.kernels.grid_codes import (
     averaged_gaps,
     cell_counts,
