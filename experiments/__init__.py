@@ -7,7 +7,7 @@ The rooms, bottom up:
 ``config``      from the command line and ``conf/`` to checked values
 ``cell``        the unit of work and its identity
 ``store``       finished cells in files, and the tables that are read from them
-``fit``         one cell to its rows: load, fit, evaluate, lay out
+``fit``         one cell to its rows: load, fit, evaluate, make rows
 ``plan``        a paper and a profile to cells, and what they will take
 ``backends``    where cells are run
 ``mlflow``      stored results as runs of MLflow

@@ -1,12 +1,12 @@
-"""The kind of a cell: what a fit of its seeds is, beyond method, data and budget."""
+"""The kind of a cell: how its seeds are fitted, beyond method, data and budget."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 from pkm.experiments.config.settings import Settings, require
 
-#: `Run` and `Timing` of each call of a method, and further columns, one value per seed.
-Fits = tuple[list[tuple[Any, Any]], dict[str, Any]]
+#: `Run` and `Timing` of each call of a method, and further columns of the rows.
+FitResults = tuple[list[tuple[Any, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,9 @@ class Kind(Settings):
     Attributes
     ----------
     key : str
-        Key of a sweep, and of ``pkm run``, that asks for this kind.
+        Key of a sweep, and of ``pkm run``, that requests this kind.
     help : str
-        What the key is for, in the help text of ``pkm run``; empty for a key of sweeps
-        alone.
+        Help text of the key in ``pkm run``; empty for a key of sweeps alone.
     scopes : tuple of str
         Scopes of its columns in `pkm.schema`.
     """
@@ -32,8 +31,8 @@ class Kind(Settings):
     scopes: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def expand(cls, value: Any) -> list[Self]:
-        """Read the key's value in a sweep: a kind for each combination, none if unset.
+    def from_sweep(cls, value: Any) -> list[Self]:
+        """Read the key's value in a sweep: a kind for each combination of settings.
 
         Raises
         ------
@@ -47,11 +46,11 @@ class Kind(Settings):
         return asdict(self)
 
     def describe(self) -> list[str]:
-        """Say in words for people how a cell of this kind differs from a plain one."""
+        """Describe in words how a cell of this kind differs from a central one."""
         return []
 
     def unavailable(self) -> str | None:
-        """Say what is missing here to run cells of this kind; None where nothing is."""
+        """Say what is missing to run cells of this kind; None if nothing is."""
         return None
 
     def check_cell(self, cell: Any) -> None:
@@ -74,7 +73,7 @@ class Kind(Settings):
         n: int | None,
         d: int | None,
     ) -> None:
-        """Refuse a method that cannot be fitted so, as far as that is known beforehand.
+        """Refuse a method that cannot be fitted so, as far as that is known before.
 
         Parameters
         ----------
@@ -95,7 +94,7 @@ class Kind(Settings):
         require(hasattr(method, "claims"), "method", cell.target, rule)
         method.check_parameters(n)
 
-    def fit(self, resolved: Any) -> Fits:
+    def fit(self, resolved: Any) -> FitResults:
         """Fit a cell's seeds, all in their order.
 
         Parameters
@@ -107,12 +106,12 @@ class Kind(Settings):
         fits : list of (Run, Timing)
             One per call of the method.
         columns : dict
-            What was measured besides, one value per seed.
+            Further measurements, one value per seed.
         """
         raise NotImplementedError
 
     def fixed_seconds(self) -> float:
-        """Estimate the seconds that a cell takes whatever its work."""
+        """Estimate the seconds that a cell takes apart from its fits."""
         return 0.0
 
     def seconds_per_fit(self) -> float:

@@ -64,7 +64,7 @@ def charge(
     AccountError
         If the account cannot be read or written, or has another adjacency or rho.
     """
-    from pkm.experiments.fit.inputs import build, prepare
+    from pkm.experiments.fit.inputs import build_method, prepare_cell_data
     from pkm.methods import PrivateKMeans
     from pkm.privacy import BudgetExceeded, PrivacyAccountant
 
@@ -72,14 +72,14 @@ def charge(
     paid = {run.purpose for run in account.runs}
     runs = []
     for cell in cells:
-        method = build(cell)
+        method = build_method(cell)
         holds = isinstance(method, PrivateKMeans) and method.claim.private
         rule = "one that claims privacy, with account=FILE"
         require(holds, "method", cell.method, rule)
         purpose = PURPOSE + cell.key
         if purpose in paid and (cell.key in stored or not method.secure):
             continue
-        points = prepare(cell, data_dir).points
+        points = prepare_cell_data(cell, data_dir).points
         # Null records count in n, which is public.
         shape = points.n_records, points.shape[1]
         run = method.planned_run(*shape, cell.seeds, purpose=purpose)

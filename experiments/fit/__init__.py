@@ -1,1 +1,1 @@
-"""One cell to its rows: load, fit, evaluate, lay out."""
+"""One cell to its rows: load, fit, evaluate, make rows."""

@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from pkm.compute import SCALE, Points
-from pkm.experiments.cell.kind import Fits, Kind
+from pkm.experiments.cell.kind import FitResults, Kind
 from pkm.experiments.config.settings import require
 from pkm.experiments.fit.inputs import ResolvedCell
 from pkm.experiments.fit.timing import timer
-from pkm.experiments.fit.unlearning_requests import nearest_cost, removal_columns
+from pkm.experiments.fit.unlearning_requests import measure_removals, nearest_cost
 from pkm.federation.sparse import SparseCode, aggregate_sparse
 from pkm.federation.splits import split_iid, split_noniid
 from pkm.methods import Run
@@ -66,7 +66,7 @@ class ClientData:
         All points, in their published order.
     ids : list of ndarray
         Positions of each client's points in `grid`.
-    parts : list of Points
+    client_points : list of Points
         Those points.
     points : ndarray of shape (n, d), float64
         All points client by client, in half-widths.
@@ -76,7 +76,7 @@ class ClientData:
 
     grid: np.ndarray
     ids: list[np.ndarray]
-    parts: list[Points]
+    client_points: list[Points]
     points: np.ndarray
     best: KMeans
 
@@ -87,22 +87,22 @@ class ClientData:
 
 
 def split_data(resolved: ResolvedCell, kind: Kind) -> ClientData:
-    """Split a cell's points over its clients, and cluster them as well as possible."""
+    """Split a cell's points over its clients, and find their best known clustering."""
     cell, data = resolved.cell, resolved.data
     clients = assign_clients(resolved, kind)
     ids = [np.flatnonzero(clients == client) for client in range(clients.max() + 1)]
     grid = data.points.rows.astype(np.int64)
-    parts = [Points.prepare(grid[positions]) for positions in ids]
+    client_points = [Points.prepare(grid[positions]) for positions in ids]
     return ClientData(
         grid,
         ids,
-        parts,
-        points=np.concatenate([own.rows for own in parts]) / SCALE,
-        best=best_k_means(data.points, cell.k, OPTIMUM_STARTS),
+        client_points,
+        points=np.concatenate([held.rows for held in client_points]) / SCALE,
+        best=fit_best_k_means(data.points, cell.k, OPTIMUM_STARTS),
     )
 
 
-def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
+def fit_seeds(resolved: ResolvedCell, kind: Kind) -> FitResults:
     """Fit and serve removals seed by seed, after a fit that is discarded.
 
     Returns
@@ -133,19 +133,19 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
             model = fit(method, data, seed)
         columns = shared | {"fit_all_ms": 1e3 * elapsed.wall}
         if isinstance(model, FederatedModel):
-            columns |= loss_columns(model.induced()[1].sum(), model.centers, data)
+            columns |= compute_losses(model.induced()[1].sum(), model.centers, data)
             columns["fit_client_ms"] = 1e3 * model.fit_seconds[0]
             columns["fit_server_ms"] = 1e3 * model.fit_seconds[1]
             if kind.sparse:
-                columns |= sparse_columns(model, cell.k)
+                columns |= measure_sparse_aggregation(model, cell.k)
             if kind.removals:
                 best = data.best.cluster_centers_
-                columns |= removal_columns(model, data.grid, seed, kind, best)
+                columns |= measure_removals(model, data.grid, seed, kind, best)
             centers = model.centers
         else:
             centers, labels = model
             cost = ((data.points - centers[labels]) ** 2).sum()
-            columns |= loss_columns(cost, centers, data)
+            columns |= compute_losses(cost, centers, data)
         records.append(columns)
         released = snap_centers(centers * SCALE)[None]
         n_centers = np.array([len(centers)])
@@ -161,16 +161,16 @@ def fit(
 ) -> FederatedModel | tuple[np.ndarray, np.ndarray]:
     """Fit a method to the clients' points: a model, or `KFed`'s centers and labels."""
     if isinstance(method, KFed):
-        return method.fit(data.parts, seed)
-    return method.fit(data.parts, seed, ids=data.ids)
+        return method.fit(data.client_points, seed)
+    return method.fit(data.client_points, seed, ids=data.ids)
 
 
-def loss_columns(
+def compute_losses(
     cost: float,
     centers: np.ndarray,
     data: ClientData,
 ) -> dict[str, float]:
-    """Return the losses of an assignment and of nearest centers, over the optimum."""
+    """Compute the losses of an assignment and of nearest centers, over the optimum."""
     return {
         "loss_ratio": float(cost) / data.optimum,
         "loss_ratio_nearest": nearest_cost(data.points, centers) / data.optimum,
@@ -184,21 +184,21 @@ def assign_clients(resolved: ResolvedCell, kind: Kind) -> np.ndarray:
         rule = f"another: {cell.dataset_name} came without one"
         require(data.clients is not None, "split", kind.split, rule)
         return data.clients
-    labels = best_k_means(data.points, cell.k, OPTIMUM_STARTS).labels_
+    labels = fit_best_k_means(data.points, cell.k, OPTIMUM_STARTS).labels_
     if kind.split == "iid":
         return split_iid(labels, kind.clients)
     return split_noniid(labels, kind.clients, kind.clusters_per_client, kind.split_seed)
 
 
-def best_k_means(points: Points, k: int, starts: int) -> KMeans:
-    """Fit k-means in half-widths, the best of some starts; the points keep it."""
+def fit_best_k_means(points: Points, k: int, starts: int) -> KMeans:
+    """Fit k-means in half-widths, the best of some starts, cached with the points."""
     model = KMeans(k, n_init=starts, random_state=0)
     rows = points.rows.astype(np.float64) / SCALE
     return points.cached(f"best {k}-means of {starts}", (), partial(model.fit, rows))
 
 
-def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
-    """Cost of sending the clients' messages by sparse aggregation.
+def measure_sparse_aggregation(model: FederatedModel, k: int) -> dict[str, float]:
+    """Measure the cost of sending the clients' messages by sparse aggregation.
 
     Raises
     ------

@@ -1,10 +1,10 @@
-"""Cells that release coresets: how well each keeps the cost of many sets of centers."""
+"""Cells that release coresets, which must keep the cost of many sets of centers."""
 
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from pkm.experiments.cell.kind import Fits, Kind
+from pkm.experiments.cell.kind import FitResults, Kind
 from pkm.experiments.config.settings import FLAG, require
 from pkm.experiments.fit.timing import timer
 
@@ -21,7 +21,7 @@ class Coreset(Kind):
     scopes = ("coreset",)
 
     @classmethod
-    def expand(cls, value: Any) -> list[Self]:
+    def from_sweep(cls, value: Any) -> list[Self]:
         """Read a flag."""
         FLAG.require(cls.key, bool(value) if value is None else value)
         return [cls()] if value else []
@@ -40,7 +40,7 @@ class Coreset(Kind):
         rule = "one that releases coresets where coreset=true"
         require(isinstance(method, CoresetMethod), "method", cell.method, rule)
 
-    def fit(self, resolved: "ResolvedCell") -> Fits:
+    def fit(self, resolved: "ResolvedCell") -> FitResults:
         """Release a coreset for each seed; its centers are all points of the coreset.
 
         The column `coreset_cost_ratio` is the largest ratio of costs over many sets of

@@ -1,4 +1,4 @@
-"""One cell to its rows: load, fit, evaluate, lay out."""
+"""One cell to its rows: load, fit, evaluate, make rows."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.fit.inputs import prepare, prepare_data, resolve
-from pkm.experiments.fit.rows import lay_out
+from pkm.experiments.fit.inputs import prepare_cell_data, prepare_data, resolve_cell
+from pkm.experiments.fit.rows import make_rows
 from pkm.experiments.fit.threads import limit_threads
 from pkm.experiments.fit.timing import peak_memory, timer
 from pkm.methods import Run
@@ -16,8 +16,8 @@ from pkm.metrics import evaluate, forget_points, prepare_metrics
 
 
 def preload(cell: Cell, data_dir: str | None) -> None:
-    """Load a cell's data and find reference clusterings; neither is counted as work."""
-    prepare_metrics(prepare(cell, data_dir).points, cell.metrics)
+    """Load a cell's data and find reference clusterings, which are not timed."""
+    prepare_metrics(prepare_cell_data(cell, data_dir).points, cell.metrics)
 
 
 def forget_data() -> None:
@@ -42,10 +42,10 @@ def execute(cell: Cell, data_dir: str | None = None) -> pd.DataFrame:
         One row per seed, in the order of ``cell.seeds``. ``fit_seconds``,
         ``metric_seconds`` (wall clock) and ``fit_cpu_seconds``, ``metric_cpu_seconds``
         are each replicate's equal share of the batch, so that sums over rows are the
-        cell's own cost; in a timing cell the first and the third are the replicate's
-        own. In a cell that is run as a protocol ``fit_seconds`` is the run's, from the
-        first message to the last center, and ``fit_cpu_seconds`` is NaN, for the
-        parties may be processes of their own. ``peak_memory_mb`` is the process's peak
+        cost of the cell. In a timing cell the first and the third are measured for each
+        replicate. In a cell that is run as a protocol, ``fit_seconds`` counts from the
+        first message to the last center, and ``fit_cpu_seconds`` is NaN, because the
+        parties may be separate processes. ``peak_memory_mb`` is the process's peak
         while the cell ran.
 
     Raises
@@ -57,10 +57,10 @@ def execute(cell: Cell, data_dir: str | None = None) -> pd.DataFrame:
     """
     preload(cell, data_dir)
     with peak_memory() as peak:
-        resolved = resolve(cell, data_dir)
+        resolved = resolve_cell(cell, data_dir)
         with limit_threads(1) if cell.timing else nullcontext():
             fits, measured = cell.kind.fit(resolved)
-            centers, n_centers = stacked([run for run, _ in fits])
+            centers, n_centers = stack_centers([run for run, _ in fits])
             with timer() as metric_time:
                 values = evaluate(
                     resolved.data.points,
@@ -70,7 +70,7 @@ def execute(cell: Cell, data_dir: str | None = None) -> pd.DataFrame:
                     labels=resolved.data.labels,
                     n_centers=n_centers,
                 )
-    return lay_out(
+    return make_rows(
         resolved,
         fits,
         values,
@@ -81,7 +81,7 @@ def execute(cell: Cell, data_dir: str | None = None) -> pd.DataFrame:
     )
 
 
-def stacked(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
+def stack_centers(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
     """Stack the centers of several runs.
 
     Returns

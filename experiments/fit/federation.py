@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from pkm.experiments.cell.kind import Fits, Kind
+from pkm.experiments.cell.kind import FitResults, Kind
 from pkm.experiments.config.settings import (
     Rule,
     at_least,
-    expand,
+    expand_settings,
     one_of,
     require,
     setting,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pkm.experiments.cell.cell import Cell
     from pkm.experiments.fit.inputs import ResolvedCell
 
-#: The names of `pkm.federation.SPLITS`, which no help text waits for.
+#: The names of `pkm.federation.SPLITS`, repeated so that help texts need no import.
 SPLITS = ("balanced", "unbalanced", "sorted")
 LATENCY = Rule(
     lambda value: is_number(value) and 0 <= value < 60_000,
@@ -69,14 +69,14 @@ class Federation(Kind):
     transport: str = setting("auto", one_of("auto", "threads", "mpi"))
 
     @classmethod
-    def expand(cls, value: Any) -> list[Self]:
+    def from_sweep(cls, value: Any) -> list[Self]:
         """Read a mapping of lists; transport auto becomes what is installed."""
         from pkm.federation import mpi_available
 
         installed = "mpi" if mpi_available() else "threads"
         return [
             replace(kind, transport=installed) if kind.transport == "auto" else kind
-            for kind in expand(cls.key, cls, value)
+            for kind in expand_settings(cls.key, cls, value)
         ]
 
     def describe(self) -> list[str]:
@@ -84,7 +84,7 @@ class Federation(Kind):
         return [f"{self.clients} clients, {self.latency_ms:g} ms"]
 
     def unavailable(self) -> str | None:
-        """Say what is missing for parties to be processes of their own."""
+        """Say what is missing to run parties as separate processes."""
         from pkm.federation import mpi_available
 
         if self.transport == "mpi" and not mpi_available():
@@ -92,7 +92,7 @@ class Federation(Kind):
         return None
 
     def check_cell(self, cell: "Cell") -> None:
-        """Refuse a transport auto, and a cell that does not measure time."""
+        """Refuse transport auto, and a cell that does not measure time."""
         is_decided = self.transport != "auto"
         require(is_decided, "transport", self.transport, "threads or mpi in a cell")
         require(cell.timing, "timing", cell.timing, "true for a cell with federation")
@@ -112,17 +112,17 @@ class Federation(Kind):
         if n is not None and d is not None:
             check_schedule(method, n, d, make_network(self))
 
-    def fit(self, resolved: "ResolvedCell") -> Fits:
+    def fit(self, resolved: "ResolvedCell") -> FitResults:
         """Run the seeds one by one, after a run of the first one that is discarded."""
         from pkm.experiments.fit.protocol import fit_seeds
 
         return fit_seeds(resolved, self)
 
     def fixed_seconds(self) -> float:
-        """Estimate the seconds until all processes are there."""
+        """Estimate the seconds until all processes have started."""
         n_processes = self.clients + 1 if self.transport == "mpi" else 0
         return SECONDS_PER_PROCESS * n_processes
 
     def seconds_per_fit(self) -> float:
-        """Estimate the seconds that messages are on their way."""
+        """Estimate the seconds of a fit in which messages are in transit."""
         return MAX_ITERATIONS * 2 * self.latency_ms / 1000

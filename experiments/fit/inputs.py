@@ -23,49 +23,49 @@ from pkm.row_blocks import stacked
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A data set as the methods get it: on the integer grid, with the mapping to it.
+class PreparedData:
+    """A data set as methods get it: on the integer grid, with the mapping to it.
 
     Parameters
     ----------
     points : Points
-        On the 2^-16 grid.
-    wide : Points
-        The same on the grid of bounds that are `bounds_factor` times as wide, for the
-        method.
+        Points on the 2^-16 grid, for the metrics.
+    method_points : Points
+        The same for the method, on the grid of bounds that are `bounds_factor` times as
+        wide.
     labels : ndarray of shape (n,) or None
         The points' classes, for the metrics alone; null records have none.
     clients : ndarray of shape (n,) or None
         Number of the client that holds each point, where the data set has a published
         split.
     domain : ndarray of shape (2, d)
-        The bounds in raw units that [-1, 1] stands for.
+        The bounds in raw units that are mapped to [-1, 1].
     private_bounds : bool
-        Whether those bounds were read off the points.
+        Whether those bounds are the extremes of the points.
     clipped : int
         Number of points that lay outside of them.
-    fitted : bool
+    is_transform_fitted : bool
         Whether the points come from a map fitted to these very records.
     """
 
     points: Points
-    wide: Points
+    method_points: Points
     bounds_factor: float
     labels: np.ndarray | None
     clients: np.ndarray | None
     domain: np.ndarray
     private_bounds: bool
     clipped: int
-    fitted: bool
+    is_transform_fitted: bool
 
     @property
-    def wide_domain(self) -> np.ndarray:
+    def method_domain(self) -> np.ndarray:
         """Bounds (2, d) in raw units that the method gets."""
         if self.bounds_factor == 1:
             return self.domain
         middle, half_width = middle_and_half_width(*self.domain)
-        wide = self.bounds_factor * half_width
-        return np.array([middle - wide, middle + wide])
+        half_width *= self.bounds_factor
+        return np.array([middle - half_width, middle + half_width])
 
     @property
     def half_width(self) -> float:
@@ -75,41 +75,42 @@ class Prepared:
         return float(upper[0] / 2 - lower[0] / 2) if shared else math.nan
 
 
-#: Drawn seeds are exact in float64, as which JSON and CSV are often read.
+#: Drawn seeds are exact in float64: readers of JSON and CSV often use it.
 SEED_BITS = 53
 
 
 @dataclass(frozen=True, eq=False)
 class ResolvedCell:
-    """A cell with what its fields stand for, found and checked once.
+    """A cell with its method, data and seeds, checked once.
 
     Parameters
     ----------
     cell : Cell
     method : estimator
-        Configured, not fitted.
-    data : Prepared
+        The configured, unfitted method.
+    data : PreparedData
     seeds : tuple of int
-        The cell's or, with secure noise, drawn ones, of public randomness alone.
+        The cell's seeds. With secure noise they are drawn, and serve public randomness
+        alone.
     data_dir : str or None
-        Folder with the original files, for parties that are processes of their own.
+        Folder with the original files, for parties that are separate processes.
     """
 
     cell: Cell
     method: Any
-    data: Prepared
+    data: PreparedData
     seeds: tuple[int, ...]
     data_dir: str | None
 
 
-def resolve(
+def resolve_cell(
     cell: Cell,
     data_dir: str | None,
     seeds: tuple[int, ...] | None = None,
 ) -> ResolvedCell:
     """Build the method of a cell, load its data, and draw seeds if noise is secure.
 
-    Parties that are processes are given the seeds, which they share.
+    Parties that are processes share seeds, and pass them.
 
     Raises
     ------
@@ -119,11 +120,11 @@ def resolve(
     datasets.DataUnavailable
         If the data cannot be had.
     """
-    data = prepare(cell, data_dir)
+    data = prepare_cell_data(cell, data_dir)
     n = data.points.n_records
     rule = f"at most n={n}, the number of points of {cell.dataset}"
     require(cell.k <= n, "k", cell.k, rule)
-    method = build(cell)
+    method = build_method(cell)
     claim = method.claim
     defines_null = not claim.private or claim.adjacency in ONE_RECORD_ADJACENCIES
     rule = (
@@ -133,18 +134,18 @@ def resolve(
     require(defines_null or not data.points.n_null, "path", cell.path, rule)
     if seeds is None:
         seeds = cell.seeds
-        if draws_securely(cell, method):
+        if uses_secure_noise(cell, method):
             seeds = tuple(secrets.randbits(SEED_BITS) for _ in cell.seeds)
     return ResolvedCell(cell, method, data, seeds, data_dir)
 
 
-def draws_securely(cell: Cell, method: Any) -> bool:
+def uses_secure_noise(cell: Cell, method: Any) -> bool:
     """Tell whether noise is drawn, and from the operating system."""
     return cell.noise == "secure" and method.claim.private
 
 
-def prepare(cell: Cell, data_dir: str | None) -> Prepared:
-    """Load, scale and snap the data set of a cell; see `prepare_data`."""
+def prepare_cell_data(cell: Cell, data_dir: str | None) -> PreparedData:
+    """Prepare the data set of a cell; see `prepare_data`."""
     return prepare_data(
         cell.dataset,
         cell.file,
@@ -165,8 +166,8 @@ def prepare_data(
     clip: bool,
     data_dir: str | None,
     bounds_factor: float = 1.0,
-) -> Prepared:
-    """Load, scale and snap a data set; the last two are cached.
+) -> PreparedData:
+    """Load a data set, scale it and snap it to the grid; the last two are cached.
 
     Parameters
     ----------
@@ -179,8 +180,8 @@ def prepare_data(
 
     Returns
     -------
-    Prepared
-        Points on the 2^-16 grid, laid out for the kernels once for all cells.
+    PreparedData
+        Points on the 2^-16 grid, prepared for the kernels once for all cells.
 
     Raises
     ------
@@ -197,20 +198,20 @@ def prepare_data(
     present = ~np.isnan(scaled.points[:, 0])
     ones = np.ones(scaled.points.shape[1])
     points, *_ = Points.quantize(scaled.points, -ones, ones)
-    wide = points
+    method_points = points
     if bounds_factor != 1:
         bounds = bounds_factor * ones
-        wide, *_ = Points.quantize(scaled.points, -bounds, bounds)
-    return Prepared(
+        method_points, *_ = Points.quantize(scaled.points, -bounds, bounds)
+    return PreparedData(
         points=points,
-        wide=wide,
+        method_points=method_points,
         bounds_factor=float(bounds_factor),
         labels=None if scaled.labels is None else scaled.labels[present],
         clients=scaled.clients,
         domain=np.array([scaled.lower, scaled.upper]),
         private_bounds=bool(scaled.uses_private_bounds),
         clipped=int(scaled.clipped),
-        fitted=bool(scaled.fitted),
+        is_transform_fitted=bool(scaled.fitted),
     )
 
 
@@ -252,7 +253,7 @@ def load_data(
     )
 
 
-def build(cell: Cell):
+def build_method(cell: Cell):
     """Construct the method of a cell.
 
     Returns
@@ -275,7 +276,7 @@ def build(cell: Cell):
         raise ValueError(
             f"{cell.method} has no parameter {', '.join(unknown)}: {listed}"
         )
-    # The name of a choice is replaced by its points: `pkm.experiments.fit.central`.
+    # `pkm.experiments.fit.central` passes points in place of this name.
     params.pop("public_data", None)
     params["n_clusters"] = cell.k
     if cell.epsilon is not None:
@@ -283,7 +284,7 @@ def build(cell: Cell):
     if cell.delta not in (None, "auto"):
         params["delta"] = cell.delta
     method = method_class(cell.target)(**params)
-    if draws_securely(cell, method):
+    if uses_secure_noise(cell, method):
         # Constructors of classes outside the project may not have the parameter.
         method.secure = True
     return method

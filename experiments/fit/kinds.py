@@ -1,4 +1,4 @@
-"""The kinds of cells, and which of them a sweep asks for."""
+"""The kinds of cells, and which of them a sweep requests."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ KINDS: tuple[type[Kind], ...] = (Central, Federation, Unlearning, Coreset)
 
 
 def expand_kinds(spec: Mapping) -> list[Kind]:
-    """Read the keys of all kinds in a sweep: combinations of the one it asks for.
+    """Read the keys of all kinds in a sweep: combinations of the requested kind.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def expand_kinds(spec: Mapping) -> list[Kind]:
     >>> expand_kinds({})
     [Central(bounds_factor=1.0)]
     """
-    kinds = {kind.key: kind.expand(spec.get(kind.key)) for kind in KINDS}
+    kinds = {kind.key: kind.from_sweep(spec.get(kind.key)) for kind in KINDS}
     central = kinds.pop(Central.key)
     requested = [key for key in kinds if spec.get(key) not in (None, False)]
     if not requested:

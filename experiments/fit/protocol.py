@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pkm.experiments.cell.kind import Fits, Kind
-from pkm.experiments.fit.inputs import ResolvedCell, resolve
+from pkm.experiments.cell.kind import FitResults, Kind
+from pkm.experiments.fit.inputs import ResolvedCell, resolve_cell
 from pkm.experiments.fit.threads import limit_threads
 from pkm.experiments.fit.timing import Timing
 from pkm.federation import (
@@ -25,16 +25,14 @@ from pkm.federation import (
 from pkm.methods import Run
 from pkm.schema import names
 
-#: Seconds that a failed party waits before it ends the job, so that others can report
-#: why.
-GRACE = 1.0
-#: How many times longer than a party waits for a message a job of processes may take to
-#: start and to end.
-START_AND_END = 10
+#: Seconds that a failed party waits before it ends the job, so that others can report.
+REPORT_SECONDS = 1.0
+#: Time limits of a message that a job of processes gets to start and to end.
+STARTUP_ALLOWANCE = 10
 
 
 def make_network(kind: Kind) -> Network:
-    """Make the settings that all parties of a cell's runs share."""
+    """Make the network settings that all parties of a cell's runs share."""
     return Network(
         kind.clients,
         word_bytes=kind.word_bytes,
@@ -42,7 +40,7 @@ def make_network(kind: Kind) -> Network:
     )
 
 
-def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
+def fit_seeds(resolved: ResolvedCell, kind: Kind) -> FitResults:
     """Run a cell's seeds one by one, after a run of the first one that is discarded.
 
     Returns
@@ -59,7 +57,7 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
     ValueError
         If the method cannot be run as a protocol.
     """
-    run_parties = in_processes if kind.transport == "mpi" else in_threads
+    run_parties = run_with_processes if kind.transport == "mpi" else run_with_threads
     outcomes = run_parties(resolved, kind)
     fits = []
     for run, costs in outcomes:
@@ -72,12 +70,14 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> Fits:
     return fits, columns
 
 
-def in_threads(resolved: ResolvedCell, kind: Kind) -> list[tuple[Run, FederationCosts]]:
+def run_with_threads(
+    resolved: ResolvedCell, kind: Kind
+) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds with the parties as threads of this process."""
     data = resolved.data
     network = make_network(kind)
     outcomes = []
-    for seed in with_warm_up(resolved):
+    for seed in add_warm_up(resolved):
         parts = split_points(data.points, network.n_clients, seed, kind.split)
         outcome = run_in_threads(
             resolved.method,
@@ -91,43 +91,42 @@ def in_threads(resolved: ResolvedCell, kind: Kind) -> list[tuple[Run, Federation
     return outcomes[1:]
 
 
-def with_warm_up(resolved: ResolvedCell) -> tuple[int, ...]:
-    """Return the seeds of a cell, the first one twice: its first run is discarded."""
+def add_warm_up(resolved: ResolvedCell) -> tuple[int, ...]:
+    """Return the seeds of a cell, the first one twice: its first run is a warm-up."""
     return (resolved.seeds[0], *resolved.seeds)
 
 
-def in_processes(
+def run_with_processes(
     resolved: ResolvedCell,
     kind: Kind,
 ) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds as one job of processes; every party loads the data."""
     cell = resolved.cell
     network = make_network(kind)
-    # The current path: methods outside the project may be in a folder that was added to
-    # it.
+    # Keep the current path: it may have folders of methods outside the project.
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; "
-        "from pkm.experiments.fit.protocol import party; party(sys.argv[1])"
+        "from pkm.experiments.fit.protocol import run_party; run_party(sys.argv[1])"
     )
-    seconds = network.time_limit * (len(cell.seeds) + START_AND_END)
+    seconds = network.time_limit * (len(cell.seeds) + STARTUP_ALLOWANCE)
     with TemporaryDirectory(prefix="protocol-") as name:
         folder = Path(name)
         job = cell, resolved.data_dir, resolved.seeds
         (folder / "job").write_bytes(pickle.dumps(job))
         try:
-            # Under mpi4py's own runner a process that fails ends the job; without it
-            # all would wait for one another.
+            # Under mpi4py's runner a process that fails ends the job; otherwise the
+            # others would wait for it.
             arguments = ["-m", "mpi4py", "-c", code, name]
             mpirun(network.n_clients + 1, arguments, seconds)
         except ProtocolError as error:
-            # The server's comes first: it names the client.
+            # The server's report comes first: it names the client.
             for report in sorted(folder.glob("error-*")):
                 raise ProtocolError(report.read_text()) from error
             raise
         return pickle.loads((folder / "outcomes").read_bytes())
 
 
-def party(folder: str) -> None:
+def run_party(folder: str) -> None:
     """Take part in a job as one of its processes: rank 0 is the server.
 
     Rank 1 is the client that writes the outcomes.
@@ -140,11 +139,11 @@ def party(folder: str) -> None:
     rank = MPI.COMM_WORLD.Get_rank()
     outcomes = []
     try:
-        resolved = resolve(*pickle.loads((files / "job").read_bytes()))
+        resolved = resolve_cell(*pickle.loads((files / "job").read_bytes()))
         kind = resolved.cell.kind
         network = make_network(kind)
         with limit_threads(1):
-            for seed in with_warm_up(resolved):
+            for seed in add_warm_up(resolved):
                 outcome = run_rank(
                     resolved.method,
                     resolved.data.points,
@@ -160,5 +159,5 @@ def party(folder: str) -> None:
     except Exception as error:
         kind = "" if isinstance(error, ProtocolError) else f"{type(error).__name__}: "
         (files / f"error-{rank}").write_text(f"{kind}{error}")
-        time.sleep(GRACE)
+        time.sleep(REPORT_SECONDS)
         raise

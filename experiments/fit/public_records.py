@@ -1,9 +1,8 @@
-"""Records of a data set that take the part of public data.
+"""Records of a data set that serve as public data.
 
-A study has no public data of its own: a part of the records is taken for public, and
-the method protects the others. Which records these are depends on the data set alone,
-so that all cells of a data set share them. Costs are over all records, like those of
-the methods without public data.
+A study has no public data: a part of the records is treated as public, and the method
+protects the others. The choice depends on the data set alone, so that all cells of a
+data set share it. Costs are over all records, as for methods without public data.
 """
 
 from dataclasses import replace
@@ -11,15 +10,16 @@ from dataclasses import replace
 import numpy as np
 
 from pkm.compute import SCALE, middle_and_half_width
-from pkm.experiments.fit.inputs import Prepared
+from pkm.experiments.fit.inputs import PreparedData
 
-SHARE = 1 / 20  # of the records
-#: Of a record of one half against one of the other, where public data are shifted.
-ODDS = 9.0
-SEED = 20250605
+#: Share of the records that is public.
+PUBLIC_SHARE = 1 / 20
+#: Odds of a record of the upper half against one of the other, for shifted public data.
+SHIFT_ODDS = 9.0
+SELECTION_SEED = 20250605
 
 
-def chosen(rows: np.ndarray, kind: str) -> np.ndarray:
+def choose_public(rows: np.ndarray, kind: str) -> np.ndarray:
     """Choose the records that are public.
 
     Parameters
@@ -37,20 +37,20 @@ def chosen(rows: np.ndarray, kind: str) -> np.ndarray:
     --------
     >>> rows = np.arange(4000.0)[:, None]
     >>> upper = np.arange(4000) >= 2000
-    >>> [int(chosen(rows, kind).sum()) for kind in ("same", "shifted")]
+    >>> [int(choose_public(rows, kind).sum()) for kind in ("same", "shifted")]
     [200, 200]
-    >>> int(chosen(rows, "shifted")[upper].sum()) > 150
+    >>> int(choose_public(rows, "shifted")[upper].sum()) > 150
     True
     """
     n = len(rows)
     weights = np.ones(n)
     if kind == "shifted":
         column = rows[:, rows.var(axis=0).argmax()]
-        weights[column > np.median(column)] = ODDS
-    generator = np.random.default_rng(SEED)
+        weights[column > np.median(column)] = SHIFT_ODDS
+    generator = np.random.default_rng(SELECTION_SEED)
     indices = generator.choice(
         n,
-        round(SHARE * n),
+        round(PUBLIC_SHARE * n),
         replace=False,
         p=weights / weights.sum(),
     )
@@ -59,30 +59,35 @@ def chosen(rows: np.ndarray, kind: str) -> np.ndarray:
     return is_public
 
 
-def separated(prepared: Prepared, kind: str) -> tuple[Prepared, np.ndarray]:
-    """Take the public records out of what a method gets.
+def separate_public(
+    prepared: PreparedData, kind: str
+) -> tuple[PreparedData, np.ndarray]:
+    """Split a data set into the method's private records and the public ones.
 
     Parameters
     ----------
-    prepared : Prepared
+    prepared : PreparedData
     kind : {"same", "shifted"}
 
     Returns
     -------
-    private : Prepared
-        With the other records for the method; the points that metrics see are still
-        all.
+    private : PreparedData
+        The private records for the method; metrics still see all points.
     public : ndarray of shape (m, d), float64
-        In raw units, as fine as the method's grid.
+        The public records in raw units, rounded to the method's grid.
     """
-    wide = prepared.wide
-    is_public = chosen(wide.rows.astype(np.float64), kind)
+    method_points = prepared.method_points
+    is_public = choose_public(method_points.rows.astype(np.float64), kind)
     rest = replace(
-        wide,
-        rows=wide.rows[~is_public],
-        squared_norms=wide.squared_norms[~is_public],
-        remainders=None if wide.remainders is None else wide.remainders[~is_public],
+        method_points,
+        rows=method_points.rows[~is_public],
+        squared_norms=method_points.squared_norms[~is_public],
+        remainders=None
+        if method_points.remainders is None
+        else method_points.remainders[~is_public],
     )
-    middle, half_width = middle_and_half_width(*prepared.wide_domain)
-    public = wide.rows[is_public].astype(np.float64) / SCALE * half_width + middle
-    return replace(prepared, wide=rest), public
+    middle, half_width = middle_and_half_width(*prepared.method_domain)
+    public = (
+        method_points.rows[is_public].astype(np.float64) / SCALE * half_width + middle
+    )
+    return replace(prepared, method_points=rest), public

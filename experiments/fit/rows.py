@@ -13,7 +13,7 @@ import pandas as pd
 from pkm.arrow import nested
 from pkm.compute import SCALE, Points
 from pkm.experiments.cell.cell import STYLE, Cell
-from pkm.experiments.fit.inputs import Prepared, ResolvedCell
+from pkm.experiments.fit.inputs import PreparedData, ResolvedCell
 from pkm.experiments.fit.timing import Timing
 from pkm.methods import Run
 from pkm.metrics import REFERENCE_METRICS, reference_set
@@ -23,7 +23,7 @@ from pkm.metrics import REFERENCE_METRICS, reference_set
 FITTED_POINTS = "F-28"
 
 
-def lay_out(
+def make_rows(
     resolved: ResolvedCell,
     fits: Sequence[tuple[Run, Timing]],
     values: Mapping[str, np.ndarray],
@@ -32,7 +32,7 @@ def lay_out(
     peak_mib: float,
     centers: np.ndarray,
 ) -> pd.DataFrame:
-    """Lay out the results of a cell.
+    """Make the rows of a cell from its results.
 
     Parameters
     ----------
@@ -49,8 +49,7 @@ def lay_out(
     peak_mib : float
         Peak memory of the process while the cell ran.
     centers : ndarray of shape (R, k, d)
-        Released centers on the grid, of every replicate; `fits` say how many of them
-        count.
+        Released centers on the grid, of every replicate; `fits` has their numbers.
 
     Returns
     -------
@@ -73,15 +72,15 @@ def lay_out(
         "metric_seconds": metric_time.wall / replicates,
         "metric_cpu_seconds": metric_time.cpu / replicates,
         "peak_memory_mb": peak_mib,
-        **origin_columns(cell),
+        **provenance_columns(cell),
     }
     if cell.keep_centers:
-        kept = raw_centers(centers, n_centers, data.domain)
+        kept = to_raw_units(centers, n_centers, data.domain)
         columns["centers"] = nested("centers", kept)
     return pd.DataFrame(columns, index=range(replicates))
 
 
-def cell_columns(cell: Cell, data: Prepared) -> dict:
+def cell_columns(cell: Cell, data: PreparedData) -> dict:
     """Return the columns that say what was run on which data."""
     columns = cell.known_columns()
     return columns | {
@@ -105,7 +104,7 @@ def claim_columns(resolved: ResolvedCell) -> dict[str, Any]:
     """
     claim = resolved.method.claim
     flaws = list(claim.flaws)
-    if claim.private and resolved.data.fitted:
+    if claim.private and resolved.data.is_transform_fitted:
         flaws.append(FITTED_POINTS)
     noise = resolved.cell.noise if claim.private else "none"
     columns = {} if noise != "secure" else {"public_seed": list(resolved.seeds)}
@@ -126,8 +125,8 @@ def style_columns(
 ) -> dict[str, str]:
     """Return how figures draw a method: by its configuration, else by its class.
 
-    The label of a sound variant says so where a method has a published variant as well;
-    a label with parentheses names a variation already.
+    The label of a sound variant gets the ending "(sound)" where the method has a
+    published variant, too, and the label has no parentheses yet.
     """
     columns = {name: str(style.get(name, getattr(method, name, ""))) for name in STYLE}
     claims = getattr(method, "claims", {})
@@ -168,15 +167,16 @@ def ledger_columns(run: Run) -> dict[str, Any]:
     }
 
 
-def raw_centers(
+def to_raw_units(
     centers: np.ndarray,
     n_centers: np.ndarray,
     domain: np.ndarray,
 ) -> list[list]:
-    """Return each replicate's own centers in the raw units of the data."""
+    """Return the centers of each replicate in the raw units of the data."""
     lower, upper = domain
     raw = lower + (centers / SCALE + 1) / 2 * (upper - lower)
-    return [own[:count].tolist() for own, count in zip(raw, n_centers, strict=True)]
+    pairs = zip(raw, n_centers, strict=True)
+    return [replicate[:count].tolist() for replicate, count in pairs]
 
 
 def reference_sizes(cell: Cell, points: Points) -> list[int]:
@@ -186,18 +186,18 @@ def reference_sizes(cell: Cell, points: Points) -> list[int]:
     return [len(centers) for centers in reference_set(points).centers]
 
 
-def origin_columns(cell: Cell) -> dict[str, str]:
+def provenance_columns(cell: Cell) -> dict[str, str]:
     """Return the code, the data, the machine and the versions of a cell's run."""
     return {
         "code": cell.code,
         "data": cell.data,
         "host": platform.node(),
-        "versions": versions(),
+        "versions": list_versions(),
     }
 
 
 @lru_cache(maxsize=1)
-def versions() -> str:
+def list_versions() -> str:
     """Return the versions a result may depend on, in one line."""
     packages = ("numpy", "scipy", "scikit-learn", "numba")
     installed = [f"{name} {importlib.metadata.version(name)}" for name in packages]

@@ -29,20 +29,20 @@ def timer() -> Iterator[Timing]:
 
 
 @dataclass
-class Peak:
+class PeakMemory:
     """Peak resident memory of the process, in MiB."""
 
     mebibytes: float = 0.0
 
 
 @contextmanager
-def peak_memory() -> Iterator[Peak]:
+def peak_memory() -> Iterator[PeakMemory]:
     """Measure the peak resident memory of the process during a block.
 
     Linux lets a process reset its own high-water mark; elsewhere the peak since the
     process began is reported.
     """
-    peak = Peak()
+    peak = PeakMemory()
     status = Path("/proc/self/status")
     resettable = reset_high_water_mark()
     yield peak

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from pkm.experiments.cell.kind import Fits, Kind
+from pkm.experiments.cell.kind import FitResults, Kind
 from pkm.experiments.config.settings import (
     FLAG,
     at_least,
-    expand,
+    expand_settings,
     one_of,
     require,
     setting,
@@ -66,9 +66,9 @@ class Unlearning(Kind):
         return ("unlearning", "removals") if self.removals else ("unlearning",)
 
     @classmethod
-    def expand(cls, value: Any) -> list[Self]:
+    def from_sweep(cls, value: Any) -> list[Self]:
         """Read a mapping of lists."""
-        return expand(cls.key, cls, value)
+        return expand_settings(cls.key, cls, value)
 
     def describe(self) -> list[str]:
         """Say how points are split, and how many are removed."""
@@ -92,7 +92,7 @@ class Unlearning(Kind):
 
         check_method(self, cell.method, method, n)
 
-    def fit(self, resolved: "ResolvedCell") -> Fits:
+    def fit(self, resolved: "ResolvedCell") -> FitResults:
         """Fit and serve removals seed by seed, after a fit that is discarded."""
         from pkm.experiments.fit.clients import fit_seeds
 

@@ -1,4 +1,4 @@
-"""Requests to remove points: which points, and what it costs to serve them."""
+"""Requests to remove points: which points, and the cost of serving them."""
 
 import math
 import time
@@ -33,17 +33,17 @@ def nearest_cost(points: np.ndarray, centers: np.ndarray) -> float:
     return float(cdist(points, centers, "sqeuclidean").min(axis=1).sum())
 
 
-def checkpoints(requests: int, count: int) -> list[int]:
+def choose_checkpoints(requests: int, count: int) -> list[int]:
     """Choose at most `count` of the requests evenly, with the first and the last."""
     positions = np.linspace(1, requests, min(requests, count)).round().astype(int)
     return sorted(set(positions.tolist()))
 
 
-def removal_columns(
+def measure_removals(
     model: FederatedModel,
     grid: np.ndarray,
     seed: int,
-    setting: Kind,
+    kind: Kind,
     best: np.ndarray,
 ) -> dict[str, Any]:
     """Serve requests one after the other and measure them.
@@ -55,8 +55,8 @@ def removal_columns(
     grid : ndarray of shape (n, d), int64
         All points.
     seed : int
-    setting : Kind
-        The cell's.
+    kind : Kind
+        The cell's kind.
     best : ndarray of shape (k, d)
         The best known centers of all points, from which those of the remaining points
         are found.
@@ -66,11 +66,11 @@ def removal_columns(
     dict
         Latencies, rates, losses, and the time of retraining.
     """
-    requests = setting.removals
-    batch = setting.batch
+    requests = kind.removals
+    batch = kind.batch
     generator = np.random.default_rng([seed, requests, batch])
-    measured = checkpoints(requests, N_CHECKPOINTS)
-    retrained = checkpoints(requests, N_RETRAININGS)
+    measured = choose_checkpoints(requests, N_CHECKPOINTS)
+    retrained = choose_checkpoints(requests, N_RETRAININGS)
     removals = []
     latencies = []
     probabilities = []
@@ -79,24 +79,26 @@ def removal_columns(
     series = []
     wall = 0.0
     for request in range(1, requests + 1):
-        # Choose what is to be removed.
-        if setting.requests == "adversarial":
-            victims = adversarial(model, batch)
+        # Choose the points to remove.
+        if kind.requests == "adversarial":
+            removed_ids = choose_adversarial(model, batch)
         else:
-            victims = random(model, batch, generator)
-        probabilities.append(chance_of_a_seed(model, victims))
+            removed_ids = choose_random(model, batch, generator)
+        probabilities.append(compute_seed_probability(model, removed_ids))
 
-        # Remove it; only this is timed.
-        began = time.perf_counter()
-        removal = model.remove(victims)
-        wall += time.perf_counter() - began
+        # Remove them; only this is timed.
+        start = time.perf_counter()
+        removal = model.remove(removed_ids)
+        wall += time.perf_counter() - start
         removals.append(removal)
         latencies.append(removal.client_seconds + removal.server_seconds)
 
         # Compare with retraining, by the method's own clients and by full ones.
         if request in retrained:
-            retrain_seconds.append(retraining(model, grid, seed, model.method.client))
-            retrain_full_seconds.append(retraining(model, grid, seed, "full"))
+            retrain_seconds.append(
+                time_retraining(model, grid, seed, model.method.client)
+            )
+            retrain_full_seconds.append(time_retraining(model, grid, seed, "full"))
 
         if request in measured:
             optimum = compute_optimum(grid[model.ids] / SCALE, best)
@@ -113,7 +115,7 @@ def removal_columns(
     return {
         "retrain_ms": 1e3 * float(np.mean(retrain_seconds)),
         "retrain_full_ms": 1e3 * float(np.mean(retrain_full_seconds)),
-        **latency_columns(removals, latencies),
+        **summarize_latencies(removals, latencies),
         "deletions_per_second": sum(removal.n_points for removal in removals) / wall,
         "reseeded": float(np.mean([removal.n_reseeded > 0 for removal in removals])),
         "reseeded_predicted": float(np.mean(probabilities)),
@@ -124,7 +126,7 @@ def removal_columns(
     }
 
 
-def latency_columns(
+def summarize_latencies(
     removals: Sequence[Removal],
     latencies: Sequence[float],
 ) -> dict[str, float]:
@@ -142,7 +144,7 @@ def latency_columns(
     return columns
 
 
-def random(
+def choose_random(
     model: FederatedModel,
     batch: int,
     generator: np.random.Generator,
@@ -155,7 +157,7 @@ def random(
     return generator.choice(model.members(client), batch, replace=False)
 
 
-def adversarial(model: FederatedModel, batch: int) -> np.ndarray:
+def choose_adversarial(model: FederatedModel, batch: int) -> np.ndarray:
     """Choose the points of highest cost of the client that has the highest."""
     ids, squares = model.induced()
     clients = model.find_clients(ids)
@@ -164,18 +166,18 @@ def adversarial(model: FederatedModel, batch: int) -> np.ndarray:
     return ids[members[costliest]]
 
 
-def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
+def compute_seed_probability(model: FederatedModel, removed_ids: np.ndarray) -> float:
     """Compute the probability that random points of a client contain a seed."""
     if model.method.client == "full":
         return 1.0
-    client = int(model.find_clients(victims[:1])[0])
+    client = int(model.find_clients(removed_ids[:1])[0])
     n = model.sizes[client]
-    n_removed = len(victims)
+    n_removed = len(removed_ids)
     n_others = n - model.n_seeds(client)
     return 1 - math.comb(n_others, n_removed) / math.comb(n, n_removed)
 
 
-def retraining(
+def time_retraining(
     model: FederatedModel,
     grid: np.ndarray,
     seed: int,

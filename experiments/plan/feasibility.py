@@ -12,8 +12,12 @@ from pkm.datasets.scaling import DATA_DEPENDENT
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
-from pkm.experiments.fit.inputs import build, draws_securely, load_data
-from pkm.experiments.fit.inputs import resolve as resolve_cell
+from pkm.experiments.fit.inputs import (
+    build_method,
+    load_data,
+    resolve_cell,
+    uses_secure_noise,
+)
 
 #: Families of generated data sets whose columns share one range by their recipe.
 RANGED_FAMILIES = ("g2", "blobs", "sklearn")
@@ -156,11 +160,11 @@ def check(cell: Cell, facts: Facts, data_dir: str | None) -> None:
     """
     rule = f"at most n={facts.n}, the points of {cell.dataset_name}"
     require(facts.n is None or cell.k <= facts.n, "k", cell.k, rule)
-    method = build(cell)
+    method = build_method(cell)
     cell.kind.check_method(cell, method, facts.n, facts.d)
     are_numbers = cell.seeds == tuple(range(len(cell.seeds)))
     rule = "a number of replicates with secure noise, whose seeds are drawn"
-    holds = are_numbers or not draws_securely(cell, method)
+    holds = are_numbers or not uses_secure_noise(cell, method)
     require(holds, "seeds", list(cell.seeds), rule)
     unclipped = cell.preprocessing not in DATA_DEPENDENT and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)

@@ -9,7 +9,7 @@ from pkm.compute import SCALE
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.coreset import Coreset
 from pkm.experiments.fit.execute import execute
-from pkm.experiments.fit.inputs import build, prepare
+from pkm.experiments.fit.inputs import build_method, prepare_cell_data
 from pkm.experiments.plan.feasibility import check, find_facts
 from pkm.metrics.coresets import center_sets, compute_costs
 
@@ -21,12 +21,14 @@ CELL = Cell(
 
 def test_ratio_is_that_of_the_released_coreset():
     rows = execute(CELL)
-    prepared = prepare(CELL, None)
+    prepared = prepare_cell_data(CELL, None)
     sets = center_sets(prepared.points, 4)
     additive = np.log(2000) ** 2
     costs = compute_costs(prepared.points, sets) + additive
     for _, row in rows.iterrows():
-        coreset = build(CELL).draw_coreset(prepared.points, row["seed"], domain=prepared.domain)
+        coreset = build_method(CELL).draw_coreset(
+            prepared.points, row["seed"], domain=prepared.domain
+        )
         estimates = [coreset.cost_estimate(centers / SCALE) for centers in sets]
         logarithms = np.log((np.array(estimates) + additive) / costs)
         assert row["coreset_cost_ratio"] == pytest.approx(np.exp(np.abs(logarithms).max()))

@@ -20,7 +20,7 @@ from pkm.experiments.config.groups import choices
 from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.federation import SPLITS, Federation
-from pkm.experiments.fit.inputs import resolve
+from pkm.experiments.fit.inputs import resolve_cell
 from pkm.experiments.plan.estimate import estimator, fixed_seconds, rough_seconds
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
@@ -258,8 +258,8 @@ def test_names_equal_those_of_the_federation():
 @pytest.mark.parametrize("change", [{}, {"clients": 3, "split": "unbalanced", "word_bytes": 4}])
 def test_protocol_equals_the_central_run(transport, change):
     cell = protocol(transport=transport, **change)
-    central, _ = CENTRAL_CELL.kind.fit(resolve(CENTRAL_CELL, None))
-    parties, _ = cell.kind.fit(resolve(cell, None))
+    central, _ = CENTRAL_CELL.kind.fit(resolve_cell(CENTRAL_CELL, None))
+    parties, _ = cell.kind.fit(resolve_cell(cell, None))
     for (central_fit, _), (protocol_fit, _) in zip(central, parties, strict=True):
         np.testing.assert_array_equal(central_fit.centers, protocol_fit.centers)
         assert central_fit.seeds == protocol_fit.seeds

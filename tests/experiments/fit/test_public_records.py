@@ -6,8 +6,8 @@ import pytest
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
-from pkm.experiments.fit.inputs import prepare, resolve
-from pkm.experiments.fit.public_records import chosen, separated
+from pkm.experiments.fit.inputs import prepare_cell_data, resolve_cell
+from pkm.experiments.fit.public_records import choose_public, separate_public
 from pkm.methods import FedDPKMeans
 
 SETS = ("blobs-600-3-4", "iris")
@@ -33,22 +33,22 @@ def cell(kind, dataset="blobs-600-3-4", method="FedDPKMeans", factor=1.0, **chan
 @pytest.mark.parametrize("kind", ["same", "shifted"])
 @pytest.mark.parametrize("factor", [1.0, 10.0])
 def test_public_and_private_records_make_all_of_them(dataset, kind, factor):
-    data = prepare(cell(kind, dataset, factor=factor), None)
-    private, public = separated(data, kind)
+    data = prepare_cell_data(cell(kind, dataset, factor=factor), None)
+    private, public = separate_public(data, kind)
     n, d = data.points.shape
     assert public.shape == (round(n / 20), d)
     assert private.points is data.points
-    assert private.wide.shape == (n - len(public), d)
+    assert private.method_points.shape == (n - len(public), d)
 
     # In raw units public records are back on the grid where they were.
-    lower, upper = data.wide_domain
+    lower, upper = data.method_domain
     steps = ((public - lower) / (upper - lower) * 2 - 1) * 2**16
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-6)
-    both = np.concatenate([private.wide.rows, np.rint(steps)])
-    np.testing.assert_array_equal(np.sort(both, axis=0), np.sort(data.wide.rows, axis=0))
-    squares = (private.wide.rows.astype(float) ** 2).sum(axis=1)
-    np.testing.assert_array_equal(private.wide.squared_norms, squares)
-    assert private.wide.remainders.shape == private.wide.rows.shape
+    both = np.concatenate([private.method_points.rows, np.rint(steps)])
+    np.testing.assert_array_equal(np.sort(both, axis=0), np.sort(data.method_points.rows, axis=0))
+    squares = (private.method_points.rows.astype(float) ** 2).sum(axis=1)
+    np.testing.assert_array_equal(private.method_points.squared_norms, squares)
+    assert private.method_points.remainders.shape == private.method_points.rows.shape
 
 
 def test_shifted_records_are_mostly_of_the_upper_half():
@@ -59,18 +59,18 @@ def test_shifted_records_are_mostly_of_the_upper_half():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((10_000, 3)) * [1, 5, 2]
     is_upper = rows[:, 1] > np.median(rows[:, 1])
-    upper = {kind: is_upper[chosen(rows, kind)].sum() for kind in ("same", "shifted")}
+    upper = {kind: is_upper[choose_public(rows, kind)].sum() for kind in ("same", "shifted")}
     assert abs(upper["shifted"] - 445) < 41
     assert abs(upper["same"] - 250) < 68
 
 
 def test_the_method_gets_the_other_records_and_the_public_ones():
     given = cell("same")
-    data = prepare(given, None)
-    private, public = separated(data, "same")
+    data = prepare_cell_data(given, None)
+    private, public = separate_public(data, "same")
     method = FedDPKMeans(3, epsilon=1.0, delta=1e-6, public_data=public)
-    expected = method.fit_batch(private.wide, given.seeds, domain=data.domain)
-    ((run, _),), _ = given.kind.fit(resolve(given, None))
+    expected = method.fit_batch(private.method_points, given.seeds, domain=data.domain)
+    ((run, _),), _ = given.kind.fit(resolve_cell(given, None))
     np.testing.assert_array_equal(run.centers, expected.centers)
 
 

@@ -12,14 +12,14 @@ from pkm.experiments.cell.cell import Cell
 from pkm.experiments.cell.code_hash import code_hash
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.fit.central import Central
-from pkm.experiments.fit.clients import best_k_means
+from pkm.experiments.fit.clients import fit_best_k_means
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.unlearning import Unlearning
 from pkm.experiments.fit.unlearning_requests import (
-    adversarial,
-    chance_of_a_seed,
+    choose_adversarial,
+    choose_random,
     compute_optimum,
-    random,
+    compute_seed_probability,
 )
 from pkm.experiments.plan.plan import make_plan
 from pkm.methods import Unlearning as UnlearningMethod
@@ -206,7 +206,7 @@ def test_random_requests_select_points_of_one_client():
     generator = np.random.default_rng(0)
     selected_clients = set()
     for _ in range(60):
-        ids = random(model, 3, generator)
+        ids = choose_random(model, 3, generator)
         (client,) = set(model.find_clients(ids).tolist())
         selected_clients.add(client)
         assert len(set(ids.tolist())) == 3
@@ -216,18 +216,18 @@ def test_random_requests_select_points_of_one_client():
     # A client with fewer points than the batch is not selected.
     model.remove(model.members(1)[:8])
     for _ in range(30):
-        ids = random(model, 2, generator)
+        ids = choose_random(model, 2, generator)
         assert 1 not in model.find_clients(ids)
     with pytest.raises(ValueError, match="batch=30"):
-        random(model, 30, generator)
+        choose_random(model, 30, generator)
 
 
 def test_adversarial_requests_select_the_costliest_points():
     model = fitted_model()
     ids, squares = model.induced()
-    first = adversarial(model, 1)
+    first = choose_adversarial(model, 1)
     assert squares[ids == first[0]] == squares.max()
-    three = adversarial(model, 3)
+    three = choose_adversarial(model, 3)
     assert three[0] == first[0]
     assert len(set(model.find_clients(three).tolist())) == 1
 
@@ -240,7 +240,7 @@ def test_seed_probability_equals_its_empirical_frequency():
     for _ in range(20_000):
         ids = generator.choice(members, 2, replace=False)
         contains_seed.append(np.isin(ids, model.seeds).any())
-    expected = chance_of_a_seed(model, members[:2])
+    expected = compute_seed_probability(model, members[:2])
     assert expected == pytest.approx(1 - math.comb(7, 2) / math.comb(10, 2))
     standard_error = math.sqrt(expected * (1 - expected) / 20_000)
     assert abs(np.mean(contains_seed) - expected) < 5 * standard_error
@@ -249,7 +249,7 @@ def test_seed_probability_equals_its_empirical_frequency():
 def test_optimum_is_the_inertia_of_its_labels():
     generator = np.random.default_rng(0)
     points = Points.prepare(generator.integers(-60000, 60000, (200, 3)))
-    best = best_k_means(points, 4, 5)
+    best = fit_best_k_means(points, 4, 5)
     rows = points.rows / 2**16
     means = np.array([rows[best.labels_ == label].mean(axis=0) for label in range(4)])
     inertia = ((rows - means[best.labels_]) ** 2).sum()
@@ -261,5 +261,5 @@ def test_optimum_is_the_inertia_of_its_labels():
     warm_start = compute_optimum(remaining, best.cluster_centers_)
     assert warm_start < best.inertia_
     remaining_points = Points.prepare((remaining * 2**16).astype(int))
-    new_start = best_k_means(remaining_points, 4, 1).inertia_
+    new_start = fit_best_k_means(remaining_points, 4, 1).inertia_
     assert warm_start <= new_start * 1.1

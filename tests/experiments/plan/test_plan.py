@@ -17,7 +17,7 @@ from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.config.method_parameters import accepts
 from pkm.experiments.fit.execute import execute
-from pkm.experiments.fit.inputs import build, prepare
+from pkm.experiments.fit.inputs import build_method, prepare_cell_data
 from pkm.experiments.plan.estimate import estimator, max_centers, rough_seconds, wall_seconds
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports.overview import gap_lines, show, substitution_lines
@@ -250,7 +250,7 @@ def test_range_preprocessing_needs_one_common_range(file_entry):
         preprocessing="range",
         metrics=metrics,
     )
-    prepared = prepare(cell, None)
+    prepared = prepare_cell_data(cell, None)
     # The box of the centers; points may lie outside.
     assert prepared.domain.tolist() == [[-100.0] * 3, [100.0] * 3]
     rows = execute(cell)
@@ -471,7 +471,7 @@ def test_every_method_file_runs(name):
     assert rows["epsilon_spent"].notna().all() == private
     if private:
         # The declared epsilon may exceed the budget where a published variant overspends.
-        declared = build(cell).budget(300, 2).epsilon
+        declared = build_method(cell).budget(300, 2).epsilon
         assert rows["epsilon_spent"].max() <= declared * (1 + 1e-6)
         assert declared <= 1.0 or cell.variant == "published"
     assert rows["n_centers"].between(1, max_centers(cell)).all()
@@ -531,10 +531,10 @@ def test_wider_bounds_change_the_domain_and_not_the_units():
     (plain,) = cells(**request)
     same, wide = cells(**request, bounds_factor=[1, 8])
     assert same.key == plain.key != wide.key
-    prepared = prepare(wide, None)
-    np.testing.assert_array_equal(prepared.wide_domain, [[-8, -8], [8, 8]])
+    prepared = prepare_cell_data(wide, None)
+    np.testing.assert_array_equal(prepared.method_domain, [[-8, -8], [8, 8]])
     np.testing.assert_array_equal(prepared.domain, [[-1, -1], [1, 1]])
-    assert np.abs(8 * prepared.wide.rows - prepared.points.rows).max() <= 4.5
+    assert np.abs(8 * prepared.method_points.rows - prepared.points.rows).max() <= 4.5
     rows = execute(wide)
     assert (rows["bounds_factor"] == 8).all()
     assert (execute(plain)["bounds_factor"] == 1).all()

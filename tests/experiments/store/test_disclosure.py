@@ -14,7 +14,7 @@ from pkm.experiments.commands import run
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
-from pkm.experiments.fit.inputs import prepare, prepare_data
+from pkm.experiments.fit.inputs import prepare_cell_data, prepare_data
 from pkm.experiments.fit.unlearning import Unlearning
 from pkm.experiments.mlflow.tracking import RESTRICTED_NOTICE
 from pkm.experiments.store.store import Store
@@ -145,7 +145,7 @@ def test_no_points_are_held_after_a_run(own_file, tmp_path, changes, new_objects
         fields.pop("key", None)
         cell = Cell(**fields)
     # Held as long as cells may need them.
-    prepare(cell, None)
+    prepare_cell_data(cell, None)
     assert len(held_points()) == 1
     (outcome,) = run_cells([cell], Store(tmp_path / "results"), Backend())
     assert (outcome.status, outcome.error) == ("done", "")
@@ -169,8 +169,8 @@ def test_rows_on_fitted_points_carry_the_flaw(target, flaws, monkeypatch):
     cell = Cell(**fields | {"target": f"pkm.methods.{target}"})
     plain = execute(cell)["flaws"][0].split()
 
-    fitted = replace(prepare(cell, None), fitted=True)
-    monkeypatch.setattr(inputs, "prepare", lambda *_: fitted)
+    fitted = replace(prepare_cell_data(cell, None), is_transform_fitted=True)
+    monkeypatch.setattr(inputs, "prepare_cell_data", lambda *_: fitted)
     assert execute(cell)["flaws"][0].split() == plain + flaws.split()
 
 
