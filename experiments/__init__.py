@@ -8,7 +8,7 @@ The rooms, bottom up:
 ``cell``        the unit of work and its identity
 ``store``       finished cells in files, and the tables that are read from them
 ``fit``         one cell to its rows: load, fit, evaluate, make rows
-``plan``        a paper and a profile to cells, and what they will take
+``plan``        a paper and a profile to cells, and how long these will take
 ``backends``    where cells are run
 ``mlflow``      stored results as runs of MLflow
 ``reports``     a paper run and reported, and two stores compared

@@ -42,7 +42,7 @@ def run_job(config: DictConfig) -> None:
         written.
     """
     # Imported here: it takes seconds, which a help text or a refusal need not.
-    from pkm.experiments.plan.plan import warn_repeatable
+    from pkm.experiments.plan.plan import warn_seeded_noise
     from pkm.experiments.reports.reproduction import (
         absent_costs,
         cheapest_first,
@@ -62,7 +62,7 @@ def run_job(config: DictConfig) -> None:
     begin_collection()
     if config.verb in (None, "run", "retry"):
         cells = [cell for request in requests for cell in request.part.cells]
-        warn_repeatable(cells, console)
+        warn_seeded_noise(cells, console)
     if len(requests) > 1:
         costs = absent_costs(requests, config)
         requests = cheapest_first(requests, costs, config.backend.jobs)

@@ -19,8 +19,8 @@ from pkm.experiments.config.groups import choices, with_defaults
 from pkm.experiments.config.settings import as_list, one_of, require
 from pkm.experiments.plan.entries import FILE_KEYS
 from pkm.experiments.plan.estimate import estimate_costs
-from pkm.experiments.plan.feasibility import find_facts
-from pkm.experiments.plan.plan import Plan, make_plan, warn_repeatable
+from pkm.experiments.plan.feasibility import find_dataset_info
+from pkm.experiments.plan.plan import Plan, make_plan, warn_seeded_noise
 from pkm.experiments.plan.sweep import SWEEP_KEYS
 from pkm.experiments.store.columns import varying_settings
 from pkm.experiments.store.store import Store
@@ -90,14 +90,14 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     )
 
     # Print the results of all.
-    rows = plan.rows(store)
+    rows = plan.read_rows(store)
     if not rows.empty:
         names = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
         console.print(result_table(rows, [name for name in names if name in rows]))
         for line in (*clipping_lines(rows), *privacy_lines(rows)):
             console.print(line, style="yellow", markup=False)
-    warn_repeatable(plan.cells, console)
-    for gap in plan.missing(store).itertuples():
+    warn_seeded_noise(plan.cells, console)
+    for gap in plan.list_missing(store).itertuples():
         line = f"{gap.method} · {gap.dataset}: {gap.reason}"
         console.print(line, style="red", markup=False)
     console.print(
@@ -118,7 +118,10 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
 def reading_lines(plan: Plan) -> list[str]:
     """Say how the files of a plan were read."""
     files = [(FILE, *cell.file) for cell in plan.cells if cell.dataset == FILE]
-    return [f"{file[1]}: {find_facts(*file).summary}" for file in dict.fromkeys(files)]
+    return [
+        f"{file[1]}: {find_dataset_info(*file).summary}"
+        for file in dict.fromkeys(files)
+    ]
 
 
 def find_objective(config: DictConfig) -> str:

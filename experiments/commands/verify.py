@@ -39,8 +39,8 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     config = load([*overrides, f"paper={name.partition('/')[0]}", "tracking=none"])
     plan = make_plan(config.paper, config.profile, data_dir=config.data)
     store = Store(config.results)
-    rows = plan.rows(store)
-    missing = plan.missing(store)
+    rows = plan.read_rows(store)
+    missing = plan.list_missing(store)
     stored = rows if rows.empty else select_needed(target, rows, missing)
     profile = config.profile.name
     if stored.empty:
@@ -64,7 +64,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
             console=consoles()[0],
         )
         compared = compare_values(read_values(store, keys), read_values(again, keys))
-        fresh = plan.rows(again)
+        fresh = plan.read_rows(again)
     errors = {outcome.key: outcome.error for outcome in outcomes}
     differing = compared[compared["state"] != SAME]
     print(

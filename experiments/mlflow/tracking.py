@@ -193,7 +193,7 @@ def sync_sweep(
     if writer.search({"kind": SWEEP, DIGEST_TAG: digest, **sweep_tags}):
         return Counter(unchanged=1)
 
-    rows = plan.rows(store)
+    rows = plan.read_rows(store)
     if rows.empty:
         return Counter()
     study = Study(rows)

@@ -1,1 +1,1 @@
-"""A paper and a profile to cells, and what they will take."""
+"""A paper and a profile to cells, and how long these will take."""

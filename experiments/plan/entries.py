@@ -9,11 +9,11 @@ from pkm.experiments.config.settings import as_list, expand_grid, require
 from pkm.metrics import METRICS
 from pkm.scalars import is_integer
 
-#: What a data set that lies in a file is given by.
+#: Keys of a data set that is read from a file.
 FILE_KEYS = ("path", "bounds", "columns", "label", "decimal")
 
 
-def seed_list(seeds: int | Sequence[int]) -> tuple[int, ...]:
+def list_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Turn a number of seeds, or a list of them, into the tuple of seeds.
 
     Raises
@@ -23,7 +23,7 @@ def seed_list(seeds: int | Sequence[int]) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> seed_list(3), seed_list([7, 9])
+    >>> list_seeds(3), list_seeds([7, 9])
     ((0, 1, 2), (7, 9))
     """
     if isinstance(seeds, list | tuple):
@@ -33,7 +33,7 @@ def seed_list(seeds: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(range(seeds))
 
 
-def known_metrics(names: str | Sequence[str]) -> tuple[str, ...]:
+def check_metrics(names: str | Sequence[str]) -> tuple[str, ...]:
     """Return metric names as a tuple without repetition.
 
     Raises
@@ -46,11 +46,11 @@ def known_metrics(names: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def dataset_entries(specs: Sequence) -> list[dict]:
-    """Expand the data sets of a sweep: names, patterns, and mappings of what a file is.
+def expand_datasets(specs: Sequence) -> list[dict]:
+    """Expand the data sets of a sweep: names, patterns, and mappings for files.
 
-    A pattern may name, under ``fallback``, the pattern of a data set that replaces it
-    where it is not available.
+    The key ``fallback`` of a pattern is the pattern of substitutes for data sets that
+    are not available.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def dataset_entries(specs: Sequence) -> list[dict]:
     Examples
     --------
     >>> specs = ["iris", {"pattern": "g2-{d}-{sd}", "d": [2, 4], "sd": [10]}]
-    >>> [entry["name"] for entry in dataset_entries(specs)]
+    >>> [entry["name"] for entry in expand_datasets(specs)]
     ['iris', 'g2-2-10', 'g2-4-10']
     """
     entries = []
@@ -70,7 +70,9 @@ def dataset_entries(specs: Sequence) -> list[dict]:
             continue
         rule = "names, patterns or mappings with a name"
         require(isinstance(spec, Mapping), "datasets", spec, rule)
-        entries += expand_pattern(spec) if "pattern" in spec else [file_entry(spec)]
+        entries += (
+            expand_pattern(spec) if "pattern" in spec else [read_file_entry(spec)]
+        )
     return [
         dict.fromkeys((*FILE_KEYS, "fallback")) | {"family": entry["name"]} | entry
         for entry in entries
@@ -101,13 +103,13 @@ def expand_pattern(spec: Mapping) -> list[dict]:
     return entries
 
 
-def file_entry(spec: Mapping) -> dict:
-    """Return a file of a sweep's data sets, its columns as a tuple.
+def read_file_entry(spec: Mapping) -> dict:
+    """Return the entry of a file among a sweep's data sets, its columns as a tuple.
 
     Raises
     ------
     ValueError
-        If the columns or the label are none.
+        If the columns or the label name no column.
     """
     columns, label = spec.get("columns"), spec.get("label")
     rule = "the name or the number of a column"
@@ -125,7 +127,7 @@ def is_column(value: object) -> bool:
     return isinstance(value, str) or is_integer(value)
 
 
-def method_entries(specs: Sequence) -> list[dict]:
+def expand_methods(specs: Sequence) -> list[dict]:
     """Expand the methods of a sweep: names, grids over them, or whole entries.
 
     A grid over a method may give it another ``name``, and another style.
@@ -138,7 +140,7 @@ def method_entries(specs: Sequence) -> list[dict]:
     Examples
     --------
     >>> specs = [{"method": "fastlloyd", "grid": {"alpha": [0.4, 0.8]}}]
-    >>> [entry["alpha"] for entry in method_entries(specs)]
+    >>> [entry["alpha"] for entry in expand_methods(specs)]
     [0.4, 0.8]
     """
     entries = []

@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterable, Mapping
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.method_parameters import method_class, presets
-from pkm.experiments.plan.feasibility import find_facts
+from pkm.experiments.plan.feasibility import find_dataset_info
 from pkm.experiments.store.store import Store
 from pkm.scalars import is_integer
 
 #: The rough model of a cell's seconds: a fixed part, then operations over rates
 #: measured on an ordinary core.
 SECONDS_PER_CELL = 0.01
-DISTANCE_RATE = 5e10
-PAIR_RATE = 2e9
+DISTANCES_PER_SECOND = 5e10
+PAIRS_PER_SECOND = 2e9
 #: Seconds of a fit of a method that runs seed by seed: a fixed part, and a factor over
 #: the work of batched iterations.
 SECONDS_PER_FIT = 0.04
 FIT_FACTOR = 8
 #: How many stored cells are read for their timings.
-TIMINGS_READ = 2000
-#: Cells alike in these columns take about the same time.
-SIMILAR = (
+MAX_TIMINGS = 2000
+#: Cells that are equal in these columns take about the same time.
+SIMILARITY_COLUMNS = (
     "method",
     "dataset",
     "k",
@@ -33,38 +33,40 @@ SIMILAR = (
     "transport",
 )
 #: Values of these columns for cells without parties.
-CENTRAL = {"clients": 0, "latency_ms": 0.0, "transport": ""}
+CENTRAL_DEFAULTS = {"clients": 0, "latency_ms": 0.0, "transport": ""}
 
 
 def rough_seconds(cell: Cell) -> float:
     """Estimate a cell's seconds without any measurement.
 
-    A fixed part, the distances from points to centers in seven iterations of every
-    seed, and for the silhouette the distances among at most 10,000 points and their
-    sums for every seed, each over a rate of an ordinary core. Methods that grow trees
-    or collect candidates for one seed after the other take longer, by a factor that is
-    right to an order of magnitude. A timing cell makes one fit more.
+    The estimate is a sum: a fixed part, the distances from points to centers in seven
+    iterations of every seed, and for the silhouette the distances among at most 10,000
+    points and their sums for every seed. Each is divided by a rate of an ordinary core.
+    Methods that fit seed by seed take longer, by a factor that is right to an order of
+    magnitude. A timing cell makes one fit more.
     """
-    facts = find_facts(cell.dataset, *cell.file)
-    n = facts.n or 2048
-    d = facts.d or 2
+    info = find_dataset_info(cell.dataset, *cell.file)
+    n = info.n or 2048
+    d = info.d or 2
     fits = len(cell.seeds) + cell.timing
-    per_center = 7 * n * (2 * d + 2) / DISTANCE_RATE
-    seconds = fixed_seconds(cell) + fits * max_centers(cell) * per_center
+    per_center = 7 * n * (2 * d + 2) / DISTANCES_PER_SECOND
+    seconds = fixed_seconds(cell) + fits * count_max_centers(cell) * per_center
     if not getattr(method_class(cell.target), "batched", True):
         seconds += fits * (SECONDS_PER_FIT + FIT_FACTOR * cell.k * per_center)
     if "silhouette" in cell.metrics:
-        seconds_per_pair = 2 * d / DISTANCE_RATE + len(cell.seeds) / PAIR_RATE
+        seconds_per_pair = (
+            2 * d / DISTANCES_PER_SECOND + len(cell.seeds) / PAIRS_PER_SECOND
+        )
         seconds += min(n, 10_000) ** 2 * seconds_per_pair
     return seconds + fits * cell.kind.seconds_per_fit()
 
 
 def fixed_seconds(cell: Cell) -> float:
-    """Estimate the seconds that a cell takes whatever its work."""
+    """Estimate the seconds that a cell takes apart from its fits."""
     return SECONDS_PER_CELL + cell.kind.fixed_seconds()
 
 
-def max_centers(cell: Cell) -> int:
+def count_max_centers(cell: Cell) -> int:
     """Return how many centers a cell may release: k, or the leaves of a whole tree."""
     values = presets(cell.target) | dict(cell.params)
     depth = values.get("depth")
@@ -72,7 +74,7 @@ def max_centers(cell: Cell) -> int:
     return 2**depth if unmerged and is_integer(depth) else cell.k
 
 
-def wall_seconds(
+def estimate_wall_time(
     costs: Mapping[str, float],
     cells: Iterable[Cell],
     jobs: int,
@@ -84,24 +86,22 @@ def wall_seconds(
     return times[False] / jobs + times[True]
 
 
-def estimator(
+def make_estimator(
     store: Store,
     backend: Backend | None = None,
 ) -> Callable[[Cell], tuple[float, bool]]:
     """Make the function that estimates a cell's seconds.
 
-    From similar stored cells, else by the rough model. Similar are cells of the same
-    method, data set, k and metrics, timed or not, with the same parties and latency,
-    whatever their budget, parameters or code version; their time is scaled to the
-    number of seeds. Only the newest cells are read. No cell takes longer than its time
-    limit.
+    The estimate uses similar stored cells, else the rough model. Cells are similar if
+    they are equal in `SIMILARITY_COLUMNS`; their time is scaled to the number of seeds.
+    Only the newest cells are read. No estimate exceeds the time limit of its cell.
 
     Parameters
     ----------
     store : Store
-        Where timings are looked for.
+        The store that has timings.
     backend : Backend, optional
-        Whose time limit holds for cells that have none of their own.
+        Its time limit holds for cells that have no limit of their own.
 
     Returns
     -------
@@ -109,17 +109,19 @@ def estimator(
         Cell to (seconds, whether measured).
     """
     backend = backend or Backend()
-    columns = [*SIMILAR, "fit_seconds", "metric_seconds"]
-    rows = store.read(store.keys()[:TIMINGS_READ], columns)
+    columns = [*SIMILARITY_COLUMNS, "fit_seconds", "metric_seconds"]
+    rows = store.read(store.keys()[:MAX_TIMINGS], columns)
     measured = {}
     if not rows.empty:
         rows["seconds"] = rows["fit_seconds"] + rows["metric_seconds"]
-        rows["latency_ms"] = rows["latency_ms"].fillna(CENTRAL["latency_ms"])
-        measured = rows.groupby(list(SIMILAR))["seconds"].median().to_dict()
+        rows["latency_ms"] = rows["latency_ms"].fillna(CENTRAL_DEFAULTS["latency_ms"])
+        measured = rows.groupby(list(SIMILARITY_COLUMNS))["seconds"].median().to_dict()
 
     def estimate(cell: Cell) -> tuple[float, bool]:
-        columns = CENTRAL | cell.known_columns()
-        seconds_per_fit = measured.get(tuple(columns[name] for name in SIMILAR))
+        columns = CENTRAL_DEFAULTS | cell.known_columns()
+        seconds_per_fit = measured.get(
+            tuple(columns[name] for name in SIMILARITY_COLUMNS)
+        )
         if seconds_per_fit is None:
             seconds = rough_seconds(cell)
         else:
@@ -137,5 +139,5 @@ def estimate_costs(
     backend: Backend,
 ) -> dict[str, float]:
     """Estimate the seconds of each cell, by its key."""
-    estimate = estimator(store, backend)
+    estimate = make_estimator(store, backend)
     return {cell.key: estimate(cell)[0] for cell in cells}

@@ -1,4 +1,4 @@
-"""What is known before a cell runs: shapes, what is available, what cannot work."""
+"""Checks before a cell runs: shapes, what is available, what cannot work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,14 +20,14 @@ from pkm.experiments.fit.inputs import (
 )
 
 #: Families of generated data sets whose columns share one range by their recipe.
-RANGED_FAMILIES = ("g2", "blobs", "sklearn")
+COMMON_RANGE_FAMILIES = ("g2", "blobs", "sklearn")
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is known of a data set before it is loaded; None where it is not.
+class DatasetInfo:
+    """Shape of a data set before it is loaded, and its k; None where unknown.
 
-    Of a file also, in one line for its owner, what was read.
+    `summary` says in one line how a file was read.
     """
 
     n: int | None = None
@@ -37,62 +37,62 @@ class Facts:
 
 
 @lru_cache(maxsize=4096)
-def find_facts(
+def find_dataset_info(
     dataset: str,
     path: str | None = None,
     columns: tuple | None = None,
     label: str | int | None = None,
     decimal: str | None = None,
-) -> Facts:
-    """Return shape and default k of a data set; a file is read for them."""
+) -> DatasetInfo:
+    """Return shape and default k of a data set; for a file this reads it."""
     known = resolve(dataset)
     declared = known.entry or known.recipe
     if declared is not None:
-        return Facts(declared.n or None, declared.d, declared.n_clusters)
+        return DatasetInfo(declared.n or None, declared.d, declared.n_clusters)
     loaded = load_data(dataset, (path, columns, label, decimal))
-    return Facts(*loaded.points.shape, summary=loaded.summary)
+    return DatasetInfo(*loaded.points.shape, summary=loaded.summary)
 
 
 @lru_cache(maxsize=4096)
-def drawn_points(dataset: str) -> int:
-    """Return the number of points of a generated data set that draws it."""
+def count_generated(dataset: str) -> int:
+    """Count the points of a generated data set whose size is drawn."""
     return len(datasets.load(dataset).points)
 
 
-def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
-    """Return what is known of a data set before it is loaded, for a sweep's k.
+def find_sweep_info(source: Mapping, ks: Sequence) -> DatasetInfo:
+    """Return the info of a data set that the k of a sweep need.
 
     Raises
     ------
     ValueError
         If a k is to be the data set's own, which has none.
     """
-    facts = find_facts(
+    info = find_dataset_info(
         source["name"],
         source["path"],
         source["columns"],
         source["label"],
         source["decimal"],
     )
-    if None in ks and facts.k is None:
+    if None in ks and info.k is None:
         raise ValueError(
             f"k=None is not allowed: data set {source['name']!r} has no number of its "
             "own, give k=..."
         )
-    if facts.n is None and list(ks) != [None]:
-        facts = replace(facts, n=drawn_points(source["name"]))
-    return facts
+    if info.n is None and list(ks) != [None]:
+        info = replace(info, n=count_generated(source["name"]))
+    return info
 
 
 def choose_preprocessing(source: Mapping, requested: str | None) -> str:
     """Return how a data set is scaled: as requested, else by its public domain.
 
-    Only a file without bounds has none, unless it is packed.
+    Every data set has a domain, except a file without bounds that is not packed.
 
     Raises
     ------
     ConfigurationError
-        If `requested` is one that would pass over the bounds given.
+        If `requested` would ignore the given bounds.
     ValueError
         If a domain is needed, and there is none.
     """
@@ -126,19 +126,19 @@ def why_unavailable(
     path: str | None,
     data_dir: str | None,
 ) -> str | None:
-    """Tell why a data set cannot be had, once per process."""
+    """Tell why a data set is not available, once per process."""
     return datasets.why_unavailable(dataset, mirror=data_dir, path=path)
 
 
-def available_source(source: dict, data_dir: str | None) -> tuple[dict, str | None]:
-    """Return a data set that is available, or its fallback where it is not and has one.
+def choose_source(source: dict, data_dir: str | None) -> tuple[dict, str | None]:
+    """Choose a data set, or its fallback if the data set is not available.
 
     Returns
     -------
     source : dict
-        From `dataset_entries`, under the name of the one to be used.
+        From `expand_datasets`, with the name of the chosen one.
     reason : str or None
-        Why that one is not available either.
+        Why that one is not available.
     """
     reason = why_unavailable(source["name"], source["path"], data_dir)
     if reason and source["fallback"]:
@@ -147,21 +147,20 @@ def available_source(source: dict, data_dir: str | None) -> tuple[dict, str | No
     return source, reason
 
 
-def check(cell: Cell, facts: Facts, data_dir: str | None) -> None:
+def check_cell(cell: Cell, info: DatasetInfo, data_dir: str | None) -> None:
     """Refuse a cell that cannot succeed, as far as that is known before running it.
 
     Raises
     ------
     ValueError
-        If k exceeds the number of points, the method refuses its parameters, a file's
-        content does not fit, a data set has no range that all columns share and is to
-        be scaled by it, points lie outside a domain that may not clip them, or the
-        method does not go with the kind.
+        If k exceeds the number of points, the method refuses its parameters or the
+        kind, or a file's content does not fit. Also if preprocessing=range has no
+        common range, or points lie outside a domain with clip=false.
     """
-    rule = f"at most n={facts.n}, the points of {cell.dataset_name}"
-    require(facts.n is None or cell.k <= facts.n, "k", cell.k, rule)
+    rule = f"at most n={info.n}, the points of {cell.dataset_name}"
+    require(info.n is None or cell.k <= info.n, "k", cell.k, rule)
     method = build_method(cell)
-    cell.kind.check_method(cell, method, facts.n, facts.d)
+    cell.kind.check_method(cell, method, info.n, info.d)
     are_numbers = cell.seeds == tuple(range(len(cell.seeds)))
     rule = "a number of replicates with secure noise, whose seeds are drawn"
     holds = are_numbers or not uses_secure_noise(cell, method)
@@ -177,7 +176,7 @@ def has_common_range(dataset: str) -> bool:
     """Tell whether all columns share one range, without reading the points."""
     known = resolve(dataset)
     if known.family is not None:
-        return known.family.name in RANGED_FAMILIES
+        return known.family.name in COMMON_RANGE_FAMILIES
     entry = known.entry
     if entry is None:
         return False

@@ -8,11 +8,11 @@ from rich.console import Console
 
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.plan.sweep import Gap, Substitution, sized_sweeps, sweep_cells
+from pkm.experiments.plan.sweep import Gap, Substitution, apply_profile, sweep_cells
 from pkm.experiments.store.store import Store
 
-#: Printed once by a command some of whose noise is drawn from seeds.
-REPEATABLE = (
+#: Printed by a command that draws some noise from seeds.
+SEEDED_NOISE_NOTICE = (
     "noise is repeatable (noise=seeded): whoever knows the seeds can take it off. "
     "Publish such centers of public data only"
 )
@@ -20,7 +20,7 @@ REPEATABLE = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run for a paper: cells by sweep, and what cannot be run here.
+    """The cells of a paper by sweep, and what cannot be run here.
 
     Parameters
     ----------
@@ -29,10 +29,9 @@ class Plan:
     entries : tuple of (str, Cell)
         Sweep and cell; a cell that several sweeps request appears once in each.
     gaps : tuple of Gap
-        What is left out and why.
+        Cells that are left out, with the reasons.
     substitutions : tuple of Substitution
-        Data sets in whose place substitutes are used; nothing is missing because of
-        them.
+        Data sets that are replaced by substitutes; none of their cells is missing.
     """
 
     paper: str
@@ -54,13 +53,13 @@ class Plan:
             )
         )
 
-    def rows(self, store: Store) -> pd.DataFrame:
+    def read_rows(self, store: Store) -> pd.DataFrame:
         """Read the finished cells.
 
         Parameters
         ----------
         store : Store
-            Where they are.
+            The store that has them.
 
         Returns
         -------
@@ -71,9 +70,9 @@ class Plan:
         """
         rows = store.read([cell.key for cell in self.cells])
         entries = [(sweep, cell.key, cell.dataset_name) for sweep, cell in self.entries]
-        return rows if rows.empty else in_sweeps(rows, entries)
+        return rows if rows.empty else repeat_for_sweeps(rows, entries)
 
-    def missing(self, store: Store) -> pd.DataFrame:
+    def list_missing(self, store: Store) -> pd.DataFrame:
         """List the cells that a report lacks.
 
         Returns
@@ -94,16 +93,16 @@ class Plan:
                 gaps.append(
                     Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, reason)
                 )
-        return gap_table(gaps)
+        return make_gap_table(gaps)
 
 
-def warn_repeatable(cells: Iterable[Cell], console: Console) -> None:
-    """Say what seeded noise means, if some cell of a private method has it."""
+def warn_seeded_noise(cells: Iterable[Cell], console: Console) -> None:
+    """Print a warning if a cell of a private method has seeded noise."""
     if any(cell.noise == "seeded" and cell.epsilon is not None for cell in cells):
-        console.print(REPEATABLE, style="yellow", soft_wrap=True)
+        console.print(SEEDED_NOISE_NOTICE, style="yellow", soft_wrap=True)
 
 
-def in_sweeps(
+def repeat_for_sweeps(
     rows: pd.DataFrame,
     entries: Sequence[tuple[str, str, str]],
 ) -> pd.DataFrame:
@@ -121,7 +120,7 @@ def in_sweeps(
     return named[["sweep", *rows.columns]]
 
 
-def gap_table(gaps: Sequence[Gap]) -> pd.DataFrame:
+def make_gap_table(gaps: Sequence[Gap]) -> pd.DataFrame:
     """Return gaps as a table, epsilon NaN where there is none."""
     table = pd.DataFrame(
         [asdict(gap) for gap in gaps],
@@ -141,8 +140,8 @@ def make_plan(
     Parameters
     ----------
     paper : mapping
-        As in ``conf/paper``: name, sweeps, defaults for the sweeps, and what profiles
-        change.
+        As in ``conf/paper``: name, sweeps, defaults for the sweeps, and changes by
+        profile.
     profile : mapping
         As in ``conf/profile``: name and seeds.
     data_dir : str, optional
@@ -163,7 +162,7 @@ def make_plan(
     entries: list[tuple[str, Cell]] = []
     gaps: list[Gap] = []
     substitutions: list[Substitution] = []
-    for sweep, spec in sized_sweeps(paper, profile).items():
+    for sweep, spec in apply_profile(paper, profile).items():
         try:
             sweep_entries, sweep_gaps, replaced = sweep_cells(sweep, spec, data_dir)
         except (ValueError, TypeError) as error:

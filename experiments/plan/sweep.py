@@ -33,18 +33,18 @@ from pkm.experiments.config.settings import (
 )
 from pkm.experiments.fit.kinds import KINDS, expand_kinds
 from pkm.experiments.plan.entries import (
-    dataset_entries,
-    known_metrics,
-    method_entries,
-    seed_list,
+    check_metrics,
+    expand_datasets,
+    expand_methods,
+    list_seeds,
 )
 from pkm.experiments.plan.feasibility import (
-    Facts,
-    available_source,
-    check,
+    DatasetInfo,
+    check_cell,
     choose_noise,
     choose_preprocessing,
-    sweep_facts,
+    choose_source,
+    find_sweep_info,
 )
 from pkm.methods import import_path, load_method
 
@@ -78,7 +78,7 @@ SWEEP_KEYS = (
 class Gap:
     """A cell that a sweep requests and that cannot be run, with the reason.
 
-    `lacking` is the method, the data set or the kind of cell that the reason is about.
+    `subject` is the method, the data set or the kind of cell that the reason is about.
     """
 
     sweep: str
@@ -86,7 +86,7 @@ class Gap:
     dataset: str
     epsilon: float | None
     reason: str
-    lacking: str = ""
+    subject: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,7 @@ class Substitution:
     dataset, substitute : str
         The name requested and the name used.
     family : str
-        In one line, which data sets are replaced by which: the patterns that gave both
-        names.
+        The patterns of both names: which data sets are replaced by which.
     """
 
     sweep: str
@@ -110,11 +109,11 @@ class Substitution:
     family: str
 
 
-def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
+def apply_profile(paper: Mapping, profile: Mapping) -> dict[str, dict]:
     """Return a paper's sweeps with its defaults and the profile's changes.
 
-    A sweep that the profile does not name stays as the paper has it; one that the
-    profile sets to null is left out.
+    A sweep that the profile does not name stays unchanged; a sweep that it sets to null
+    is left out.
 
     Raises
     ------
@@ -129,14 +128,14 @@ def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
     require_choices(f"profile {profile['name']}: sweep", changes, list(sweeps))
     general = {key: paper[key] for key in SWEEP_KEYS if key in paper}
     general["seeds"] = profile["seeds"]
-    sized = {}
+    profiled = {}
     for name, declared in sweeps.items():
         if declared is None or (name in changes and changes[name] is None):
             continue
         spec = general | declared | (changes.get(name) or {})
         require_choices(f"sweep {name}: key", spec, SWEEP_KEYS)
-        sized[name] = spec
-    return sized
+        profiled[name] = spec
+    return profiled
 
 
 def check_paper(paper: Mapping, profile: str) -> None:
@@ -145,7 +144,7 @@ def check_paper(paper: Mapping, profile: str) -> None:
     Raises
     ------
     ConfigurationError
-        Naming the key or the profile, and those that there are.
+        Naming the unknown key or profile, and the known ones.
     """
     profiles = sorted({*choices("profile"), profile})
     require_known(paper.get("profiles") or {}, profiles, "paper.profiles.")
@@ -156,12 +155,12 @@ def check_paper(paper: Mapping, profile: str) -> None:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep of a paper, expanded along each of its axes and not yet crossed.
+    """The axes of a sweep: its cells are their combinations.
 
     Parameters
     ----------
     sources : list of dict
-        Data sets, from `dataset_entries`.
+        Data sets, from `expand_datasets`.
     methods : list of Method
     ks, epsilons : list
         A k may be None: the data set's own.
@@ -188,17 +187,16 @@ def read_sweep(spec: Mapping) -> Sweep:
     Raises
     ------
     ValueError
-        If a name is unknown or a value breaks its rule, whether or not a method would
-        use it.
+        If a name is unknown or a value breaks its rule, even if no method uses it.
     """
     settings = {
         key: spec.get(key, default) for key, (default, _) in CELL_SETTINGS.items()
     }
-    settings["seeds"] = seed_list(spec["seeds"])
-    settings["metrics"] = known_metrics(spec.get("metrics", ["nicv"]))
+    settings["seeds"] = list_seeds(spec["seeds"])
+    settings["metrics"] = check_metrics(spec.get("metrics", ["nicv"]))
     sweep = Sweep(
-        sources=dataset_entries(spec["datasets"]),
-        methods=list(map(find_method, method_entries(spec["methods"]))),
+        sources=expand_datasets(spec["datasets"]),
+        methods=list(map(find_method, expand_methods(spec["methods"]))),
         ks=as_list(spec.get("k")),
         epsilons=as_list(spec.get("epsilon", [1.0])),
         kinds=expand_kinds(spec),
@@ -212,8 +210,7 @@ def read_sweep(spec: Mapping) -> Sweep:
             "a sweep needs at least one data set, one method, one epsilon, one k (or "
             "null) and one value of each key of federation and unlearning (or none)"
         )
-    # A cell checks its values, but a cell of a method without epsilon has none to
-    # check.
+    # Cells check their values, too, but those of methods without epsilon have none.
     for key, (_, rule) in CELL_SETTINGS.items():
         rule.require(key, settings[key])
     if sweep.preprocessing is not None:
@@ -239,9 +236,9 @@ def sweep_cells(
     Parameters
     ----------
     name : str
-        Of the sweep.
+        Name of the sweep.
     spec : mapping
-        Its keys, defaults filled in; see `sized_sweeps`.
+        Its keys, defaults filled in; see `apply_profile`.
     data_dir : str or None
         Folder with the original data files.
 
@@ -261,13 +258,13 @@ def sweep_cells(
     gaps: list[Gap] = []
     substitutions: list[Substitution] = []
     for declared in sweep.sources:
-        source, unavailable = available_source(declared, data_dir)
+        source, unavailable = choose_source(declared, data_dir)
         dataset, requested = source["name"], declared["name"]
         label = source["path"] or dataset
         if dataset != requested:
             replaced = Substitution(name, requested, dataset, declared["family"])
             substitutions.append(replaced)
-        facts = Facts() if unavailable else sweep_facts(source, sweep.ks)
+        info = DatasetInfo() if unavailable else find_sweep_info(source, sweep.ks)
         noise = choose_noise(dataset, sweep.settings["noise"])
         for method in sweep.methods:
             epsilons = sweep.epsilons if method.private else [None]
@@ -277,34 +274,34 @@ def sweep_cells(
                     (label, unavailable),
                     (kind.key, kind.unavailable()),
                 )
-                present = [(part, reason) for part, reason in reasons if reason]
-                if present:
-                    lacking, reason = present[0]
-                    gap = Gap(name, method.name, label, epsilon, reason, lacking)
+                problems = [(subject, reason) for subject, reason in reasons if reason]
+                if problems:
+                    subject, reason = problems[0]
+                    gap = Gap(name, method.name, label, epsilon, reason, subject)
                     gaps.append(gap)
                     continue
                 delta = None
                 if accepts(method.target, "delta"):
-                    delta = compute_delta(sweep.delta, facts.n)
+                    delta = compute_delta(sweep.delta, info.n)
                 cell = Cell(
                     method=method.name,
                     target=method.target,
                     params=method.params,
                     dataset=dataset,
                     preprocessing=choose_preprocessing(source, sweep.preprocessing),
-                    k=facts.k if k is None else k,
+                    k=info.k if k is None else k,
                     epsilon=None if epsilon is None else float(epsilon),
                     delta=delta,
                     path=source["path"],
                     columns=source["columns"],
                     label_column=source["label"],
                     decimal=source["decimal"],
-                    bounds=tuples(source["bounds"]),
+                    bounds=to_tuples(source["bounds"]),
                     style=method.style,
                     kind=kind,
                     **sweep.settings | {"noise": noise},
                 )
-                check(cell, facts, data_dir)
+                check_cell(cell, info, data_dir)
                 cells.append(cell)
     return list(dict.fromkeys(cells)), gaps, substitutions
 
@@ -313,12 +310,12 @@ def compute_delta(
     delta: float | str | None,
     n_points: int | None,
 ) -> float | str | None:
-    """Return delta of the cells on a data set: as given, or by the number of points.
+    """Return delta of the cells on a data set: as given, or from the number of points.
 
     Raises
     ------
     ValueError
-        If it is by a number of points that is drawn with the points.
+        If it depends on a number of points that is drawn with the points.
 
     Examples
     --------
@@ -340,13 +337,13 @@ class Method:
     Parameters
     ----------
     name : str
-        In tables.
+        Name in tables.
     target : str
         Import path of its class.
     params, style : dict
         As in `Cell`.
     private : bool
-        Whether it has a parameter epsilon; assumed of one that cannot be imported.
+        Whether it has a parameter epsilon; true if it cannot be imported.
     missing : str or None
         Why it cannot be imported, or cannot run here.
     """
@@ -360,7 +357,7 @@ class Method:
 
 
 def find_method(entry: Mapping) -> Method:
-    """Find the class of an entry from `method_entries`."""
+    """Find the class of an entry from `expand_methods`."""
     target = entry["_target_"]
     TEXT.require("method._target_", target)
     name = entry["name"]
@@ -386,6 +383,6 @@ def find_method(entry: Mapping) -> Method:
     return Method(name, target, params, style, private, missing)
 
 
-def tuples(value: Any) -> Any:
-    """Return nested lists as nested tuples, which can be keys of caches."""
-    return tuple(map(tuples, value)) if isinstance(value, list | tuple) else value
+def to_tuples(value: Any) -> Any:
+    """Turn nested lists into nested tuples, which can be keys of caches."""
+    return tuple(map(to_tuples, value)) if isinstance(value, list | tuple) else value

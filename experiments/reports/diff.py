@@ -9,7 +9,7 @@ from scipy import stats
 from pkm.analysis.claims import verdicts
 from pkm.analysis.tables.inference import holm
 from pkm.analysis.tables.study import Study
-from pkm.experiments.plan.plan import Plan, gap_table, in_sweeps
+from pkm.experiments.plan.plan import Plan, make_gap_table, repeat_for_sweeps
 from pkm.experiments.plan.sweep import Gap
 from pkm.experiments.store.cell_tables import (
     MUST_MATCH,
@@ -201,6 +201,6 @@ def evaluate_claims(
             )
     if not entries:
         return {}
-    rows = in_sweeps(store.read(keys.values()), entries)
-    evaluated = verdicts.evaluate(Study(rows), plan.paper, gap_table(gaps))
+    rows = repeat_for_sweeps(store.read(keys.values()), entries)
+    evaluated = verdicts.evaluate(Study(rows), plan.paper, make_gap_table(gaps))
     return {verdict.claim.id: verdict.finding.verdict for verdict in evaluated}

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.console.console import duration
-from pkm.experiments.plan.estimate import estimator, wall_seconds
+from pkm.experiments.plan.estimate import estimate_wall_time, make_estimator
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.plan.sweep import Gap, Substitution
 from pkm.experiments.store.store import Store
@@ -37,7 +37,7 @@ def show(
     console : rich.console.Console
         Where to print.
     """
-    estimate = estimator(store, backend)
+    estimate = make_estimator(store, backend)
     cells = [cell for cell in plan.cells if store.status(cell.key) != "done"]
     estimates = {cell.key: estimate(cell) for cell in cells}
     costs = {key: seconds for key, (seconds, _) in estimates.items()}
@@ -45,7 +45,7 @@ def show(
     n_known = sum(is_known for _, is_known in estimates.values())
     n_rough = len(cells) - n_known
     basis = f"{n_known} cells from stored timings, {n_rough} by the rough model"
-    seconds = duration(wall_seconds(costs, cells, backend.jobs))
+    seconds = duration(estimate_wall_time(costs, cells, backend.jobs))
     console.print(
         f"{len(cells)} of {len(plan.cells)} cells to run, "
         f"about {seconds} with jobs={backend.jobs} ({basis})"

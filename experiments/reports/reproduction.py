@@ -20,9 +20,9 @@ from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import require_choices
 from pkm.experiments.config.settings import as_list
 from pkm.experiments.console.console import duration
-from pkm.experiments.plan.estimate import estimate_costs, wall_seconds
+from pkm.experiments.plan.estimate import estimate_costs, estimate_wall_time
 from pkm.experiments.plan.plan import Plan, make_plan
-from pkm.experiments.plan.sweep import sized_sweeps
+from pkm.experiments.plan.sweep import apply_profile
 from pkm.experiments.reports.crate import write_crate, write_origins
 from pkm.experiments.reports.fetching import fetch
 from pkm.experiments.reports.overview import (
@@ -130,7 +130,7 @@ def cheapest_first(
 
     def seconds(request: Request) -> float:
         absent = [cell for cell in request.part.cells if cell.key in costs]
-        return wall_seconds(costs, absent, jobs)
+        return estimate_wall_time(costs, absent, jobs)
 
     return sorted(requests, key=seconds)
 
@@ -288,7 +288,7 @@ def run_missing(
             style="red",
         )
     if plan.gaps:
-        names = join_names(list(dict.fromkeys(gap.lacking for gap in plan.gaps)))
+        names = join_names(list(dict.fromkeys(gap.subject for gap in plan.gaps)))
         console.print(
             f"not available: {names}; "
             "`status` and the report say what is missing and why",
@@ -298,7 +298,7 @@ def run_missing(
     for line in substitution_lines(plan.substitutions):
         console.print(f"substitute: {line}", markup=False, soft_wrap=True)
     costs = estimate_costs(waiting, store, backend)
-    seconds = duration(wall_seconds(costs, waiting, backend.jobs))
+    seconds = duration(estimate_wall_time(costs, waiting, backend.jobs))
     console.print(
         f"{plan.paper} ({config.profile.name}): {len(cells)} cells, "
         f"{len(readable)} stored, {len(waiting)} to run, "
@@ -348,7 +348,7 @@ def report(
 
     plan = request.plan
     profile = config.profile
-    rows = plan.rows(store)
+    rows = plan.read_rows(store)
     if rows.empty:
         console.print("nothing is stored for this plan yet: no report", style="yellow")
         return None
@@ -364,14 +364,14 @@ def report(
     index = build(
         rows,
         paper=plan.paper,
-        missing=plan.missing(store),
+        missing=plan.list_missing(store),
         out=out,
         environment=described,
         profile=profile.name,
         audited=audits.read(store.root / FILE),
     )
     write_origins(rows, plan.paper, profile.name, out / "figures")
-    sweeps = OmegaConf.create(sized_sweeps(request.paper, profile))
+    sweeps = OmegaConf.create(apply_profile(request.paper, profile))
     write_crate(
         out,
         rows,

@@ -17,7 +17,7 @@ from pkm.analysis.papers.kaplan_stemmer import BOUNDS
 from pkm.catalogue import CONF
 from pkm.datasets import Dataset, scale
 from pkm.datasets.registry import find
-from pkm.experiments.plan.entries import dataset_entries
+from pkm.experiments.plan.entries import expand_datasets
 from pkm.federation.sparse import N_CHECK_SUMS, SparseCode
 from pkm.methods.trees.dpm import (
     DPM,
@@ -65,7 +65,7 @@ def test_proofs_must_be_conclusive():
 def test_synthetic_grid_has_three_sets_of_45_combinations():
     sweeps = yaml.safe_load((CONF / "paper" / "fastlloyd" / "sweeps.yaml").read_text())
     (grid,) = sweeps["sweeps"]["synth"]["datasets"]
-    names = [entry["name"] for entry in dataset_entries([grid])]
+    names = [entry["name"] for entry in expand_datasets([grid])]
     combinations = Counter(tuple(name.split("-")[1:3]) for name in names)
     assert len(combinations) == 45
     assert set(combinations.values()) == {3}

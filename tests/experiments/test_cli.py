@@ -29,8 +29,8 @@ from pkm.experiments.commands import (
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.fit.central import Central
-from pkm.experiments.plan.estimate import estimator, wall_seconds
-from pkm.experiments.plan.plan import REPEATABLE, make_plan
+from pkm.experiments.plan.estimate import estimate_wall_time, make_estimator
+from pkm.experiments.plan.plan import SEEDED_NOISE_NOTICE, make_plan
 from pkm.experiments.reports import reproduction
 from pkm.experiments.store.store import Store
 from pkm.methods import FastLloyd, load_method
@@ -432,7 +432,7 @@ def test_table_shows_what_differs_from_the_request(call_run):
     # A sound method on a declared domain spends what it says, and has its k centers.
     words = ("method=fastlloyd", *words[1:], "timing=true")
     heading, _, noise, note = call_run(*words)[1].splitlines()[1:]
-    assert noise == REPEATABLE
+    assert noise == SEEDED_NOISE_NOTICE
     assert not {"ε spent", "centers", "flaws"} & set(heading.split("  "))
     assert "ms per seed" in heading
     assert note.startswith("0 cells were stored")
@@ -577,7 +577,7 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
     code, out = call_verb("run")
     assert code == 0
     assert "7 done, 0 failed" in out
-    assert out.count(REPEATABLE) == 1
+    assert out.count(SEEDED_NOISE_NOTICE) == 1
     code, out = call_verb("run")
     assert "7 stored, 0 to run" in out
 
@@ -652,9 +652,9 @@ def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
     for paper in papers:
         config = composition.load([f"paper={paper}", "profile=smoke", "tracking=none"])
         cells = make_plan(config.paper, config.profile, data_dir=config.data).cells
-        estimate = estimator(Store(tmp_path), Backend(**config.backend))
+        estimate = make_estimator(Store(tmp_path), Backend(**config.backend))
         costs = {cell.key: estimate(cell)[0] for cell in cells}
-        seconds.append(wall_seconds(costs, cells, config.backend.jobs))
+        seconds.append(estimate_wall_time(costs, cells, config.backend.jobs))
     assert seconds == sorted(seconds)
     assert len(set(seconds)) > 1
     assert not (tmp_path / "results").exists()

@@ -5,7 +5,7 @@ import pytest
 
 from pkm.experiments.commands import run
 from pkm.experiments.plan.feasibility import choose_noise
-from pkm.experiments.plan.plan import REPEATABLE
+from pkm.experiments.plan.plan import SEEDED_NOISE_NOTICE
 from pkm.experiments.store.store import Store
 from pkm.methods import FastLloyd
 from pkm.privacy import Budget, PrivacyAccountant, snap
@@ -64,7 +64,7 @@ def test_two_runs_on_a_private_file_differ(call, own, points):
     code, first, text = call(*own, results="a")
     _, second, _ = call(*own, results="b")
     assert code == 0
-    assert REPEATABLE not in text
+    assert SEEDED_NOISE_NOTICE not in text
     assert not np.allclose(released(first), released(second))
     for rows in (first, second):
         assert set(rows["noise"]) == {"secure"}
@@ -89,7 +89,7 @@ def test_seeded_noise_is_asked_for_and_said_once(call, own, points, timing):
     words = (*own, "noise=seeded", f"timing={timing}")
     _, first, text = call(*words, results="a")
     _, second, _ = call(*words, results="b")
-    assert text.count(REPEATABLE) == 1
+    assert text.count(SEEDED_NOISE_NOTICE) == 1
     assert np.array_equal(released(first), released(second))
     assert set(first["noise"]) == {"seeded"}
     assert "public_seed" not in first
@@ -143,7 +143,7 @@ def test_an_account_takes_secure_noise_alone(call, own, points, tmp_path):
     public = ("dataset=iris", "epsilon=1.0", "seeds=2", f"account={path}")
     _, rows, text = call(*public)
     assert set(rows["noise"]) == {"secure"}
-    assert REPEATABLE not in text
+    assert SEEDED_NOISE_NOTICE not in text
     assert PrivacyAccountant.open(path).spent() == 2.0
 
     # What is stored is paid for; what is run again has other noise, and is not.

@@ -10,7 +10,7 @@ from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.coreset import Coreset
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import build_method, prepare_cell_data
-from pkm.experiments.plan.feasibility import check, find_facts
+from pkm.experiments.plan.feasibility import check_cell, find_dataset_info
 from pkm.metrics.coresets import center_sets, compute_costs
 
 CELL = Cell(
@@ -47,4 +47,4 @@ def test_method_without_coresets_is_refused_before_it_runs():
     fastlloyd = "pkm.methods.FastLloyd"
     cell = dataclasses.replace(CELL, method="fastlloyd", target=fastlloyd, params={})
     with pytest.raises(ValueError, match="one that releases coresets where coreset=true"):
-        check(cell, find_facts(cell.dataset), None)
+        check_cell(cell, find_dataset_info(cell.dataset), None)

@@ -21,7 +21,7 @@ from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.federation import SPLITS, Federation
 from pkm.experiments.fit.inputs import resolve_cell
-from pkm.experiments.plan.estimate import estimator, fixed_seconds, rough_seconds
+from pkm.experiments.plan.estimate import fixed_seconds, make_estimator, rough_seconds
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
 from pkm.schema import names
@@ -359,7 +359,7 @@ def test_estimate_depends_on_latency_and_processes(tmp_path):
     store.write(local, rows)
     central_rows = execute(CENTRAL_CELL).assign(fit_seconds=1.0, metric_seconds=0.0)
     store.write(CENTRAL_CELL, central_rows)
-    estimate = estimator(store)
+    estimate = make_estimator(store)
     assert estimate(local) == (pytest.approx(20, abs=0.1), True)
     assert estimate(CENTRAL_CELL) == (pytest.approx(4, abs=0.1), True)
     assert estimate(remote) == (rough_seconds(remote), False)

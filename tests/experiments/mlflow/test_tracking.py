@@ -114,7 +114,7 @@ def test_a_sweep_is_a_run_above_its_curves(synced):
 def test_steps_of_a_curve_are_a_thousand_epsilon(synced):
     plan, store, location, _, _ = synced
     (curve,) = [run for run in runs(location, kind=CURVE) if "fastlloyd" in run.info.run_name]
-    rows = plan.rows(store).query("method == 'fastlloyd'")
+    rows = plan.read_rows(store).query("method == 'fastlloyd'")
     for metric in ("nicv", "silhouette"):
         by_epsilon = rows.groupby("epsilon")[metric]
         means = by_epsilon.mean()
@@ -195,7 +195,7 @@ def test_parent_has_the_rows_as_an_artifact(synced):
     with open_client(location.uri) as client:
         table = client.download_artifacts(parent.info.run_id, "rows/first.parquet", str(folder))
     # Columns of other sweeps' cells are in the table, and empty.
-    expected = plan.rows(store).query("sweep == 'first'").reset_index(drop=True)
+    expected = plan.read_rows(store).query("sweep == 'first'").reset_index(drop=True)
     stored = pd.read_parquet(table)
     plain = [column.name for column in COLUMNS if column.dtype in PLAIN and column.name in stored]
     pd.testing.assert_frame_equal(stored[plain], expected[plain], check_dtype=False)
@@ -219,8 +219,8 @@ def reported(tmp_path_factory):
     store = Store(folder / "results")
     run_cells(plan.cells, store, Backend())
     report = folder / "report"
-    missing = plan.missing(store)
-    build(plan.rows(store), paper="fastlloyd", missing=missing, out=report, environment={})
+    missing = plan.list_missing(store)
+    build(plan.read_rows(store), paper="fastlloyd", missing=missing, out=report, environment={})
     location = location_in(folder)
     sync(plan, store, location, profile="tiny", report=report)
     return plan, store, location, report, folder

@@ -18,7 +18,12 @@ from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.config.method_parameters import accepts
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import build_method, prepare_cell_data
-from pkm.experiments.plan.estimate import estimator, max_centers, rough_seconds, wall_seconds
+from pkm.experiments.plan.estimate import (
+    count_max_centers,
+    estimate_wall_time,
+    make_estimator,
+    rough_seconds,
+)
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports.overview import gap_lines, show, substitution_lines
 from pkm.experiments.store.store import Store
@@ -144,7 +149,7 @@ def test_missing_data_are_a_gap(monkeypatch, tmp_path):
         ("mnist", "glloyd", 0.1),
         ("mnist", "glloyd", 1.0),
     ]
-    missing = plan.missing(Store(tmp_path / "results"))
+    missing = plan.list_missing(Store(tmp_path / "results"))
     assert list(missing.columns) == ["sweep", "method", "dataset", "epsilon", "reason"]
     assert missing["reason"].str.contains("t10k").sum() == 2
     assert (missing["reason"] == "not run").sum() == 2
@@ -159,7 +164,7 @@ def test_substitute_replaces_missing_data(tmp_path, monkeypatch):
     assert [cell.dataset for cell in plan.cells] == ["g2-2-20-generated", "g2-4-20-generated"]
     # A substituted set is not a gap, and the report does not count it as missing.
     assert plan.gaps == ()
-    missing = plan.missing(Store(tmp_path / "results"))
+    missing = plan.list_missing(Store(tmp_path / "results"))
     assert set(missing["reason"]) == {"not run"}
     substitutions = [(pair.dataset, pair.substitute) for pair in plan.substitutions]
     assert substitutions == [
@@ -299,7 +304,7 @@ def test_rows_have_the_names_of_the_plan(file_entry, tmp_path):
 
     def names(*entries):
         content = paper(datasets=list(entries), methods=["mean"], k=1)
-        rows = make_plan(content, PROFILE).rows(store)
+        rows = make_plan(content, PROFILE).read_rows(store)
         return list(rows["dataset"])
 
     assert names(file_entry) == ["points"] * 2
@@ -383,19 +388,19 @@ def test_profile_of_an_unknown_sweep_is_refused():
 def test_estimate_prefers_measured_times(tmp_path):
     store = Store(tmp_path)
     (cell,) = cells()
-    assert estimator(store)(cell) == (rough_seconds(cell), False)
+    assert make_estimator(store)(cell) == (rough_seconds(cell), False)
     rows = execute(cell).assign(fit_seconds=3.0, metric_seconds=2.0)
     store.write(cell, rows)
-    seconds, measured = estimator(store)(cell)
+    seconds, measured = make_estimator(store)(cell)
     assert measured
     assert seconds == pytest.approx(2 * 5.0, abs=0.1)
     # Times of a cell without timing do not apply to a timing cell; a limit bounds the estimate.
     (timed,) = cells(timing=True)
-    assert estimator(store)(timed) == (rough_seconds(timed), False)
+    assert make_estimator(store)(timed) == (rough_seconds(timed), False)
     (limited,) = cells(time_limit=4)
-    assert estimator(store)(limited) == (4, True)
-    assert estimator(store, Backend(time_limit=3))(cell) == (3, True)
-    assert estimator(store, Backend(time_limit=3))(limited) == (4, True)
+    assert make_estimator(store)(limited) == (4, True)
+    assert make_estimator(store, Backend(time_limit=3))(cell) == (3, True)
+    assert make_estimator(store, Backend(time_limit=3))(limited) == (4, True)
 
 
 def test_results_of_older_versions_give_estimates(tmp_path):
@@ -403,7 +408,7 @@ def test_results_of_older_versions_give_estimates(tmp_path):
     (cell,) = cells()
     rows = execute(cell).assign(fit_seconds=3.0, metric_seconds=2.0)
     store.write(cell, rows.drop(columns=["timing", "half_width", "n_centers", "references"]))
-    assert estimator(store)(cell)[1]
+    assert make_estimator(store)(cell)[1]
 
 
 def test_rough_estimate_depends_on_number_of_centers():
@@ -414,9 +419,9 @@ def test_rough_estimate_depends_on_number_of_centers():
     merged = dpm_cell(merge=True)
     shallow = dpm_cell(depth=4)
     default = dpm_cell()
-    assert max_centers(merged) == 3
-    assert max_centers(shallow) == 16
-    assert max_centers(default) == 128
+    assert count_max_centers(merged) == 3
+    assert count_max_centers(shallow) == 16
+    assert count_max_centers(default) == 128
 
     # The additional time is in proportion to the number of centers beyond the k = 3 merged ones.
     merged_seconds = rough_seconds(merged)
@@ -425,14 +430,14 @@ def test_rough_estimate_depends_on_number_of_centers():
 
     # Seeds of Lloyd's algorithm are fitted as one batch, which is faster.
     (lloyd,) = cells()
-    assert max_centers(lloyd) == 3
+    assert count_max_centers(lloyd) == 3
     assert rough_seconds(lloyd) < merged_seconds / 5
 
 
 def test_timing_cells_are_estimated_in_sequence():
     both = [*cells(), *cells(timing=True)]
     seconds = {cell.key: 6.0 for cell in both}
-    assert wall_seconds(seconds, both, jobs=2) == 3 + 6
+    assert estimate_wall_time(seconds, both, jobs=2) == 3 + 6
 
 
 @pytest.mark.slow
@@ -446,7 +451,7 @@ def test_failure_reason_names_the_time_limit(tmp_path, monkeypatch):
     plan = make_plan(paper(methods=[entry], time_limit=0.5), PROFILE)
     store = Store(tmp_path / "results")
     run_cells(plan.cells, store, Backend())
-    (reason,) = plan.missing(store)["reason"]
+    (reason,) = plan.list_missing(store)["reason"]
     assert reason == "failed: TimeLimitExceeded: time limit of 0.5 s reached"
     console = Console(file=io.StringIO(), width=160)
     show(plan, store, Backend(), console)
@@ -474,7 +479,7 @@ def test_every_method_file_runs(name):
         declared = build_method(cell).budget(300, 2).epsilon
         assert rows["epsilon_spent"].max() <= declared * (1 + 1e-6)
         assert declared <= 1.0 or cell.variant == "published"
-    assert rows["n_centers"].between(1, max_centers(cell)).all()
+    assert rows["n_centers"].between(1, count_max_centers(cell)).all()
 
 
 @pytest.mark.no_cover  # other tests run the same code

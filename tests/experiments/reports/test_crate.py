@@ -29,7 +29,7 @@ def written(tmp_path_factory):
     plan = make_plan(PAPER, {"name": "tiny", "seeds": 2})
     store = Store(root / "results")
     run_cells(plan.cells, store, Backend())
-    rows = plan.rows(store)
+    rows = plan.read_rows(store)
     folder = root / "report"
     for name in ("index.html", "figures/figure2.png", "figures/iterations.png", "tables/a.csv"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

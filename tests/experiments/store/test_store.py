@@ -14,7 +14,7 @@ from pkm.analysis.tables.charges import read_charges
 from pkm.arrow import check, read_parameters
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.central import Central
-from pkm.experiments.plan.estimate import estimator
+from pkm.experiments.plan.estimate import make_estimator
 from pkm.experiments.store import store as store_module
 from pkm.experiments.store.store import CACHE_NAME, REQUIRED, Store
 
@@ -140,7 +140,7 @@ def test_columns_of_other_types_stop_no_estimate(store):
     table = table.set_column(0, "cell", pa.array([1, 2]))
     table = table.set_column(table.column_names.index("method"), "method", pa.array([3, 3]))
     pq.write_table(table, path)
-    assert not estimator(store)(cell)[1]
+    assert not make_estimator(store)(cell)[1]
 
 
 @pytest.mark.parametrize(
