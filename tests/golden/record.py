@@ -20,7 +20,7 @@ from pkm.analysis.figures.figure import read_figures
 from pkm.datasets import load, scale
 from pkm.experiments.cell.cell import STYLE, Cell
 from pkm.experiments.config.groups import choices, read_entry
-from pkm.experiments.fit.inputs import resolve
+from pkm.experiments.fit.inputs import resolve_cell
 from pkm.experiments.fit.unlearning import Unlearning
 from pkm.federation import Network, run_in_threads, split_points
 from pkm.methods import load_method
@@ -214,7 +214,7 @@ def unlearning_records() -> dict:
                 N_CLUSTERS, None, None, SEEDS,
                 ("nicv",), timing=True, kind=Unlearning(**settings),
             )  # fmt: skip
-            fits, columns = cell.kind.fit(resolve(cell, None))
+            fits, columns = cell.kind.fit(resolve_cell(cell, None))
             runs = [run_record(run) for run, _ in fits]
             losses = {key: value for key, value in columns.items() if key.startswith("loss_ratio")}
             records[f"{name} {dataset}"] = {"runs": runs, "losses": losses}
