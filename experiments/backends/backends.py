@@ -1,4 +1,4 @@
-"""Run many cells, in this process or in several, with one outcome: the store filled."""
+"""Run many cells, in this process or in several, and store their results."""
 
 import contextlib
 import itertools
@@ -36,7 +36,7 @@ def run_cells(
     does.
 
     Cells of one data set are run next to each other, so that it is loaded once per
-    worker. Neither the order (see `arrange`) nor the number of workers changes a
+    worker. Neither the order (see `order_chunks`) nor the number of workers changes a
     result. Cells that measure running time come last, one at a time with nothing else
     running, whatever the backend.
 
@@ -76,23 +76,29 @@ def run_cells(
     outcomes = []
     with show_progress(costs, jobs, console) as advance:
         for timing, n_workers in ((False, jobs), (True, 1)):
-            chosen = [cell for cell in cells if cell.timing == timing]
+            selected = [cell for cell in cells if cell.timing == timing]
             if backend.name == "dask" and not timing:
-                chunks = arrange(chosen, costs, n_workers, interrupted)
-                stream = on_dask(chunks, runner)
+                chunks = order_chunks(selected, costs, n_workers, interrupted)
+                stream = run_on_dask(chunks, runner)
             elif n_workers > 1:
-                chunks = arrange(chosen, costs, n_workers, interrupted)
-                stream = in_workers(chunks, runner, n_workers)
+                chunks = order_chunks(selected, costs, n_workers, interrupted)
+                stream = run_in_workers(chunks, runner, n_workers)
             else:
                 # A worker takes as long to start as this process: only for cells with
                 # a limit.
-                free = [cell for cell in chosen if backend.find_limit(cell) is None]
+                unlimited = [
+                    cell for cell in selected if backend.find_limit(cell) is None
+                ]
                 limited = [
-                    cell for cell in chosen if backend.find_limit(cell) is not None
+                    cell for cell in selected if backend.find_limit(cell) is not None
                 ]
                 stream = itertools.chain(
-                    in_this_process(arrange(free, costs, 1, interrupted), runner),
-                    in_workers(arrange(limited, costs, 1, interrupted), runner, 1),
+                    run_in_process(
+                        order_chunks(unlimited, costs, 1, interrupted), runner
+                    ),
+                    run_in_workers(
+                        order_chunks(limited, costs, 1, interrupted), runner, 1
+                    ),
                 )
             for outcome in stream:
                 outcomes.append(outcome)
@@ -100,23 +106,24 @@ def run_cells(
     return outcomes
 
 
-def checked_backend(backend: Backend) -> Backend:
+def check_backend(backend: Backend) -> Backend:
     """Refuse a backend that cannot run cells, before anything is charged or run.
 
     Returns
     -------
     Backend
-        With the number of workers that there are as `jobs`.
+        Its `jobs` is the number of workers that there are.
 
     Raises
     ------
     ConfigurationError
-        If the scheduler of a dask backend is not there, or its workers have other code.
+        If the scheduler of a dask backend does not answer, or its workers have other
+        code.
     """
-    return dask_cells.checked_cluster(backend) if backend.name == "dask" else backend
+    return dask_cells.check_cluster(backend) if backend.name == "dask" else backend
 
 
-def arrange(
+def order_chunks(
     cells: Sequence[Cell],
     costs: Mapping[str, float],
     jobs: int,
@@ -125,10 +132,9 @@ def arrange(
     """Group cells into chunks of one data set: some cheap ones first, then the longest.
 
     The cheapest cells come first, a few seconds of work, so that a run that is killed
-    over and over again stores some each time. Of the others the data sets and cells of
-    highest cost come first, so that no long one is left for the end. Cells that an
-    earlier run has begun and not ended come last: they may take longer than a run
-    lives.
+    again and again stores some each time. Then come the data sets and cells of highest
+    cost, so that no long cell is left for the end. Cells that were interrupted come
+    last: they may take longer than a run lasts.
 
     Parameters
     ----------
@@ -139,20 +145,19 @@ def arrange(
     jobs : int
         Number of workers the chunks are meant for.
     interrupted : sequence of str
-        Keys of cells that were begun and have not ended, in the order in which they are
-        to be run.
+        Keys of the interrupted cells, in the order in which they are run.
 
     Returns
     -------
     list of list of Cell
         Chunks, each no longer than a fair share of the whole where cells allow it.
     """
-    begun = {cell.key: cell for cell in cells if cell.key in interrupted}
-    last = [begun[key] for key in interrupted if key in begun]
-    fresh = [cell for cell in cells if cell.key not in begun]
-    first = cheapest(fresh, costs)
+    interrupted_cells = {cell.key: cell for cell in cells if cell.key in interrupted}
+    last = [interrupted_cells[key] for key in interrupted if key in interrupted_cells]
+    uninterrupted = [cell for cell in cells if cell.key not in interrupted_cells]
+    first = select_cheapest(uninterrupted, costs)
     first_keys = {cell.key for cell in first}
-    rest = [cell for cell in fresh if cell.key not in first_keys]
+    rest = [cell for cell in uninterrupted if cell.key not in first_keys]
     data_costs: Counter[tuple] = Counter()
     for cell in rest:
         data_costs[identify_data(cell)] += costs[cell.key]
@@ -167,7 +172,7 @@ def arrange(
     return chunks + [[cell] for cell in last]
 
 
-def cheapest(cells: Sequence[Cell], costs: Mapping[str, float]) -> list[Cell]:
+def select_cheapest(cells: Sequence[Cell], costs: Mapping[str, float]) -> list[Cell]:
     """Return the cheapest cells, at least one, up to `FIRST_SECONDS` together."""
     ascending = sorted(cells, key=lambda cell: costs[cell.key])
     totals = itertools.accumulate(costs[cell.key] for cell in ascending)
@@ -196,12 +201,12 @@ def make_chunks(
 
 
 def identify_data(cell: Cell) -> tuple:
-    """Return what the points of a cell are a function of."""
+    """Return the fields of a cell that determine its points."""
     return cell.dataset, cell.file, cell.bounds, cell.preprocessing, cell.clip
 
 
-def in_this_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
-    """Run chunks one by one in this process, which holds no points afterwards."""
+def run_in_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
+    """Run chunks one by one in this process, and forget the points afterwards."""
     if not chunks:
         return
     from pkm.experiments.fit.execute import forget_data
@@ -214,16 +219,16 @@ def in_this_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcom
         forget_data()
 
 
-def on_dask(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
+def run_on_dask(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
     """Run chunks on a cluster of dask, cell by cell."""
     cells = list(itertools.chain.from_iterable(chunks))
     if not cells:
         return
-    with dask_cells.connected(runner.backend, len(cells)) as client:
-        yield from dask_cells.on_cluster(cells, runner, client)
+    with dask_cells.open_client(runner.backend, len(cells)) as client:
+        yield from dask_cells.run_on_cluster(cells, runner, client)
 
 
-def in_workers(
+def run_in_workers(
     chunks: list[list[Cell]],
     runner: Runner,
     jobs: int,
@@ -231,20 +236,19 @@ def in_workers(
     """Run chunks in at most `jobs` worker processes, each with one cell at a time."""
     waiting = iter(chunks)
     with contextlib.ExitStack() as workers:
-        # The cells that each worker is still to run of its chunk, after the one it is
-        # at.
+        # The cells that each worker has left of its chunk, after the current one.
         queues: dict[Worker, list[Cell]] = {}
         for chunk in itertools.islice(waiting, jobs):
             worker = workers.enter_context(contextlib.closing(Worker(runner)))
-            worker.begin(chunk[0])
+            worker.submit(chunk[0])
             queues[worker] = chunk[1:]
         while queues:
             ready = wait([worker.connection for worker in queues])
             for worker in [worker for worker in queues if worker.connection in ready]:
-                yield worker.outcome()
+                yield worker.wait_for_outcome()
                 cells = queues.pop(worker) or next(waiting, None)
                 if cells is None:
                     worker.close()
                 else:
-                    worker.begin(cells[0])
+                    worker.submit(cells[0])
                     queues[worker] = cells[1:]

@@ -36,8 +36,8 @@ from pkm.source import subpackages_digest
 if TYPE_CHECKING:
     from distributed import Client
 
-#: Code that workers must have in the same version: all that decides rows.
-CODE = (
+#: Subpackages that workers must have in the same version: rows depend on them.
+WORKER_PACKAGES = (
     "compute",
     "datasets",
     "experiments",
@@ -47,26 +47,25 @@ CODE = (
     "privacy",
 )
 #: Pages that scheduler and workers would serve to everybody on this machine.
-NO_PAGES: dict[str, list] = {
+NO_HTTP_ROUTES: dict[str, list] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
 #: Seconds to wait for a scheduler, and between two looks for workers that have joined.
 CONNECT_SECONDS = 5
 POLL_SECONDS = 1.0
-#: Seconds after which a cluster without workers is given up.
-PATIENCE_SECONDS = 60.0
-OPEN = (
+#: Seconds to wait for a cluster without workers.
+MAX_IDLE_SECONDS = 60.0
+NO_TLS = (
     "scheduler=... without TLS: whoever reaches its port runs code as its owner, and "
     "sees all data. Use tls:// (dask's setting distributed.comm), or a network of your "
     "own"
 )
-REMEDY = "install the same version on all machines"
+SAME_VERSION = "install the same version on all machines"
 #: A worker runs one cell at a time, whatever its number of threads.
-ONE_AT_A_TIME = threading.Lock()
-#: The process that runs cells for this worker, by the run that they are of: at most
-#: one.
-RUNNING: "dict[str, CellProcess]" = {}
+CELL_LOCK = threading.Lock()
+#: The process that runs cells for this worker, by the id of the run: at most one.
+PROCESSES: "dict[str, CellProcess]" = {}
 
 
 @dataclass(frozen=True)
@@ -76,15 +75,15 @@ class Task:
     Attributes
     ----------
     cell : Cell
-        With its key.
+        The cell with its key.
     code : str
         Digest of the caller's code behind the result.
     file : str
         SHA-256 (hex) of the files of a cell on a file; else empty.
     run : str
-        The same for all cells that are run together.
+        Id of the run, which its cells share.
     backend, data_dir
-        As of `pkm.experiments.backends.backends.run_cells`.
+        As for `pkm.experiments.backends.backends.run_cells`.
     """
 
     cell: Cell
@@ -95,44 +94,44 @@ class Task:
     data_dir: str | None
 
 
-def checked_cluster(backend: Backend) -> Backend:
-    """Refuse a scheduler that is not there, or whose workers have other code.
+def check_cluster(backend: Backend) -> Backend:
+    """Refuse a scheduler that does not answer, or whose workers have other code.
 
     Returns
     -------
     Backend
-        With the number of threads of the cluster as `jobs`.
+        Its `jobs` is the number of threads of the cluster.
 
     Raises
     ------
     ConfigurationError
         Naming the scheduler, what is wrong with it, and the remedy.
     """
-    _distributed()
+    _import_distributed()
     if backend.scheduler is None:
         return backend
-    with connected(backend, 1) as client:
+    with open_client(backend, 1) as client:
         if not backend.scheduler.startswith("tls://"):
-            consoles()[1].print(OPEN, style="yellow", soft_wrap=True)
+            consoles()[1].print(NO_TLS, style="yellow", soft_wrap=True)
         # Another Python may not be able to read code that is sent to it.
         check_python(client.get_versions()["workers"], backend.scheduler)
-        check_code(client.run(describe_code, on_error="return"), backend.scheduler)
+        check_code(client.run(identify_code, on_error="return"), backend.scheduler)
         return replace(backend, jobs=sum(client.nthreads().values()))
 
 
 @contextlib.contextmanager
-def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
+def open_client(backend: Backend, n_cells: int) -> Iterator["Client"]:
     """Connect to the scheduler, or start workers here, at most one for each cell.
 
-    Whoever can connect to a worker runs code as its owner. Workers here take
+    Whoever can connect to a worker runs code as its owner. Workers here accept
     connections with the certificate of this run alone.
 
     Raises
     ------
     ConfigurationError
-        If the scheduler is not there.
+        If the scheduler does not answer.
     """
-    distributed = _distributed()
+    distributed = _import_distributed()
     if backend.scheduler is not None:
         try:
             client = distributed.Client(
@@ -143,8 +142,8 @@ def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
         except (OSError, ValueError) as error:
             raise ConfigurationError(
                 f"scheduler={backend.scheduler!r} does not answer "
-                f"({_first_line(error)}): start one with `dask scheduler`, or leave "
-                "scheduler out for workers on this machine"
+                f"({_get_first_line(error)}): start one with `dask scheduler`, "
+                "or leave scheduler out for workers on this machine"
             ) from error
         with client:
             yield client
@@ -153,7 +152,7 @@ def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
     from dask import config
 
     with (
-        config.set(NO_PAGES),
+        config.set(NO_HTTP_ROUTES),
         distributed.LocalCluster(
             n_workers=min(backend.jobs, n_cells),
             threads_per_worker=1,
@@ -168,15 +167,15 @@ def connected(backend: Backend, n_cells: int) -> Iterator["Client"]:
         yield client
 
 
-def on_cluster(
+def run_on_cluster(
     cells: Iterable[Cell],
     runner: Runner,
     client: "Client",
 ) -> Iterator[Outcome]:
     """Run cells on a cluster and store what the workers send back.
 
-    There are never more cells on the way than threads, so that a cell that ends its
-    worker takes no other one with it. Dask runs the cells of a dead worker again.
+    At most as many cells are submitted as there are threads, so that a cell that ends
+    its worker ends no other one. Dask runs the cells of a dead worker again.
 
     Raises
     ------
@@ -187,13 +186,13 @@ def on_cluster(
     """
     run = uuid.uuid4().hex
     waiting = deque(cells)
-    finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    done_futures: queue.SimpleQueue[Any] = queue.SimpleQueue()
     pending: dict[Any, Cell] = {}
-    seen = time.monotonic()
+    last_worker_time = time.monotonic()
     try:
         while waiting or pending:
             # Workers may have joined or died since.
-            n_threads = _n_threads(client)
+            n_threads = _count_threads(client)
             while waiting and len(pending) < n_threads:
                 cell = waiting.popleft()
                 future = client.submit(
@@ -202,36 +201,36 @@ def on_cluster(
                     pure=False,
                 )
                 pending[future] = cell
-                future.add_done_callback(finished.put)
+                future.add_done_callback(done_futures.put)
             if n_threads:
-                seen = time.monotonic()
-            elif time.monotonic() - seen > PATIENCE_SECONDS:
-                raise _lost(f"no worker for {PATIENCE_SECONDS:g} s")
+                last_worker_time = time.monotonic()
+            elif time.monotonic() - last_worker_time > MAX_IDLE_SECONDS:
+                raise _make_lost_error(f"no worker for {MAX_IDLE_SECONDS:g} s")
             with contextlib.suppress(queue.Empty):
-                future = finished.get(timeout=POLL_SECONDS)
-                yield stored(future, pending.pop(future), runner)
+                future = done_futures.get(timeout=POLL_SECONDS)
+                yield store_result(future, pending.pop(future), runner)
     finally:
-        # What is lost has none of it.
+        # A cluster that is lost has no tasks to cancel.
         with contextlib.suppress(OSError):
             client.cancel(list(pending))
-            client.run(end_process, run, on_error="ignore")
+            client.run(close_process, run, on_error="ignore")
 
 
 def make_task(cell: Cell, runner: Runner, run: str) -> Task:
-    """Make what a worker is sent of a cell."""
-    # The key is computed here: that of a file is under a secret of this machine.
+    """Make the task of a cell."""
+    # Compute the key here: that of a file depends on a secret of this machine.
     assert cell.key
     return Task(
         cell,
         cell.code,
-        file_digest(cell),
+        hash_files(cell),
         run,
         runner.backend,
         runner.data_dir,
     )
 
 
-def file_digest(cell: Cell) -> str:
+def hash_files(cell: Cell) -> str:
     """Hash the files of a cell (SHA-256, hex); empty where there are none."""
     if cell.path is None:
         return ""
@@ -240,12 +239,12 @@ def file_digest(cell: Cell) -> str:
     return ""
 
 
-def stored(future: Any, cell: Cell, runner: Runner) -> Outcome:
-    """Store what a worker has sent back of a cell, or why it has sent nothing."""
+def store_result(future: Any, cell: Cell, runner: Runner) -> Outcome:
+    """Store what a worker has sent back, or the reason why it has sent nothing."""
     from distributed import KilledWorker
 
     if future.status == "cancelled":
-        raise _lost("its tasks are gone")
+        raise _make_lost_error("its tasks are gone")
     error = future.exception()
     if error is None:
         outcome, content = future.result()
@@ -257,7 +256,7 @@ def stored(future: Any, cell: Cell, runner: Runner) -> Outcome:
             f"{cause.allowed_failures + 1} workers died while they ran this cell"
         )
         error.__cause__ = cause
-    return runner.fail(cell, error, 0.0)
+    return runner.record_failure(cell, error, 0.0)
 
 
 def run_cell(task: Task) -> tuple[Outcome, bytes]:
@@ -267,7 +266,7 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
     -------
     outcome : Outcome
     content : bytes
-        The file that a store has of it: its rows, or the record of its failure.
+        The file of the cell in a store: its rows, or the record of its failure.
 
     Raises
     ------
@@ -280,7 +279,7 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
             f"{cell.label}: the code of this worker is not that of the caller: install "
             "the same version of pkm and Python on both"
         )
-    if task.file and file_digest(cell) != task.file:
+    if task.file and hash_files(cell) != task.file:
         raise ConfigurationError(
             f"path={cell.path!r} is not the same file on this worker: copy it to "
             "the same path on all machines"
@@ -288,21 +287,21 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
     data_dir = task.data_dir
     if data_dir is not None and not Path(data_dir).is_dir():
         data_dir = os.environ.get("PKM_DATA")
-    with ONE_AT_A_TIME:
-        if task.run not in RUNNING:
-            for other in list(RUNNING):
-                end_process(other)
-            RUNNING[task.run] = CellProcess(task.backend, data_dir)
-        worker = RUNNING[task.run]
-        worker.begin(cell)
-        outcome = worker.outcome()
+    with CELL_LOCK:
+        if task.run not in PROCESSES:
+            for other in list(PROCESSES):
+                close_process(other)
+            PROCESSES[task.run] = CellProcess(task.backend, data_dir)
+        worker = PROCESSES[task.run]
+        worker.submit(cell)
+        outcome = worker.wait_for_outcome()
         return outcome, worker.runner.store.pop_file(cell.key, outcome.status)
 
 
 class CellProcess(Worker):
     """The process of a dask worker that runs its cells, with results in its own folder.
 
-    It is no process of multiprocessing: those of a worker may start none.
+    It is a subprocess: processes of multiprocessing may start no others in a worker.
     """
 
     def __init__(self, backend: Backend, data_dir: str | None):
@@ -315,19 +314,19 @@ class CellProcess(Worker):
         descriptor = remote.fileno()
         module = "pkm.experiments.backends.dask_cells"
         command = f"from {module} import serve_pipe; serve_pipe({descriptor})"
-        self.process = Program(
+        self.process = ProcessProgram(
             [sys.executable, "-c", command],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             pass_fds=[descriptor],
         )
         remote.close()
-        # If it has died since, reading its answer finds out.
+        # If the process has died, `wait_for_outcome` notices.
         with contextlib.suppress(ConnectionError):
             self.connection.send(self.runner)
 
 
-class Program(subprocess.Popen):
-    """A program with the names that a process of multiprocessing has."""
+class ProcessProgram(subprocess.Popen):
+    """A subprocess with the interface of a process of multiprocessing."""
 
     @property
     def exitcode(self) -> int | None:
@@ -340,20 +339,20 @@ class Program(subprocess.Popen):
 
 
 def serve_pipe(descriptor: int) -> None:
-    """Run the cells that a pipe brings, after their runner, until it is closed."""
+    """Receive a runner from a pipe, then run the cells that follow, until it closes."""
     connection = Connection(descriptor)
     serve(connection, connection.recv(), {})
 
 
-def end_process(run: str) -> None:
-    """End the process that runs cells of a run for this worker; it holds points."""
-    if run in RUNNING:
-        RUNNING.pop(run).close()
+def close_process(run: str) -> None:
+    """Close the process that runs cells of a run for this worker."""
+    if run in PROCESSES:
+        PROCESSES.pop(run).close()
 
 
-def describe_code() -> tuple[str, str]:
-    """Version of pkm in this process, and the digest of its code."""
-    return pkm.__version__, subpackages_digest(*CODE)
+def identify_code() -> tuple[str, str]:
+    """Return the version of pkm in this process, and the digest of its code."""
+    return pkm.__version__, subpackages_digest(*WORKER_PACKAGES)
 
 
 def check_python(workers: Mapping[str, Mapping], scheduler: str) -> None:
@@ -362,7 +361,7 @@ def check_python(workers: Mapping[str, Mapping], scheduler: str) -> None:
     Parameters
     ----------
     workers : mapping
-        Address of a worker to its versions, as dask tells them.
+        Address of a worker to its versions, as dask reports them.
     scheduler : str
         Its address, for the message.
     """
@@ -371,13 +370,13 @@ def check_python(workers: Mapping[str, Mapping], scheduler: str) -> None:
             f"scheduler={scheduler!r} has no worker: start some with "
             f"`dask worker {scheduler}`"
         )
-    own = platform.python_version()
+    local_python = platform.python_version()
     for address, versions in workers.items():
         python = str(versions["host"]["python"]).partition(".final")[0]
         # The last number changes no code.
-        if python.rpartition(".")[0] != own.rpartition(".")[0]:
-            difference = f"has Python {python}, this process {own}"
-            raise _other_code(scheduler, address, difference)
+        if python.rpartition(".")[0] != local_python.rpartition(".")[0]:
+            difference = f"has Python {python}, this process {local_python}"
+            raise _make_code_error(scheduler, address, difference)
 
 
 def check_code(workers: Mapping[str, Any], scheduler: str) -> None:
@@ -386,35 +385,34 @@ def check_code(workers: Mapping[str, Any], scheduler: str) -> None:
     Parameters
     ----------
     workers : mapping
-        Address of a worker to what `describe_code` returned, or the error that it
-        raised.
+        Address of a worker to the result of `identify_code`, or to its error.
     scheduler : str
         Its address, for the message.
     """
-    own = describe_code()
+    local_code = identify_code()
     for address, code in workers.items():
         if isinstance(code, BaseException):
-            difference = f"cannot import pkm ({_first_line(code)})"
-            raise _other_code(scheduler, address, difference)
-        if code[0] != own[0]:
-            difference = f"has pkm {code[0]}, this process {own[0]}"
-            raise _other_code(scheduler, address, difference)
-        if code != own:
-            difference = f"has pkm {own[0]} with other code than this process"
-            raise _other_code(scheduler, address, difference)
+            difference = f"cannot import pkm ({_get_first_line(code)})"
+            raise _make_code_error(scheduler, address, difference)
+        if code[0] != local_code[0]:
+            difference = f"has pkm {code[0]}, this process {local_code[0]}"
+            raise _make_code_error(scheduler, address, difference)
+        if code != local_code:
+            difference = f"has pkm {local_code[0]} with other code than this process"
+            raise _make_code_error(scheduler, address, difference)
 
 
-def _other_code(
+def _make_code_error(
     scheduler: str,
     address: str,
     difference: str,
 ) -> ConfigurationError:
     return ConfigurationError(
-        f"scheduler={scheduler!r}: worker {address} {difference}: {REMEDY}"
+        f"scheduler={scheduler!r}: worker {address} {difference}: {SAME_VERSION}"
     )
 
 
-def _distributed() -> Any:
+def _import_distributed() -> Any:
     try:
         import distributed
     except ImportError as error:
@@ -425,19 +423,19 @@ def _distributed() -> Any:
     return distributed
 
 
-def _n_threads(client: "Client") -> int:
+def _count_threads(client: "Client") -> int:
     try:
         return sum(client.nthreads().values())
     except OSError as error:
-        raise _lost(_first_line(error)) from error
+        raise _make_lost_error(_get_first_line(error)) from error
 
 
-def _lost(reason: str) -> ConnectionError:
+def _make_lost_error(reason: str) -> ConnectionError:
     return ConnectionError(
         f"the cluster of backend=dask is lost ({reason}): finished cells are "
         "stored, and the same command goes on from there"
     )
 
 
-def _first_line(error: BaseException) -> str:
+def _get_first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -23,8 +23,8 @@ PRIOR_SHARE = 0.1
 
 
 @dataclass
-class Tally:
-    """What has been done of some cells; work is measured in estimated seconds.
+class ProgressCounter:
+    """Counts the finished cells; work is measured in estimated seconds.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ class Tally:
     cells: int = 0
     failed: int = 0
     work: float = 0.0
-    printed: float = field(default_factory=time.monotonic)
+    last_printed: float = field(default_factory=time.monotonic)
     first_work: float = 0.0
-    first_ended: float = 0.0
+    first_end: float = 0.0
 
     def add(self, outcome: Outcome) -> None:
         """Count a cell."""
@@ -50,17 +50,16 @@ class Tally:
         self.work += self.costs[outcome.key]
         if self.cells == 1:
             self.first_work = self.work
-            self.first_ended = time.monotonic()
+            self.first_end = time.monotonic()
 
     def remaining_seconds(self) -> float:
         """Estimate the time left from the speed since the first cell ended.
 
-        Imports and most of the compilation are before that moment, and no sign of
-        speed.
+        Before that moment, imports and compilation take most of the time.
         """
         total = sum(self.costs.values())
         prior_work = min(PRIOR_SECONDS, PRIOR_SHARE * total)
-        seconds = prior_work / self.jobs + time.monotonic() - self.first_ended
+        seconds = prior_work / self.jobs + time.monotonic() - self.first_end
         work = prior_work + self.work - self.first_work
         return (total - self.work) * seconds / work
 
@@ -78,36 +77,35 @@ def show_progress(
 ) -> Iterator[Callable[[Outcome], None]]:
     """Show the progress of a run; yields the function to call with each outcome.
 
-    On a terminal a live bar whose length is estimated time, not cells; elsewhere a line
-    every `LINE_SECONDS`.
+    On a terminal it is a bar in estimated time, elsewhere a line every `LINE_SECONDS`.
     """
-    tally = Tally(costs, jobs)
+    counter = ProgressCounter(costs, jobs)
     if console is None or not costs:
-        yield tally.add
+        yield counter.add
         return
     if not console.is_terminal:
-        yield partial(print_line, tally, console)
+        yield partial(print_line, counter, console)
         return
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=sum(costs.values()))
 
         def advance(outcome: Outcome) -> None:
-            tally.add(outcome)
-            progress.update(task, completed=tally.work, description=str(tally))
+            counter.add(outcome)
+            progress.update(task, completed=counter.work, description=str(counter))
 
         yield advance
 
 
 def print_line(
-    tally: Tally,
+    counter: ProgressCounter,
     console: Console,
     outcome: Outcome,
 ) -> None:
     """Count a cell, and print a line now and then, and one at the end."""
-    tally.add(outcome)
+    counter.add(outcome)
     moment = time.monotonic()
-    is_last = tally.cells == len(tally.costs)
-    if is_last or moment - tally.printed >= LINE_SECONDS:
-        tally.printed = moment
-        console.print(str(tally))
+    is_last = counter.cells == len(counter.costs)
+    if is_last or moment - counter.last_printed >= LINE_SECONDS:
+        counter.last_printed = moment
+        console.print(str(counter))

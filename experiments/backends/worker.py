@@ -39,7 +39,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Runner:
-    """What it takes to run a cell and to store its result; see `backends.run_cells`."""
+    """Runs cells and stores their results; see `backends.run_cells`."""
 
     store: Store
     backend: Backend
@@ -48,11 +48,11 @@ class Runner:
     def run(
         self,
         cell: Cell,
-        begin: Callable[[], object] = lambda: None,
+        on_start: Callable[[], object] = lambda: None,
     ) -> Outcome:
-        """Run one cell, again if it fails, and store what comes of it.
+        """Run one cell, again if it fails, and store its result.
 
-        `begin` is called when the data are loaded and the time of the cell starts.
+        `on_start` is called when the data are loaded and the time of the cell starts.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class Runner:
             try:
                 with self.store.mark_running(cell.key):
                     preload(cell, self.data_dir)
-                    begin()
+                    on_start()
                     rows = execute(cell, self.data_dir)
                     origin = {
                         "git": git_commit(),
@@ -78,27 +78,26 @@ class Runner:
                 return Outcome(cell.key, "done", time.perf_counter() - started)
             except ResultsNotWritable:
                 raise
-            # Any error of a method is recorded as the failure of this cell; other cells
-            # go on.
+            # Any error of a method is recorded as the failure of this cell alone.
             except Exception as error:
                 self.store.write_failure(cell, error, before + trial)
                 failure = f"{type(error).__name__}: {error}"
         return Outcome(cell.key, "failed", time.perf_counter() - started, failure)
 
-    def ended(
+    def record_exit(
         self,
         cell: Cell,
         exit_code: int | None,
         seconds: float,
     ) -> Outcome:
-        """Say what became of a cell whose process ended; a failure is recorded."""
+        """Return the outcome of a cell whose process ended, and record a failure."""
         self.store.unmark_running(cell.key)
         # The result may have been stored before the end.
         if self.store.status(cell.key) == "done":
             return Outcome(cell.key, "done", seconds)
         if exit_code == -signal.SIGALRM:
             limit = self.backend.find_limit(cell)
-            return self.fail(
+            return self.record_failure(
                 cell,
                 TimeLimitExceeded(f"time limit of {limit:g} s reached"),
                 seconds,
@@ -106,15 +105,15 @@ class Runner:
         error = WorkerDied(
             "the worker process ended without an answer (out of memory?)"
         )
-        return self.fail(cell, error, seconds)
+        return self.record_failure(cell, error, seconds)
 
-    def fail(
+    def record_failure(
         self,
         cell: Cell,
         error: BaseException,
         seconds: float,
     ) -> Outcome:
-        """Record the failure of a cell that no method raised."""
+        """Record a failure of a cell that is no error of its method."""
         attempts = self.store.read_failure(cell.key).get("attempts", 0)
         self.store.write_failure(cell, error, attempts + 1)
         return Outcome(cell.key, "failed", seconds, f"{type(error).__name__}: {error}")
@@ -132,7 +131,7 @@ class Worker:
         self.start()
 
     def start(self) -> None:
-        """Start the process; what it loads and compiles is kept from cell to cell."""
+        """Start the process, which keeps what it loads and compiles between cells."""
         self.connection, remote = PROCESSES.Pipe()
         self.process = PROCESSES.Process(
             target=serve,
@@ -143,24 +142,24 @@ class Worker:
         self.process.start()
         remote.close()
 
-    def begin(self, cell: Cell) -> None:
-        """Hand a cell to the process."""
+    def submit(self, cell: Cell) -> None:
+        """Send a cell to the process."""
         self.cell = cell
         self.started = time.perf_counter()
         if self.connection.closed:
             self.start()
-        # If it has died since, reading its answer finds out.
+        # If the process has died, `wait_for_outcome` notices.
         with contextlib.suppress(ConnectionError):
             self.connection.send(cell)
 
-    def outcome(self) -> Outcome:
-        """Wait for the outcome of the cell: the process sends it, or ends."""
+    def wait_for_outcome(self) -> Outcome:
+        """Wait until the process sends the outcome of the cell, or ends."""
         try:
             answer = self.connection.recv()
         except (EOFError, ConnectionError):
             self.close()
             seconds = time.perf_counter() - self.started
-            return self.runner.ended(self.cell, self.process.exitcode, seconds)
+            return self.runner.record_exit(self.cell, self.process.exitcode, seconds)
         if isinstance(answer, ResultsNotWritable):
             raise answer
         return answer
@@ -169,8 +168,7 @@ class Worker:
         """Kill the process, if it runs, and end what it has started."""
         if self.connection.closed:
             return
-        # Terminated, not killed: only then does mpirun end the processes that it
-        # started.
+        # SIGTERM lets mpirun end the processes that it started; SIGKILL would not.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGTERM)
         self.process.kill()
@@ -184,14 +182,13 @@ def serve(
     environment: dict[str, str],
 ) -> None:
     """Run the cells that a connection brings, in this process, until it is closed."""
-    # The leader of a new process group, with the processes that a cell starts.
+    # Lead a new process group, which has the processes that a cell starts.
     os.setpgid(0, 0)
-    # The server that forks has the environment of the time when it was started.
+    # The server that forks keeps the environment of its start.
     os.environ.update(environment)
-    # The default: under it numba's lock leaves nothing behind when this process is
-    # killed.
+    # Use the default method: with it, numba's lock leaves nothing behind at a kill.
     multiprocessing.set_start_method(None, force=True)
-    # Not caught: the kernel ends the process even inside a compiled loop.
+    # Do not catch it: the kernel ends the process even inside a compiled loop.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with (
         limit_threads(runner.backend.threads),

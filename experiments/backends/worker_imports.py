@@ -1,7 +1,6 @@
-"""What workers need, imported once by the `server` that they are forked from.
+"""Imports of workers, made once by the `server` that they are forked from.
 
-It stays until the end: no reference cycles are looked for in it, neither here nor in a
-fork.
+These objects live until the end, so the garbage collector skips them, also in forks.
 """
 
 import gc

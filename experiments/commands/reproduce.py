@@ -44,10 +44,10 @@ def run_job(config: DictConfig) -> None:
     # Imported here: it takes seconds, which a help text or a refusal need not.
     from pkm.experiments.plan.plan import warn_seeded_noise
     from pkm.experiments.reports.reproduction import (
-        absent_costs,
-        cheapest_first,
         check_reports,
+        estimate_absent,
         make_requests,
+        order_by_cost,
         reproduce,
         run_cheapest,
         summary_table,
@@ -61,11 +61,11 @@ def run_job(config: DictConfig) -> None:
     requests = make_requests(papers, config, console)
     begin_collection()
     if config.verb in (None, "run", "retry"):
-        cells = [cell for request in requests for cell in request.part.cells]
+        cells = [cell for request in requests for cell in request.selection.cells]
         warn_seeded_noise(cells, console)
     if len(requests) > 1:
-        costs = absent_costs(requests, config)
-        requests = cheapest_first(requests, costs, config.backend.jobs)
+        costs = estimate_absent(requests, config)
+        requests = order_by_cost(requests, costs, config.backend.jobs)
         if config.verb in (None, "run"):
             run_cheapest(requests, costs, config, console)
     if config.verb in (None, "report"):
@@ -76,12 +76,12 @@ def run_job(config: DictConfig) -> None:
             name = request.paper["name"]
             console.print(f"paper {number} of {len(papers)}: {name}", style="bold")
         codes.append(reproduce(request, config, console))
-    front = Path(config.results) / "reports" / "index.html"
-    if config.verb in (None, "report") and front.is_file():
+    index_page = Path(config.results) / "reports" / "index.html"
+    if config.verb in (None, "report") and index_page.is_file():
         names = [request.plan.paper for request in requests]
-        console.print(summary_table(front.parent, names, config.profile.name))
+        console.print(summary_table(index_page.parent, names, config.profile.name))
         seconds = duration(time.perf_counter() - started)
-        line = f"all reports, after {seconds}: {front.resolve()}"
+        line = f"all reports, after {seconds}: {index_page.resolve()}"
         console.print(line, soft_wrap=True)
     if any(codes):
         raise CellsFailed("cells failed")

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pkm.datasets.loading import FILE
-from pkm.experiments.backends.backends import checked_backend, run_cells
+from pkm.experiments.backends.backends import check_backend, run_cells
 from pkm.experiments.commands.account import charge
 from pkm.experiments.commands.application import begin_collection
 from pkm.experiments.commands.options import RUN_KINDS
@@ -67,7 +67,7 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         rule = "the same for all jobs of hydra/launcher=cells"
         require(len(values) == 1, key, values, rule)
     store = Store(settings.results)
-    backend = checked_backend(Backend(**settings.backend))
+    backend = check_backend(Backend(**settings.backend))
     store.check_writable()
     for line in reading_lines(plan):
         console.print(line, markup=False)

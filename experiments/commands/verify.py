@@ -14,7 +14,7 @@ The exit code is 0 if stored and fresh rows agree bit for bit (running times lef
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from pkm.experiments.backends.backends import checked_backend, run_cells
+from pkm.experiments.backends.backends import check_backend, run_cells
 from pkm.experiments.commands.composition import load
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.settings import require
@@ -53,7 +53,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     cells = [cell for cell in plan.cells if cell.key in needed]
     keys = [cell.key for cell in cells]
     print(f"{name} ({profile}): {len(cells)} cells are run again")
-    backend = checked_backend(Backend(**config.backend))
+    backend = check_backend(Backend(**config.backend))
     with tempfile.TemporaryDirectory() as folder:
         again = Store(folder)
         outcomes = run_cells(

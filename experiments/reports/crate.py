@@ -1,6 +1,6 @@
-"""What a report folder says of itself: where each figure comes from, and an RO-Crate.
+"""Provenance of a report folder: the origin of each figure, and an RO-Crate.
 
-A JSON file beside each picture says from which rows it was drawn. The crate follows the
+A JSON file beside each figure says from which rows it was drawn. The crate follows the
 profiles Process Run, Workflow Run and Workflow RO-Crate: the workflow is the paper's
 file of sweeps, which `pkm reproduce` runs; its inputs are the profile and the data sets
 by their digests; its results are the page, the figures and the tables.
@@ -28,7 +28,7 @@ from pkm.files import atomic_write
 METADATA = "ro-crate-metadata.json"
 WORKFLOW = "sweeps.yaml"
 README = "README.md"
-READ_ME = """# $name
+README_TEMPLATE = """# $name
 
 Made by `$command`.
 
@@ -38,15 +38,15 @@ Made by `$command`.
 - `sweeps.yaml`: what was run
 - `ro-crate-metadata.json`: all of this for machines (RO-Crate, profile Workflow Run)
 """
-#: What the origin of a figure lists, and in which column rows have it.
-LISTED = {
+#: Keys of the origin of a figure, and the columns of rows that have their values.
+ORIGIN_COLUMNS = {
     "sweeps": "sweep",
     "metrics_code": "metrics_code",
     "versions": "versions",
     "commits": "git",
     "machines": "host",
 }
-METHOD = ["method", "variant", "target", "code"]
+METHOD_COLUMNS = ["method", "variant", "target", "code"]
 
 
 def write_origins(
@@ -98,16 +98,16 @@ def describe_origin(
         "figure": name,
         "title": spec.title,
         "command": f"pkm verify {name} profile={profile}",
-        "methods": used[METHOD]
+        "methods": used[METHOD_COLUMNS]
         .drop_duplicates()
-        .sort_values(METHOD)
+        .sort_values(METHOD_COLUMNS)
         .to_dict("records"),
         "data": dict(sorted(zip(used["dataset"], used["data"], strict=True))),
         "cells": len(keys),
         "cells_sha256": hashlib.sha256("\n".join(keys).encode()).hexdigest(),
         **{
             key: sorted(used[column].dropna().unique())
-            for key, column in LISTED.items()
+            for key, column in ORIGIN_COLUMNS.items()
         },
     }
 
@@ -139,14 +139,14 @@ def write_crate(
     """
     name = f"{title}: report on stored results ({profile})"
     command = f"pkm reproduce paper={paper} profile={profile}"
-    page = Template(READ_ME).substitute(name=name, command=command)
+    page = Template(README_TEMPLATE).substitute(name=name, command=command)
     atomic_write(folder / WORKFLOW, workflow.encode())
     atomic_write(folder / README, page.encode())
     files = describe_files(folder)
     data = describe_data(rows)
     seconds = rows.groupby("cell")[["fit_seconds", "metric_seconds"]].transform("sum")
     started = rows["finished"] - seconds.sum(axis=1)
-    facts = {
+    metadata = {
         "name": name,
         "n_cells": str(rows["cell"].nunique()),
         "command": command,
@@ -157,17 +157,17 @@ def write_crate(
         "environment": json.dumps(environment, ensure_ascii=False, default=str),
         "started": format_time(started.min()),
         "ended": format_time(rows["finished"].max()),
-        "files": refer(files),
-        "results": refer(files.keys() - {WORKFLOW, README}),
-        "inputs": refer(["#profile-value", *data]),
+        "files": make_references(files),
+        "results": make_references(files.keys() - {WORKFLOW, README}),
+        "inputs": make_references(["#profile-value", *data]),
     }
     # A value of JSON is one of YAML; the template has the quotes of texts.
     values = {
         key: json.dumps(value, ensure_ascii=False).strip('"')
-        for key, value in facts.items()
+        for key, value in metadata.items()
     }
-    shared = Path(__file__).with_name("crate.yaml").read_text(encoding="utf-8")
-    crate = yaml.safe_load(Template(shared).substitute(values))
+    template = Path(__file__).with_name("crate.yaml").read_text(encoding="utf-8")
+    crate = yaml.safe_load(Template(template).substitute(values))
     entities = {entity["@id"]: entity for entity in crate["@graph"]}
     for entity in (*data.values(), *files.values()):
         entities[entity["@id"]] = entity | entities.get(entity["@id"], {})
@@ -213,7 +213,7 @@ def describe_data(rows: pd.DataFrame) -> dict[str, dict]:
     }
 
 
-def refer(names: Iterable[str]) -> list[dict[str, str]]:
+def make_references(names: Iterable[str]) -> list[dict[str, str]]:
     """Return references to entities."""
     return [{"@id": name} for name in sorted(names)]
 

@@ -43,9 +43,9 @@ def compare(stores: Sequence[Store], cells: Sequence[pd.DataFrame]) -> pd.DataFr
     Returns
     -------
     DataFrame
-        One line per cell of either store: its columns (those of A, where both have it),
-        its `state` (one of `STATES`), in `origin` which of code, data, versions and
-        host differ, and the columns of `compare_values`.
+        One row per cell of either store: its columns (those of A, where both have it),
+        its `state` (one of `STATES`), `origin`, which names those of code, data,
+        versions and host that differ, and the columns of `compare_values`.
 
     Raises
     ------
@@ -89,8 +89,8 @@ def refuse_unlike(pairs: pd.DataFrame, name: str) -> None:
 def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     """Compare the values of pairs of cells.
 
-    Means are compared by t tests: paired where two seeds are shared, else Welch's. A
-    value on one side against none on the other is no sampling error.
+    Means are compared by t tests: paired where two seeds are shared, else Welch's. If
+    only one cell has a value, the difference is no sampling error.
 
     Parameters
     ----------
@@ -100,9 +100,8 @@ def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One line per pair: `state`, and of the metric that differs most surely its name
-        `metric`, `mean_a`, `mean_b` and the p-value `p`, adjusted over all pairs and
-        metrics.
+        One row per pair: `state`, and `metric`, `mean_a`, `mean_b` and the p-value `p`
+        of the metric with the smallest p, adjusted over all pairs and metrics.
     """
     # The seeds that both have count; where there are none, all seeds do.
     shared = a.index.intersection(b.index)
@@ -112,7 +111,7 @@ def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     counts = is_shared | ~pair.isin(pair[is_shared])
     left = a.to_numpy()
     right = b.to_numpy()
-    differs = pd.DataFrame(~same_bits(left, right)[counts])
+    differs = pd.DataFrame(~compare_bits(left, right)[counts])
     differs = differs.groupby(pair[counts]).any().to_numpy()
 
     values = np.hstack([left, right, subtract(left, right)])
@@ -165,12 +164,13 @@ def subtract(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.where(abs(difference) <= ROUNDING * scale, 0.0, difference)
 
 
-def same_bits(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def compare_bits(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Tell which numbers have the same bits; all NaN count as one.
 
     Examples
     --------
-    >>> same_bits(np.array([1.0, 0.0, np.nan]), np.array([1.0, -0.0, -np.nan])).tolist()
+    >>> left = np.array([1.0, 0.0, np.nan])
+    >>> compare_bits(left, np.array([1.0, -0.0, -np.nan])).tolist()
     [True, False, True]
     """
     are_nan = np.isnan(left) & np.isnan(right)

@@ -19,9 +19,9 @@ def fetch(
     data_dir: str | None,
     console: Console,
 ) -> bool:
-    """Download what plans lack; say what it is, and afterwards what cannot be had.
+    """Download the data sets that plans lack, and print which could not be downloaded.
 
-    Without a network nothing is tried: that takes one line and at most three seconds.
+    Without a network nothing is tried: that takes at most three seconds.
 
     Parameters
     ----------
@@ -34,14 +34,13 @@ def fetch(
     Returns
     -------
     bool
-        Whether a data set is available now that was not: then the plans are to be made
-        again.
+        Whether a new data set is available: then make the plans again.
     """
 
     def say(line: str, style: str = "") -> None:
         console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    names = missing_names(plans)
+    names = list_missing_names(plans)
     urls = [
         file.urls[0]
         for name in names
@@ -63,7 +62,7 @@ def fetch(
     return bool(result.fetched)
 
 
-def missing_names(plans: Iterable[Plan]) -> list[str]:
+def list_missing_names(plans: Iterable[Plan]) -> list[str]:
     """List the published data sets that plans lack or replace; embeddings are trained.
 
     Examples
@@ -71,7 +70,7 @@ def missing_names(plans: Iterable[Plan]) -> list[str]:
     >>> from pkm.experiments.plan.sweep import Gap
     >>> names = ("s1", "own.csv", "s1")
     >>> gaps = [Gap("one", "lloyd", name, None, "no file") for name in names]
-    >>> missing_names([Plan("paper", (), tuple(gaps))])
+    >>> list_missing_names([Plan("paper", (), tuple(gaps))])
     ['s1']
     """
     missing = [

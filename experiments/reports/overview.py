@@ -18,7 +18,7 @@ STATUS = ("done", "failed", "absent")
 NAMES_SHOWN = 10
 
 
-def show(
+def show_plan(
     plan: Plan,
     store: Store,
     backend: Backend,
@@ -29,11 +29,11 @@ def show(
     Parameters
     ----------
     plan : Plan
-        What would be run.
+        The cells to run.
     store : Store
-        What has been run.
+        The results so far.
     backend : Backend
-        Which the estimate is for.
+        The estimate is for this backend.
     console : rich.console.Console
         Where to print.
     """
@@ -99,20 +99,21 @@ def show_sweeps(
 
 def show_missing(plan: Plan, console: Console) -> None:
     """Print a plan's gaps, a line per reason, and substitutions, a line per family."""
-    for line in gap_lines(plan.gaps):
+    for line in describe_gaps(plan.gaps):
         console.print(f"gap: {line}", style="yellow", markup=False, soft_wrap=True)
-    for line in substitution_lines(plan.substitutions):
+    for line in describe_substitutions(plan.substitutions):
         console.print(f"substitute: {line}", markup=False, soft_wrap=True)
 
 
-def gap_lines(gaps: Iterable[Gap]) -> list[str]:
+def describe_gaps(gaps: Iterable[Gap]) -> list[str]:
     """Describe gaps, in one line where reasons differ in the data set's name alone.
 
     Examples
     --------
-    >>> names = ("g2-2-10", "g2-2-20")
     >>> fields = ("one", "lloyd")
-    >>> gap_lines([Gap(*fields, name, None, f"no file {name}.txt") for name in names])
+    >>> names = ("g2-2-10", "g2-2-20")
+    >>> gaps = [Gap(*fields, name, None, f"no file {name}.txt") for name in names]
+    >>> describe_gaps(gaps)
     ['g2-2-10, g2-2-20 (2 cells): no file NAME.txt']
     """
     groups = group_by_reason((gap.dataset, gap.reason) for gap in gaps)
@@ -142,13 +143,14 @@ def group_by_reason(reasons: Iterable[tuple[str, str]]) -> list[tuple[list[str],
     ]
 
 
-def substitution_lines(substitutions: Iterable[Substitution]) -> list[str]:
+def describe_substitutions(substitutions: Iterable[Substitution]) -> list[str]:
     """Describe substitutions, one line per family.
 
     Examples
     --------
     >>> family = "g2-{d}-{sd} as g2-{d}-{sd}-generated"
-    >>> substitution_lines([Substitution("g2", "g2-2-10", "g2-2-10-generated", family)])
+    >>> substitution = Substitution("g2", "g2-2-10", "g2-2-10-generated", family)
+    >>> describe_substitutions([substitution])
     ['g2-{d}-{sd} as g2-{d}-{sd}-generated, because the file is not available: g2-2-10']
     """
     families: dict[str, dict[str, None]] = {}
@@ -161,7 +163,7 @@ def substitution_lines(substitutions: Iterable[Substitution]) -> list[str]:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Join names, the first ones only where there are many.
+    """Join names; of many, only the first ones.
 
     Examples
     --------

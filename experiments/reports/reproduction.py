@@ -14,7 +14,7 @@ from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.findings import VERDICTS
 from pkm.analysis.pages import audits
 from pkm.audit.records import FILE
-from pkm.experiments.backends.backends import cheapest, checked_backend, run_cells
+from pkm.experiments.backends.backends import check_backend, run_cells, select_cheapest
 from pkm.experiments.cell.environment import describe_sources, environment
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import require_choices
@@ -26,10 +26,10 @@ from pkm.experiments.plan.sweep import apply_profile
 from pkm.experiments.reports.crate import write_crate, write_origins
 from pkm.experiments.reports.fetching import fetch
 from pkm.experiments.reports.overview import (
+    describe_substitutions,
     join_names,
-    show,
+    show_plan,
     show_status,
-    substitution_lines,
 )
 from pkm.experiments.store.store import Store
 
@@ -43,14 +43,14 @@ class Request:
     paper : mapping
         As in ``conf/paper``.
     plan : Plan
-        Of all its sweeps.
-    part : Plan
-        Of the sweeps that are requested.
+        The plan of all its sweeps.
+    selection : Plan
+        The plan of the requested sweeps.
     """
 
     paper: Mapping
     plan: Plan
-    part: Plan
+    selection: Plan
 
 
 def make_requests(
@@ -58,7 +58,7 @@ def make_requests(
     config: DictConfig,
     console: Console,
 ) -> list[Request]:
-    """Make the plans of papers; data that they lack are downloaded before a run.
+    """Make the plans of papers; download missing data before a run.
 
     Parameters
     ----------
@@ -81,18 +81,22 @@ def make_requests(
     """
     requests = [make_request(paper, config) for paper in papers]
     runs = config.fetch and config.verb in (None, "run", "retry")
-    if runs and fetch([request.part for request in requests], config.data, console):
+    if runs and fetch(
+        [request.selection for request in requests], config.data, console
+    ):
         requests = [make_request(paper, config) for paper in papers]
     return requests
 
 
 def make_request(paper: Mapping, config: DictConfig) -> Request:
-    """Make the plan of a paper, and pick the sweeps that are requested."""
+    """Make the plan of a paper, and select the requested sweeps."""
     plan = make_plan(paper, config.profile, data_dir=config.data)
-    return Request(paper, plan, requested_part(plan, paper, config))
+    return Request(paper, plan, select_sweeps(plan, paper, config))
 
 
-def absent_costs(requests: Sequence[Request], config: DictConfig) -> dict[str, float]:
+def estimate_absent(
+    requests: Sequence[Request], config: DictConfig
+) -> dict[str, float]:
     """Estimate the seconds of the cells of papers that are neither done nor failed.
 
     Returns
@@ -101,35 +105,35 @@ def absent_costs(requests: Sequence[Request], config: DictConfig) -> dict[str, f
         Key of a cell to seconds.
     """
     store = Store(config.results)
-    present = store.list_attempted()
-    cells = {cell.key: cell for request in requests for cell in request.part.cells}
-    absent = [cell for key, cell in cells.items() if key not in present]
+    attempted = store.list_attempted()
+    cells = {cell.key: cell for request in requests for cell in request.selection.cells}
+    absent = [cell for key, cell in cells.items() if key not in attempted]
     return estimate_costs(absent, store, Backend(**config.backend))
 
 
-def cheapest_first(
+def order_by_cost(
     requests: Sequence[Request],
     costs: Mapping[str, float],
     jobs: int,
 ) -> list[Request]:
-    """Order papers by the time of the cells that they lack: the first report is soon.
+    """Order papers by the time of their absent cells: the first report comes soon.
 
     Parameters
     ----------
     requests : sequence of Request
     costs : mapping of str to float
-        From `absent_costs`.
+        From `estimate_absent`.
     jobs : int
         Number of workers.
 
     Returns
     -------
     list of Request
-        In the given order where they take the same time.
+        Papers that take the same time keep their order.
     """
 
     def seconds(request: Request) -> float:
-        absent = [cell for cell in request.part.cells if cell.key in costs]
+        absent = [cell for cell in request.selection.cells if cell.key in costs]
         return estimate_wall_time(costs, absent, jobs)
 
     return sorted(requests, key=seconds)
@@ -143,27 +147,29 @@ def run_cheapest(
 ) -> None:
     """Run the cheapest cells of several papers, before any paper is run to its end.
 
-    A run that is killed again and again comes on as long as any paper has cheap cells.
+    So a run that is killed again and again makes progress while any cell is cheap.
 
     Parameters
     ----------
     requests : sequence of Request
     costs : mapping of str to float
-        From `absent_costs`.
+        From `estimate_absent`.
     config : DictConfig
         Their settings.
     console : rich.console.Console
         Where to print.
     """
-    backend = checked_backend(Backend(**config.backend))
+    backend = check_backend(Backend(**config.backend))
     store = Store(config.results)
     waiting = costs.keys() - set(store.list_interrupted())
-    cells = {cell.key: cell for request in requests for cell in request.part.cells}
-    chosen = cheapest([cell for key, cell in cells.items() if key in waiting], costs)
-    if chosen:
-        console.print(f"the {len(chosen)} cheapest cells of all papers come first")
+    cells = {cell.key: cell for request in requests for cell in request.selection.cells}
+    selected = select_cheapest(
+        [cell for key, cell in cells.items() if key in waiting], costs
+    )
+    if selected:
+        console.print(f"the {len(selected)} cheapest cells of all papers come first")
         run_cells(
-            chosen,
+            selected,
             store,
             backend,
             data_dir=config.data,
@@ -173,12 +179,12 @@ def run_cheapest(
 
 
 def check_reports(requests: Sequence[Request]) -> None:
-    """Check figures and claims of papers, before hours of work rather than after them.
+    """Check figures and claims of papers before hours of work.
 
     Raises
     ------
     ValueError
-        If those of a paper are not well written.
+        If a figure or a claim is malformed.
     """
     from pkm.analysis.pages.report import check_figures_and_claims
 
@@ -191,7 +197,7 @@ def reproduce(
     config: DictConfig,
     console: Console,
 ) -> int:
-    """Do what the key ``verb`` says for one paper: by default run, then report.
+    """Carry out the key ``verb`` for one paper: by default run, then report.
 
     Parameters
     ----------
@@ -212,20 +218,20 @@ def reproduce(
         If the results folder cannot be written.
     """
     verb = config.verb
-    cells = request.part.cells
+    cells = request.selection.cells
     store = Store(config.results)
     if verb == "plan":
-        show(request.part, store, Backend(**config.backend), console)
+        show_plan(request.selection, store, Backend(**config.backend), console)
         return 0
     if verb == "status":
-        show_status(request.part, store, console)
+        show_status(request.selection, store, console)
         return 0
     folder = None
     if verb != "report":
-        run_missing(request.part, store, config, console, again=verb == "retry")
+        run_missing(request.selection, store, config, console, again=verb == "retry")
     if verb in (None, "report"):
         folder = report(request, store, config, console)
-    # A folder that is not there is not made to show nothing.
+    # Without a results folder there is nothing to show.
     if config.tracking.name == "mlflow" and store.root.is_dir():
         # Imported here: MLflow takes seconds.
         from pkm.experiments.mlflow.tracking import sync_after_run
@@ -237,17 +243,17 @@ def reproduce(
     return int(any(store.status(cell.key) == "failed" for cell in cells))
 
 
-def requested_part(
+def select_sweeps(
     plan: Plan,
     paper: Mapping,
     config: DictConfig,
 ) -> Plan:
-    """Return the part of a plan that ``sweeps`` names: all of it where that is null.
+    """Return the sweeps of a plan that ``sweeps`` names: all if it is null.
 
     Raises
     ------
     ConfigurationError
-        If the paper has no sweep of a given name; those it has are join_names.
+        If the paper has no sweep of a given name; the known ones are listed.
     """
     if config.sweeps is None:
         return plan
@@ -271,10 +277,9 @@ def run_missing(
 ) -> None:
     """Run the cells that are absent or, with `again`, those that failed before.
 
-    A stored cell that cannot be read is set aside first, and so is among the absent
-    ones.
+    A stored cell that cannot be read is set aside first, and so becomes absent.
     """
-    backend = checked_backend(Backend(**config.backend))
+    backend = check_backend(Backend(**config.backend))
     store.check_writable()
     cells = plan.cells
     readable = store.filter_readable([cell.key for cell in cells])
@@ -295,7 +300,7 @@ def run_missing(
             style="yellow",
             markup=False,
         )
-    for line in substitution_lines(plan.substitutions):
+    for line in describe_substitutions(plan.substitutions):
         console.print(f"substitute: {line}", markup=False, soft_wrap=True)
     costs = estimate_costs(waiting, store, backend)
     seconds = duration(estimate_wall_time(costs, waiting, backend.jobs))
@@ -325,7 +330,7 @@ def run_missing(
 
 
 def summary_table(folder: Path, papers: Sequence[str], profile: str) -> Table:
-    """Lay out the verdicts of papers' reports, and what these lack."""
+    """Make a table of the verdicts of papers' reports, and of what these lack."""
     from pkm.analysis.pages.index_page import read_summaries
 
     table = Table("paper", *VERDICTS, "what is missing")
@@ -354,19 +359,19 @@ def report(
         return None
     store.check_writable()
     out = store.report_folder(plan.paper, profile.name)
-    described = {
+    metadata = {
         "profile": profile.name,
         "seeds of the profile": str(profile.seeds),
     }
     if plan.substitutions:
-        described["substitutes"] = "; ".join(substitution_lines(plan.substitutions))
-    described |= describe_sources(rows) | {"report made with": environment()}
+        metadata["substitutes"] = "; ".join(describe_substitutions(plan.substitutions))
+    metadata |= describe_sources(rows) | {"report made with": environment()}
     index = build(
         rows,
         paper=plan.paper,
         missing=plan.list_missing(store),
         out=out,
-        environment=described,
+        environment=metadata,
         profile=profile.name,
         audited=audits.read(store.root / FILE),
     )
@@ -379,7 +384,7 @@ def report(
         title=read_claims(plan.paper)["title"],
         paper=plan.paper,
         profile=profile.name,
-        environment=described,
+        environment=metadata,
     )
     index_page.build(out.parent)
     console.print(f"report: {Path(index).resolve()}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What a claim or a figure says, and the rows that it rests on."""
+"""The result of a claim or a figure, and the rows that it needs."""
 
 import pandas as pd
 
@@ -69,10 +69,10 @@ def select_needed(
     rows: pd.DataFrame,
     missing: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Return the rows that a claim or figure rests on; none where they say nothing.
+    """Return the rows that a claim or figure needs; none if it has no result.
 
-    Sweeps, then methods, then the data sets that the evidence does not name are left
-    out where the answer is the same without them, to the bit.
+    Sweeps, then methods, then data sets that the evidence does not name are left out if
+    the result stays the same to the bit.
     """
     verdict, table = evaluate(target, rows, missing)
     if verdict.startswith(NOT_RUN) or (not verdict and table.empty):

@@ -680,7 +680,7 @@ def test_the_cheapest_cells_of_all_papers_come_first(tmp_path, monkeypatch):
     papers = [read_entry("paper", name) for name in ("mufc", "pe-means")]
     console = Console(quiet=True)
     requests = reproduction.make_requests(papers, config, console)
-    cells = {cell.key: cell for each in requests for cell in each.part.cells}
+    cells = {cell.key: cell for each in requests for cell in each.selection.cells}
     costs = {key: 3.0 + i for i, key in enumerate(reversed(cells))}
     costly_first = list(cells)
     reproduction.run_cheapest(requests, costs, config, console)

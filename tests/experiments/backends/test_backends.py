@@ -16,7 +16,7 @@ import small_cells
 from small_cells import BASE, CELLS, outcomes_by_key, stored_rows
 
 from pkm.experiments.backends import backends
-from pkm.experiments.backends.backends import arrange, run_cells
+from pkm.experiments.backends.backends import order_chunks, run_cells
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.fit import execute
 from pkm.experiments.store.store import Store
@@ -276,7 +276,7 @@ def test_unwritable_results_are_refused_before_the_run(misbehaving_cell, tmp_pat
 def test_cheap_cells_come_first_then_the_longest():
     cells = [replace(BASE, dataset=name, k=k) for name in ("wine", "iris") for k in range(2, 14)]
     costs = {cell.key: cell.k * (5.0 if cell.dataset == "wine" else 1.0) for cell in cells}
-    chunks = arrange(cells, costs, jobs=2)
+    chunks = order_chunks(cells, costs, jobs=2)
     assert sorted(cell.key for chunk in chunks for cell in chunk) == sorted(costs)
     order = [(cell.dataset, cell.k) for chunk in chunks for cell in chunk]
     # 2 + 3 + 4 seconds are at most ten; one more would be above.
@@ -293,8 +293,8 @@ def test_cheap_cells_come_first_then_the_longest():
 
 def test_a_cell_longer_than_the_first_seconds_is_no_obstacle():
     costs = {cell.key: 100.0 + i for i, cell in enumerate(CELLS)}
-    assert arrange(CELLS, costs, jobs=2)[0] == [CELLS[0]]
-    assert arrange([], {}, jobs=2) == []
+    assert order_chunks(CELLS, costs, jobs=2)[0] == [CELLS[0]]
+    assert order_chunks([], {}, jobs=2) == []
 
 
 def test_cells_without_a_limit_do_not_wait_for_a_worker(misbehaving_cell, tmp_path):
@@ -312,12 +312,12 @@ def test_interrupted_cells_come_last_the_first_begun_first():
     keys = [cell.key for cell in CELLS]
     costs = {key: 1.0 + i for i, key in enumerate(keys)}
     interrupted = [keys[1], "of another plan", keys[0]]
-    chunks = arrange(CELLS, costs, 1, interrupted)
+    chunks = order_chunks(CELLS, costs, 1, interrupted)
     order = [cell.key for chunk in chunks for cell in chunk]
     assert order[-2:] == [keys[1], keys[0]]
     assert sorted(order[:-2]) == sorted(keys[2:])
     assert [len(chunk) for chunk in chunks[-2:]] == [1, 1]
-    chunks = arrange(CELLS[:1], costs, 1, interrupted)
+    chunks = order_chunks(CELLS[:1], costs, 1, interrupted)
     assert chunks == [[CELLS[0]]]
 
 

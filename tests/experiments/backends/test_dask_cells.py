@@ -23,7 +23,7 @@ from small_cells import (
 
 import pkm
 from pkm.experiments.backends import dask_cells
-from pkm.experiments.backends.backends import Runner, checked_backend, run_cells
+from pkm.experiments.backends.backends import Runner, check_backend, run_cells
 from pkm.experiments.commands.reproduce import main
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
@@ -43,8 +43,8 @@ def misbehaving_cell(tmp_path):
 def no_process():
     """End the process of this worker, which is the process of the test."""
     yield
-    dask_cells.end_process("run")
-    assert not dask_cells.RUNNING
+    dask_cells.close_process("run")
+    assert not dask_cells.PROCESSES
 
 
 @pytest.fixture(scope="module")
@@ -140,15 +140,15 @@ def test_workers_with_another_python_are_refused():
     ],
 )
 def test_workers_with_other_code_are_refused(found, message):
-    own = dask_cells.describe_code()
-    dask_cells.check_code({"tcp://a:1": own}, "tcp://s:1")
+    local_code = dask_cells.identify_code()
+    dask_cells.check_code({"tcp://a:1": local_code}, "tcp://s:1")
     with pytest.raises(ConfigurationError, match=message):
-        dask_cells.check_code({"tcp://a:1": own, "tcp://b:1": found}, "tcp://s:1")
+        dask_cells.check_code({"tcp://a:1": local_code, "tcp://b:1": found}, "tcp://s:1")
 
 
 @pytest.mark.slow
 def test_two_workers_give_identical_rows(serial, scheduler, tmp_path):
-    backend = checked_backend(Backend("dask", scheduler=scheduler))
+    backend = check_backend(Backend("dask", scheduler=scheduler))
     assert backend.jobs == 2
     store = Store(tmp_path)
     outcomes = run_cells(CELLS, store, backend)
@@ -159,7 +159,7 @@ def test_two_workers_give_identical_rows(serial, scheduler, tmp_path):
 @pytest.mark.slow
 def test_nobody_else_reaches_workers_here():
     """Without the certificate of the run there is neither a connection nor a page."""
-    with dask_cells.connected(Backend("dask", jobs=1), 1) as client:
+    with dask_cells.open_client(Backend("dask", jobs=1), 1) as client:
         (worker,) = client.scheduler_info()["workers"].values()
         address = client.scheduler.address
         assert address.startswith("tls://127.0.0.1:")
@@ -179,7 +179,7 @@ def test_nobody_else_reaches_workers_here():
 
 @pytest.mark.slow
 def test_an_open_scheduler_is_called_open(scheduler, capsys):
-    checked_backend(Backend("dask", scheduler=scheduler))
+    check_backend(Backend("dask", scheduler=scheduler))
     assert "without TLS" in capsys.readouterr().err
 
 

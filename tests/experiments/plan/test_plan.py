@@ -25,7 +25,7 @@ from pkm.experiments.plan.estimate import (
     rough_seconds,
 )
 from pkm.experiments.plan.plan import make_plan
-from pkm.experiments.reports.overview import gap_lines, show, substitution_lines
+from pkm.experiments.reports.overview import describe_gaps, describe_substitutions, show_plan
 from pkm.experiments.store.store import Store
 from pkm.methods import load_method
 
@@ -172,7 +172,7 @@ def test_substitute_replaces_missing_data(tmp_path, monkeypatch):
         ("g2-4-20", "g2-4-20-generated"),
     ]
     family = "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: g2-2-20, g2-4-20"
-    assert substitution_lines(plan.substitutions) == [family]
+    assert describe_substitutions(plan.substitutions) == [family]
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def test_missing_files_of_a_family_share_a_line(tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     names = [{"pattern": "g2-2-{sd}", "sd": list(range(10, 101, 10))}, "g2-4-20", "mnist"]
     plan = make_plan(paper(datasets=names), PROFILE, data_dir=str(tmp_path / "empty"))
-    family, mnist = gap_lines(plan.gaps)
+    family, mnist = describe_gaps(plan.gaps)
     assert family.startswith("g2-2-10, g2-2-20, ")
     assert "and 1 more (11 cells): data set 'NAME' needs the file g2/NAME.txt" in family
     assert mnist.startswith("mnist (1 cells): data set 'mnist' needs")
@@ -454,7 +454,7 @@ def test_failure_reason_names_the_time_limit(tmp_path, monkeypatch):
     (reason,) = plan.list_missing(store)["reason"]
     assert reason == "failed: TimeLimitExceeded: time limit of 0.5 s reached"
     console = Console(file=io.StringIO(), width=160)
-    show(plan, store, Backend(), console)
+    show_plan(plan, store, Backend(), console)
     assert "1 of 1 cells to run" in console.file.getvalue()
 
 
