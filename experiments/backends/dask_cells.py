@@ -29,7 +29,7 @@ from pkm.experiments.backends.worker import Outcome, Runner, Worker, WorkerDied,
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.console.console import consoles
+from pkm.experiments.console.console import make_consoles
 from pkm.experiments.store.store import Store
 from pkm.source import subpackages_digest
 
@@ -112,7 +112,7 @@ def check_cluster(backend: Backend) -> Backend:
         return backend
     with open_client(backend, 1) as client:
         if not backend.scheduler.startswith("tls://"):
-            consoles()[1].print(NO_TLS, style="yellow", soft_wrap=True)
+            make_consoles()[1].print(NO_TLS, style="yellow", soft_wrap=True)
         # Another Python may not be able to read code that is sent to it.
         check_python(client.get_versions()["workers"], backend.scheduler)
         check_code(client.run(identify_code, on_error="return"), backend.scheduler)

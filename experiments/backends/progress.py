@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pkm.experiments.backends.worker import Outcome
-from pkm.experiments.console.console import duration
+from pkm.experiments.console.console import format_duration
 
 #: Seconds between two lines of progress where the output is no terminal.
 LINE_SECONDS = 20.0
@@ -65,7 +65,7 @@ class ProgressCounter:
 
     def __str__(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
-        left = f"about {duration(self.remaining_seconds())} left"
+        left = f"about {format_duration(self.remaining_seconds())} left"
         return f"{self.cells}/{len(self.costs)} cells{failed}, {left}"
 
 

@@ -24,18 +24,18 @@ from pkm.experiments.config.settings import (
     TIME_LIMIT,
     Settings,
     at_least,
+    checked_field,
     require_params,
-    setting,
 )
 from pkm.scalars import is_number
 from pkm.schema import names
 
-#: How figures draw a method: attributes of its class, keys of its file in
+#: Style of a method in figures: attributes of its class, keys of its file in
 #: ``conf/method``, columns of its rows.
 STYLE = names("style")
 
 
-#: Keywords of `pkm.datasets.load` that the values of `Cell.file` are for.
+#: Keywords of `pkm.datasets.load` for the values of `Cell.file`.
 FILE_OPTIONS = ("path", "columns", "label", "decimal")
 
 
@@ -101,8 +101,8 @@ class Cell(Settings):
         Seconds that the cell may take; the backend's limit where there is none. Not
         part of the identity.
     style : mapping of str to str, optional
-        Those of `STYLE` that the configuration sets instead of the class. Not part of
-        the identity.
+        Attributes of `STYLE` that override those of the class. Not part of the
+        identity.
 
     Raises
     ------
@@ -118,26 +118,26 @@ class Cell(Settings):
     'lloyd · iris'
     """
 
-    method: str = setting(MISSING, TEXT)
-    target: str = setting(MISSING, TEXT)
+    method: str = checked_field(MISSING, TEXT)
+    target: str = checked_field(MISSING, TEXT)
     params: Mapping[str, Any]
-    dataset: str = setting(MISSING, TEXT)
-    preprocessing: str = setting(MISSING, TEXT)
-    k: int = setting(MISSING, at_least(1))
-    epsilon: float | None = setting(MISSING, EPSILON)
-    delta: float | str | None = setting(MISSING, DELTA)
-    seeds: tuple[int, ...] = setting(MISSING, SEEDS)
-    metrics: tuple[str, ...] = setting(MISSING, METRICS)
-    path: str | None = setting(None, PATH)
+    dataset: str = checked_field(MISSING, TEXT)
+    preprocessing: str = checked_field(MISSING, TEXT)
+    k: int = checked_field(MISSING, at_least(1))
+    epsilon: float | None = checked_field(MISSING, EPSILON)
+    delta: float | str | None = checked_field(MISSING, DELTA)
+    seeds: tuple[int, ...] = checked_field(MISSING, SEEDS)
+    metrics: tuple[str, ...] = checked_field(MISSING, METRICS)
+    path: str | None = checked_field(None, PATH)
     columns: tuple | None = None
     label_column: str | int | None = None
     decimal: str | None = None
     bounds: tuple | None = None
-    clip: bool = setting(True, FLAG)
-    timing: bool = setting(False, FLAG)
-    noise: str = setting("seeded", NOISE)
-    keep_centers: bool = setting(False, FLAG)
-    time_limit: float | None = setting(None, TIME_LIMIT, compare=False)
+    clip: bool = checked_field(True, FLAG)
+    timing: bool = checked_field(False, FLAG)
+    noise: str = checked_field("seeded", NOISE)
+    keep_centers: bool = checked_field(False, FLAG)
+    time_limit: float | None = checked_field(None, TIME_LIMIT, compare=False)
     style: Mapping[str, str] = field(default_factory=dict, compare=False)
     kind: Kind = field(kw_only=True)
 
@@ -180,16 +180,16 @@ class Cell(Settings):
 
     @property
     def restricted(self) -> bool:
-        """Whether the data, and so the results, are somebody's or on request."""
+        """Whether the data are a user's file or given on request only."""
         return datasets.is_restricted(self.dataset)
 
     def identity(self) -> dict:
-        """Return the fields that say what is computed, as JSON can hold them.
+        """Return the fields that determine the result, ready for JSON.
 
         Returns
         -------
         dict
-            All fields but those of `file`, `time_limit` and `style`.
+            All fields except those of `file`, `time_limit` and `style`.
         """
         return {
             "method": self.method,
@@ -210,7 +210,7 @@ class Cell(Settings):
             "kind": [type(self.kind).__name__, self.kind.columns()],
         }
 
-    def known_columns(self) -> dict[str, Any]:
+    def planned_columns(self) -> dict[str, Any]:
         """Return the columns of its rows that are known before it is run."""
         return {
             "method": self.method,
@@ -239,7 +239,7 @@ class Cell(Settings):
 
     @property
     def file(self) -> tuple:
-        """What a data set called ``"file"`` is read from, and how."""
+        """Path and options from which a data set called ``"file"`` is read."""
         return self.path, self.columns, self.label_column, self.decimal
 
     @cached_property
@@ -250,11 +250,11 @@ class Cell(Settings):
             "code": self.code,
             "data": self.data,
         }
-        return hashlib.sha256(canonical(parts).encode()).hexdigest()
+        return hashlib.sha256(to_canonical_json(parts).encode()).hexdigest()
 
 
-def canonical(value: Any) -> str:
-    """Write a JSON value in its one canonical form: sorted keys, no blanks, no NaN."""
+def to_canonical_json(value: Any) -> str:
+    """Return the canonical JSON of a value: sorted keys, no blanks, no NaN."""
     return json.dumps(
         value,
         sort_keys=True,
@@ -268,7 +268,7 @@ def canonical(value: Any) -> str:
 def data_fingerprint(dataset: str, *file: Any) -> str:
     """Return the fingerprint of a data set, computed once per process.
 
-    That of a file, or of records given on request, is keyed by the secret of the cache
-    folder: rows and keys may be shown to people who must not find the records by trial.
+    The fingerprint of a file, or of records given on request, is keyed by the secret of
+    the cache folder. Otherwise a reader of rows could find the records by trial.
     """
     return datasets.fingerprint(dataset, **dict(zip(FILE_OPTIONS, file, strict=False)))

@@ -14,18 +14,18 @@ from pathlib import Path
 from pkm.methods import load_method
 from pkm.source import code_digest, read_source
 
-#: Modules whose results end up in a row, whatever the method.
-ALWAYS = (
+#: Modules on which every row depends, whatever the method.
+COMMON_MODULES = (
     "pkm.metrics",
     "pkm.privacy",
     "pkm.compute",
     "pkm.datasets.scaling",
     "pkm.experiments.fit.execute",
 )
-#: Imports that are not followed from `pkm.experiments`. Data sets are in the key by
-#: their fingerprint, and the method of the cell is a root of its own. Columns decide no
+#: Imports that are not followed from `pkm.experiments`. The key has the fingerprint of
+#: the data set, and the module of the cell's method is a root. Columns determine no
 #: value: a stored row that does not fit them is set aside.
-NOT_FOLLOWED = ("pkm.datasets", "pkm.methods", "pkm.schema")
+EXCLUDED_IMPORTS = ("pkm.datasets", "pkm.methods", "pkm.schema")
 
 
 @cache
@@ -42,30 +42,32 @@ def code_hash(target: str, kind: str = "pkm.experiments.fit.central") -> str:
     Returns
     -------
     str
-        SHA-256 (hex) over the names and the code of the files in `closure`.
+        SHA-256 (hex) over the names and the code of the files of `find_dependencies`.
     """
     module = load_method(target).__module__
-    roots = (module, *ALWAYS, kind)
-    files = closure(roots, outside=module.partition(".")[0])
+    roots = (module, *COMMON_MODULES, kind)
+    files = find_dependencies(roots, external_package=module.partition(".")[0])
     listing = [[name, code_digest(path)] for name, path in sorted(files.items())]
     return hashlib.sha256(json.dumps(listing).encode()).hexdigest()
 
 
-def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Path]:
-    """Follow the import statements from some modules through the project's files.
+def find_dependencies(
+    modules: Iterable[str], external_package: str | None = None
+) -> dict[str, Path]:
+    """Find the files that some modules import, directly or through others.
 
     Imports anywhere in a file count, those inside functions as well. A package's
     ``__init__.py`` counts where it is imported by name (``from pkm.privacy import
-    Budget``), not as the parent of another module. What `NOT_FOLLOWED` names is not
-    followed from `pkm.experiments`.
+    Budget``), not as the parent of another module. `EXCLUDED_IMPORTS` are not followed
+    from `pkm.experiments`.
 
     Parameters
     ----------
     modules : iterable of str
         Dotted names to start from.
-    outside : str, optional
-        A top-level package outside the project whose files are followed as well (that
-        of a method outside the project).
+    external_package : str, optional
+        A top-level package outside the project, with a method, whose files are followed
+        as well.
 
     Returns
     -------
@@ -84,9 +86,9 @@ def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Pat
         name = queue.pop()
         if name in files:
             continue
-        path = source_file(name, outside)
+        path = find_source_file(name, external_package)
         if path is None:
-            # Most likely a class or function that some module imports, and no module.
+            # Most likely some module imports a class or function of this name.
             if name in roots:
                 raise ModuleNotFoundError(
                     f"no Python source found for module {name!r}",
@@ -94,17 +96,17 @@ def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Pat
                 )
             continue
         files[name] = path
-        imported = imported_names(path, name)
-        skipped = NOT_FOLLOWED if name.startswith("pkm.experiments.") else ()
+        imported = list_imports(path, name)
+        skipped = EXCLUDED_IMPORTS if name.startswith("pkm.experiments.") else ()
         queue += [module for module in imported if not module.startswith(skipped)]
     return files
 
 
-def source_file(module: str, outside: str | None = None) -> Path | None:
-    """Return the file of a module of the project or of `outside`, else None."""
+def find_source_file(module: str, external_package: str | None = None) -> Path | None:
+    """Return the file of a module of the project or the external package, else None."""
     package, _, name = module.partition(".")
-    # The project's own package holds the version alone, which decides no result.
-    if package not in ("pkm", outside) or module == "pkm":
+    # The project's root package has only the version, which changes no result.
+    if package not in ("pkm", external_package) or module == "pkm":
         return None
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.origin:
@@ -120,11 +122,11 @@ def source_file(module: str, outside: str | None = None) -> Path | None:
 
 
 @cache
-def imported_names(path: Path, module: str) -> tuple[str, ...]:
+def list_imports(path: Path, module: str) -> tuple[str, ...]:
     """List the dotted names a file imports, relative ones resolved.
 
-    ``from a import b`` yields both ``a`` and ``a.b``, for `b` may be a module; names
-    that are none are dropped later because they have no file.
+    ``from a import b`` yields both ``a`` and ``a.b``, because `b` may be a module.
+    Names without a file are dropped later.
     """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""Where results come from: versions, machine, commit."""
+"""Provenance of results: versions, machine, commit."""
 
 import importlib.metadata
 import os
@@ -25,7 +25,7 @@ PACKAGES = (
 )
 
 
-def environment() -> dict:
+def describe_environment() -> dict:
     """Describe the machine and the software.
 
     Returns
@@ -34,7 +34,7 @@ def environment() -> dict:
         Strings and numbers: python, platform, processor cores, memory in GiB, git
         commit, and package versions as ``version of <package>``.
     """
-    described = {
+    details = {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
@@ -42,8 +42,8 @@ def environment() -> dict:
         "git commit": git_commit(),
     }
     for name in PACKAGES:
-        described[f"version of {name}"] = importlib.metadata.version(name)
-    return described
+        details[f"version of {name}"] = importlib.metadata.version(name)
+    return details
 
 
 def describe_sources(rows: pd.DataFrame) -> dict:

@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError, require_choices
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import consoles, make_main
+from pkm.experiments.console.console import make_consoles, make_main
 
-#: What an account is opened with: the key, and how its value is read.
+#: Terms of a new account: the key and the type of its value.
 TERMS = {
     "epsilon": float,
     "delta": float,
@@ -26,11 +26,11 @@ TERMS = {
     "composition": str,
     "failure_delta": float,
 }
-#: Before the key of a cell, in the purpose of the run that was charged for it.
-PURPOSE = "cell "
+#: Prefix of a cell's key in the purpose of its charged run.
+PURPOSE_PREFIX = "cell "
 
 
-def charge(
+def charge_account(
     path: str,
     cells: Sequence[Cell],
     stored: Collection[str],
@@ -38,9 +38,10 @@ def charge(
 ) -> str:
     """Charge an account for all replicates of cells before they run: all, or none.
 
-    A cell that the account has paid for is not charged again: with the same seeds its
-    releases are the same. One with secure noise is, whenever it is run. A cell that
-    was stored without the account is charged, because its releases are used now.
+    A cell that was charged before is not charged again: with the same seeds its
+    releases are the same. A cell with secure noise is charged whenever it is run. A
+    cell that was stored without the account is charged, because its releases are used
+    now.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ def charge(
         holds = isinstance(method, PrivateKMeans) and method.claim.private
         rule = "one that claims privacy, with account=FILE"
         require(holds, "method", cell.method, rule)
-        purpose = PURPOSE + cell.key
+        purpose = PURPOSE_PREFIX + cell.key
         if purpose in paid and (cell.key in stored or not method.secure):
             continue
         points = prepare_cell_data(cell, data_dir).points
@@ -128,7 +129,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
         account = PrivacyAccountant(budget, path, **terms)
     else:
         account = PrivacyAccountant.open(path)
-    console, _ = consoles()
+    console, _ = make_consoles()
     for charged in account.runs:
         flaws = f", flaws: {', '.join(charged.flaws)}" if charged.flaws else ""
         line = (

@@ -15,13 +15,13 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from pkm.experiments.commands.composition import check_configuration, register
+from pkm.experiments.commands.composition import check_configuration, register_plugins
 from pkm.experiments.commands.explanations import explain_errors
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.console.console import consoles, exit_code
+from pkm.experiments.console.console import make_consoles, run_action
 from pkm.names import nearest
 
-#: Hydra's settings that only a sweep reads, and those that only a single run reads.
+#: Settings of Hydra that only a sweep reads, and those that only a single run reads.
 SWEEP_SETTINGS = (
     "hydra/launcher",
     "hydra.launcher",
@@ -30,19 +30,41 @@ SWEEP_SETTINGS = (
     "hydra.sweep.",
 )
 RUN_SETTINGS = ("hydra.run.",)
-#: All options of Hydra; of an unknown one it prints its usage.
+#: All options of Hydra, which prints its usage at an unknown one.
 OPTIONS = (
     "--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--resolve",
     "--package", "-p", "--run", "-r", "--multirun", "-m", "--shell-completion", "-sc",
     "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",
     "--experimental-rerun", "--info", "-i",
 )  # fmt: skip
-#: Values of those that take one of a few; ``--info`` may be without.
-CFG = ("job", "hydra", "all")
-INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath", "")
-CHOICES = {"--cfg": CFG, "-c": CFG, "--info": INFO, "-i": INFO}
+#: Values of the options that have few; ``--info`` needs none.
+CFG_VALUES = ("job", "hydra", "all")
+INFO_VALUES = (
+    "all",
+    "config",
+    "defaults",
+    "defaults-tree",
+    "plugins",
+    "searchpath",
+    "",
+)
+OPTION_VALUES = {
+    "--cfg": CFG_VALUES,
+    "-c": CFG_VALUES,
+    "--info": INFO_VALUES,
+    "-i": INFO_VALUES,
+}
 #: Hydra's options that compose a configuration and run nothing.
-SHOWING = ("--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--version")
+SHOW_OPTIONS = (
+    "--help",
+    "-h",
+    "--hydra-help",
+    "--cfg",
+    "-c",
+    "--info",
+    "-i",
+    "--version",
+)
 MULTIRUN = ("-m", "--multirun")
 BASIC_SWEEPER = ".BasicSweeper"
 #: The backend that is a launcher of Hydra: a job of SLURM runs the cells of one
@@ -51,9 +73,9 @@ SUBMITIT = "backend=submitit"
 SUBMITIT_LAUNCHER = "hydra/launcher=submitit_"
 SLURM = f"{SUBMITIT_LAUNCHER}slurm"
 #: Verbs of ``pkm reproduce`` that run no cell.
-READING = ("verb=plan", "verb=status", "verb=report")
+READ_ONLY_VERBS = ("verb=plan", "verb=status", "verb=report")
 FULL_ERROR = "HYDRA_FULL_ERROR"
-WARNING = (
+TUNING_WARNING = (
     "warning: this sweep chooses parameters by results on the data; what that choice "
     "costs in privacy no ledger has counted"
 )
@@ -78,29 +100,29 @@ def call(
     Returns
     -------
     int
-        See `exit_code`.
+        See `run_action`.
     """
 
     def run_application() -> None:
-        register()
+        register_plugins()
         new_words = complete_words(words, command)
-        with without_collection(), replace_arguments(command, new_words):
+        with pause_garbage_collection(), replace_arguments(command, new_words):
             application()
 
     # With Hydra's own variable set, the user wants its traceback.
     if os.environ.get(FULL_ERROR) == "1":
         run_application()
         return 0
-    return exit_code(explain_errors(command)(run_application))
+    return run_action(explain_errors(command)(run_application))
 
 
 def complete_words(words: Sequence[str], command: str) -> list[str]:
-    """Add what follows from a command line, and refuse settings without an effect.
+    """Add implied words to a command line, and refuse settings without an effect.
 
     Raises
     ------
     ConfigurationError
-        Naming the setting, and what it takes to have an effect.
+        Naming the setting, and the remedy.
 
     Examples
     --------
@@ -108,7 +130,7 @@ def complete_words(words: Sequence[str], command: str) -> list[str]:
     ['-m', 'k=3']
     """
     if SUBMITIT in words:
-        words = with_slurm(words)
+        words = expand_submitit(words)
     # Hydra reads options before or after all keys, not between them.
     flags = [word for word in words if word in MULTIRUN]
     words = [*flags, *(word for word in words if word not in flags)]
@@ -122,16 +144,16 @@ def complete_words(words: Sequence[str], command: str) -> list[str]:
             "method._target_ is not set: use method=package.module:Class"
         )
     if keys & {"--info", "-i"}:
-        # What it shows is logged. Without a value, it would take the next word as one.
+        # Hydra logs its answer. Without a value, it would take the next word as one.
         return [*complete_info(words), "hydra/hydra_logging=default"]
-    if keys.intersection(SHOWING):
+    if keys.intersection(SHOW_OPTIONS):
         return words
     multirun = bool(keys.intersection(MULTIRUN)) or "hydra.mode=MULTIRUN" in words
-    of_sweeps = SWEEP_SETTINGS
+    sweep_settings = SWEEP_SETTINGS
     if command == "run":
-        of_sweeps += ("objective=",)
+        sweep_settings += ("objective=",)
     for word in words:
-        if not multirun and word.startswith(of_sweeps):
+        if not multirun and word.startswith(sweep_settings):
             remedy = "a single run: add -m (--multirun)"
             raise ConfigurationError(f"{word} has no effect on {remedy}")
         if multirun and word.startswith(RUN_SETTINGS):
@@ -142,7 +164,7 @@ def complete_words(words: Sequence[str], command: str) -> list[str]:
             f"{SLURM} needs a machine of a SLURM cluster, and this one has no `srun`: "
             f"use {SUBMITIT_LAUNCHER}local, or backend=processes"
         )
-    # A folder that is requested gets what Hydra writes to one.
+    # A requested folder gets the files that Hydra usually writes.
     if keys & {"hydra.run.dir", "hydra.sweep.dir"}:
         presets = {
             "hydra.output_subdir": ".hydra",
@@ -153,7 +175,7 @@ def complete_words(words: Sequence[str], command: str) -> list[str]:
 
 
 def complete_info(words: Sequence[str]) -> list[str]:
-    """Give options ``--info`` without a value the one that they have then.
+    """Give an option ``--info`` without a value its default value.
 
     Examples
     --------
@@ -161,16 +183,18 @@ def complete_info(words: Sequence[str]) -> list[str]:
     (['--info=all', 'k=3'], ['--info', 'config'])
     """
     return [
-        "--info=all" if word in ("--info", "-i") and value not in INFO[:-1] else word
+        "--info=all"
+        if word in ("--info", "-i") and value not in INFO_VALUES[:-1]
+        else word
         for word, value in itertools.pairwise([*words, ""])
     ]
 
 
-def with_slurm(words: Sequence[str]) -> list[str]:
-    """Write ``backend=submitit`` as settings of Hydra: a sweep whose jobs SLURM runs.
+def expand_submitit(words: Sequence[str]) -> list[str]:
+    """Expand ``backend=submitit`` to settings of Hydra: a sweep whose jobs SLURM runs.
 
-    A job has the backend that is the default, and as many cores as that has workers.
-    What runs no cell is no job.
+    A job has the default backend, and as many cores as that has workers. A command that
+    runs no cell is not submitted.
 
     Raises
     ------
@@ -179,14 +203,16 @@ def with_slurm(words: Sequence[str]) -> list[str]:
 
     Examples
     --------
-    >>> with_slurm(["backend=submitit", "k=3,4"])[:3]
+    >>> expand_submitit(["backend=submitit", "k=3,4"])[:3]
     ['-m', 'k=3,4', 'hydra/launcher=submitit_slurm']
-    >>> with_slurm(["verb=plan", "backend=submitit"])
+    >>> expand_submitit(["verb=plan", "backend=submitit"])
     ['verb=plan']
     """
     words = [word for word in words if word != SUBMITIT]
     keys = {word.partition("=")[0] for word in words}
-    if keys.intersection(SHOWING) or any(word in READING for word in words):
+    if keys.intersection(SHOW_OPTIONS) or any(
+        word in READ_ONLY_VERBS for word in words
+    ):
         return words
     for word in words:
         is_other = not word.startswith(SUBMITIT_LAUNCHER)
@@ -202,7 +228,7 @@ def with_slurm(words: Sequence[str]) -> list[str]:
 
 
 def check_options(words: Sequence[str], command: str) -> None:
-    """Refuse what is no option of Hydra or no value of one: it would print its usage.
+    """Refuse unknown options of Hydra and unknown values: it would print its usage.
 
     Raises
     ------
@@ -217,17 +243,17 @@ def check_options(words: Sequence[str], command: str) -> None:
         option, is_assigned, value = word.partition("=")
         is_known = any(name.startswith(option) for name in OPTIONS)
         if option.startswith("--") and not is_known:
-            advice = advise(option, OPTIONS, f"see pkm {command} --help")
+            advice = suggest(option, OPTIONS, f"see pkm {command} --help")
             raise ConfigurationError(
                 f"{option} is no option of pkm {command}; {advice}"
             )
-        if option not in CHOICES:
+        if option not in OPTION_VALUES:
             continue
         if not is_assigned:
             value = "" if "=" in following or following.startswith("-") else following
-        known = CHOICES[option]
+        known = OPTION_VALUES[option]
         if value not in known:
-            advice = advise(
+            advice = suggest(
                 value,
                 known,
                 f"give one of {', '.join(filter(None, known))}",
@@ -235,18 +261,18 @@ def check_options(words: Sequence[str], command: str) -> None:
             raise ConfigurationError(f"{value!r} is no value of {option}; {advice}")
 
 
-def advise(word: str, known: Iterable[str], otherwise: str) -> str:
-    """Ask whether the nearest known word is meant; without one say something else."""
+def suggest(word: str, known: Iterable[str], otherwise: str) -> str:
+    """Suggest the nearest known word; without one return `otherwise`."""
     near = nearest(word, known)
     return otherwise if near is None else f"did you mean {near}?"
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
-    """Look for no reference cycles in a block before `begin_collection`.
+def pause_garbage_collection() -> Iterator[None]:
+    """Pause Python's garbage collector in a block, until it is resumed.
 
-    What imports and plans create stays until the end of the process: to look through it
-    again and again takes a sixth of the time until the first cell.
+    What imports and plans create stays until the end of the process. To search it for
+    reference cycles takes a sixth of the time until the first cell.
     """
     is_frozen = gc.get_freeze_count() > 0
     gc.disable()
@@ -258,8 +284,8 @@ def without_collection() -> Iterator[None]:
         gc.enable()
 
 
-def begin_collection() -> None:
-    """Look for reference cycles from now on, among what is not there yet."""
+def resume_garbage_collection() -> None:
+    """Resume garbage collection; it skips the objects that exist now."""
     if gc.get_freeze_count() == 0:
         gc.freeze()
     gc.enable()
@@ -268,7 +294,7 @@ def begin_collection() -> None:
 @contextmanager
 def replace_arguments(command: str, words: Sequence[str]) -> Iterator[None]:
     """Let Hydra see words as the process's arguments, and raise errors."""
-    # Hydra completes the program of this name, which has no verbs for it.
+    # Hydra completes the command line of this program, of which it knows no verbs.
     program = "pkm" if "-sc" in words else f"pkm {command}"
     with (
         patch.object(sys, "argv", [program, *words]),
@@ -284,8 +310,8 @@ def run_task(
 ) -> Any:
     """Run the task of a Hydra job.
 
-    Hydra prints a line of its own above an error of a job. A single run ends the
-    process instead; a job of a sweep raises its error, which its launcher passes on.
+    Hydra would print a line above the error of a job. So a single run ends the process
+    here; a job of a sweep raises its error, which its launcher passes on.
 
     Parameters
     ----------
@@ -294,15 +320,17 @@ def run_task(
     config : DictConfig
         As composed.
     command : {"run", "reproduce"}
-        Whose keys it has.
+        The command, which determines the keys.
     """
     if HydraConfig.get().mode == RunMode.MULTIRUN:
         return task(check_configuration(config, command))
-    answers = []
-    code = exit_code(lambda: answers.append(task(check_configuration(config, command))))
+    results = []
+    code = run_action(
+        lambda: results.append(task(check_configuration(config, command)))
+    )
     if code:
         raise SystemExit(code)
-    return answers[0]
+    return results[0]
 
 
 class TuningWarning(Callback):
@@ -311,4 +339,4 @@ class TuningWarning(Callback):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Warn before a sweep whose later jobs depend on results of earlier ones."""
         if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
-            consoles()[1].print(WARNING, style="yellow")
+            make_consoles()[1].print(TUNING_WARNING, style="yellow")

@@ -13,18 +13,18 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from hydra_plugins.pkm_cells import CellsLauncher
-from pkm.experiments.commands.explanations import explain_errors, tidy
+from pkm.experiments.commands.explanations import clean_message, explain_errors
 from pkm.experiments.commands.options import LOGGING, OPTIONS, list_keys
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.conf_source import ConfSearchPath, ConfSource
-from pkm.experiments.config.errors import ConfigurationError, require_known
-from pkm.experiments.config.groups import ALL, GROUP_KEYS, GROUPS, NEEDED_KEYS
+from pkm.experiments.config.errors import ConfigurationError, require_known_keys
+from pkm.experiments.config.groups import ALL_PAPERS, GROUP_KEYS, GROUPS, REQUIRED_KEYS
 from pkm.experiments.config.settings import Rule, at_least, one_of, require
 
 URI_PATTERN = (
     r"https?://[^/].*|sqlite:///[^?].*|(sqlite\+|postgresql|mysql|mssql).*://.*"
 )
-#: Where MLflow keeps its runs: a server with a host, or a database that it knows.
+#: Address of MLflow's runs: a server with a host, or a database.
 URI = Rule(
     lambda value: isinstance(value, str) and bool(re.fullmatch(URI_PATTERN, value)),
     "sqlite:///FILE, a database such as postgresql://..., "
@@ -33,7 +33,7 @@ URI = Rule(
 
 
 @cache
-def register() -> None:
+def register_plugins() -> None:
     """Make configurations, the catalogue and the launcher of cells known to Hydra.
 
     The catalogue is registered here alone: as an installed plugin it would be part of
@@ -43,15 +43,15 @@ def register() -> None:
     for plugin in (ConfSource, ConfSearchPath, CellsLauncher):
         Plugins.instance().register(plugin)
     store = ConfigStore.instance()
-    # Hydra copies the store for each of the hundred groups that a help text lists. It
-    # need not: whatever it loads from the store is copied by itself.
+    # Hydra copies the store for each of the hundred groups that a help text lists. This
+    # is not needed: it copies each object that it loads from the store.
     vars(store)["__deepcopy__"] = lambda memo: store
     store.store(group="hydra/hydra_logging", name="pkm", node=LOGGING, provider="pkm")
     for command, schema in OPTIONS.items():
         store.store(name=command, node=schema, provider="pkm")
 
 
-def load(overrides: Sequence[str], command: str = "reproduce") -> DictConfig:
+def load_config(overrides: Sequence[str], command: str = "reproduce") -> DictConfig:
     """Compose the configuration of a command outside of Hydra's applications.
 
     Parameters
@@ -59,7 +59,7 @@ def load(overrides: Sequence[str], command: str = "reproduce") -> DictConfig:
     overrides : sequence of str
         Hydra overrides without sweeps.
     command : {"run", "reproduce"}
-        Whose keys there are.
+        The command, which determines the keys.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def load(overrides: Sequence[str], command: str = "reproduce") -> DictConfig:
     ValueError
         If a setting breaks its rule.
     """
-    register()
+    register_plugins()
     with (
         explain_errors(command),
         initialize(version_base="1.3", config_path=None, job_name=command),
@@ -88,7 +88,7 @@ def check_configuration(config: DictConfig, command: str) -> DictConfig:
     Raises
     ------
     ConfigurationError
-        If it has a key that the command has not, or lacks one.
+        If it has a key that the command does not have, or lacks one.
     ValueError
         If a setting breaks its rule.
     """
@@ -96,7 +96,7 @@ def check_configuration(config: DictConfig, command: str) -> DictConfig:
     try:
         OmegaConf.resolve(config)
     except OmegaConfBaseException as error:
-        raise ConfigurationError(tidy(error)) from error
+        raise ConfigurationError(clean_message(error)) from error
     check_settings(config)
     return config
 
@@ -106,15 +106,15 @@ def check_keys(
     schema: type,
     prefix: str = "",
 ) -> None:
-    """Refuse keys that were added with a plus or taken away with a tilde.
+    """Refuse keys that were added with a plus or removed with a tilde.
 
     Raises
     ------
     ConfigurationError
-        Naming the key and those that there are.
+        Naming the key and the known ones.
     """
     known = list_keys(schema)
-    require_known(config, known, prefix)
+    require_known_keys(config, known, prefix)
     require_present(config, known, prefix)
     for name, option in known.items():
         if is_dataclass(option.type):
@@ -124,7 +124,7 @@ def check_keys(
 
 
 def check_group(group: str, config: DictConfig) -> None:
-    """Refuse a group with unknown keys, or without those that it needs.
+    """Refuse a group that has unknown keys or lacks required ones.
 
     Raises
     ------
@@ -133,9 +133,9 @@ def check_group(group: str, config: DictConfig) -> None:
     """
     if not OmegaConf.is_dict(config):
         raise ConfigurationError(f"{group}: its file must hold a mapping, key: value")
-    require_known(config, GROUP_KEYS.get(group, list(config)), f"{group}.")
-    if config != {"name": ALL}:
-        require_present(config, NEEDED_KEYS[group], f"{group}.")
+    require_known_keys(config, GROUP_KEYS.get(group, list(config)), f"{group}.")
+    if config != {"name": ALL_PAPERS}:
+        require_present(config, REQUIRED_KEYS[group], f"{group}.")
 
 
 def require_present(
@@ -167,7 +167,7 @@ def check_settings(config: DictConfig) -> None:
     ValueError
         If a setting of the backend, of the tracking or of the data breaks its rule.
     """
-    # The serial backend ignores it; a wrong value is refused all the same.
+    # The serial backend ignores it; a wrong value is refused anyway.
     at_least(1).require("jobs", config.jobs)
     backend = Backend(**config.backend)
     holds = config.scheduler is None or backend.name == "dask"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pkm.experiments.commands.sync import load_configuration
-from pkm.experiments.console.console import consoles, exit_code, make_parser
+from pkm.experiments.console.console import make_consoles, make_parser, run_action
 from pkm.experiments.mlflow.dashboard import serve
 from pkm.experiments.store.store import Store
 
@@ -21,7 +21,7 @@ def run(overrides: Sequence[str], port: int) -> None:
     """Serve the results of a configuration, and print where."""
     config = load_configuration("dashboard", overrides)
     Store(config.results).check_writable()
-    console, _ = consoles()
+    console, _ = make_consoles()
 
     def announce(address: str) -> None:
         console.print(f"MLflow: {address} (Ctrl-C ends it)", soft_wrap=True)
@@ -47,4 +47,4 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, default=5000, help=port)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help=keys)
     words = parser.parse_intermixed_args(argv)
-    return exit_code(lambda: run(words.overrides, words.port))
+    return run_action(lambda: run(words.overrides, words.port))

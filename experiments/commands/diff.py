@@ -24,7 +24,7 @@ import pandas as pd
 
 from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.claims.findings import NOT_RUN
-from pkm.experiments.commands.composition import load
+from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.groups import choices
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_main
@@ -33,8 +33,8 @@ from pkm.experiments.reports.diff import MOVED, SAME, STATES, compare, evaluate_
 from pkm.experiments.store.cell_tables import read_cells
 from pkm.experiments.store.store import Store
 
-#: How many moved cells are printed, and what of each.
-LINES = 20
+#: How many moved cells are printed, and which columns.
+MAX_LINES = 20
 COLUMNS = ["method", "variant", "params", "dataset", "k", "epsilon"]
 COLUMNS += ["metric", "mean_a", "mean_b", "p", "origin"]
 
@@ -49,7 +49,7 @@ def run(folders: Sequence[str], options: Mapping[str, str]) -> int:
         reports = list_reports(stores)
     data = [f"data={options['data']}"] if "data" in options else []
     configs = [
-        load([f"paper={paper}", f"profile={profile}", "tracking=none", *data])
+        load_config([f"paper={paper}", f"profile={profile}", "tracking=none", *data])
         for paper, profile in reports
     ]
     cells = [read_cells(store) for store in stores]
@@ -90,10 +90,10 @@ def print_states(difference: pd.DataFrame) -> None:
     moved = difference[difference["state"] == MOVED].sort_values("p", kind="stable")
     if len(moved):
         print(
-            f"\n{min(len(moved), LINES)} of the cells that have moved, "
+            f"\n{min(len(moved), MAX_LINES)} of the cells that have moved, "
             "the surest first:"
         )
-        table = moved[COLUMNS].head(LINES)
+        table = moved[COLUMNS].head(MAX_LINES)
         print(table.to_string(index=False, float_format="{:.4g}".format))
 
 

@@ -16,8 +16,8 @@ from pkm.datasets.user_files import SUFFIXES
 from pkm.experiments.commands.options import OPTIONS, list_keys
 from pkm.experiments.config.errors import (
     ConfigurationError,
-    unknown,
-    unknown_key,
+    explain_unknown,
+    explain_unknown_key,
 )
 from pkm.experiments.config.groups import GROUPS
 
@@ -51,24 +51,24 @@ def explain(error: Exception, command: str) -> str:
         Name of the command, to tell which other one has a key.
     """
     if isinstance(error, OverrideParseException):
-        return unreadable(error.override)
+        return explain_unreadable(error.override)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.partition("/")
         return (
-            unknown_choice(group, name, error.options or ())
+            explain_unknown_choice(group, name, error.options or ())
             if group in GROUPS
-            else tidy(error)
+            else clean_message(error)
         )
     cause = error.__cause__
     if isinstance(cause, ValidationError):
-        return wrong_type(cause)
+        return explain_wrong_type(cause)
     if (
         isinstance(cause, OmegaConfBaseException)
         and cause.full_key
         and cause.parent_node
     ):
         known = [str(name) for name in cause.parent_node if name != "hydra"]
-        return unknown_key(cause.full_key, known) + other_command(
+        return explain_unknown_key(cause.full_key, known) + hint_at_other_command(
             cause.full_key,
             command,
         )
@@ -80,14 +80,14 @@ def explain(error: Exception, command: str) -> str:
         return f"{listed[1]} lists values: {a_list}add -m to sweep over them"
     group = re.match("Could not override '([^'@]+)", str(error))
     if group and group[1] in GROUPS:
-        return f"{group[1]} is no group of `pkm {command}`" + other_command(
+        return f"{group[1]} is no group of `pkm {command}`" + hint_at_other_command(
             group[1],
             command,
         )
-    return tidy(cause if isinstance(cause, OmegaConfBaseException) else error)
+    return clean_message(cause if isinstance(cause, OmegaConfBaseException) else error)
 
 
-def unreadable(override: str) -> str:
+def explain_unreadable(override: str) -> str:
     """Say how a value that Hydra's grammar does not read is quoted."""
     key, sign, value = override.partition("=")
     if not sign:
@@ -104,7 +104,7 @@ def unreadable(override: str) -> str:
     )
 
 
-def unknown_choice(
+def explain_unknown_choice(
     group: str,
     name: str,
     known: Sequence[str],
@@ -117,24 +117,26 @@ def unknown_choice(
     if group == "backend":
         known = [*known, "submitit"]
     # Families have more data sets than Hydra lists.
-    return unknown(group, name, datasets.names() if group == "dataset" else known)
+    return explain_unknown(
+        group, name, datasets.names() if group == "dataset" else known
+    )
 
 
-def wrong_type(error: ValidationError) -> str:
+def explain_wrong_type(error: ValidationError) -> str:
     """Say which value is of the wrong type, and what it must be."""
     pattern = (
         r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)"
     )
     match = re.match(pattern, str(error), re.DOTALL)
     if match is None:
-        return f"{error.full_key}: {tidy(error)}"
+        return f"{error.full_key}: {clean_message(error)}"
     rule = TYPES.get(match[2], match[2])
     return (
         f"{error.full_key}={match[1]!r} is not allowed: {error.full_key} must be {rule}"
     )
 
 
-def other_command(key: str, command: str) -> str:
+def hint_at_other_command(key: str, command: str) -> str:
     """Say what to do with a key that the other command has."""
     others = [
         name for name in OPTIONS if name != command and key in list_keys(OPTIONS[name])
@@ -150,7 +152,7 @@ def other_command(key: str, command: str) -> str:
     return hint
 
 
-def tidy(error: BaseException) -> str:
+def clean_message(error: BaseException) -> str:
     """Return the message of a Hydra error without empty and internal lines."""
     internal = ("full_key:", "object_type=", "See https", "reference_")
     lines = [line.strip() for line in str(error).splitlines()]

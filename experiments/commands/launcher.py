@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pkm.experiments.commands.composition import check_configuration
 from pkm.experiments.commands.run_cells import run
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.console.console import CellsFailed, consoles
+from pkm.experiments.console.console import CellsFailed, make_consoles
 
 
 def launch(
@@ -28,7 +28,7 @@ def launch(
     context : HydraContext
         From Hydra.
     config : DictConfig
-        That of the sweep, with Hydra's own part.
+        Configuration of the sweep, with Hydra's settings.
     job_overrides : sequence of sequence of str
         Overrides of each job.
     first : int
@@ -55,12 +55,13 @@ def launch(
         for number, overrides in enumerate(job_overrides, first)
     ]
     objectives = run(
-        [check_configuration(task_part(job), "run") for job in jobs], consoles()[0]
+        [check_configuration(drop_hydra_settings(job), "run") for job in jobs],
+        make_consoles()[0],
     )
     return [
         run_job(
             hydra_context=context,
-            task_function=returning(objective),
+            task_function=make_task(objective),
             config=job,
             job_dir_key="hydra.sweep.dir",
             job_subdir_key="hydra.sweep.subdir",
@@ -83,17 +84,17 @@ def compose_job(
     return job
 
 
-def task_part(job: DictConfig) -> DictConfig:
-    """Return a copy of a job's configuration without Hydra's own part."""
+def drop_hydra_settings(job: DictConfig) -> DictConfig:
+    """Return a copy of a job's configuration without Hydra's settings."""
     return OmegaConf.masked_copy(job, [name for name in job if name != "hydra"])
 
 
-def returning(objective: float | None) -> TaskFunction:
-    """Return a task function for a finished job: None stands for failed cells."""
+def make_task(objective: float | None) -> TaskFunction:
+    """Make the task function of a finished job; the objective None is a failure."""
 
-    def answer(config: DictConfig) -> float:
+    def task(config: DictConfig) -> float:
         if objective is None:
             raise CellsFailed("cells of this job failed")
         return objective
 
-    return answer
+    return task

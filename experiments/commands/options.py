@@ -11,7 +11,7 @@ from pkm.experiments.cell.kind import Kind
 from pkm.experiments.config.groups import GROUPS, choices
 from pkm.experiments.fit.kinds import KINDS
 
-#: What each command composes by default: groups of `conf/` and of Hydra itself.
+#: The default choices of each command: groups of `conf/` and of Hydra itself.
 DEFAULTS = {
     "run": [
         {"method": "synopsis"},
@@ -43,7 +43,7 @@ HYDRA = {
         "tuning": {"_target_": "pkm.experiments.commands.application.TuningWarning"}
     },
 }
-#: Launchers and sweepers say what they do; the packages that a command uses do not.
+#: Launchers and sweepers log what they do; the packages that a command uses do not.
 LOGGER = {"level": "INFO", "handlers": ["console"], "propagate": False}
 LOGGING = {
     "version": 1,
@@ -64,11 +64,11 @@ HYDRA_KEYS = ("defaults", "hydra")
 VERBS = ("plan", "run", "status", "retry", "report")
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
 METRICS = ("nicv", "silhouette")
-#: Columns of the help text, and where what a key means begins.
+#: Width of the help text, and the column in which the meanings of keys begin.
 WIDTH, INDENT = 96, 34
 
 
-def key(default: Any, meaning: str) -> Any:
+def declare_key(default: Any, meaning: str) -> Any:
     """Declare a key: its default, and one line for the help text."""
     if isinstance(default, tuple):
         return field(default_factory=lambda: list(default), metadata={"help": meaning})
@@ -77,39 +77,39 @@ def key(default: Any, meaning: str) -> Any:
 
 @dataclass
 class CommonOptions:
-    """Keys that both commands have; the groups hold what a file of `conf/` says."""
+    """Keys that both commands have; a group has the keys of a file of `conf/`."""
 
-    backend: Any = key(
+    backend: Any = declare_key(
         MISSING,
         "where cells are run: a group of conf/, or submitit, jobs of SLURM",
     )
-    tracking: Any = key(
+    tracking: Any = declare_key(
         MISSING,
         "whether results are projected to MLflow: a group of conf/",
     )
-    results: str = key(
+    results: str = declare_key(
         "results",
         "folder of the cell store, the MLflow database and the reports",
     )
-    data: str | None = key(
+    data: str | None = declare_key(
         "${oc.env:PKM_DATA,null}",
         "folder with the original data files (a mirror); "
         "null: only data sets without files",
     )
-    jobs: int = key(1, "worker processes; 1 runs in this process")
-    scheduler: str | None = key(
+    jobs: int = declare_key(1, "worker processes; 1 runs in this process")
+    scheduler: str | None = declare_key(
         None,
         "with backend=dask: address of a scheduler, tcp://HOST:PORT; "
         "null: `jobs` workers on this machine",
     )
 
 
-def kind_options(kind: type[Kind]) -> type:
-    """Make a schema whose keys are the settings of a kind, none of them given."""
+def make_kind_schema(kind: type[Kind]) -> type:
+    """Make a schema whose keys are the settings of a kind, null by default."""
     options = []
     for declared in fields(kind):
         meaning = f"{declared.metadata['rule'].text}; null: {declared.default}"
-        options.append((declared.name, Any, key(None, meaning)))
+        options.append((declared.name, Any, declare_key(None, meaning)))
     return make_dataclass(
         f"{kind.__name__}Options",
         options,
@@ -117,8 +117,8 @@ def kind_options(kind: type[Kind]) -> type:
     )
 
 
-#: Kinds of cells that `pkm run` has keys of.
-RUN_KINDS = {kind.key: kind_options(kind) for kind in KINDS if kind.help}
+#: Schemas of the kinds of cells that have keys in `pkm run`.
+RUN_KINDS = {kind.key: make_kind_schema(kind) for kind in KINDS if kind.help}
 
 
 @dataclass
@@ -137,73 +137,81 @@ class CellOptions(CommonOptions):
     """
 
     defaults: list = field(default_factory=lambda: DEFAULTS["run"])
-    hydra: Any = field(default_factory=lambda: described("run"))
-    method: Any = key(MISSING, "what is run: a group of conf/")
-    dataset: Any = key(MISSING, "a name of `pkm data list`, or `file` (your own)")
-    path: str | None = key(
+    hydra: Any = field(default_factory=lambda: make_hydra_settings("run"))
+    method: Any = declare_key(MISSING, "what is run: a group of conf/")
+    dataset: Any = declare_key(
+        MISSING, "a name of `pkm data list`, or `file` (your own)"
+    )
+    path: str | None = declare_key(
         None,
         "file to read with dataset=file: CSV, TSV or TXT (also gzipped), NPY, NPZ, "
         "a grid file of `pkm pack`, Parquet, a folder or a pattern of Parquet files",
     )
-    columns: Any = key(
+    columns: Any = declare_key(
         None,
         "its columns that are features, a list of names or numbers; null: all",
     )
-    label: Any = key(None, "its column of the class, by name or number; null: none")
-    decimal: str | None = key(
+    label: Any = declare_key(
+        None, "its column of the class, by name or number; null: none"
+    )
+    decimal: str | None = declare_key(
         None,
         "its decimal mark, comma or point; null: found out, or refused if ambiguous",
     )
-    bounds: Any = key(
+    bounds: Any = declare_key(
         None,
         "its public domain: [lower, upper] or [[lower, ...], [upper, ...]]",
     )
-    preprocessing: str | None = key(
+    preprocessing: str | None = declare_key(
         None,
         "minmax: by the data's own extremes (private facts, flagged); "
         "public: by the domain; range: all columns by the one range they share; "
         "null: public, for which a file needs bounds",
     )
-    clip: bool = key(
+    clip: bool = declare_key(
         True,
         "public, range: points outside are moved to the border (true) "
         "or refused (false)",
     )
-    bounds_factor: Any = key(
+    bounds_factor: Any = declare_key(
         1.0,
         "how many times as wide as the domain the bounds are that methods get, "
         "or a list",
     )
-    k: Any = key(None, "number of clusters, one or a list; null: the data set's own")
-    epsilon: Any = key(
+    k: Any = declare_key(
+        None, "number of clusters, one or a list; null: the data set's own"
+    )
+    epsilon: Any = declare_key(
         EPSILONS,
         "one privacy parameter or a list; ignored by methods that have none",
     )
-    delta: Any = key("auto", "auto: the method chooses it; else a number in (0, 1)")
-    seeds: Any = key(20, "a number (seeds 0, 1, ...) or a list of seeds")
-    metrics: Any = key(METRICS, "names from pkm.metrics.METRICS")
-    timing: bool = key(
+    delta: Any = declare_key(
+        "auto", "auto: the method chooses it; else a number in (0, 1)"
+    )
+    seeds: Any = declare_key(20, "a number (seeds 0, 1, ...) or a list of seeds")
+    metrics: Any = declare_key(METRICS, "names from pkm.metrics.METRICS")
+    timing: bool = declare_key(
         False,
         "true: measure running time, every seed in a separate fit on one thread, "
         "after one fit to warm up",
     )
-    keep_centers: bool = key(
+    keep_centers: bool = declare_key(
         False,
         "true: store the released centers as well, in raw units "
         "(pkm centers writes a file)",
     )
-    noise: str | None = key(
+    noise: str | None = declare_key(
         None,
         "secure: from the operating system; seeded: from the seeds, repeatable, for "
         "public data; null: secure for your own files, for sets given on request and "
         "with an account, else seeded",
     )
-    account: str | None = key(
+    account: str | None = declare_key(
         None,
         "file of an account (pkm account FILE) that every fit is charged to; "
         "null: none",
     )
-    objective: str | None = key(
+    objective: str | None = declare_key(
         None,
         "metric whose mean a job returns to Hydra's sweeper; "
         "null: nicv, or the first of metrics",
@@ -240,26 +248,28 @@ class ReproduceOptions(CommonOptions):
     """
 
     defaults: list = field(default_factory=lambda: DEFAULTS["reproduce"])
-    hydra: Any = field(default_factory=lambda: described("reproduce"))
-    paper: Any = key(
+    hydra: Any = field(default_factory=lambda: make_hydra_settings("reproduce"))
+    paper: Any = declare_key(
         MISSING,
         "which paper's sweeps: a group of conf/; all: every paper",
     )
-    profile: Any = key(MISSING, "how much of a paper: smoke, quick or paper")
-    sweeps: Any = key(None, "which of the paper's sweeps are run, a list; null: all")
-    fetch: bool = key(
+    profile: Any = declare_key(MISSING, "how much of a paper: smoke, quick or paper")
+    sweeps: Any = declare_key(
+        None, "which of the paper's sweeps are run, a list; null: all"
+    )
+    fetch: bool = declare_key(
         "${oc.env:PKM_FETCH,true}",
         "true: what is missing of the data sets is downloaded first (the default is "
         "PKM_FETCH, else true); without a network, and with false, the paper goes on "
         "without it",
     )
-    verb: str | None = key(
+    verb: str | None = declare_key(
         None,
         "plan, run, status, retry or report; null: run, then report",
     )
 
 
-def described(command: str) -> dict:
+def make_hydra_settings(command: str) -> dict:
     """Return Hydra's settings for a command, with its help text."""
     schema = OPTIONS[command]
     lines = [
@@ -267,10 +277,10 @@ def described(command: str) -> dict:
         "",
         "Keys (key=value, with their defaults):",
     ]
-    lines += [*help_lines(schema), "", "Groups (group=choice):"]
+    lines += [*list_help_lines(schema), "", "Groups (group=choice):"]
     for group in GROUPS:
         if group in list_keys(schema):
-            lines.append(paragraph(group, ", ".join(choices(group))))
+            lines.append(format_paragraph(group, ", ".join(choices(group))))
     lines += [
         "",
         "--cfg job prints what a command line makes; "
@@ -288,20 +298,20 @@ def list_keys(schema: type) -> dict[str, Any]:
     return {name: options[name] for name in options if name not in HYDRA_KEYS}
 
 
-def help_lines(schema: type, prefix: str = "") -> list[str]:
+def list_help_lines(schema: type, prefix: str = "") -> list[str]:
     """Describe the keys of a schema, nested ones by their full name."""
     lines = []
     for name, option in list_keys(schema).items():
         if is_dataclass(option.type):
             lines += ["", f"{name}: {option.type.__doc__}"]
-            lines += help_lines(option.type, f"{name}.")
+            lines += list_help_lines(option.type, f"{name}.")
         else:
-            lines.append(paragraph(prefix + name, option.metadata["help"]))
+            lines.append(format_paragraph(prefix + name, option.metadata["help"]))
     return lines
 
 
-def paragraph(heading: str, text: str) -> str:
-    """Lay out a text to the right of its heading."""
+def format_paragraph(heading: str, text: str) -> str:
+    """Format a text to the right of its heading."""
     first = f"  {heading:<{INDENT - 3}} "
     indent = " " * INDENT
     return fill(

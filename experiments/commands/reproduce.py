@@ -9,11 +9,15 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from pkm.experiments.backends.server import start_server
-from pkm.experiments.commands.application import begin_collection, call, run_task
+from pkm.experiments.commands.application import (
+    call,
+    resume_garbage_collection,
+    run_task,
+)
 from pkm.experiments.commands.options import VERBS
-from pkm.experiments.config.errors import ConfigurationError, unknown
-from pkm.experiments.config.groups import ALL, choices, read_entry
-from pkm.experiments.console.console import CellsFailed, consoles, duration
+from pkm.experiments.config.errors import ConfigurationError, explain_unknown
+from pkm.experiments.config.groups import ALL_PAPERS, choices, read_entry
+from pkm.experiments.console.console import CellsFailed, format_duration, make_consoles
 from pkm.experiments.plan.sweep import check_paper
 
 
@@ -25,21 +29,20 @@ def application(config: DictConfig) -> None:
         and config.backend.name == "processes"
         and config.jobs > 1
     ):
-        # It imports while this process makes its plan.
+        # The server imports while this process makes its plan.
         start_server()
     run_task(run_job, config, "reproduce")
 
 
 def run_job(config: DictConfig) -> None:
-    """Do what a checked configuration says, for one paper or for all.
+    """Carry out a checked configuration, for one paper or for all.
 
     Raises
     ------
     CellsFailed
         If a cell of a plan has failed.
     ValueError
-        If a report is asked for, and the figures or claims of a paper are not well
-        written.
+        If a report is requested, and figures or claims of a paper are malformed.
     """
     # Imported here: it takes seconds, which a help text or a refusal need not.
     from pkm.experiments.plan.plan import warn_seeded_noise
@@ -47,19 +50,19 @@ def run_job(config: DictConfig) -> None:
         check_reports,
         estimate_absent,
         make_requests,
+        make_summary_table,
         order_by_cost,
         reproduce,
         run_cheapest,
-        summary_table,
     )
 
     started = time.perf_counter()
-    console, _ = consoles()
+    console, _ = make_consoles()
     if config.verb not in (None, *VERBS):
-        raise ConfigurationError(unknown("verb", config.verb, VERBS))
+        raise ConfigurationError(explain_unknown("verb", config.verb, VERBS))
     papers = read_papers(config)
     requests = make_requests(papers, config, console)
-    begin_collection()
+    resume_garbage_collection()
     if config.verb in (None, "run", "retry"):
         cells = [cell for request in requests for cell in request.selection.cells]
         warn_seeded_noise(cells, console)
@@ -79,8 +82,8 @@ def run_job(config: DictConfig) -> None:
     index_page = Path(config.results) / "reports" / "index.html"
     if config.verb in (None, "report") and index_page.is_file():
         names = [request.plan.paper for request in requests]
-        console.print(summary_table(index_page.parent, names, config.profile.name))
-        seconds = duration(time.perf_counter() - started)
+        console.print(make_summary_table(index_page.parent, names, config.profile.name))
+        seconds = format_duration(time.perf_counter() - started)
         line = f"all reports, after {seconds}: {index_page.resolve()}"
         console.print(line, soft_wrap=True)
     if any(codes):
@@ -88,14 +91,14 @@ def run_job(config: DictConfig) -> None:
 
 
 def read_papers(config: DictConfig) -> list[dict]:
-    """Return the papers that a configuration stands for: its own, or all files.
+    """Return the papers of a configuration: the named one, or all.
 
     Raises
     ------
     ConfigurationError
-        If a file is not well written.
+        If a file is malformed.
     """
-    if config.paper.name == ALL:
+    if config.paper.name == ALL_PAPERS:
         papers = [read_entry("paper", name) for name in choices("paper")]
     else:
         papers = [cast(dict, OmegaConf.to_container(config.paper, resolve=True))]

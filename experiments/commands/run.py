@@ -6,7 +6,7 @@ import hydra
 from omegaconf import DictConfig
 
 from pkm.experiments.commands.application import call, run_task
-from pkm.experiments.console.console import CellsFailed, consoles
+from pkm.experiments.console.console import CellsFailed, make_consoles
 
 
 @hydra.main(config_path=None, config_name="run", version_base="1.3")
@@ -32,7 +32,7 @@ def run_job(config: DictConfig) -> float:
     # Imported here: it takes seconds, which a help text or a refusal need not.
     from pkm.experiments.commands.run_cells import run
 
-    (objective,) = run([config], consoles()[0])
+    (objective,) = run([config], make_consoles()[0])
     if objective is None:
         raise CellsFailed("cells failed")
     return objective

@@ -10,13 +10,13 @@ from rich.table import Table
 
 from pkm.datasets.loading import FILE
 from pkm.experiments.backends.backends import check_backend, run_cells
-from pkm.experiments.commands.account import charge
-from pkm.experiments.commands.application import begin_collection
+from pkm.experiments.commands.account import charge_account
+from pkm.experiments.commands.application import resume_garbage_collection
 from pkm.experiments.commands.options import RUN_KINDS
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.config.groups import choices, with_defaults
-from pkm.experiments.config.settings import as_list, one_of, require
+from pkm.experiments.config.groups import choices, fill_defaults
+from pkm.experiments.config.settings import one_of, require, to_list
 from pkm.experiments.plan.entries import FILE_KEYS
 from pkm.experiments.plan.estimate import estimate_costs
 from pkm.experiments.plan.feasibility import find_dataset_info
@@ -26,13 +26,12 @@ from pkm.experiments.store.columns import varying_settings
 from pkm.experiments.store.store import Store
 from pkm.methods import load_method
 
-#: Names of the domain that points may lie outside of, by preprocessing; with minmax
-#: none can.
+#: Names of the domain by preprocessing; with minmax no point is outside.
 DOMAINS = {"public": "public domain", "range": "range of all columns"}
 
 
 #: Keys that all jobs of a batch share.
-SHARED = ("results", "jobs", "scheduler", "data", "backend", "tracking", "account")
+SHARED_KEYS = ("results", "jobs", "scheduler", "data", "backend", "tracking", "account")
 
 
 def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
@@ -62,24 +61,24 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     entries = [entry for plan in plans for entry in plan.entries]
     plan = Plan("run", tuple(dict.fromkeys(entries)))
     settings = configs[0]
-    for key in SHARED:
+    for key in SHARED_KEYS:
         values = list(dict.fromkeys(str(config[key]) for config in configs))
         rule = "the same for all jobs of hydra/launcher=cells"
         require(len(values) == 1, key, values, rule)
     store = Store(settings.results)
     backend = check_backend(Backend(**settings.backend))
     store.check_writable()
-    for line in reading_lines(plan):
+    for line in describe_reading(plan):
         console.print(line, markup=False)
 
     # Run the cells that are not stored yet.
     stored = store.filter_readable([cell.key for cell in plan.cells])
     to_run = [cell for cell in plan.cells if cell.key not in stored]
     if settings.account is not None:
-        charged = charge(settings.account, plan.cells, stored, settings.data)
+        charged = charge_account(settings.account, plan.cells, stored, settings.data)
         console.print(charged, markup=False)
     costs = estimate_costs(to_run, store, backend)
-    begin_collection()
+    resume_garbage_collection()
     run_cells(
         to_run,
         store,
@@ -93,8 +92,8 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     rows = plan.read_rows(store)
     if not rows.empty:
         names = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
-        console.print(result_table(rows, [name for name in names if name in rows]))
-        for line in (*clipping_lines(rows), *privacy_lines(rows)):
+        console.print(make_result_table(rows, [name for name in names if name in rows]))
+        for line in (*list_clipping_warnings(rows), *list_privacy_warnings(rows)):
             console.print(line, style="yellow", markup=False)
     warn_seeded_noise(plan.cells, console)
     for gap in plan.list_missing(store).itertuples():
@@ -115,8 +114,8 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     ]
 
 
-def reading_lines(plan: Plan) -> list[str]:
-    """Say how the files of a plan were read."""
+def describe_reading(plan: Plan) -> list[str]:
+    """Describe how the files of a plan were read."""
     files = [(FILE, *cell.file) for cell in plan.cells if cell.dataset == FILE]
     return [
         f"{file[1]}: {find_dataset_info(*file).summary}"
@@ -125,14 +124,14 @@ def reading_lines(plan: Plan) -> list[str]:
 
 
 def find_objective(config: DictConfig) -> str:
-    """Find the metric that a job answers a sweeper with.
+    """Find the metric that a job returns to Hydra's sweeper.
 
     Raises
     ------
     ValueError
         If it is not among the metrics of the job.
     """
-    metrics = as_list(OmegaConf.to_container(config)["metrics"])
+    metrics = to_list(OmegaConf.to_container(config)["metrics"])
     if config.objective is None:
         return "nicv" if "nicv" in metrics else metrics[0]
     one_of(*metrics).require("objective", config.objective)
@@ -171,7 +170,7 @@ def make_job_plan(config: DictConfig) -> Plan:
         require(values["noise"] == "secure", "noise", values["noise"], rule)
     sweep = {key: values[key] for key in SWEEP_KEYS if key in values}
     sweep["datasets"] = [values["dataset"]]
-    sweep["methods"] = [with_defaults(values["method"])]
+    sweep["methods"] = [fill_defaults(values["method"])]
     for key in RUN_KINDS:
         options = values[key].items()
         sweep[key] = {name: value for name, value in options if value is not None}
@@ -188,8 +187,8 @@ def make_job_plan(config: DictConfig) -> Plan:
     return plan
 
 
-def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
-    """Lay out the means over seeds, one line per cell.
+def make_result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
+    """Make a table of means over seeds, one line per cell.
 
     Parameters
     ----------
@@ -201,17 +200,19 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     Returns
     -------
     rich.table.Table
-        What the cells differ in, then mean ± standard deviation of each metric. Only
-        where they say something: the variant, epsilon spent where it is not epsilon,
-        the number of centers where it is not k, the time of timing cells, clients,
-        latency and time of protocols, flaws.
+        The settings that vary, then mean ± standard deviation of each metric. Further
+        columns are shown if some cell needs them: the variant, epsilon spent if it is
+        not epsilon, the number of centers if it is not k, the time of timing cells,
+        clients, latency and time of protocols, flaws.
     """
     by = ["cell", "dataset"]
     cells = rows.groupby(by, sort=False)
-    heads = rows.drop_duplicates(by)
-    first = heads.set_index(by)
-    varied = (
-        varying_settings(rows).loc[heads.index].drop(columns="variant", errors="ignore")
+    first_rows = rows.drop_duplicates(by)
+    first = first_rows.set_index(by)
+    varying = (
+        varying_settings(rows)
+        .loc[first_rows.index]
+        .drop(columns="variant", errors="ignore")
     )
     spent = cells["epsilon_spent"].max()
     centers = cells["n_centers"].mean()
@@ -224,17 +225,17 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
             "latency (ms)": first["latency_ms"],
             "ms per iteration": cells["iteration_ms"].mean(),
         }
-        varied = varied.drop(columns=["clients", "latency_ms"], errors="ignore")
+        varying = varying.drop(columns=["clients", "latency_ms"], errors="ignore")
     columns = {
         "method": first["method"],
         "variant": first["variant"] if any(first["variant"]) else None,
-        "data set": heads["dataset"],
+        "data set": first_rows["dataset"],
         "k": first["k"],
         "ε": first["epsilon"],
         "ε spent": spent if differs(spent, first["epsilon"]) else None,
-        **varied,
+        **varying,
         "seeds": cells.size(),
-        **{metric: cells[metric].apply(mean_and_deviation) for metric in metrics},
+        **{metric: cells[metric].apply(format_mean) for metric in metrics},
         "centers": centers if differs(centers, first["k"]) else None,
         "ms per seed": (
             milliseconds.where(first["timing"]) if any(first["timing"]) else None
@@ -245,7 +246,7 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     columns = {name: values for name, values in columns.items() if values is not None}
     table = Table(*columns, box=None, header_style="bold")
     for line in zip(*columns.values(), strict=True):
-        table.add_row(*map(short, line))
+        table.add_row(*map(format_value, line))
     return table
 
 
@@ -254,25 +255,25 @@ def differs(values: pd.Series, declared: pd.Series) -> bool:
     return bool(((values - declared).abs() > 1e-3 * declared).any())
 
 
-def short(value: object) -> str:
+def format_value(value: object) -> str:
     """Write a value for a table, numbers to four digits; a dash where there is none.
 
     Examples
     --------
-    >>> short(1.0), short(0.00123456), short(math.nan), short("fold"), short("")
-    ('1', '0.001235', '-', 'fold', '-')
+    >>> list(map(format_value, (1.0, 0.00123456, math.nan, "fold", "")))
+    ['1', '0.001235', '-', 'fold', '-']
     """
     if isinstance(value, float):
         return "-" if math.isnan(value) else f"{value:.4g}"
     return "-" if value in (None, "") else str(value)
 
 
-def mean_and_deviation(values: pd.Series) -> str:
+def format_mean(values: pd.Series) -> str:
     """Write the mean and standard deviation of the values that are known.
 
     Examples
     --------
-    >>> mean_and_deviation(pd.Series([1.0, 2.0]))
+    >>> format_mean(pd.Series([1.0, 2.0]))
     '1.5 ± 0.71'
     """
     if values.isna().all():
@@ -282,8 +283,8 @@ def mean_and_deviation(values: pd.Series) -> str:
     return f"{values.mean():.4g} ± {values.std(ddof=1):.2g}"
 
 
-def privacy_lines(rows: pd.DataFrame) -> list[str]:
-    """Say what the stated privacy does not cover: domains, known flaws."""
+def list_privacy_warnings(rows: pd.DataFrame) -> list[str]:
+    """List what the stated privacy does not cover: domains, known flaws."""
     private = rows[rows["epsilon"].notna()]
     lines = []
     read_off = private.loc[private["private_bounds"], ["dataset", "preprocessing"]]
@@ -310,12 +311,14 @@ def privacy_lines(rows: pd.DataFrame) -> list[str]:
     return lines
 
 
-def clipping_lines(rows: pd.DataFrame) -> list[str]:
-    """Say how many points were moved to the border of which data set's domain."""
-    facts = rows.loc[rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]]
+def list_clipping_warnings(rows: pd.DataFrame) -> list[str]:
+    """List data sets with the number of points moved to the border of the domain."""
+    clipped = rows.loc[
+        rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]
+    ]
     return [
-        f"{fact.dataset}: {fact.clipped} of {fact.n} points lie outside the "
-        f"{DOMAINS[fact.preprocessing]} "
+        f"{row.dataset}: {row.clipped} of {row.n} points lie outside the "
+        f"{DOMAINS[row.preprocessing]} "
         "and were moved to its border (clip=false refuses them)"
-        for fact in facts.drop_duplicates().itertuples()
+        for row in clipped.drop_duplicates().itertuples()
     ]

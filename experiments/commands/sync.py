@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pkm.experiments.commands.composition import load
+from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import consoles, make_main
+from pkm.experiments.console.console import make_consoles, make_main
 from pkm.experiments.mlflow.tracking import summarize, sync
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
@@ -38,7 +38,7 @@ def load_configuration(verb: str, overrides: Sequence[str]) -> "DictConfig":
         if key in RUN_KEYS:
             what = f"`pkm {verb}`, which runs nothing"
             raise ValueError(f"{override} has no effect on {what}")
-    config = load(overrides)
+    config = load_config(overrides)
     is_there = Path(config.results).is_dir()
     rule = "a folder with stored cells, which pkm run and pkm reproduce make"
     require(is_there, "results", config.results, rule)
@@ -67,7 +67,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
         cells=cells == "yes",
     )
     line = f"{summarize(counts)} ({config.tracking.uri})"
-    consoles()[0].print(line, soft_wrap=True)
+    make_consoles()[0].print(line, soft_wrap=True)
 
 
 main = make_main("sync", __doc__, "key=value", (), run)

@@ -15,10 +15,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 
 from pkm.experiments.backends.backends import check_backend, run_cells
-from pkm.experiments.commands.composition import load
+from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import consoles, make_main
+from pkm.experiments.console.console import make_consoles, make_main
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports.diff import SAME, compare_values
 from pkm.experiments.reports.verify import evaluate, find_target, select_needed
@@ -26,7 +26,7 @@ from pkm.experiments.store.cell_tables import read_values
 from pkm.experiments.store.store import Store
 
 #: How many cells that differ are named.
-LINES = 20
+MAX_LINES = 20
 
 
 def run(words: Sequence[str], options: Mapping[str, str]) -> int:
@@ -35,8 +35,10 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     name = words[0]
     target = find_target(name)
     overrides = [f"{key}={value}" for key, value in options.items()]
-    # Nothing is projected to MLflow.
-    config = load([*overrides, f"paper={name.partition('/')[0]}", "tracking=none"])
+    # Nothing is written to MLflow.
+    config = load_config(
+        [*overrides, f"paper={name.partition('/')[0]}", "tracking=none"]
+    )
     plan = make_plan(config.paper, config.profile, data_dir=config.data)
     store = Store(config.results)
     rows = plan.read_rows(store)
@@ -61,17 +63,17 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
             again,
             backend,
             data_dir=config.data,
-            console=consoles()[0],
+            console=make_consoles()[0],
         )
         compared = compare_values(read_values(store, keys), read_values(again, keys))
         fresh = plan.read_rows(again)
     errors = {outcome.key: outcome.error for outcome in outcomes}
-    differing = compared[compared["state"] != SAME]
+    different = compared[compared["state"] != SAME]
     print(
-        f"stored and fresh rows agree bit for bit in {len(cells) - len(differing)} of "
+        f"stored and fresh rows agree bit for bit in {len(cells) - len(different)} of "
         f"{len(cells)} cells (running times left out)"
     )
-    for line in differing.head(LINES).itertuples():
+    for line in different.head(MAX_LINES).itertuples():
         cell = cells[line.Index]
         print(f"  {cell.label}: {errors[cell.key] or line.metric} ({line.state})")
     if fresh.empty:
@@ -87,7 +89,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     else:
         equal = "equal" if table.equals(fresh_table) else "not equal"
         print(f"numbers of the figure: {equal}")
-    return int(len(differing) > 0)
+    return int(len(different) > 0)
 
 
 main = make_main("verify", __doc__, "NAME", (), run)

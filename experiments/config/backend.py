@@ -8,9 +8,9 @@ from pkm.experiments.config.settings import (
     Rule,
     Settings,
     at_least,
+    checked_field,
     one_of,
     require,
-    setting,
 )
 
 NAME = one_of("serial", "processes", "dask")
@@ -34,9 +34,9 @@ class Backend(Settings):
     threads : int, default=1
         Threads of BLAS, OpenMP and numba inside each process.
     time_limit : float, optional
-        Seconds a cell may take that has no limit of its own. Loading its data and
-        searching for reference clusterings are not counted. Cells with a limit are run
-        in a worker process, which is killed when the time is over.
+        Seconds that a cell without a limit may take. Loading its data and searching for
+        reference clusterings are not counted. Cells with a limit are run in a worker
+        process, which is killed when the time is over.
     retries : int, default=1
         How often a failed cell is tried again within one run. A cell over its time
         limit, or whose worker died, is not; dask runs the cells of a dead worker again,
@@ -47,11 +47,11 @@ class Backend(Settings):
     """
 
     name: str = "serial"
-    jobs: int = setting(1, at_least(1))
-    threads: int = setting(1, at_least(1))
-    time_limit: float | None = setting(None, TIME_LIMIT)
-    retries: int = setting(1, at_least(0))
-    scheduler: str | None = setting(None, ADDRESS)
+    jobs: int = checked_field(1, at_least(1))
+    threads: int = checked_field(1, at_least(1))
+    time_limit: float | None = checked_field(None, TIME_LIMIT)
+    retries: int = checked_field(1, at_least(0))
+    scheduler: str | None = checked_field(None, ADDRESS)
 
     def __post_init__(self) -> None:
         NAME.require("backend", self.name)

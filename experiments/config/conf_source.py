@@ -1,4 +1,4 @@
-"""What Hydra composes: the catalogue, and every data set of the registry."""
+"""Source of Hydra's configurations: the catalogue and the registry of data sets."""
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
@@ -12,14 +12,13 @@ from pkm.experiments.config.groups import GROUPS, choices, is_choice, read_entry
 class ConfSource(ConfigSource):
     """The groups of `conf/`, under the scheme ``conf://``.
 
-    Other than Hydra's own source for files it offers each paper's sweeps under the
-    paper's name, each data set under its own, and with each method the defaults of its
-    class.
+    Unlike Hydra's source for files, it has each paper's sweeps under the paper's name,
+    each data set under its name, and with each method the defaults of its class.
     """
 
     @staticmethod
     def scheme() -> str:
-        """Return what the addresses of this source begin with."""
+        """Return the prefix of the addresses of this source."""
         return "conf"
 
     def available(self) -> bool:

@@ -10,15 +10,15 @@ class ConfigurationError(ValueError):
     """A configuration requests what does not exist or is not allowed."""
 
 
-def unknown(kind: str, name: Any, known: Sequence[str]) -> str:
-    """Say that a name is unknown, what it may have been, and what is known.
+def explain_unknown(kind: str, name: Any, known: Sequence[str]) -> str:
+    """Say that a name is unknown, suggest one, and list the known ones.
 
     Examples
     --------
-    >>> unknown("method", "loyd", ["lloyd", "packing"])
+    >>> explain_unknown("method", "loyd", ["lloyd", "packing"])
     "method='loyd' is unknown. Did you mean lloyd? Known: lloyd, packing"
     """
-    hint = did_you_mean(str(name), known)
+    hint = suggest_nearest(str(name), known)
     return f"{kind}={name!r} is unknown.{hint} Known: {', '.join(known)}"
 
 
@@ -36,44 +36,44 @@ def require_choices(
     """
     for name in names:
         if name not in known:
-            raise ConfigurationError(unknown(kind, name, known))
+            raise ConfigurationError(explain_unknown(kind, name, known))
 
 
-def unknown_key(key: str, known: Sequence[str]) -> str:
-    """Say that a key is unknown, what it may have been, and what is known at its place.
+def explain_unknown_key(key: str, known: Sequence[str]) -> str:
+    """Say that a key is unknown, suggest one, and list the known ones.
 
     Examples
     --------
-    >>> unknown_key("backend.job", ["jobs", "threads"])
+    >>> explain_unknown_key("backend.job", ["jobs", "threads"])
     "key 'backend.job' is unknown. Did you mean backend.jobs? Known: jobs, threads"
     """
     prefix, dot, name = key.rpartition(".")
-    hint = did_you_mean(name, known, prefix + dot)
+    hint = suggest_nearest(name, known, prefix + dot)
     return f"key {key!r} is unknown.{hint} Known: {', '.join(known)}"
 
 
-def did_you_mean(
+def suggest_nearest(
     name: str,
     known: Sequence[str],
     prefix: str = "",
 ) -> str:
-    """Name the known word that is nearest to a given one, if one is near.
+    """Suggest the known word that is nearest to a given one, if one is near.
 
     Examples
     --------
-    >>> did_you_mean("Iris", ["iris", "wine"]), did_you_mean("eps", ["epsilon"])
-    (' Did you mean iris?', ' Did you mean epsilon?')
+    >>> suggest_nearest("Iris", ["iris", "wine"])
+    ' Did you mean iris?'
     """
     near = nearest(name, known)
     return "" if near is None else f" Did you mean {prefix}{near}?"
 
 
-def require_known(
+def require_known_keys(
     names: Iterable[str],
     known: Collection[str],
     prefix: str,
 ) -> None:
-    """Refuse a name that is not among the known ones.
+    """Refuse a key that is not among the known ones.
 
     Raises
     ------
@@ -82,4 +82,6 @@ def require_known(
     """
     for name in names:
         if name not in known:
-            raise ConfigurationError(unknown_key(f"{prefix}{name}", list(known)))
+            raise ConfigurationError(
+                explain_unknown_key(f"{prefix}{name}", list(known))
+            )

@@ -1,4 +1,4 @@
-"""Choices of the groups: the catalogue, data sets, defaults of classes."""
+"""Choices of Hydra's groups: the catalogue, data sets, defaults of classes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from pkm import catalogue, datasets
 from pkm.catalogue import SWEEPS
 from pkm.datasets.loading import resolve
-from pkm.experiments.config.errors import ConfigurationError, unknown
-from pkm.experiments.config.method_parameters import RESERVED_PARAMETERS, presets
+from pkm.experiments.config.errors import ConfigurationError, explain_unknown
+from pkm.experiments.config.method_parameters import RESERVED_PARAMETERS, get_defaults
 
 GROUPS = ("paper", "method", "dataset", "profile", "backend", "tracking")
 #: Keys of the groups that have the same ones in every file.
@@ -18,18 +18,18 @@ GROUP_KEYS = {
     "tracking": ("name", "uri", "artifacts"),
 }
 #: Keys that a choice of a group must have.
-NEEDED_KEYS = dict.fromkeys(GROUPS, ("name",)) | {
+REQUIRED_KEYS = dict.fromkeys(GROUPS, ("name",)) | {
     "method": ("name", "_target_"),
     "paper": ("name", "sweeps"),
 }
 #: Choice of ``paper`` that stands for every paper.
-ALL = "all"
-#: What a missing value is in Hydra's YAML.
+ALL_PAPERS = "all"
+#: A missing value in Hydra's YAML.
 MISSING = "???"
 
 
 def choices(group: str) -> list[str]:
-    """List what a group offers: files, papers, declared methods, data sets."""
+    """List the choices of a group: files, papers, declared methods, data sets."""
     declared = catalogue.current().choices(group)
     if group != "dataset":
         return declared
@@ -37,7 +37,7 @@ def choices(group: str) -> list[str]:
 
 
 def is_choice(group: str, name: str) -> bool:
-    """Tell whether a group offers a choice; there are more than can be listed."""
+    """Tell whether a group has a choice; there are more than `choices` lists."""
     if name in catalogue.current().choices(group):
         return True
     if group == "dataset":
@@ -46,7 +46,7 @@ def is_choice(group: str, name: str) -> bool:
         except ValueError:
             return False
         return True
-    return (group, name) == ("paper", ALL) or (group == "method" and ":" in name)
+    return (group, name) == ("paper", ALL_PAPERS) or (group == "method" and ":" in name)
 
 
 def read_entry(group: str, name: str) -> dict[str, Any]:
@@ -58,10 +58,10 @@ def read_entry(group: str, name: str) -> dict[str, Any]:
         If there is no such choice, its file cannot be read, or it lacks a key of its
         group.
     """
-    if (group, name) == ("paper", ALL):
-        return {"name": ALL}
+    if (group, name) == ("paper", ALL_PAPERS):
+        return {"name": ALL_PAPERS}
     if not is_choice(group, name):
-        raise ConfigurationError(unknown(group, name, choices(group)))
+        raise ConfigurationError(explain_unknown(group, name, choices(group)))
     if group == "dataset" and name not in catalogue.current().choices(group):
         return {"name": name} | dict.fromkeys(GROUP_KEYS["dataset"][1:])
     try:
@@ -69,7 +69,7 @@ def read_entry(group: str, name: str) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
     file = f"{group}/{name}/{SWEEPS}" if group == "paper" else f"{group}/{name}.yaml"
-    for key in NEEDED_KEYS[group]:
+    for key in REQUIRED_KEYS[group]:
         if key not in entry:
             raise ConfigurationError(f"{file}: the key {key} is missing")
     if group == "paper" and not isinstance(entry["sweeps"], dict):
@@ -77,25 +77,25 @@ def read_entry(group: str, name: str) -> dict[str, Any]:
         raise ConfigurationError(
             f"{file}: sweeps={sweeps!r} is not allowed: it must be a mapping"
         )
-    return with_defaults(entry) if group == "method" else entry
+    return fill_defaults(entry) if group == "method" else entry
 
 
-def with_defaults(entry: Mapping) -> dict[str, Any]:
-    """Fill in the parameters that a method's entry leaves to its class.
+def fill_defaults(entry: Mapping) -> dict[str, Any]:
+    """Add the defaults of a method's class to its entry.
 
-    An entry whose class is not known yet, cannot be imported or is none stays as it is.
+    If the class is not given or cannot be imported, the entry stays unchanged.
 
     Examples
     --------
     >>> entry = {"name": "own", "_target_": "pkm.methods.Lloyd"}
-    >>> list(with_defaults(entry))[:5]
+    >>> list(fill_defaults(entry))[:5]
     ['name', '_target_', 'zoom', 'require_zoom', 'variant']
     """
     target = entry.get("_target_", MISSING)
     if target == MISSING or not isinstance(target, str):
         return dict(entry)
     try:
-        defaults = presets(target)
+        defaults = get_defaults(target)
     except (ValueError, TypeError):
         return dict(entry)
     named = {key: entry[key] for key in ("name", "_target_") if key in entry}

@@ -19,13 +19,13 @@ RESERVED_PARAMETERS = (
 
 
 @cache
-def method_class(target: str) -> type:
+def get_method_class(target: str) -> type:
     """Find a method's class, once per process; see `methods.load_method`."""
     return load_method(target)
 
 
 @cache
-def presets(target: str) -> dict:
+def get_defaults(target: str) -> dict:
     """Return the defaults of a method's constructor, by parameter.
 
     Raises
@@ -33,7 +33,7 @@ def presets(target: str) -> dict:
     ValueError
         If the method cannot be found.
     """
-    signature = inspect.signature(method_class(target)).parameters
+    signature = inspect.signature(get_method_class(target)).parameters
     return {
         name: parameter.default
         for name, parameter in signature.items()
@@ -42,7 +42,7 @@ def presets(target: str) -> dict:
 
 
 @cache
-def parameters(target: str) -> tuple[str, ...]:
+def get_parameter_names(target: str) -> tuple[str, ...]:
     """Return the names of a method's constructor parameters.
 
     Raises
@@ -50,9 +50,9 @@ def parameters(target: str) -> tuple[str, ...]:
     ValueError
         If the method cannot be found.
     """
-    return tuple(inspect.signature(method_class(target)).parameters)
+    return tuple(inspect.signature(get_method_class(target)).parameters)
 
 
-def accepts(target: str, parameter: str) -> bool:
+def accepts_parameter(target: str, parameter: str) -> bool:
     """Tell whether a method's constructor has a parameter of that name."""
-    return parameter in parameters(target)
+    return parameter in get_parameter_names(target)

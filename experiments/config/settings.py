@@ -1,4 +1,4 @@
-"""Rules of settings, and errors that name setting, value and rule."""
+"""Rules for settings, and errors that name setting, value and rule."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ def require(
 
 @dataclass(frozen=True)
 class Rule:
-    """What the values of a setting must be, as a function and in words."""
+    """A rule for the values of a setting, as a function and in words."""
 
     holds: Callable[[Any], bool]
     text: str
@@ -50,7 +50,7 @@ def at_least(lowest: int) -> Rule:
 
 def one_of(*legal: str | int) -> Rule:
     """Return the rule of a setting with few values."""
-    # True equals 1, and is none of the numbers.
+    # True equals 1, but is not a number here.
     return Rule(
         lambda value: value in legal and not isinstance(value, bool),
         f"one of {', '.join(map(str, legal))}",
@@ -58,7 +58,7 @@ def one_of(*legal: str | int) -> Rule:
 
 
 def is_parameter(value: object) -> bool:
-    """Tell whether a row can hold a value as that of a parameter."""
+    """Tell whether a row can hold the value of a parameter."""
     if isinstance(value, list | tuple):
         is_text = all(isinstance(item, str) for item in value)
         return len(value) > 0 and (is_text or all(map(is_number, value)))
@@ -113,19 +113,19 @@ def require_params(params: Mapping[str, Any]) -> None:
         PARAMETER.require(name, value)
 
 
-def as_list(value: object) -> list:
+def to_list(value: object) -> list:
     """Return a list as it is, and any other value as a list of one item."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def setting(default: Any, rule: Rule, **options: Any) -> Any:
+def checked_field(default: Any, rule: Rule, **options: Any) -> Any:
     """Declare a field with its default and its rule; `MISSING` for no default."""
     return field(default=default, metadata={"rule": rule}, **options)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Values that are checked by the rules of their fields, where they have one.
+    """Values that are checked by the rules of their fields.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def expand_grid(grid: Mapping) -> list[dict]:
     >>> expand_grid({"a": [1, 2], "b": 3})
     [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
     """
-    lists = {key: as_list(grid[key]) for key in grid}
+    lists = {key: to_list(grid[key]) for key in grid}
     combinations = itertools.product(*lists.values())
     return [dict(zip(lists, values, strict=True)) for values in combinations]
 

@@ -1,4 +1,4 @@
-"""What all commands share: consoles, parsers of words, and errors in one line."""
+"""Shared by all commands: consoles, parsers of words, and errors in one line."""
 
 import argparse
 import sys
@@ -12,16 +12,18 @@ from pkm.datasets.sources import DataUnavailable
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Errors that the user can mend: shown as one line, without a traceback.
-REFUSALS = (ValueError, OSError, DataUnavailable)
-INTERRUPTED = "interrupted; finished cells are kept, the same command goes on from here"
+#: Errors that the user can fix: shown as one line, without a traceback.
+USER_ERRORS = (ValueError, OSError, DataUnavailable)
+INTERRUPTED_MESSAGE = (
+    "interrupted; finished cells are kept, the same command goes on from here"
+)
 
 
 class CellsFailed(RuntimeError):
-    """Cells failed; what they are and why has been printed."""
+    """Cells failed; the errors have been printed."""
 
 
-def consoles() -> tuple["Console", "Console"]:
+def make_consoles() -> tuple["Console", "Console"]:
     """Make the consoles for output and errors; outside a terminal they are wide."""
     from rich.console import Console
 
@@ -63,7 +65,7 @@ def make_main(
     Returns
     -------
     callable
-        From arguments to the exit code; see `exit_code`.
+        From arguments to the exit code; see `run_action`.
 
     Examples
     --------
@@ -86,13 +88,13 @@ def make_main(
         parser = make_parser(verb, description)
         parser.add_argument("words", nargs="*", metavar=name, help=f"names, {rule}=...")
         words = parser.parse_args(argv).words
-        return exit_code(lambda: check_and_run(words))
+        return run_action(lambda: check_and_run(words))
 
     return main
 
 
-def exit_code(action: Callable[[], Any]) -> int:
-    """Run an action, and show errors that the user can mend as one line.
+def run_action(action: Callable[[], Any]) -> int:
+    """Run an action, and show errors that the user can fix as one line.
 
     Parameters
     ----------
@@ -115,21 +117,23 @@ def exit_code(action: Callable[[], Any]) -> int:
         return 1
     except MarkedYAMLError as error:
         refusal = yaml_problem(error)
-    except REFUSALS as error:
+    except USER_ERRORS as error:
         refusal = str(error)
     except KeyboardInterrupt:
-        consoles()[1].print(INTERRUPTED)
+        make_consoles()[1].print(INTERRUPTED_MESSAGE)
         return 130
-    consoles()[1].print(f"error: {refusal}", style="red", markup=False, highlight=False)
+    make_consoles()[1].print(
+        f"error: {refusal}", style="red", markup=False, highlight=False
+    )
     return 2
 
 
-def duration(seconds: float) -> str:
-    """Write a time span for people.
+def format_duration(seconds: float) -> str:
+    """Format a time span for people.
 
     Examples
     --------
-    >>> duration(42), duration(95), duration(7300)
+    >>> format_duration(42), format_duration(95), format_duration(7300)
     ('42 s', '1 min 35 s', '2 h 01 min')
     """
     seconds = round(max(seconds, 0))

@@ -6,7 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from pkm.experiments.cell.kind import FitResults, Kind
-from pkm.experiments.config.settings import Rule, as_list, one_of, require, setting
+from pkm.experiments.config.settings import (
+    Rule,
+    checked_field,
+    one_of,
+    require,
+    to_list,
+)
 from pkm.experiments.fit.timing import Timing, timer
 from pkm.scalars import is_number
 
@@ -36,12 +42,12 @@ class Central(Kind):
 
     key = "bounds_factor"
 
-    bounds_factor: float = setting(1.0, FACTOR)
+    bounds_factor: float = checked_field(1.0, FACTOR)
 
     @classmethod
     def from_sweep(cls, value: Any) -> list[Self]:
         """Read one factor or a list; this kind is the default."""
-        return [cls(factor) for factor in as_list(1.0 if value is None else value)]
+        return [cls(factor) for factor in to_list(1.0 if value is None else value)]
 
     def check_cell(self, cell: "Cell") -> None:
         """Refuse public data that are not part of a published data set."""

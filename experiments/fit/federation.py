@@ -7,10 +7,10 @@ from pkm.experiments.cell.kind import FitResults, Kind
 from pkm.experiments.config.settings import (
     Rule,
     at_least,
+    checked_field,
     expand_settings,
     one_of,
     require,
-    setting,
 )
 from pkm.scalars import is_number
 
@@ -62,11 +62,11 @@ class Federation(Kind):
     )
     scopes = ("federation",)
 
-    clients: int = setting(2, at_least(1))
-    latency_ms: float = setting(0.0, LATENCY)
-    word_bytes: int = setting(8, one_of(4, 8))
-    split: str = setting("balanced", one_of(*SPLITS))
-    transport: str = setting("auto", one_of("auto", "threads", "mpi"))
+    clients: int = checked_field(2, at_least(1))
+    latency_ms: float = checked_field(0.0, LATENCY)
+    word_bytes: int = checked_field(8, one_of(4, 8))
+    split: str = checked_field("balanced", one_of(*SPLITS))
+    transport: str = checked_field("auto", one_of("auto", "threads", "mpi"))
 
     @classmethod
     def from_sweep(cls, value: Any) -> list[Self]:

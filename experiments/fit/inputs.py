@@ -14,8 +14,8 @@ from pkm.compute.storage.grid_file import is_grid_file, open_grid
 from pkm.experiments.cell.cell import FILE_OPTIONS, Cell
 from pkm.experiments.config.method_parameters import (
     RESERVED_PARAMETERS,
-    method_class,
-    parameters,
+    get_method_class,
+    get_parameter_names,
 )
 from pkm.experiments.config.settings import require
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
@@ -268,7 +268,9 @@ def build_method(cell: Cell):
     """
     params = dict(cell.params)
     known = [
-        name for name in parameters(cell.target) if name not in RESERVED_PARAMETERS
+        name
+        for name in get_parameter_names(cell.target)
+        if name not in RESERVED_PARAMETERS
     ]
     unknown = sorted(set(params) - set(known))
     if unknown:
@@ -283,7 +285,7 @@ def build_method(cell: Cell):
         params["epsilon"] = cell.epsilon
     if cell.delta not in (None, "auto"):
         params["delta"] = cell.delta
-    method = method_class(cell.target)(**params)
+    method = get_method_class(cell.target)(**params)
     if uses_secure_noise(cell, method):
         # Constructors of classes outside the project may not have the parameter.
         method.secure = True

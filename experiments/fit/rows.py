@@ -82,7 +82,7 @@ def make_rows(
 
 def cell_columns(cell: Cell, data: PreparedData) -> dict:
     """Return the columns that say what was run on which data."""
-    columns = cell.known_columns()
+    columns = cell.planned_columns()
     return columns | {
         "params": nested("params", [columns["params"]] * len(cell.seeds)),
         "cell": cell.key,

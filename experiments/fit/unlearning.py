@@ -7,10 +7,10 @@ from pkm.experiments.cell.kind import FitResults, Kind
 from pkm.experiments.config.settings import (
     FLAG,
     at_least,
+    checked_field,
     expand_settings,
     one_of,
     require,
-    setting,
 )
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ class Unlearning(Kind):
         "One value or a list each."
     )
 
-    clients: int = setting(100, at_least(1))
-    split: str = setting("noniid", one_of(*CLIENT_SPLITS))
-    clusters_per_client: int = setting(3, at_least(1))
-    split_seed: int = setting(0, at_least(0))
-    removals: int = setting(0, at_least(0))
-    batch: int = setting(1, at_least(1))
-    requests: str = setting("random", one_of("random", "adversarial"))
-    sparse: bool = setting(False, FLAG)
+    clients: int = checked_field(100, at_least(1))
+    split: str = checked_field("noniid", one_of(*CLIENT_SPLITS))
+    clusters_per_client: int = checked_field(3, at_least(1))
+    split_seed: int = checked_field(0, at_least(0))
+    removals: int = checked_field(0, at_least(0))
+    batch: int = checked_field(1, at_least(1))
+    requests: str = checked_field("random", one_of("random", "adversarial"))
+    sparse: bool = checked_field(False, FLAG)
 
     @property
     def scopes(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -20,7 +20,7 @@ import pandas as pd
 from pkm.analysis.claims.findings import VERDICTS
 from pkm.analysis.tables.statistics import area, column_statistics
 from pkm.analysis.tables.study import SeedMatrix, Study
-from pkm.experiments.cell.cell import Cell, canonical
+from pkm.experiments.cell.cell import Cell, to_canonical_json
 from pkm.schema import BY_NAME
 
 #: Increase it when the same rows give other records: the next sync writes them anew.
@@ -82,7 +82,7 @@ class RunRecord:
 
 def compute_digest(value: object) -> str:
     """Hash a JSON-ready value to 32 hexadecimal digits."""
-    text = canonical([RECORD_VERSION, value])
+    text = to_canonical_json([RECORD_VERSION, value])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -136,7 +136,7 @@ def group_cells(cells: Collection[Cell], kind: str) -> list[list[Cell]]:
         identity = cell.identity() | {"data": cell.data}
         if kind == CURVE:
             del identity["epsilon"]
-        groups[canonical(identity)].append(cell)
+        groups[to_canonical_json(identity)].append(cell)
     return list(groups.values())
 
 

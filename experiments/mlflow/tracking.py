@@ -27,7 +27,7 @@ from pkm.analysis.claims.claim import papers_with_claims, read_claims
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.tables.study import Study
 from pkm.arrow import to_table
-from pkm.experiments.console.console import duration
+from pkm.experiments.console.console import format_duration
 from pkm.experiments.mlflow.run_records import (
     CELL,
     CURVE,
@@ -102,7 +102,7 @@ def sync_after_run(
     except TrackingError as error:
         console.print(str(error), style="yellow", markup=False, soft_wrap=True)
         return
-    elapsed = duration(time.perf_counter() - started)
+    elapsed = format_duration(time.perf_counter() - started)
     line = f"MLflow: {summarize(counts)}, in {elapsed} ({config.tracking.uri})"
     console.print(line, soft_wrap=True)
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from pkm.experiments.cell.cell import STYLE
 from pkm.experiments.config.errors import ConfigurationError, require_choices
-from pkm.experiments.config.groups import read_entry, with_defaults
-from pkm.experiments.config.settings import as_list, expand_grid, require
+from pkm.experiments.config.groups import fill_defaults, read_entry
+from pkm.experiments.config.settings import expand_grid, require, to_list
 from pkm.metrics import METRICS
 from pkm.scalars import is_integer
 
@@ -41,7 +41,7 @@ def check_metrics(names: str | Sequence[str]) -> tuple[str, ...]:
     ConfigurationError
         If a name is unknown; the known ones are listed.
     """
-    names = tuple(dict.fromkeys(as_list(names)))
+    names = tuple(dict.fromkeys(to_list(names)))
     require_choices("metric", names, METRICS)
     return names
 
@@ -152,7 +152,7 @@ def expand_methods(specs: Sequence) -> list[dict]:
         is_entry = isinstance(spec, Mapping) and {"_target_", "method"} & spec.keys()
         require(bool(is_entry), "methods", spec, rule)
         if "_target_" in spec:
-            entries.append(with_defaults(spec))
+            entries.append(fill_defaults(spec))
             continue
         entry = read_entry("method", spec["method"])
         entry |= {key: spec[key] for key in ("name", *STYLE) if key in spec}

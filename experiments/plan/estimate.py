@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.config.method_parameters import method_class, presets
+from pkm.experiments.config.method_parameters import get_defaults, get_method_class
 from pkm.experiments.plan.feasibility import find_dataset_info
 from pkm.experiments.store.store import Store
 from pkm.scalars import is_integer
@@ -51,7 +51,7 @@ def rough_seconds(cell: Cell) -> float:
     fits = len(cell.seeds) + cell.timing
     per_center = 7 * n * (2 * d + 2) / DISTANCES_PER_SECOND
     seconds = fixed_seconds(cell) + fits * count_max_centers(cell) * per_center
-    if not getattr(method_class(cell.target), "batched", True):
+    if not getattr(get_method_class(cell.target), "batched", True):
         seconds += fits * (SECONDS_PER_FIT + FIT_FACTOR * cell.k * per_center)
     if "silhouette" in cell.metrics:
         seconds_per_pair = (
@@ -68,7 +68,7 @@ def fixed_seconds(cell: Cell) -> float:
 
 def count_max_centers(cell: Cell) -> int:
     """Return how many centers a cell may release: k, or the leaves of a whole tree."""
-    values = presets(cell.target) | dict(cell.params)
+    values = get_defaults(cell.target) | dict(cell.params)
     depth = values.get("depth")
     unmerged = values.get("merge") is False
     return 2**depth if unmerged and is_integer(depth) else cell.k
@@ -118,7 +118,7 @@ def make_estimator(
         measured = rows.groupby(list(SIMILARITY_COLUMNS))["seconds"].median().to_dict()
 
     def estimate(cell: Cell) -> tuple[float, bool]:
-        columns = CENTRAL_DEFAULTS | cell.known_columns()
+        columns = CENTRAL_DEFAULTS | cell.planned_columns()
         seconds_per_fit = measured.get(
             tuple(columns[name] for name in SIMILARITY_COLUMNS)
         )

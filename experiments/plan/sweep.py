@@ -14,10 +14,10 @@ from pkm.experiments.cell.kind import Kind
 from pkm.experiments.config.errors import (
     ConfigurationError,
     require_choices,
-    require_known,
+    require_known_keys,
 )
 from pkm.experiments.config.groups import choices, is_choice, read_entry
-from pkm.experiments.config.method_parameters import accepts
+from pkm.experiments.config.method_parameters import accepts_parameter
 from pkm.experiments.config.settings import (
     DELTA,
     EPSILON,
@@ -27,9 +27,9 @@ from pkm.experiments.config.settings import (
     TEXT,
     TIME_LIMIT,
     Rule,
-    as_list,
     require,
     require_params,
+    to_list,
 )
 from pkm.experiments.fit.kinds import KINDS, expand_kinds
 from pkm.experiments.plan.entries import (
@@ -147,10 +147,10 @@ def check_paper(paper: Mapping, profile: str) -> None:
         Naming the unknown key or profile, and the known ones.
     """
     profiles = sorted({*choices("profile"), profile})
-    require_known(paper.get("profiles") or {}, profiles, "paper.profiles.")
+    require_known_keys(paper.get("profiles") or {}, profiles, "paper.profiles.")
     if is_choice("paper", paper["name"]):
         known = dict.fromkeys([*read_entry("paper", paper["name"]), *SWEEP_KEYS])
-        require_known(paper, known, "paper.")
+        require_known_keys(paper, known, "paper.")
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,8 @@ def read_sweep(spec: Mapping) -> Sweep:
     sweep = Sweep(
         sources=expand_datasets(spec["datasets"]),
         methods=list(map(find_method, expand_methods(spec["methods"]))),
-        ks=as_list(spec.get("k")),
-        epsilons=as_list(spec.get("epsilon", [1.0])),
+        ks=to_list(spec.get("k")),
+        epsilons=to_list(spec.get("epsilon", [1.0])),
         kinds=expand_kinds(spec),
         delta=spec.get("delta", "auto"),
         preprocessing=spec.get("preprocessing"),
@@ -281,7 +281,7 @@ def sweep_cells(
                     gaps.append(gap)
                     continue
                 delta = None
-                if accepts(method.target, "delta"):
+                if accepts_parameter(method.target, "delta"):
                     delta = compute_delta(sweep.delta, info.n)
                 cell = Cell(
                     method=method.name,
@@ -379,7 +379,7 @@ def find_method(entry: Mapping) -> Method:
     require(is_method, "method._target_", target, rule)
     target = import_path(method)
     missing = getattr(method, "unavailable", lambda: None)()
-    private = accepts(target, "epsilon")
+    private = accepts_parameter(target, "epsilon")
     return Method(name, target, params, style, private, missing)
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.console.console import duration
+from pkm.experiments.console.console import format_duration
 from pkm.experiments.plan.estimate import estimate_wall_time, make_estimator
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.plan.sweep import Gap, Substitution
@@ -45,7 +45,7 @@ def show_plan(
     n_known = sum(is_known for _, is_known in estimates.values())
     n_rough = len(cells) - n_known
     basis = f"{n_known} cells from stored timings, {n_rough} by the rough model"
-    seconds = duration(estimate_wall_time(costs, cells, backend.jobs))
+    seconds = format_duration(estimate_wall_time(costs, cells, backend.jobs))
     console.print(
         f"{len(cells)} of {len(plan.cells)} cells to run, "
         f"about {seconds} with jobs={backend.jobs} ({basis})"
@@ -91,7 +91,7 @@ def show_sweeps(
         ]
         if costs is not None:
             open_costs = [costs[cell.key] for cell in cells if cell.key in costs]
-            line.append(duration(sum(open_costs)) if open_costs else "-")
+            line.append(format_duration(sum(open_costs)) if open_costs else "-")
         table.add_row(sweep, *map(str, line))
     console.print(table)
     show_missing(plan, console)

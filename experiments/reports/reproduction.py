@@ -15,11 +15,11 @@ from pkm.analysis.claims.findings import VERDICTS
 from pkm.analysis.pages import audits
 from pkm.audit.records import FILE
 from pkm.experiments.backends.backends import check_backend, run_cells, select_cheapest
-from pkm.experiments.cell.environment import describe_sources, environment
+from pkm.experiments.cell.environment import describe_environment, describe_sources
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import require_choices
-from pkm.experiments.config.settings import as_list
-from pkm.experiments.console.console import duration
+from pkm.experiments.config.settings import to_list
+from pkm.experiments.console.console import format_duration
 from pkm.experiments.plan.estimate import estimate_costs, estimate_wall_time
 from pkm.experiments.plan.plan import Plan, make_plan
 from pkm.experiments.plan.sweep import apply_profile
@@ -257,7 +257,7 @@ def select_sweeps(
     """
     if config.sweeps is None:
         return plan
-    names = as_list(OmegaConf.to_container(config, resolve=True)["sweeps"])
+    names = to_list(OmegaConf.to_container(config, resolve=True)["sweeps"])
     require_choices("sweep", names, list(paper["sweeps"]))
     return Plan(
         plan.paper,
@@ -303,7 +303,7 @@ def run_missing(
     for line in describe_substitutions(plan.substitutions):
         console.print(f"substitute: {line}", markup=False, soft_wrap=True)
     costs = estimate_costs(waiting, store, backend)
-    seconds = duration(estimate_wall_time(costs, waiting, backend.jobs))
+    seconds = format_duration(estimate_wall_time(costs, waiting, backend.jobs))
     console.print(
         f"{plan.paper} ({config.profile.name}): {len(cells)} cells, "
         f"{len(readable)} stored, {len(waiting)} to run, "
@@ -320,7 +320,7 @@ def run_missing(
         console=console,
     )
     counts = Counter(outcome.status for outcome in outcomes)
-    elapsed = duration(time.perf_counter() - started)
+    elapsed = format_duration(time.perf_counter() - started)
     console.print(f"{counts['done']} done, {counts['failed']} failed in {elapsed}")
     labels = {cell.key: cell.label for cell in waiting}
     for outcome in outcomes:
@@ -329,7 +329,7 @@ def run_missing(
             console.print(failure, style="red", markup=False)
 
 
-def summary_table(folder: Path, papers: Sequence[str], profile: str) -> Table:
+def make_summary_table(folder: Path, papers: Sequence[str], profile: str) -> Table:
     """Make a table of the verdicts of papers' reports, and of what these lack."""
     from pkm.analysis.pages.index_page import read_summaries
 
@@ -365,7 +365,7 @@ def report(
     }
     if plan.substitutions:
         metadata["substitutes"] = "; ".join(describe_substitutions(plan.substitutions))
-    metadata |= describe_sources(rows) | {"report made with": environment()}
+    metadata |= describe_sources(rows) | {"report made with": describe_environment()}
     index = build(
         rows,
         paper=plan.paper,

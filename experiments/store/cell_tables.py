@@ -83,7 +83,7 @@ def match_keys(planned: Iterable[Cell], stored: pd.DataFrame) -> dict[str, str]:
     defaults = {name: BY_NAME[name].missing for name in PLAN_COLUMNS}
     lines = []
     for cell in planned:
-        settings = serialize_settings(defaults | cell.known_columns())
+        settings = serialize_settings(defaults | cell.planned_columns())
         lines.append((cell.key, settings, cell.epsilon, cell.delta))
     cells = pd.DataFrame(lines, columns=["planned", "settings", "epsilon", "declared"])
     # A delta that the method chooses is no number.

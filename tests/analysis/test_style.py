@@ -9,7 +9,7 @@ import pytest
 from styles import style_of
 
 from pkm.analysis.figures.styles import MethodStyles
-from pkm.experiments.commands.composition import load
+from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.groups import choices
 from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.rows import style_columns
@@ -19,7 +19,7 @@ from pkm.methods import load_method
 def methods_of(paper):
     """Names of the methods of a paper's sweeps, read from conf/paper."""
     names = set()
-    for sweep in load([f"paper={paper}"]).paper.sweeps.values():
+    for sweep in load_config([f"paper={paper}"]).paper.sweeps.values():
         for method in sweep.methods if sweep else ():
             names.add(method if isinstance(method, str) else method.method)
     return sorted(names)

@@ -183,7 +183,7 @@ def test_a_file_of_every_class_runs_from_the_command_line(call_run, monkeypatch,
 
     monkeypatch.setattr(launcher, "run", recording)
     # So wide that no name is broken.
-    monkeypatch.setattr(launcher, "consoles", lambda: [Console(width=2000)])
+    monkeypatch.setattr(launcher, "make_consoles", lambda: [Console(width=2000)])
     words = [
         "dataset=blobs-200-2-3",
         "preprocessing=range",
@@ -650,7 +650,7 @@ def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
     ]
     seconds = []
     for paper in papers:
-        config = composition.load([f"paper={paper}", "profile=smoke", "tracking=none"])
+        config = composition.load_config([f"paper={paper}", "profile=smoke", "tracking=none"])
         cells = make_plan(config.paper, config.profile, data_dir=config.data).cells
         estimate = make_estimator(Store(tmp_path), Backend(**config.backend))
         costs = {cell.key: estimate(cell)[0] for cell in cells}
@@ -663,9 +663,9 @@ def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
 def test_no_cycles_are_looked_for_until_cells_are_run():
     gc.unfreeze()  # what commands of other tests have frozen
     assert gc.isenabled() and gc.get_freeze_count() == 0
-    with application.without_collection():
+    with application.pause_garbage_collection():
         assert not gc.isenabled()
-        application.begin_collection()
+        application.resume_garbage_collection()
         assert gc.isenabled() and gc.get_freeze_count() > 0
     assert gc.isenabled() and gc.get_freeze_count() == 0
 
@@ -676,7 +676,7 @@ def test_the_cheapest_cells_of_all_papers_come_first(tmp_path, monkeypatch):
         reproduction, "run_cells", lambda cells, *_, **options: received.append(cells)
     )
     words = [f"results={tmp_path / 'results'}", "tracking=none", "profile=smoke", "paper=all"]
-    config = composition.load(words)
+    config = composition.load_config(words)
     papers = [read_entry("paper", name) for name in ("mufc", "pe-means")]
     console = Console(quiet=True)
     requests = reproduction.make_requests(papers, config, console)

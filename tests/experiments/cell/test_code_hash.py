@@ -8,13 +8,13 @@ import pytest
 
 from pkm import source
 from pkm.experiments.cell import code_hash as module
-from pkm.experiments.cell.code_hash import closure, code_hash
+from pkm.experiments.cell.code_hash import code_hash, find_dependencies
 from pkm.experiments.fit.kinds import KINDS
 from pkm.source import code_digest, parse_code, read_source
 
 
 def test_closure_follows_imports_of_one_method_only():
-    files = set(closure(("pkm.methods.lloyd.lloyd", *module.ALWAYS)))
+    files = set(find_dependencies(("pkm.methods.lloyd.lloyd", *module.COMMON_MODULES)))
     included = {
         "pkm.methods.lloyd.lloyd",
         "pkm.methods.base",
@@ -58,7 +58,7 @@ def external_package(tmp_path, monkeypatch):
 
 
 def fresh_hash():
-    for cached_function in (code_hash, read_source, module.imported_names):
+    for cached_function in (code_hash, read_source, module.list_imports):
         cached_function.cache_clear()
     return code_hash("external_methods.mean.Shifted")
 
@@ -135,7 +135,7 @@ def test_parsed_files_are_kept_by_their_content(tmp_path, monkeypatch):
 
 def test_error_names_the_missing_module():
     with pytest.raises(ModuleNotFoundError, match=r"pkm\.methods\.nowhere"):
-        closure(["pkm.methods.nowhere"])
+        find_dependencies(["pkm.methods.nowhere"])
 
 
 def test_code_hash_ignores_the_label_of_a_method():

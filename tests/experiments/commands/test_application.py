@@ -17,10 +17,10 @@ from pkm.__main__ import main
 from pkm.catalogue import CONF, ENTRY_POINTS
 from pkm.experiments.commands import dashboard, reproduce, run, run_cells, sync
 from pkm.experiments.commands.application import complete_words
-from pkm.experiments.commands.composition import load
+from pkm.experiments.commands.composition import load_config
 from pkm.experiments.commands.options import OPTIONS, list_keys
 from pkm.experiments.config.groups import choices
-from pkm.experiments.console.console import consoles
+from pkm.experiments.console.console import make_consoles
 from pkm.experiments.store.store import Store
 from pkm.schema import COLUMNS
 
@@ -244,11 +244,11 @@ def test_a_folder_that_is_asked_for_gets_hydras_record(call):
 
 def test_a_job_answers_with_its_objective(tmp_path):
     words = ["seeds=3", "metrics=[silhouette,nicv]", f"results={tmp_path}"]
-    console, _ = consoles()
+    console, _ = make_consoles()
 
     def answers(*more):
         return run_cells.run(
-            [load([f"method={name}", *words, *more], "run") for name in names], console
+            [load_config([f"method={name}", *words, *more], "run") for name in names], console
         )
 
     names = ["mean", "kmeans"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pkm.experiments.commands.composition import load
+from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.errors import ConfigurationError
 
 
@@ -18,17 +18,17 @@ def test_unreadable_papers_are_named(conf, text, message):
     (conf / "paper" / "broken").mkdir()
     (conf / "paper" / "broken" / "sweeps.yaml").write_text(text)
     with pytest.raises(ConfigurationError) as refusal:
-        load(["paper=broken"])
+        load_config(["paper=broken"])
     assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", ["wine", "g2-8-10", "ablation-2-2-0.25", "file"])
 def test_every_data_set_is_a_choice(name):
-    assert load([f"dataset={name}"], "run")["dataset"]["name"] == name
+    assert load_config([f"dataset={name}"], "run")["dataset"]["name"] == name
 
 
 @pytest.mark.parametrize("command", ["run", "reproduce"])
 def test_keys_of_the_other_command_are_refused(command):
     word = {"run": "sweeps=[real]", "reproduce": "epsilon=3"}[command]
     with pytest.raises(ConfigurationError, match="; it is a key of `pkm"):
-        load([word], command)
+        load_config([word], command)

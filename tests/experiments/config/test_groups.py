@@ -4,9 +4,9 @@ from functools import partial
 
 import pytest
 
-from pkm.experiments.commands.composition import load
+from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.config.groups import choices, read_entry, with_defaults
+from pkm.experiments.config.groups import choices, fill_defaults, read_entry
 
 METHODS = choices("method")
 
@@ -21,11 +21,11 @@ def test_published_variants_say_so_in_their_names():
 
 
 def test_parameters_are_filled_in_from_the_class():
-    entry = with_defaults({"name": "own", "_target_": "pkm.methods.KMeansPlusPlus"})
+    entry = fill_defaults({"name": "own", "_target_": "pkm.methods.KMeansPlusPlus"})
     target = "pkm.methods.KMeansPlusPlus"
     zoom = {"zoom": None, "require_zoom": False}  # of all methods
     assert entry == {"name": "own", "_target_": target, **zoom, "n_init": 1}
-    assert with_defaults({"name": "own", "_target_": "nowhere.Class"})["name"] == "own"
+    assert fill_defaults({"name": "own", "_target_": "nowhere.Class"})["name"] == "own"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,10 @@ def test_parameters_are_filled_in_from_the_class():
 )
 def test_unreadable_method_files_are_named(conf, text, message):
     (conf / "method" / "broken.yaml").write_text(text)
-    for read in (partial(read_entry, "method"), lambda name: load([f"method={name}"], "run")):
+    for read in (
+        partial(read_entry, "method"),
+        lambda name: load_config([f"method={name}"], "run"),
+    ):
         with pytest.raises(ConfigurationError) as refusal:
             read("broken")
         assert message in str(refusal.value)

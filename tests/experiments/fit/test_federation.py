@@ -11,9 +11,9 @@ import pytest
 from pkm import federation
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.cell.code_hash import ALWAYS, closure, code_hash
+from pkm.experiments.cell.code_hash import COMMON_MODULES, code_hash, find_dependencies
 from pkm.experiments.commands import reproduce, run
-from pkm.experiments.commands.composition import load
+from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import choices
@@ -135,8 +135,8 @@ def test_key_does_not_depend_on_latency_notation():
 
 def test_only_federated_cells_hash_the_federation():
     method = "pkm.methods.lloyd.lloyd"
-    central = set(closure((method, *ALWAYS, "pkm.experiments.fit.central")))
-    federated = set(closure((method, *ALWAYS, "pkm.experiments.fit.federation")))
+    central = set(find_dependencies((method, *COMMON_MODULES, "pkm.experiments.fit.central")))
+    federated = set(find_dependencies((method, *COMMON_MODULES, "pkm.experiments.fit.federation")))
     added = {
         "pkm.experiments.fit.federation",
         "pkm.experiments.fit.protocol",
@@ -400,7 +400,7 @@ def test_selected_sweeps_of_a_paper_can_be_run(tmp_path, capsys):
 
 @pytest.mark.parametrize("profile", choices("profile"))
 def test_protocols_of_the_paper(profile, mirror):
-    config = load(["paper=fastlloyd", f"profile={profile}"])
+    config = load_config(["paper=fastlloyd", f"profile={profile}"])
     plan = make_plan(config.paper, config.profile, data_dir=str(mirror))
     cells = {}
     for sweep, cell in plan.entries:

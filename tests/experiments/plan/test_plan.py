@@ -11,11 +11,11 @@ from pkm import datasets
 from pkm.arrow import read_parameters
 from pkm.catalogue import CONF
 from pkm.experiments.backends.backends import run_cells
-from pkm.experiments.commands.composition import load
+from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import choices, read_entry
-from pkm.experiments.config.method_parameters import accepts
+from pkm.experiments.config.method_parameters import accepts_parameter
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import build_method, prepare_cell_data
 from pkm.experiments.plan.estimate import (
@@ -462,7 +462,7 @@ def test_failure_reason_names_the_time_limit(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [name for name in choices("method") if name != "diffprivlib"])
 def test_every_method_file_runs(name):
     target = read_entry("method", name)["_target_"]
-    private = accepts(target, "epsilon")
+    private = accepts_parameter(target, "epsilon")
     central = hasattr(load_method(target), "fit_with")
     # Published variants of the DPM paper's methods need one range for all columns.
     setting = {} if central else {"unlearning": {"clients": 4, "clusters_per_client": 2}}
@@ -489,18 +489,18 @@ def test_hydra_composes_files_that_change_others_as_papers_do():
     changed = [path.stem for path in files if "defaults:" in path.read_text()]
     assert changed
     for name in changed:
-        assert load([f"method={name}"], "run")["method"] == read_entry("method", name)
+        assert load_config([f"method={name}"], "run")["method"] == read_entry("method", name)
 
 
 @pytest.mark.parametrize("group", ["paper", "profile", "backend", "tracking"])
 def test_every_file_of_every_group_composes(group):
     assert choices(group)
     for name in choices(group):
-        assert load([f"{group}={name}"])[group]["name"] == name
+        assert load_config([f"{group}={name}"])[group]["name"] == name
 
 
 def test_external_method_composes():
-    method = load(["method=package.module:Class"], "run")["method"]
+    method = load_config(["method=package.module:Class"], "run")["method"]
     assert method == {"name": "class", "_target_": "package.module.Class"}
 
 
@@ -510,7 +510,7 @@ def test_external_method_composes():
 def test_every_paper_can_be_planned_in_every_profile(name, profile, monkeypatch, tmp_path):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path))
-    config = load([f"paper={name}", f"profile={profile}", "data=null"])
+    config = load_config([f"paper={name}", f"profile={profile}", "data=null"])
     plan = make_plan(config.paper, config.profile)
     assert plan.cells
     if profile == "smoke":

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from pkm.experiments.commands import verify
-from pkm.experiments.commands.composition import load
+from pkm.experiments.commands.composition import load_config
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports import verify as reports_verify
 from pkm.experiments.reports.verify import select_needed
@@ -21,7 +21,7 @@ WORDS = ("paper=kaplan-stemmer", "profile=smoke")
 def results(tmp_path, cache, monkeypatch):
     """Return the store of a sweep that one figure shows, and the words for the command line."""
     store = Store(tmp_path / "results")
-    config = load([*WORDS, "tracking=none"])
+    config = load_config([*WORDS, "tracking=none"])
     plan = make_plan(config.paper, config.profile)
     cells = [cell for sweep, cell in plan.entries if sweep == "selection"]
     verify.run_cells(cells, store, verify.Backend())
@@ -40,7 +40,7 @@ def test_figure_that_is_equal(results, capsys):
 
 def test_changed_value_is_found(results, capsys):
     store, words = results
-    config = load([*WORDS, "tracking=none"])
+    config = load_config([*WORDS, "tracking=none"])
     plan = make_plan(config.paper, config.profile)
     cell = next(cell for cell in plan.cells if store.status(cell.key) == "done")
     rows = store.read([cell.key], store.read_cell(cell.key).column_names)
