@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from pkm import __version__
-from pkm.catalogue import CatalogueError, config_dirs
+from pkm.catalogue import CatalogueError, add_config_dirs
 from pkm.names import suggestion
 
-#: Verb to the module that serves it, and what it is for.
+#: Verb to its module and its purpose.
 VERBS = {
     "run": (
         "pkm.experiments.commands.run",
@@ -61,7 +61,7 @@ APPLICATIONS = ("run", "reproduce")
 SHELL_COMPLETION = "-sc"
 
 
-def usage() -> str:
+def make_usage() -> str:
     """Return the help text.
 
     Returns
@@ -77,7 +77,7 @@ def usage() -> str:
 def complete(words: Sequence[str]) -> int:
     """Complete a command line in the shell: verbs here, the rest by Hydra.
 
-    ``eval "$(pkm -sc install=bash)"`` tells the shell to ask; fish and zsh likewise.
+    ``eval "$(pkm -sc install=bash)"`` installs it in bash; fish and zsh likewise.
 
     Parameters
     ----------
@@ -111,11 +111,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code of the verb, 2 if there is none of that name.
+        Exit code of the verb, 2 if the verb is unknown.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
-        print(usage())
+        print(make_usage())
         return 0 if words else 2
     if words[0] == "--version":
         print(__version__)
@@ -129,9 +129,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 2
     verb = words[0]
-    words, folders = without_config_dirs(words[1:])
+    words, folders = split_config_dirs(words[1:])
     try:
-        with config_dirs(folders):
+        with add_config_dirs(folders):
             return import_module(VERBS[verb][0]).main(words)
     except CatalogueError as error:
         reason = str(error)
@@ -141,12 +141,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 2
 
 
-def without_config_dirs(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Take the folders of ``--config-dir FOLDER`` out of a command line.
+def split_config_dirs(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split a command line into other words and the folders of ``--config-dir FOLDER``.
 
     Examples
     --------
-    >>> without_config_dirs(["k=3", "--config-dir", "mine", "n=9", "--config-dir=my"])
+    >>> split_config_dirs(["k=3", "--config-dir", "mine", "n=9", "--config-dir=my"])
     (['k=3', 'n=9'], ['mine', 'my'])
     """
     rest: list[str] = []

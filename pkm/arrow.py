@@ -1,8 +1,8 @@
-"""Rows as Arrow tables: the types of their columns, what fits them, nested values.
+"""Rows as Arrow tables: the types of their columns, checks, nested values.
 
-Parameters of a method, charges of a ledger and the like are nested columns. They are
-lists of records with typed fields, in memory as in files. `nested` makes such a column
-of plain values; `read_parameters` and `pkm.analysis.tables.charges` read it.
+Parameters of a method, charges of a ledger and the like are nested columns: lists of
+records with typed fields, in memory as in files. `make_nested` makes such a column of
+plain values; `read_parameters` and `pkm.analysis.tables.charges` read it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from pkm.schema import BY_NAME, Column, Dtype, names
 
-#: A parameter has a value in the one field that is of its type, or in none: then it is
-#: None.
+#: A parameter has a value in the field of its type; it is None if all fields are null.
 PARAMETER = pa.struct(
     {
         "name": "string",
@@ -61,7 +60,7 @@ TYPES: dict[Dtype, pa.DataType] = {
     "checkpoints": pa.list_(CHECKPOINT),
     "centers": pa.list_(pa.list_(pa.float64())),
 }
-#: What a charge holds where nothing else is said.
+#: Default values of the fields of a charge.
 CHARGE_DEFAULTS = {
     "mechanism": "",
     "label": "",
@@ -74,12 +73,12 @@ CHARGE_DEFAULTS = {
 }
 
 
-def parameter(name: str, value: object) -> dict:
+def make_parameter(name: str, value: object) -> dict:
     """Return a parameter as the record that rows hold.
 
     Examples
     --------
-    >>> parameter("alpha", 0.8)
+    >>> make_parameter("alpha", 0.8)
     {'name': 'alpha', 'number': 0.8}
     """
     record = {"name": name}
@@ -94,7 +93,7 @@ def parameter(name: str, value: object) -> dict:
     return record
 
 
-def charge(record: Mapping) -> dict:
+def make_charge(record: Mapping) -> dict:
     """Return a charge, flat as `pkm.privacy.Charge.to_dict` has it, as rows hold it."""
     stored = CHARGE_DEFAULTS | {"details": []}
     for name, value in record.items():
@@ -105,7 +104,7 @@ def charge(record: Mapping) -> dict:
     return stored
 
 
-def nested(name: str, values: Iterable) -> pd.api.extensions.ExtensionArray:
+def make_nested(name: str, values: Iterable) -> pd.api.extensions.ExtensionArray:
     """Return a nested column made of plain values.
 
     Parameters
@@ -118,15 +117,15 @@ def nested(name: str, values: Iterable) -> pd.api.extensions.ExtensionArray:
 
     Examples
     --------
-    >>> rows = pd.DataFrame({"params": nested("params", [{"alpha": 0.8}, {}])})
+    >>> rows = pd.DataFrame({"params": make_nested("params", [{"alpha": 0.8}, {}])})
     >>> read_parameters(rows)
     [{'alpha': 0.8}, {}]
     """
     dtype = BY_NAME[name].dtype
     if dtype == "parameters":
-        values = [[parameter(*item) for item in value.items()] for value in values]
+        values = [[make_parameter(*item) for item in value.items()] for value in values]
     elif dtype == "charges":
-        values = [[charge(record) for record in value] for value in values]
+        values = [[make_charge(record) for record in value] for value in values]
     array = pa.array(list(values), type=TYPES[dtype])
     return pd.arrays.ArrowExtensionArray(pa.chunked_array([array]))
 
@@ -189,7 +188,7 @@ def _find_column(name: str) -> Column:
     return BY_NAME[name]
 
 
-def check(table: pa.Table, required: Collection[str] = ()) -> None:
+def check_table(table: pa.Table, required: Collection[str] = ()) -> None:
     """Refuse a table whose columns are unknown, missing, or of other types.
 
     Raises
@@ -216,9 +215,9 @@ def to_frame(
     Parameters
     ----------
     tables : sequence of Table
-        That `check` accepts.
+        Tables that `check_table` accepts.
     columns : sequence of str, optional
-        The columns of the result; by default all that are there, and every setting.
+        The columns of the result; by default all of the tables, and every setting.
 
     Returns
     -------

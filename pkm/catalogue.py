@@ -28,7 +28,7 @@ PAPER_FILES = (SWEEPS, "figures.yaml", "claims.yaml")
 
 
 class CatalogueError(ValueError):
-    """A folder of configurations, or a name in it, is not as it must be."""
+    """A folder of configurations, or a name in it, is not valid."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Catalogue:
         for folder in self.search_path:
             _check_folder(folder)
         for group in self.groups():
-            owners = Counter(self._owners(group).elements())
-            for name, count in owners.items():
+            counts = Counter(self._count_names(group).elements())
+            for name, count in counts.items():
                 if count > 1:
-                    places = ", ".join(self._places(group, name))
+                    places = ", ".join(self._find_places(group, name))
                     raise CatalogueError(
                         f"{group}={name} is declared twice: {places}; rename one"
                     )
@@ -82,7 +82,7 @@ class Catalogue:
     @cache  # noqa: B019 (one catalogue lives as long as the process)
     def choices(self, group: str) -> list[str]:
         """List the names of a group."""
-        return sorted(self._owners(group))
+        return sorted(self._count_names(group))
 
     def folder(self, paper: str) -> Path:
         """Return the folder of a paper.
@@ -115,15 +115,15 @@ class Catalogue:
         for root in self.search_path:
             path = root / group / f"{name}.yaml"
             if path.is_file():
-                return self._with_bases(group, read_mapping(path))
+                return self._merge_defaults(group, read_mapping(path))
         if group == "method" and name in declared_methods():
             target = declared_methods()[name].value.replace(":", ".")
             return {"name": name, "_target_": target}
         known = suggestion(name, self.choices(group))
         raise CatalogueError(f"{group}={name!r} is unknown{known}")
 
-    def _with_bases(self, group: str, entry: Mapping) -> dict[str, Any]:
-        """Put the keys of an entry over those of the files that it changes."""
+    def _merge_defaults(self, group: str, entry: Mapping) -> dict[str, Any]:
+        """Merge an entry over the entries that its ``defaults`` name."""
         bases = [base for base in entry.get("defaults", ()) if base != "_self_"]
         merged: dict[str, Any] = {}
         for base in bases:
@@ -132,7 +132,7 @@ class Catalogue:
             key: value for key, value in entry.items() if key != "defaults"
         }
 
-    def _owners(self, group: str) -> Counter[str]:
+    def _count_names(self, group: str) -> Counter[str]:
         """Count how often each name of a group is declared."""
         if group == "paper":
             files = [path.parent for root in self.search_path for path in _papers(root)]
@@ -142,13 +142,13 @@ class Catalogue:
                 for root in self.search_path
                 for path in (root / group).glob("*.yaml")
             ]
-        owners = Counter(path.stem for path in files)
+        counts = Counter(path.stem for path in files)
         if group == "method":
-            owners.update(declared_methods().keys())
-        return owners
+            counts.update(declared_methods().keys())
+        return counts
 
-    def _places(self, group: str, name: str) -> list[str]:
-        """Say where a name is declared."""
+    def _find_places(self, group: str, name: str) -> list[str]:
+        """List the files and entry points that declare a name."""
         pattern = f"{name}/{SWEEPS}" if group == "paper" else f"{name}.yaml"
         paths = [root / group / pattern for root in self.search_path]
         places = [str(path) for path in paths if path.is_file()]
@@ -163,13 +163,13 @@ def current() -> Catalogue:
 
 
 @contextmanager
-def config_dirs(folders: Sequence[str]) -> Iterator[Catalogue]:
+def add_config_dirs(folders: Sequence[str]) -> Iterator[Catalogue]:
     """Add folders to the search path in a block, also for processes it starts.
 
     Raises
     ------
     CatalogueError
-        If a folder is not as it must be.
+        If a folder is not valid.
     """
     before = os.environ.get(CONFIG_DIRS, "")
     paths = [str(Path(folder).resolve()) for folder in folders]
@@ -212,14 +212,14 @@ def read_mapping(path: Path) -> dict[str, Any]:
     Raises
     ------
     CatalogueError
-        Naming the file, and the line where there is one, if it holds none.
+        If it holds none; the message names the file, and the line if there is one.
     """
     import yaml  # optional: a method runs without it
 
     try:
         content = copy.deepcopy(_read_once(path, path.stat().st_mtime_ns))
     except yaml.MarkedYAMLError as error:
-        raise CatalogueError(yaml_problem(error)) from error
+        raise CatalogueError(describe_yaml_error(error)) from error
     if not isinstance(content, dict) or not content:
         raise CatalogueError(f"{path}:1: the file must hold a mapping, key: value")
     return content
@@ -227,14 +227,14 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 @cache
 def _read_once(path: Path, modified: int) -> Any:
-    """Read a file once until it is modified: Hydra asks for a paper three times."""
+    """Read a file once until it is modified: Hydra reads a paper three times."""
     from pkm.yaml_files import read_file
 
     return read_file(path)
 
 
-def yaml_problem(error: "yaml.MarkedYAMLError") -> str:
-    """Say in which file and line there is no YAML, and why."""
+def describe_yaml_error(error: "yaml.MarkedYAMLError") -> str:
+    """Describe an error of YAML with its file and line."""
     mark = error.problem_mark or error.context_mark
     if mark is None:
         return str(error.problem)
@@ -246,7 +246,7 @@ def _papers(root: Path) -> list[Path]:
 
 
 def _check_folder(root: Path) -> None:
-    """Refuse a folder that is missing, empty, or holds a paper by half."""
+    """Refuse a folder that is missing, or has a paper without sweeps."""
     if not root.is_dir():
         raise CatalogueError(f"config-dir={str(root)!r} must be a folder that exists")
     for folder in (root / "paper").glob("*/"):

@@ -13,7 +13,7 @@ CACHE_VARIABLE = "PKM_CACHE"
 #: Permissions of a file and of a folder that their owner alone may read.
 OWNER_FILE = 0o600
 OWNER_FOLDER = 0o700
-#: Those of any other file, less what the process's mask takes away.
+#: Permissions of any other file, before the process's mask.
 ANY_FILE = 0o666
 SECRET_NAME = "secret"
 SECRET_BYTES = 32
@@ -29,9 +29,8 @@ def cache_folder() -> Path:
 def keyed_digest(content: bytes) -> str:
     """Hash private content by HMAC-SHA256 (hex) with the secret of the cache folder.
 
-    Whoever lacks the secret cannot find out by trial which content has a given digest.
-    The secret is in the cache and not with the results: these are copied and published,
-    and it must not be.
+    Without the secret nobody can find by trial which content has a given digest. The
+    secret is in the cache, because results are copied and published.
 
     Raises
     ------
@@ -71,7 +70,7 @@ def atomic_write(path: Path, content: bytes | memoryview, mode: int = ANY_FILE) 
     content : bytes-like
         The whole file.
     mode : int, optional
-        Permissions, of which the process's mask takes some away.
+        Permissions before the process's mask.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -98,12 +97,12 @@ def write_with_checksum(path: Path, content: bytes) -> None:
 def read_with_checksum(path: Path) -> bytes | None:
     """Read what `write_with_checksum` wrote; None if the file is missing or damaged."""
     try:
-        sealed = path.read_bytes()
+        stored = path.read_bytes()
     except FileNotFoundError:
         return None
     size = hashlib.sha256().digest_size
-    content = sealed[size:]
-    return content if hashlib.sha256(content).digest() == sealed[:size] else None
+    content = stored[size:]
+    return content if hashlib.sha256(content).digest() == stored[:size] else None
 
 
 @contextmanager

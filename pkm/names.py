@@ -4,19 +4,22 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the one known name that begins so, else the most similar, else None.
+def find_nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the only known name with this beginning, else the most similar, else None.
 
     Examples
     --------
-    >>> nearest("eps", ["epsilon", "eta"]), nearest("Irsi", ["iris", "wine"])
-    ('epsilon', 'iris')
+    >>> find_nearest("eps", ["epsilon", "eta"])
+    'epsilon'
+    >>> find_nearest("Irsi", ["iris", "wine"])
+    'iris'
     """
-    typed = str(name).lower()
-    lowered = {other.lower(): other for other in reversed(list(known))}
-    begun = [other for other in lowered if len(typed) > 1 and other.startswith(typed)]
-    near = begun if len(begun) == 1 else difflib.get_close_matches(typed, lowered, n=1)
-    return lowered[near[0]] if near else None
+    prefix = str(name).lower()
+    names = {other.lower(): other for other in reversed(list(known))}
+    matches = [other for other in names if len(prefix) > 1 and other.startswith(prefix)]
+    if len(matches) != 1:
+        matches = difflib.get_close_matches(prefix, names, n=1)
+    return names[matches[0]] if matches else None
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -30,7 +33,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     '; known are iris, wine'
     """
     names = list(known)
-    near = nearest(name, names)
-    if near is None:
+    match = find_nearest(name, names)
+    if match is None:
         return f"; known are {', '.join(names)}"
-    return f"; did you mean {near!r}?"
+    return f"; did you mean {match!r}?"

@@ -16,7 +16,7 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
-    """Give a test the variants that claim privacy, of the methods of its marker."""
+    """Run a test for each private variant of the methods of its marker."""
     marker = metafunc.definition.get_closest_marker("private_methods")
     if marker is None:
         return

@@ -1,8 +1,7 @@
 """Rows of numbers that are read anew in every pass, block by block.
 
-They come from files, mapped arrays or Arrow streams.
-
-Nothing here is larger in memory than some blocks, whatever the number of rows.
+They come from files, mapped arrays or Arrow streams. Only some blocks are in memory at
+a time, whatever the number of rows.
 """
 
 import glob
@@ -22,18 +21,17 @@ if TYPE_CHECKING:
 
 #: Values of a block: 8 megabytes in float32.
 BLOCK_VALUES = 1 << 21
-#: Blocks of a mapped file whose pages stay in memory: more than are computed on at
-#: once.
+#: Blocks of a mapped file whose pages stay in memory: more than are in use at once.
 MAPPED_BLOCKS = 16
-#: Batches that Arrow decodes ahead, and files that it has open.
+#: Batches that Arrow decodes in advance.
 BATCHES_AHEAD = 2
 PARQUET = (".parquet", ".pq")
 #: Size, times of writing and of any change, and inode of a file.
 Stamp = tuple[int, int, int, int]
-#: What can be done with columns that are no numbers.
+#: Advice for columns that are not numeric.
 ENCODING = "encode texts as numbers, and dates as days since a public one"
-#: What can be done with rows that can be read once.
-REMEDY = (
+#: Advice for rows that can be read only once.
+READ_TWICE_ADVICE = (
     "write them to a Parquet file and fit that, or give a RowBlocks, which starts "
     "every pass"
 )
@@ -116,7 +114,7 @@ class RowBlocks:
             more = "more" if n_read > self.n_rows else f"only {n_read}"
             raise ChangedRows(
                 f"{self.name} has n={self.n_rows} rows, but a pass read {more}: all "
-                f"passes must read the same rows; {REMEDY}"
+                f"passes must read the same rows; {READ_TWICE_ADVICE}"
             )
 
     def _check_stamps(self) -> None:
@@ -137,11 +135,11 @@ class ArrowStream(Protocol):
 
 
 RowsLike = str | PathLike[str] | RowBlocks | ArrowStream
-"""What is read in blocks, besides mapped arrays and Arrow datasets."""
+"""Sources that are read in blocks, besides mapped arrays and Arrow datasets."""
 
 
 def row_blocks(source: Any) -> RowBlocks | None:
-    """Find out how rows are read in blocks.
+    """Open a source of rows as blocks.
 
     Parameters
     ----------
@@ -174,7 +172,7 @@ def row_blocks(source: Any) -> RowBlocks | None:
         return _map(source, "X") if is_matrix else None
     is_reader = _is_instance(source, "pyarrow", "RecordBatchReader")
     if is_reader or isinstance(source, Iterator):
-        raise _make_spent_error(source)
+        raise _make_read_once_error(source)
     if is_dask_array(source):
         return _open_dask(source)
     if _is_instance(source, "pyarrow", "Dataset"):
@@ -186,9 +184,9 @@ def row_blocks(source: Any) -> RowBlocks | None:
 
 
 def read_stamp(path: str | PathLike | int) -> Stamp:
-    """Read what tells whether a file was changed or replaced.
+    """Read the stamp of a file, which changes when the file is changed or replaced.
 
-    A program can put the time of writing back, but not that of the change.
+    A program can reset the time of writing, but not that of the change.
 
     Parameters
     ----------
@@ -204,10 +202,10 @@ def read_stamp(path: str | PathLike | int) -> Stamp:
     )
 
 
-def _make_spent_error(source: object) -> TypeError:
+def _make_read_once_error(source: object) -> TypeError:
     return TypeError(
         f"X={type(source).__name__} can be read only once, and k-means needs several "
-        f"passes: {REMEDY}"
+        f"passes: {READ_TWICE_ADVICE}"
     )
 
 
@@ -348,7 +346,7 @@ def mapped_blocks(
 ) -> Iterator[np.ndarray]:
     """Read rows of an array that is mapped from a file, block by block.
 
-    Pages are given back some blocks later.
+    Pages are released some blocks later.
 
     Parameters
     ----------
@@ -381,7 +379,7 @@ def mapped_blocks(
 
 
 def release_pages(array: np.memmap, *, is_own: bool) -> None:
-    """Give the pages of a mapped array back; they are read again when needed."""
+    """Release the pages of a mapped array; they are read again when needed."""
     mapping = getattr(array, "_mmap", None)
     is_released = is_own or array.mode in ("r", "r+")
     if is_released and isinstance(mapping, mmap.mmap):
@@ -442,7 +440,7 @@ def _open_stream(source: Any) -> RowBlocks:
         try:
             return pa.RecordBatchReader.from_stream(source)
         except Exception as error:
-            raise _make_spent_error(source) from error
+            raise _make_read_once_error(source) from error
 
     return _open_batches(reader.schema, count_rows, open_batches, "X", {})
 
@@ -495,8 +493,8 @@ def _choose_dtype(schema: "pa.Schema", name: str) -> np.dtype:
 def _check_files(source: "Dataset") -> None:
     """Refuse files with other columns, which Arrow would fill with nulls."""
     for fragment in source.get_fragments():
-        differing = set(fragment.physical_schema) ^ set(source.schema)
-        names = ", ".join(dict.fromkeys(sorted(column.name for column in differing)))
+        different = set(fragment.physical_schema) ^ set(source.schema)
+        names = ", ".join(dict.fromkeys(sorted(column.name for column in different)))
         if not fragment.physical_schema.equals(source.schema):
             raise ValueError(
                 f"{getattr(fragment, 'path', 'a part of X')} has other columns than "

@@ -1,4 +1,4 @@
-"""Which values are numbers: a flag is none."""
+"""Tests whether values are numbers; a bool is not."""
 
 import math
 import numbers
@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 def is_number(value: object) -> TypeGuard[float]:
     """Tell whether a value is a real number; a bool is not."""
-    # Asking an abstract class takes twenty times as long.
+    # The check by an abstract class takes twenty times as long.
     if type(value) is float:
         return True
     return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -14,9 +14,8 @@ Dtype = Literal[
     "text", "integer", "number", "flag",
     "integers", "parameters", "charges", "checkpoints", "centers",
 ]  # fmt: skip
-#: What a column is about: which cell and seed, what was run, the privacy that it had,
-#: how it was run, how figures draw it, what was measured, what it took, and where it
-#: comes from.
+#: Topic of a column: which cell and seed, what was run, its privacy, how it was run,
+#: how figures draw it, what was measured, its resources, and its provenance.
 Kind = Literal[
     "key", "identity", "privacy", "setting", "style", "metric", "resource", "provenance"
 ]
@@ -35,14 +34,14 @@ class Column:
     dtype : str
         See `Dtype`.
     label : str
-        Of a metric: its name in figures and tables. Of other columns: what they hold.
+        For a metric, its name in figures and tables; else a description of the column.
     unit : str, default=""
     missing : object, optional
         Value in rows without the column; None for a column that every row has.
     raw_power : int, default=0
         Power of the half-width of the domain that turns a value into raw units.
     better : {"lower", "higher", ""}, default=""
-        Which values of a metric are the better ones; empty where neither are.
+        Which values of a metric are better; empty if neither.
     kind : str, default="metric"
         See `Kind`.
     scope : {"all", "federation", "unlearning", "removals", "coreset"}, default="all"
@@ -60,7 +59,7 @@ class Column:
     scope: Scope = "all"
 
 
-def measured(
+def declare_metric(
     name: str,
     label: str,
     unit: str = "",
@@ -220,118 +219,126 @@ COLUMNS = (
     *declare(
         "metric",
         "all",
-        measured("nicv", "NICV", "half-widths²"),
-        measured("silhouette", "silhouette score", better="higher"),
-        measured("davies_bouldin", "Davies–Bouldin index"),
-        measured("centroid_mse", "centroid MSE", "half-widths²"),
-        measured("centroid_distance", "mean centroid distance", "half-widths"),
-        measured("empty_clusters", "empty clusters"),
-        measured("accuracy", "accuracy by majority label", better="higher"),
-        measured("inertia", "inertia", "half-widths²", raw_power=2),
-        measured("kmeans_distance", "KMeans distance", "half-widths", raw_power=1),
-        measured(
+        declare_metric("nicv", "NICV", "half-widths²"),
+        declare_metric("silhouette", "silhouette score", better="higher"),
+        declare_metric("davies_bouldin", "Davies–Bouldin index"),
+        declare_metric("centroid_mse", "centroid MSE", "half-widths²"),
+        declare_metric("centroid_distance", "mean centroid distance", "half-widths"),
+        declare_metric("empty_clusters", "empty clusters"),
+        declare_metric("accuracy", "accuracy by majority label", better="higher"),
+        declare_metric("inertia", "inertia", "half-widths²", raw_power=2),
+        declare_metric(
+            "kmeans_distance", "KMeans distance", "half-widths", raw_power=1
+        ),
+        declare_metric(
             "kmeans_distance_sum",
             "KMeans distance, summed over centers",
             "half-widths",
             raw_power=1,
         ),
-        measured("norm_kmeans_distance", "normalized KMeans distance", "diagonals"),
-        measured(
+        declare_metric(
+            "norm_kmeans_distance", "normalized KMeans distance", "diagonals"
+        ),
+        declare_metric(
             "reverse_kmeans_distance",
             "reverse KMeans distance",
             "half-widths",
             raw_power=1,
         ),
-        measured(
+        declare_metric(
             "norm_reverse_kmeans_distance",
             "normalized reverse KMeans distance",
             "diagonals",
         ),
-        measured("n_centers", "released centers", better=""),
-        measured("nonempty_centers", "non-empty centers", better=""),
-        measured("mean_distance", "mean distance", "half-widths"),
-        measured(
+        declare_metric("n_centers", "released centers", better=""),
+        declare_metric("nonempty_centers", "non-empty centers", better=""),
+        declare_metric("mean_distance", "mean distance", "half-widths"),
+        declare_metric(
             "farthest_class",
             "distance to the class farthest from all centers",
             "half-widths",
         ),
-        measured("unassigned_points", "points of classes that no center is near"),
-        measured("nicv_best_k", "NICV of the best k released centers", "half-widths²"),
+        declare_metric("unassigned_points", "points of classes that no center is near"),
+        declare_metric(
+            "nicv_best_k", "NICV of the best k released centers", "half-widths²"
+        ),
     ),
     # Costs of a protocol.
     *declare(
         "metric",
         "federation",
-        measured("iteration_ms", "ms per iteration", "ms"),
-        measured("setup_ms", "ms of key agreement", "ms"),
-        measured("bytes_per_iteration", "bytes per iteration", "bytes"),
-        measured("rounds_per_iteration", "rounds per iteration"),
-        measured("client_ms", "client", "ms"),
-        measured("masking_ms", "masking", "ms"),
-        measured("server_ms", "server", "ms"),
-        measured("wire_ms", "wire", "ms"),
-        measured("waiting_ms", "waiting", "ms"),
-        measured("noise_ms", "noise, drawn ahead (CPU)", "ms"),
+        declare_metric("iteration_ms", "ms per iteration", "ms"),
+        declare_metric("setup_ms", "ms of key agreement", "ms"),
+        declare_metric("bytes_per_iteration", "bytes per iteration", "bytes"),
+        declare_metric("rounds_per_iteration", "rounds per iteration"),
+        declare_metric("client_ms", "client", "ms"),
+        declare_metric("masking_ms", "masking", "ms"),
+        declare_metric("server_ms", "server", "ms"),
+        declare_metric("wire_ms", "wire", "ms"),
+        declare_metric("waiting_ms", "waiting", "ms"),
+        declare_metric("noise_ms", "noise, drawn ahead (CPU)", "ms"),
     ),
     # Losses and costs of federated clustering with removals.
     *declare(
         "metric",
         "unlearning",
-        measured("optimum", "optimum", "half-widths²", better=""),
-        measured("loss_ratio", "loss ratio"),
-        measured("loss_ratio_nearest", "loss ratio, nearest centers"),
+        declare_metric("optimum", "optimum", "half-widths²", better=""),
+        declare_metric("loss_ratio", "loss ratio"),
+        declare_metric("loss_ratio_nearest", "loss ratio, nearest centers"),
     ),
     *declare(
         "metric",
         "removals",
-        measured("loss_ratio_after", "loss ratio after removals"),
-        measured(
+        declare_metric("loss_ratio_after", "loss ratio after removals"),
+        declare_metric(
             "loss_ratio_after_nearest", "loss ratio after removals, nearest centers"
         ),
     ),
     *declare(
         "metric",
         "unlearning",
-        measured("fit_client_ms", "fit, slowest client (ms)", "ms"),
-        measured("fit_server_ms", "fit, server (ms)", "ms"),
-        measured("fit_all_ms", "fit, one process (ms)", "ms"),
+        declare_metric("fit_client_ms", "fit, slowest client (ms)", "ms"),
+        declare_metric("fit_server_ms", "fit, server (ms)", "ms"),
+        declare_metric("fit_all_ms", "fit, one process (ms)", "ms"),
     ),
     *declare(
         "metric",
         "removals",
-        measured("retrain_ms", "retraining (ms)", "ms"),
-        measured("retrain_full_ms", "full retraining (ms)", "ms"),
-        measured("removal_mean_ms", "request, mean (ms)", "ms"),
-        measured("removal_p50_ms", "request, median (ms)", "ms"),
-        measured("removal_p95_ms", "request, 95th percentile (ms)", "ms"),
-        measured("removal_p99_ms", "request, 99th percentile (ms)", "ms"),
-        measured("removal_max_ms", "request, longest (ms)", "ms"),
-        measured("removal_client_ms", "request, client (ms)", "ms"),
-        measured("removal_server_ms", "request, server (ms)", "ms"),
-        measured("mean_untouched_ms", "request that touches no seed (ms)", "ms"),
-        measured("deletions_per_second", "deletions per second", better="higher"),
-        measured("reseeded", "share of requests that touch a seed"),
-        measured(
+        declare_metric("retrain_ms", "retraining (ms)", "ms"),
+        declare_metric("retrain_full_ms", "full retraining (ms)", "ms"),
+        declare_metric("removal_mean_ms", "request, mean (ms)", "ms"),
+        declare_metric("removal_p50_ms", "request, median (ms)", "ms"),
+        declare_metric("removal_p95_ms", "request, 95th percentile (ms)", "ms"),
+        declare_metric("removal_p99_ms", "request, 99th percentile (ms)", "ms"),
+        declare_metric("removal_max_ms", "request, longest (ms)", "ms"),
+        declare_metric("removal_client_ms", "request, client (ms)", "ms"),
+        declare_metric("removal_server_ms", "request, server (ms)", "ms"),
+        declare_metric("mean_untouched_ms", "request that touches no seed (ms)", "ms"),
+        declare_metric("deletions_per_second", "deletions per second", better="higher"),
+        declare_metric("reseeded", "share of requests that touch a seed"),
+        declare_metric(
             "reseeded_predicted",
             "predicted share of requests that touch a seed",
             better="",
         ),
-        measured("optimum_after", "optimum after removals", "half-widths²", better=""),
+        declare_metric(
+            "optimum_after", "optimum after removals", "half-widths²", better=""
+        ),
     ),
     *declare(
         "metric",
         "unlearning",
-        measured("sparse_bytes", "bytes of a client, sparse", "bytes"),
-        measured("plain_bytes", "bytes of a client, in the open", "bytes"),
-        measured("sparse_encode_ms", "sparse encoding (ms)", "ms"),
-        measured("sparse_mask_ms", "sparse masking (ms)", "ms"),
-        measured("sparse_decode_ms", "sparse decoding (ms)", "ms"),
-        measured("sparse_attempts", "sparse rounds"),
+        declare_metric("sparse_bytes", "bytes of a client, sparse", "bytes"),
+        declare_metric("plain_bytes", "bytes of a client, in the open", "bytes"),
+        declare_metric("sparse_encode_ms", "sparse encoding (ms)", "ms"),
+        declare_metric("sparse_mask_ms", "sparse masking (ms)", "ms"),
+        declare_metric("sparse_decode_ms", "sparse decoding (ms)", "ms"),
+        declare_metric("sparse_attempts", "sparse rounds"),
     ),
     *declare(
         "metric",
         "coreset",
-        measured("coreset_cost_ratio", "largest cost ratio of a coreset"),
+        declare_metric("coreset_cost_ratio", "largest cost ratio of a coreset"),
     ),
     # What it took.
     *declare(

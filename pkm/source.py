@@ -16,7 +16,7 @@ from pkm.files import cache_folder, read_with_checksum, write_with_checksum
 
 #: A Python file, or a function or class of one.
 Code = Path | Callable
-#: Class attributes that say how a method is drawn, not what it computes.
+#: Class attributes that determine how a method is drawn, not its results.
 STYLE = ("label", "color", "marker")
 
 
@@ -32,7 +32,7 @@ class Import(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What is kept of code: its normal form and its import statements, at any depth."""
+    """Code in its normal form, and its import statements at any depth."""
 
     code: str
     imports: tuple[Import, ...]
@@ -123,8 +123,7 @@ def read_code_behind(function: Callable) -> str:
 def read_source(part: Code) -> Source:
     """Read a file, function or class, once per process.
 
-    What parsing a file yields is kept in the cache folder, by the file's content, for
-    all processes.
+    The parsed file is cached in the cache folder, by its content, for all processes.
     """
     if not isinstance(part, Path):
         return parse_code(textwrap.dedent(inspect.getsource(part)))
@@ -135,7 +134,7 @@ def read_source(part: Code) -> Source:
     digest.update(sys.version.encode())
     path = cache_folder() / "sources" / digest.hexdigest()
     stored = None
-    # A cache that cannot be read or written costs time alone.
+    # If the cache cannot be read or written, only time is lost.
     with contextlib.suppress(OSError):
         stored = read_with_checksum(path)
     if stored is not None:
@@ -168,7 +167,7 @@ def parse_code(text: str) -> Source:
     """
     tree = ast.parse(text)
     imports = []
-    for node in (tree, *iterate_statements(tree)):
+    for node in (tree, *walk_statements(tree)):
         body = getattr(node, "body", None)
         if body is not None:
             counted = [line for line in body if not is_ignored(node, line)]
@@ -183,7 +182,7 @@ def parse_code(text: str) -> Source:
     return Source(ast.unparse(tree), tuple(imports))
 
 
-def iterate_statements(node: ast.AST) -> Iterator[ast.AST]:
+def walk_statements(node: ast.AST) -> Iterator[ast.AST]:
     """Iterate over the statements inside a node, at any depth.
 
     Expressions contain none.
@@ -191,15 +190,15 @@ def iterate_statements(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
             yield child
-            yield from iterate_statements(child)
+            yield from walk_statements(child)
 
 
-def is_ignored(owner: ast.AST, statement: ast.stmt) -> bool:
-    """Tell whether a statement is nothing but a string, or the style of a class."""
+def is_ignored(parent: ast.AST, statement: ast.stmt) -> bool:
+    """Tell whether a statement is only a string, or the style of a class."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         return isinstance(statement.value.value, str)
     return (
-        isinstance(owner, ast.ClassDef)
+        isinstance(parent, ast.ClassDef)
         and isinstance(statement, ast.AnnAssign)
         and isinstance(statement.target, ast.Name)
         and statement.target.id in STYLE

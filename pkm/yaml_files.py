@@ -11,7 +11,7 @@ FLOAT = "tag:yaml.org,2002:float"
 TIMESTAMP = "tag:yaml.org,2002:timestamp"
 #: Floats: those of YAML 1.1 (1:30.5 is in base 60), and numbers with an exponent alone
 #: (1e-6).
-FLOATS = re.compile(
+FLOAT_PATTERN = re.compile(
     r"""^(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
     |[-+]?[0-9]+(?:_[0-9]+)*[eE][-+]?[0-9]+
     |\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?
@@ -49,7 +49,7 @@ Loader.yaml_implicit_resolvers = {
     ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-Loader.add_implicit_resolver(FLOAT, FLOATS, list("-+0123456789."))
+Loader.add_implicit_resolver(FLOAT, FLOAT_PATTERN, list("-+0123456789."))
 
 
 def read_file(path: Path) -> Any:

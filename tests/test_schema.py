@@ -9,7 +9,7 @@ from fabricated.studies import ROWS
 from schema_page import HEADINGS, write_missing, write_page
 
 from pkm import schema
-from pkm.arrow import TYPES, check, to_frame, to_table
+from pkm.arrow import TYPES, check_table, to_frame, to_table
 from pkm.metrics import METRICS
 
 PAGE = Path(__file__).parents[1] / "docs" / "schema.md"
@@ -46,7 +46,7 @@ def test_fabricated_rows_fit_the_schema(study):
         cell = rows[rows["cell"] == rows["cell"].iloc[0]]
         empty = [name for name in cell if name not in required and cell[name].isna().all()]
         table = to_table(cell.drop(columns=empty))
-        check(table, required)
+        check_table(table, required)
         assert table.num_rows == len(cell)
 
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from pkm.catalogue import CONF, yaml_problem
+from pkm.catalogue import CONF, describe_yaml_error
 from pkm.yaml_files import read_file
 
 
@@ -33,4 +33,4 @@ def test_a_key_that_occurs_twice_is_refused_with_its_line(tmp_path):
     path.write_text("a: 1\nb: 2\na: 3\n")
     with pytest.raises(yaml.MarkedYAMLError) as refusal:
         read_file(path)
-    assert yaml_problem(refusal.value) == f"{path}:3: found duplicate key a"
+    assert describe_yaml_error(refusal.value) == f"{path}:3: found duplicate key a"

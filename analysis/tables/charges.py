@@ -29,9 +29,9 @@ def read_charges(rows: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> from pkm.arrow import nested
+    >>> from pkm.arrow import make_nested
     >>> charge = {"mechanism": "gaussian", "label": "counts", "mu": 0.5, "scale": 2.0}
-    >>> charges = nested("charges", [[], [charge]])
+    >>> charges = make_nested("charges", [[], [charge]])
     >>> rows = pd.DataFrame({"n": [150, 178], "charges": charges})
     >>> read_charges(rows)[["label", "mu", "epsilon", "scale"]]
         label   mu  epsilon  scale

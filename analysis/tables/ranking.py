@@ -106,9 +106,9 @@ def insufficient_data(cells: pd.DataFrame) -> pd.Series:
 
     Examples
     --------
-    >>> from pkm.arrow import nested
+    >>> from pkm.arrow import make_nested
     >>> charge = {"label": "bucket_counts", "count_scale": 100, "count_sensitivity": 1}
-    >>> charges = nested("charges", [[charge | {"delta": 1e-6}]] * 2)
+    >>> charges = make_nested("charges", [[charge | {"delta": 1e-6}]] * 2)
     >>> insufficient_data(pd.DataFrame({"charges": charges, "n": [400, 600]})).tolist()
     [True, False]
     """

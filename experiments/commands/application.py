@@ -19,7 +19,7 @@ from pkm.experiments.commands.composition import check_configuration, register_p
 from pkm.experiments.commands.explanations import explain_errors
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.console.console import make_consoles, run_action
-from pkm.names import nearest
+from pkm.names import find_nearest
 
 #: Settings of Hydra that only a sweep reads, and those that only a single run reads.
 SWEEP_SETTINGS = (
@@ -263,7 +263,7 @@ def check_options(words: Sequence[str], command: str) -> None:
 
 def suggest(word: str, known: Iterable[str], otherwise: str) -> str:
     """Suggest the nearest known word; without one return `otherwise`."""
-    near = nearest(word, known)
+    near = find_nearest(word, known)
     return otherwise if near is None else f"did you mean {near}?"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from pkm.names import nearest
+from pkm.names import find_nearest
 
 
 class ConfigurationError(ValueError):
@@ -64,7 +64,7 @@ def suggest_nearest(
     >>> suggest_nearest("Iris", ["iris", "wine"])
     ' Did you mean iris?'
     """
-    near = nearest(name, known)
+    near = find_nearest(name, known)
     return "" if near is None else f" Did you mean {prefix}{near}?"
 
 

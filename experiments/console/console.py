@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pkm.arguments import Parser
-from pkm.catalogue import yaml_problem
+from pkm.catalogue import describe_yaml_error
 from pkm.datasets.sources import DataUnavailable
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def run_action(action: Callable[[], Any]) -> int:
     except CellsFailed:
         return 1
     except MarkedYAMLError as error:
-        refusal = yaml_problem(error)
+        refusal = describe_yaml_error(error)
     except USER_ERRORS as error:
         refusal = str(error)
     except KeyboardInterrupt:

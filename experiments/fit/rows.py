@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pkm.arrow import nested
+from pkm.arrow import make_nested
 from pkm.compute import SCALE, Points
 from pkm.experiments.cell.cell import STYLE, Cell
 from pkm.experiments.fit.inputs import PreparedData, ResolvedCell
@@ -67,7 +67,7 @@ def make_rows(
         **fit_columns(fits),
         **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
         "n_centers": n_centers.astype(np.float64),
-        "references": nested("references", [sizes] * replicates),
+        "references": make_nested("references", [sizes] * replicates),
         **measured,
         "metric_seconds": metric_time.wall / replicates,
         "metric_cpu_seconds": metric_time.cpu / replicates,
@@ -76,7 +76,7 @@ def make_rows(
     }
     if cell.keep_centers:
         kept = to_raw_units(centers, n_centers, data.domain)
-        columns["centers"] = nested("centers", kept)
+        columns["centers"] = make_nested("centers", kept)
     return pd.DataFrame(columns, index=range(replicates))
 
 
@@ -84,7 +84,7 @@ def cell_columns(cell: Cell, data: PreparedData) -> dict:
     """Return the columns that say what was run on which data."""
     columns = cell.planned_columns()
     return columns | {
-        "params": nested("params", [columns["params"]] * len(cell.seeds)),
+        "params": make_nested("params", [columns["params"]] * len(cell.seeds)),
         "cell": cell.key,
         "private_bounds": data.private_bounds,
         "clipped": data.clipped,
@@ -149,7 +149,7 @@ def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, Any]:
         }
         rows += [row] * replicates
     columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
-    columns["charges"] = nested("charges", columns["charges"])
+    columns["charges"] = make_nested("charges", columns["charges"])
     return columns
 
 

@@ -30,8 +30,8 @@ def varying_settings(rows: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> from pkm.arrow import nested
-    >>> params = nested("params", [{"alpha": 0.4}, {"alpha": 0.8}])
+    >>> from pkm.arrow import make_nested
+    >>> params = make_nested("params", [{"alpha": 0.4}, {"alpha": 0.8}])
     >>> columns = {"params": params, "preprocessing": "minmax", "clients": [2, 2]}
     >>> varying_settings(pd.DataFrame(columns))
       alpha

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pkm.arrow import check
+from pkm.arrow import check_table
 from pkm.files import read_with_checksum, write_with_checksum
 
 #: Columns of the cache beside those of the rows: size in bytes and time of modification
@@ -63,7 +63,7 @@ class RowCache:
             return
         self.file = pq.ParquetFile(pa.BufferReader(content))
         try:
-            check(self.file.schema_arrow.empty_table().drop_columns(FILE_COLUMNS))
+            check_table(self.file.schema_arrow.empty_table().drop_columns(FILE_COLUMNS))
         except (KeyError, ValueError):
             # Another version wrote it.
             return

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pkm.arrow import check, to_frame, to_table
+from pkm.arrow import check_table, to_frame, to_table
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.store.row_cache import RowCache, read_file_stats
 from pkm.files import ANY_FILE, OWNER_FILE, OWNER_FOLDER, atomic_write
@@ -126,7 +126,7 @@ class Store:
                 f"of cell {cell.key[:12]}"
             )
         table = to_table(rows)
-        check(table, REQUIRED)
+        check_table(table, REQUIRED)
         sink = pa.BufferOutputStream()
         # Page checksums let a later read detect a flipped bit. Snappy, because a zstd
         # decompressor for every column takes twice as long as the rest of reading so
@@ -442,7 +442,7 @@ class Store:
             file = pq.ParquetFile(content, page_checksum_verification=True)
             selected = None if columns is None else ["cell", *columns]
             table = file.read(selected, use_threads=False)
-            check(table, REQUIRED if columns is None else ["cell"])
+            check_table(table, REQUIRED if columns is None else ["cell"])
             if table["cell"].unique().to_pylist() != [key]:
                 raise ValueError("the file holds the rows of no cell or of another one")
         except FileNotFoundError:

@@ -44,7 +44,7 @@ from pkm.analysis.tables.ranking import (
     shared_datasets,
 )
 from pkm.analysis.tables.study import Study
-from pkm.arrow import nested
+from pkm.arrow import make_nested
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
 
 
@@ -97,9 +97,9 @@ def test_insufficient_data_when_threshold_exceeds_all_records(sensitivity, cells
     bucket_sums = {"label": "bucket_sums", "delta": 0.0}
     for charges in ([charge], [larger_scale, charge], [charge, bucket_sums]):
         sizes = [math.floor(threshold), threshold + 1]
-        cells = pd.DataFrame({"charges": nested("charges", [charges] * 2), "n": sizes})
+        cells = pd.DataFrame({"charges": make_nested("charges", [charges] * 2), "n": sizes})
         assert insufficient_data(cells).tolist() == [True, False]
-    empty = pd.DataFrame({"charges": nested("charges", [[]]), "n": [1]})
+    empty = pd.DataFrame({"charges": make_nested("charges", [[]]), "n": [1]})
     assert not insufficient_data(empty).any()
 
 
@@ -112,7 +112,7 @@ def test_insufficient_data_is_marked():
         "delta": 1e-6,
     }
     mask = (rows["method"] == "kaplan_stemmer") & (rows["dataset"] == "a")
-    rows.loc[mask, "charges"] = nested("charges", [[charge]] * mask.sum())
+    rows.loc[mask, "charges"] = make_nested("charges", [[charge]] * mask.sum())
     result = reports.draw("comparison", "comparison_ratios", rows)
     column = result.formatted.set_index("dataset")["Kaplan-Stemmer"]
     expected = {"a": True, "b": False, "c": False, "wide": False}

@@ -26,7 +26,7 @@ from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.papers.kaplan_stemmer import BOUNDS
 from pkm.analysis.tables.accounting import gaussian_epsilon, replacement_cost, replacement_epsilon
 from pkm.analysis.tables.study import REQUIRED
-from pkm.arrow import nested, read_parameters
+from pkm.arrow import make_nested, read_parameters
 from pkm.privacy import gaussian_mu, gdp_epsilon
 from pkm.privacy.mechanisms.selection import selection_epsilon, selection_mu
 
@@ -442,7 +442,7 @@ def test_privacy_claim_reports_both_adjacencies(findings):
 
 def test_runs_without_charges_are_counted():
     def no_charges(column):
-        return nested("charges", [[]] * len(column))
+        return make_nested("charges", [[]] * len(column))
 
     rows = changed("charges", no_charges, method="kaplan_stemmer", sweep="d")
     finding = evaluate_claim("privacy-central", rows)
@@ -464,7 +464,7 @@ def test_two_passes_are_not_what_the_formula_asks_for(findings):
     rows = all_rows()
     numbers = rows["n"].map(lambda n: math.ceil(math.log2(math.log2(n))))
     pairs = zip(read_parameters(rows), numbers, strict=True)
-    params = nested("params", [given | {"rounds": count} for given, count in pairs])
+    params = make_nested("params", [given | {"rounds": count} for given, count in pairs])
     assert evaluate_claim("iterations-loglog", rows.assign(params=params)).verdict == HOLDS
 
 

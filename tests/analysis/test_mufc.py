@@ -17,7 +17,7 @@ from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRAD
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.tables.removals import RemovalStudy, read_checkpoints
 from pkm.analysis.tables.study import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED, Study, matches
-from pkm.arrow import nested
+from pkm.arrow import make_nested
 
 CONTENT = read_claims("mufc")
 SPECS = {spec.name: spec for spec in read_figures("mufc")}
@@ -267,7 +267,7 @@ def test_loss_stability_checks_every_checkpoint(findings):
         curves = list(column)
         for curve in curves:
             curve[7]["loss_ratio"] *= 1.2
-        return nested("series", curves)
+        return make_nested("series", curves)
 
     where = {
         "method": "mufc",

@@ -11,7 +11,7 @@ import pytest
 from fabricated.rows import make_rows, with_charges, with_params
 
 from pkm.analysis.tables.charges import read_charges
-from pkm.arrow import check, read_parameters
+from pkm.arrow import check_table, read_parameters
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.central import Central
 from pkm.experiments.plan.estimate import make_estimator
@@ -124,7 +124,7 @@ def test_file_that_does_not_fit_the_schema_is_set_aside(store, name, values, mes
     if values is not None:
         table = table.append_column(name, values)
     with pytest.raises(ValueError, match=message):
-        check(table, REQUIRED)
+        check_table(table, REQUIRED)
     pq.write_table(table, path, write_page_checksum=True)
     keys = [cell.key, other_cell.key]
     assert store.filter_readable(keys) == {other_cell.key}

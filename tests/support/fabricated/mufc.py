@@ -11,7 +11,7 @@ import pandas as pd
 from fabricated.rows import make_rows
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
-from pkm.arrow import nested
+from pkm.arrow import make_nested
 
 CONTENT = read_claims("mufc")
 SIZES = {"celltype": (12009, 10, 4), "gaussian-10": (30000, 10, 10), "covtype-52": (15120, 52, 7)}
@@ -128,7 +128,7 @@ def mufc_rows(
             "loss_ratio_after": loss * 1.005,
             "loss_ratio_after_nearest": 1 + 0.2 * (loss - 1),
             "optimum_after": 185.0,
-            "series": nested("series", curves),
+            "series": make_nested("series", curves),
         }
     if sweep == "sparse":
         row |= {"sparse_bytes": 12205.0, "plain_bytes": 176.0, "sparse_encode_ms": 0.9 * noise}

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from styles import style_of
 
-from pkm.arrow import nested
+from pkm.arrow import make_nested
 from pkm.schema import COLUMNS
 
 #: Values of columns that no test looks at.
@@ -65,7 +65,7 @@ def make_rows(
         "method": method,
         "target": f"pkm.methods.{method}",
         "variant": "",
-        "params": nested("params", [params or {}] * seeds),
+        "params": make_nested("params", [params or {}] * seeds),
         "dataset": dataset,
         "preprocessing": "public",
         "private_bounds": False,
@@ -83,7 +83,7 @@ def make_rows(
         "epsilon_spent": epsilon if private else math.nan,
         "epsilon_unspent": 0.0 if private else math.nan,
         "iterations": 1,
-        "charges": nested("charges", [charges] * seeds),
+        "charges": make_nested("charges", [charges] * seeds),
     }
     nothing = {
         column.name: NOTHING[column.dtype]
@@ -118,12 +118,12 @@ def fabricate(row_of: Callable, sweep: str, methods, datasets, **values) -> Iter
 
 def with_charges(rows: pd.DataFrame, charges: Sequence[Mapping]) -> pd.DataFrame:
     """Copy of rows with the same charges in all of them."""
-    return rows.assign(charges=nested("charges", [charges] * len(rows)))
+    return rows.assign(charges=make_nested("charges", [charges] * len(rows)))
 
 
 def with_params(rows: pd.DataFrame, params: Mapping) -> pd.DataFrame:
     """Copy of rows with the same parameters in all of them."""
-    return rows.assign(params=nested("params", [params] * len(rows)))
+    return rows.assign(params=make_nested("params", [params] * len(rows)))
 
 
 def change_charges(column: pd.Series, change: Callable[[list[dict]], object]):
@@ -137,4 +137,4 @@ def change_charges(column: pd.Series, change: Callable[[list[dict]], object]):
         ]
         change(flat)
         lists.append(flat)
-    return nested("charges", lists)
+    return make_nested("charges", lists)
