@@ -1,11 +1,13 @@
 """Base class of the methods: a scikit-learn estimator."""
 
 import secrets
+import warnings
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
 
 from pkm.compute import middle_and_half_width
 from pkm.compute.storage.blocks import Blocks
@@ -102,6 +104,8 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         RepeatableNoiseWarning
             If noise is drawn from a ``random_state``: whoever knows it can take the
             noise off.
+        ConvergenceWarning
+            If there are fewer distinct centers than ``n_clusters``.
         """
         self.check_parameters()
         names = feature_names(X)
@@ -129,6 +133,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
             self.domain_ = middle + half_width * self.zoom_.bounds
         self._fitted_bounds = bounds
         self._centers = run.centers
+        self._warn_few_centers()
         return self
 
     def fit_predict(
@@ -142,6 +147,25 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         """Fit, then predict the same rows, which must be finite."""
         # `fit` refuses what it does not take, such as weights.
         return self.fit(X, account=account, **kwargs).predict(X)
+
+    def _warn_few_centers(self) -> None:
+        """Warn of fewer distinct centers than asked; the caller of ``fit`` is named."""
+        # A number of released values only: it costs no privacy.
+        n_distinct = len(np.unique(self.cluster_centers_, axis=0))
+        if n_distinct >= self.n_clusters:
+            return
+        reason = "the points have no more distinct positions: lower n_clusters"
+        if self.claim.private:
+            reason = (
+                "what was released has no more distinct positions: raise epsilon, "
+                "narrow bounds or lower n_clusters"
+            )
+        warnings.warn(
+            f"n_clusters={self.n_clusters} gave {n_distinct} distinct centers: "
+            f"{reason}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
     def _draw_seed(self) -> tuple[int, bool]:
         """Seed of a fit, and whether noise is secure; warn if it is repeatable."""

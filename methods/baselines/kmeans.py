@@ -1,7 +1,10 @@
 """k-means++ of scikit-learn: the non-private reference of the private methods."""
 
+import warnings
+
 import numpy as np
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from pkm.methods.base import PrivateKMeans
 from pkm.privacy import NO_CLAIM, SCALE, Curator, snap_centers
@@ -36,6 +39,9 @@ class KMeansPlusPlus(PrivateKMeans):
             # scikit-learn centers the points in place: only the last fit may do so.
             is_last = r == curator.n_replicates
             model.set_params(n_init=self.n_init, copy_x=not is_last)
-            fits.append(model.fit(points))
+            with warnings.catch_warnings():
+                # `fit` warns of the same for every method, a batch of none.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                fits.append(model.fit(points))
         centers = np.stack([fit.cluster_centers_ for fit in fits])
         return snap_centers(centers * SCALE), max(fit.n_iter_ for fit in fits)
