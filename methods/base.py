@@ -31,9 +31,10 @@ class PrivateKMeans(NearestCenters, BatchMethod):
     ----------
     n_clusters : int, default=8
     bounds : (lower, upper) or array of shape (2, d), optional
-        Public domain: bounds of each feature that are known without the points. A
-        private ``fit`` needs it. Default for methods that claim no privacy: the
-        extremes of the points.
+        Public domain: bounds of each feature that are known without the points, as two
+        numbers or two lists of d numbers. A list of tuples is refused: it looks like
+        pairs by feature. A private ``fit`` needs bounds. Default for methods that claim
+        no privacy: the extremes of the points.
     clip : bool, default=True
         Clip rows outside the bounds. Otherwise they are refused, which the privacy
         claim does not cover.

@@ -25,6 +25,10 @@ from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
 from pkm.privacy import Adjacency, Budget, Curator, PrivacyClaim
 
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
+# From here on half of all runs may disclose a record.
+MAX_DELTA = 0.5
+# Charges of a larger budget exceed it by their rounding in float64.
+MAX_EPSILON = 1e15
 
 
 def inverse_n_log_n(n_points: int) -> float:
@@ -100,7 +104,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         "zoom": NONE | Real(0, 1, "[)", noun="a share of the budget"),
         "require_zoom": FLAG,
         "epsilon": Real(0),
-        "delta": AUTO | Real(0, 1),
+        "delta": AUTO | Real(0, MAX_DELTA),
     }
     #: Value of delta="auto" for published variants, a function of n.
     published_delta: ClassVar[Callable[[int], float]] = staticmethod(inverse_n_log_n)
@@ -219,6 +223,11 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         if is_private and 1.0 + self.epsilon == 1.0:
             raise ValueError(
                 f"epsilon={self.epsilon!r} is too small: in float64 exp(epsilon) is 1"
+            )
+        if is_private and self.epsilon > MAX_EPSILON:
+            raise ValueError(
+                f"epsilon={self.epsilon!r} must be at most {MAX_EPSILON:g}: lower it, "
+                "or take a method without privacy, such as Lloyd"
             )
         if self.secure and not is_private:
             raise ValueError(

@@ -17,6 +17,7 @@ from pkm.privacy import (
     Charge,
     Curator,
     Ledger,
+    NoiseScaleError,
     NoiseStreams,
     PrivacyAccountant,
     to_shards,
@@ -257,9 +258,13 @@ class BatchMethod(ClusteringMethod):
             make_curator, n_points, n_features, seeds, schedule, **options
         )
         parts = []
-        for method, curator, ledger, zoom in prepared:
-            centers, n_iter = method.cluster(curator)
-            parts.append(PartialRun(centers, n_iter, ledger, zoom))
+        try:
+            for method, curator, ledger, zoom in prepared:
+                centers, n_iter = method.cluster(curator)
+                parts.append(PartialRun(centers, n_iter, ledger, zoom))
+        except NoiseScaleError as error:
+            message = f"epsilon={self.epsilon!r} is too small: {error}"
+            raise ValueError(message) from None
         return merge_runs(parts, seeds)
 
     def prepare_runs(

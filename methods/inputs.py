@@ -68,19 +68,49 @@ def declare_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
                 "their extremes"
             )
         return None
-    declared = np.asarray(method.bounds, dtype=np.float64)
-    if declared.shape != (2,) and declared.shape != (2, d):
-        raise ValueError(
-            f"bounds must be (lower, upper) or of shape (2, {d}), got shape "
-            f"{declared.shape}"
-        )
+    declared = _read_bounds(method.bounds, d)
     lower, upper = bounds = np.empty((2, d))
     bounds.T[:] = declared.T
     if not (np.isfinite(bounds).all() and (lower < upper).all()):
         raise ValueError(
-            f"bounds={method.bounds} must be finite with lower < upper in every feature"
+            f"{_show_bounds(method.bounds)} must be finite with lower < upper in "
+            "every feature: write all lower bounds, then all upper bounds"
         )
     return lower, upper
+
+
+def _read_bounds(bounds: Any, d: int) -> np.ndarray:
+    """Convert bounds to an array (2,) or (2, d), float64, or refuse them."""
+    try:
+        given = np.asarray(bounds)
+        # Texts have floats, but may be in any notation.
+        is_number = given.dtype.kind in "biufO"
+        declared = given.astype(np.float64) if is_number else np.empty(0)
+    except (TypeError, ValueError, OverflowError):
+        declared = np.empty(0)
+
+    # For two features pairs by feature have the same shape as lower and upper bounds.
+    are_tuples = isinstance(bounds, list) and any(
+        [isinstance(item, tuple) for item in bounds]
+    )
+    if declared.shape == (d, 2) and (are_tuples or d != 2):
+        lower, upper = declared.T
+        if (lower < upper).all():
+            raise ValueError(
+                f"{_show_bounds(bounds)} are pairs by feature, and must be (lower, "
+                f"upper): write ({lower.tolist()}, {upper.tolist()})"
+            )
+    if are_tuples or declared.shape not in {(2,), (2, d)}:
+        raise ValueError(
+            f"{_show_bounds(bounds)} must be (lower, upper): two numbers for all "
+            f"features, or two lists of {d} numbers, one for each feature"
+        )
+    return declared
+
+
+def _show_bounds(bounds: object) -> str:
+    """Bounds for a message of one line."""
+    return "bounds=" + " ".join(repr(bounds).split())
 
 
 def _quantize(
@@ -226,7 +256,15 @@ def _replace_null(
 def feature_names(X: object) -> list[str]:
     """Names of the columns of a frame; none where not all are texts, or X has none."""
     names: list = list(getattr(X, "columns", ()))
-    return names if all([isinstance(name, str) for name in names]) else []
+    if not all([isinstance(name, str) for name in names]):
+        return []
+    repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if repeated:
+        listed = ", ".join(map(repr, repeated))
+        raise ValueError(
+            f"X has several columns named {listed}: rename or remove some of them"
+        )
+    return names
 
 
 def as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:

@@ -35,7 +35,10 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         return np.concatenate([self._label(block) for block in self._blocks(X)])
 
     def transform(self, X: ArrayLike | RowsLike) -> np.ndarray:
-        """Distance of each row of X, clipped to the bounds, to each released center.
+        """Distances to the released centers, in half-widths of the bounds.
+
+        Rows are clipped to the bounds, and a half-width of a feature is half the gap of
+        its bounds.
 
         Parameters
         ----------
@@ -44,8 +47,8 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         Returns
         -------
         ndarray of shape (n, k), float64
-            In half-widths of the bounds: the distance that is smallest at the center
-            that :meth:`predict` gives. Public code on public centers, as there.
+            The distance is smallest at the center that :meth:`predict` gives. Public
+            code on public centers, as there.
 
         Examples
         --------
@@ -61,10 +64,11 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         X: ArrayLike | RowsLike,
         y: object = None,
     ) -> float:
-        """Minus the sum of squared distances to the nearest centers, as of KMeans.
+        """Minus the inertia of rows, in squared half-widths of the bounds.
 
-        In squared half-widths of the bounds. A score of private rows is not covered by
-        the claim: a search for parameters by it costs privacy that no ledger records.
+        It is as of scikit-learn's KMeans, in the units of :meth:`transform`. A score of
+        private rows is not covered by the claim: a search for parameters by it costs
+        privacy that no ledger records.
         """
         inertias = []
         for block in self._blocks(X):

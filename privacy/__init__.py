@@ -15,7 +15,12 @@ from pkm.privacy.ledger import (
     largest_multiple,
     remaining_epsilon,
 )
-from pkm.privacy.mechanisms.additive import BoundedLaplace, Gaussian, Laplace
+from pkm.privacy.mechanisms.additive import (
+    BoundedLaplace,
+    Gaussian,
+    Laplace,
+    NoiseScaleError,
+)
 from pkm.privacy.mechanisms.noise import NoiseStreams
 from pkm.privacy.mechanisms.selection import (
     Exponential,
@@ -96,6 +101,7 @@ __all__ = [
     "NearestCounts",
     "NearestShells",
     "NearestSumsAndCounts",
+    "NoiseScaleError",
     "NoiseStreams",
     "PartitionTree",
     "Percentile",

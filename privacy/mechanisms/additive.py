@@ -36,6 +36,10 @@ MAX_SCALE = 2.0**44
 ROUNDING = 2
 
 
+class NoiseScaleError(ValueError):
+    """Noise of a scale that does not fit the integers: epsilon is too small."""
+
+
 class Cost(NamedTuple):
     """Cost of a release or a part: GDP mu, pure epsilon, probability of failure."""
 
@@ -78,16 +82,15 @@ class _Additive:
 
         Raises
         ------
-        ValueError
+        NoiseScaleError
             If the scale, in grid steps, is above :data:`MAX_SCALE`.
         """
         # The scale of an entry is in multiples of its unit: check the largest product.
         largest = self.scale * float(np.max(sensitivity.unit, initial=0.0))
         if not largest <= MAX_SCALE:
-            raise ValueError(
-                f"scale={largest:.3g} grid steps of {self.name} noise must be at most "
-                f"{MAX_SCALE:.3g}: larger noise does not fit int64; spend more on "
-                "the release"
+            raise NoiseScaleError(
+                f"scale={largest:.3g} of {self.name} noise must be at most "
+                f"{MAX_SCALE:.3g}, beyond which noise does not fit int64; raise epsilon"
             )
 
     def secure_noise(self, scales: np.ndarray) -> np.ndarray:
@@ -275,10 +278,10 @@ class BoundedLaplace:
                 "what a record changes in a value"
             )
         if not self.sensitivity / self.epsilon <= MAX_SCALE:
-            raise ValueError(
-                f"epsilon={self.epsilon} of a value makes a scale of at least "
-                f"{self.sensitivity / self.epsilon:.3g} grid steps, which must be at "
-                f"most {MAX_SCALE:.3g}; spend more on the release"
+            scale = self.sensitivity / self.epsilon
+            raise NoiseScaleError(
+                f"scale={scale:.3g} of {self.name} noise must be at most "
+                f"{MAX_SCALE:.3g}, beyond which noise does not fit int64; raise epsilon"
             )
 
     def cost(self, sensitivity: Sensitivity) -> Cost:

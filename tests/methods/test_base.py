@@ -11,6 +11,7 @@ from inspect import signature
 import numpy as np
 import pytest
 from estimators import blobs, private_methods
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -23,8 +24,12 @@ from pkm.methods import (
     FastLloyd,
     GLloyd,
     KaplanStemmer,
+    KaplanStemmerLocal,
+    KMeansPlusPlus,
+    LocalLloyd,
     PrivateKMeans,
     SuLloyd,
+    SynopsisKMeans,
     load_method,
 )
 from pkm.methods.fitting import RepeatableNoiseWarning
@@ -226,12 +231,70 @@ def test_weights_are_not_swallowed():
         FastLloyd(bounds=(-1, 1)).fit_predict(blobs(), sample_weight=np.ones(len(blobs())))
 
 
-@pytest.mark.filterwarnings("ignore:Skipping check")
-def test_checks_of_scikit_learn_that_fail_are_meant_to():
-    checks = check_estimator(FastLloyd(3, bounds=(-10, 10)), on_fail=None)
-    failed = {check["check_name"] for check in checks if check["status"] == "failed"}
-    # A row with NaN is the null record, and exact labels are not covered by the claim.
-    assert failed == {"check_estimators_nan_inf", "check_clustering"}
+#: Checks of scikit-learn that methods fail on purpose, with the reason.
+NO_LABELS = {"check_clustering": "labels_ of private rows are not covered by a claim"}
+NULL_RECORDS = {"check_estimators_nan_inf": "a row with NaN is the null record"}
+COHORTS = {"check_fit2d_1sample": "every cohort needs a user of its own"}
+
+
+@pytest.mark.parametrize("method", CLASSES)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_only_declared_checks_of_scikit_learn_fail(method):
+    """All of those do, so that the reasons stay true."""
+    model = method(bounds=(-10, 10))
+    reasons = NO_LABELS
+    if model.claim.private:
+        reasons = NO_LABELS | NULL_RECORDS
+    if method in (KaplanStemmerLocal, LocalLloyd):
+        reasons = reasons | COHORTS
+        # The users of the other checks are too few at epsilon 1.
+        model.set_params(epsilon=40.0)
+    checks = check_estimator(model, expected_failed_checks=reasons, on_skip=None, on_fail=None)
+    outcomes = {(check["check_name"], check["status"]) for check in checks}
+    passed = {outcome for outcome in outcomes if outcome[1] == "passed"}
+    assert outcomes - passed == {
+        ("check_array_api_input", "skipped"),
+        *[(name, "xfail") for name in reasons],
+    }
+    assert not reasons.keys() & {name for name, _ in passed}
+
+
+@pytest.mark.parametrize(
+    ("model", "X", "message"),
+    [
+        (
+            SynopsisKMeans(400, bounds=(-1, 1), secure=True),
+            blobs(600),
+            r"n_clusters=400 gave \d+ distinct centers: what was released has no more "
+            "distinct positions: raise epsilon, narrow bounds or lower n_clusters",
+        ),
+        # scikit-learn itself warns here, of its own class.
+        (
+            KMeansPlusPlus(3),
+            np.repeat([[0.0], [1.0]], 5, axis=0),
+            "n_clusters=3 gave 2 distinct centers: the points have no more distinct "
+            "positions: lower n_clusters",
+        ),
+    ],
+    ids=["private", "not private"],
+)
+def test_a_fit_with_too_few_centers_warns_once(model, X, message):
+    with pytest.warns(ConvergenceWarning) as caught:
+        model.fit(X)
+    (warning,) = [item for item in caught if item.category is not RepeatableNoiseWarning]
+    assert re.fullmatch(message, str(warning.message))
+    assert warning.filename == __file__
+    points, _ = Points.quantize(X, -np.ones(X.shape[1]), np.ones(X.shape[1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit_batch(points, [0, 1], secure=False)
+
+
+def test_a_fit_with_all_centers_does_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SynopsisKMeans(3, bounds=(-1, 1), epsilon=8.0, secure=True).fit(blobs())
+        KMeansPlusPlus(2).fit(np.repeat([[0.0], [1.0]], 5, axis=0))
 
 
 def test_a_search_of_scikit_learn_needs_no_scorer():
@@ -281,15 +344,17 @@ def test_extreme_budgets_run_or_are_refused(method):
             try:
                 run = estimator.fit_batch(points, [0])
             except ValueError as refusal:
-                assert "epsilon=" in str(refusal) or "scale=" in str(refusal)
+                assert "epsilon=" in str(refusal)
+                assert "steps" not in str(refusal)
             else:
                 assert np.isfinite(run.centers).all()
         for epsilon, message in (
             (0.0, "positive finite"),
             (-1.0, "positive finite"),
             (1e-17, "too small"),
+            (1e16, "at most"),
         ):
-            with pytest.raises(ValueError, match=f"epsilon={epsilon} .*{message}"):
+            with pytest.raises(ValueError, match=f"{re.escape(f'epsilon={epsilon} ')}.*{message}"):
                 method(n_clusters=2, epsilon=epsilon, **parameters).fit_batch(points, [0])
 
 

@@ -143,6 +143,57 @@ def test_columns_in_another_order_are_refused():
     assert not hasattr(model.fit(points.to_numpy()), "feature_names_in_")
 
 
+def test_columns_of_one_name_are_refused():
+    points = pd.DataFrame(blobs(), columns=["a", "a"])
+    model = FastLloyd(2, bounds=(-1, 1))
+    with pytest.raises(ValueError, match="X has several columns named 'a': rename"):
+        model.fit(points)
+    model.fit(points.to_numpy())
+    with pytest.raises(ValueError, match="X has several columns named 'a': rename"):
+        model.predict(points)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "rule"),
+    [
+        ({"a": (0, 5), "b": (0, 9)}, "(lower, upper): two numbers"),
+        ("auto", "(lower, upper): two numbers"),
+        (("0", "5"), "(lower, upper): two numbers"),
+        ([[0, 5], [9]], "(lower, upper): two numbers"),
+        ([(0, 5), (1, 10**400)], "(lower, upper): two numbers"),
+        ([(0, 5)], "(lower, upper): two numbers"),
+        ([(0, 0), (5, 9)], "(lower, upper): two numbers"),
+        ([(0, 5), (0, 9)], "(lower, upper): write ([0.0, 0.0], [5.0, 9.0])"),
+        ([(0, 5), (7, 9)], "(lower, upper): write ([0.0, 7.0], [5.0, 9.0])"),
+        ([[0, 5], [0, 9]], "finite with lower < upper in every feature: write all lower"),
+        (pd.DataFrame([[0, 5], [0, 9]]), "finite with lower < upper in every feature"),
+    ],
+)
+def test_bounds_that_are_none_are_refused_in_one_line(bounds, rule):
+    """With their value, the rule and what to write instead."""
+    with pytest.raises(ValueError, match=re.escape(f"must be {rule}")) as refused:
+        FastLloyd(2, bounds=bounds).fit(blobs())
+    message = str(refused.value)
+    assert message.startswith("bounds=" + " ".join(repr(bounds).split()))
+    assert "\n" not in message
+
+
+def test_pairs_by_feature_are_refused_in_any_number_of_features():
+    pairs = [[0, 5], [7, 9], [1, 2]]
+    for bounds in (pairs, np.array(pairs), [tuple(pair) for pair in pairs]):
+        with pytest.raises(ValueError, match=r"write .*0.0, 7.0, 1.0\], \[5.0, 9.0, 2.0\]"):
+            FastLloyd(2, bounds=bounds).fit(blobs(d=3))
+
+
+def test_bounds_of_any_container_are_the_same():
+    X = blobs() * [1, 5]
+    model = FastLloyd(2, random_state=0, bounds=([-1, -5], [1, 5]))
+    expected = model.fit(X).cluster_centers_
+    for bounds in (((-1, -5), (1, 5)), [[-1, -5], [1, 5]], np.array([[-1, -5], [1, 5]])):
+        fitted = model.set_params(bounds=bounds).fit(X).cluster_centers_
+        np.testing.assert_array_equal(fitted, expected)
+
+
 def test_a_private_fit_needs_bounds():
     with pytest.raises(ValueError, match=r"bounds=None: a private fit needs the public domain"):
         GLloyd(2).fit(blobs())

@@ -83,7 +83,7 @@ def test_noise_that_integers_do_not_carry_is_refused(mechanism, scale):
     for part in ("sums", "counts"):
         curator = curator_of(np.zeros((3, 2), np.int64), streams=ForbiddenNoise([0]))
         noise = NOISE | {part: mechanism(scale)}
-        with pytest.raises(ValueError, match=r"grid steps of \w+ noise must be at most 1.76e\+13"):
+        with pytest.raises(ValueError, match=r"of \w+ noise must be at most 1.76e\+13"):
             curator.release(query, **noise)
         assert curator._ledger.charges == ()
 
