@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from pkm.arguments import Parser
 from pkm.audit.report import (
@@ -409,8 +410,9 @@ def _run_check(
 ) -> str | None:
     try:
         with warnings.catch_warnings():
-            # Checks repeat noise on purpose.
+            # Checks repeat noise on purpose, of few points.
             warnings.simplefilter("ignore", RepeatableNoiseWarning)
+            warnings.simplefilter("ignore", ConvergenceWarning)
             check(configure(method))
     except Exception as error:  # any exception of the method is the result of the check
         # pytest adds the values of a failed assertion in further lines.

@@ -155,15 +155,15 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         n_distinct = len(np.unique(self.cluster_centers_, axis=0))
         if n_distinct >= self.n_clusters:
             return
-        reason = "the points have no more distinct positions: lower n_clusters"
+        reason = "the points have no more positions; lower n_clusters"
         if self.claim.private:
             reason = (
-                "what was released has no more distinct positions: raise epsilon, "
-                "narrow bounds or lower n_clusters"
+                "what was released has no more positions; raise epsilon, narrow bounds "
+                "or lower n_clusters"
             )
         warnings.warn(
-            f"n_clusters={self.n_clusters} gave {n_distinct} distinct centers: "
-            f"{reason}",
+            f"the number of distinct centers, {n_distinct}, is smaller than "
+            f"n_clusters={self.n_clusters}: {reason}",
             ConvergenceWarning,
             stacklevel=3,
         )
