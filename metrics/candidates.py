@@ -14,8 +14,7 @@ def choose_best(
     """Choose k of some candidates by local search on the points.
 
     The search starts from the k candidates that are nearest to the most points. It
-    makes the swap of a chosen candidate for another one that lowers the cost most,
-    until none lowers it.
+    repeatedly makes the swap that lowers the cost most, and stops when none lowers it.
 
     Parameters
     ----------

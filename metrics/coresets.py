@@ -108,7 +108,7 @@ def largest_cost_ratio(
     return float(factors.max())
 
 
-def central_error(n_points: int, k: int) -> float:
+def central_additive_error(n_points: int, k: int) -> float:
     """Return the additive error of a coreset in the central model: (ln n)².
 
     In half-widths².
@@ -116,7 +116,7 @@ def central_error(n_points: int, k: int) -> float:
     return math.log(n_points) ** 2
 
 
-def local_error(n_points: int, k: int) -> float:
+def local_additive_error(n_points: int, k: int) -> float:
     """Return the additive error of a coreset in the local model: k sqrt(n).
 
     In half-widths². It is of smaller order than the paper's Theorem 4.1 (section 1.2:

@@ -56,13 +56,13 @@ class _Clustering:
         return compute.labels(self.points, self.centers)
 
     @cached_property
-    def squares(self) -> list[int]:
+    def inertias(self) -> list[int]:
         """Return the inertia of each replicate, exact, in squared grid steps."""
         return compute.inertia(self.points, self.centers)
 
     @cached_property
     def released(self) -> list[np.ndarray]:
-        """Return each replicate's centers in half-widths, without filling copies."""
+        """Return each replicate's centers in half-widths, without padding."""
         return [
             centers[:n_released] / SCALE
             for centers, n_released in zip(self.centers, self.n_centers, strict=True)
@@ -90,8 +90,8 @@ class _Clustering:
         return _Classes(has_class, codes, sizes)
 
     @property
-    def unknown(self) -> np.ndarray:
-        """Return the value of metrics that need classes if there are none."""
+    def nan_scores(self) -> np.ndarray:
+        """Return NaN for each replicate: the score of metrics that lack classes."""
         return np.full(len(self.centers), np.nan)
 
     @property
@@ -113,18 +113,18 @@ class _Clustering:
 def nicv(clustering: _Clustering) -> np.ndarray:
     """Mean squared distance of the points to their nearest released center.
 
-    It is rounded once.
+    The integer total is exact; the division alone rounds.
     """
-    per_unit = clustering.points.shape[0] * SCALE**2
-    return np.array([total / per_unit for total in clustering.squares])
+    divisor = clustering.points.shape[0] * SCALE**2
+    return np.array([total / divisor for total in clustering.inertias])
 
 
 def inertia(clustering: _Clustering) -> np.ndarray:
     """Sum of squared distances of the points to their nearest released center.
 
-    It is rounded once.
+    The integer total is exact; the division alone rounds.
     """
-    return np.array([total / SCALE**2 for total in clustering.squares])
+    return np.array([total / SCALE**2 for total in clustering.inertias])
 
 
 def silhouette(clustering: _Clustering) -> np.ndarray:
@@ -188,7 +188,7 @@ def centroid_distance(clustering: _Clustering) -> np.ndarray:
 def kmeans_distance(clustering: _Clustering) -> np.ndarray:
     """Mean distance from released centers to the nearest reference center.
 
-    The mean is over all references, too.
+    It is averaged over the centers, then over the reference clusterings.
     """
     return clustering.distances[0]
 
@@ -206,7 +206,7 @@ def norm_kmeans_distance(clustering: _Clustering) -> np.ndarray:
 def reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
     """Mean distance from reference centers to the nearest released center.
 
-    The mean is over all references, too.
+    It is averaged over the centers, then over the reference clusterings.
     """
     return clustering.distances[1]
 
@@ -224,7 +224,7 @@ def accuracy(clustering: _Clustering) -> np.ndarray:
     """
     classes = clustering.classes
     if classes is None:
-        return clustering.unknown
+        return clustering.nan_scores
     # Pairs (cluster, class) are numbered in C order of the contingency table.
     n_classes = len(classes.sizes)
     shape = (clustering.centers.shape[1], n_classes)
@@ -265,7 +265,7 @@ def farthest_class(clustering: _Clustering) -> np.ndarray:
     Outliers (class -1) are left out. NaN without classes.
     """
     if clustering.classes is None:
-        return clustering.unknown
+        return clustering.nan_scores
     # For each class the nearest center; of these distances the largest.
     means = clustering.class_means
     distances = [cdist(means, centers) for centers in clustering.released]
@@ -283,22 +283,22 @@ def unassigned_points(clustering: _Clustering) -> np.ndarray:
     """
     classes = clustering.classes
     if classes is None:
-        return clustering.unknown
+        return clustering.nan_scores
     means = clustering.class_means
     rows = clustering.points.rows[classes.has_class]
 
     # Sum of squared distances of every class to its mean.
-    squares = np.zeros(len(means))
+    inertias = np.zeros(len(means))
     for start in range(0, len(rows), DISTANCE_ROWS):
         block = slice(start, start + DISTANCE_ROWS)
         codes = classes.codes[block]
         points = rows[block] / SCALE
         offsets = points - means[codes]
         distances = np.einsum("ij,ij->i", offsets, offsets)
-        squares += np.bincount(codes, distances, len(means))
+        inertias += np.bincount(codes, distances, len(means))
 
     # A center assigned to a class lies within this radius of its mean.
-    spread = np.sqrt(2 * squares / classes.sizes)
+    spread = np.sqrt(2 * inertias / classes.sizes)
     radius = NEAR * (spread + 1 / clustering.points.shape[0])
     counts = []
     for centers in clustering.released:
@@ -315,14 +315,14 @@ def nicv_best_k(clustering: _Clustering) -> np.ndarray:
     local search. It equals ``nicv`` if at most ``n_clusters`` centers are released.
     """
     points = clustering.points
-    per_unit = points.shape[0] * SCALE**2
+    divisor = points.shape[0] * SCALE**2
     values = []
     for centers, n_released in zip(
         clustering.centers, clustering.n_centers, strict=True
     ):
         candidates = centers[:n_released]
         _, cost = choose_best(points, candidates, clustering.n_clusters)
-        values.append(cost / per_unit)
+        values.append(cost / divisor)
     return np.array(values)
 
 
@@ -368,10 +368,12 @@ _FUNCTIONS: dict[str, Callable[[_Clustering], np.ndarray]] = {
 }
 METRICS = tuple(_FUNCTIONS)
 #: Those that need the reference clusterings.
-REFERENCE_METRICS = tuple(
-    name
-    for name in METRICS
-    if name.endswith(("kmeans_distance", "kmeans_distance_sum"))
+REFERENCE_METRICS = (
+    "kmeans_distance",
+    "kmeans_distance_sum",
+    "norm_kmeans_distance",
+    "reverse_kmeans_distance",
+    "norm_reverse_kmeans_distance",
 )
 
 
@@ -405,7 +407,7 @@ def evaluate(
     metrics: Sequence[str],
     n_clusters: int | None = None,
     *,
-    labels: np.ndarray | None = None,
+    labels_true: np.ndarray | None = None,
     n_centers: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Evaluate released centers.
@@ -421,7 +423,7 @@ def evaluate(
     n_clusters : int, optional
         Number of centers of the reference clustering of ``centroid_mse`` and
         ``centroid_distance``, and how many ``nicv_best_k`` takes. Default: k.
-    labels : ndarray of shape (n,), int, optional
+    labels_true : ndarray of shape (n,), int, optional
         The points' classes, -1 for outliers; ``accuracy``, ``farthest_class`` and
         ``unassigned_points`` need them.
     n_centers : ndarray of shape (R,), int, optional
@@ -453,7 +455,8 @@ def evaluate(
             f"{centers.shape}"
         )
     n_released = _check_released(centers, n_centers)
-    classes = None if labels is None else _check_classes(labels, points.shape[0])
+    n = points.shape[0]
+    classes = None if labels_true is None else _check_classes(labels_true, n)
     clustering = _Clustering(
         points,
         centers,
@@ -479,21 +482,21 @@ def _check_released(centers: np.ndarray, n_centers: np.ndarray | None) -> np.nda
             f"n_centers={n_centers.tolist()} must lie between 1 and {k}, the centers "
             "given"
         )
-    # The arrays of replicates are filled up to k with copies of their first center.
-    is_filling = np.arange(k) >= n_centers[:, None]
+    # The arrays of replicates are padded to k with copies of their first center.
+    is_padding = np.arange(k) >= n_centers[:, None]
     differs = (centers != centers[:, :1]).any(axis=2)
-    if np.any(differs & is_filling):
+    if np.any(differs & is_padding):
         raise ValueError(
             "centers beyond n_centers must be copies of the replicate's first center"
         )
     return n_centers
 
 
-def _check_classes(labels: np.ndarray, n: int) -> np.ndarray:
-    labels = np.asarray(labels)
-    if labels.shape != (n,) or labels.dtype.kind not in "iu":
+def _check_classes(labels_true: np.ndarray, n: int) -> np.ndarray:
+    classes = np.asarray(labels_true)
+    if classes.shape != (n,) or classes.dtype.kind not in "iu":
         raise ValueError(
-            f"labels must be {n} integers, one per point, "
-            f"got shape {labels.shape} of {labels.dtype}"
+            f"labels_true must be {n} integers, one per point, "
+            f"got shape {classes.shape} of {classes.dtype}"
         )
-    return labels
+    return classes

@@ -71,15 +71,14 @@ def matched_distance(
     """
     norm = "sqeuclidean" if squared else "euclidean"
     costs = [cdist(replicate, reference, norm) for replicate in centers]
-    matched = [cost[linear_sum_assignment(cost)] for cost in costs]
-    return np.array([distances.mean() for distances in matched])
+    return np.array([cost[linear_sum_assignment(cost)].mean() for cost in costs])
 
 
 def nearest_distances(
     centers: Sequence[np.ndarray],
     references: Sequence[np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean distance to the nearest reference center, and the other way.
+    """Return mean distances from centers to the nearest references, and back.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class KMeansRun:
     labels: np.ndarray
 
     @property
-    def rank(self) -> tuple[float, int, int]:
+    def sort_key(self) -> tuple[float, int, int]:
         """Order by silhouette, the highest first; ties by k, then by seed."""
         return -self.silhouette, self.k, self.seed
 
@@ -151,7 +151,7 @@ def search(points: Points, folder: Path | None = None) -> ReferenceSet:
         runs = run_k_means(points, [(k, 0) for k in grid], folder)
 
         # More runs at the numbers of clusters of highest silhouette.
-        ranked = sorted(runs, key=lambda run: run.rank)
+        ranked = sorted(runs, key=lambda run: run.sort_key)
         repeats = [
             (run.k, seed)
             for run in ranked[:N_REPEATED]
@@ -160,7 +160,7 @@ def search(points: Points, folder: Path | None = None) -> ReferenceSet:
         runs += run_k_means(points, repeats, folder)
 
         # The best of all runs are the references.
-        ranked = sorted(runs, key=lambda run: run.rank)
+        ranked = sorted(runs, key=lambda run: run.sort_key)
         centers = [
             compute_centers(points, run.labels, run.k) for run in ranked[:N_REFERENCES]
         ]
@@ -234,11 +234,11 @@ def compute_centers(
 ) -> np.ndarray:
     """Compute the means of the non-empty clusters, in half-widths.
 
-    They are rounded once.
+    The integer sums are exact; the divisions alone round.
     """
     means, counts = cluster_means(points, labels[None], k)
-    is_filled = counts[0] > 0
-    return means[0][is_filled] / SCALE
+    is_nonempty = counts[0] > 0
+    return means[0][is_nonempty] / SCALE
 
 
 def search_key(points: Points) -> str:

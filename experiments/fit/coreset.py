@@ -52,17 +52,19 @@ class Coreset(Kind):
         from pkm.methods import Run
         from pkm.metrics.coresets import (
             center_sets,
-            central_error,
+            central_additive_error,
             compute_costs,
             largest_cost_ratio,
-            local_error,
+            local_additive_error,
         )
         from pkm.privacy import snap_centers
 
         cell, method, data = resolved.cell, resolved.method, resolved.data
         n_points = data.points.shape[0]
         is_local = method.claim.trust == "local"
-        additive = (local_error if is_local else central_error)(n_points, cell.k)
+        additive = (local_additive_error if is_local else central_additive_error)(
+            n_points, cell.k
+        )
         sets = center_sets(data.points, cell.k)
         costs = compute_costs(data.points, sets)
 

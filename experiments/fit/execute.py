@@ -67,7 +67,7 @@ def execute(cell: Cell, data_dir: str | None = None) -> pd.DataFrame:
                     centers,
                     cell.metrics,
                     cell.k,
-                    labels=resolved.data.labels,
+                    labels_true=resolved.data.labels,
                     n_centers=n_centers,
                 )
     return make_rows(

@@ -28,7 +28,7 @@ def pairwise_distances(first, second):
 def test_metrics_against_their_definitions():
     points, centers = draw()
     classes = np.random.default_rng(7).integers(0, 4, 300)
-    scores = evaluate(points, centers, METRICS, labels=classes)
+    scores = evaluate(points, centers, METRICS, labels_true=classes)
     kmeans = KMeans(5, n_init=10, random_state=0).fit(points / SCALE)
     reference = kmeans.cluster_centers_
     for r, replicate in enumerate(centers):
@@ -124,10 +124,10 @@ def test_padding_changes_no_metric():
     n_centers = np.array([6, 1, 4, 2])
     centers = padded(centers, n_centers)
     classes = np.random.default_rng(2).integers(0, 3, 300)
-    batch = evaluate(points, centers, METRICS, 4, labels=classes, n_centers=n_centers)
+    batch = evaluate(points, centers, METRICS, 4, labels_true=classes, n_centers=n_centers)
     for r, number in enumerate(n_centers):
         unpadded = centers[r : r + 1, :number]
-        single = evaluate(points, unpadded, METRICS, 4, labels=classes)
+        single = evaluate(points, unpadded, METRICS, 4, labels_true=classes)
         for name in METRICS:
             assert batch[name][r] == single[name][0]
 
@@ -144,7 +144,7 @@ def test_accuracy_counts_the_majority_of_each_cluster():
     )
 
     def accuracy(classes):
-        return evaluate(points, centers, ["accuracy"], labels=classes)["accuracy"]
+        return evaluate(points, centers, ["accuracy"], labels_true=classes)["accuracy"]
 
     assert accuracy([7, 7, 2, 2, 5, 5]).tolist() == [4 / 6, 4 / 6]
     # An outlier has no class, so it is neither right nor wrong.
@@ -157,8 +157,8 @@ def test_accuracy_is_independent_of_class_names():
     points, centers = draw()
     classes = np.random.default_rng(3).integers(0, 5, 300)
     renamed = np.array([40, 3, 17, 2**40, 0])[classes]
-    expected = evaluate(points, centers, ["accuracy"], labels=classes)
-    scores = evaluate(points, centers, ["accuracy"], labels=renamed)
+    expected = evaluate(points, centers, ["accuracy"], labels_true=classes)
+    scores = evaluate(points, centers, ["accuracy"], labels_true=renamed)
     assert scores["accuracy"].tolist() == expected["accuracy"].tolist()
 
 
@@ -207,10 +207,10 @@ def test_single_good_center_has_large_reverse_distance():
     ("arguments", "message"),
     [
         (
-            {"labels": np.zeros(299, int)},
-            "labels must be 300 integers, one per point",
+            {"labels_true": np.zeros(299, int)},
+            "labels_true must be 300 integers, one per point",
         ),
-        ({"labels": np.zeros(300)}, "labels must be 300 integers"),
+        ({"labels_true": np.zeros(300)}, "labels_true must be 300 integers"),
         (
             {"n_centers": [5, 5]},
             "n_centers must be 4 integers, one per replicate",
@@ -261,7 +261,7 @@ def brute_force(points, centers, classes):
 def test_against_the_definitions(d, rows, monkeypatch):
     monkeypatch.setattr(evaluation, "DISTANCE_ROWS", rows)
     points, centers, classes = draw_with_classes(d=d)
-    scores = evaluate(points, centers, DISTANCES, labels=classes)
+    scores = evaluate(points, centers, DISTANCES, labels_true=classes)
     for r, replicate in enumerate(centers):
         mean_distance, farthest_class = brute_force(points, replicate, classes)
         assert scores["mean_distance"][r] == pytest.approx(mean_distance, rel=1e-12)
@@ -280,7 +280,7 @@ def test_known_answers():
     )
     centers = np.zeros((1, 1, 2), np.int64)
     classes = np.array([0, 0, 0, 1])
-    scores = evaluate(points, centers, DISTANCES, labels=classes)
+    scores = evaluate(points, centers, DISTANCES, labels_true=classes)
     assert scores["mean_distance"][0] == pytest.approx((1 + 1) / 4, rel=1e-4)
     assert scores["farthest_class"][0] == 1.0
 
@@ -298,7 +298,7 @@ def test_farthest_class_reveals_a_missed_class():
             [[0, 0], [SCALE // 2, 0]],
         ]
     )
-    scores = evaluate(points, centers, DISTANCES, labels=classes)
+    scores = evaluate(points, centers, DISTANCES, labels_true=classes)
     assert scores["farthest_class"] == pytest.approx([0.5, 0.0], abs=0.01)
     assert scores["mean_distance"][0] < 0.01
 
@@ -307,8 +307,8 @@ def test_padding_changes_no_distance():
     points, centers, classes = draw_with_classes()
     padded = np.concatenate([centers, centers[:, :1], centers[:, :1]], axis=1)
     n_centers = np.full(len(centers), centers.shape[1])
-    unpadded_scores = evaluate(points, centers, DISTANCES, labels=classes)
-    scores = evaluate(points, padded, DISTANCES, labels=classes, n_centers=n_centers)
+    unpadded_scores = evaluate(points, centers, DISTANCES, labels_true=classes)
+    scores = evaluate(points, padded, DISTANCES, labels_true=classes, n_centers=n_centers)
     for name in DISTANCES:
         np.testing.assert_array_equal(scores[name], unpadded_scores[name])
 
@@ -316,7 +316,7 @@ def test_padding_changes_no_distance():
 @pytest.mark.parametrize("classes", [None, np.full(400, -1)])
 def test_metrics_of_classes_are_nan_without_classes(classes):
     points, centers, _ = draw_with_classes()
-    scores = evaluate(points, centers, OF_CLASSES, labels=classes)
+    scores = evaluate(points, centers, OF_CLASSES, labels_true=classes)
     for name in OF_CLASSES:
         assert np.isnan(scores[name]).all()
 
@@ -339,7 +339,7 @@ def test_unassigned_points_against_the_definition(d, rows, monkeypatch):
     steps *= lengths / np.linalg.norm(steps, axis=2, keepdims=True)
     centers = np.clip(np.rint(class_centers + steps), -SCALE, SCALE).astype(np.int64)
 
-    scores = evaluate(points, centers, ["unassigned_points"], labels=classes)
+    scores = evaluate(points, centers, ["unassigned_points"], labels_true=classes)
     unassigned = scores["unassigned_points"]
     for count, replicate in zip(unassigned, centers, strict=True):
         expected = 0
@@ -366,7 +366,7 @@ def test_coincident_points_need_a_center_within_five_over_n():
             [[0, limit + 1], [SCALE // 2, limit]],
         ]
     )
-    scores = evaluate(points, centers, ["unassigned_points"], labels=classes)
+    scores = evaluate(points, centers, ["unassigned_points"], labels_true=classes)
     assert scores["unassigned_points"].tolist() == [30, 70]
 
 
@@ -374,5 +374,5 @@ def test_outliers_are_not_unassigned():
     points = np.array([[0, 0]] * 9 + [[SCALE, SCALE]])
     classes = np.array([0] * 9 + [-1])
     centers = np.zeros((1, 1, 2), int)
-    scores = evaluate(points, centers, ["unassigned_points"], labels=classes)
+    scores = evaluate(points, centers, ["unassigned_points"], labels_true=classes)
     assert scores["unassigned_points"] == [0]
