@@ -135,7 +135,9 @@ class Catalogue:
     def _count_names(self, group: str) -> Counter[str]:
         """Count how often each name of a group is declared."""
         if group == "paper":
-            files = [path.parent for root in self.search_path for path in _papers(root)]
+            files = [
+                path.parent for root in self.search_path for path in _list_papers(root)
+            ]
         else:
             files = [
                 path
@@ -241,7 +243,7 @@ def describe_yaml_error(error: "yaml.MarkedYAMLError") -> str:
     return f"{mark.name}:{mark.line + 1}: {error.problem}"
 
 
-def _papers(root: Path) -> list[Path]:
+def _list_papers(root: Path) -> list[Path]:
     return sorted((root / "paper").glob(f"*/{SWEEPS}"))
 
 

@@ -37,10 +37,10 @@ def keyed_digest(content: bytes) -> str:
     PermissionError
         If there is no secret yet and the cache folder cannot hold one.
     """
-    return hmac.digest(_secret(), content, "sha256").hex()
+    return hmac.digest(_read_secret(), content, "sha256").hex()
 
 
-def _secret() -> bytes:
+def _read_secret() -> bytes:
     """Return the secret of the cache folder, drawn on first use."""
     path = cache_folder() / SECRET_NAME
     try:

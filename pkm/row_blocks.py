@@ -169,7 +169,7 @@ def row_blocks(source: Any) -> RowBlocks | None:
         return _open_path(os.fspath(source))
     if isinstance(source, np.memmap):
         is_matrix = source.ndim == 2 and source.size
-        return _map(source, "X") if is_matrix else None
+        return _open_mapped(source, "X") if is_matrix else None
     is_reader = _is_instance(source, "pyarrow", "RecordBatchReader")
     if is_reader or isinstance(source, Iterator):
         raise _make_read_once_error(source)
@@ -323,10 +323,10 @@ def _open_npy(path: str) -> RowBlocks:
             f"path={path!r} must hold real numbers of shape (n, d) with n, d >= 1, got "
             f"{array.dtype} of shape {array.shape}"
         )
-    return _map(array, path, is_own=True)
+    return _open_mapped(array, path, is_own=True)
 
 
-def _map(array: np.memmap, name: str, is_own: bool = False) -> RowBlocks:
+def _open_mapped(array: np.memmap, name: str, is_own: bool = False) -> RowBlocks:
     """Return the blocks of an array that is mapped from a file."""
     n, d = array.shape
     path = array.filename

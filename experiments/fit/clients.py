@@ -12,7 +12,10 @@ from pkm.experiments.cell.kind import FitResults, Kind
 from pkm.experiments.config.settings import require
 from pkm.experiments.fit.inputs import ResolvedCell
 from pkm.experiments.fit.timing import timer
-from pkm.experiments.fit.unlearning_requests import measure_removals, nearest_cost
+from pkm.experiments.fit.unlearning_requests import (
+    compute_nearest_cost,
+    measure_removals,
+)
 from pkm.federation.sparse import SparseCode, aggregate_sparse
 from pkm.federation.splits import split_iid, split_noniid
 from pkm.methods import Run
@@ -173,7 +176,7 @@ def compute_losses(
     """Compute the losses of an assignment and of nearest centers, over the optimum."""
     return {
         "loss_ratio": float(cost) / data.optimum,
-        "loss_ratio_nearest": nearest_cost(data.points, centers) / data.optimum,
+        "loss_ratio_nearest": compute_nearest_cost(data.points, centers) / data.optimum,
     }
 
 

@@ -28,7 +28,7 @@ def compute_optimum(points: np.ndarray, centers: np.ndarray) -> float:
     return float(KMeans(len(centers), init=centers, n_init=1).fit(points).inertia_)
 
 
-def nearest_cost(points: np.ndarray, centers: np.ndarray) -> float:
+def compute_nearest_cost(points: np.ndarray, centers: np.ndarray) -> float:
     """Sum of squared distances to the nearest center."""
     return float(cdist(points, centers, "sqeuclidean").min(axis=1).sum())
 
@@ -121,7 +121,8 @@ def measure_removals(
         "reseeded_predicted": float(np.mean(probabilities)),
         "optimum_after": optimum,
         "loss_ratio_after": checkpoint["loss_ratio"],
-        "loss_ratio_after_nearest": nearest_cost(points, model.centers) / optimum,
+        "loss_ratio_after_nearest": compute_nearest_cost(points, model.centers)
+        / optimum,
         "series": series,
     }
 

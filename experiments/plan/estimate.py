@@ -36,7 +36,7 @@ SIMILARITY_COLUMNS = (
 CENTRAL_DEFAULTS = {"clients": 0, "latency_ms": 0.0, "transport": ""}
 
 
-def rough_seconds(cell: Cell) -> float:
+def estimate_without_timings(cell: Cell) -> float:
     """Estimate a cell's seconds without any measurement.
 
     The estimate is a sum: a fixed part, the distances from points to centers in seven
@@ -123,7 +123,7 @@ def make_estimator(
             tuple(columns[name] for name in SIMILARITY_COLUMNS)
         )
         if seconds_per_fit is None:
-            seconds = rough_seconds(cell)
+            seconds = estimate_without_timings(cell)
         else:
             n_fits = len(cell.seeds) + cell.timing
             seconds = fixed_seconds(cell) + seconds_per_fit * n_fits

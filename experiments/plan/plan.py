@@ -8,7 +8,7 @@ from rich.console import Console
 
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.plan.sweep import Gap, Substitution, apply_profile, sweep_cells
+from pkm.experiments.plan.sweep import Gap, Substitution, apply_profile, expand_sweep
 from pkm.experiments.store.store import Store
 
 #: Printed by a command that draws some noise from seeds.
@@ -164,7 +164,7 @@ def make_plan(
     substitutions: list[Substitution] = []
     for sweep, spec in apply_profile(paper, profile).items():
         try:
-            sweep_entries, sweep_gaps, replaced = sweep_cells(sweep, spec, data_dir)
+            sweep_entries, sweep_gaps, replaced = expand_sweep(sweep, spec, data_dir)
         except (ValueError, TypeError) as error:
             raise ConfigurationError(
                 f"{paper['name']}, sweep {sweep}: {error}"

@@ -226,7 +226,7 @@ def read_sweep(spec: Mapping) -> Sweep:
     return sweep
 
 
-def sweep_cells(
+def expand_sweep(
     name: str,
     spec: Mapping,
     data_dir: str | None,

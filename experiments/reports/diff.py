@@ -55,9 +55,9 @@ def compare(stores: Sequence[Store], cells: Sequence[pd.DataFrame]) -> pd.DataFr
     a, b = cells
     joined = a.merge(b, on="settings", suffixes=("", "_b"))
     pairs = joined[joined["budget"] == joined["budget_b"]].reset_index(drop=True)
-    refuse_unlike(joined[~joined["settings"].isin(pairs["settings"])], "budget")
+    require_equal(joined[~joined["settings"].isin(pairs["settings"])], "budget")
     for name in MUST_MATCH:
-        refuse_unlike(pairs, name)
+        require_equal(pairs, name)
 
     origin = [
         ", ".join(name for name in PROVENANCE if pair[name] != pair[f"{name}_b"])
@@ -70,16 +70,16 @@ def compare(stores: Sequence[Store], cells: Sequence[pd.DataFrame]) -> pd.DataFr
     return pd.concat([pairs, only_a, only_b])
 
 
-def refuse_unlike(pairs: pd.DataFrame, name: str) -> None:
+def require_equal(pairs: pd.DataFrame, name: str) -> None:
     """Refuse pairs that differ in a column; rows older than the column pass."""
     a = pairs[name]
     b = pairs[f"{name}_b"]
-    unlike = pairs[(a != b) & (a != "") & (b != "")]
-    if len(unlike):
-        pair = unlike.iloc[0]
+    unequal = pairs[(a != b) & (a != "") & (b != "")]
+    if len(unequal):
+        pair = unequal.iloc[0]
         label = " ".join(pair[["method", "variant", "params", "dataset"]])
         raise ValueError(
-            f"unlike {name} in {len(unlike)} cells, such as {label}, have "
+            f"unlike {name} in {len(unequal)} cells, such as {label}, have "
             f"{pair[name]:.20} in A and {pair[f'{name}_b']:.20} in B: "
             "run them with the same"
         )

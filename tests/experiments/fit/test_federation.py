@@ -21,7 +21,7 @@ from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.federation import SPLITS, Federation
 from pkm.experiments.fit.inputs import resolve_cell
-from pkm.experiments.plan.estimate import fixed_seconds, make_estimator, rough_seconds
+from pkm.experiments.plan.estimate import estimate_without_timings, fixed_seconds, make_estimator
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
 from pkm.schema import names
@@ -346,7 +346,7 @@ def test_estimate_depends_on_latency_and_processes(tmp_path):
     local = protocol()
     remote = protocol(latency_ms=100)
     # Three seeds and a run before them, of at most seven iterations, with two sends per iteration.
-    difference = rough_seconds(remote) - rough_seconds(local)
+    difference = estimate_without_timings(remote) - estimate_without_timings(local)
     assert difference == pytest.approx(4 * 7 * 2 * 0.1)
 
     two_processes = fixed_seconds(protocol(transport="mpi"))
@@ -362,7 +362,7 @@ def test_estimate_depends_on_latency_and_processes(tmp_path):
     estimate = make_estimator(store)
     assert estimate(local) == (pytest.approx(20, abs=0.1), True)
     assert estimate(CENTRAL_CELL) == (pytest.approx(4, abs=0.1), True)
-    assert estimate(remote) == (rough_seconds(remote), False)
+    assert estimate(remote) == (estimate_without_timings(remote), False)
 
 
 def test_protocol_from_the_command_line(tmp_path, capsys):

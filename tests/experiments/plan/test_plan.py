@@ -21,8 +21,8 @@ from pkm.experiments.fit.inputs import build_method, prepare_cell_data
 from pkm.experiments.plan.estimate import (
     count_max_centers,
     estimate_wall_time,
+    estimate_without_timings,
     make_estimator,
-    rough_seconds,
 )
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports.overview import describe_gaps, describe_substitutions, show_plan
@@ -388,7 +388,7 @@ def test_profile_of_an_unknown_sweep_is_refused():
 def test_estimate_prefers_measured_times(tmp_path):
     store = Store(tmp_path)
     (cell,) = cells()
-    assert make_estimator(store)(cell) == (rough_seconds(cell), False)
+    assert make_estimator(store)(cell) == (estimate_without_timings(cell), False)
     rows = execute(cell).assign(fit_seconds=3.0, metric_seconds=2.0)
     store.write(cell, rows)
     seconds, measured = make_estimator(store)(cell)
@@ -396,7 +396,7 @@ def test_estimate_prefers_measured_times(tmp_path):
     assert seconds == pytest.approx(2 * 5.0, abs=0.1)
     # Times of a cell without timing do not apply to a timing cell; a limit bounds the estimate.
     (timed,) = cells(timing=True)
-    assert make_estimator(store)(timed) == (rough_seconds(timed), False)
+    assert make_estimator(store)(timed) == (estimate_without_timings(timed), False)
     (limited,) = cells(time_limit=4)
     assert make_estimator(store)(limited) == (4, True)
     assert make_estimator(store, Backend(time_limit=3))(cell) == (3, True)
@@ -424,14 +424,16 @@ def test_rough_estimate_depends_on_number_of_centers():
     assert count_max_centers(default) == 128
 
     # The additional time is in proportion to the number of centers beyond the k = 3 merged ones.
-    merged_seconds = rough_seconds(merged)
-    ratio = (rough_seconds(default) - merged_seconds) / (rough_seconds(shallow) - merged_seconds)
+    merged_seconds = estimate_without_timings(merged)
+    ratio = (estimate_without_timings(default) - merged_seconds) / (
+        estimate_without_timings(shallow) - merged_seconds
+    )
     assert ratio == pytest.approx((128 - 3) / (16 - 3))
 
     # Seeds of Lloyd's algorithm are fitted as one batch, which is faster.
     (lloyd,) = cells()
     assert count_max_centers(lloyd) == 3
-    assert rough_seconds(lloyd) < merged_seconds / 5
+    assert estimate_without_timings(lloyd) < merged_seconds / 5
 
 
 def test_timing_cells_are_estimated_in_sequence():
