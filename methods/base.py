@@ -85,8 +85,8 @@ class PrivateKMeans(NearestCenters, BatchMethod):
             Without a ``random_state`` noise comes from the operating system's entropy.
         y : ignored
         account : PrivacyAccountant, optional
-            Of all runs on these points: it is charged before the first draw, or refuses
-            the run.
+            Account of all runs on these points. It is charged before the first draw, or
+            refuses the run.
         progress : bool, default=False
             Show a progress bar for every pass over blocks.
 

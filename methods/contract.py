@@ -113,7 +113,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     #: Whether one call of ``cluster`` runs all replicates; otherwise each has a call.
     batched: ClassVar[bool] = True
     #: Whether noise is smaller in a ball that holds all points than in a box.
-    supports_ball: ClassVar[bool] = False
+    benefits_from_ball: ClassVar[bool] = False
     #: Whether all queries are sums over points: ``fit`` can then read points in chunks.
     supports_chunks: ClassVar[bool] = False
     #: Defaults of parameters that were added to the method later. At its default such a
@@ -175,7 +175,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
             "and an account need it"
         )
 
-    def fix_schedule(self, plan: ZoomPlan) -> Self:
+    def freeze_schedule(self, plan: ZoomPlan) -> Self:
         """Return a method whose schedule is the same for all domains of a zoom."""
         return self
 
@@ -278,9 +278,9 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     ) -> ZoomPlan:
         """Plan a zoom for a share of a budget."""
         delta = self.resolved_delta(n_points)
-        ball = self.supports_ball
+        ball = self.benefits_from_ball
         return plan_zoom(
-            share, n_points, n_features, epsilon, delta, supports_ball=ball
+            share, n_points, n_features, epsilon, delta, benefits_from_ball=ball
         )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from pkm.compute import SCALE
 from pkm.methods.contract import ClusteringMethod
 from pkm.methods.zoom import Zoom
-from pkm.methods.zoomed import Zoomed
+from pkm.methods.zoomed import ZoomedMethod
 from pkm.privacy import (
     AccountedRun,
     Charge,
@@ -123,8 +123,8 @@ class BatchMethod(ClusteringMethod):
             Public bounds, in the units of the data, that the grid represents. Default:
             -1 and 1.
         account : PrivacyAccountant, optional
-            Of all runs on these points: it is charged for every replicate before the
-            first draw.
+            Account of all runs on these points. It is charged for every replicate
+            before the first draw.
         secure : bool, optional
             Draw noise from the operating system's entropy. False: from the seeds, which
             is for public data. Default: the parameter.
@@ -217,7 +217,7 @@ class BatchMethod(ClusteringMethod):
         parameters.pop("random_state", None)
         return AccountedRun(
             budget,
-            Zoomed(self, n_points, n_features).schedule.charges,
+            ZoomedMethod(self, n_points, n_features).schedule.charges,
             n_replicates=len(NoiseStreams(seeds).seeds),  # refuses equal seeds
             method=type(self).__name__,
             parameters=parameters,
@@ -242,13 +242,13 @@ class BatchMethod(ClusteringMethod):
             From a ledger (None where no privacy is claimed) and the replicates'
             NoiseStreams to a curator.
         n_points, n_features : int
-            Of all points together, whoever holds them.
+            Shape of all points together, whoever holds them.
         seeds : sequence of int
             One per replicate.
         schedule : sequence of Charge, optional
             The only releases that each replicate may make. Default: any.
         **options
-            Of the streams of noise; see :class:`StreamOptions`.
+            Options of the streams of noise; see :class:`StreamOptions`.
 
         Returns
         -------
@@ -293,7 +293,7 @@ class BatchMethod(ClusteringMethod):
 
         # A method that is not batched runs once for each replicate, with a ledger for
         # each. So does a zoom, because replicates find different domains.
-        zoomed = Zoomed(self, n_points, n_features)
+        zoomed = ZoomedMethod(self, n_points, n_features)
         is_batch = self.batched and zoomed.plan is None
         for batch in [streams] if is_batch else streams.by_replicate():
             ledger = None
@@ -366,7 +366,7 @@ def merge_runs(parts: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
     ----------
     parts : sequence of PartialRun
     seeds : sequence of int
-        Of all replicates.
+        Seeds of all replicates.
 
     Returns
     -------

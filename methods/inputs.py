@@ -51,7 +51,7 @@ def read_points(
     return Blocks.quantize(rows, *bounds, keep_remainders=kept), bounds
 
 
-def declare_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
+def resolve_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
     """Bounds of every feature as a method has them; None where it has none.
 
     Raises
@@ -118,7 +118,7 @@ def _quantize(
 ) -> tuple[Points | Blocks, Bounds]:
     """Points (n, d) in memory on the grid, and its bounds."""
     claim = method.claim
-    bounds = declare_bounds(method, X.shape[1])
+    bounds = resolve_bounds(method, X.shape[1])
     if bounds is None:
         refuse_null(count_null(X))
         bounds = _widen(X.min(axis=0), X.max(axis=0))
@@ -138,12 +138,12 @@ def _quantize(
 
 
 def _check_rows(method: ClusteringMethod, rows: RowBlocks) -> Bounds:
-    """Bounds of rows that are read in blocks, and refused where they must be.
+    """Return the bounds of rows that are read in blocks; check the rows if needed.
 
     A private fit that clips makes no pass of its own; others check the rows in one.
     """
     is_private = method.claim.private
-    bounds = declare_bounds(method, rows.n_columns)
+    bounds = resolve_bounds(method, rows.n_columns)
     if not is_private or not method.clip:
         n_null, lowest, highest = _find_extremes(rows)
         if not is_private:
@@ -164,7 +164,7 @@ def _read_grid(
     packed = f"{file.path} was packed with, {lower.tolist()} to {upper.tolist()}"
     declared = bounds
     if method.bounds is not None:
-        declared = declare_bounds(method, file.n_columns) or bounds
+        declared = resolve_bounds(method, file.n_columns) or bounds
     if not np.array_equal(declared, bounds):
         raise ValueError(
             f"bounds={method.bounds} differ from those that {packed}: leave them out, "

@@ -1,4 +1,4 @@
-"""What released centers say of rows: labels, distances, a score. Public code."""
+"""Labels, distances and a score from released centers; no private data are read."""
 
 import math
 from collections.abc import Iterator

@@ -27,7 +27,7 @@ class Schedule:
     >>> schedule = Schedule(*[plan_release(NearestCounts, Gaussian, mu=0.1)] * 4)
     >>> [charge.round for charge in schedule.charges], schedule.fits(Budget(0.5, 1e-6))
     ([0, 1, 2, 3], False)
-    >>> round(schedule.charge(Budget(1.0, 1e-6)).spent(), 2)
+    >>> round(schedule.to_ledger(Budget(1.0, 1e-6)).spent(), 2)
     0.83
     """
 
@@ -36,7 +36,7 @@ class Schedule:
 
     @property
     def releases(self) -> Sequence[Charge]:
-        """Cost of each release, in order, with any number of the round."""
+        """Planned charges, in order; `charges` sets their rounds."""
         return self._releases
 
     @cached_property
@@ -54,7 +54,7 @@ class Schedule:
         """Return the releases of a query, in order."""
         return [release for release in self.releases if release.label == query.label]
 
-    def charge(self, budget: Budget) -> Ledger:
+    def to_ledger(self, budget: Budget) -> Ledger:
         """Charge all releases to a new ledger, which composes them.
 
         Raises
@@ -70,7 +70,7 @@ class Schedule:
     def fits(self, budget: Budget) -> bool:
         """Tell whether all releases together are within a budget."""
         try:
-            self.charge(budget)
+            self.to_ledger(budget)
         except BudgetExceeded:
             return False
         return True
@@ -97,7 +97,7 @@ def plan_release(
     Returns
     -------
     Charge
-        Of round 0.
+        Its round is 0.
     """
     names = "+".join(mechanism.name for mechanism in mechanisms)
     return Charge(
@@ -105,7 +105,7 @@ def plan_release(
     )
 
 
-def count_noise(release: Charge) -> Gaussian | Laplace:
+def unit_noise(release: Charge) -> Gaussian | Laplace:
     """Return the noise of counts at a release's cost."""
     # A record changes one count by 1: sensitivity SCALE, in units of 1 / SCALE records.
     if release.mu > 0:

@@ -181,7 +181,7 @@ def plan_zoom(
     epsilon: float,
     delta: float,
     *,
-    supports_ball: bool,
+    benefits_from_ball: bool,
 ) -> ZoomPlan:
     """Divide a share of the budget evenly over the releases.
 
@@ -191,8 +191,8 @@ def plan_zoom(
         Share of mu squared at (epsilon, delta), or of epsilon if delta is 0.
     n_points, n_features : int
     epsilon, delta : float
-        Of the whole run.
-    supports_ball : bool
+        Budget of the whole run.
+    benefits_from_ball : bool
         As of :class:`pkm.methods.contract.ClusteringMethod`.
 
     Returns
@@ -201,7 +201,7 @@ def plan_zoom(
 
     Examples
     --------
-    >>> plan = plan_zoom(0.1, 20_000, 16, 1.0, 1e-6, supports_ball=True)
+    >>> plan = plan_zoom(0.1, 20_000, 16, 1.0, 1e-6, benefits_from_ball=True)
     >>> plan.ball, round(plan.mean_error, 4), plan.is_affordable
     (True, 0.006, True)
     """
@@ -210,7 +210,7 @@ def plan_zoom(
         cost = share * epsilon / N_RELEASES
     else:
         cost = gaussian_mu(epsilon, delta) * math.sqrt(share / N_RELEASES)
-    ball = supports_ball and n_features >= MANY_FEATURES
+    ball = benefits_from_ball and n_features >= MANY_FEATURES
     return ZoomPlan(share, n_points, n_features, ball, cost, pure)
 
 

@@ -15,7 +15,7 @@ EPSILON_TOLERANCE = 1e-4  # relative, of the bisection for the remaining epsilon
 
 
 @dataclass(frozen=True)
-class Zoomed:
+class ZoomedMethod:
     """A method on points of a given shape, with its zoom if it has one.
 
     Parameters
@@ -53,7 +53,7 @@ class Zoomed:
         """The method with the rest of the budget; the method itself without a zoom."""
         if self.plan is None:
             return self.method
-        return self._with_epsilon(self._remaining_epsilon).fix_schedule(self.plan)
+        return self._with_epsilon(self._remaining_epsilon).freeze_schedule(self.plan)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -66,7 +66,7 @@ class Zoomed:
         Parameters
         ----------
         curator : Curator
-            Of one replicate, if there is a zoom.
+            Curator of one replicate, if there is a zoom.
 
         Returns
         -------

@@ -10,7 +10,7 @@ from pkm.compute.kernels.seeding import ball_packing
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import OneOf, Real
 from pkm.methods.initialization import starting_centers
-from pkm.methods.schedule import Schedule, count_noise, plan_release
+from pkm.methods.schedule import Schedule, plan_release, unit_noise
 from pkm.privacy import (
     NO_CLAIM,
     SCALE,
@@ -95,7 +95,7 @@ class NoisyMean(PrivateKMeans):
     constraints = {**PrivateKMeans.constraints, "spread_share": Real(0, 1, "[)")}
     batched = False  # shells are about a center of one replicate
     supports_chunks = True
-    supports_ball = True
+    benefits_from_ball = True
 
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
@@ -136,7 +136,7 @@ class NoisyMean(PrivateKMeans):
 
         # The mean, about the midpoint of the domain. In radii of the ball a record adds
         # a vector of L2 norm 1, and of L1 norm at most sqrt(d).
-        noise = count_noise(mean_release)
+        noise = unit_noise(mean_release)
         if isinstance(noise, Laplace):
             noise = Laplace(noise.scale * math.sqrt(d))
         query = ClippedSum(np.zeros(d), curator.radius)
@@ -147,7 +147,7 @@ class NoisyMean(PrivateKMeans):
 
         # The smallest radius about the mean with fewer than n / 2 records outside.
         radii = 2 * curator.radius / SHELL_RATIO ** np.arange(N_SHELLS)
-        noise = count_noise(spread_release[0])
+        noise = unit_noise(spread_release[0])
         counts = curator.release(ShellCounts(mean, radii), counts=noise)["counts"][0]
         outside = np.cumsum(counts) / SCALE
         index = np.count_nonzero(np.logical_and.accumulate(outside < n / 2)[:-1])

@@ -5,7 +5,7 @@ import numpy as np
 from pkm.compute import middle_and_half_width
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer
-from pkm.methods.inputs import count_null, declare_bounds, refuse_null
+from pkm.methods.inputs import count_null, refuse_null, resolve_bounds
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, snap_centers
 
@@ -67,7 +67,7 @@ class PublicDataMethod(PrivateKMeans):
             )
         if self.clip or self.bounds is None:
             return
-        lower, upper = declare_bounds(self, n_features) or (-np.inf, np.inf)
+        lower, upper = resolve_bounds(self, n_features) or (-np.inf, np.inf)
         is_outside = (public_data < lower) | (public_data > upper)
         n_outside = int(is_outside.any(axis=1).sum())
         if n_outside:

@@ -24,7 +24,7 @@ from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.distance.rho_bounded import CLAIM
 from pkm.methods.distance.sound import SoundDistDP, sufficient_points
 from pkm.methods.distance.tree import (
-    Coreset,
+    WeightedPoints,
     append_ungrouped,
     draw_shifts,
     find_fullest_cells,
@@ -35,7 +35,7 @@ from pkm.methods.distance.tree import (
     threshold_noise,
 )
 from pkm.methods.hashing.lsh_splits import COUNTS_TO_SUM
-from pkm.methods.schedule import Schedule, count_noise, plan_release
+from pkm.methods.schedule import Schedule, plan_release, unit_noise
 from pkm.privacy import (
     SCALE,
     Charge,
@@ -321,7 +321,7 @@ class DistDP(SoundDistDP):
         self,
         curator: RhoBoundedCurator,
         generator: Generator,
-    ) -> Coreset:
+    ) -> WeightedPoints:
         """Release the points of Algorithm 1, in grid steps, and their weights."""
         schedule = self.schedule(curator.n_points, curator.n_features)
 
@@ -350,7 +350,7 @@ class DistDP(SoundDistDP):
             roots = np.unique(groups[is_grouped])
 
         # Line 16: the semi-coreset of each region, the leaves of the library's tree.
-        noise = count_noise(schedule.find(RegionCounts)[0])
+        noise = unit_noise(schedule.find(RegionCounts)[0])
         counts = regions.release(RegionCounts(roots), counts=noise)["counts"]
         n_clusters = self.coreset_clusters
         if n_clusters == "auto":

@@ -17,7 +17,7 @@ from numpy.random import Generator
 from pkm.methods.constraints import AUTO, Integer, Real
 from pkm.methods.distance.rho_bounded import MAX_NOISED, RhoBoundedMethod
 from pkm.methods.distance.tree import (
-    Coreset,
+    WeightedPoints,
     append_ungrouped,
     draw_shifts,
     find_fullest_cells,
@@ -64,11 +64,11 @@ class SoundSchedule(Schedule):
     Attributes
     ----------
     n_sufficient : int
-        Smallest number of points at which noise does not hide all releases.
+        Smallest number of points whose releases exceed their noise.
     strategy : {"groups", "grid", "tree", "cells"}
         The one with the smallest estimate of the error of a point's position.
     intervals : int
-        Of the grid.
+        Intervals of the grid in each dimension.
     """
 
     _releases: Sequence[Charge]
@@ -215,7 +215,7 @@ class SoundDistDP(RhoBoundedMethod):
         self,
         curator: RhoBoundedCurator,
         generator: Generator,
-    ) -> Coreset:
+    ) -> WeightedPoints:
         """Release points, in grid steps, and their weights, by the best strategy."""
         schedule = self.schedule(curator.n_points, curator.n_features)
         strategies = {
@@ -232,7 +232,7 @@ class SoundDistDP(RhoBoundedMethod):
         curator: RhoBoundedCurator,
         generator: Generator,
         schedule: SoundSchedule,
-    ) -> Coreset:
+    ) -> WeightedPoints:
         """Release means of true points, in groups that noised points define.
 
         Far points, and points of small groups, remain as released.
@@ -266,7 +266,7 @@ class SoundDistDP(RhoBoundedMethod):
         curator: RhoBoundedCurator,
         generator: Generator,
         schedule: SoundSchedule,
-    ) -> Coreset:
+    ) -> WeightedPoints:
         """Release soft counts of a public grid; return the nodes above the noise."""
         (grid,) = schedule.releases
         intervals = schedule.intervals
@@ -288,7 +288,7 @@ class SoundDistDP(RhoBoundedMethod):
         curator: RhoBoundedCurator,
         generator: Generator,
         schedule: SoundSchedule,
-    ) -> Coreset:
+    ) -> WeightedPoints:
         """Release the fullest cells of true points, and count the points nearest."""
         # Release the counts of the cells of all levels that pass the threshold.
         cells, sizes = schedule.releases
@@ -318,7 +318,7 @@ class SoundDistDP(RhoBoundedMethod):
         curator: RhoBoundedCurator,
         generator: Generator,
         schedule: SoundSchedule,
-    ) -> Coreset:
+    ) -> WeightedPoints:
         """Release one tree on all points, with noise for a replacement."""
         # Release the mean, through which the hyperplanes pass.
         mean, *counts, sums = schedule.releases
@@ -349,7 +349,7 @@ def sufficient_points(
     stddev: float,
     min_size: float,
 ) -> int:
-    """Smallest number of points whose mean or count noise does not hide.
+    """Smallest number of points whose mean or count exceeds its noise.
 
     Parameters
     ----------

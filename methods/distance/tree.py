@@ -27,7 +27,7 @@ MAX_QUADTREE_SHIFT = 4 * SCALE
 #: Tree, level, cells (m, d) and counts (m,) of one level of a shifted quadtree.
 Histogram = tuple[int, int, np.ndarray, np.ndarray]
 #: Points (m, d), in grid steps, and their weights (m,).
-Coreset = tuple[np.ndarray, np.ndarray]
+WeightedPoints = tuple[np.ndarray, np.ndarray]
 
 
 # Noised points
@@ -65,7 +65,7 @@ def append_ungrouped(
     weights: np.ndarray,
     noised: np.ndarray,
     groups: np.ndarray,
-) -> Coreset:
+) -> WeightedPoints:
     """Append the noised points without a group, with weight 1, to weighted points."""
     ungrouped = noised[groups < 0]
     ones = np.ones(len(ungrouped))
@@ -162,7 +162,7 @@ def grow_trees(
     depth: int,
     count_noise: Gaussian | Laplace,
     sum_noise: Gaussian,
-) -> Coreset:
+) -> WeightedPoints:
     """Split regions by hyperplanes while cells are large; summarize the leaves.
 
     The tree of LSH-Splits (:mod:`pkm.methods.hashing.lsh_splits`), grown for all
@@ -172,7 +172,7 @@ def grow_trees(
     ----------
     regions : ClippedRegions
     centers : ndarray of shape (m, d), int64
-        Of the regions; all hyperplanes of a region pass through its center.
+        Centers of the regions; all hyperplanes of a region pass through its center.
     radius : float
         Radius of the regions' balls.
     roots : ndarray of shape (r,), int64
@@ -180,7 +180,7 @@ def grow_trees(
     root_sizes : ndarray of shape (r,), float64
         Their released sizes.
     generator : numpy.random.Generator
-        Of the hyperplanes: public randomness.
+        Draws the hyperplanes: public randomness.
     n_clusters : int
         A cell needs up to n / (2 n_clusters) records, n the size of its region.
     depth : int

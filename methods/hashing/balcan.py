@@ -118,7 +118,7 @@ class Balcan(PrivateKMeans):
     }
     batched = False
     supports_chunks = True
-    supports_ball = True
+    benefits_from_ball = True
 
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"

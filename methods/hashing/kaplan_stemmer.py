@@ -252,7 +252,7 @@ class KaplanStemmer(CoresetMethod):
     repetitions : int or "auto", default="auto"
         Hashes per width and pass.
     projections : int, default=4
-        Of a hash; at most d are used.
+        Projections of a hash; at most d are used.
     bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
 
@@ -298,7 +298,7 @@ class KaplanStemmer(CoresetMethod):
     noise_context_defaults = {"step_radius": "auto"}
     batched = False
     supports_chunks = True
-    supports_ball = True
+    benefits_from_ball = True
 
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"

@@ -91,7 +91,7 @@ def private_local_search(
     n_swaps : int
         At least 1.
     mu : float
-        Of each of the ``n_swaps + 1`` draws.
+        Cost of each of the ``n_swaps + 1`` draws.
     generator : numpy.random.Generator
         Public: draws the first choice.
     moves : {"all", "round_robin"}, default="all"

@@ -16,7 +16,7 @@ from pkm.compute import DIRECTION_SCALE
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer, OneOf, Real
 from pkm.methods.contract import inverse_n_root_n
-from pkm.methods.schedule import Schedule, count_noise, plan_release
+from pkm.methods.schedule import Schedule, plan_release, unit_noise
 from pkm.methods.trees.splitting import Node, count_parts, count_root, find_origin
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
@@ -159,7 +159,7 @@ class LSHSplits(PrivateKMeans):
         # Split while cells are large; the multiplier is the sums' noise, in radii.
         multiplier = 1 / schedule.find(CellSums)[-1].mu
         count = schedule.find(CellCounts)[-1]
-        cells, sizes = self._grow(tree, multiplier, count_noise(count), d)
+        cells, sizes = self._grow(tree, multiplier, unit_noise(count), d)
 
         # The coreset: noisy means of the leaves, weighted by their noisy counts.
         origins = np.tile(mean, (len(cells), 1))

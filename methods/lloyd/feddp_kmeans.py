@@ -18,7 +18,7 @@ from pkm.methods.baselines.public_data import PublicDataMethod
 from pkm.methods.constraints import AUTO, Integer
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.lloyd.pe_means import LLOYD_RADIUS, PublicBall, cluster_by_counts
-from pkm.methods.schedule import Schedule, count_noise, plan_release
+from pkm.methods.schedule import Schedule, plan_release, unit_noise
 from pkm.privacy import (
     Curator,
     Gaussian,
@@ -132,7 +132,7 @@ class FedDPKMeans(PublicDataMethod):
     }
     batched = False  # each replicate has a subspace of its own
     supports_chunks = True
-    supports_ball = True
+    benefits_from_ball = True
 
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
@@ -179,7 +179,7 @@ class FedDPKMeans(PublicDataMethod):
         # The subspace of the largest eigenvalues of noisy second moments.
         basis = None
         if projection:
-            noise = count_noise(projection[0])
+            noise = unit_noise(projection[0])
             moments = points.release(SecondMoments(), moments=noise)["moments"]
             matrix = SecondMoments.matrix(moments)
             basis = leading_directions(matrix, self.resolved_dimensions())

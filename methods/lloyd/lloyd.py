@@ -74,7 +74,7 @@ class LloydSchedule(Schedule):
     ----------
     rounds : tuple of Round
     cost : Charge or None
-        Of one round; None without privacy.
+        Cost of one round; None without privacy.
     """
 
     rounds: tuple[Round, ...]
@@ -447,7 +447,7 @@ class FastLloyd(_GaussianLloyd):
         "radius_clipping": FLAG,
     }
     relative = True
-    supports_ball = True
+    benefits_from_ball = True
 
     radius_schedule: str = "step"
     alpha: float = 0.8
@@ -466,7 +466,7 @@ class FastLloyd(_GaussianLloyd):
         eta = self.alpha * half_diagonal / self.n_clusters ** (1 / n_features)
         return min(eta, 2 * half_diagonal)
 
-    def fix_schedule(self, plan: ZoomPlan) -> Self:
+    def freeze_schedule(self, plan: ZoomPlan) -> Self:
         """Fix the number of rounds to that in a ball, whether or not one is found."""
         if not plan.ball:
             return self

@@ -67,7 +67,7 @@ def cluster_radii(
         Mean squared distance of records from the weighted point that represents them,
         in squared grid steps.
     sum_noise : Laplace
-        Of the step's sums; see :func:`step_noise`.
+        Noise of the step's sums; see :func:`step_noise`.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def shrunken_lloyd_step(
     Parameters
     ----------
     curator : Curator
-        Of one replicate.
+        Curator of one replicate.
     centers : ndarray of shape (k, d), int64
         Released, in grid steps.
     radii : ndarray of shape (k,), float64

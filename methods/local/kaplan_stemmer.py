@@ -31,7 +31,7 @@ from pkm.methods.constraints import AUTO, Integer
 from pkm.methods.coreset import CoresetMethod, project_onto_simplex
 from pkm.methods.local.local_dp import (
     LocalModel,
-    Reports,
+    ReportPlan,
     min_users,
     shrunken_means,
     snap_to_ball,
@@ -93,7 +93,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Of every user's only report: pure, local adjacency. At most 40.
+        Budget of every user's only report: pure, local adjacency. At most 40.
     radius : float or "auto", default="auto"
         Radius of the public ball about the midpoint of the domain that users clip their
         point to, in half-widths. ``auto`` is sqrt(d): the whole domain. Boxes and noise
@@ -206,7 +206,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         self,
         n_points: int,
         n_features: int,
-    ) -> Reports:
+    ) -> ReportPlan:
         """Boxes, sums in every pass, weights, sums in every Lloyd step."""
         n_users = cohort_sizes(n_points, self.resolved_shares())[0]
         n_projections = self.resolved_projections(n_features)

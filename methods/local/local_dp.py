@@ -48,7 +48,7 @@ BATCH_SIZE = 1 << 13
 MAX_EPOCHS = 10
 
 #: Query and randomizer of every cohort, in order.
-Reports = list[tuple[type[Query], Any]]
+ReportPlan = list[tuple[type[Query], Any]]
 
 
 class LocalModel(PrivateKMeans):
@@ -96,7 +96,7 @@ class LocalModel(PrivateKMeans):
         self,
         n_points: int,
         n_features: int,
-    ) -> Reports:
+    ) -> ReportPlan:
         """Query and randomizer of every cohort."""
 
     def _divide(
@@ -144,7 +144,7 @@ class LocalMean(LocalModel):
     n_clusters : int, default=1
         Accepted and without effect.
     epsilon : float, default=1.0
-        Of every user's only report: pure, local adjacency. At most 40.
+        Budget of every user's only report: pure, local adjacency. At most 40.
     radius : float or "auto", default="auto"
         Radius of the public ball about the midpoint of the domain that users clip their
         point to, in half-widths. ``auto`` is sqrt(d): the whole domain.
@@ -164,7 +164,7 @@ class LocalMean(LocalModel):
         self,
         n_points: int,
         n_features: int,
-    ) -> Reports:
+    ) -> ReportPlan:
         """One sum."""
         return [(LocalSums, SignedSums)]
 
@@ -210,7 +210,7 @@ class NoisedReports(LocalModel):
         self,
         n_points: int,
         n_features: int,
-    ) -> Reports:
+    ) -> ReportPlan:
         """The points."""
         return [(LocalPoints, VectorRandomizer)]
 
@@ -283,7 +283,7 @@ class LocalLloyd(LocalModel):
         self,
         n_points: int,
         n_features: int,
-    ) -> Reports:
+    ) -> ReportPlan:
         """Counts and sums, round by round."""
         oracle = frequency_oracle(self.epsilon, self.n_clusters)
         return [(LocalCounts, oracle), (LocalSums, SignedSums)] * self.n_iterations
@@ -374,9 +374,10 @@ def shrunken_means(
 
 
 def min_users(epsilon: float) -> float:
-    """Return the number of users whose count is one standard deviation of its noise.
+    """Return the smallest number of users whose count shows above its noise.
 
-    All of them have the value that is counted.
+    A count of so many users, who all have the value counted, equals the standard
+    deviation of its noise.
 
     Examples
     --------

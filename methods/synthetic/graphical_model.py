@@ -35,7 +35,7 @@ class Measurement:
     counts : ndarray, float64
         One axis for each column.
     stddev : float or ndarray
-        Of the noise in each cell.
+        Standard deviation of the noise in each cell.
     """
 
     columns: Columns

@@ -195,7 +195,7 @@ class SynopsisKMeans(PrivateKMeans):
     noise_context_defaults = {"tree": "deep"}
     batched = False  # its parts are not
     supports_chunks = True
-    supports_ball = True
+    benefits_from_ball = True
 
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"

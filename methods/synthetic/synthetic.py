@@ -208,7 +208,7 @@ def measure_tables(
     edges : sequence of ndarray of int64
         Inner edges of the intervals of every column, in grid steps.
     stddev : float
-        Of the noise of a count, in records.
+        Standard deviation of the noise of a count, in records.
 
     Returns
     -------

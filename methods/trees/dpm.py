@@ -16,7 +16,7 @@ import numpy as np
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, FLAG, Integer, OneOf, Real
 from pkm.methods.contract import inverse_n_root_n
-from pkm.methods.schedule import Schedule, count_noise, plan_release
+from pkm.methods.schedule import Schedule, plan_release, unit_noise
 from pkm.methods.trees.splitting import Node, count_parts, count_root, find_origin
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
@@ -102,7 +102,7 @@ class DPM(PrivateKMeans):
         1. ``auto`` is 0.04, 0.18, 0.18, 0.6 for ``published``. For ``sound`` the first
         must be 0, and ``auto`` keeps the proportions of the others.
     t, q : float, default=0.3 and 1/12
-        Of the centreness (Definition 6), a function of a split's rank among n points.
+        Parameters of the centreness (Definition 6), a function of a split's rank.
         It rises from 0 to t over the first q n ranks, then to 1 at the median, and
         falls symmetrically; ``2 q <= t``.
     emptiness_weight : float or "auto", default="auto"
@@ -322,7 +322,7 @@ class DPM(PrivateKMeans):
         is_published = self.variant == "published"
         score = self._score()
         min_size = size / 2**self.depth
-        noises = [count_noise(release) for release in schedule.find(CellCounts)]
+        noises = [unit_noise(release) for release in schedule.find(CellCounts)]
         part_noises = noises[-self.depth :]  # of the counts of parts, by level
         nodes = [Node(0, size)]
         leaves: list[Node] = []

@@ -76,9 +76,9 @@ class CoverSchedule(Schedule):
     cover : MaximumCover
         Mechanism that picks the grid points.
     candidate_epsilon : float
-        Of the candidates' counts.
+        Cost of the candidates' counts.
     sum_mu, count_mu : float
-        Of the clusters' sums and counts.
+        Costs of the clusters' sums and counts.
     """
 
     cover: MaximumCover
@@ -121,7 +121,7 @@ class EMMC(PrivateKMeans):
         dimensions, 0.05 in five, 0.1 in six. Finer grids have so many points that time
         and memory would depend on the data.
     n_dimensions : int or "auto", default="auto"
-        Of the projection, at most 6; ``auto`` is floor(log10(n) / 0.99^2).
+        Dimensions of the projection, at most 6; ``auto`` is floor(log10(n) / 0.99^2).
     bounds, clip, random_state, secure
         As for :class:`pkm.methods.PrivateKMeans`.
 

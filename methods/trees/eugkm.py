@@ -14,7 +14,7 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import FLAG, Integer, OneOf
 from pkm.methods.coreset import project_onto_simplex
 from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
-from pkm.methods.schedule import Schedule, count_noise, plan_release
+from pkm.methods.schedule import Schedule, plan_release, unit_noise
 from pkm.methods.trees.leaves import gather_leaves
 from pkm.privacy import (
     MAX_CELLS,
@@ -209,7 +209,7 @@ class EUGkM(PrivateKMeans):
         # Release the counts of all cells of the grid, in records.
         n = curator.n_points
         intervals = self.intervals(n, curator.n_features, share)
-        noise = count_noise(self._grid_cost(n, share))
+        noise = unit_noise(self._grid_cost(n, share))
         counts = curator.release(GridCounts(intervals), counts=noise)["counts"][0]
         weights = counts / SCALE
         del counts  # millions of cells

@@ -299,7 +299,7 @@ def release_tree(
     Parameters
     ----------
     curator : Curator
-        Of one replicate.
+        Curator of one replicate.
     cuts : list of ndarray
         See :func:`random_cuts`.
     k : int

@@ -18,7 +18,7 @@ class Leaves:
     midpoints : ndarray of shape (m, d), float64
         In grid steps.
     sides : ndarray of shape (m,), float64
-        Of the cells, in grid steps.
+        Sides of the cells, in grid steps.
     weights : ndarray of shape (m,), float64
         Noisy numbers of records, positive.
     """

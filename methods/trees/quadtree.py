@@ -59,7 +59,7 @@ def consistent_levels(
     counts : list of ndarray, float64
         Level j, from 1, of shape (2**j, ..., 2**j).
     variances : ndarray of shape (levels,)
-        Of one count of each level.
+        Variance of one count of each level.
     total : float
         The public number of records.
 
@@ -98,7 +98,7 @@ def average_with_children(
     counts : list of ndarray, float64
         Level j, from 1, of shape (2**j, ..., 2**j).
     variances : ndarray of shape (levels,)
-        Of one count of each level.
+        Variance of one count of each level.
 
     Returns
     -------
@@ -266,9 +266,9 @@ class TreeSchedule(Schedule):
     intervals : tuple of int
         Number of intervals per feature, of each level.
     epsilons : tuple of float
-        Of the counts of each level.
+        Cost of the counts of each level.
     step_epsilon : float
-        Of the Lloyd step; 0 for none.
+        Cost of the Lloyd step; 0 for none.
     """
 
     tree: TreeParameters

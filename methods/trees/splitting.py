@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pkm.compute import middle_and_half_width
-from pkm.methods.schedule import Schedule, count_noise
+from pkm.methods.schedule import Schedule, unit_noise
 from pkm.privacy import SCALE, CellCounts, Curator, Gaussian, Laplace, PartitionTree
 
 MAX_ORIGIN_DISTANCE = 1000  # half-widths of the range
@@ -37,7 +37,7 @@ def count_root(
     schedule: Schedule,
 ) -> float:
     """Release the number of all points, the first count of a schedule."""
-    noise = count_noise(schedule.find(CellCounts)[0])
+    noise = unit_noise(schedule.find(CellCounts)[0])
     answer = curator.whole().release(CellCounts([0]), counts=noise)
     return float(answer["counts"][0] / SCALE)
 

@@ -29,7 +29,7 @@ class SeedingClient:
         Points, integer-valued.
     ids : ndarray of shape (n,), int64
     arrival_times : ndarray of shape (n, k), float64
-        Of each point in each step of the seeding.
+        Arrival time of each point in each step of the seeding.
 
     Attributes
     ----------

@@ -30,10 +30,10 @@ class KFed:
     Parameters
     ----------
     n_clusters : int
-        Of the server.
+        Clusters of the server.
     client_clusters : int, optional
-        Of each client. Default: ``n_clusters``, as in the unlearning paper; the server
-        then starts from the first client's centers alone.
+        Clusters of each client. Default: ``n_clusters``, as in the unlearning paper;
+        the server then starts from the first client's centers alone.
 
     Raises
     ------

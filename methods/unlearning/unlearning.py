@@ -48,7 +48,7 @@ class Unlearning:
     Parameters
     ----------
     n_clusters : int
-        Of every client and of the server.
+        Clusters of every client and of the server.
     client : {"seeding", "full"}, default="seeding"
         Centers of a client: its k-means++ seeds, which are points (the paper's MUFC),
         or means after Lloyd's algorithm.
@@ -219,7 +219,7 @@ class Removal:
     n_points, n_reseeded : int
         Removed points; clients whose seeds were drawn again, or that were refitted.
     client_seconds : float
-        Of the slowest client: clients work in parallel.
+        Time of the slowest client: clients work in parallel.
     server_seconds : float
     """
 
@@ -240,7 +240,7 @@ class FederatedModel:
     centers : ndarray of shape (at most k, d), float64
         The server's, in half-widths.
     fit_seconds : (float, float)
-        Of the slowest client and of the server.
+        Times of the slowest client and of the server.
     """
 
     def __init__(

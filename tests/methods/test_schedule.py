@@ -5,7 +5,7 @@ import pytest
 
 from pkm.compute import Points
 from pkm.methods import METHODS, AIMKMeans, PrivateKMeans, load_method
-from pkm.methods.schedule import Schedule, count_noise, plan_release
+from pkm.methods.schedule import Schedule, plan_release, unit_noise
 from pkm.privacy import (
     SCALE,
     Budget,
@@ -136,8 +136,8 @@ def test_a_zoom_and_what_it_leaves_are_within_the_budget(name, zoom):
             except ValueError:
                 continue
             planned = model.planned_run(n_points, n_features, [0])
-            both = Schedule(*planned.schedule).charge(planned.budget).spent()
-            without = Schedule(*spent.schedule).charge(spent.budget).spent()
+            both = Schedule(*planned.schedule).to_ledger(planned.budget).spent()
+            without = Schedule(*spent.schedule).to_ledger(spent.budget).spent()
             assert both <= planned.budget.epsilon * (1 + 1e-9)
             assert both >= LEAST_SPENT.get(name, 0.995) * without
 
@@ -156,16 +156,16 @@ def test_rounds_count_the_earlier_releases_of_a_query():
         ("nearest_counts", 1),
     ]
     assert schedule.find(NearestCounts) == [counts, counts]
-    assert count_noise(counts) == Gaussian(10.0 * SCALE)
-    assert count_noise(grid) == Laplace(5.0 * SCALE)
+    assert unit_noise(counts) == Gaussian(10.0 * SCALE)
+    assert unit_noise(grid) == Laplace(5.0 * SCALE)
 
 
 def test_a_schedule_knows_what_it_costs_together():
     schedule = Schedule(*[plan_release(GridCounts, Laplace, epsilon=0.25)] * 3)
-    assert schedule.charge(Budget(1.0)).spent() == pytest.approx(0.75)
+    assert schedule.to_ledger(Budget(1.0)).spent() == pytest.approx(0.75)
     assert not schedule.fits(Budget(0.7))
     with pytest.raises(BudgetExceeded):
-        schedule.charge(Budget(0.7))
+        schedule.to_ledger(Budget(0.7))
 
 
 def test_methods_without_a_claim_release_nothing():

@@ -349,11 +349,11 @@ def test_a_coreset_is_in_the_domain_that_was_found():
     assert coreset.ledger.charges[0].label == "shell_counts"
 
 
-@pytest.mark.parametrize("supports_ball", [True, False])
+@pytest.mark.parametrize("benefits_from_ball", [True, False])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_plans_are_of_public_quantities(supports_ball, delta):
-    plan = plan_zoom(0.2, 10_000, 5, 2.0, delta, supports_ball=supports_ball)
-    assert plan.ball == supports_ball
+def test_plans_are_of_public_quantities(benefits_from_ball, delta):
+    plan = plan_zoom(0.2, 10_000, 5, 2.0, delta, benefits_from_ball=benefits_from_ball)
+    assert plan.ball == benefits_from_ball
     assert plan.pure == (delta == 0)
     total = plan.cost * N_RELEASES if plan.pure else plan.mu**2
     assert total == pytest.approx(0.4 if plan.pure else 0.2 * gaussian_mu(2.0, 1e-6) ** 2)
