@@ -167,8 +167,8 @@ def _read_grid(
         declared = resolve_bounds(method, file.n_columns) or bounds
     if not np.array_equal(declared, bounds):
         raise ValueError(
-            f"bounds={method.bounds} differ from those that {packed}: leave them out, "
-            "or pack it again"
+            f"{_show_bounds(method.bounds)} differ from those that {packed}: leave "
+            "them out, or pack it again"
         )
     if not method.claim.private:
         refuse_null(file.header.n_null)
@@ -200,7 +200,8 @@ def _materialize(
 def _refuse_outside(method: ClusteringMethod, outside: bool) -> None:
     if outside and not method.clip:
         raise ValueError(
-            f"points lie outside bounds={method.bounds}; widen bounds or set clip=True"
+            f"points lie outside {_show_bounds(method.bounds)}; widen bounds or set "
+            "clip=True"
         )
 
 

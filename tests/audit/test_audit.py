@@ -9,11 +9,11 @@ import pytest
 from estimators import private_methods
 from planted_faults import broken
 
-from pkm.audit import audit
+from pkm.audit import audit, replay
 from pkm.audit import report as audit_report
 from pkm.audit.__main__ import main
 from pkm.audit.residuals import ALARM
-from pkm.methods import DistDP, EUGkM, GLloyd, Lloyd, SuLloyd
+from pkm.methods import DistDP, EUGkM, GLloyd, Lloyd, QuadtreeKMeans, SuLloyd
 from pkm.methods.synthetic import aim
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -71,6 +71,22 @@ def test_a_move_that_is_charged_as_one_record_is_the_registered_flaw():
     assert {found.flaw for found in report.findings} == {"F-17"}
     assert report.unregistered == ()
     assert report.tightness["region_counts"] == pytest.approx(2.0)
+
+
+def test_the_warning_of_few_centers_is_the_same_for_a_neighbor(monkeypatch):
+    """It counts what was released: a replay compares the warnings of both fits."""
+    seen = []
+
+    def observe(observed):
+        seen.append(observed)
+        return replay_observe(observed)
+
+    replay_observe = replay.observe
+    monkeypatch.setattr(replay, "observe", observe)
+    report = audit(QuadtreeKMeans(3), ["replay"], n_pairs=6)
+    assert report.verdicts == {"replay": "consistent"}
+    warned = [observed for observed in seen if "smaller than n_clusters" in str(observed)]
+    assert len(warned) >= 2
 
 
 def test_audits_are_repeatable():
