@@ -209,7 +209,8 @@ def check_constraints(
     Raises
     ------
     ValueError
-        If a value breaks its rule; the message has the name, the value and the rule.
+        If a value breaks its rule, or is a float of another precision than 64 bits. The
+        message has the name, the value and the rule.
 
     Examples
     --------
@@ -220,5 +221,8 @@ def check_constraints(
     """
     for name, value in parameters.items():
         rule = constraints.get(name)
+        # Costs and scales would be computed in a parameter's own precision.
+        if isinstance(value, np.floating) and not isinstance(value, float):
+            raise ValueError(f"{name}={value!r} must have 64 bits: give float({name})")
         if rule is not None and not rule.allows(value):
             raise ValueError(rule.refuse(name, value))

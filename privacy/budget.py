@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pkm.privacy.checks import check_positive
+from pkm.privacy.checks import check_positive, freeze_fields
 
 
 class Adjacency(StrEnum):
@@ -50,6 +50,8 @@ class Budget:
     rho: float | None = None
 
     def __post_init__(self) -> None:
+        # Of numpy's short types the costs would be computed in their precision.
+        freeze_fields(self)
         check_positive("epsilon", self.epsilon)
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta={self.delta} must be in [0, 1)")

@@ -75,7 +75,7 @@ def _small_mu_delta(mu: float, epsilon: float) -> float:
     return density * mu / 2 * float(WEIGHTS @ slopes)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)
 def gdp_epsilon(mu: float, delta: float) -> float:
     """Smallest epsilon >= 0 for which mu-GDP implies (epsilon, delta)-DP.
 
@@ -99,7 +99,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu for which mu-GDP implies (epsilon, delta)-DP, reduced by 1e-9.
 

@@ -88,6 +88,8 @@ class Charge:
                 raise ValueError(
                     f"{name}={cost} of a charge must be finite and not negative"
                 )
+            # Of numpy's short types the sums would be computed in their precision.
+            object.__setattr__(self, name, float(cost))
 
     def to_dict(self) -> dict[str, str | float | None]:
         """Return a flat, JSON-ready record, always with mu, epsilon and delta."""
@@ -278,7 +280,8 @@ class Ledger:
 
     def delta_at(self, epsilon: float) -> float:
         """Delta that the releases so far need at ``epsilon``."""
-        return max(_delta_at(costs, epsilon) for costs in _compose_costs(self.charges))
+        costs = _compose_costs(self.charges)
+        return max(_delta_at(group, float(epsilon)) for group in costs)
 
     def spent(self) -> float:
         """Epsilon that the releases so far need at the budget's delta.
@@ -327,7 +330,7 @@ def largest_multiple(
     return _largest_multiple(mu, tuple(epsilons), epsilon, delta)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def _largest_multiple(
     mu: float, epsilons: tuple[float, ...], epsilon: float, delta: float
 ) -> float:
@@ -456,7 +459,7 @@ def _delta_at(costs: _Costs, epsilon: float) -> float:
     return costs.delta + _composed_delta(costs.mu, costs.epsilons, epsilon)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)
 def _composed_epsilon(
     mu: float, epsilons: tuple[float, ...], delta: float, basic: float
 ) -> float:
@@ -475,7 +478,7 @@ def _composed_epsilon(
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)
 def _composed_delta(
     mu: float,
     epsilons: tuple[float, ...],

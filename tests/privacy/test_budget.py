@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from pkm.privacy import (
@@ -26,6 +27,14 @@ from pkm.privacy import (
 def test_budget_refuses_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         Budget(*arguments)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, np.float64])
+def test_budgets_are_of_64_bits(kind):
+    budget = Budget(kind(0.1), kind(1e-5), "rho_bounded", kind(0.5))
+    numbers = (budget.epsilon, budget.delta, budget.rho)
+    assert {type(number) for number in numbers} == {float}
+    assert numbers == (float(kind(0.1)), float(kind(1e-5)), 0.5)
 
 
 def test_budgets_split_and_add_within_one_adjacency():

@@ -98,6 +98,21 @@ def test_charge_refuses_invalid_costs(cost):
         Charge("q", 0, "gaussian", **cost)
 
 
+def test_costs_of_short_types_are_composed_in_64_bits():
+    """Sums in float16 would lose most of these costs."""
+
+    def ledger(kind):
+        opened = Ledger(Budget(kind(1.0), kind(1e-5)))
+        for n_earlier in range(50):
+            opened.charge(Charge("q", n_earlier, "gaussian", mu=kind(0.03)))
+        return opened
+
+    short = ledger(np.float16)
+    same = ledger(lambda number: float(np.float16(number)))
+    assert short.spent() == same.spent()
+    assert short.delta_at(np.float16(0.5)) == same.delta_at(0.5)
+
+
 def test_small_pure_charges_cost_less_than_their_sum():
     """200 charges of 0.01 add up to 2, but at delta 1e-6 they cost less than 1: charge and spent
     must agree.
