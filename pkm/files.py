@@ -3,8 +3,8 @@
 import fcntl
 import hashlib
 import hmac
-import itertools
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +17,6 @@ OWNER_FOLDER = 0o700
 ANY_FILE = 0o666
 SECRET_NAME = "secret"
 SECRET_BYTES = 32
-_counter = itertools.count()
 
 
 def cache_folder() -> Path:
@@ -77,9 +76,10 @@ def atomic_write(path: Path, content: bytes | memoryview, mode: int = ANY_FILE) 
         return os.open(name, flags, mode)
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{next(_counter)}.tmp")
+    # Nobody else can have made a file or a link of this name before.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "wb", opener=opener) as file:
+        with open(temporary, "xb", opener=opener) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -45,6 +45,16 @@ def test_unwritable_cache_is_named(tmp_path, monkeypatch):
         datasets.fingerprint("file", path=path)
 
 
+def test_a_link_of_the_temporary_name_is_not_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(files.secrets, "token_hex", lambda n_bytes: "guessed")
+    target = tmp_path / "of somebody else"
+    target.touch()
+    (tmp_path / ".account.guessed.tmp").symlink_to(target)
+    with pytest.raises(FileExistsError):
+        files.atomic_write(tmp_path / "account", b"private")
+    assert target.read_bytes() == b""
+
+
 def test_interrupted_write_leaves_no_file(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -19,6 +20,7 @@ from pkm.experiments.commands.composition import check_configuration, register_p
 from pkm.experiments.commands.explanations import explain_errors
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.console.console import make_consoles, run_action
+from pkm.files import OWNER_FOLDER
 from pkm.names import find_nearest
 
 #: Settings of Hydra that only a sweep reads, and those that only a single run reads.
@@ -333,10 +335,16 @@ def run_task(
     return results[0]
 
 
-class TuningWarning(Callback):
-    """Says that a search for the best parameters costs privacy."""
+class SweepStart(Callback):
+    """What is done before Hydra begins a sweep."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Warn before a sweep whose later jobs depend on results of earlier ones."""
+        """Make the folders, and warn if later jobs depend on results of earlier ones.
+
+        Sweepers and launchers write objectives and logs, which private data may be
+        behind: the folders are their owner's alone.
+        """
+        for folder in (config.results, config.hydra.sweep.dir):
+            Path(folder).mkdir(OWNER_FOLDER, parents=True, exist_ok=True)
         if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
             make_consoles()[1].print(TUNING_WARNING, style="yellow")

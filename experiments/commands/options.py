@@ -40,7 +40,7 @@ HYDRA = {
     "sweep": {"dir": "${results}/hydra", "subdir": "."},
     "job": {"chdir": False},
     "callbacks": {
-        "tuning": {"_target_": "pkm.experiments.commands.application.TuningWarning"}
+        "start": {"_target_": "pkm.experiments.commands.application.SweepStart"}
     },
 }
 #: Launchers and sweepers log what they do; the packages that a command uses do not.

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import socket
+import tempfile
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -88,11 +89,9 @@ class Store:
         ResultsNotWritable
             If the folder cannot be created or written.
         """
-        probe = self.root / f".probe.{os.getpid()}.tmp"
         try:
             self._create_root()
-            probe.write_bytes(b"")
-            probe.unlink()
+            tempfile.TemporaryFile(dir=self.root).close()
         except OSError as error:
             raise self._explain_unwritable(error) from error
 

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import stat
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -212,6 +213,14 @@ def test_a_sweep_is_one_batch(call):
     _, out, _ = call("-m", "method=mean", "epsilon=1.0,2.0", "k=3,4", *SWEEP[3:])
     assert "1 cells were stored already, 1 were run" in out
     assert sorted(path.name for path in Path("results/hydra").iterdir()) == ["multirun.yaml"]
+
+
+@pytest.mark.parametrize("launcher", ["cells", "basic"])
+def test_folders_of_a_sweep_are_for_their_owner_alone(call, launcher):
+    """Launchers of jobs and sweepers write objectives of private data there."""
+    call("-m", "method=mean", "epsilon=1.0", *SWEEP[3:], f"hydra/launcher={launcher}")
+    for folder in ("results", "results/hydra"):
+        assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
 
 
 def test_ranges_and_globs(call):
