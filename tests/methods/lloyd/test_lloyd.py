@@ -170,7 +170,7 @@ def test_private_methods_without_noise_are_lloyd(method):
     points = snap(blobs())
     budget = {"epsilon": 1e12}
     if method is not SuLloyd:
-        budget["delta"] = 0.5
+        budget["delta"] = 0.4
     estimator = method(4, n_iterations=5, postprocessing="none", **budget)
     private = estimator.fit_batch(points, [1, 2])
     exact = Lloyd(4, n_iterations=5).fit_batch(points, [1, 2])
