@@ -32,10 +32,10 @@ from pkm.federation.links import SERVER, ClientLink, ServerLink, cut
 from pkm.federation.masks import SECRET_BYTES, Masks, derive_key
 from pkm.federation.recovery import (
     SHARE_BYTES,
+    DropoutRecovery,
     RecoverableMasks,
     RoundKeys,
     RoundSecrets,
-    SurvivorSums,
 )
 from pkm.federation.ring import Ring
 
@@ -45,7 +45,7 @@ def agree_as_client(
     identity: Identity,
     fingerprints: Sequence[str],
     terms: Terms,
-    n_rounds: int,
+    n_key_rounds: int,
     ring: Ring,
 ) -> tuple[EncryptedClientLink, Masks]:
     """Agree on keys, as a client.
@@ -58,14 +58,14 @@ def agree_as_client(
         Expected ones, of the server and of all clients.
     terms : mapping of str to object
         Public terms of the run, by name.
-    n_rounds : int
-        Rounds that clients may drop out of; 0 for a run without recovery.
+    n_key_rounds : int
+        Rounds with keys of their own, secret-shared; 0 for a run without recovery.
     ring : Ring
 
     Returns
     -------
     link : EncryptedClientLink
-        That only the server can read.
+        Link whose messages only the server can decrypt.
     masks : Masks
 
     Raises
@@ -80,7 +80,7 @@ def agree_as_client(
 
     # Exchange signed public keys, through the server.
     private = X25519PrivateKey.generate()
-    own = RoundSecrets.draw(n_rounds)
+    own = RoundSecrets.draw(n_key_rounds)
     keys = [private, *own.derive_keys()]
     hello = sign_hello(identity, client, n_clients, terms, keys)
     link.send(hello)
@@ -91,7 +91,7 @@ def agree_as_client(
         hellos,
         client,
         private,
-        n_rounds,
+        n_key_rounds,
         fingerprints,
         terms,
     )
@@ -107,7 +107,7 @@ def agree_as_client(
     if peers:
         link.send(ciphertexts)
         received = link.receive(len(ciphertexts)).tobytes()
-        n_bytes = _count_message_bytes(n_rounds)
+        n_bytes = _count_message_bytes(n_key_rounds)
         for peer, ciphertext in zip(peers, cut(received, n_bytes), strict=True):
             messages[peer] = decrypt_message(
                 secrets[peer], salt, peer, client, ciphertext
@@ -121,13 +121,15 @@ def agree_as_client(
 
     # Derive the masks.
     encrypted = EncryptedClientLink(link, secrets[SERVER], salt)
-    if n_rounds:
-        held = {member: message[SECRET_BYTES:] for member, message in messages.items()}
+    if n_key_rounds:
+        received_shares = {
+            member: message[SECRET_BYTES:] for member, message in messages.items()
+        }
         return encrypted, RecoverableMasks(
             client,
             own,
             round_keys,
-            held,
+            received_shares,
             group_key,
             salt,
             ring,
@@ -143,28 +145,28 @@ def agree_as_server(
     identity: Identity,
     fingerprints: Sequence[str],
     terms: Terms,
-    n_rounds: int,
-) -> tuple[EncryptedServerLink, SurvivorSums | None]:
+    n_key_rounds: int,
+) -> tuple[EncryptedServerLink, DropoutRecovery | None]:
     """Relay the clients' hellos and messages; agree on keys with each, as the server.
 
     Parameters
     ----------
     link : ServerLink
-    identity, fingerprints, terms, n_rounds
+    identity, fingerprints, terms, n_key_rounds
         See :func:`agree_as_client`.
 
     Returns
     -------
     link : EncryptedServerLink
-        That only the clients can read.
-    survivors : SurvivorSums or None
+        Link whose messages only the clients can decrypt.
+    recovery : DropoutRecovery or None
         Unmasks the sums, where the run recovers.
     """
     n_clients = link.n_clients
 
     # Collect the hellos of all clients, and send all parties' to all of them.
     private = X25519PrivateKey.generate()
-    messages, _ = link.gather(count_hello_bytes(1 + n_rounds, len(terms)))
+    messages, _ = link.gather(count_hello_bytes(1 + n_key_rounds, len(terms)))
     hellos = sign_hello(identity, SERVER, n_clients, terms, [private])
     for message in messages:
         hellos += message.tobytes()
@@ -172,7 +174,7 @@ def agree_as_server(
         hellos,
         SERVER,
         private,
-        n_rounds,
+        n_key_rounds,
         fingerprints,
         terms,
     )
@@ -181,10 +183,10 @@ def agree_as_server(
 
     # Pass on the clients' messages: those of a sender are in the order of receivers.
     if n_clients > 1:
-        messages, _ = link.gather((n_clients - 1) * _count_message_bytes(n_rounds))
+        messages, _ = link.gather((n_clients - 1) * _count_message_bytes(n_key_rounds))
         received = [b""] * n_clients
         for sender, message in enumerate(messages):
-            ciphertexts = cut(message.tobytes(), _count_message_bytes(n_rounds))
+            ciphertexts = cut(message.tobytes(), _count_message_bytes(n_key_rounds))
             # Nobody sends a message to itself.
             ciphertexts.insert(sender, b"")
             for receiver, ciphertext in enumerate(ciphertexts):
@@ -192,21 +194,21 @@ def agree_as_server(
         link.deliver(received)
 
     encrypted = EncryptedServerLink(link, secrets, salt)
-    if not n_rounds:
+    if not n_key_rounds:
         return encrypted, None
-    return encrypted, SurvivorSums(round_keys, salt)
+    return encrypted, DropoutRecovery(round_keys, salt)
 
 
-def _count_message_bytes(n_rounds: int) -> int:
+def _count_message_bytes(n_key_rounds: int) -> int:
     """Count a message's bytes: a contribution, two shares per round, the tag."""
-    return SECRET_BYTES + 2 * n_rounds * SHARE_BYTES + TAG_BYTES
+    return SECRET_BYTES + 2 * n_key_rounds * SHARE_BYTES + TAG_BYTES
 
 
 def _read_hellos(
     hellos: bytes,
     party: int,
     private: X25519PrivateKey,
-    n_rounds: int,
+    n_key_rounds: int,
     fingerprints: Sequence[str],
     terms: Terms,
 ) -> tuple[dict[int, bytes], RoundKeys]:
@@ -222,7 +224,7 @@ def _read_hellos(
     n_clients = len(fingerprints) - 1
     # The server's hello has one key, the clients' have one more per recovered round.
     n_first = count_hello_bytes(1, len(terms))
-    n_other = count_hello_bytes(1 + n_rounds, len(terms))
+    n_other = count_hello_bytes(1 + n_key_rounds, len(terms))
     messages = [hellos[:n_first], *cut(hellos[n_first:], n_other)]
     public = {
         other: read_hello(message, other, n_clients, terms, fingerprints[other])

@@ -23,15 +23,14 @@ class ClientTimings:
     ----------
     masking : float
         For masking and unmasking.
-    exchange : float
+    communication : float
         For exchanging messages.
-    exchanges : int
-        Number of exchanges.
+    communication_rounds : int
     """
 
     masking: float = 0.0
-    exchange: float = 0.0
-    exchanges: int = 0
+    communication: float = 0.0
+    communication_rounds: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,9 +151,9 @@ class FederatedCurator(BaseCurator):
         answer = masks.unmask(reply.view(message.dtype).reshape(message.shape))
         unmasked = time.perf_counter()
 
-        timings.exchange += received - masked
+        timings.communication += received - masked
         timings.masking += (masked - started) + (unmasked - received)
-        timings.exchanges += 1
+        timings.communication_rounds += 1
         return {
             "sums": np.ascontiguousarray(answer[:, :, :-1]),
             "counts": np.ascontiguousarray(answer[:, :, -1]),

@@ -32,7 +32,7 @@ class _Direction:
     secret : bytes
         Shared by the two ends.
     purpose : str
-        Of the direction.
+        Key-derivation label of this direction.
     salt : bytes
         Of the run.
     sender : int

@@ -30,7 +30,7 @@ _SPIN_SECONDS = 2e-4  # before a deadline, in which sleeping is too coarse
 
 
 class ProtocolError(RuntimeError):
-    """A party stopped, was late, broke the protocol or is another one: no result."""
+    """Raised when a party stops, times out, breaks the protocol or is another one."""
 
 
 class Packet(NamedTuple):

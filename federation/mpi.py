@@ -36,7 +36,7 @@ from pkm.federation.parties import (
     FederationCosts,
     Network,
     ServerReport,
-    check_agreement,
+    check_equal_centers,
     check_secure,
     hash_centers,
     run_client,
@@ -119,7 +119,7 @@ def run_rank(
     network: Network,
     split: str = "balanced",
     identity: Identity | None = None,
-    simulated: bool = False,
+    allow_seeded_noise: bool = False,
 ) -> tuple[Any | None, FederationCosts | None]:
     """Run a method as a protocol, as one rank of a job of ``network.n_clients + 1``.
 
@@ -127,7 +127,7 @@ def run_rank(
 
     Parameters
     ----------
-    method, seeds, domain, network, simulated
+    method, seeds, domain, network, allow_seeded_noise
         As for :func:`pkm.federation.run_in_threads`.
     points : Points
         All points, for a measurement on one machine: each client uses its part alone.
@@ -157,7 +157,7 @@ def run_rank(
             f"n_clients={network.n_clients} must be one less than the job's "
             f"{comm.Get_size()} processes"
         )
-    check_secure(method, simulated)
+    check_secure(method, allow_seeded_noise)
     if network.fingerprints is None:
         identity = Identity.generate()
         network = replace(network, fingerprints=_exchange_fingerprints(comm, identity))
@@ -182,7 +182,7 @@ def run_rank(
                 domain,
                 network,
                 identity=identity,
-                simulated=simulated,
+                allow_seeded_noise=allow_seeded_noise,
             )
             _send_report(link, report, network.recover)
         return None, None
@@ -199,7 +199,7 @@ def run_rank(
             domain,
             network,
             identity=identity,
-            simulated=simulated,
+            allow_seeded_noise=allow_seeded_noise,
         )
         return _exchange_reports(link, run, report, network.time_limit)
 
@@ -260,6 +260,6 @@ def _exchange_reports(
 
     # A client's report comes before the digest of its centers.
     size = 8 * len(report)
-    check_agreement([message[size:] for message in messages.values()])
+    check_equal_centers([message[size:] for message in messages.values()])
     reports = [np.frombuffer(message[:size]) for message in messages.values()]
     return run, FederationCosts.combine(run.n_iter, server_report, reports)

@@ -49,8 +49,8 @@ class Network:
         Seconds that the server waits for the clients' messages.
     recover : bool, default=False
         Finish with the other clients when one drops out, as long as more than half of
-        them remain. This takes three clients, and an exchange more per round. Without
-        it, the run ends.
+        them remain. This takes three clients, and one more communication round per
+        iteration. Without it, the run ends.
     fingerprints : tuple of str, optional
         Of the identities of the server and of each client; all parties know them
         beforehand.
@@ -101,22 +101,22 @@ class ServerReport(NamedTuple):
 
     Attributes
     ----------
-    work : float
+    aggregation : float
         Seconds in which the server adds messages and all clients wait.
-    drawing : float
-        CPU seconds of drawing noise, while the clients work.
+    noise_sampling : float
+        CPU seconds of sampling noise, while the clients work.
     waiting : float
         Mean seconds that clients waited for the last one, summed over the rounds.
-    bytes, exchanges : float
+    bytes, communication_rounds : float
         Totals of the run without the agreement on keys. The 16 bytes of a message's
         tag are not counted, like a network's headers.
     """
 
-    work: float
-    drawing: float
+    aggregation: float
+    noise_sampling: float
     waiting: float
     bytes: float
-    exchanges: float
+    communication_rounds: float
 
 
 class ClientReport(NamedTuple):
@@ -128,14 +128,14 @@ class ClientReport(NamedTuple):
         Of the agreement on keys.
     total : float
         Of the run after it.
-    masking, exchange : float
+    masking, communication : float
         Of the run: for masks, and for exchanging messages.
     """
 
     setup: float
     total: float
     masking: float
-    exchange: float
+    communication: float
 
 
 @dataclass(frozen=True)
@@ -182,29 +182,29 @@ class FederationCosts:
         cls, iterations: int, server: ServerReport, clients: npt.ArrayLike
     ) -> "FederationCosts":
         """Combine the server's report and the clients', one in a row."""
-        setup, total, masking, exchange = np.mean(clients, axis=0).tolist()
+        setup, total, masking, communication = np.mean(clients, axis=0).tolist()
         scale = 1e3 / iterations
         return cls(
             iterations=float(iterations),
             iteration_ms=scale * total,
             setup_ms=1e3 * setup,
             bytes_per_iteration=server.bytes / iterations,
-            rounds_per_iteration=server.exchanges / iterations,
-            client_ms=scale * (total - masking - exchange),
+            rounds_per_iteration=server.communication_rounds / iterations,
+            client_ms=scale * (total - masking - communication),
             masking_ms=scale * masking,
-            server_ms=scale * server.work,
-            wire_ms=scale * (exchange - server.work - server.waiting),
+            server_ms=scale * server.aggregation,
+            wire_ms=scale * (communication - server.aggregation - server.waiting),
             waiting_ms=scale * server.waiting,
-            noise_ms=scale * server.drawing,
+            noise_ms=scale * server.noise_sampling,
         )
 
 
-def check_schedule(
+def get_rounds(
     method: Any, n_points: int, n_features: int, network: Network
 ) -> list[Any]:
-    """Refuse a method that cannot run as a protocol, or whose sums exceed the ring.
+    """Return the rounds of a method; refuse one that cannot run as a protocol.
 
-    Every party checks this before it sends anything.
+    Every party checks this, and that sums fit the ring, before it sends anything.
 
     Returns
     -------
@@ -228,13 +228,13 @@ def check_schedule(
     return rounds
 
 
-def check_secure(method: Any, simulated: bool) -> None:
-    """Refuse noise that follows from public seeds, unless it is a simulation."""
-    if not (simulated or getattr(method, "secure", False)):
+def check_secure(method: Any, allow_seeded_noise: bool) -> None:
+    """Refuse noise that follows from public seeds, unless that is allowed."""
+    if not (allow_seeded_noise or getattr(method, "secure", False)):
         raise ValueError(
             f"secure=False of {type(method).__name__}: whoever knows the public seeds "
-            "can subtract the noise; set secure=True, or simulated=True for an "
-            "experiment without private data"
+            "can subtract the noise; set secure=True, or allow_seeded_noise=True "
+            "for an experiment without private data"
         )
 
 
@@ -275,8 +275,8 @@ def list_terms(
     }
 
 
-def check_fingerprints(network: Network) -> tuple[str, ...]:
-    """Return the fingerprints of all parties; refuse a network without."""
+def require_fingerprints(network: Network) -> tuple[str, ...]:
+    """Return the fingerprints of all parties; refuse a network without them."""
     if network.fingerprints is None:
         raise ValueError(
             "fingerprints=None of the network must be those of the server and of each "
@@ -298,7 +298,7 @@ def run_client(
     network: Network,
     *,
     identity: Identity,
-    simulated: bool = False,
+    allow_seeded_noise: bool = False,
 ) -> tuple[Any, ClientReport]:
     """Run a method as one of the clients.
 
@@ -318,7 +318,7 @@ def run_client(
         With the fingerprints of all parties.
     identity : Identity
         This client's.
-    simulated : bool, default=False
+    allow_seeded_noise : bool, default=False
         Allow a method without ``secure=True``: for experiments.
 
     Returns
@@ -335,9 +335,9 @@ def run_client(
         If the method cannot run as a protocol.
     """
     n_features = points.shape[1]
-    rounds = check_schedule(method, n_points, n_features, network)
-    check_secure(method, simulated)
-    fingerprints = check_fingerprints(network)
+    rounds = get_rounds(method, n_points, n_features, network)
+    check_secure(method, allow_seeded_noise)
+    fingerprints = require_fingerprints(network)
     if points.n_records > n_points:
         raise ValueError(
             f"n_points={n_points} must be at least this client's {points.n_records}: "
@@ -346,11 +346,11 @@ def run_client(
 
     # Agree on the keys of the link to the server and of the masks.
     started = time.perf_counter()
-    n_recovered = len(rounds) if network.recover else 0
+    n_key_rounds = len(rounds) if network.recover else 0
     ring = Ring(network.word_bytes)
     terms = list_terms(method, n_points, n_features, len(seeds), domain, network)
     encrypted, masks = agree_as_client(
-        link, identity, fingerprints, terms, n_recovered, ring
+        link, identity, fingerprints, terms, n_key_rounds, ring
     )
     session = ClientSession(encrypted, masks, n_points, rounds)
     agreed = time.perf_counter()
@@ -362,7 +362,9 @@ def run_client(
     run = method.fit_with(make_curator, n_points, n_features, seeds)
     total = time.perf_counter() - agreed
     timings = session.timings
-    report = ClientReport(agreed - started, total, timings.masking, timings.exchange)
+    report = ClientReport(
+        agreed - started, total, timings.masking, timings.communication
+    )
     return run, report
 
 
@@ -371,8 +373,8 @@ def hash_centers(run: Any) -> bytes:
     return hashlib.blake2b(run.centers.tobytes(), digest_size=16).digest()
 
 
-def check_agreement(digests: Sequence[bytes]) -> None:
-    """Refuse a result on which the clients do not agree."""
+def check_equal_centers(digests: Sequence[bytes]) -> None:
+    """Refuse the result if a client released other centers than the first one."""
     for client, client_digest in enumerate(digests, 1):
         if client_digest != digests[0]:
             raise ProtocolError(f"client {client} computed other centers than client 1")
@@ -391,7 +393,7 @@ def run_server(
     network: Network,
     *,
     identity: Identity,
-    simulated: bool = False,
+    allow_seeded_noise: bool = False,
 ) -> ServerReport:
     """Run a method as the server: send the clients the noisy sum of every round.
 
@@ -411,7 +413,7 @@ def run_server(
         With the fingerprints of all parties.
     identity : Identity
         The server's.
-    simulated : bool, default=False
+    allow_seeded_noise : bool, default=False
         Allow a method or noise without ``secure=True``: for experiments.
 
     Returns
@@ -424,21 +426,23 @@ def run_server(
         Naming the client that stopped, was late, sent a malformed message or is not who
         it should be.
     """
-    rounds = check_schedule(method, n_points, n_features, network)
-    check_secure(method, simulated)
-    if not (simulated or noise.secure):
-        raise ValueError("secure=False of the noise must be True, or simulated=True")
-    fingerprints = check_fingerprints(network)
+    rounds = get_rounds(method, n_points, n_features, network)
+    check_secure(method, allow_seeded_noise)
+    if not (allow_seeded_noise or noise.secure):
+        raise ValueError(
+            "secure=False of the noise must be True, or allow_seeded_noise=True"
+        )
+    fingerprints = require_fingerprints(network)
     ring = Ring(network.word_bytes)
     shape = (len(noise.seeds), method.n_clusters, n_features + 1)
     n_bytes = math.prod(shape) * ring.word_bytes
 
     # Agree with the clients on keys, and relay those that they agree on among them.
-    n_recovered = len(rounds) if network.recover else 0
+    n_key_rounds = len(rounds) if network.recover else 0
     n_replicates = len(noise.seeds)
     terms = list_terms(method, n_points, n_features, n_replicates, domain, network)
-    encrypted, survivors = agree_as_server(
-        link, identity, fingerprints, terms, n_recovered
+    encrypted, recovery = agree_as_server(
+        link, identity, fingerprints, terms, n_key_rounds
     )
 
     # Draw the noise of all rounds while the clients work on their first message: it
@@ -448,26 +452,28 @@ def run_server(
         draw_noise(ring, shape, public_round, noise, number)
         for number, public_round in enumerate(rounds)
     ]
-    drawing = time.thread_time() - started
+    noise_sampling = time.thread_time() - started
 
     # In each round, add the clients' messages and the noise, and send the sum to all.
-    work = 0.0
+    aggregation = 0.0
     waiting = 0.0
     for round_noise in noises:
         messages, arrivals = encrypted.gather(n_bytes, network.recover)
-        if survivors is not None:
-            survivors.collect_shares(encrypted)
+        if recovery is not None:
+            recovery.collect_shares(encrypted)
         started = time.perf_counter()
         elements = [message.view(ring.dtype).reshape(shape) for message in messages]
         total = aggregate(ring, elements, round_noise)
-        if survivors is not None:
-            survivors.unmask(total)
-        work += time.perf_counter() - started
+        if recovery is not None:
+            recovery.unmask(total)
+        aggregation += time.perf_counter() - started
         waiting += max(arrivals) - sum(arrivals) / len(arrivals)
         encrypted.deliver([total] * len(link.remaining))
 
-    n_exchanges = len(rounds) + n_recovered
-    return ServerReport(work, drawing, waiting, encrypted.n_bytes, n_exchanges)
+    communication_rounds = len(rounds) + n_key_rounds
+    return ServerReport(
+        aggregation, noise_sampling, waiting, encrypted.n_bytes, communication_rounds
+    )
 
 
 def draw_noise(
@@ -505,7 +511,7 @@ def run_in_threads(
     domain: npt.ArrayLike | None = None,
     *,
     network: Network,
-    simulated: bool = False,
+    allow_seeded_noise: bool = False,
 ) -> tuple[Any, FederationCosts]:
     """Run a method as a protocol whose parties are threads of this process.
 
@@ -522,7 +528,7 @@ def run_in_threads(
     seeds : sequence of int
     domain : array-like of shape (2, d), optional
     network : Network
-    simulated : bool, default=False
+    allow_seeded_noise : bool, default=False
         Allow a method without ``secure=True``: for experiments, not for real data.
 
     Returns
@@ -545,8 +551,8 @@ def run_in_threads(
         )
     n_points = sum(points.n_records for points in parts)
     n_features = parts[0].shape[1]
-    check_schedule(method, n_points, n_features, network)
-    check_secure(method, simulated)
+    get_rounds(method, n_points, n_features, network)
+    check_secure(method, allow_seeded_noise)
     identities = [Identity.generate() for _ in range(network.n_clients + 1)]
     fingerprints = tuple(identity.fingerprint for identity in identities)
     network = replace(network, fingerprints=fingerprints)
@@ -570,7 +576,7 @@ def run_in_threads(
                 domain,
                 network,
                 identity=identities[client],
-                simulated=simulated,
+                allow_seeded_noise=allow_seeded_noise,
             )
         except Exception as error:
             failures[client] = f"{type(error).__name__}: {error}"
@@ -596,7 +602,7 @@ def run_in_threads(
             domain,
             network,
             identity=identities[SERVER],
-            simulated=simulated,
+            allow_seeded_noise=allow_seeded_noise,
         )
     except Exception as error:
         link.abort(str(error))
@@ -610,5 +616,5 @@ def run_in_threads(
         reason = failures.get(missing[0], "it did not finish")
         raise ProtocolError(f"{name_party(missing[0])} stopped: {reason}")
     runs, reports = zip(*(outcomes[client] for client in sorted(outcomes)), strict=True)
-    check_agreement([hash_centers(run) for run in runs])
+    check_equal_centers([hash_centers(run) for run in runs])
     return runs[0], FederationCosts.combine(runs[0].n_iter, server_report, reports)

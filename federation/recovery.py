@@ -1,4 +1,4 @@
-"""Sums although clients drop out: secret-shared masks of every round.
+"""Secure sums that survive client dropout: secret-shared masks of every round.
 
 In a round every client adds an individual mask to its pairwise masks. It has shared two
 secrets among all clients (Shamir), fresh ones for every round: the seed of the
@@ -163,7 +163,7 @@ class RecoverableMasks(Masks):
     own : RoundSecrets
     round_keys : mapping of int to list of X25519PublicKey
         Of each other client, one per round.
-    held : mapping of int to bytes
+    received_shares : mapping of int to bytes
         Shares that this client holds of the secrets of each client, itself included.
     group_key : bytes
         Known to all clients, not to the server.
@@ -177,7 +177,7 @@ class RecoverableMasks(Masks):
         client: int,
         own: RoundSecrets,
         round_keys: RoundKeys,
-        held: Mapping[int, bytes],
+        received_shares: Mapping[int, bytes],
         group_key: bytes,
         salt: bytes,
         ring: Ring,
@@ -185,14 +185,16 @@ class RecoverableMasks(Masks):
         super().__init__(client, {}, group_key, ring)
         self._own = own
         self._round_keys = round_keys
-        self._held = {peer: _decode(shares) for peer, shares in held.items()}
+        self._received_shares = {
+            peer: _decode(shares) for peer, shares in received_shares.items()
+        }
         self._salt = salt
         self._round = 0
         self._shares_sent = True
         # One stream of the group for each client that remains.
         self._group = {
             member: KeyStream(derive_key(group_key, f"group stream {member}"))
-            for member in held
+            for member in received_shares
         }
 
     def mask(self, values: np.ndarray) -> np.ndarray:
@@ -235,7 +237,9 @@ class RecoverableMasks(Masks):
         # Shares of the seeds of the masks come first, then those of the keys.
         n_rounds = len(self._own.mask_seeds)
         shares = [
-            self._held[member][self._round + (0 if member in arrived else n_rounds)]
+            self._received_shares[member][
+                self._round + (0 if member in arrived else n_rounds)
+            ]
             for member in members
         ]
         link.send(_encode(shares))
@@ -247,8 +251,8 @@ class RecoverableMasks(Masks):
         self._round += 1
 
 
-class SurvivorSums:
-    """The server's sums of the messages that arrive, round after round.
+class DropoutRecovery:
+    """Dropout recovery at the server: takes masks off the sum of a round's messages.
 
     Parameters
     ----------
@@ -283,13 +287,13 @@ class SurvivorSums:
         ProtocolError
             If too few clients remain.
         """
-        self._arrived = check_majority(link)
+        self._arrived = require_majority(link)
         announce_remaining(link)
 
         # Each of them sends one share for each member; shares are numbered by sender.
         n_bytes = len(self._members) * SHARE_BYTES
         replies, _ = link.gather(n_bytes, recover=True)
-        senders = check_majority(link)
+        senders = require_majority(link)
         rows = [_decode(reply.tobytes()) for reply in replies]
         for i, member in enumerate(self._members):
             pairs = zip(senders, rows, strict=True)
@@ -314,7 +318,7 @@ class SurvivorSums:
         self._round += 1
 
 
-def check_majority(link: ServerLink) -> list[int]:
+def require_majority(link: ServerLink) -> list[int]:
     """Return the remaining clients; raise ProtocolError if they are too few."""
     remaining = link.remaining
     threshold = compute_threshold(link.n_clients)

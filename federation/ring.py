@@ -14,7 +14,7 @@ class Ring:
     Parameters
     ----------
     word_bytes : {4, 8}
-        The paper's text names 4, its table counts 8.
+        Element size in bytes; the paper says 4 in the text and uses 8 in its table.
 
     Examples
     --------
@@ -50,7 +50,7 @@ class Ring:
         sum_noise: Gaussian | Laplace | None,
         count_noise: Gaussian | Laplace | None,
     ) -> None:
-        """Refuse a query whose answer might not fit, so that nothing can wrap.
+        """Raise ValueError if the largest sum with its noise could overflow the ring.
 
         Parameters
         ----------

@@ -94,16 +94,18 @@ def split_iid(labels: np.ndarray, n_clients: int) -> np.ndarray:
         )
     clients = np.full(len(labels), n_clients - 1, np.int64)
     for rows in clusters:
-        per_client = len(rows) // n_clients
-        n_even = per_client * n_clients
-        clients[rows[:n_even]] = np.repeat(np.arange(n_clients), per_client)
+        n_each = len(rows) // n_clients
+        n_even = n_each * n_clients
+        clients[rows[:n_even]] = np.repeat(np.arange(n_clients), n_each)
     return clients
 
 
 def split_noniid(
-    labels: np.ndarray, n_clients: int, per_client: int, seed: int
+    labels: np.ndarray, n_clients: int, max_clusters_per_client: int, seed: int
 ) -> np.ndarray:
-    """Split so that no client holds points of more than `per_client` clusters.
+    """Split so that every client holds points of few clusters.
+
+    No client holds points of more than `max_clusters_per_client` clusters.
 
     All clients but the last are filled in turn, up to n / n_clients points each. A
     client draws clusters at random among those that have points left. From each it
@@ -117,7 +119,7 @@ def split_noniid(
     labels : ndarray of int, shape (n,)
         Cluster of each point.
     n_clients : int
-    per_client : int
+    max_clusters_per_client : int
         Maximal number of clusters that a client may hold points of.
     seed : int
 
@@ -143,21 +145,23 @@ def split_noniid(
         raise ValueError(
             f"n_clients={n_clients} must be at least 1 and at most half of n={n}"
         )
-    if not 1 <= per_client <= len(clusters):
+    if not 1 <= max_clusters_per_client <= len(clusters):
         raise ValueError(
-            f"per_client={per_client} must be at least 1 and at most {len(clusters)}, "
-            "the number of clusters"
+            f"max_clusters_per_client={max_clusters_per_client} must be at least 1 and "
+            f"at most {len(clusters)}, the number of clusters"
         )
     for attempt in range(MAX_ATTEMPTS):
         generator = np.random.default_rng([seed, attempt])
-        clients = _draw_clients(clusters, n, n_clients, per_client, generator)
+        clients = _draw_clients(
+            clusters, n, n_clients, max_clusters_per_client, generator
+        )
         clusters_of_last = np.unique(labels[clients == n_clients - 1])
-        if len(clusters_of_last) <= per_client:
+        if len(clusters_of_last) <= max_clusters_per_client:
             return clients
     raise ValueError(
-        f"per_client={per_client} cannot be kept: in {MAX_ATTEMPTS} draws the last of "
-        f"n_clients={n_clients} always got points of more clusters; take fewer "
-        "clients, more clusters per client or another seed"
+        f"max_clusters_per_client={max_clusters_per_client} cannot be kept: in "
+        f"{MAX_ATTEMPTS} draws the last of n_clients={n_clients} always got points of "
+        "more clusters; take fewer clients, more clusters per client or another seed"
     )
 
 
@@ -170,14 +174,14 @@ def _draw_clients(
     clusters: list[np.ndarray],
     n: int,
     n_clients: int,
-    per_client: int,
+    max_clusters_per_client: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
     """Draw a split; the last client may get points of any number of clusters."""
     clients = np.full(n, n_clients - 1, np.int64)
     capacity = n // n_clients
     # At least one point, so that no client is without points where parts are small.
-    min_taken = max(capacity // per_client - 1, 1)
+    min_taken = max(capacity // max_clusters_per_client - 1, 1)
     sizes = np.array([len(rows) for rows in clusters])
     n_used = np.zeros(len(clusters), np.int64)  # points of each that clients have got
 
@@ -185,7 +189,7 @@ def _draw_clients(
         # Fill the client from random clusters that have points left.
         available = np.flatnonzero(n_used < sizes)
         n_missing = capacity
-        for cluster in generator.permutation(available)[:per_client]:
+        for cluster in generator.permutation(available)[:max_clusters_per_client]:
             wanted = generator.integers(min_taken, capacity)
             start = n_used[cluster]
             n_taken = min(wanted, n_missing, sizes[cluster] - start)

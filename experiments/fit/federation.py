@@ -106,11 +106,11 @@ class Federation(Kind):
     ) -> None:
         """Refuse a method whose messages do not fit into words of that size."""
         from pkm.experiments.fit.protocol import make_network
-        from pkm.federation.parties import check_schedule
+        from pkm.federation.parties import get_rounds
 
         super().check_method(cell, method, n, d)
         if n is not None and d is not None:
-            check_schedule(method, n, d, make_network(self))
+            get_rounds(method, n, d, make_network(self))
 
     def fit(self, resolved: "ResolvedCell") -> FitResults:
         """Run the seeds one by one, after a run of the first one that is discarded."""

@@ -85,7 +85,7 @@ def run_with_threads(
             [seed],
             data.domain,
             network=network,
-            simulated=True,
+            allow_seeded_noise=True,
         )
         outcomes.append(outcome)
     return outcomes[1:]
@@ -151,7 +151,7 @@ def run_party(folder: str) -> None:
                     resolved.data.domain,
                     network=network,
                     split=kind.split,
-                    simulated=True,
+                    allow_seeded_noise=True,
                 )
                 outcomes.append(outcome)
         if rank == 1:

@@ -13,7 +13,7 @@ from pkm.federation.masks import SECRET_BYTES
 TERMS = {"n_points": 60}
 
 
-def agree(n_clients, n_rounds=0, client_link=lambda link: link, **arguments):
+def agree(n_clients, n_key_rounds=0, client_link=lambda link: link, **arguments):
     """Run the agreement on keys; return the links and masks of the clients (or their exceptions),
     those of the server, and the link that the messages passed.
     """
@@ -22,24 +22,26 @@ def agree(n_clients, n_rounds=0, client_link=lambda link: link, **arguments):
 
     def client(link):
         identity = identities[link.client]
-        return agree_as_client(client_link(link), identity, fingerprints, TERMS, n_rounds, Ring(8))
+        return agree_as_client(
+            client_link(link), identity, fingerprints, TERMS, n_key_rounds, Ring(8)
+        )
 
     def server(link):
         links.append(link)
-        return agree_as_server(link, identities[0], fingerprints, TERMS, n_rounds)
+        return agree_as_server(link, identities[0], fingerprints, TERMS, n_key_rounds)
 
     clients, server_result = run_protocol(n_clients, client, server, **arguments)
     return clients, server_result, links[0]
 
 
 @pytest.mark.parametrize("n_clients", [1, 2, 5])
-@pytest.mark.parametrize("n_rounds", [0, 2])
-def test_agreed_masks_cancel_and_links_are_encrypted(n_clients, n_rounds):
-    if n_rounds and n_clients < 3:
+@pytest.mark.parametrize("n_key_rounds", [0, 2])
+def test_agreed_masks_cancel_and_links_are_encrypted(n_clients, n_key_rounds):
+    if n_key_rounds and n_clients < 3:
         return
-    clients, (server_link, _), link = agree(n_clients, n_rounds)
-    n_setup = n_clients * count_hello_bytes(1 + n_rounds, len(TERMS))
-    n_boxes = n_clients * (n_clients - 1) * (SECRET_BYTES + 64 * n_rounds + TAG_BYTES)
+    clients, (server_link, _), link = agree(n_clients, n_key_rounds)
+    n_setup = n_clients * count_hello_bytes(1 + n_key_rounds, len(TERMS))
+    n_boxes = n_clients * (n_clients - 1) * (SECRET_BYTES + 64 * n_key_rounds + TAG_BYTES)
     assert link.bytes_received == n_setup + n_boxes
     assert link.bytes_sent == n_clients * (n_setup + count_hello_bytes(1, len(TERMS))) + n_boxes
 
@@ -62,7 +64,7 @@ def test_agreed_masks_cancel_and_links_are_encrypted(n_clients, n_rounds):
     # The clients' masks belong together.
     masks = [mask for _, mask in clients]
     total = np.sum([mask.mask(message) for mask in masks], axis=0, dtype=np.uint64)
-    if not n_rounds:
+    if not n_key_rounds:
         for mask in masks:
             assert (mask.unmask(total) == n_clients * message).all()
 

@@ -254,7 +254,7 @@ def test_impostor_is_refused(identities, party):
 def test_noise_from_public_seeds_needs_a_simulation(identities):
     parts = split_points(random_points(), 2, 0)
     network = Network(2, fingerprints=fingerprints_of(identities))
-    message = r"secure=False of \w+: .* set secure=True, or simulated=True"
+    message = r"secure=False of \w+: .* set secure=True, or allow_seeded_noise=True"
     for method in (FastLloyd(2), Lloyd(2)):
         with pytest.raises(ValueError, match=message):
             run_in_threads(method, parts, [0], network=network)

@@ -19,7 +19,7 @@ def error_of_failing_run(monkeypatch, misbehave, n_clients=3, time_limit=1.0):
 
     def failing_exchange(self, exact):
         session = self._session
-        if session.link.client == 2 and session.timings.exchanges == 2:
+        if session.link.client == 2 and session.timings.communication_rounds == 2:
             return misbehave(session.link)
         return exchange(self, exact)
 
@@ -30,7 +30,7 @@ def error_of_failing_run(monkeypatch, misbehave, n_clients=3, time_limit=1.0):
     parts = split_points(points, n_clients, 0)
     network = Network(n_clients, time_limit=time_limit)
     with pytest.raises(ProtocolError) as raised:
-        run_in_threads(method, parts, [0], network=network, simulated=True)
+        run_in_threads(method, parts, [0], network=network, allow_seeded_noise=True)
     return str(raised.value)
 
 

@@ -46,7 +46,7 @@ for word_bytes in (4, 8):
     for lloyd in (method, SuLloyd(4, epsilon=2.0)):
         network = Network(3, word_bytes=word_bytes)
         run, measured = run_rank(
-            lloyd, points, [0, 3], network=network, split="unbalanced", simulated=True
+            lloyd, points, [0, 3], network=network, split="unbalanced", allow_seeded_noise=True
         )
         assert (run is None) == (rank != 1)
         if run is not None:
@@ -88,11 +88,12 @@ def test_failing_process_is_named_and_releases_nothing(tmp_path, action, reason)
 exchange = FederatedCurator._exchange
 def failing_exchange(self, exact):
     link = self._session.link
-    if rank == 2 and self._session.timings.exchanges == 2:
+    if rank == 2 and self._session.timings.communication_rounds == 2:
         {action}
     return exchange(self, exact)
 FederatedCurator._exchange = failing_exchange
-run, measured = run_rank(method, points, [0], network=Network(2, time_limit=2), simulated=True)
+network = Network(2, time_limit=2)
+run, measured = run_rank(method, points, [0], network=network, allow_seeded_noise=True)
 (out / "released").touch()
 """,
         )
@@ -117,7 +118,7 @@ def die():
         os.kill(os.getpid(), signal.SIGKILL)
 exchange = FederatedCurator._exchange
 def failing_exchange(self, exact):
-    if {moment!r} == "message" and self._session.timings.exchanges == 2:
+    if {moment!r} == "message" and self._session.timings.communication_rounds == 2:
         die()
     return exchange(self, exact)
 FederatedCurator._exchange = failing_exchange
@@ -129,7 +130,7 @@ for masks in (Masks, RecoverableMasks):
         send_shares(self, link)
     masks.send_shares = failing_shares
 network = Network(3, time_limit=2, recover={recover})
-run, measured = run_rank(method, points, [0], network=network, simulated=True)
+run, measured = run_rank(method, points, [0], network=network, allow_seeded_noise=True)
 if run is not None:
     parts = split_points(points, 3, 0)
     class LosingCurator(Curator):
@@ -156,7 +157,7 @@ if run is not None:
 @pytest.mark.slow
 @needs_mpi
 def test_processes_with_public_noise_need_a_simulation(tmp_path):
-    with pytest.raises(ProtocolError, match="set secure=True, or simulated=True"):
+    with pytest.raises(ProtocolError, match="set secure=True, or allow_seeded_noise=True"):
         run_program(tmp_path, "run_rank(method, points, [0], network=Network(2))")
     run_program(
         tmp_path,
@@ -186,7 +187,7 @@ def recording_masks(client, pair_keys, group_key, ring):
     keys.extend([group_key, *pair_keys.values()])
     return Masks(client, pair_keys, group_key, ring)
 agreement.Masks = recording_masks
-run_rank(method, points, [0], network=Network(2), simulated=True)
+run_rank(method, points, [0], network=Network(2), allow_seeded_noise=True)
 server_pid = np.array([os.getpid()], np.int64)
 # The server keeps the marker: the search must find it.
 marker = np.frombuffer(os.urandom(32), np.uint8).copy()

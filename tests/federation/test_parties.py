@@ -37,8 +37,8 @@ from pkm.federation.curator import ClientSession
 from pkm.federation.links import ThreadServerLink
 from pkm.federation.parties import (
     aggregate,
-    check_schedule,
     draw_noise,
+    get_rounds,
     list_terms,
     run_client,
     run_server,
@@ -121,7 +121,7 @@ def test_federated_equals_central(method, split):
     for n_clients in (1, 2, 5):
         parts = split_points(points, n_clients, seed=n_clients, split=split)
         run, measured = run_in_threads(
-            method, parts, seeds, network=Network(n_clients), simulated=True
+            method, parts, seeds, network=Network(n_clients), allow_seeded_noise=True
         )
         assert (run.centers == central.centers).all()
         assert run.n_iter == central.n_iter
@@ -147,7 +147,7 @@ def test_centers_are_equal_for_all_splits_and_rings(sizes, word_bytes, seed):
     central = method.fit_batch(points, [seed])
     parts = split_by_sizes(points, sizes)
     network = Network(len(parts), word_bytes=word_bytes)
-    run, measured = run_in_threads(method, parts, [seed], network=network, simulated=True)
+    run, measured = run_in_threads(method, parts, [seed], network=network, allow_seeded_noise=True)
     assert (run.centers == central.centers).all()
     assert measured.bytes_per_iteration == 2 * len(parts) * 4 * 4 * word_bytes
 
@@ -335,7 +335,7 @@ def test_ring_overflow_is_refused_before_sending():
     parts = split_points(points, 2, 0)
     network = Network(2, word_bytes=4)
     with pytest.raises(ValueError, match="word_bytes=4 is too few"):
-        run_in_threads(method, parts, [0], network=network, simulated=True)
+        run_in_threads(method, parts, [0], network=network, allow_seeded_noise=True)
 
     class UnusedLink:
         def __getattr__(self, name):
@@ -361,11 +361,11 @@ def test_client_larger_than_the_total_is_refused():
 def test_methods_without_a_public_schedule_are_refused():
     points = random_points()
     with pytest.raises(ValueError, match="DPM cannot run as a protocol"):
-        run_in_threads(DPM(), [points], [0], network=Network(1), simulated=True)
+        run_in_threads(DPM(), [points], [0], network=Network(1), allow_seeded_noise=True)
     with pytest.raises(ValueError, match="n_clusters=500 must be at most"):
-        check_schedule(FastLloyd(500), 400, 2, Network(1))
+        get_rounds(FastLloyd(500), 400, 2, Network(1))
     with pytest.raises(ValueError, match="n_clients=3 must be the number of parts, which is 1"):
-        run_in_threads(FastLloyd(), [points], [0], network=Network(3), simulated=True)
+        run_in_threads(FastLloyd(), [points], [0], network=Network(3), allow_seeded_noise=True)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_measured_times_add_up_and_cover_the_latency():
     latency = 0.003
     network = Network(2, latency=latency)
     parts = split_points(random_points(), 2, 0)
-    _, measured = run_in_threads(FastLloyd(3), parts, [0], network=network, simulated=True)
+    _, measured = run_in_threads(FastLloyd(3), parts, [0], network=network, allow_seeded_noise=True)
     names = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
     times = [getattr(measured, name) for name in names]
     assert sum(times) == pytest.approx(measured.iteration_ms, rel=1e-9)
@@ -411,7 +411,7 @@ def test_a_null_record_counts_in_the_protocol(split):
     method = FastLloyd(4, variant="published")
     parts = split_points(points, 3, 0, split)
     assert sum(part.n_records for part in parts) == 40
-    run, _ = run_in_threads(method, parts, [0], network=Network(3), simulated=True)
+    run, _ = run_in_threads(method, parts, [0], network=Network(3), allow_seeded_noise=True)
     central = method.fit_batch(points, [0])
     assert (run.centers == central.centers).all()
     assert run.ledger.budget.delta == 1 / (40 * math.log(40))
@@ -433,4 +433,4 @@ def test_a_client_does_not_release_what_the_server_does_not_noise():
     points = Points.prepare(np.zeros((40, 2), np.int64))
     parts = split_points(points, 2, 0, "balanced")
     with pytest.raises(Exception, match="the server draws noise by the schedule"):
-        run_in_threads(Understated(2), parts, [0], network=Network(2), simulated=True)
+        run_in_threads(Understated(2), parts, [0], network=Network(2), allow_seeded_noise=True)

@@ -22,9 +22,9 @@ from pkm.federation.links import view_bytes
 from pkm.federation.masks import KeyStream, add_pairwise
 from pkm.federation.recovery import (
     PRIME,
+    DropoutRecovery,
     RecoverableMasks,
     RoundSecrets,
-    SurvivorSums,
     _derive_individual_stream,
     _derive_pair_streams,
     combine_shares,
@@ -62,7 +62,7 @@ def run_with_losses(monkeypatch, losses, n_clients=3, method=METHOD, stall=0.0, 
 
     def losing_exchange(self, exact):
         session = self._session
-        disappear(session.link.client, session.timings.exchanges, "message")
+        disappear(session.link.client, session.timings.communication_rounds, "message")
         return exchange(self, exact)
 
     def losing_shares(self, link):
@@ -73,7 +73,7 @@ def run_with_losses(monkeypatch, losses, n_clients=3, method=METHOD, stall=0.0, 
     monkeypatch.setattr(RecoverableMasks, "send_shares", losing_shares)
     parts = split_points(random_points(), n_clients, 0)
     network = Network(n_clients, **settings)
-    return run_in_threads(method, parts, [0, 3], network=network, simulated=True)
+    return run_in_threads(method, parts, [0, 3], network=network, allow_seeded_noise=True)
 
 
 def central_run(losses, n_clients=3, method=METHOD):
@@ -280,14 +280,14 @@ def recoverable_masks(n_clients=3, n_rounds=2, word_bytes=8):
         )
         for client, own in secrets.items()
     }
-    return masks, SurvivorSums(keys, salt), keys
+    return masks, DropoutRecovery(keys, salt), keys
 
 
 def test_late_message_stays_masked():
     """The server has the key of the pairwise masks of a client without message; when the message
     arrives after all, the client's own mask is still on it, and the stream of the group.
     """
-    masks, survivors, keys = recoverable_masks()
+    masks, recovery, keys = recoverable_masks()
     values = {client: np.full((1, 2, 3), 1000 * client) for client in masks}
     messages = {client: mask.mask(values[client]) for client, mask in masks.items()}
     sent = {}
@@ -295,16 +295,16 @@ def test_late_message_stays_masked():
         link = Reveal(3, [1, 2])
         masks[client].send_shares(link)
         (sent[client],) = link.sent
-    survivors.collect_shares(Shares(3, [3], sent))
+    recovery.collect_shares(Shares(3, [3], sent))
     total = messages[1] + messages[2]
-    survivors.unmask(total)
+    recovery.unmask(total)
     for client in (1, 2):
         assert (masks[client].unmask(total) == values[1] + values[2]).all()
 
     # The server cannot read the sum, nor the late message.
     assert not (Ring(8).decode(total) == values[1] + values[2]).any()
     late = messages[3].copy()
-    streams = _derive_pair_streams(survivors._seeds[3], {1: keys[1][0], 2: keys[2][0]}, bytes(32))
+    streams = _derive_pair_streams(recovery._seeds[3], {1: keys[1][0], 2: keys[2][0]}, bytes(32))
     words = [(peer, 0 - stream.next(late.shape, late.dtype)) for peer, stream in streams.items()]
     add_pairwise(late, 3, words)
     assert not (Ring(8).decode(late) == values[3]).any()

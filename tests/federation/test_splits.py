@@ -25,14 +25,14 @@ def clusterings(draw):
 @given(clusterings(), st.integers(1, 12), st.data())
 def test_noniid_split_has_its_properties(labels, n_clients, data):
     n_clusters = len(np.unique(labels))
-    per_client = data.draw(st.integers(1, n_clusters))
+    max_clusters_per_client = data.draw(st.integers(1, n_clusters))
     try:
         with mock.patch.object(splits, "MAX_ATTEMPTS", 100):
-            clients = splits.split_noniid(labels, n_clients, per_client, seed=3)
+            clients = splits.split_noniid(labels, n_clients, max_clusters_per_client, seed=3)
     except ValueError as error:
         # The remainder for the last client is random: few clients cannot exhaust many clusters.
         assert "cannot be kept" in str(error)
-        assert per_client < n_clusters
+        assert max_clusters_per_client < n_clusters
         return
     assert clients.shape == labels.shape
     sizes = np.bincount(clients, minlength=n_clients)
@@ -40,11 +40,11 @@ def test_noniid_split_has_its_properties(labels, n_clients, data):
     assert sizes.min() >= 1
     assert n_clients == 1 or sizes[:-1].max() <= len(labels) // n_clients
     for client in range(n_clients):
-        assert len(np.unique(labels[clients == client])) <= per_client
+        assert len(np.unique(labels[clients == client])) <= max_clusters_per_client
     for label in np.unique(labels):
         # The points of a cluster are assigned in file order, by increasing client.
         assert np.all(np.diff(clients[labels == label]) >= 0)
-    repeated = splits.split_noniid(labels, n_clients, per_client, seed=3)
+    repeated = splits.split_noniid(labels, n_clients, max_clusters_per_client, seed=3)
     np.testing.assert_array_equal(clients, repeated)
 
 
@@ -86,11 +86,11 @@ def test_noniid_split_reaches_the_published_heterogeneity():
     sizes = [3211, 3193, 3100, 3064, 3026, 2984, 2940, 2884, 2809, 2789]
     sorted_labels = np.repeat(np.arange(10), sizes)
     labels = np.random.default_rng(0).permutation(sorted_labels)
-    for per_client in range(1, 11):
-        clients = splits.split_noniid(labels, 100, per_client, seed=0)
+    for max_clusters_per_client in range(1, 11):
+        clients = splits.split_noniid(labels, 100, max_clusters_per_client, seed=0)
         assert np.bincount(clients).min() >= 1
         for client in range(100):
-            assert len(np.unique(labels[clients == client])) <= per_client
+            assert len(np.unique(labels[clients == client])) <= max_clusters_per_client
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_noniid_split_reaches_the_published_heterogeneity():
     [
         ((0, 1), "n_clients=0 must be at least 1 and at most half of n=10"),
         ((6, 1), "n_clients=6 must be at least 1 and at most half of n=10"),
-        ((2, 0), "per_client=0 must be at least 1 and at most 2"),
-        ((2, 3), "per_client=3 must be at least 1 and at most 2"),
-        ((2, 1), "per_client=1 cannot be kept: in 2000 draws"),
+        ((2, 0), "max_clusters_per_client=0 must be at least 1 and at most 2"),
+        ((2, 3), "max_clusters_per_client=3 must be at least 1 and at most 2"),
+        ((2, 1), "max_clusters_per_client=1 cannot be kept: in 2000 draws"),
     ],
 )
 def test_impossible_splits_are_refused(arguments, message):

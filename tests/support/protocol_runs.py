@@ -116,13 +116,21 @@ def run_two_parties(link, method, parts, n_points, seed, streams=None):
             None,
             network,
             identity=identities[number],
-            simulated=True,
+            allow_seeded_noise=True,
         )
 
     def server():
         noise = streams or NoiseStreams([seed])
         return run_server(
-            link, method, n_points, 2, noise, None, network, identity=identities[0], simulated=True
+            link,
+            method,
+            n_points,
+            2,
+            noise,
+            None,
+            network,
+            identity=identities[0],
+            allow_seeded_noise=True,
         )
 
     clients = [partial(client, number) for number in (1, 2)]
