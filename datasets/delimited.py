@@ -20,6 +20,8 @@ SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas", BLANKS: BLANKS}
 DECIMALS = {"point": ".", "comma": ","}
 #: Lines from which the format is guessed.
 SAMPLE_LINES = 1000
+#: Texts of a missing number; the empty one is another.
+MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", "none")
 NUMBER = re.compile(
     r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)|", re.I
 )
@@ -45,14 +47,19 @@ class Format:
     decimal: str
 
     def is_number(self, field: str) -> bool:
-        """Tell whether a field is a number; an empty one is a missing number."""
+        """Tell whether a field is a number; a missing one is, too."""
         text = field.strip()
+        if text in MISSING:
+            return True
         if self.decimal == ",":
             text = text.replace(".", "x").replace(",", ".")
         return NUMBER.fullmatch(text) is not None
 
     def split(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        """Split lines; yield the fields of those that are not blank."""
+        """Split lines; yield the fields of those that are not blank.
+
+        A blank line is a missing value where there is one column, and no record else.
+        """
         if self.separator == BLANKS:
             rows = map(str.split, lines)
         else:
@@ -164,6 +171,7 @@ def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
         _check_commas(sample, file_format, is_list=len(first) == 1 and not has_header)
     _check_first_line(first, has_header, file_format)
     is_blank = file_format.separator == BLANKS
+    is_blank_line = [not line.strip() for line in sample]
     try:
         with _open(path) as stream:
             rows = pd.read_csv(
@@ -171,7 +179,11 @@ def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
                 sep=r"\s+" if is_blank else file_format.separator,
                 decimal=file_format.decimal,
                 header=0 if has_header else None,
+                names=None if has_header else range(len(first)),
+                skiprows=is_blank_line.index(False) if has_header else 0,
                 skipinitialspace=True,
+                na_values=MISSING,
+                skip_blank_lines=len(first) > 1,
                 low_memory=False,
             )
     except ValueError:

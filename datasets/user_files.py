@@ -32,9 +32,6 @@ ARRAY_NAMES = ("data", "X", "points")
 IDENTIFIER = re.compile(
     r"(id|idx|index|row|nr|no|number|key|uuid)|.*[_\s.-]id|id[_\s.-].*", re.I
 )
-#: From so many rows on, a first column of consecutive numbers counts as row numbers.
-MIN_NUMBERED_ROWS = 10
-
 #: What flags beside missing values, and whole numbers beyond 64 bits, are to pandas.
 OBJECTS_AS_NUMBERS = ("boolean", "integer", "mixed-integer-float")
 
@@ -104,10 +101,10 @@ def read(
         raise ValueError(f"{path}: cannot be read as {kind}: {error}") from error
     try:
         points, classes = _select(content, columns, label)
-        labels = _encode(classes, len(points))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    return check_table(points, str(path)), labels, layout
+    points = check_table(points, str(path))
+    return points, _encode(classes, points, str(path)), layout
 
 
 def list_files(path: str | PathLike | None) -> list[Path]:
@@ -272,24 +269,12 @@ def _quote_columns(names: Sequence[str]) -> str:
 
 
 def _refuse_identifiers(table: "DataFrame") -> None:
-    """Refuse columns that identify rows and measure nothing."""
-    import pandas as pd
-
-    for position, name in enumerate(table.columns):
-        # Whole numbers beside missing ones are floats in pandas.
-        values = table.iloc[:, position].convert_dtypes().dropna()
-        if not pd.api.types.is_integer_dtype(values.dtype) or len(values) < 2:
-            continue
-        is_named = IDENTIFIER.fullmatch(str(name)) is not None and values.is_unique
-        is_numbered = (
-            position == 0
-            and table.shape[1] > 1
-            and len(table) >= MIN_NUMBERED_ROWS
-            and values.iloc[0] in (0, 1)
-            and (values.diff().iloc[1:] == 1).all()
-        )
-        if is_named or is_numbered:
-            others = [str(other) for other in table.columns if other != name]
+    """Refuse columns whose names say that they identify rows."""
+    names = [str(name) for name in table.columns]
+    # By names alone: a rule on values would tell whether one record is another number.
+    for name in names:
+        if IDENTIFIER.fullmatch(name):
+            others = [other for other in names if other != name]
             raise ValueError(
                 f"column {name!r} looks like a row number; choose "
                 f"{_quote_columns(others)}, or name it too if it is a feature"
@@ -341,14 +326,23 @@ def _refuse_thousands(values: "Series") -> None:
             )
 
 
-def _encode(classes: "Series | np.ndarray | None", n: int) -> np.ndarray | None:
-    """Replace classes by numbers from 0, in sorted order."""
+def _encode(
+    classes: "Series | np.ndarray | None", points: np.ndarray, source: str
+) -> np.ndarray | None:
+    """Replace classes by numbers from 0, in sorted order; null records may lack one."""
     import pandas as pd
 
     if classes is None:
         return None
+    n = len(points)
     if np.shape(classes) != (n,):
-        raise ValueError(f"labels of shape {np.shape(classes)} should be n={n} classes")
-    if pd.isna(classes).any():
-        raise ValueError("labels are missing; give every row a class")
-    return encode_classes(np.asarray(classes))
+        raise ValueError(
+            f"{source}: labels of shape {np.shape(classes)} should be n={n} classes"
+        )
+    is_missing = np.asarray(pd.isna(classes))
+    is_null = np.isnan(points[:, 0])
+    if (is_missing & ~is_null).any():
+        raise ValueError(f"{source}: labels are missing; give every row a class")
+    labels = np.full(n, -1)
+    labels[~is_missing] = encode_classes(np.asarray(classes)[~is_missing])
+    return labels

@@ -254,6 +254,7 @@ class PrivacyAccountant:
         self.path = None if path is None else Path(path).expanduser().resolve()
         self._runs: tuple[AccountedRun, ...] = ()
         self._lock = threading.Lock()
+        self._process = os.getpid()
         if self.path is not None:
             with self._locked():
                 # Create the account, or check that the existing one has the same terms.
@@ -279,6 +280,10 @@ class PrivacyAccountant:
             failure_delta=terms.failure_delta,
         )
 
+    def __getstate__(self) -> object:
+        # Each copy would grant the whole budget.
+        raise TypeError("an account cannot be copied or pickled: open its file")
+
     @property
     def runs(self) -> tuple[AccountedRun, ...]:
         """All runs so far, those of other processes included."""
@@ -293,10 +298,14 @@ class PrivacyAccountant:
             If they would exceed the budget.
         AccountError
             If a run has another adjacency or rho, or the file cannot be read and
-            written.
+            written. If an account without a file is charged in a forked process.
         """
         for run in runs:
             self._check_adjacency(run)
+        if self.path is None and os.getpid() != self._process:
+            raise AccountError(
+                "path=None: other processes do not see this account; give it a file"
+            )
         date = datetime.now(UTC).isoformat(timespec="seconds")
         # Read, check and write under one lock: no other process charges in between.
         with self._locked():

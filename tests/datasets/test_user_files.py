@@ -250,6 +250,8 @@ def test_columns_are_chosen_by_number_where_no_name_is_that_number(tmp_path):
 def test_missing_labels_are_refused(tmp_path):
     path = write(tmp_path, "x,kind\n1,a\n2,\n")
     assert "labels are missing; give every row a class" in read_error(path, label="kind")
+    dataset = datasets.load(path=write(tmp_path, "x,kind\n1,b\n,\n3,a\n"), label="kind")
+    assert dataset.labels.tolist() == [1, -1, 0]
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])

@@ -1,7 +1,10 @@
 """Accounts: composition, filters against all adaptive choices, files, and runs of methods."""
 
+import copy
 import json
 import math
+import os
+import pickle
 import stat
 import subprocess
 import sys
@@ -748,3 +751,20 @@ def test_a_pure_account_takes_no_gaussian_run():
     account = PrivacyAccountant(Budget(10.0))
     with pytest.raises(BudgetExceeded):
         GLloyd(2, epsilon=1.0).fit_batch(np.zeros((50, 2), np.int64), [0], account=account)
+
+
+@pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_an_account_has_no_copies(tmp_path, make_copy):
+    for path in (None, tmp_path / "account.json"):
+        account = PrivacyAccountant(Budget(1.0), path)
+        with pytest.raises(TypeError, match="cannot be copied or pickled: open its file"):
+            make_copy(account)
+
+
+def test_an_account_without_a_file_is_of_one_process(monkeypatch):
+    account = PrivacyAccountant(Budget(1.0))
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    run = AccountedRun(Budget(0.5), [Charge("q", 0, "laplace", epsilon=0.5)])
+    with pytest.raises(AccountError, match="other processes do not see this account"):
+        account.charge(run)
+    assert account.spent() == 0
