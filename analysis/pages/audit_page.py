@@ -95,8 +95,8 @@ def _findings(audits: Sequence[Audit]) -> str:
 
 
 def _markdown(formatted: pd.DataFrame) -> str:
-    """Table in Markdown, without what the caption and the README say."""
-    formatted = formatted.drop(columns=["adjacency", "pairs", "runs"])
+    """Table in Markdown, without what the caption, the verdict and the README say."""
+    formatted = formatted.drop(columns=["adjacency", "residuals", "pairs", "runs"])
     lines = [list(formatted.columns), ["---"] * formatted.shape[1]]
     lines += formatted.astype(str).to_numpy().tolist()
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
