@@ -149,7 +149,7 @@ class CoresetMethod(PrivateKMeans):
         Returns
         -------
         Coreset
-            In the units of X.
+            Weighted points in the units of X.
 
         Examples
         --------

@@ -281,9 +281,9 @@ class BatchMethod(ClusteringMethod):
         Yields
         ------
         method : ClusteringMethod
-            With the budget that remains after a zoom.
+            The method with the budget that remains after a zoom.
         curator : Curator
-            In the domain that the zoom found.
+            Curator of the domain that the zoom found.
         ledger : Ledger or None
         zoom : Zoom or None
         """

@@ -145,7 +145,7 @@ class Zoom:
     share : float
         Share of the budget that was spent on it.
     center : ndarray of shape (d,), float64
-        In half-widths of the public domain.
+        Center of the domain, in half-widths of the public domain.
     half_width : float
         Half-width of the domain in every feature, in half-widths of the public one.
     radius : float
@@ -255,7 +255,7 @@ def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
     Parameters
     ----------
     curator : Curator
-        In the public domain.
+        Curator of the public domain.
     plan : ZoomPlan
 
     Returns

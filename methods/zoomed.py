@@ -10,6 +10,7 @@ from pkm.methods.contract import ClusteringMethod
 from pkm.methods.schedule import Schedule
 from pkm.methods.zoom import Zoom, ZoomPlan, find_domain
 from pkm.privacy import Curator, remaining_epsilon
+from pkm.privacy.ledger import bisect
 
 EPSILON_TOLERANCE = 1e-4  # relative, of the bisection for the remaining epsilon
 
@@ -71,7 +72,7 @@ class ZoomedMethod:
         Returns
         -------
         curator : Curator
-            In the domain that was found, or in the public one.
+            Curator of the domain that was found, or of the public one.
         zoom : Zoom or None
             None if the domain is the public one.
         """
@@ -138,12 +139,4 @@ class ZoomedMethod:
             return epsilon
 
         # If costs are not proportional to epsilon, it must be a little less: bisect.
-        low = 0.0
-        high = epsilon
-        while high - low > EPSILON_TOLERANCE * high:
-            middle = (low + high) / 2
-            if fits(middle):
-                low = middle
-            else:
-                high = middle
-        return low
+        return bisect(fits, 0.0, epsilon, relative=EPSILON_TOLERANCE)

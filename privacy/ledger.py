@@ -345,17 +345,17 @@ def _largest_multiple(
         low = high
         high = 2 * high
 
-    return _bisect(fits, low, high, relative=1e-6)
+    return bisect(fits, low, high, relative=1e-6)
 
 
-def _bisect(
+def bisect(
     fits: Callable[[float], bool],
     low: float,
     high: float,
     relative: float = 0.0,
     absolute: float = 0.0,
 ) -> float:
-    """Largest factor that fits, from below; ``low`` fits and ``high`` does not."""
+    """Return the largest number that fits, from below; ``low`` fits, ``high`` not."""
     # Invariant: low fits and high does not.
     while high - low > relative * high + absolute:
         middle = (low + high) / 2
@@ -414,7 +414,7 @@ def remaining_epsilon(
         needed = _composed_delta(both, scaled.epsilons, epsilon)
         return needed <= delta_left * (1 + SLACK)
 
-    return _epsilon_at(scale(_bisect(fits, 0.0, 1.0, absolute=1e-9)), delta)
+    return _epsilon_at(scale(bisect(fits, 0.0, 1.0, absolute=1e-9)), delta)
 
 
 def split_groups(charges: Sequence[Charge]) -> list[list[Charge]]:

@@ -264,9 +264,9 @@ class SuLloyd(_PrivateLloyd):
         ``published`` is what the FastLloyd paper plots; ``sound`` does not move a
         center whose noisy count is below one.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
-        Of coordinates outside the domain: ``truncate`` clips them to it, ``fold``
-        reflects them at its border (Sec. 5.3.5). ``auto`` is ``none`` for ``published``
-        and ``fold`` for ``sound``.
+        Treatment of coordinates outside the domain: ``truncate`` clips them to it,
+        ``fold`` reflects them at its border (Sec. 5.3.5). ``auto`` is ``none`` for
+        ``published`` and ``fold`` for ``sound``.
     initialization, radius_search, n_iterations, bounds, clip, random_state
         As for :class:`Lloyd`.
     secure

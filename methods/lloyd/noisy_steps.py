@@ -125,7 +125,7 @@ def shrunken_lloyd_step(
         From released values, in half-widths. Records farther from their nearest center
         are not summed.
     noise : tuple
-        Of sums and counts; see :func:`step_noise`.
+        Noise of sums and counts; see :func:`step_noise`.
 
     Returns
     -------

@@ -374,10 +374,9 @@ def shrunken_means(
 
 
 def min_users(epsilon: float) -> float:
-    """Return the smallest number of users whose count shows above its noise.
+    """Return the number of users whose count equals its noise's standard deviation.
 
-    A count of so many users, who all have the value counted, equals the standard
-    deviation of its noise.
+    All of the users have the value that is counted.
 
     Examples
     --------

@@ -48,7 +48,7 @@ class TablesSchedule(Schedule):
         Query of a choice.
     n_rounds : int
     n_choices : int
-        In each round.
+        Number of choices in each round.
     columns_mu : float
         Cost of all single columns together.
     choice_epsilon : float

@@ -134,9 +134,9 @@ class Unlearning:
         parts : sequence of Points
             One per client.
         seed : int, optional
-            For a repeatable experiment. The model is marked `repeatable`: whoever knows
-            or guesses the seed can draw the arrival times of removed points again.
-            Without a seed they come from the operating system's entropy.
+            Seed of a repeatable experiment. The model is marked `repeatable`: whoever
+            knows or guesses the seed can draw the arrival times of removed points
+            again. Without a seed they come from the operating system's entropy.
         ids : sequence of ndarray of int64, optional
             Identifiers of the points, all different. Default: consecutive, client by
             client.
