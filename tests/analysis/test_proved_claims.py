@@ -207,8 +207,8 @@ def test_standard_metrics_ignore_centers_without_points(cache):
     more_centers = np.vstack([centers, empty_centers])
     equal = ["inertia", "silhouette", "accuracy", "reverse_kmeans_distance"]
     names = [*equal, "kmeans_distance"]
-    expected = evaluate(points, centers[None], names, labels=classes)
-    values = evaluate(points, more_centers[None], names, labels=classes)
+    expected = evaluate(points, centers[None], names, labels_true=classes)
+    values = evaluate(points, more_centers[None], names, labels_true=classes)
     for name in equal:
         assert values[name] == expected[name], name
     assert values["kmeans_distance"] > expected["kmeans_distance"]
