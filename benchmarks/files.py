@@ -133,7 +133,7 @@ def read_bytes(path: Path) -> None:
 def open_blocks(path: Path) -> Blocks:
     """Return the points of a file, as a fit reads them."""
     if path.suffix == ".grid":
-        return open_grid(path).by_blocks()
+        return open_grid(path).to_blocks()
     return Blocks.quantize(row_blocks(path), *BOX, keep_remainders=False)
 
 

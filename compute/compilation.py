@@ -1,4 +1,4 @@
-"""The line that a first fit prints: it compiles kernels, which takes seconds."""
+"""Tell the user once that the first fit compiles numba kernels (about 10 s)."""
 
 import sys
 from time import monotonic
@@ -17,9 +17,9 @@ class CompilationNotice(event.Listener):
     Attributes
     ----------
     seconds : float
-        Of finished compilations.
+        Duration of finished compilations.
     depth : int
-        Kernels that are being compiled: one that calls others compiles them, too.
+        Nesting depth: compiling a kernel also compiles the kernels that it calls.
     """
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from pkm.compute import middle_and_half_width
 from pkm.compute.storage.blocks import Blocks
 from pkm.compute.storage.dask_points import DaskPoints
-from pkm.compute.storage.grid_file import unchanged
+from pkm.compute.storage.grid_file import open_unchanged
 from pkm.methods.fitting import BatchMethod
 from pkm.methods.inputs import feature_names, read_points
 from pkm.methods.prediction import NearestCenters
@@ -110,7 +110,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         """
         self.check_parameters()
         names = feature_names(X)
-        with unchanged(X) as source:
+        with open_unchanged(X) as source:
             points, bounds = read_points(self, source)
             if isinstance(points, Blocks | DaskPoints):
                 points = replace(points, progress=progress)

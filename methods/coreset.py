@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from pkm.compute import middle_and_half_width
-from pkm.compute.storage.grid_file import unchanged
+from pkm.compute.storage.grid_file import open_unchanged
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.inputs import read_points
 from pkm.privacy import SCALE, Curator, Ledger, NoiseStreams, to_shards
@@ -161,7 +161,7 @@ class CoresetMethod(PrivateKMeans):
         2660.0
         """
         self.check_parameters()
-        with unchanged(X) as source:
+        with open_unchanged(X) as source:
             points, (lower, upper) = read_points(self, source)
             seed, secure = self._draw_seed()
             domain = np.array([lower, upper])

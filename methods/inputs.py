@@ -177,7 +177,7 @@ def _read_grid(
             f"points lie outside the bounds that {packed}: pack it again with wider "
             "bounds or set clip=True"
         )
-    return file.by_blocks() if method.supports_chunks else file.mapped(), bounds
+    return file.to_blocks() if method.supports_chunks else file.to_points(), bounds
 
 
 def _materialize(

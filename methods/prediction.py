@@ -130,4 +130,4 @@ def _read_labeled(file: GridFile) -> RowBlocks:
             "would not be those of its rows: predict on the rows of the source file "
             "without NaN or infinite values"
         )
-    return file.in_units()
+    return file.to_data_units()

@@ -46,14 +46,14 @@ class AccountedRun:
     Parameters
     ----------
     budget : Budget
-        Of one replicate.
+        Budget of one replicate.
     schedule : sequence of Charge
         The releases of one replicate. The run must make no others: see :class:`Ledger`.
     n_replicates : int, default=1
         Number of replicates whose results are kept; each is charged.
     method : str, default=""
     parameters : mapping, optional
-        Of the method, without seeds: whoever knows them can subtract the noise.
+        Parameters without seeds: whoever knows a seed can subtract the noise.
     purpose : str, default=""
     flaws : sequence of str
         Known flaws of the method's claim: the run may cost more than is charged.
@@ -172,13 +172,13 @@ class PrivacyAccountant:
     Parameters
     ----------
     budget : Budget
-        Of all runs together. All runs must have its adjacency and its rho.
+        Budget of all runs together. All runs must have its adjacency and its rho.
     path : path-like, optional
         File that holds the account, readable by its owner alone; created if missing.
         Several processes may charge it at once. Default: the account is in memory.
     composition : {"basic", "gaussian"}, default="basic"
-        How runs are added up; see Notes. It cannot be changed later: neither filter
-        covers a choice between the two that depends on releases.
+        How runs are added up; see Notes. It is fixed at creation: choosing it after
+        seeing releases would invalidate both filters.
     failure_delta : float, default=0
         Part of the budget's delta that is reserved for probabilities of failure
         (``Charge.delta``), with ``composition="gaussian"``. It is fixed for the same
@@ -324,7 +324,7 @@ class PrivacyAccountant:
         Parameters
         ----------
         budget : Budget
-            Of the run.
+            Budget of the run.
         schedule : sequence of Charge
             All its releases.
         **about

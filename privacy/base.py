@@ -46,28 +46,28 @@ class BaseCurator:
     n_points, n_features, n_replicates : int
         Public.
     adjacency : Adjacency or None
-        Of the ledger's budget; None where no privacy is claimed.
+        Adjacency of the ledger's budget; None where no privacy is claimed.
     public_seeds : tuple of int
         One per replicate, for public randomness; the seeds of the noise are different.
     domain : ndarray of shape (2, d), float64
     radius : float
-        Of a ball about the domain's midpoint that holds all points, in half-widths:
+        Radius of a ball about the midpoint that holds all points, in half-widths:
         sqrt(d), or less if points were clipped to a smaller ball.
     serves : tuple of type
         The queries that it answers, those on its views included.
-    charged_adjacency : Adjacency or None
+    required_adjacency : Adjacency or None
         The only adjacency that its ledger may have; None for any.
     needs_ledger : bool
         Whether methods that claim no privacy are refused.
     group : int or None
-        Of the users that charges concern; see :class:`Charge`.
+        Index of the users that charges concern; see :class:`Charge`.
     is_zoomed : bool
         Whether its points were quantized again, in a smaller domain, and no other
         curator reads them.
     """
 
     serves: ClassVar[tuple[type[Query], ...]] = ()
-    charged_adjacency: ClassVar[Adjacency | None] = None
+    required_adjacency: ClassVar[Adjacency | None] = None
     needs_ledger: ClassVar[bool] = False
     group: int | None = None
     is_zoomed: bool = False
@@ -214,12 +214,12 @@ class BaseCurator:
 
     def _check_adjacency(self) -> None:
         """Refuse a ledger under an adjacency that this curator does not support."""
-        charged = self.charged_adjacency
+        required = self.required_adjacency
         is_optional = self.adjacency is None and not self.needs_ledger
-        if charged is not None and self.adjacency is not charged and not is_optional:
+        if required not in (None, self.adjacency) and not is_optional:
             raise ValueError(
                 f"adjacency={self.adjacency} is not supported by this curator: it "
-                f"charges what {charged} costs"
+                f"charges what {required} costs"
             )
         # A null record is a record that is absent; only these adjacencies define
         # absence.
@@ -231,7 +231,7 @@ class BaseCurator:
             )
 
     def _check_served(self, query: Query) -> None:
-        """Refuse a query of another type than those served: a subclass is another."""
+        """Refuse a query whose exact type is not served, such as a subclass."""
         # Exact types: a subclass could override the sensitivity.
         if type(query) not in self.serves:
             names = ", ".join(kind.__name__ for kind in self.serves)
@@ -298,13 +298,13 @@ class View:
     Parameters
     ----------
     curator : BaseCurator
-        Of one replicate. It charges and draws all releases of the view.
+        Curator of one replicate. It charges and draws all releases of the view.
 
     Attributes
     ----------
     group : int or None
-        Of the users whose points these are, where users are partitioned into disjoint
-        groups.
+        Index of the users whose points these are, where users are partitioned into
+        disjoint groups.
     """
 
     group: int | None = None

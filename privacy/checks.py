@@ -44,7 +44,7 @@ def freeze(name: str, value: Any) -> Any:
     Parameters
     ----------
     name : str
-        Of the argument.
+        Name of the argument.
     value : object
 
     Returns
@@ -111,7 +111,7 @@ def check_grid_integers(
     Parameters
     ----------
     name : str
-        Of the argument.
+        Name of the argument.
     array : ndarray
     shape : sequence of int and str
         A letter stands for any length.

@@ -79,7 +79,7 @@ class Curator(BaseCurator):
         adjacency is not zero-out.
     """
 
-    charged_adjacency = Adjacency.ZERO_OUT
+    required_adjacency = Adjacency.ZERO_OUT
     serves = (
         SumsAndCounts,
         CountsAndBoundedSums,
@@ -118,12 +118,12 @@ class Curator(BaseCurator):
         Parameters
         ----------
         center : ndarray of shape (d,), float64
-            Of the new domain, released or public, in half-widths of this one.
+            Center of the new domain, released or public, in half-widths of this one.
         half_width : float
-            Of the new domain in every feature, in half-widths of this one.
+            Half-width of the new domain in every feature, in half-widths of this one.
         radius : float
-            Of the ball that points are clipped to, in half-widths of the new domain; at
-            sqrt(d) the ball holds the whole domain.
+            Radius of the ball that points are clipped to, in half-widths of the new
+            domain; at sqrt(d) the ball holds the whole domain.
 
         Returns
         -------

@@ -374,9 +374,9 @@ def remaining_epsilon(
     Parameters
     ----------
     mu : float
-        Of the other releases together.
+        Cost of the other releases together.
     charges : sequence of Charge
-        Of the schedule when it has the whole budget.
+        Charges of the schedule when it has the whole budget.
     epsilon, delta : float
         The budget of all releases; delta in (0, 1).
 

@@ -90,7 +90,7 @@ class Boxes:
         Start of the first interval of each direction, in half-widths about the domain's
         midpoint.
     width : float
-        Of an interval, in half-widths.
+        Width of an interval, in half-widths.
     intervals : int
         Number per direction. Points beyond the first or last belong to it.
 
@@ -188,7 +188,7 @@ class Cohort(View):
     ----------
     aggregator : LocalAggregator
     number : int
-        Of the cohort.
+        Number of the cohort.
     users : ndarray of shape (size,), int64
         Numbers of the users, increasing.
     radius : float
@@ -201,7 +201,7 @@ class Cohort(View):
     size, n_features : int
         Number of users, and of features of their points.
     radius : float
-        Of the public ball that users clip their points to, in half-widths.
+        Radius of the public ball that users clip to, in half-widths.
     key : int
         Public key of the users' hashes and signs.
     """
@@ -452,7 +452,7 @@ class LocalAggregator(BaseCurator):
     ledger : Ledger
         Under local adjacency.
     streams : NoiseStreams
-        Of one replicate: the randomness of the users.
+        Streams of one replicate: the randomness of the users.
     domain : array-like of shape (2, d), optional
         Public bounds, in the units of the data, that the grid represents. Default: -1
         and 1.
@@ -475,7 +475,7 @@ class LocalAggregator(BaseCurator):
         If the ledger has reports of users already.
     """
 
-    charged_adjacency = Adjacency.LOCAL
+    required_adjacency = Adjacency.LOCAL
     needs_ledger = True
     serves = (LocalCounts, LocalSums, LocalPoints)
 
@@ -503,8 +503,8 @@ class LocalAggregator(BaseCurator):
         shares : sequence of float
             Positive; each cohort's share of the users.
         radius : float, optional
-            Of a public ball around the midpoint of the domain, in half-widths, to which
-            users clip their points. Default: half of the domain's diagonal; that ball
+            Radius of a public ball around the domain's midpoint, in half-widths; users
+            clip their points to it. Default: half of the domain's diagonal; that ball
             holds all points.
 
         Returns

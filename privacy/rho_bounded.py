@@ -79,7 +79,7 @@ class RhoBoundedCurator(NumberedRecords):
         centers : ndarray of shape (m, d), int64
             Released or public, in grid steps.
         radius : float
-            Of the balls, in half-widths.
+            Radius of the balls, in half-widths.
         groups : ndarray of shape (n,), int, optional
             Region of each released record, -1 for none. Default: the center nearest to
             the *true* point, so that a move may change the region.

@@ -165,7 +165,10 @@ class Cover:
         block: int,
         position: int,
     ) -> np.ndarray:
-        """Grid point by bound, block and rank inside; maybe outside the ball."""
+        """Return a grid point by its position in one of the blocks with this bound.
+
+        It may lie outside the ball.
+        """
         blocks = np.flatnonzero(self._block_bounds == bound)
         return self._grid_point(int(self._bounded_keys[blocks[block]]), position)
 
@@ -201,7 +204,7 @@ class Cover:
             Consecutive points are often near each other and share their window of
             blocks.
         keys, counts : ndarray, int64
-            Of the blocks that hold a point, increasing.
+            Keys and counts of the blocks that hold a point, increasing.
         """
         left = np.flatnonzero(self.uncovered).astype(np.int32)
         keys = np.empty(len(left), np.int64)
@@ -225,7 +228,7 @@ class Cover:
         Parameters
         ----------
         keys, counts : ndarray, int64
-            Of the blocks that hold a point.
+            Keys and counts of the blocks that hold a point.
         """
         # Add each count to all blocks within the radius: a grid point cannot cover more
         # than their points.
@@ -363,7 +366,7 @@ def _add_points(
         1 or -1.
     grid : BlockGrid
     max_squared_norm : int
-        Of the grid points of the ball, in squared grid steps.
+        Bound for the grid points of the ball, in squared grid steps.
     keys : ndarray of shape (n_blocks,), int64
         Counted blocks, increasing.
     rows : ndarray of shape (n_blocks,), int64

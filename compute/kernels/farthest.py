@@ -65,7 +65,7 @@ class Farthest:
 def list_copies(
     remaining: Farthest | None, n_features: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Copies (e, d) that ``remaining.mask`` does not mark, and their numbers (e,).
+    """Return the selected rows (e, d) that the mask omits, and how often each counts.
 
     There are none where all points remain.
     """
@@ -175,7 +175,7 @@ class _RankPrefix:
     Attributes
     ----------
     centers : ndarray of shape (k, d), int64
-        Of the ranking.
+        Centers of the ranking.
     shift : int
         Number of low bits of the gap that the prefix leaves open.
     decided : int

@@ -100,7 +100,7 @@ class Hash:
     ) -> np.ndarray:
         """Number of each point's cell, in the cells' lexicographic order.
 
-        Of all points, or of those that a mask (n,) marks: shape (m,), of the shortest
+        One for each point, or each that a mask (n,) marks: shape (m,), in the shortest
         unsigned type that holds the number of every cell.
         """
         # Offsets move the lowest cell of each projection to 0, so that codes are not

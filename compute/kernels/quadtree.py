@@ -91,7 +91,7 @@ def fullest_occupied_cells(
     last_level : int
         Levels from 0 to this one.
     n_fullest : int
-        Of each level; all where there are fewer.
+        Number of cells of each level; all where there are fewer.
 
     Yields
     ------
@@ -180,7 +180,7 @@ class ShiftedRows:
     ----------
     points : ndarray of shape (n, d), int32 or int64
     span : Span
-        Of the points, or wider.
+        Span of the points, or wider.
     offset : ndarray of shape (d,), int64
     dropped : int, default=0
         Number of low bits that are dropped.
@@ -220,7 +220,7 @@ class Cells(NamedTuple):
     members : ndarray of shape (m,), int64
         Indices of points.
     order : ndarray of shape (m,), int32 or int64
-        Of the members, by their cells in lexicographic order.
+        Order of the members, by their cells in lexicographic order.
     first : ndarray of shape (n_cells,), int64
         Where cells start in that order.
     counts : ndarray of shape (n_cells,), int64

@@ -140,13 +140,7 @@ def _search_by_halving(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
     radius = 1.0
     position = 0
     while True:
-        centers, position = place_spheres(
-            uniforms,
-            position,
-            k,
-            d,
-            radius,
-        )
+        centers, position = place_spheres(uniforms, position, k, d, radius)
         if centers is not None:
             return centers
         radius /= 2
@@ -156,26 +150,14 @@ def _search_by_bisection(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
     # Radius 0 accepts every candidate, so there is always an answer.
     low = 0.0
     high = 1.0
-    best, position = place_spheres(
-        uniforms,
-        0,
-        k,
-        d,
-        low,
-    )
+    best, position = place_spheres(uniforms, 0, k, d, low)
     assert best is not None
 
     # Invariant: spheres of radius low were placed, at the centers ``best``; those of
     # radius high were not.
     for _ in range(BISECTION_STEPS):
         radius = (low + high) / 2
-        centers, position = place_spheres(
-            uniforms,
-            position,
-            k,
-            d,
-            radius,
-        )
+        centers, position = place_spheres(uniforms, position, k, d, radius)
         if centers is None:
             high = radius
         else:

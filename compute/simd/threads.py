@@ -30,8 +30,8 @@ def map_ranges(
     n_values : int
         Cost of a point, in products of coordinates.
     work : callable
-        Of the first point of a range and the one after its last; it should release
-        Python's global lock.
+        Called as ``work(first, last)`` for the points first .. last - 1; should release
+        the GIL.
 
     Returns
     -------

@@ -37,7 +37,7 @@ class DaskPoints:
     chunks : sequence
         Delayed arrays (m, d), in the units of the data.
     n_records, n_features : int
-        Of all chunks, null records included.
+        Shape of all chunks together, null records included.
     to_points : callable
         From a chunk to Points.
     progress : bool

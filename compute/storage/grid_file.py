@@ -57,7 +57,7 @@ class Header:
     Attributes
     ----------
     version, scale : int
-        Of the format, and grid steps per half-width.
+        Version of the format, and grid steps per half-width.
     n_records, n_null, n_features : int
         Null records are counted and have no coordinates.
     lower, upper : list of float
@@ -159,11 +159,11 @@ class GridFile:
         yield from blocks if self.is_verified else self._verify(blocks)
         self.check_unchanged()
 
-    def by_blocks(self) -> Blocks:
+    def to_blocks(self) -> Blocks:
         """Points that are read again in every pass."""
         return Blocks(self, _to_points, n_null=self.header.n_null)
 
-    def mapped(self) -> Points:
+    def to_points(self) -> Points:
         """All points at once: coordinates in the file, squared norms in memory.
 
         For methods that need more than sums over points; what they compute takes memory
@@ -184,7 +184,7 @@ class GridFile:
             squared_norms[part] = _to_points(block).squared_norms
         return Points(rows, squared_norms, remainders, self.header.n_null)
 
-    def in_units(self) -> RowBlocks:
+    def to_data_units(self) -> RowBlocks:
         """Rows in the units of the data, float64, as precise as the remainders are."""
         middle, half_width = middle_and_half_width(*self.bounds)
 
@@ -231,20 +231,8 @@ class GridFile:
         rows_at = self.begin
         remainders_at = self.begin + self.header.remainders_at
         # Mode c copies pages on writing: kernels are compiled for writable arrays.
-        rows = np.memmap(
-            self.path,
-            ROWS_TYPE,
-            "c",
-            rows_at,
-            shape,
-        )
-        remainders = np.memmap(
-            self.path,
-            REMAINDERS_TYPE,
-            "c",
-            remainders_at,
-            shape,
-        )
+        rows = np.memmap(self.path, ROWS_TYPE, "c", rows_at, shape)
+        remainders = np.memmap(self.path, REMAINDERS_TYPE, "c", remainders_at, shape)
         return rows, remainders
 
 
@@ -291,7 +279,7 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
 
 
 @contextmanager
-def unchanged(source: Any) -> Iterator[Any]:
+def open_unchanged(source: Any) -> Iterator[Any]:
     """Open a source if it is a grid file; on leaving, refuse a changed file.
 
     Mapped points may be read until then.

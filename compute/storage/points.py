@@ -233,9 +233,9 @@ class Points:
         Parameters
         ----------
         center : ndarray of shape (d,), float64
-            Of the new domain, in half-widths of this one.
+            Center of the new domain, in half-widths of this one.
         half_width : float
-            Of the new domain in every feature, in half-widths of this one.
+            Half-width of the new domain in every feature, in half-widths of this one.
         radius : float
             Points are clipped to the ball of this radius about the center, in new
             half-widths, and then to the new domain; from sqrt(d) on the ball holds the

@@ -242,7 +242,7 @@ def load_data(
     null = np.full((grid.header.n_null, grid.n_columns), np.nan)
     return datasets.Dataset(
         name=dataset,
-        points=np.concatenate([stacked(grid.in_units()), null]),
+        points=np.concatenate([stacked(grid.to_data_units()), null]),
         labels=None,
         domain=np.array(grid.bounds),
         n_clusters=None,

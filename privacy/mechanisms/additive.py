@@ -130,7 +130,7 @@ class _Additive:
             In grid steps.
         streams : NoiseStreams
         key : tuple
-            Of the stream that the noise is drawn from.
+            Key of the stream that the noise is drawn from.
         sensitivity : Sensitivity, optional
             For its unit, a factor of the scale.
 
@@ -252,7 +252,7 @@ class BoundedLaplace:
     epsilon : float
         Cost of one value.
     sensitivity : float
-        Of one value, in grid steps.
+        Sensitivity of one value, in grid steps.
 
     Notes
     -----
@@ -333,7 +333,7 @@ class BoundedLaplace:
         values : BoundedValues
         streams : NoiseStreams
         key : tuple
-            Of the stream that the noise is drawn from.
+            Key of the stream that the noise is drawn from.
         sensitivity : ignored
 
         Returns

@@ -142,9 +142,9 @@ class NoiseStreams:
     Attributes
     ----------
     seeds : tuple of int
-        Of the noise: secret.
+        Seeds of the noise: secret.
     public_seeds : tuple of int
-        Of public randomness.
+        Seeds of public randomness.
     secure : bool
 
     Examples
@@ -208,7 +208,7 @@ class NoiseStreams:
             Its input: for additive noise int64 of shape (replicates, ...), in grid
             steps.
         key : tuple
-            Of a release that has been charged.
+            Key of a release that has been charged.
         sensitivity : Sensitivity, optional
             By which the release was charged.
 

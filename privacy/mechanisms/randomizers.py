@@ -93,7 +93,7 @@ class LocalDomain(NamedTuple):
     size : int
         Number of cells, or number of dimensions of vectors.
     radius : float, default=1
-        Of the public ball that users clip their points to, in half-widths.
+        Radius of the public ball that users clip to, in half-widths.
     """
 
     size: int
@@ -130,7 +130,7 @@ class FrequencyOracle(_LocalRandomizer):
     Parameters
     ----------
     epsilon : float
-        Of each report; at most :data:`MAX_EPSILON`.
+        Epsilon of each report; at most :data:`MAX_EPSILON`.
     size : int
         Number of values K.
     key : int, default=0
@@ -222,9 +222,9 @@ class FrequencyOracle(_LocalRandomizer):
         values : UserCells
             Cells in 0 .. size - 1.
         streams : NoiseStreams
-            Of one replicate: the randomness of the users, user by user.
+            Streams of one replicate: the randomness of the users, user by user.
         key : tuple
-            Of a chunk of a release that has been charged.
+            Key of a chunk of a release that has been charged.
         sensitivity : ignored
 
         Returns
@@ -533,9 +533,9 @@ class VectorRandomizer(_LocalRandomizer):
         ----------
         values : UserVectors
         streams : NoiseStreams
-            Of one replicate: the randomness of the users, user by user.
+            Streams of one replicate: the randomness of the users, user by user.
         key : tuple
-            Of a chunk of a release that has been charged.
+            Key of a chunk of a release that has been charged.
         sensitivity : ignored
 
         Returns

@@ -252,7 +252,7 @@ class SplitScore:
         Returns
         -------
         ndarray
-            Of the shape of ``left``; ``total`` and ``size`` broadcast against it.
+            Shaped like ``left``; ``total`` and ``size`` broadcast against it.
         """
         # numba's stubs do not say that vectorize makes a ufunc.
         score: Any = _split_score
@@ -356,7 +356,7 @@ class Exponential(_Selection):
             Scores of the candidates, one selection after the other: ``-inf`` for
             candidates that must not be chosen, unless there are no others.
         streams : NoiseStreams
-            Of one replicate.
+            Streams of one replicate.
         key : tuple
         sensitivity : ScoreRange
 
@@ -406,7 +406,7 @@ class Percentile(_Selection):
         ----------
         values : OrderStatistics
         streams : NoiseStreams
-            Of one replicate.
+            Streams of one replicate.
         key : tuple
         sensitivity : ScoreRange
             Bound on the change of the difference of two ranks.

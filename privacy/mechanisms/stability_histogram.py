@@ -107,7 +107,7 @@ class StabilityHistogram:
         ----------
         values : OccupiedCells or StreamedCells
         streams : NoiseStreams
-            Of one replicate.
+            Streams of one replicate.
         key : tuple
         sensitivity : Sensitivity
 

@@ -35,11 +35,11 @@ class ClippedPoints(View):
     Parameters
     ----------
     curator : BaseCurator
-        Of one replicate. Answers depend neither on its shards nor on the order of the
-        points.
+        Curator of one replicate. Answers depend neither on its shards nor on the order
+        of the points.
     radius : float
-        Of the ball, in half-widths of the domain. Points outside are moved to its
-        surface (to the grid point next to it inside); at sqrt(d) no point is outside.
+        Radius of the ball, in half-widths of the domain. Points outside are moved to
+        its surface (to the grid point next to it inside); at sqrt(d) none is outside.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class ClippedPoints(View):
         Parameters
         ----------
         radius : float
-            Of the query, in half-widths.
+            Radius of the query, in half-widths.
         """
         # A replacement removes one clipped vector from a sum and adds another.
         return (2 if self.is_filtered else 1) * radius * SCALE

@@ -46,7 +46,7 @@ class ClippedRegions(View):
     n_cells : int
         Number of regions.
     radius : float
-        Of the balls, in half-widths.
+        Radius of the balls, in half-widths.
     charge_both : bool
         Whether a move is charged as two records, or as one (with a flaw).
 
@@ -219,7 +219,7 @@ class RegionSizes(Query):
     adjacencies = RHO_BOUNDED
 
     def sensitivity(self, view: ClippedRegions) -> Sensitivities:
-        """Two sizes by one."""
+        """A move changes two region sizes by 1 each."""
         return {"counts": TWO_COUNTS}
 
     def exact(self, view: ClippedRegions) -> Answer:
@@ -274,7 +274,7 @@ class RegionCounts(_RegionQuery):
         view.check_cells(self.cells)
 
     def sensitivity(self, view: ClippedRegions) -> Sensitivities:
-        """Two counts by one; one, where a move is charged as one record."""
+        """A move changes two counts by 1 each; one if it is charged as one record."""
         return {"counts": TWO_COUNTS if view.charge_both else ONE_COUNT}
 
     def n_changed_records(self, view: ClippedRegions) -> int:

@@ -30,7 +30,7 @@ class NumberedRecords(BaseCurator):
         Its budget must be one under ``rho_bounded``; rho is in half-widths of the
         domain.
     streams : NoiseStreams
-        Of one replicate.
+        Streams of one replicate.
     domain : array-like of shape (2, d), optional
         Public bounds, in the units of the data, that the grid represents. Default: -1
         and 1.
@@ -53,7 +53,7 @@ class NumberedRecords(BaseCurator):
         sqrt(d), a point lies off the domain, or there is more than one replicate.
     """
 
-    charged_adjacency = Adjacency.RHO_BOUNDED
+    required_adjacency = Adjacency.RHO_BOUNDED
     needs_ledger = True
 
     def _prepare(self) -> None:

@@ -149,7 +149,7 @@ class MaximumCover:
         ----------
         values : CoverProblem
         streams : NoiseStreams
-            Of one replicate.
+            Streams of one replicate.
         key : tuple
         sensitivity : ignored
 
@@ -179,7 +179,7 @@ class ProjectedPoints(View):
     Parameters
     ----------
     curator : BaseCurator
-        Of one replicate. Answers do not depend on its shards.
+        Curator of one replicate. Answers do not depend on its shards.
     matrix : ndarray of shape (m, d), int64
         Public: the projection, small enough that products are exact.
     length : float
@@ -360,7 +360,7 @@ def draw_cover(
     weight : float
         At most the weight that the cover was made for.
     streams : NoiseStreams
-        Of one replicate.
+        Streams of one replicate.
     key : tuple
 
     Returns

@@ -57,9 +57,9 @@ class ShellCounts(_CenterQuery, DisjointCounts):
     center : ndarray of shape (d,), float64
         In half-widths of the domain.
     radii : ndarray of shape (m,), float64
-        Decreasing, in half-widths. Shell 0 is all that is farther than ``radii[1]``,
-        shell j the points at distances from ``radii[j + 1]`` to ``radii[j]``, the last
-        one the rest.
+        Decreasing, in half-widths. Shell 0: distance > ``radii[1]`` (``radii[0]`` is
+        not used). Shell j: ``radii[j + 1]`` < distance <= ``radii[j]``. Last shell:
+        distance <= ``radii[-1]``.
     box : bool, default=False
         Whether distances are Chebyshev (the largest difference of a coordinate): shells
         are then cubes.

@@ -63,7 +63,7 @@ class DisjointCounts(Query):
     mechanisms = COUNTS
 
     def sensitivity(self, view: Any) -> Sensitivities:
-        """One record in one cell."""
+        """A record changes one count by 1."""
         return {"counts": ONE_COUNT}
 
 
@@ -131,7 +131,7 @@ class SumsAndCounts(Query):
             )
 
     def sensitivity(self, view: Any) -> Sensitivities:
-        """One record in one cell."""
+        """A record changes one count by 1 and one sum by its bounded contribution."""
         d = view.n_features
         # Absolute sums: a point of the domain has at most 1 per coordinate, in
         # half-widths.

@@ -162,7 +162,7 @@ class PartitionTree(View):
     Parameters
     ----------
     curator : BaseCurator
-        Of one replicate.
+        Curator of one replicate.
     code : callable
         From Points to the codes (n, m) that cells are split by, of an unsigned type:
         one column per feature or hyperplane.

@@ -89,7 +89,7 @@ def test_a_file_has_the_rows_as_often_as_it_is_told(tmp_path, kind):
     tenth = inputs.draw_mixture(np.arange(1000) % files.K, files.D).astype(np.float32)
     path = tmp_path / f"points.{kind}"
     files.write(path, tenth, 3)
-    rows = open_grid(path).in_units() if kind == "grid" else row_blocks(path)
+    rows = open_grid(path).to_data_units() if kind == "grid" else row_blocks(path)
     # A grid is as exact as float32 tells.
     np.testing.assert_allclose(stacked(rows), np.tile(tenth, (3, 1)), atol=1e-6)
 

@@ -43,7 +43,7 @@ def packed(tmp_path, monkeypatch):
 
 def test_mapped_points_are_those_of_the_box(packed):
     expected, outside = Points.quantize(matrix(), *BOUNDS)
-    points = packed.mapped()
+    points = packed.to_points()
     assert points == expected
     assert (points.n_null, points.n_records) == (2, 300)
     np.testing.assert_array_equal(points.squared_norms, expected.squared_norms)
@@ -54,7 +54,7 @@ def test_mapped_points_are_those_of_the_box(packed):
 
 def test_blocks_are_those_of_the_box(packed):
     expected, _ = Points.quantize(matrix(), *BOUNDS)
-    blocks = packed.by_blocks()
+    blocks = packed.to_blocks()
     assert (blocks.n_records, blocks.n_features, blocks.has_null) == (300, 3, True)
 
     def sums(points):
@@ -68,7 +68,7 @@ def test_blocks_are_those_of_the_box(packed):
 def test_rows_in_units_are_the_clipped_ones(packed):
     X = matrix()
     expected = np.clip(X[np.isfinite(X).all(axis=1)], *BOUNDS)
-    found = reading.stacked(packed.in_units())
+    found = reading.stacked(packed.to_data_units())
     # Half of a unit of remainders, or one at its end: 2^-32 half-widths.
     np.testing.assert_allclose(found, expected, rtol=0, atol=5 * 2.0**-32)
 
@@ -121,7 +121,7 @@ def test_points_off_the_grid_are_refused(packed):
     with pytest.raises(ValueError, match="points off the grid; pack it again"):
         FastLloyd(2, random_state=0).fit(packed.path)
     with pytest.raises(ValueError, match="points off the grid; pack it again"):
-        open_grid(packed.path).mapped()
+        open_grid(packed.path).to_points()
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_file_that_changes_while_it_is_mapped_is_noticed(packed, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(module, "square_norms", touched(module.square_norms))
         with pytest.raises(ChangedRows, match="has changed since it was opened"):
-            packed.mapped()
+            packed.to_points()
     monkeypatch.setattr(ZoomedMethod, "find_domain", touched(ZoomedMethod.find_domain))
     model = KaplanStemmer(2, epsilon=8.0, random_state=1)
     for release in (model.fit, model.coreset):
@@ -222,7 +222,7 @@ def test_damaged_files_are_refused(packed, tmp_path):
 
 def test_a_grid_file_that_is_replaced_is_noticed(packed, tmp_path):
     pack(blocks_of(matrix()), tmp_path / "x.grid", *BOUNDS)
-    for read in (packed.mapped, lambda: list(packed.blocks())):
+    for read in (packed.to_points, lambda: list(packed.blocks())):
         with pytest.raises(ChangedRows, match="has changed since it was opened"):
             read()
 
@@ -256,7 +256,7 @@ def test_the_command_packs_and_verifies(tmp_path, capsys):
     assert main([source, target, bounds]) == 0
     summary = "n=300 d=3, 2 null records, some clipped to the bounds"
     assert capsys.readouterr().out == f"{target}: {summary}\n"
-    assert open_grid(target).mapped() == Points.quantize(matrix(), *BOUNDS)[0]
+    assert open_grid(target).to_points() == Points.quantize(matrix(), *BOUNDS)[0]
     assert main([target]) == 0
     assert capsys.readouterr().out == f"{target}: {summary}, checksum ok\n"
     rows = row_blocks(source)
