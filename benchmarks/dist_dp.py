@@ -17,7 +17,7 @@ N_LARGE = 1_000_000
 #: Strategy that the sound variant takes on many points, by rho.
 STRATEGIES = {0.05: "cells", 0.0001: "groups"}
 MAX_LARGE_SECONDS = 2.0
-MAX_BYTES = 30  # a value, beyond the input
+MAX_BYTES_PER_VALUE = 30  # beyond the input
 
 
 def measure_distance_based(scale: float) -> list[Measurement]:
@@ -46,5 +46,5 @@ def measure_large_fits(n: int) -> list[Measurement]:
         fit = partial(model.fit, X)
         title = f"{n:,} x 10, dist-DP sound by {strategy}"
         rows.append(measure_time(title, fit, MAX_LARGE_SECONDS))
-        rows.append(measure_memory(title, fit, X.size, MAX_BYTES))
+        rows.append(measure_memory(title, fit, X.size, MAX_BYTES_PER_VALUE))
     return rows

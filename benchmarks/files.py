@@ -50,8 +50,9 @@ def measure_files(scale: float) -> list[Measurement]:
             write(tenth_path, tenth, 1)
             write(path, tenth, N_TENTHS)
             rows += compare_with_reading(path, tenth_path)
+        npy_path = Path(folder) / "points.npy"
         for method in METHODS:
-            rows.append(measure_method(method, path.with_suffix(".npy")))
+            rows.append(measure_method(method, npy_path))
     return rows
 
 

@@ -35,8 +35,8 @@ def load_points(
     except datasets.DataUnavailable:
         lower, upper = bounds or (-1, 1)
         generator = np.random.default_rng(0)
-        noise = generator.uniform(lower, upper, (n, shape[1]))
-        return noise, f"{name} (noise of its shape)"
+        uniform_points = generator.uniform(lower, upper, (n, shape[1]))
+        return uniform_points, f"{name} (noise of its shape)"
     if bounds is None:
         points = datasets.scale(dataset, "minmax").points
     else:

@@ -12,7 +12,7 @@ from pkm.privacy import snap
 
 N_POINTS = 100_000
 N_CLUSTERS = 16
-MAX_BYTES = 32  # a value
+MAX_BYTES_PER_VALUE = 32
 DEFAULT = KaplanStemmer(N_CLUSTERS, radius=1.0)
 SEARCH = KaplanStemmer(N_CLUSTERS, radius=1.0, select="local_search")
 #: Method, number of columns, and the CPU seconds that a fit may take.
@@ -36,5 +36,5 @@ def measure_kaplan_stemmer(scale: float) -> list[Measurement]:
         fit = partial(method.fit_batch, Points.prepare(snap(X)), [0], secure=False)
         title = f"{name}, {len(X):,} points"
         rows.append(measure_time(title, fit, max_seconds))
-        rows.append(measure_memory(title, fit, X.size, MAX_BYTES))
+        rows.append(measure_memory(title, fit, X.size, MAX_BYTES_PER_VALUE))
     return rows

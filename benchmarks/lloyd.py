@@ -40,13 +40,13 @@ def measure_sweep(scale: float) -> list[Measurement]:
             centers = method.fit_batch(prepared, seeds, secure=False).centers
             evaluate(prepared, centers, ["nicv"])
 
-    def run_plain(seeds: Sequence[int]) -> None:
+    def run_numpy(seeds: Sequence[int]) -> None:
         for method in methods:
             for seed in seeds:
                 nicv(points, cluster(method, points, seed))
 
     seconds = min_seconds(lambda: run_batches(range(20)))
-    plain = 10 * min_seconds(lambda: run_plain(range(2)), repetitions=1)
+    numpy_seconds = 10 * min_seconds(lambda: run_numpy(range(2)), repetitions=1)
     title = f"{label}: sweep of 320 fits"
     return [
         Measurement(
@@ -57,7 +57,7 @@ def measure_sweep(scale: float) -> list[Measurement]:
         ),
         Measurement(
             f"{title}, against numpy",
-            plain / seconds,
+            numpy_seconds / seconds,
             "x",
             at_least=20,
         ),
@@ -82,13 +82,13 @@ def measure_single_fits(scale: float) -> list[Measurement]:
 def compare_with_numpy(points: np.ndarray, title: str, k: int) -> Measurement:
     """Measure a fit, from points on the grid to centers, against plain numpy."""
     method = FastLloyd(k, epsilon=0.5, variant="published")
-    grid = snap(points)
-    seconds = min_seconds(lambda: method.fit_batch(grid, [0], secure=False))
-    plain = min_seconds(lambda: cluster(method, points, 0), repetitions=1)
+    grid_points = snap(points)
+    seconds = min_seconds(lambda: method.fit_batch(grid_points, [0], secure=False))
+    numpy_seconds = min_seconds(lambda: cluster(method, points, 0), repetitions=1)
     title = f"{title}: fit against numpy"
     return Measurement(
         title,
-        plain / seconds,
+        numpy_seconds / seconds,
         "x",
         at_least=20,
     )
@@ -98,9 +98,9 @@ def compare_with_gemm(
     points: np.ndarray, title: str, k: int, gemm_seconds: float
 ) -> Measurement:
     """Measure a search for nearest centers against a product of as many operations."""
-    grid = snap(points)
-    prepared = Points.prepare(grid)
-    centers = grid[None, :k]
+    grid_points = snap(points)
+    prepared = Points.prepare(grid_points)
+    centers = grid_points[None, :k]
     seconds = min_seconds(lambda: labels(prepared, centers))
     rate = points.size * k * gemm_seconds / seconds
     title = f"{title}: distances"
@@ -115,11 +115,13 @@ def compare_with_gemm(
 def compare_with_batch(n: int) -> Measurement:
     """Measure a fit for each seed against one batch of all seeds."""
     points = np.random.default_rng(0).uniform(-1, 1, (n, 2))
-    grid = Points.prepare(snap(points))
+    prepared = Points.prepare(snap(points))
     bounds = (-1, 1)
     models = [FastLloyd(15, bounds=bounds, random_state=seed) for seed in range(N_FITS)]
     single = min_seconds(lambda: [model.fit(points) for model in models])
-    batch = min_seconds(partial(models[0].fit_batch, grid, range(N_FITS), secure=False))
+    batch = min_seconds(
+        partial(models[0].fit_batch, prepared, range(N_FITS), secure=False)
+    )
     milliseconds = 1e3 * single / N_FITS
     title = f"{n:,} x 2, k = 15, {milliseconds:.2g} ms a fit: fits against a batch"
     return Measurement(

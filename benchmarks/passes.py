@@ -1,4 +1,4 @@
-"""One exact pass over the points, compared with scikit-learn, BLAS and memory.
+"""A pass, one scan over all points, compared with scikit-learn, BLAS and memory.
 
 The time of a pass is the difference of two fits with different numbers of passes,
 divided by the difference of these numbers.
@@ -56,7 +56,7 @@ def measure_pass(
 ) -> Measurement:
     """Measure a pass; one thread by its CPU time, several by the wall clock.
 
-    The floor is a lower bound of the time: that of the multiplications alone, at the
+    The roofline is a lower bound of the time: that of the multiplications alone, at the
     rate of BLAS in float32, or of reading the points, whichever is longer.
     """
     clock = time.process_time if n_threads == 1 else time.perf_counter
@@ -76,9 +76,9 @@ def measure_pass(
         partial(repeat, points.rows.max),
     )
     n = len(points.rows)
-    floor = max(product * n * d * k / MATRIX**3, reading)
-    rates = "ours {:.3g}, scikit-learn {:.3g}, floor {:.3g} Mpoints/s".format(
-        *(n / seconds / 1e6 for seconds in (ours, theirs, floor))
+    roofline = max(product * n * d * k / MATRIX**3, reading)
+    rates = "ours {:.3g}, scikit-learn {:.3g}, roofline {:.3g} Mpoints/s".format(
+        *(n / seconds / 1e6 for seconds in (ours, theirs, roofline))
     )
     run = f"{n_threads} threads, {n_replicates} replicates"
     title = f"pass, d = {d}, k = {k}, {run}: {rates}"
@@ -113,7 +113,7 @@ def repeat(call: Callable[[], object], times: int) -> None:
 def time_repetition(
     clock: Callable[[], float], *calls: Callable[[int], object]
 ) -> np.ndarray:
-    """Return the seconds of one repetition, of calls that take a number of repetitions.
+    """Return the seconds per repetition; each call takes the number of repetitions.
 
     It is a difference, so the beginning and the end of a fit do not count.
     """
@@ -127,8 +127,8 @@ def time_repetition(
 def measure_threads(n: int) -> list[Measurement]:
     """Measure a pass on two threads by the wall clock, and what the machine allows.
 
-    The second row is of multiplications in registers. Where other machines share the
-    cores, two threads are not twice as fast as one even there.
+    For reference, the second row is the speed-up of a compute-bound loop. Where other
+    machines share the cores, two threads are not twice as fast as one even there.
     """
     points, centers = draw_inputs(n, 10, 32, 1)
 

@@ -14,9 +14,9 @@ from pkm.privacy import NoiseStreams, snap
 N_POINTS = 100_000  # of both clients
 N_COLUMNS = 2
 N_CLUSTERS = 2
-#: What the FastLloyd authors' code takes per iteration for these points: ms.
-AUTHORS_CLIENT = 10.8
-AUTHORS_SERVER = 1.9
+#: What the FastLloyd authors' code takes per iteration for these points.
+AUTHORS_CLIENT_MS = 10.8
+AUTHORS_SERVER_MS = 1.9
 REPETITIONS = 20  # of the schedule in a measurement
 KEY = bytes(SECRET_BYTES)
 N_WORDS = 1 << 20  # integers that are masked
@@ -41,8 +41,8 @@ def measure_protocol(scale: float) -> list[Measurement]:
     label = f"protocol, {n:,} x 2, k = 2, an iteration"
     client = 1e3 * time_client(n)
     server = 1e3 * time_server(n)
-    max_client = AUTHORS_CLIENT / 10
-    max_server = AUTHORS_SERVER / 10
+    max_client = AUTHORS_CLIENT_MS / 10
+    max_server = AUTHORS_SERVER_MS / 10
     masking = compare_masking(round(scale * N_WORDS))
     return [
         Measurement(

@@ -23,7 +23,7 @@ SETS = (
     ("synth-100d", (100_000, 100), 64, (-100.0, 100.0), 0.4, 0.15),
 )
 N_FITS = 10  # replicates that share an encoding of the points
-MAX_BYTES = 3  # a value
+MAX_BYTES_PER_VALUE = 3
 
 
 def measure_trees(scale: float) -> list[Measurement]:
@@ -52,7 +52,7 @@ def measure_trees(scale: float) -> list[Measurement]:
             # Encodings of the points count.
             points.cache.clear()
             fit = partial(method.fit_batch, points, [0], domain, secure=False)
-            rows.append(measure_memory(title, fit, raw.size, MAX_BYTES))
+            rows.append(measure_memory(title, fit, raw.size, MAX_BYTES_PER_VALUE))
 
             method = LSHSplits(k, variant=variant)
             fit = partial(method.fit_batch, points, range(N_FITS), domain, secure=False)
