@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from fabricated.studies import ROWS
-from schema_page import HEADINGS, write_missing, write_page
+from schema_page import HEADINGS, format_default, write_page
 
 from pkm import schema
 from pkm.arrow import TYPES, check_table, to_frame, to_table
@@ -25,7 +25,7 @@ def test_page_is_current():
     [(None, ""), ("", "empty"), ((), "null"), (0, "0"), (False, "false"), (math.nan, "NaN")],
 )
 def test_missing_values_are_written(value, text):
-    assert write_missing(value) == text
+    assert format_default(value) == text
 
 
 def test_columns_are_declared_once():

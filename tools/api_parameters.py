@@ -52,7 +52,7 @@ class SignatureDocstring(griffe.Docstring):
 
 
 class SignatureParameters(griffe.Extension):
-    """Replace every docstring; roles of Sphinx become code."""
+    """Griffe extension: take defaults and types of signatures; Sphinx roles to code."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Replace the docstring of one object."""

@@ -25,7 +25,7 @@ from import_graph import (
     read_modules,
 )
 
-STRUCTURAL = {
+LAYOUT_TOKENS = {
     tokenize.DEDENT,
     tokenize.ENDMARKER,
     tokenize.INDENT,
@@ -76,7 +76,7 @@ def count_lines(text: str) -> Counter[str]:
         line = token.start[0]
         if token.type == tokenize.COMMENT:
             counts["comments"] += 1
-        elif token.type not in STRUCTURAL and line not in docstrings:
+        elif token.type not in LAYOUT_TOKENS and line not in docstrings:
             counts["tokens"] += 1
             code.add(line)
     counts["code"] = len(code)
@@ -135,7 +135,7 @@ def find_large_folders(paths: Iterable[Path]) -> Iterator[str]:
             yield f"{name_path(folder)}: {n} modules; at most {MAX_MODULES} in a folder"
 
 
-def describe_structure() -> Iterator[str]:
+def report_cycles_and_pages() -> Iterator[str]:
     """Yield lines on import cycles, large folders and the length of the pages."""
     yield from find_large_folders(read_modules().values())
     cycles = find_cycles(make_graph(read_imports()))
@@ -234,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     groups = {name_path(path): [path] for path in code} if options.files else files
     rows = {name: summarize(paths) for name, paths in groups.items()}
     print_table(rows | {"all but tests": summarize(code)})
-    print(*describe_structure(), f"targets: {TARGETS}", sep="\n")
+    print(*report_cycles_and_pages(), f"targets: {TARGETS}", sep="\n")
     return int(any(row["tokens/line"] > options.max for row in rows.values()))
 
 

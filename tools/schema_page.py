@@ -25,7 +25,7 @@ MARKER = "<!-- Below: python tools/schema_page.py docs/schema.md -->\n"
 HEADING = """
 ## {}
 
-| column | type | meaning | unit | where missing | cells |
+| column | type | meaning | unit | where missing | applies to |
 |---|---|---|---|---|---|"""
 ARROWS = {"lower": " ↓", "higher": " ↑", "": ""}
 
@@ -38,17 +38,17 @@ def write_page(text: str) -> str:
         for column in COLUMNS:
             if column.kind == kind:
                 meaning = column.label + ARROWS[column.better]
-                missing = write_missing(column.missing)
-                scope = "" if column.scope == "all" else column.scope
+                missing = format_default(column.missing)
+                applies_to = "" if column.scope == "all" else column.scope
                 dtype = "" if column.dtype == "number" else column.dtype
-                cells = (dtype, meaning, column.unit, missing, scope)
+                cells = (dtype, meaning, column.unit, missing, applies_to)
                 row = f"`{column.name}` | {' | '.join(cells)}"
                 lines.append(f"| {row.rstrip(' |')} |")
     return text.partition(MARKER)[0] + MARKER + "\n".join(lines) + "\n"
 
 
-def write_missing(value: object) -> str:
-    """Write the value that a column has in rows that lack it."""
+def format_default(value: object) -> str:
+    """Format the default for rows without this column."""
     if value is None:
         return ""
     if isinstance(value, float) and math.isnan(value):

@@ -29,7 +29,7 @@ def list_modules(folders: Iterable[str] = ()) -> list[PurePosixPath]:
     return [path for path in paths if path.suffix == ".py" and (ROOT / path).is_file()]
 
 
-def read_first_sentence(path: PurePosixPath) -> str:
+def read_first_line(path: PurePosixPath) -> str:
     """Return the first line of a module's docstring, or nothing where there is none."""
     file = ROOT / path
     if not file.is_file():
@@ -52,10 +52,10 @@ def format_tree(modules: Iterable[PurePosixPath]) -> str:
         for folder in reversed(path.parents[:-1]):
             if folder not in folders:
                 folders.add(folder)
-                sentence = read_first_sentence(folder / "__init__.py")
+                sentence = read_first_line(folder / "__init__.py")
                 lines.append(format_line(folder, f"{folder.name}/", sentence))
         if path.name != "__init__.py":
-            lines.append(format_line(path, path.name, read_first_sentence(path)))
+            lines.append(format_line(path, path.name, read_first_line(path)))
     return "\n".join(lines)
 
 
