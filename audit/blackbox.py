@@ -27,7 +27,7 @@ from pkm.audit.pairs import (
     draw_lone_record,
     draw_pair,
 )
-from pkm.audit.replay import Difference, measure_losses, trace_run
+from pkm.audit.replay import ReplayMismatch, measure_losses, trace_run
 from pkm.compute import SCALE, Points
 from pkm.privacy import Adjacency
 
@@ -41,7 +41,7 @@ N_FEATURES = 2
 LOSS_DECIMALS = 6
 MAX_LOSS = 1e9  # of a transcript that one side cannot have
 BATCH = 500  # runs together where a method runs in batches
-KINDS = (draw_lone_record, draw_far_record, draw_heavy_clusters)
+PAIR_GENERATORS = (draw_lone_record, draw_far_record, draw_heavy_clusters)
 Seed = tuple[int, ...]
 
 
@@ -54,7 +54,7 @@ class EpsilonBound:
     epsilon : float
         With 95 % confidence, epsilon at the ledger's delta is at least that; 0 if
         nothing was seen.
-    claimed : float
+    spent : float
         Epsilon that the ledger has spent; NaN where it was not asked.
     auc : float
         Area under the curve of the chosen statistic, on the half that did not choose
@@ -65,7 +65,7 @@ class EpsilonBound:
     """
 
     epsilon: float
-    claimed: float
+    spent: float
     auc: float
     transcript: float | None = None
 
@@ -77,7 +77,7 @@ class EpsilonBound:
     @property
     def violated(self) -> bool:
         """Whether epsilon is larger than the ledger says."""
-        return self.largest > self.claimed
+        return self.largest > self.spent
 
 
 def bound_epsilon(
@@ -130,13 +130,14 @@ def _draw_candidates(
     adjacency = Adjacency(method.claim.adjacency)
     sizes = SIZES.get(adjacency, SMALL_SIZES)
     candidates = []
-    for number, (kind, (n, k)) in enumerate(itertools.product(KINDS, sizes)):
+    cases = itertools.product(PAIR_GENERATORS, sizes)
+    for number, (generator, (n, k)) in enumerate(cases):
         k = k or method.n_clusters
-        variation = cast(Any, clone(method)).set_params(n_clusters=k)
+        configuration = cast(Any, clone(method)).set_params(n_clusters=k)
         rng = np.random.default_rng((seed, number))
-        rho = variation.budget(n, N_FEATURES).rho
-        pair = draw_pair(kind, adjacency, rng, n, N_FEATURES, rho)
-        candidates.append((variation, pair))
+        rho = configuration.budget(n, N_FEATURES).rho
+        pair = draw_pair(generator, adjacency, rng, n, N_FEATURES, rho)
+        candidates.append((configuration, pair))
     return candidates
 
 
@@ -190,7 +191,7 @@ def measure_transcripts(
                 public_seeds,
                 recorded.draws,
             )
-        except Difference:
+        except ReplayMismatch:
             return None
         draws = list(zip(recorded.draws, replayed.draws, strict=True))
         losses += measure_losses(draws, len(batch))
@@ -208,23 +209,23 @@ def _attack_centers(
     seed: Seed,
 ) -> EpsilonBound:
     """Bound epsilon on one pair by released centers."""
-    here, claimed = _release(
+    left, spent = _release(
         method,
         pair,
         pair.points,
         n_runs,
         (*seed, 0),
     )
-    there, _ = _release(
+    right, _ = _release(
         method,
         pair,
         pair.neighbor,
         n_runs,
         (*seed, 1),
     )
-    k = max(here.shape[1], there.shape[1])
-    features = compute_statistics(_pad(here, k), pair)
-    other_features = compute_statistics(_pad(there, k), pair)
+    k = max(left.shape[1], right.shape[1])
+    features = compute_statistics(_pad(left, k), pair)
+    other_features = compute_statistics(_pad(right, k), pair)
 
     # Learn one more statistic on the first half.
     half = n_runs // 2
@@ -240,7 +241,7 @@ def _attack_centers(
         scores,
         other_scores,
         delta,
-        claimed,
+        spent,
     )
 
 
@@ -248,7 +249,7 @@ def bound_by_rule(
     scores: np.ndarray,
     other_scores: np.ndarray,
     delta: float,
-    claimed: float,
+    spent: float,
     confidence: float = CONFIDENCE,
 ) -> EpsilonBound:
     """Choose a rule on the first half of the runs; bound epsilon on the second."""
@@ -263,24 +264,24 @@ def bound_by_rule(
         other_scores[:half],
         delta,
     )
-    one = scores[half:, column]
-    another = other_scores[half:, column]
-    hits = int((one > threshold).sum())
-    other_hits = int((another > threshold).sum())
+    left = scores[half:, column]
+    right = other_scores[half:, column]
+    hits = int((left > threshold).sum())
+    other_hits = int((right > threshold).sum())
     epsilon = float(
         compute_bound(
             hits,
             other_hits,
-            len(one),
+            len(left),
             delta,
             confidence,
         )
     )
     # The probability that the statistic is larger on one data set than on the other.
-    auc = stats.mannwhitneyu(one, another).statistic / (len(one) * len(another))
+    auc = stats.mannwhitneyu(left, right).statistic / (len(left) * len(right))
     return EpsilonBound(
         epsilon,
-        claimed,
+        spent,
         float(max(auc, 1 - auc)),
     )
 
@@ -397,13 +398,13 @@ def choose_rule(
     best = -math.inf
     rule = (0, 0.0)
     for column in range(scores.shape[1]):
-        one = scores[:, column]
-        another = other_scores[:, column]
-        pooled = np.concatenate([one, another])
+        left = scores[:, column]
+        right = other_scores[:, column]
+        pooled = np.concatenate([left, right])
         quantiles = np.quantile(pooled, np.linspace(0.002, 0.998, 60))
         thresholds = np.unique(quantiles)
-        hits = (one[:, None] > thresholds).sum(axis=0)
-        other_hits = (another[:, None] > thresholds).sum(axis=0)
+        hits = (left[:, None] > thresholds).sum(axis=0)
+        other_hits = (right[:, None] > thresholds).sum(axis=0)
         # Without a bound above zero, the larger difference of the rates is better.
         values = compute_bound(
             hits,
@@ -453,13 +454,13 @@ def compute_bound(
     # Two directions, two rates each.
     level = (1 - confidence) / 4
     best = np.zeros(np.shape(hits))
-    for one, another in ((hits, other_hits), (other_hits, hits)):
-        one = np.asarray(one)
-        another = np.asarray(another)
-        lower = stats.beta.ppf(level, np.maximum(one, 1), n - one + 1)
-        lower = np.where(one > 0, lower, 0.0)
-        upper = stats.beta.ppf(1 - level, another + 1, np.maximum(n - another, 1))
-        upper = np.where(another < n, upper, 1.0)
+    for left, right in ((hits, other_hits), (other_hits, hits)):
+        left = np.asarray(left)
+        right = np.asarray(right)
+        lower = stats.beta.ppf(level, np.maximum(left, 1), n - left + 1)
+        lower = np.where(left > 0, lower, 0.0)
+        upper = stats.beta.ppf(1 - level, right + 1, np.maximum(n - right, 1))
+        upper = np.where(right < n, upper, 1.0)
         bound = np.log(np.maximum(lower - delta, 1e-300) / upper)
         best = np.maximum(best, bound)
     return best

@@ -43,7 +43,7 @@ RUNNERS = ("fit", "fit_batch", "fit_with", "fit_predict", "planned_run")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckResult:
     """Result of one check.
 
     Attributes
@@ -266,9 +266,9 @@ def check_bad_input(method: PrivateKMeans) -> None:
         unbounded = configure(method, bounds=None)
         _assert_refused("a fit without bounds", unbounded.fit, points)
     else:
-        for spoiled in _spoil_points():
+        for invalid_points in _insert_nonfinite():
             fit = configure(method).fit
-            _assert_refused("a point with NaN or inf", fit, spoiled)
+            _assert_refused("a point with NaN or inf", fit, invalid_points)
 
     # Equal seeds, which would repeat a replicate.
     _assert_refused("equal seeds", _run, method, (1, 1))
@@ -278,24 +278,24 @@ def check_no_value_raises(method: PrivateKMeans) -> None:
     """No value of a record makes a private fit raise, which would release something."""
     if not method.claim.private:
         return
-    outcomes = [
-        configure(method, random_state=5).fit(points) for points in _spoil_points()
+    models = [
+        configure(method, random_state=5).fit(points) for points in _insert_nonfinite()
     ]
     if method.claim.adjacency in ONE_RECORD_ADJACENCIES:
         # Each of them is the null record.
-        first = outcomes[0].cluster_centers_
-        for fitted in outcomes[1:]:
+        first = models[0].cluster_centers_
+        for fitted in models[1:]:
             _assert_equal(fitted.cluster_centers_, first, "NaN and infinite values")
 
 
-def _spoil_points() -> list[np.ndarray]:
+def _insert_nonfinite() -> list[np.ndarray]:
     """Draw the blobs with a value of one record that is NaN or infinite."""
-    spoiled = []
+    invalid_points = []
     for value in (math.nan, math.inf, -math.inf):
         points = _draw_points()
         points[7, 1] = value
-        spoiled.append(points)
-    return spoiled
+        invalid_points.append(points)
+    return invalid_points
 
 
 def _assert_refused(
@@ -315,8 +315,8 @@ def _assert_refused(
 def check_degenerate_data(method: PrivateKMeans) -> None:
     """Degenerate points give centers on the grid.
 
-    They are identical, as many as there are clusters, or have one feature. The local
-    model needs many users: there are a hundred copies of each point.
+    The data sets: identical points; as many points as clusters; points with one
+    feature. The local model needs many users: each point has a hundred copies.
     """
     k = method.n_clusters
     copies = 100 if method.claim.trust == "local" else 1
@@ -374,7 +374,7 @@ CHECKS = tuple(
 def conformance(
     method_class: type[PrivateKMeans],
     checks: Sequence[Callable[[PrivateKMeans], None]] = CHECKS,
-) -> list[Outcome]:
+) -> list[CheckResult]:
     """Run checks on every variant of a method.
 
     Parameters
@@ -385,22 +385,22 @@ def conformance(
 
     Returns
     -------
-    list of Outcome
+    list of CheckResult
     """
-    outcomes = []
+    results = []
     for variant in method_class.claims:
         method = method_class(n_clusters=N_CLUSTERS, bounds=BOUNDS)
-        outcomes += run_checks(configure(method, variant=variant), checks)
-    return outcomes
+        results += run_checks(configure(method, variant=variant), checks)
+    return results
 
 
 def run_checks(
     method: PrivateKMeans,
     checks: Sequence[Callable[[PrivateKMeans], None]] = CHECKS,
-) -> list[Outcome]:
+) -> list[CheckResult]:
     """Run checks on a method with its parameters, bounds among them."""
     return [
-        Outcome(check.__name__, method.variant, _run_check(check, method))
+        CheckResult(check.__name__, method.variant, _run_check(check, method))
         for check in checks
     ]
 
@@ -440,11 +440,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    outcomes = conformance(method_class)
-    for outcome in outcomes:
-        verdict = "ok" if outcome.error is None else f"FAILED  {outcome.error}"
-        print(f"{outcome.variant:10} {outcome.check:30} {verdict}")
-    return int(any(outcome.error for outcome in outcomes))
+    results = conformance(method_class)
+    for result in results:
+        verdict = "ok" if result.error is None else f"FAILED  {result.error}"
+        print(f"{result.variant:10} {result.check:30} {verdict}")
+    return int(any(result.error for result in results))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The laws of mechanisms: what a draw costs on a pair, and how likely its outcome was.
+"""The laws of mechanisms: what a draw costs on a pair, and how likely its output was.
 
 For exact answers of two neighbors, a law says by how much it distinguishes them, in the
-unit that the mechanism is charged in. For an outcome it gives the privacy loss: the
-logarithm of the ratio of the outcome's two probabilities. For the residuals it turns an
-outcome into uniform numbers. Nothing is estimated.
+unit that the mechanism is charged in. For an output it gives the privacy loss: the
+logarithm of the ratio of the output's two probabilities. For the residuals it turns an
+output into uniform numbers. Nothing is estimated.
 """
 
 import math
@@ -47,7 +47,7 @@ from pkm.privacy.mechanisms.stability_histogram import (
 from pkm.privacy.queries.moved_records import SortedGaussian, SortedRows
 from pkm.privacy.queries.projection import CoverProblem, MaximumCover
 
-#: Values of a distribution function before and after the entries of an outcome, arrays
+#: Values of a distribution function before and after the entries of an output, arrays
 #: of shape (replicates, m), or (m,) of a single replicate. They are equal where the law
 #: is continuous.
 Interval = tuple[np.ndarray, np.ndarray]
@@ -93,49 +93,47 @@ class Law:
 
     def log_density(
         self,
-        outcome: Any,
+        output: Any,
         values: Any,
     ) -> np.ndarray | float:
-        """Compute the log density of the entries of an outcome, up to a constant."""
+        """Compute the log density of the entries of an output, up to a constant."""
         raise NotImplementedError
 
     def cdf_bounds(
         self,
-        outcome: Any,
+        output: Any,
         values: Any,
     ) -> Interval:
-        """Evaluate the distribution function before and after an outcome."""
+        """Evaluate the distribution function before and after an output."""
         raise NotImplementedError
 
     def measure_loss(
         self,
-        outcome: Any,
+        output: Any,
         values: Any,
         others: Any,
     ) -> float:
-        """Measure the privacy loss of an outcome.
+        """Measure the privacy loss of an output.
 
         It is the log of the probability on ``values`` over that on ``others``.
         """
         return float(
-            np.sum(
-                self.log_density(outcome, values) - self.log_density(outcome, others)
-            )
+            np.sum(self.log_density(output, values) - self.log_density(output, others))
         )
 
-    def draw_uniforms(
+    def randomize_pit(
         self,
-        outcome: Any,
+        output: Any,
         values: Any,
         rng: np.random.Generator,
     ) -> np.ndarray:
-        """Draw uniform numbers, if an outcome was drawn by the law.
+        """Return randomized PIT values: uniform on [0, 1] if the law drew the output.
 
         Returns
         -------
         ndarray of shape (replicates, m), float64
         """
-        lower, upper = map(np.atleast_2d, self.cdf_bounds(outcome, values))
+        lower, upper = map(np.atleast_2d, self.cdf_bounds(output, values))
         return lower + (upper - lower) * rng.random(lower.shape)
 
 
@@ -154,19 +152,19 @@ class AdditiveLaw(Law):
         """Scale of the noise that is charged, in grid steps."""
         return self.sensitivity.unit * np.float64(self.mechanism.scale)
 
-    def standardize(self, outcome: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def standardize(self, output: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return the difference of two answers, in scales of the noise."""
-        change = np.asarray(outcome, float) - np.asarray(values, float)
+        change = np.asarray(output, float) - np.asarray(values, float)
         return change / self.scale
 
     def accumulate(self, noise: np.ndarray) -> np.ndarray:
         """Evaluate the distribution function between grid points."""
         raise NotImplementedError
 
-    def cdf_bounds(self, outcome: np.ndarray, values: np.ndarray) -> Interval:
+    def cdf_bounds(self, output: np.ndarray, values: np.ndarray) -> Interval:
         """See :class:`Law`."""
-        noise = np.asarray(outcome, float) - np.asarray(values, float)
-        shape = (len(outcome), -1)
+        noise = np.asarray(output, float) - np.asarray(values, float)
+        shape = (len(output), -1)
         lower = self.accumulate(noise - 0.5)
         upper = self.accumulate(noise + 0.5)
         return lower.reshape(shape), upper.reshape(shape)
@@ -186,9 +184,9 @@ class GaussianLaw(AdditiveLaw):
         change = self.standardize(values, others)
         return Cost(mu=float(np.linalg.norm(change.ravel())))
 
-    def log_density(self, outcome: Any, values: np.ndarray) -> np.ndarray:
+    def log_density(self, output: Any, values: np.ndarray) -> np.ndarray:
         """See :class:`Law`."""
-        return -(self.standardize(outcome, values) ** 2) / 2
+        return -(self.standardize(output, values) ** 2) / 2
 
 
 class LaplaceLaw(AdditiveLaw):
@@ -211,9 +209,9 @@ class LaplaceLaw(AdditiveLaw):
         change = self.standardize(values, others)
         return Cost(epsilon=float(np.abs(change).sum()))
 
-    def log_density(self, outcome: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def log_density(self, output: np.ndarray, values: np.ndarray) -> np.ndarray:
         """See :class:`Law`."""
-        return -np.abs(self.standardize(outcome, values))
+        return -np.abs(self.standardize(output, values))
 
 
 class SortedGaussianLaw(GaussianLaw):
@@ -224,28 +222,28 @@ class SortedGaussianLaw(GaussianLaw):
     """
 
     @staticmethod
-    def _unsort(outcome: list[SortedRows]) -> np.ndarray:
+    def _unsort(output: list[SortedRows]) -> np.ndarray:
         """Put released rows back into the order of the records."""
-        (released,) = outcome
+        (released,) = output
         rows = np.empty_like(released.rows)
         rows[released.order] = released.rows
         return rows[None]
 
     def log_density(
         self,
-        outcome: list[SortedRows],
+        output: list[SortedRows],
         values: np.ndarray,
     ) -> np.ndarray:
         """See :class:`Law`."""
-        return super().log_density(self._unsort(outcome), values)
+        return super().log_density(self._unsort(output), values)
 
     def cdf_bounds(
         self,
-        outcome: list[SortedRows],
+        output: list[SortedRows],
         values: np.ndarray,
     ) -> Interval:
         """See :class:`Law`."""
-        return super().cdf_bounds(self._unsort(outcome), values)
+        return super().cdf_bounds(self._unsort(output), values)
 
 
 class BoundedLaplaceLaw(Law):
@@ -278,23 +276,23 @@ class BoundedLaplaceLaw(Law):
         laws = self._describe(values), self._describe(others)
         largest = np.zeros(np.shape(values.exact))
         for extreme in (values.lower, values.upper, values.exact, others.exact):
-            outcome = np.clip(extreme, values.lower, values.upper)
-            one, other = (_log_density(outcome, *law) for law in laws)
+            output = np.clip(extreme, values.lower, values.upper)
+            one, other = (_log_density(output, *law) for law in laws)
             losses = one - other
             largest = np.maximum(largest, np.abs(losses))
         return Cost(epsilon=float(largest.sum()))
 
     def log_density(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: BoundedValues,
     ) -> np.ndarray:
         """See :class:`Law`."""
-        return _log_density(outcome, *self._describe(values))
+        return _log_density(output, *self._describe(values))
 
     def cdf_bounds(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: BoundedValues,
     ) -> Interval:
         """See :class:`Law`."""
@@ -303,20 +301,20 @@ class BoundedLaplaceLaw(Law):
         def accumulate(x: np.ndarray) -> np.ndarray:
             x = np.clip(x, values.lower, values.upper)
             cdf = (stats.laplace.cdf((x - center) / scale) - below) / inside
-            return cdf.reshape(len(outcome), -1)
+            return cdf.reshape(len(output), -1)
 
-        return accumulate(outcome - 0.5), accumulate(outcome + 0.5)
+        return accumulate(output - 0.5), accumulate(output + 0.5)
 
 
 def _log_density(
-    outcome: np.ndarray,
+    output: np.ndarray,
     center: np.ndarray,
     scale: np.ndarray,
     below: np.ndarray,
     inside: np.ndarray,
 ) -> np.ndarray:
     """Log density of bounded Laplace noise, up to a constant."""
-    return -np.abs(outcome - center) / scale - np.log(inside)
+    return -np.abs(output - center) / scale - np.log(inside)
 
 
 # Selections
@@ -352,11 +350,11 @@ class ExponentialLaw(Law):
 
     def _pair_choices(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: list,
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Pair each choice with the scores and log probabilities of its candidates."""
-        choices = np.ravel(outcome).tolist()
+        choices = np.ravel(output).tolist()
         selections = zip(choices, values, self._scales, strict=True)
         for choice, scores, scale in selections:
             exponents = np.asarray(scores, float) * scale
@@ -366,22 +364,22 @@ class ExponentialLaw(Law):
 
     def log_density(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: list,
     ) -> np.ndarray:
         """See :class:`Law`."""
-        pairs = self._pair_choices(outcome, values)
+        pairs = self._pair_choices(output, values)
         return np.array([log_p[choice] for choice, _, log_p in pairs])
 
     def cdf_bounds(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: list,
     ) -> Interval:
         """See :class:`Law`."""
         lower = []
         upper = []
-        for choice, scores, log_p in self._pair_choices(outcome, values):
+        for choice, scores, log_p in self._pair_choices(output, values):
             # From the likeliest candidate down: a law that is too sharp chooses too
             # many of the first.
             order = np.argsort(-np.asarray(scores), kind="stable")
@@ -414,11 +412,11 @@ class PercentileLaw(Law):
 
     @staticmethod
     def _locate(
-        outcome: np.ndarray,
+        output: np.ndarray,
         edges: np.ndarray,
     ) -> np.ndarray:
         """Find the interval of each number."""
-        intervals = np.searchsorted(edges, outcome, side="right") - 1
+        intervals = np.searchsorted(edges, output, side="right") - 1
         return np.clip(intervals, 0, len(edges) - 2)
 
     def measure_cost(
@@ -435,29 +433,29 @@ class PercentileLaw(Law):
 
     def log_density(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: OrderStatistics,
     ) -> np.ndarray:
         """See :class:`Law`."""
         edges, lengths, exponents = self._describe(values)
         is_wide = lengths > 0
         normalization = logsumexp(exponents[is_wide], b=lengths[is_wide])
-        return exponents[self._locate(outcome, edges)] - np.asarray(normalization)
+        return exponents[self._locate(output, edges)] - np.asarray(normalization)
 
     def cdf_bounds(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: OrderStatistics,
     ) -> Interval:
         """See :class:`Law`."""
         edges, lengths, exponents = self._describe(values)
         masses = lengths * np.exp(exponents - exponents.max())
-        interval = self._locate(outcome, edges)
+        interval = self._locate(output, edges)
         below = np.cumsum(masses)[interval] - masses[interval]
         length = np.maximum(lengths[interval], 1e-300)
-        fraction = (outcome - edges[interval]) / length
+        fraction = (output - edges[interval]) / length
         cdf = (below + fraction * masses[interval]) / masses.sum()
-        cdf = cdf.reshape(len(outcome), -1)
+        cdf = cdf.reshape(len(output), -1)
         return cdf, cdf
 
 
@@ -485,7 +483,7 @@ class CoverLaw(Law):
 
     def log_density(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: CoverProblem,
     ) -> float:
         """Return NaN: the sum of weights over the lattice is not at hand."""
@@ -493,7 +491,7 @@ class CoverLaw(Law):
 
     def cdf_bounds(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: CoverProblem,
     ) -> Interval:
         """Return nothing: the mechanism's tests compare picks with enumeration."""
@@ -553,11 +551,11 @@ class HistogramLaw(Law):
 
     def log_density(
         self,
-        outcome: list[ReleasedCells],
+        output: list[ReleasedCells],
         values: OccupiedCells,
     ) -> float:
         """See :class:`Law`."""
-        released = _count_by_name(outcome[0])
+        released = _count_by_name(output[0])
         counts = _count_by_name(values)
         if released.keys() - counts.keys():
             return -math.inf
@@ -569,11 +567,11 @@ class HistogramLaw(Law):
 
     def cdf_bounds(
         self,
-        outcome: list[ReleasedCells],
+        output: list[ReleasedCells],
         values: OccupiedCells,
     ) -> Interval:
         """See :class:`Law`."""
-        released = _count_by_name(outcome[0])
+        released = _count_by_name(output[0])
         counts = _count_by_name(values)
         exact = np.array(list(counts.values()), float)
         noisy = np.array([released.get(name, -math.inf) for name in counts]) / SCALE
@@ -607,29 +605,29 @@ class OracleLaw(Law):
 
     def _compare(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: UserCells,
     ) -> np.ndarray:
         """Tell which reports are true."""
-        return outcome[0] == self.mechanism.encode(values.users, values.cells)
+        return output[0] == self.mechanism.encode(values.users, values.cells)
 
     def log_density(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: UserCells,
     ) -> np.ndarray:
         """See :class:`Law`."""
         odds = math.log(self.mechanism.p_true / self.mechanism.p_false)
-        return odds * self._compare(outcome, values)
+        return odds * self._compare(output, values)
 
     def cdf_bounds(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: UserCells,
     ) -> Interval:
         """See :class:`Law`."""
         return _bound_side(
-            self._compare(outcome, values),
+            self._compare(output, values),
             1 - self.mechanism.p_true,
         )
 
@@ -666,20 +664,20 @@ class VectorLaw(Law):
 
     def log_density(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: UserVectors,
     ) -> np.ndarray:
         """See :class:`Law`."""
-        return np.log(self.mechanism.density(self._sign(values), outcome[0]))
+        return np.log(self.mechanism.density(self._sign(values), output[0]))
 
     def cdf_bounds(
         self,
-        outcome: np.ndarray,
+        output: np.ndarray,
         values: UserVectors,
     ) -> Interval:
         """See :class:`Law`."""
         vectors = self._sign(values)
-        products = np.einsum("ij,ij->i", outcome[0].astype(float), vectors)
+        products = np.einsum("ij,ij->i", output[0].astype(float), vectors)
         # A direction at a right angle to the vector, as any is to the vector 0, has no
         # side.
         has_side = products != 0

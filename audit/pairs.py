@@ -221,7 +221,7 @@ def _draw_clusters(
     return centers[labels] + 0.08 * rng.standard_normal((n, d))
 
 
-KINDS: tuple[Kind, ...] = (
+PAIR_GENERATORS: tuple[Kind, ...] = (
     draw_heavy_clusters,
     draw_lone_record,
     draw_far_record,
@@ -268,7 +268,7 @@ def draw_pairs(
     """
     rng = np.random.default_rng(seed)
     for number in range(first, first + n_pairs):
-        kind = KINDS[number % len(KINDS)]
+        kind = PAIR_GENERATORS[number % len(PAIR_GENERATORS)]
         d = int(rng.choice(MANY_FEATURES if number % 20 == 13 else FEATURES))
         n = int(rng.integers(n_points[0], n_points[1] + 1))
         pair = draw_pair(
@@ -343,7 +343,7 @@ def _draw_replacement(
     return _round_to_grid(rng.uniform(-1, 1, d))
 
 
-def mutate(
+def perturb(
     pair: Pair,
     rng: Rng,
     rho: float | None = None,
@@ -366,7 +366,7 @@ def mutate(
     return _replace_rows(pair, rows, rng, rho)
 
 
-def aim(
+def move_record_to_boundary(
     pair: Pair, arguments: Sequence[np.ndarray], rng: Rng, rho: float | None = None
 ) -> Pair:
     """Move the record of a pair to where a query may decide about it.

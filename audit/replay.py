@@ -1,6 +1,6 @@
-"""Replay: fit one data set, write down every outcome, force it on a neighbor.
+"""Replay: fit one data set, write down every output, force it on a neighbor.
 
-A replay calls ``fit`` as a user does, on points in their own units. With the outcomes
+A replay calls ``fit`` as a user does, on points in their own units. With the outputs
 forced, nothing may differ between the two fits but the exact answers behind the
 releases. Queries must have the same arguments in the same order. Charges, attributes of
 the estimator, warnings, printed text, logs and exceptions must be equal. At every
@@ -38,8 +38,8 @@ SECOND_RECORD = "_second_record"  # of a release that is charged once for each r
 UNCHARGED = Charge("", 0, "")  # of a draw that no charge names
 
 
-class Difference(Exception):
-    """The run on the neighbor does something else although all outcomes were equal."""
+class ReplayMismatch(Exception):
+    """The run on the neighbor does something else although all outputs were equal."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Draw:
         That it was charged for.
     values
         The exact answer.
-    outcome
+    output
     is_secure : bool
         Whether the operating system's entropy decided.
     """
@@ -63,12 +63,12 @@ class Draw:
     key: tuple
     sensitivity: Any
     values: Any
-    outcome: Any
+    output: Any
     is_secure: bool = False
 
     @property
     def law(self) -> Law:
-        """The law that the outcome was drawn by."""
+        """The law that the output was drawn by."""
         return find_law(self.mechanism, self.sensitivity, self.is_secure)
 
 
@@ -124,30 +124,30 @@ class RecordingStreams:
         """See :meth:`pkm.privacy.NoiseStreams.release`."""
         exact = freeze(values)
         draw = Draw(mechanism, key, sensitivity, exact, None, self.secure)
-        draw, outcome = self._draw(draw)
+        draw, output = self._draw(draw)
         self._trace.draws.append(draw)
-        return outcome
+        return output
 
     def _draw(self, draw: Draw) -> tuple[Draw, Any]:
-        """Return a draw with its outcome, and the outcome for the method."""
-        outcome = self._streams.release(
+        """Return a draw with its output, and the output for the method."""
+        output = self._streams.release(
             draw.mechanism,
             draw.values,
             draw.key,
             draw.sensitivity,
         )
-        return replace(draw, outcome=copy.deepcopy(outcome)), outcome
+        return replace(draw, output=copy.deepcopy(output)), output
 
 
 class ReplayingStreams(RecordingStreams):
-    """Noise streams that give the outcomes of another run, whatever the exact answers.
+    """Noise streams that give the outputs of another run, whatever the exact answers.
 
     Parameters
     ----------
     streams : NoiseStreams
         Of which only the public attributes are used.
     trace : Trace
-        Receives the draws of this run: its exact answers, the other run's outcomes.
+        Receives the draws of this run: its exact answers, the other run's outputs.
     recorded : sequence of Draw
         The draws of the other run.
     """
@@ -162,21 +162,21 @@ class ReplayingStreams(RecordingStreams):
         self._recorded = recorded
 
     def _draw(self, draw: Draw) -> tuple[Draw, Any]:
-        """Take the recorded outcome of the next draw, if it is the same draw."""
+        """Take the recorded output of the next draw, if it is the same draw."""
         number = len(self._trace.draws)
         name = f"draw {number}, {draw.key},"
         if number >= len(self._recorded):
-            raise Difference(f"{name} has no counterpart: releases depend on data")
+            raise ReplayMismatch(f"{name} has no counterpart: releases depend on data")
         recorded = self._recorded[number]
         if (draw.mechanism, draw.key) != (recorded.mechanism, recorded.key):
-            raise Difference(
+            raise ReplayMismatch(
                 f"draw {number} is {draw.mechanism} of {draw.key} and was "
                 f"{recorded.mechanism} of {recorded.key}: releases depend on data"
             )
         if not are_equal(draw.sensitivity, recorded.sensitivity):
-            raise Difference(f"{name} has another sensitivity: it depends on data")
-        values, outcome = match_records(recorded, draw.values)
-        return replace(recorded, values=values), outcome
+            raise ReplayMismatch(f"{name} has another sensitivity: it depends on data")
+        values, output = match_records(recorded, draw.values)
+        return replace(recorded, values=values), output
 
 
 def match_records(draw: Draw, values: Any) -> tuple[Any, Any]:
@@ -190,12 +190,12 @@ def match_records(draw: Draw, values: Any) -> tuple[Any, Any]:
     -------
     values
         In the order of the recorded exact answer.
-    outcome
-        The recorded outcome, for the neighbor in its own order.
+    output
+        The recorded output, for the neighbor in its own order.
     """
-    outcome = copy.deepcopy(draw.outcome)
+    output = copy.deepcopy(draw.output)
     if not isinstance(draw.mechanism, SortedGaussian):
-        return values, outcome
+        return values, output
     numbers: dict[bytes, list[int]] = defaultdict(list)
     for number, row in enumerate(values[0]):
         numbers[row.tobytes()].append(number)
@@ -208,7 +208,7 @@ def match_records(draw: Draw, values: Any) -> tuple[Any, Any]:
         [next(moved) if number < 0 else number for number in permutation],
         np.int64,
     )
-    (released,) = outcome
+    (released,) = output
     return values[:, order], [released._replace(order=order[released.order])]
 
 
@@ -222,19 +222,19 @@ def freeze(values: Any) -> Any:
     return copy.deepcopy(values)
 
 
-def are_equal(one: Any, another: Any) -> bool:
+def are_equal(left: Any, right: Any) -> bool:
     """Compare two nested values, arrays by shape, type and content."""
-    if isinstance(one, np.ndarray) or isinstance(another, np.ndarray):
-        one = np.asarray(one)
-        another = np.asarray(another)
-        if one.dtype != another.dtype:
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        left = np.asarray(left)
+        right = np.asarray(right)
+        if left.dtype != right.dtype:
             return False
-        return np.array_equal(one, another, equal_nan=one.dtype.kind == "f")
-    if isinstance(one, tuple | list) and isinstance(another, tuple | list):
-        return len(one) == len(another) and all(map(are_equal, one, another))
-    if is_dataclass(one) and type(one) is type(another):
-        return are_equal(get_fields(one), get_fields(another))
-    return bool(one == another)
+        return np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
+    if isinstance(left, tuple | list) and isinstance(right, tuple | list):
+        return len(left) == len(right) and all(map(are_equal, left, right))
+    if is_dataclass(left) and type(left) is type(right):
+        return are_equal(get_fields(left), get_fields(right))
+    return bool(left == right)
 
 
 def get_fields(value: Any) -> list[Any]:
@@ -261,7 +261,7 @@ def trace_run(
     public_seeds : sequence of int, optional
         Default: from the seeds.
     recorded : sequence of Draw, optional
-        Draws of another run, whose outcomes are forced. Default: fresh outcomes.
+        Draws of another run, whose outputs are forced. Default: fresh outputs.
 
     Returns
     -------
@@ -269,7 +269,7 @@ def trace_run(
 
     Raises
     ------
-    Difference
+    ReplayMismatch
         If the method makes other draws than the recorded ones.
     """
     trace = Trace()
@@ -302,7 +302,7 @@ def trace_fit(
         With bounds and a random state. It is copied.
     X : ndarray of shape (n, d)
     recorded : sequence of Draw, optional
-        Draws of another fit, whose outcomes are forced. Default: fresh outcomes.
+        Draws of another fit, whose outputs are forced. Default: fresh outputs.
     account : PrivacyAccountant, optional
         That is charged for the fit.
 
@@ -312,7 +312,7 @@ def trace_fit(
 
     Raises
     ------
-    Difference
+    ReplayMismatch
         If the method makes other draws than the recorded ones.
     """
     trace = Trace()
@@ -335,7 +335,7 @@ def trace_fit(
 def observe(observed: dict[str, Any]) -> Iterator[None]:
     """Write down what a block of code lets its caller see.
 
-    An exception is written down and goes no further, unless it is a `Difference`.
+    An exception is written down and goes no further, unless it is a `ReplayMismatch`.
     """
     printed = io.StringIO()
     handler = logging.StreamHandler(printed)
@@ -349,9 +349,9 @@ def observe(observed: dict[str, Any]) -> Iterator[None]:
         ):
             warnings.simplefilter("always")
             yield
-    except Difference:
+    except ReplayMismatch:
         raise
-    except Exception as error:  # an exception is an outcome like any other
+    except Exception as error:  # an exception is observed like anything else
         observed["exception"] = error
     finally:
         logger.removeHandler(handler)
@@ -372,7 +372,7 @@ def make_tracing_curator(
     trace : Trace
         Receives them.
     recorded : sequence of Draw or None
-        Draws whose outcomes are forced.
+        Draws whose outputs are forced.
     """
 
     class TracingCurator(curator):
@@ -442,20 +442,20 @@ class Replay:
     loss : float
         Exact privacy loss of the whole transcript: infinite if the neighbor cannot
         produce it.
-    difference : str
-        How the two runs differ although the outcomes were the same; empty if they do
+    mismatch : str
+        How the two runs differ although the outputs were the same; empty if they do
         not.
     spent, delta : float
         Epsilon at the budget's delta, and the sum of the deltas charged, by the ledger.
     refusal : Exception or None
         That the method raised on both data sets alike.
     arguments : tuple of ndarray
-        Of the queries: at what the record of a worse pair may be aimed.
+        Of the queries: to where the record of a worse pair may be moved.
     """
 
     realized: tuple[Realized, ...] = ()
     loss: float = math.nan
-    difference: str = ""
+    mismatch: str = ""
     spent: float = 0.0
     delta: float = 0.0
     refusal: Exception | None = None
@@ -478,7 +478,7 @@ class Replay:
 
 
 def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) -> Replay:
-    """Fit a method to points, and again to a neighbor with all outcomes forced.
+    """Fit a method to points, and again to a neighbor with all outputs forced.
 
     Parameters
     ----------
@@ -511,11 +511,11 @@ def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) ->
         replayed = trace_fit(
             configured, pair.neighbor_X, recorded.draws, open_account()
         )
-        difference = compare_traces(recorded, replayed)
-    except Difference as error:
-        difference = str(error)
-    if difference:
-        return Replay(difference=difference, refusal=refusal)
+        mismatch = compare_traces(recorded, replayed)
+    except ReplayMismatch as error:
+        mismatch = str(error)
+    if mismatch:
+        return Replay(mismatch=mismatch, refusal=refusal)
     if refusal is not None:
         return Replay(loss=0.0, refusal=refusal)
     draws = list(zip(recorded.draws, replayed.draws, strict=True))
@@ -537,7 +537,7 @@ def measure_losses(draws: Draws, n_replicates: int) -> list[float]:
     totals = []
     for i in range(n_replicates):
         losses = [
-            draw.law.measure_loss(draw.outcome, draw.values, other.values)
+            draw.law.measure_loss(draw.output, draw.values, other.values)
             for draw, other in _select_replicate(draws, i)
         ]
         # A loss that no formula gives is NaN; one that the neighbor cannot have is
@@ -548,7 +548,7 @@ def measure_losses(draws: Draws, n_replicates: int) -> list[float]:
 
 def _select_replicate(draws: Draws, number: int) -> Draws:
     """Select the draws of one replicate of a batch."""
-    if not draws or len(draws[0][0].outcome) == 1:
+    if not draws or len(draws[0][0].output) == 1:
         return draws
     return [(_slice(draw, number), _slice(other, number)) for draw, other in draws]
 
@@ -561,7 +561,7 @@ def _slice(draw: Draw, number: int) -> Draw:
         values = BoundedValues(*(array[one] for array in values))
     else:
         values = values[one]
-    return replace(draw, values=values, outcome=draw.outcome[one])
+    return replace(draw, values=values, output=draw.output[one])
 
 
 def compare_traces(recorded: Trace, replayed: Trace) -> str:

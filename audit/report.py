@@ -15,9 +15,17 @@ import numpy as np
 from scipy import stats
 from sklearn.base import clone
 
-from pkm.audit.pairs import KINDS, Pair, aim, draw_blobs, draw_pair, draw_pairs, mutate
+from pkm.audit.pairs import (
+    PAIR_GENERATORS,
+    Pair,
+    draw_blobs,
+    draw_pair,
+    draw_pairs,
+    move_record_to_boundary,
+    perturb,
+)
 from pkm.audit.replay import Replay, replay, trace_run
-from pkm.audit.residuals import ALARM, LawTest, run_law_tests
+from pkm.audit.residuals import MAX_P_VALUE, LawTest, run_law_tests
 from pkm.methods import PrivateKMeans, load_method
 from pkm.privacy import Adjacency, BudgetExceeded
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
@@ -44,7 +52,7 @@ SMALL_SIZES = (4, 60)
 N_SEEDS = 4
 LARGE_SIZES = (100, 300)  # of one pair in ten
 ACCOUNT_EVERY = 4  # fits: one of so many charges an account
-# Shares of the variations of a method that have a zoom, secure noise, another delta,
+# Shares of a method's configurations that have a zoom, secure noise, another delta,
 # and another value of a parameter.
 ZOOM_SHARE = 0.25
 SECURE_SHARE = 0.1
@@ -218,7 +226,7 @@ def audit(
         findings["residuals"] = [
             Finding("residuals", test.label, "", f"{test.what}: p = {test.p_value:.2g}")
             for test in tests
-            if test.alarm
+            if test.is_refuted
         ]
         has_power["residuals"] = any(not test.powerless for test in tests)
         details["tests"] = tuple(tests)
@@ -230,14 +238,14 @@ def audit(
         if bound.violated:
             message = (
                 f"epsilon is at least {bound.largest:.3g}, the ledger says "
-                f"{bound.claimed:.3g}"
+                f"{bound.spent:.3g}"
             )
             finding = Finding("blackbox", "run", ",".join(claim.flaws), message)
             findings["blackbox"].append(finding)
         has_power["blackbox"] = bound.largest > 0
         details["lower_bound"] = bound.epsilon
         details["transcript_bound"] = bound.transcript
-        details["epsilon"] = bound.claimed
+        details["epsilon"] = bound.spent
         details["n_runs"] = n_runs
     return AuditReport(
         name,
@@ -325,21 +333,21 @@ def replay_pairs(
     adjacency = Adjacency(method.claim.adjacency)
     tightness: dict[str, float] = {}
     findings: dict[str, Finding] = {}
-    outcomes: list[Replay] = []
+    replays: list[Replay] = []
     worst: dict[str, tuple[Any, Pair, int, Replay]] = {}  # by kind of the data
 
-    def try_pair(variation: Any, pair: Pair, number: int) -> None:
+    def try_pair(configuration: Any, pair: Pair, number: int) -> None:
         with_account = number % ACCOUNT_EVERY == 0
-        outcome = replay(variation, pair, number, with_account=with_account)
-        outcomes.append(outcome)
-        _note_costs(outcome, pair, tightness, findings)
-        _note_overspending(outcome, variation, pair, findings)
-        if pair.name not in worst or outcome.ratio > worst[pair.name][-1].ratio:
-            worst[pair.name] = (variation, pair, number, outcome)
+        result = replay(configuration, pair, number, with_account=with_account)
+        replays.append(result)
+        _add_costs(result, pair, tightness, findings)
+        _add_overspending(result, configuration, pair, findings)
+        if pair.name not in worst or result.ratio > worst[pair.name][-1].ratio:
+            worst[pair.name] = (configuration, pair, number, result)
 
     sizes = SIZES.get(adjacency, SMALL_SIZES)
-    for number, variation in enumerate(vary(method, n_pairs)):
-        rho = get_rho(variation)
+    for number, configuration in enumerate(list_configurations(method, n_pairs)):
+        rho = get_rho(configuration)
         is_large = number % 10 == 9 and adjacency not in SIZES
         (pair,) = draw_pairs(
             adjacency,
@@ -350,26 +358,27 @@ def replay_pairs(
             first=number,
         )
         rng = np.random.default_rng((seed, number, 2))
-        variation = draw_parameters(variation, pair.rows.shape, rng)
+        configuration = draw_parameters(configuration, pair.rows.shape, rng)
         for repetition in range(N_SEEDS if method.batched else 1):
-            try_pair(variation, pair, number + repetition * n_pairs)
-    _note_impossible(outcomes, findings)
+            try_pair(configuration, pair, number + repetition * n_pairs)
+    _add_impossible(replays, findings)
 
     # Search for worse ones from the worst of each kind: change the pair or the noise.
     rng = np.random.default_rng((seed, n_pairs))
     kinds = list(worst)
     for step in range(n_pairs):
-        variation, pair, number, outcome = worst[kinds[step % len(kinds)]]
+        configuration, pair, number, result = worst[kinds[step % len(kinds)]]
         change = rng.random()
         if change < 0.5:
-            pair = aim(pair, outcome.arguments, rng, get_rho(variation))
+            rho = get_rho(configuration)
+            pair = move_record_to_boundary(pair, result.arguments, rng, rho)
         elif change < 0.75:
-            pair = mutate(pair, rng, get_rho(variation))
+            pair = perturb(pair, rng, get_rho(configuration))
         else:
             number = N_SEEDS * n_pairs + step
-        try_pair(variation, pair, number)
+        try_pair(configuration, pair, number)
 
-    refusals = [outcome.refusal for outcome in outcomes]
+    refusals = [result.refusal for result in replays]
     if all(refusals) and not findings:
         raise ValueError(
             f"{type(method).__name__} fails on every pair: {refusals[0]!r}"
@@ -377,18 +386,18 @@ def replay_pairs(
     return tightness, list(findings.values())
 
 
-def vary(method: Any, number: int) -> list[Any]:
+def list_configurations(method: Any, number: int) -> list[Any]:
     """Copy a method with budgets, distances and numbers of clusters in turn."""
-    variations = []
+    configurations = []
     for i in range(number):
         # Each kind of data meets each epsilon.
-        epsilon = EPSILONS[(i + i // len(KINDS)) % len(EPSILONS)]
+        epsilon = EPSILONS[(i + i // len(PAIR_GENERATORS)) % len(EPSILONS)]
         parameters: dict[str, object] = {"epsilon": epsilon, "n_clusters": 2 + i % 3}
         rho = RHOS[i // len(EPSILONS) % len(RHOS)]
         if rho is not None:
             parameters["rho"] = rho
-        variations.append(configure(method, **parameters))
-    return variations
+        configurations.append(configure(method, **parameters))
+    return configurations
 
 
 def draw_parameters(
@@ -427,8 +436,8 @@ def get_rho(method: Any) -> float | None:
     return method.budget(SMALL_SIZES[1], 1).rho
 
 
-def _note_costs(
-    outcome: Replay,
+def _add_costs(
+    result: Replay,
     pair: Pair,
     tightness: dict[str, float],
     findings: dict[str, Finding],
@@ -438,9 +447,9 @@ def _note_costs(
     def note(label: str, message: str, flaw: str = "") -> Finding:
         return Finding("replay", label, flaw, f"{pair.name}: {message}")
 
-    if outcome.difference:
-        findings.setdefault("run", note("run", outcome.difference))
-    for release in outcome.realized:
+    if result.mismatch:
+        findings.setdefault("run", note("run", result.mismatch))
+    for release in result.realized:
         label = release.label
         tightness[label] = max(tightness.get(label, 0.0), release.ratio)
         if release.ratio <= 1 + TOLERANCE:
@@ -455,26 +464,26 @@ def _note_costs(
             message = f"realized {realized}, charged {format_cost(release.charged)}"
             findings[label] = note(label, message, release.flaw)
 
-    n_groups = len(outcome.groups)
+    n_groups = len(result.groups)
     if n_groups > 1:
         message = f"one record is in {n_groups} groups charged as disjoint"
         findings.setdefault("groups", note("groups", message))
 
 
-def _note_impossible(outcomes: Sequence[Replay], findings: dict[str, Finding]) -> None:
+def _add_impossible(replays: Sequence[Replay], findings: dict[str, Finding]) -> None:
     """Write down transcripts that neighbors cannot have: more than delta allows."""
-    n_impossible = sum(math.isinf(outcome.loss) for outcome in outcomes)
-    expected = math.fsum(outcome.delta for outcome in outcomes)
-    if n_impossible and stats.poisson.sf(n_impossible - 1, expected) < ALARM:
+    n_impossible = sum(math.isinf(result.loss) for result in replays)
+    expected = math.fsum(result.delta for result in replays)
+    if n_impossible and stats.poisson.sf(n_impossible - 1, expected) < MAX_P_VALUE:
         message = (
-            f"{n_impossible} of {len(outcomes)} transcripts are impossible on the "
+            f"{n_impossible} of {len(replays)} transcripts are impossible on the "
             f"neighbor; the deltas charged allow {expected:.2g}"
         )
         findings["delta"] = Finding("replay", "delta", "", message)
 
 
-def _note_overspending(
-    outcome: Replay,
+def _add_overspending(
+    result: Replay,
     method: Any,
     pair: Pair,
     findings: dict[str, Finding],
@@ -485,15 +494,15 @@ def _note_overspending(
     def note(message: str) -> None:
         findings.setdefault("budget", Finding("replay", "budget", flaw, message))
 
-    if isinstance(outcome.refusal, BudgetExceeded):
-        note(f"is stopped by its ledger: {outcome.refusal}")
+    if isinstance(result.refusal, BudgetExceeded):
+        note(f"is stopped by its ledger: {result.refusal}")
     n, d = pair.rows.shape
-    for name, spent, claimed in (
-        ("epsilon", outcome.spent, method.epsilon),
+    for name, spent, declared in (
+        ("epsilon", result.spent, method.epsilon),
         ("delta", method.budget(n, d).delta, PrivateKMeans.resolved_delta(method, n)),
     ):
-        if spent > claimed * (1 + DECLARED_TOLERANCE):
-            note(f"spends {name}={spent:.4g}, claims {claimed:.4g}")
+        if spent > declared * (1 + DECLARED_TOLERANCE):
+            note(f"spends {name}={spent:.4g}, claims {declared:.4g}")
 
 
 def format_cost(cost: Any) -> str:

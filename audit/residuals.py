@@ -1,9 +1,10 @@
 """Residuals: whether noise follows the law that it was charged for.
 
-The distribution function of the law that a mechanism declares turns every outcome into
-uniform numbers (:mod:`pkm.audit.laws`). Pooled over releases and runs the numbers must
-be uniform, uncorrelated between releases, and different in every run. Replay is blind
-to all of that: it never looks at how outcomes are drawn.
+The distribution function of the law that a mechanism declares turns every output into
+randomized quantile residuals (Dunn and Smyth 1996; :mod:`pkm.audit.laws`): uniform
+numbers. Pooled over releases and runs they must be uniform, uncorrelated between
+releases, and different in every run. Replay is blind to all of that: it never looks at
+how outputs are drawn.
 """
 
 from collections import Counter, defaultdict
@@ -18,8 +19,8 @@ from scipy.special import ndtri
 from pkm.audit.replay import Draw
 from pkm.privacy.mechanisms.additive import Gaussian, Laplace
 
-#: Largest p-value that is an alarm: far below one in a million audits of a few tests.
-ALARM = 1e-9
+#: Largest p-value that refutes a law: far below one in a million audits of a few tests.
+MAX_P_VALUE = 1e-9
 # Noise vectors of so many words, of so large a scale in grid steps, repeat by chance
 # with probability below 1e-7 in a thousand runs.
 MIN_WORDS = 4
@@ -43,7 +44,7 @@ class LawTest:
         Of the releases; of two kinds, where they are compared.
     what : {"law", "correlation", "repeats", "grid"}
         Distribution; correlation of two releases, or of the entries of one; noise that
-        two runs share; outcomes between grid points.
+        two runs share; outputs between grid points.
     n_values : int
     p_value : float
     """
@@ -54,9 +55,9 @@ class LawTest:
     p_value: float
 
     @property
-    def alarm(self) -> bool:
+    def is_refuted(self) -> bool:
         """Whether the noise is not what was charged for."""
-        return self.p_value < ALARM
+        return self.p_value < MAX_P_VALUE
 
     @property
     def powerless(self) -> bool:
@@ -100,7 +101,7 @@ def run_law_tests(
     for draws in runs:
         rows: list[Row] = []
         for draw in draws:
-            uniforms = draw.law.draw_uniforms(draw.outcome, draw.values, rng)
+            uniforms = draw.law.randomize_pit(draw.output, draw.values, rng)
             label = _label(draw)
             rows.append((label, uniforms))
             residuals[label].append(uniforms.ravel())
@@ -108,13 +109,13 @@ def run_law_tests(
             compare(entries, uniforms[:, ::2], uniforms[:, 1::2])
             # Sorted rows are additive noise too, but not in the order of the values.
             is_additive = isinstance(draw.mechanism, Gaussian | Laplace)
-            if not (is_additive and isinstance(draw.outcome, np.ndarray)):
+            if not (is_additive and isinstance(draw.output, np.ndarray)):
                 continue
-            if draw.outcome.dtype.kind != "i":
-                off_grid[label] += draw.outcome.size
+            if draw.output.dtype.kind != "i":
+                off_grid[label] += draw.output.size
             scale = draw.mechanism.scale * np.min(draw.sensitivity.unit)
             if uniforms.shape[1] >= MIN_WORDS and scale >= MIN_SPREAD:
-                noise = (draw.outcome - draw.values).astype(float)
+                noise = (draw.output - draw.values).astype(float)
                 key = f"{label} {draw.key}"
                 noises[key] += [row.tobytes() for row in noise]
         for (label, one), (other_label, another) in _pair_rows(rows):

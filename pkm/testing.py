@@ -20,18 +20,18 @@ import numpy as np
 from pkm.audit.blackbox import bound_by_rule
 from pkm.audit.conformance import BOUNDS, CHECKS, check_replay, run_checks
 from pkm.audit.replay import (
-    Difference,
     Draw,
     Realized,
     RecordingStreams,
     ReplayingStreams,
+    ReplayMismatch,
     Trace,
     compare_traces,
     compose,
     observe,
 )
 from pkm.audit.report import TOLERANCE, audit, configure, format_cost, load_variants
-from pkm.audit.residuals import ALARM, run_law_tests
+from pkm.audit.residuals import MAX_P_VALUE, run_law_tests
 from pkm.privacy import Budget, gdp_epsilon
 from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.query import Sensitivity
@@ -149,12 +149,12 @@ def check_noise(
         for start in range(0, n_calls // 2, WORDS)
     )
     for test in run_law_tests(runs, 0):
-        found = test.alarm and (step or test.what != "grid")
+        found = test.is_refuted and (step or test.what != "grid")
         _require(not found, f"{test.label}: {test.what}: p = {test.p_value:.2g}")
 
     # Neighbors.
     scores = [np.column_stack([one, _last_bit(one)]) for one in outcomes.values()]
-    bound = bound_by_rule(*scores, claimed.delta, claimed.epsilon, 1 - ALARM)
+    bound = bound_by_rule(*scores, claimed.delta, claimed.epsilon, 1 - MAX_P_VALUE)
     _require(
         not bound.violated,
         f"outcomes tell {value:g} from {value + sensitivity:g}: epsilon is at least "
@@ -208,7 +208,7 @@ def check_neighbors(
     try:
         replayed = _trace(fit, neighbor_X, recorded.draws)
         difference = compare_traces(recorded, replayed)
-    except Difference as error:
+    except ReplayMismatch as error:
         difference = str(error)
     _require(not difference, difference)
     charges = []

@@ -12,7 +12,7 @@ from planted_faults import broken
 from pkm.audit import audit, replay
 from pkm.audit import report as audit_report
 from pkm.audit.__main__ import main
-from pkm.audit.residuals import ALARM
+from pkm.audit.residuals import MAX_P_VALUE
 from pkm.methods import DistDP, EUGkM, GLloyd, Lloyd, QuadtreeKMeans, SuLloyd
 from pkm.methods.synthetic import aim
 
@@ -120,8 +120,8 @@ EVERY = dict.fromkeys(
 )
 def test_a_thousand_audits_raise_no_false_alarm(seeds):
     # Replay is deterministic: a sound method never exceeds its charge. Residuals make about ten
-    # tests in an audit, each an alarm by chance with probability ALARM = 1e-9: a thousand audits
-    # make 1e-5 false alarms on average.
+    # tests in an audit, each an alarm by chance with probability MAX_P_VALUE = 1e-9. A thousand
+    # audits make 1e-5 false alarms on average.
     n_audits = 0
     n_tests = 0
     for seed in seeds:
@@ -133,7 +133,7 @@ def test_a_thousand_audits_raise_no_false_alarm(seeds):
             n_audits += 1
             n_tests += len(report.tests)
     assert n_audits >= 500
-    assert n_tests * ALARM < 1e-5
+    assert n_tests * MAX_P_VALUE < 1e-5
 
 
 # Black box: centers alone, with few runs

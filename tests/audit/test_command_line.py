@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pkm.audit.pairs import KINDS, draw_pair
-from pkm.audit.replay import Difference, Trace, compare_traces, make_tracing_curator, observe
+from pkm.audit.pairs import PAIR_GENERATORS, draw_pair
+from pkm.audit.replay import ReplayMismatch, Trace, compare_traces, make_tracing_curator, observe
 from pkm.experiments.commands import run
 from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.fit import inputs
@@ -52,7 +52,7 @@ SETTINGS = (
     "metrics=[nicv,centroid_distance]",
     "backend.retries=0",
 )
-KINDS_BY_NAME = {kind.__name__.removeprefix("draw_"): kind for kind in KINDS}
+KINDS_BY_NAME = {kind.__name__.removeprefix("draw_"): kind for kind in PAIR_GENERATORS}
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def compare_commands(trace_command, method, X, neighbor_X):
     recorded = trace_command(method, X)
     try:
         replayed = trace_command(method, neighbor_X, recorded.draws)
-    except Difference as error:
+    except ReplayMismatch as error:
         return recorded, str(error)
     return recorded, compare_traces(recorded, replayed)
 

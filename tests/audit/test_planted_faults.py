@@ -226,7 +226,7 @@ LAWS = {
 def test_residuals_find(method, what):
     report = audit(method, ["residuals"])
     assert report.verdicts["residuals"] == "violated"
-    assert what in {test.what for test in report.tests if test.alarm}
+    assert what in {test.what for test in report.tests if test.is_refuted}
 
 
 def print_faults():

@@ -164,7 +164,7 @@ def test_replay_on_neighbors(method):
         if zoomed.zoom_plan(pair.points.n_records, pair.points.shape[1]) is None:
             continue
         outcome = replay(zoomed, pair, number)
-        assert not outcome.difference
+        assert not outcome.mismatch
         assert outcome.refusal is None
         assert all(each.ratio <= 1 + 1e-9 for each in outcome.realized)
         tried += 1

@@ -176,7 +176,7 @@ def test_replay_with_a_released_radius():
     method = KaplanStemmer(2, epsilon=400.0, step_radius="released")
     for number, pair in enumerate(draw_pairs("zero_out", 16, 6, n_points=(40, 60))):
         outcome = replay(method, pair, number)
-        assert not outcome.difference
+        assert not outcome.mismatch
         assert outcome.refusal is None
         assert all(each.ratio <= 1 + 1e-9 for each in outcome.realized)
 
