@@ -25,7 +25,7 @@ MARKER = "<!-- Below: python tools/schema_page.py docs/schema.md -->\n"
 HEADING = """
 ## {}
 
-| column | type | meaning | unit | where missing | applies to |
+| column | type | meaning | unit | if missing | applies to |
 |---|---|---|---|---|---|"""
 ARROWS = {"lower": " ↓", "higher": " ↑", "": ""}
 
