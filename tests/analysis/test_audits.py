@@ -240,7 +240,7 @@ def test_the_page_has_verdicts_findings_and_the_table(tmp_path):
     assert "| violated | 2 |" in text and "| no power here | 1 |" in text
     assert "(F-26): spends epsilon=1.13, claims 1" in text
     assert "(not registered): blobs: realized mu=2, charged mu=1" in text
-    assert "| FastLloyd | sound | zero-out | 1 | consistent | 0.5 | 0.7 | 1 |" in text
+    assert "| FastLloyd | sound | 1 | 0.5 | 0.7 | 1 |" in text
     assert (tmp_path / "docs" / "figures" / "audit.png").read_bytes()[1:4] == b"PNG"
 
 
