@@ -72,8 +72,8 @@ class Format:
 def guess(lines: Iterable[str], decimal: str | None = None) -> Format:
     r"""Guess the format of a text file from its first lines.
 
-    It is the one in which most fields are numbers and most lines as long as the first;
-    among equals one with several columns, and the decimal point.
+    Choose the one with the most numeric fields and the most lines as long as the first.
+    Among equals prefer several columns, then the decimal point.
 
     Parameters
     ----------

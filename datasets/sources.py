@@ -230,7 +230,7 @@ def locate_record(file: File) -> Path:
 def _require_recorded_hash(file: File, content: bytes, path: Path) -> None:
     """Record the hash of a file that is read for the first time; later compare with it.
 
-    The record is for its owner alone: such files can be records given on request only.
+    Only its owner can read the file of the hash, because the data may be confidential.
     """
     record = locate_record(file)
     actual = sha256(content)

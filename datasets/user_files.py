@@ -32,7 +32,8 @@ ARRAY_NAMES = ("data", "X", "points")
 IDENTIFIER = re.compile(
     r"(id|idx|index|row|nr|no|number|key|uuid)|.*[_\s.-]id|id[_\s.-].*", re.I
 )
-#: What flags beside missing values, and whole numbers beyond 64 bits, are to pandas.
+#: Types that pandas infers for columns of booleans with NaN, or of integers beyond 64
+#: bits.
 OBJECTS_AS_NUMBERS = ("boolean", "integer", "mixed-integer-float")
 
 #: A column: its name or, if columns have no names, its number from 0.

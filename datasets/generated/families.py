@@ -80,7 +80,7 @@ PATTERNS = {
 LIMITS = {"d": 4096, "n_clusters": 1024, "n": 10_000_000}
 MAX_VALUES = 10**9
 #: Families whose members have two columns or more.
-PLANE = ("synth", "synthk", "ablation", "timesynth", "sklearn")
+MIN_TWO_COLUMNS = ("synth", "synthk", "ablation", "timesynth", "sklearn")
 #: Smallest distance between two centers of balls, in radii.
 PLANTED_MIN_DISTANCE = 4.0
 #: Smallest distance between the points of which `draw_half` chooses half, in radii.
@@ -321,7 +321,7 @@ def _check_sizes(name: str, family: Family, recipe: Recipe) -> None:
         raise ValueError(
             f"{name}: n={recipe.n} times d={recipe.d} should be at most {MAX_VALUES}"
         )
-    min_columns = 2 if family.name in PLANE else 1
+    min_columns = 2 if family.name in MIN_TWO_COLUMNS else 1
     if recipe.d < min_columns or recipe.n_clusters < 2:
         raise ValueError(
             f"{name}: d={recipe.d} should be at least {min_columns} and "
