@@ -21,9 +21,8 @@ from pkm.methods.synthetic.graphical_model import (
     Columns,
     GraphicalModel,
     Measurement,
-    count_cells,
     fit_model,
-    min_fill_cliques,
+    join_columns,
 )
 from pkm.methods.synthetic.mst import Column, draw_in_intervals, measure_columns
 from pkm.methods.synthetic.synthetic import (
@@ -32,6 +31,7 @@ from pkm.methods.synthetic.synthetic import (
     measure_tables,
     select_table,
 )
+from pkm.methods.synthetic.triangulation import count_cells_with
 from pkm.privacy import Curator, WorstApproximated
 
 MAX_INTERVALS = 16  # of a column, in tables of several columns
@@ -82,18 +82,15 @@ def select_and_fit(
     all_tables: list[Columns] = []
     for m in range(1, MAX_COLUMNS + 1):
         all_tables += itertools.combinations(range(d), m)
+    padded = np.array([(table * MAX_COLUMNS)[:MAX_COLUMNS] for table in all_tables])
     stddev = 1 / schedule.table_mu if schedule.n_rounds else 0.0
     for i in range(schedule.n_rounds):
         # Candidates: tables with which the model has at most MAX_CELLS cells, times the
         # part of the budget that is spent after the round.
         max_cells = max(MAX_CELLS * (i + 1) / schedule.n_rounds, model.tree.n_cells)
-        measured = [m.columns for m in measurements]
-        candidates = [
-            table
-            for table in all_tables
-            if count_cells(shape, min_fill_cliques(shape, [*measured, table]))
-            <= max_cells
-        ]
+        joined = join_columns(d, [m.columns for m in measurements])
+        counts_with = count_cells_with(joined, np.array(shape, np.float64), padded)
+        candidates = [all_tables[j] for j in np.flatnonzero(counts_with <= max_cells)]
 
         # Select: the score is the L1 error of the model less the expected L1 error of a
         # noisy table, sqrt(2 / pi) sigma a cell, times the number of columns.

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pkm.methods.synthetic.triangulation import min_fill_cliques
+
 #: Numbers of the columns of a table or a clique, increasing.
 Columns = tuple[int, ...]
 
@@ -82,60 +84,29 @@ class JunctionTree:
         return None
 
 
-def min_fill_cliques(shape: Sequence[int], tables: Iterable[Columns]) -> list[Columns]:
-    """Maximal cliques of the triangulated graph of some tables, in lexicographic order.
-
-    Two columns are joined if a table contains both. The graph is triangulated by
-    variable elimination in min-fill order.
+def join_columns(n_columns: int, tables: Iterable[Columns]) -> np.ndarray:
+    """Graph of some tables: two columns are joined if a table contains both.
 
     Parameters
     ----------
-    shape : sequence of int
-        Number of values of every column.
+    n_columns : int
     tables : iterable of tuple of int
-        Columns of each table, without repetition.
+        Columns of each table.
 
     Returns
     -------
-    list of tuple of int
-        No clique contains another one.
+    ndarray of shape (n_columns, n_columns), bool
+        Every column is joined to itself.
 
     Examples
     --------
-    >>> min_fill_cliques((2, 2, 2), [(0, 1), (1, 2)])
-    [(0, 1), (1, 2)]
+    >>> join_columns(3, [(0, 1), (1, 2)]).astype(int).tolist()
+    [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
     """
-    neighbors: list[set[int]] = [set() for _ in shape]
+    joined = np.eye(n_columns, dtype=bool)
     for columns in tables:
-        for a, b in itertools.permutations(columns, 2):
-            neighbors[a].add(b)
-
-    def cost(h: int) -> tuple[int, int, int]:
-        """Twice the fill-in edges of a column, then the cells of its clique."""
-        near = neighbors[h]
-        fill = sum(len(near - neighbors[a]) - 1 for a in near)
-        return fill, math.prod(shape[a] for a in near) * shape[h], h
-
-    # Eliminate the column with fewest fill-in edges, and of those the smallest clique.
-    # Costs change near the eliminated column only.
-    cliques: list[Columns] = []
-    costs = {h: cost(h) for h in range(len(shape))}
-    while costs:
-        column = min(costs, key=costs.__getitem__)
-        del costs[column]
-        # Join all neighbors of the column, and remove it.
-        near = neighbors[column]
-        clique = {column, *near}
-        for a in near:
-            neighbors[a] |= clique
-            neighbors[a] -= {a, column}
-        for h in costs:
-            if h in near or not near.isdisjoint(neighbors[h]):
-                costs[h] = cost(h)
-        # Keep maximal cliques.
-        if not any(clique <= set(other) for other in cliques):
-            cliques.append(tuple(sorted(clique)))
-    return sorted(cliques)
+        joined[np.ix_(columns, columns)] = True
+    return joined
 
 
 def count_cells(shape: Sequence[int], cliques: Iterable[Columns]) -> int:
@@ -144,7 +115,7 @@ def count_cells(shape: Sequence[int], cliques: Iterable[Columns]) -> int:
 
 
 def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTree:
-    """Junction tree of the cliques of :func:`min_fill_cliques`.
+    """Junction tree of some tables, from elimination of columns in min-fill order.
 
     Parameters
     ----------
@@ -166,7 +137,9 @@ def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTr
     >>> tree.cliques, tree.parents
     (((0, 1, 3), (1, 2, 3)), (-1, 0))
     """
-    cliques = min_fill_cliques(shape, tables)
+    joined = join_columns(len(shape), tables)
+    found = min_fill_cliques(joined, np.array(shape, np.float64))
+    cliques = sorted(tuple(np.flatnonzero(clique).tolist()) for clique in found)
 
     # Prim's algorithm: a maximum spanning tree, by the size of the separators, is a
     # junction tree.

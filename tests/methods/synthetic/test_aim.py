@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
@@ -119,6 +119,7 @@ def dependent(n=3000, d=4, seed=0):
 # Junction trees
 
 
+@settings(deadline=None)
 @given(some_tables)
 def test_a_junction_tree_has_every_table_and_the_running_intersection(tables):
     tree = junction_tree(SHAPE, tables)
@@ -141,6 +142,7 @@ def test_a_tree_of_pairs_needs_no_larger_clique():
 # Inference
 
 
+@settings(deadline=None)
 @given(some_tables, st.integers(0, 99))
 def test_every_marginal_is_that_of_the_joint_table(tables, seed):
     factors = random_factors(tables, seed)
