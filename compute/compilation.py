@@ -12,7 +12,7 @@ LINE = "compiling kernels, once on this machine: about 10 s"
 class CompilationNotice(event.Listener):
     """Print one line if compilation of this package's kernels takes long.
 
-    Only people are told: nothing is printed to files and pipes.
+    It goes to terminals and interactive sessions, never to files and pipes.
 
     Attributes
     ----------

@@ -171,7 +171,7 @@ def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
         _check_commas(sample, file_format, is_list=len(first) == 1 and not has_header)
     _check_first_line(first, has_header, file_format)
     is_blank = file_format.separator == BLANKS
-    is_blank_line = [not line.strip() for line in sample]
+    n_leading_blanks = len(list(itertools.takewhile(str.isspace, sample)))
     try:
         with _open(path) as stream:
             rows = pd.read_csv(
@@ -180,7 +180,7 @@ def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
                 decimal=file_format.decimal,
                 header=0 if has_header else None,
                 names=None if has_header else range(len(first)),
-                skiprows=is_blank_line.index(False) if has_header else 0,
+                skiprows=n_leading_blanks if has_header else 0,
                 skipinitialspace=True,
                 na_values=MISSING,
                 skip_blank_lines=len(first) > 1,

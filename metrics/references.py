@@ -29,8 +29,8 @@ from pkm.compute import SCALE, Points, cluster_means
 from pkm.compute.kernels.silhouette import __file__ as sums_file
 from pkm.files import (
     CACHE_VARIABLE,
-    OWNER_FOLDER,
     cache_folder,
+    create_owner_folder,
     locked,
     read_with_checksum,
     write_with_checksum,
@@ -115,7 +115,7 @@ def reference_set(points: Points) -> ReferenceSet:
         if references is not None:
             return references
         # Names and content tell of the points, which may be somebody's own.
-        folder.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
+        create_owner_folder(folder)
         with locked(path.with_suffix(".lock")):
             # Another process may have made the same search while this one waited.
             references = load(path) or search(points, path.with_suffix(".runs"))

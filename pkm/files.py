@@ -25,6 +25,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get(CACHE_VARIABLE) or default)
 
 
+def create_owner_folder(path: Path) -> None:
+    """Create a folder for its owner alone, unless it exists."""
+    path.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
+
+
 def keyed_digest(content: bytes) -> str:
     """Hash private content by HMAC-SHA256 (hex) with the secret of the cache folder.
 
@@ -45,7 +50,7 @@ def _read_secret() -> bytes:
     try:
         if path.is_file():
             return path.read_bytes()
-        path.parent.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
+        create_owner_folder(path.parent)
         with locked(path.with_suffix(".lock")):
             # Another process may have drawn it while this one waited.
             if not path.is_file():

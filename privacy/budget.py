@@ -50,7 +50,7 @@ class Budget:
     rho: float | None = None
 
     def __post_init__(self) -> None:
-        # Of numpy's short types the costs would be computed in their precision.
+        # Costs of numpy's short types would be computed in their precision.
         freeze_fields(self)
         check_positive("epsilon", self.epsilon)
         if not 0 <= self.delta < 1:

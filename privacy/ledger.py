@@ -88,7 +88,7 @@ class Charge:
                 raise ValueError(
                     f"{name}={cost} of a charge must be finite and not negative"
                 )
-            # Of numpy's short types the sums would be computed in their precision.
+            # Sums of numpy's short types would be computed in their precision.
             object.__setattr__(self, name, float(cost))
 
     def to_dict(self) -> dict[str, str | float | None]:

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 import pandas as pd
@@ -74,8 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _keep_worst_query(audit: Audit) -> Audit:
     """Keep the largest ratio of a method: the page has many methods."""
-    worst = sorted(audit.tightness, key=audit.tightness.__getitem__)[-1:]
-    return replace(audit, tightness={name: audit.tightness[name] for name in worst})
+    by_ratio = sorted(audit.tightness.items(), key=itemgetter(1))
+    return replace(audit, tightness=dict(by_ratio[-1:]))
 
 
 def _counts(audits: Sequence[Audit]) -> str:

@@ -20,7 +20,7 @@ from pkm.experiments.commands.composition import check_configuration, register_p
 from pkm.experiments.commands.explanations import explain_errors
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.console.console import make_consoles, run_action
-from pkm.files import OWNER_FOLDER
+from pkm.files import create_owner_folder
 from pkm.names import find_nearest
 
 #: Settings of Hydra that only a sweep reads, and those that only a single run reads.
@@ -345,6 +345,6 @@ class SweepStart(Callback):
         behind: the folders are their owner's alone.
         """
         for folder in (config.results, config.hydra.sweep.dir):
-            Path(folder).mkdir(OWNER_FOLDER, parents=True, exist_ok=True)
+            create_owner_folder(Path(folder))
         if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
             make_consoles()[1].print(TUNING_WARNING, style="yellow")

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pkm.arrow import check_table, to_frame, to_table
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.store.row_cache import RowCache, read_file_stats
-from pkm.files import ANY_FILE, OWNER_FILE, OWNER_FOLDER, atomic_write
+from pkm.files import ANY_FILE, OWNER_FILE, atomic_write, create_owner_folder
 from pkm.schema import BY_NAME, COLUMNS
 
 #: Threads for bulk reads. Opening many small files gains from a second one and loses
@@ -90,7 +90,7 @@ class Store:
             If the folder cannot be created or written.
         """
         try:
-            self._create_root()
+            create_owner_folder(self.root)
             tempfile.TemporaryFile(dir=self.root).close()
         except OSError as error:
             raise self._explain_unwritable(error) from error
@@ -215,7 +215,7 @@ class Store:
         """Mark a cell as running during a block; the mark stays after a kill."""
         # The mark serves only to order cells after a kill: it may fail to be set.
         with contextlib.suppress(OSError):
-            self._create_root()
+            create_owner_folder(self.root)
             self.running_path(key).parent.mkdir(parents=True, exist_ok=True)
             self.running_path(key).touch()
         try:
@@ -407,10 +407,6 @@ class Store:
         paths = self.root.glob(f"cells/??/[!.]*{suffix}")
         return {path.name.removesuffix(suffix): path for path in paths}
 
-    def _create_root(self) -> None:
-        """Create the results folder for its owner alone, unless it exists."""
-        self.root.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
-
     def _write_bytes(
         self,
         path: Path,
@@ -418,7 +414,7 @@ class Store:
         mode: int,
     ) -> None:
         try:
-            self._create_root()
+            create_owner_folder(self.root)
             atomic_write(path, content, mode)
         except OSError as error:
             raise self._explain_unwritable(error) from error

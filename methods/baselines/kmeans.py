@@ -34,14 +34,14 @@ class KMeansPlusPlus(PrivateKMeans):
         points = curator.disclose().astype(np.float64)
         points /= SCALE
         fits = []
-        for r, seed in enumerate(curator.public_seeds, start=1):
-            model = KMeans(self.n_clusters, random_state=seed % 2**32)
-            # scikit-learn centers the points in place: only the last fit may do so.
-            is_last = r == curator.n_replicates
-            model.set_params(n_init=self.n_init, copy_x=not is_last)
-            with warnings.catch_warnings():
-                # `fit` warns of the same for every method, a batch of none.
-                warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings():
+            # `fit` warns of few centers, for every method; a batch does not.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            for r, seed in enumerate(curator.public_seeds, start=1):
+                model = KMeans(self.n_clusters, random_state=seed % 2**32)
+                # scikit-learn centers points in place: only the last fit may do so.
+                is_last = r == curator.n_replicates
+                model.set_params(n_init=self.n_init, copy_x=not is_last)
                 fits.append(model.fit(points))
         centers = np.stack([fit.cluster_centers_ for fit in fits])
         return snap_centers(centers * SCALE), max(fit.n_iter_ for fit in fits)

@@ -82,6 +82,7 @@ def select_and_fit(
     all_tables: list[Columns] = []
     for m in range(1, MAX_COLUMNS + 1):
         all_tables += itertools.combinations(range(d), m)
+    sizes = np.array(shape, np.float64)
     padded = np.array([(table * MAX_COLUMNS)[:MAX_COLUMNS] for table in all_tables])
     stddev = 1 / schedule.table_mu if schedule.n_rounds else 0.0
     for i in range(schedule.n_rounds):
@@ -89,8 +90,8 @@ def select_and_fit(
         # part of the budget that is spent after the round.
         max_cells = max(MAX_CELLS * (i + 1) / schedule.n_rounds, model.tree.n_cells)
         joined = join_columns(d, [m.columns for m in measurements])
-        counts_with = count_cells_with(joined, np.array(shape, np.float64), padded)
-        candidates = [all_tables[j] for j in np.flatnonzero(counts_with <= max_cells)]
+        counts = count_cells_with(joined, sizes, padded)
+        candidates = [all_tables[j] for j in np.flatnonzero(counts <= max_cells)]
 
         # Select: the score is the L1 error of the model less the expected L1 error of a
         # noisy table, sqrt(2 / pi) sigma a cell, times the number of columns.

@@ -66,7 +66,7 @@ class JunctionTree:
     @property
     def n_cells(self) -> int:
         """Number of cells of all cliques together."""
-        return count_cells(self.shape, self.cliques)
+        return sum(math.prod(self.shape[h] for h in clique) for clique in self.cliques)
 
     @cached_property
     def separators(self) -> tuple[Columns, ...]:
@@ -107,11 +107,6 @@ def join_columns(n_columns: int, tables: Iterable[Columns]) -> np.ndarray:
     for columns in tables:
         joined[np.ix_(columns, columns)] = True
     return joined
-
-
-def count_cells(shape: Sequence[int], cliques: Iterable[Columns]) -> int:
-    """Number of cells of all cliques together."""
-    return sum(math.prod(shape[h] for h in clique) for clique in cliques)
 
 
 def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTree:

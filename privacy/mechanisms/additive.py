@@ -40,6 +40,15 @@ class NoiseScaleError(ValueError):
     """Noise of a scale that does not fit the integers: epsilon is too small."""
 
 
+def _check_scale(name: str, scale: float) -> None:
+    """Refuse a scale, in grid steps, whose noise does not fit int64."""
+    if not scale <= MAX_SCALE:
+        raise NoiseScaleError(
+            f"scale={scale:.3g} of {name} noise must be at most {MAX_SCALE:.3g}, "
+            "beyond which noise does not fit int64; raise epsilon"
+        )
+
+
 class Cost(NamedTuple):
     """Cost of a release or a part: GDP mu, pure epsilon, probability of failure."""
 
@@ -87,11 +96,7 @@ class _Additive:
         """
         # The scale of an entry is in multiples of its unit: check the largest product.
         largest = self.scale * float(np.max(sensitivity.unit, initial=0.0))
-        if not largest <= MAX_SCALE:
-            raise NoiseScaleError(
-                f"scale={largest:.3g} of {self.name} noise must be at most "
-                f"{MAX_SCALE:.3g}, beyond which noise does not fit int64; raise epsilon"
-            )
+        _check_scale(self.name, largest)
 
     def secure_noise(self, scales: np.ndarray) -> np.ndarray:
         """Exact integer noise of given scales from the operating system's entropy."""
@@ -277,12 +282,7 @@ class BoundedLaplace:
                 f"sensitivity={self.sensitivity} must be at least {sensitivity.linf}, "
                 "what a record changes in a value"
             )
-        if not self.sensitivity / self.epsilon <= MAX_SCALE:
-            scale = self.sensitivity / self.epsilon
-            raise NoiseScaleError(
-                f"scale={scale:.3g} of {self.name} noise must be at most "
-                f"{MAX_SCALE:.3g}, beyond which noise does not fit int64; raise epsilon"
-            )
+        _check_scale(self.name, self.sensitivity / self.epsilon)
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Sum over the values that neighbors change: epsilon."""
