@@ -57,7 +57,7 @@ _INSUFFICIENT_TEXT = (
 
 def ratios_by_epsilon(study: Study, spec: FigureSpec) -> FigureData:
     """Median ratios of all methods, data sets by number of columns, then of points."""
-    table = _ratios(study, spec)
+    table = _read_ratios(study, spec)
     if not len(ranking.private(table)):
         table = table.iloc[:0]
     names = [f"{row.dataset} (d {row.d}, k {row.k})" for row in table.itertuples()]
@@ -69,29 +69,35 @@ def ratios_by_epsilon(study: Study, spec: FigureSpec) -> FigureData:
     )
     is_marked = table["insufficient_data"].any()
     fields = {"insufficient": _INSUFFICIENT_TEXT if is_marked else ""}
-    return FigureData(table, gaps=_gaps(table, spec), fields=fields)
+    return FigureData(table, gaps=_describe_missing(table, spec), fields=fields)
 
 
 def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> FigureData:
     """Median ratios at one epsilon, data sets down, methods across."""
-    frame = ratios_by_epsilon(study, spec)
-    table = frame.table
+    data = ratios_by_epsilon(study, spec)
+    table = data.table
     grid = np.unique(table["epsilon"].dropna())
     epsilon = min(grid, key=lambda value: abs(np.log(value / EPSILON)), default=np.nan)
     is_private = table["method"] != ranking.REFERENCE
     table = table[(table["epsilon"] == epsilon) & is_private].drop(columns="panel")
+
     rows = [
         f"{row.dataset}  {row.n:,} × {row.d}, k {row.k}" for row in table.itertuples()
     ]
     label = _make_labels(study.cells)
     labels = map(label, in_order(table["method"], spec.order))
-    table = table.assign(row=_as_listed(rows), x=table["label"].astype(_listed(labels)))
-    native = ", ".join(map(label, ranking.UNRANKED))
-    fields = {"epsilon": f"{epsilon:g}", "native": native, **frame.fields}
-    return replace(frame, table=table, fields=fields)
+    table = table.assign(
+        row=_as_listed(rows),
+        x=pd.Categorical(table["label"], _unique(labels)),
+    )
+    fields = {
+        "epsilon": f"{epsilon:g}",
+        "native": ", ".join(map(label, ranking.UNRANKED)),
+    }
+    return replace(data, table=table, fields=fields | data.fields)
 
 
-def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
+def _read_ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """Return the ratios with styles of methods.
 
     Of methods that the figure lists, on the data sets on which the first of them has
@@ -100,8 +106,8 @@ def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
     table = ranking.ratios(study, spec.sweep, **spec.where)
     if spec.methods:
         table = table[table["method"].isin(spec.methods)]
-        first = table.loc[table["method"] == spec.methods[0], "dataset"]
-        table = table[table["dataset"].isin(first)]
+        first = table[table["method"] == spec.methods[0]]
+        table = table[table["dataset"].isin(first["dataset"])]
     return _with_styles(study, spec, table)
 
 
@@ -114,11 +120,12 @@ def _with_styles(
     styles = MethodStyles(study.cells)
     methods = table["method"]
     place = methods.map(in_order(methods, spec.order).index)
+    is_insufficient = table["insufficient_data"]
     table = table.assign(
         label=methods.map(_make_labels(study.cells)),
         color=methods.map(lambda name: styles[name].color),
         marker=methods.map(lambda name: styles[name].marker),
-        mark=np.where(table["insufficient_data"], f" {INSUFFICIENT}", ""),
+        mark=np.where(is_insufficient, f" {INSUFFICIENT}", ""),
         place=place,
     )
     order = ["d", "n", "dataset", "place", "epsilon"]
@@ -136,17 +143,17 @@ def _make_labels(cells: pd.DataFrame) -> Callable[[str], str]:
     return label
 
 
-def _listed(names: Iterable[str]) -> pd.CategoricalDtype:
-    """Return the categories of names, in the order of their first appearance."""
-    return pd.CategoricalDtype(list(dict.fromkeys(names)))
+def _unique(names: Iterable[str]) -> list[str]:
+    """Return names without duplicates, in the order of their first appearance."""
+    return list(dict.fromkeys(names))
 
 
 def _as_listed(names: Iterable[str]) -> pd.Categorical:
     """Return names as categories in the order of their first appearance."""
-    return pd.Categorical(names, dtype=_listed(names))
+    return pd.Categorical(names, _unique(names))
 
 
-def _gaps(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
+def _describe_missing(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
     """Say for each method on which data sets it lacks a result."""
     if not len(table):
         return gap_texts([spec.title])
@@ -170,19 +177,27 @@ def wide_bounds(study: Study, spec: FigureSpec) -> FigureData:
     cells = matrix.cells
     if not len(cells):
         return FigureData(pd.DataFrame({"value": []}))
+
     best = ranking.ratios(study).groupby("dataset")["reference"].min()
+    medians = np.nanmedian(matrix.values, axis=0)
     methods = cells["method"].str.removesuffix(ranking.ZOOMED)
-    is_zoomed = (methods != cells["method"]) | methods.isin(ranking.ALWAYS_ZOOMED)
+    is_zoomed = methods != cells["method"]
+    is_zoomed |= methods.isin(ranking.ALWAYS_ZOOMED)
     table = cells.assign(
-        value=np.nanmedian(matrix.values, axis=0) / cells["dataset"].map(best),
+        value=medians / cells["dataset"].map(best),
         x=cells["bounds_factor"],
         hue=np.where(is_zoomed, "with", "without"),
         panel=methods.map(_make_labels(study.cells)),
     )
-    groups = table.dropna(subset=["value"]).groupby(["panel", "hue", "x"], sort=False)
-    medians = groups.agg(value=("value", "median"), datasets=("dataset", "nunique"))
-    sets = count_text(medians["datasets"], "")
-    return FigureData(medians.reset_index(), fields={"sets": sets.strip()})
+
+    table = (
+        table.dropna(subset=["value"])
+        .groupby(["panel", "hue", "x"], sort=False)
+        .agg(value=("value", "median"), datasets=("dataset", "nunique"))
+        .reset_index()
+    )
+    sets = count_text(table["datasets"], "")
+    return FigureData(table, fields={"sets": sets.strip()})
 
 
 # Ranks
@@ -190,16 +205,16 @@ def wide_bounds(study: Study, spec: FigureSpec) -> FigureData:
 
 def mean_ranks(study: Study, spec: FigureSpec) -> FigureData:
     """Mean ranks over all data sets, and over those with results of all methods."""
-    table = _ratios(study, spec)
-    groups = _groups(table)
-    lines = _mean_ranks(table, spec, groups)
-    sizes = "; ".join(f"{title}: {len(names)} sets" for title, names in groups.items())
-    gaps = _gaps(table if len(lines) else lines, spec)
-    fields = {"sizes": sizes, "level": ranking.LEVEL}
-    return FigureData(lines, ranking.private(table), gaps, fields)
+    table = _read_ratios(study, spec)
+    groups = _group_datasets(table)
+    ranks = _mean_ranks(table, spec, groups)
+    sizes = [f"{title}: {len(names)} sets" for title, names in groups.items()]
+    gaps = _describe_missing(table if len(ranks) else ranks, spec)
+    fields = {"sizes": "; ".join(sizes), "level": ranking.LEVEL}
+    return FigureData(ranks, ranking.private(table), gaps, fields)
 
 
-def _groups(table: pd.DataFrame) -> dict[str, list[str]]:
+def _group_datasets(table: pd.DataFrame) -> dict[str, list[str]]:
     """All data sets, and those with results of all methods where these are fewer."""
     names = list(table["dataset"].unique())
     groups = {"all data sets": names}
@@ -213,45 +228,56 @@ def _mean_ranks(
     table: pd.DataFrame, spec: FigureSpec, groups: Mapping[str, list[str]]
 ) -> pd.DataFrame:
     """Mean ranks of each group of data sets at each epsilon, with styles of methods."""
-    ranks = [
-        ranking.rank(table, epsilon, datasets, methods).assign(panel=title)
-        for title, datasets in groups.items()
-        for methods in [in_order(ranking.complete_methods(table, datasets), spec.order)]
-        for epsilon in sorted(table["epsilon"].dropna().unique())
-        if methods
-    ]
+    grid = np.unique(table["epsilon"].dropna())
+    ranks = []
+    for title, datasets in groups.items():
+        methods = ranking.complete_methods(table, datasets)
+        if methods:
+            methods = in_order(methods, spec.order)
+            ranks += [
+                ranking.rank(table, epsilon, datasets, methods).assign(panel=title)
+                for epsilon in grid
+            ]
     if not ranks:
         return pd.DataFrame(columns=[*STYLE_COLUMNS, *RANKS, "panel", "hue", "x"])
-    lines = pd.concat(ranks, ignore_index=True)
-    lines = lines.merge(table[STYLE_COLUMNS].drop_duplicates("method"), on="method")
-    lines = lines.rename(columns={"mean_rank": "value"})
-    return lines.assign(hue=lines["method"], x=lines["epsilon"])
+
+    rows = pd.concat(ranks, ignore_index=True).rename(columns={"mean_rank": "value"})
+    rows = _merge_styles(rows, table)
+    return rows.assign(hue=rows["method"], x=rows["epsilon"])
+
+
+def _merge_styles(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Add the styles that the methods have in another table."""
+    styles = table[STYLE_COLUMNS].drop_duplicates("method")
+    return rows.merge(styles, on="method")
 
 
 def critical_differences(study: Study, spec: FigureSpec) -> FigureData:
     """Mean ranks at a few epsilons, with half of the critical difference as bars."""
-    frame = mean_ranks(study, spec)
-    lines = frame.table
-    grid = np.sort(lines["epsilon"].unique())
+    data = mean_ranks(study, spec)
+    ranks = data.table
+    grid = np.unique(ranks["epsilon"])
     chosen = np.linspace(0, grid.size - 1, min(N_DIAGRAMS, grid.size)).round()
-    lines = lines[lines["epsilon"].isin(grid[chosen.astype(int)])]
-    lines = lines.sort_values(["epsilon", "panel", "value"], ignore_index=True)
+    ranks = ranks[ranks["epsilon"].isin(grid[chosen.astype(int)])]
+    ranks = ranks.sort_values(["epsilon", "panel", "value"], ignore_index=True)
+
     titles = [
-        f"{line.panel}, ε = {line.epsilon:g} "
-        f"({_test_text(line.friedman_p, line.critical_difference)})"
-        for line in lines.itertuples()
+        f"{row.panel}, ε = {row.epsilon:g} "
+        f"({_describe_test(row.friedman_p, row.critical_difference)})"
+        for row in ranks.itertuples()
     ]
-    lines = lines.assign(
-        low=lines["value"] - lines["critical_difference"] / 2,
-        high=lines["value"] + lines["critical_difference"] / 2,
-        row=lines["method"],
-        group_of_sets=lines["panel"],
+    half = ranks["critical_difference"] / 2
+    ranks = ranks.assign(
+        low=ranks["value"] - half,
+        high=ranks["value"] + half,
+        row=ranks["method"],
+        group_of_sets=ranks["panel"],
         panel=_as_listed(titles),
     )
-    return FigureData(lines, frame.cells, frame.gaps, frame.fields)
+    return replace(data, table=ranks)
 
 
-def _test_text(p_value: float, critical: float) -> str:
+def _describe_test(p_value: float, critical: float) -> str:
     if not np.isfinite(critical):
         return "too few for a test"
     p = "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
@@ -266,13 +292,14 @@ def ranks_by_accounting(study: Study, spec: FigureSpec) -> FigureData:
         tables[title] = table.assign(epsilon=table["epsilon"] * multiple)
     sets = [set(ranking.private(table)["dataset"]) for table in tables.values()]
     shared = sorted(set.intersection(*sets))
-    ranks = [
-        _mean_ranks(table[table["dataset"].isin(shared)], spec, {title: shared})
-        for title, table in tables.items()
-    ]
-    lines = pd.concat(ranks, ignore_index=True)
-    lines = lines.assign(panel=lines["panel"].astype(_listed(tables)))
-    return FigureData(lines, fields={"sets": f"{len(shared)}"})
+
+    ranks = []
+    for title, table in tables.items():
+        table = table[table["dataset"].isin(shared)]
+        ranks.append(_mean_ranks(table, spec, {title: shared}))
+    table = pd.concat(ranks, ignore_index=True)
+    table = table.assign(panel=pd.Categorical(table["panel"], list(tables)))
+    return FigureData(table, fields={"sets": f"{len(shared)}"})
 
 
 # Profiles
@@ -283,20 +310,25 @@ def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
     profiles = []
     for title, setting in SETTINGS.items():
         table = _with_styles(study, spec, ranking.ratios(study, **setting))
-        styles = table[STYLE_COLUMNS].drop_duplicates("method")
-        for group, names in _groups(table[table["notion"] != "none"]).items():
-            lines = ranking.profile(table, names, FACTORS).merge(styles, on="method")
-            panel = f"{title}: {group} ({len(names)})"
-            lines = lines.assign(panel=panel, group_of_sets=group, setting=title)
-            if lines["method"].nunique() > 1:  # one method alone is always the best
-                profiles.append(lines)
+        private = table.query("notion != 'none'")
+        for group, names in _group_datasets(private).items():
+            rows = _merge_styles(ranking.profile(table, names, FACTORS), table)
+            rows = rows.assign(
+                panel=f"{title}: {group} ({len(names)})",
+                group_of_sets=group,
+                setting=title,
+            )
+            # One method alone is always the best.
+            if rows["method"].nunique() > 1:
+                profiles.append(rows)
     if not profiles:
         return pd.DataFrame({"value": []})
     table = pd.concat(profiles, ignore_index=True)
+    methods = in_order(table["method"], spec.order)
     return table.assign(
         value=table["share"],
         x=table["factor"],
-        hue=table["method"].astype(_listed(in_order(table["method"], spec.order))),
+        hue=pd.Categorical(table["method"], methods),
         panel=_as_listed(table["panel"]),
     )
 
@@ -306,11 +338,10 @@ def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
 
 def winners(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """The best private method of each data set and epsilon."""
-    table = _ratios(study, spec)
-    best = ranking.best_methods(table)
-    best = best.merge(table[STYLE_COLUMNS].drop_duplicates("method"), on="method")
+    table = _read_ratios(study, spec)
+    best = _merge_styles(ranking.best_methods(table), table)
     best = best.sort_values(["d", "n", "dataset", "epsilon"])
-    rows = [f"{line.dataset} (d {line.d})" for line in best.itertuples()]
+    rows = [f"{row.dataset} (d {row.d})" for row in best.itertuples()]
     labels = best["second"].map(_make_labels(study.cells))
     return best.assign(
         value=best["records"],
@@ -325,4 +356,5 @@ def winners(study: Study, spec: FigureSpec) -> pd.DataFrame:
 def times(table: pd.DataFrame) -> pd.DataFrame:
     """Sort data sets by size, and leave out of labels that methods are sound."""
     table = table.sort_values(["n", "d", "dataset"], kind="stable", ignore_index=True)
-    return table.assign(label=table["method"].map(_make_labels(table)))
+    labels = table["method"].map(_make_labels(table))
+    return table.assign(label=labels)

@@ -14,16 +14,16 @@ import pandas as pd
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.tables.charges import read_charges
-from pkm.analysis.tables.study import Study, parse_parameters
+from pkm.analysis.tables.study import Study, matches, parse_parameters
 
-ANY = "dist_dp_any"
 DP_METHODS = ("lsh_splits_published", "lsh_splits")
 
 
 def any_rho(table: pd.DataFrame) -> pd.DataFrame:
     """Put methods without rho in one column of a map."""
     rho = table["rho"].astype(float)
-    return table.assign(rho=rho, x=rho.fillna(np.inf))
+    x = rho.fillna(np.inf)
+    return table.assign(rho=rho, x=x)
 
 
 def over_radius(table: pd.DataFrame) -> pd.DataFrame:
@@ -33,9 +33,11 @@ def over_radius(table: pd.DataFrame) -> pd.DataFrame:
     """
     rho = table["x"].where(table["panel"] == "radius")
     radius = rho.max() / rho
+    factor = (radius**2).fillna(1)
     names = ["value", "low", "high", "half_width", "median", "deviation"]
-    scaled = table[names].mul((radius**2).fillna(1), axis=0)
-    return table.assign(x=radius.fillna(table["x"]), **scaled)
+    costs = table[names].mul(factor, axis=0)
+    x = radius.fillna(table["x"])
+    return table.assign(x=x, **costs)
 
 
 # Interpretations of what the paper leaves open
@@ -63,10 +65,9 @@ def interpretations(table: pd.DataFrame) -> pd.DataFrame:
         None if method in DP_METHODS else _interpretation(parameters, method)
         for parameters, method in pairs
     ]
-    names = sorted(
-        dict.fromkeys(name for name in rows if name),
-        key=lambda name: (name == SOUND, name != DEFAULT),
-    )
+    # The default comes first, and the sound variant last; the others stay in order.
+    others = dict.fromkeys(filter(None, rows))
+    names = sorted(others, key=lambda name: (name == SOUND, name != DEFAULT))
     return table.assign(row=pd.Categorical(rows, names))
 
 
@@ -84,6 +85,11 @@ def _interpretation(parameters: Mapping, method: str) -> str:
 
 # Strategies of the sound variant
 
+#: Cells of the sound variant and of its control.
+SOUND_CELLS = {
+    "sweep": ["figure1", "figure1_geo", "figure2", "figure2_geo"],
+    "method": ["dist_dp", "dist_dp_any"],
+}
 #: Grid steps in a half-width: rounding adds to the sensitivity of soft counts.
 STEPS = 2.0**16
 #: Strategies by their first release, and the release of each that is most sensitive.
@@ -124,7 +130,8 @@ def find_strategy(
     """
     strategy, decisive = STRATEGIES[charges[0]["label"]]
     ratios = {charge["label"]: _over_replacement(charge, d) for charge in charges}
-    return strategy, ratios[decisive], min(ratios.values()) >= 1 - 1e-9
+    any_move = min(ratios.values()) >= 1 - 1e-9
+    return strategy, ratios[decisive], any_move
 
 
 def _over_replacement(charge: Mapping[str, Any], d: int) -> float:
@@ -132,42 +139,56 @@ def _over_replacement(charge: Mapping[str, Any], d: int) -> float:
 
     It is 1 for counts of cells, which any move changes alike.
     """
-    if charge["label"] == "noised_points":
-        return charge["point_sensitivity"] / (2 * math.sqrt(d))
-    if charge["label"] in ("group_sums", "total"):
-        return charge["sum_sensitivity"] / (2 * math.sqrt(d))
-    if charge["label"] == "soft_counts":
-        return charge["count_sensitivity"] / (math.sqrt(2) + math.sqrt(2.0**d) / STEPS)
+    diameter = 2 * math.sqrt(d)
+    label = charge["label"]
+    if label == "noised_points":
+        return charge["point_sensitivity"] / diameter
+    if label in ("group_sums", "total"):
+        return charge["sum_sensitivity"] / diameter
+    if label == "soft_counts":
+        rounding = math.sqrt(2.0**d) / STEPS
+        return charge["count_sensitivity"] / (math.sqrt(2) + rounding)
     return 1.0
 
 
 def strategies(study: Study, spec: FigureSpec) -> FigureData:
     """Strategy of the sound variant by data set, k and rho, and its sensitivity."""
-    cells = study.cells
-    sweeps = ("figure1", "figure1_geo", "figure2", "figure2_geo")
-    chosen = cells["sweep"].isin(sweeps) & cells["method"].isin(["dist_dp", ANY])
-    cells = cells[chosen].drop_duplicates("cell")
-    charges = read_charges(cells)
-    triples = [
-        find_strategy(charges[charges.index == index].to_dict("records"), d)
-        for index, d in cells["d"].items()
-    ]
-    columns = ["strategy", "value", "any_move"]
-    chosen_strategies = pd.DataFrame(triples, index=cells.index, columns=columns)
+    cells = study.cells[matches(study.cells, SOUND_CELLS)].drop_duplicates("cell")
+    found = _find_strategies(cells)
     table = cells.reindex(columns=["dataset", "n", "d", "k", "epsilon", "rho"])
     # The diagonal is no number, and the largest rho.
-    rho = pd.to_numeric(table["rho"], errors="coerce").fillna(np.inf)
-    table = table.join(chosen_strategies).assign(
-        rho=rho,
-        mark="\n" + chosen_strategies["strategy"],
-        any_move=chosen_strategies["any_move"].map({True: "yes", False: "no"}),
-    )
+    rho = pd.to_numeric(table["rho"], errors="coerce")
+    any_move = found["any_move"].map({True: "yes", False: "no"})
+
     # Sweeps of different seeds share their charges.
     keys = ["dataset", "k", "rho"]
-    table = table.drop_duplicates(keys).sort_values(keys, ignore_index=True)
-    table = table.assign(row=table["dataset"])
-    over_rho = table[table["k"] == 8]
-    over_k = table[np.isclose(table["rho"], 0.05)]
+    table = (
+        table.join(found)
+        .assign(
+            rho=rho.fillna(np.inf),
+            mark="\n" + found["strategy"],
+            any_move=any_move,
+            row=table["dataset"],
+        )
+        .drop_duplicates(keys)
+        .sort_values(keys, ignore_index=True)
+    )
+
+    # One panel for each parameter that varies.
+    over_rho = table.query("k == 8")
     over_rho = over_rho.assign(panel="rho", x=over_rho["rho"])
+    over_k = table[np.isclose(table["rho"], 0.05)]
     over_k = over_k.assign(panel="k", x=over_k["k"].astype(float))
-    return FigureData(pd.concat([over_rho, over_k], ignore_index=True), cells)
+    panels = pd.concat([over_rho, over_k], ignore_index=True)
+    return FigureData(panels, cells)
+
+
+def _find_strategies(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return what `find_strategy` says of each cell."""
+    charges = read_charges(cells)
+    found = []
+    for index, d in cells["d"].items():
+        own_charges = charges[charges.index == index]
+        found.append(find_strategy(own_charges.to_dict("records"), d))
+    columns = ["strategy", "value", "any_move"]
+    return pd.DataFrame(found, index=cells.index, columns=columns)

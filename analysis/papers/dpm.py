@@ -35,43 +35,54 @@ def sizes(study: Study, spec: FigureSpec) -> FigureData:
     """Sizes of the data sets as the paper reports them and as stored."""
     cells = study.cells
     if "table" in study.sweeps:
-        cells = cells[cells["sweep"] == "table"]
-    stored = cells.drop_duplicates("dataset")
-    stored = stored[["dataset", "n", "d", "k", "domain_half_width"]]
+        cells = cells.query("sweep == 'table'")
+    columns = ["dataset", "n", "d", "k", "domain_half_width"]
+    stored = cells[columns].drop_duplicates("dataset")
+
     table = pd.DataFrame([*REPORTED["sizes"], ALL_LETTERS])
     table = table.merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
-    absent_sets = table.loc[table["n"].isna(), "dataset"]
-    return FigureData(table, cells, gap_texts(map(spec.format_name, absent_sets)))
+    missing = table.loc[table["n"].isna(), "dataset"]
+    titles = map(spec.format_name, missing)
+    return FigureData(table, cells, gap_texts(titles))
 
 
 def quality(study: Study, spec: FigureSpec) -> FigureData:
     """Every number of Table 2 or 3 next to the measured one, with the verdict."""
     table = reported.compare(study, REPORTED["quality"])
     table = table[table["table"] == spec.where["table"]].reset_index(drop=True)
-    # Verdicts say by themselves that rows or seeds are missing.
-    texts = pd.concat([table["reason"], table["note"]])
-    is_said = texts.str.endswith(("seeds", "stored rows")) | (texts == "")
-    reasons = texts[~is_said].unique()
-    letters = dict(zip(reasons, string.ascii_lowercase, strict=False))
+    letters = _letter_reasons(table)
 
     styles = MethodStyles(study.cells)
-    lines = []
+    printed = []
     for (dataset, method), group in table.groupby(["dataset", "method"], sort=False):
-        line = {"data set": spec.format_name(dataset), "method": styles.label(method)}
-        for row in group.to_dict("records"):
-            arrow = "↑" if higher_is_better(row["metric"]) else "↓"
-            heading = f"{BY_NAME[row['metric']].label} {arrow}"
-            line[heading] = _quality_text(row, letters)
-        spent = format_number(group["epsilon_spent"].max())
-        lines.append(line | {"ε spent": spent})
+        row = {"data set": spec.format_name(dataset), "method": styles.label(method)}
+        for number in group.to_dict("records"):
+            metric = number["metric"]
+            arrow = "↑" if higher_is_better(metric) else "↓"
+            heading = f"{BY_NAME[metric].label} {arrow}"
+            row[heading] = _quality_text(number, letters)
+        row["ε spent"] = format_number(group["epsilon_spent"].max())
+        printed.append(row)
+
+    reasons = [f"({letter}) {text}." for text, letter in letters.items()]
     fields = {
         "verdicts": reported.counts_text(table["verdict"]),
-        "reasons": " ".join(f"({letters[text]}) {text}." for text in letters),
+        "reasons": " ".join(reasons),
     }
-    stored = table[table["seeds"] > 0]
-    cells = study.cells[study.cells["dataset"].isin(stored["dataset"])]
-    gaps = absent(FigureData(stored, study.cells), spec)
-    return FigureData(table, cells, gaps, fields, pd.DataFrame(lines))
+    cells = study.cells
+    stored = table.query("seeds > 0")
+    gaps = absent(FigureData(stored, cells), spec)
+    cells = cells[cells["dataset"].isin(stored["dataset"])]
+    return FigureData(table, cells, gaps, fields, pd.DataFrame(printed))
+
+
+def _letter_reasons(table: pd.DataFrame) -> dict[str, str]:
+    """Return a letter for each reason and note, by which the table refers to it."""
+    texts = pd.concat([table["reason"], table["note"]])
+    # Verdicts say by themselves that rows or seeds are missing.
+    is_said = texts.str.endswith(("seeds", "stored rows")) | (texts == "")
+    reasons = texts[~is_said].unique()
+    return dict(zip(reasons, string.ascii_lowercase, strict=False))
 
 
 def _quality_text(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
@@ -96,9 +107,9 @@ def fit_times(study: Study, spec: FigureSpec) -> FigureData:
     """CPU times, and by how much wall-clock time exceeds them."""
     rows = study.rows_with(["fit_seconds", "fit_cpu_seconds"])
     rows = rows[rows["sweep"].isin(spec.sweep)]
-    largest = (rows["fit_seconds"] / rows["fit_cpu_seconds"]).max()
-    fields = {"largest_ratio": f"{largest:.3g}" if len(rows) else ""}
-    return replace(select(study, spec), fields=fields)
+    ratio = rows["fit_seconds"] / rows["fit_cpu_seconds"]
+    largest = f"{ratio.max():.3g}" if len(rows) else ""
+    return replace(select(study, spec), fields={"largest_ratio": largest})
 
 
 # Budget splits
@@ -113,36 +124,51 @@ def budget_splits(study: Study, spec: FigureSpec) -> FigureData:
     table = select(study, spec).table
     if "shares" not in table:
         return FigureData(table.iloc[:0])
+    splits = _rank_splits(table)
+
+    # The means of both fifths, and the paper's choice in each panel.
+    means = (
+        splits.query("hue != 'between'")
+        .groupby(["panel", "dataset", "metric", "hue"], observed=True)[STEPS]
+        .mean()
+        .reset_index()
+    )
+    chosen = means.query("hue == 'best'").assign(hue="paper", **PAPER_SHARES)
+    mean_curves = means.assign(hue=means["hue"] + "_mean")
+
+    # Each of these is a curve over the steps.
+    curves = pd.concat([splits, mean_curves, chosen], ignore_index=True)
+    curves = curves.assign(curve=curves.index)
+    others = curves.columns.difference(STEPS)
+    points = curves.melt(others, STEPS, "x", "value")
+    points["x"] = pd.Categorical(points["x"], STEPS)
+
+    n_splits = splits.groupby("dataset")["shares"].nunique()
+    fields = {
+        "splits": n_splits.max(),
+        "seeds": count_text(splits["seeds"]),
+    }
+    headings = {name: f"share of {name}" for name in STEPS}
+    headings["hue"] = "part"
+    printed = means[["panel", "hue", *STEPS]].round(3).rename(columns=headings)
+    return FigureData(points, splits, fields=fields, printed=printed)
+
+
+def _rank_splits(table: pd.DataFrame) -> pd.DataFrame:
+    """Rank the splits of each panel by the metric; `hue` names the fifths."""
     shares = {name: item(table["shares"], place) for place, name in enumerate(STEPS)}
     splits = table.assign(**shares).dropna(subset=[*STEPS, "value"])
     signs = np.where(splits["metric"].map(higher_is_better), -1, 1)
-    losses = (signs * splits["value"]).groupby(splits["panel"], observed=True)
-    rank = losses.rank(method="first")
-    size = losses.transform("size")
-    count = (BEST_SHARE * size).round().clip(lower=1)
-    is_end = [rank <= count, rank > size - count]
-    splits = splits.drop(columns="x").rename(columns={"value": "mean"})
-    splits = splits.assign(
-        rank=rank, hue=np.select(is_end, ["best", "worst"], "between")
-    )
+    losses = signs * splits["value"]
 
-    # The means of both fifths, and the paper's choice in each panel.
-    fifths = splits[splits["hue"] != "between"]
-    keys = ["panel", "dataset", "metric", "hue"]
-    means = fifths.groupby(keys, observed=True)[STEPS].mean().reset_index()
-    chosen = means[means["hue"] == "best"].assign(hue="paper", **PAPER_SHARES)
-    mean_lines = means.assign(hue=means["hue"] + "_mean")
-    lines = pd.concat([splits, mean_lines, chosen], ignore_index=True)
-    lines = lines.assign(curve=lines.index)
-    lines = lines.melt(lines.columns.difference(STEPS), STEPS, "x", "value")
-    lines["x"] = pd.Categorical(lines["x"], STEPS)
-    fields = {
-        "splits": splits.groupby("dataset")["shares"].nunique().max(),
-        "seeds": count_text(splits["seeds"]),
-    }
-    headings = {name: f"share of {name}" for name in STEPS} | {"hue": "part"}
-    printed = means[["panel", "hue", *STEPS]].round(3).rename(columns=headings)
-    return FigureData(lines, splits, fields=fields, printed=printed)
+    panels = losses.groupby(splits["panel"], observed=True)
+    rank = panels.rank(method="first")
+    size = panels.transform("size")
+    fifth = (BEST_SHARE * size).round().clip(lower=1)
+    is_end = [rank <= fifth, rank > size - fifth]
+    part = np.select(is_end, ["best", "worst"], "between")
+    splits = splits.drop(columns="x").rename(columns={"value": "mean"})
+    return splits.assign(rank=rank, hue=part)
 
 
 # Matched budgets
@@ -165,16 +191,16 @@ def matched(study: Study, spec: FigureSpec) -> FigureData:
     """Inertia of the sound variants over the published ones, one panel per pair."""
     ratios = matched_ratios(study)
     sound = ratios["sound"]
-    table = ratios.rename(columns={"ratio": "value"}).assign(
-        method=sound, hue=sound, panel=sound, row=ratios["dataset"]
-    )
+    table = ratios.rename(columns={"ratio": "value"})
+    table = table.assign(method=sound, hue=sound, panel=sound, row=ratios["dataset"])
+
     gaps = []
     for method in MATCHES["sound"]:
         stored = set(ratios.loc[sound == method, "dataset"])
-        absent_sets = [name for name in spec.expected["dataset"] if name not in stored]
-        if absent_sets:
+        missing = [name for name in spec.expected["dataset"] if name not in stored]
+        if missing:
             title = spec.part(method).title
-            names = ", ".join(map(spec.format_name, absent_sets))
+            names = ", ".join(map(spec.format_name, missing))
             gaps.append(f"{title} on {names}: {NO_PAIR}")
     cells = study.cells[study.cells["method"].isin(sound)]
     return FigureData(table, cells, tuple(gaps))
@@ -190,44 +216,57 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One line per pair and data set: both budgets (declared, spent, delta), `ratio`
+        One row per pair and data set: both budgets (declared, spent, delta), `ratio`
         of means with a 95 % paired bootstrap interval over seeds, `seeds`, and
         `unproven`: flaws of charges of the published variant.
     """
     matrix = study.matrix(SWEEPS, metric)
-    same = ["dataset", "adjacency", "preprocessing"]
-    cells = matrix.cells[["method", *same, *BUDGET]].rename(columns=BUDGET)
-    cells = cells.assign(column=cells.index)
-    is_published = np.isclose(cells["epsilon"].astype(float), 1.0)
-    sides = {"published": cells[is_published], "sound": cells}
-    pairs = MATCHES
-    for side, table in sides.items():
-        names = {name: f"{name}_{side}" for name in (*BUDGET.values(), "column")}
-        table = table.rename(columns={"method": side, **names})
-        pairs = pairs.merge(table, on=[side, *(name for name in same if name in pairs)])
-
-    # Take the largest budget that the published variant spent, too.
-    is_affordable = pairs["spent_sound"] <= pairs["spent_published"] * (1 + 1e-9)
-    is_affordable &= pairs["delta_sound"] <= pairs["delta_published"]
-    pairs = pairs[is_affordable].sort_values("epsilon_sound", kind="stable")
-    pairs = pairs.drop_duplicates(["sound", "column_published"], keep="last")
-    order = pairs["sound"].map(list(MATCHES["sound"]).index)
-    pairs = pairs.assign(order=order).sort_values(["order", "column_published"])
-
-    # Divide the means.
+    pairs = _pair_budgets(matrix.cells)
     published = pairs["column_published"].to_numpy(int)
     sound = pairs["column_sound"].to_numpy(int)
+
     means = resampled_means(matrix)
     ratios = means[:, sound] / means[:, published]
     low, high = percentile_interval(ratios)
     finite = np.isfinite(matrix.values)
-    charges = read_charges(matrix.cells)
-    flaws = charges[charges["flaw"] != ""].groupby(level=0)["flaw"].unique()
-    columns = [f"{name}_{side}" for side in sides for name in BUDGET.values()]
-    return pairs[[*sides, "dataset", *columns]].assign(
+    shared_seeds = finite[:, published] & finite[:, sound]
+
+    charges = read_charges(matrix.cells).query("flaw != ''")
+    flaws = charges.groupby(level=0)["flaw"].unique()
+    unproven = [" ".join(sorted(flaws.get(column, ()))) for column in published]
+
+    sides = list(MATCHES)
+    budgets = [f"{name}_{side}" for side in sides for name in BUDGET.values()]
+    return pairs[[*sides, "dataset", *budgets]].assign(
         ratio=ratios[0],
         low=low,
         high=high,
-        seeds=(finite[:, published] & finite[:, sound]).sum(axis=0),
-        unproven=[" ".join(sorted(flaws.get(column, ()))) for column in published],
+        seeds=shared_seeds.sum(axis=0),
+        unproven=unproven,
     )
+
+
+def _pair_budgets(cells: pd.DataFrame) -> pd.DataFrame:
+    """Pair published cells with sound ones of the largest budget within theirs.
+
+    `column_published` and `column_sound` are their columns of the matrix.
+    """
+    same = ["dataset", "adjacency", "preprocessing"]
+    cells = cells[["method", *same, *BUDGET]].rename(columns=BUDGET)
+    cells = cells.assign(column=cells.index)
+    is_published = np.isclose(cells["epsilon"].astype(float), 1.0)
+    published = cells[is_published].rename(columns={"method": "published"})
+    sound = cells.rename(columns={"method": "sound"})
+    pairs = MATCHES.merge(published, on="published")
+    pairs = pairs.merge(sound, on=["sound", *same], suffixes=("_published", "_sound"))
+
+    # Take the largest budget that the published variant spent, too.
+    is_affordable = pairs["spent_sound"] <= pairs["spent_published"] * (1 + 1e-9)
+    is_affordable &= pairs["delta_sound"] <= pairs["delta_published"]
+    pairs = (
+        pairs[is_affordable]
+        .sort_values("epsilon_sound", kind="stable")
+        .drop_duplicates(["sound", "column_published"], keep="last")
+    )
+    order = pairs["sound"].map(list(MATCHES["sound"]).index)
+    return pairs.assign(order=order).sort_values(["order", "column_published"])

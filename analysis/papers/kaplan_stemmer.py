@@ -61,9 +61,9 @@ def table1(study: Study, spec: FigureSpec) -> FigureData:
     measured = {name: _measure(study, *what) for name, what in EXPONENTS.items()}
     rows = CONTENT["reported"]["table1"]
     table = pd.DataFrame([_lay_out(row, measured) for row in rows])
+
     printed = table[["method", "factor (paper)", "additive error (paper)"]]
     ranges = []
-    over_bounds = []
     for name, (_, along, _) in EXPONENTS.items():
         bound = table[f"{name}: bound"]
         slope = table[f"{name}: measured"]
@@ -72,11 +72,13 @@ def table1(study: Study, spec: FigureSpec) -> FigureData:
         if "this_work" in measured[name]:
             x = measured[name]["this_work"].facts[along]
             ranges.append(f"{name} from {x.min():g} to {x.max():g}")
+
+    over_bounds = []
     for row in rows:
         largest = _largest_over_bound(row["key"], measured)
         if largest:
             over_bounds.append(f"{row['reference']} {format_number(largest)}")
-    seeds = [line.seeds for curves in measured.values() for line in curves.values()]
+    seeds = [curve.seeds for curves in measured.values() for curve in curves.values()]
     fields = {
         "over_bounds": ", ".join(over_bounds),
         "min_seeds": min(seeds, default=""),
@@ -90,20 +92,27 @@ def _measure(
     study: Study, sweeps: tuple[str, ...], along: str, value: str
 ) -> dict[str, BootstrapValues]:
     """Curves of the implemented rows that have stored rows."""
-    check = {"sweep": list(sweeps), "metric": "nicv", "over": {along: "any"}}
-    check |= {"columns": {name: name for name in SIZES}}
-    check |= {"relative_to": "kmeans"} if value == "ratio" else {"times": "n"}
+    check = {
+        "sweep": list(sweeps),
+        "metric": "nicv",
+        "over": {along: "any"},
+        "columns": {name: name for name in SIZES},
+    }
+    if value == "ratio":
+        check["relative_to"] = "kmeans"
+    else:
+        check["times"] = "n"
     curves = {}
     for key, selector in IMPLEMENTED.items():
         with suppress(MissingRows):
-            left = {"left": [selector]}
-            curves[key] = measure_ratios(study, check | left, _NO_REASONS)
+            own_check = check | {"left": [selector]}
+            curves[key] = measure_ratios(study, own_check, _NO_REASONS)
     return curves
 
 
 def _lay_out(row: Mapping[str, str], measured: Mapping[str, Curves]) -> dict[str, str]:
-    """Return one line of Table 1."""
-    line = {
+    """Return one row of Table 1."""
+    texts = {
         "method": row["reference"],
         "factor (paper)": row["factor"],
         "additive error (paper)": row["additive"],
@@ -114,21 +123,24 @@ def _lay_out(row: Mapping[str, str], measured: Mapping[str, Curves]) -> dict[str
         own = curves.get(row["key"])
         bound = factor if value == "ratio" else additive
         longest = own or next(iter(curves.values()), None)
-        line[f"{name}: bound"] = _bound_slope(bound, along, longest)
-        line[f"{name}: measured"] = _slope_text(own, along)
-    return line
+        texts[f"{name}: bound"] = _bound_slope(bound, along, longest)
+        texts[f"{name}: measured"] = _slope_text(own, along)
+    return texts
 
 
-def _has_slope(line: BootstrapValues | None) -> bool:
+def _has_slope(curve: BootstrapValues | None) -> bool:
     """Whether a power can be fitted: two points or more, all positive."""
-    return line is not None and len(line.cases) > 1 and bool((line.values[0] > 0).all())
+    if curve is None or len(curve.cases) < 2:
+        return False
+    return bool((curve.values[0] > 0).all())
 
 
-def _slope_text(line: BootstrapValues | None, along: str) -> str:
-    if line is None or not _has_slope(line):
+def _slope_text(curve: BootstrapValues | None, along: str) -> str:
+    if curve is None or not _has_slope(curve):
         return DASH
-    known = {"x": line.facts[along].to_numpy(dtype=float), "value": line.values}
-    slopes = evaluate("slope(log(x), log(value), min_points=2)", known)
+    x = curve.facts[along].to_numpy(dtype=float)
+    slope = "slope(log(x), log(value), min_points=2)"
+    slopes = evaluate(slope, {"x": x, "value": curve.values})
     (low,), (high,) = percentile_interval(slopes[:, None])
     return f"{slopes[0]:.2f} [{low:.2f}, {high:.2f}]"
 
@@ -136,28 +148,31 @@ def _slope_text(line: BootstrapValues | None, along: str) -> str:
 def _bound_slope(
     bound: Callable[..., Any],
     along: str,
-    line: BootstrapValues | None,
+    curve: BootstrapValues | None,
 ) -> str:
     """Return the slope of a reported bound between the ends of a measured curve."""
-    if line is None or len(line.cases) < 2:
+    if curve is None or len(curve.cases) < 2:
         return DASH
-    ends = line.facts[along].agg(["min", "max"]).to_numpy(np.longdouble)
+    ends = curve.facts[along].agg(["min", "max"]).to_numpy(np.longdouble)
     # One bound is exponential in d: it needs more than double precision's range.
     sizes = {name: np.longdouble(value) for name, value in SIZES.items()}
     with np.errstate(divide="ignore", over="ignore"):
-        values = np.log([bound(**(sizes | {along: end})) for end in ends])
-        (slope,) = np.diff(values) / np.diff(np.log(ends))
+        values = [bound(**(sizes | {along: end})) for end in ends]
+        (rise,) = np.diff(np.log(values))
+        (run,) = np.diff(np.log(ends))
+        slope = rise / run
     return f"{slope:.2f}" if np.isfinite(slope) else DASH
 
 
 def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
     """Return the largest additive error over its bound; 0 where none is measured."""
-    bound = BOUNDS[key][1]
+    _, additive = BOUNDS[key]
     largest = 0.0
     for name, (_, _, value) in EXPONENTS.items():
-        line = measured[name].get(key)
-        if value == "cost" and line is not None and _has_slope(line):
-            ratio = line.values[0] / bound(**line.facts[list(SIZES)].astype(float))
+        curve = measured[name].get(key)
+        if value == "cost" and curve is not None and _has_slope(curve):
+            sizes = curve.facts[list(SIZES)].astype(float)
+            ratio = curve.values[0] / additive(**sizes)
             largest = max(largest, ratio.max())
     return largest
 
@@ -171,24 +186,28 @@ def candidates(study: Study, spec: FigureSpec) -> FigureData:
     selector = {"method": list(PASSES), "sweep": ["candidates", "capture"]}
     rows = rows[matches(rows, selector)]
     keys = ["method", "dataset", "n", "k", "epsilon"]
+    if rows.empty:
+        return FigureData(pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"]))
+
     titles = {
         "unassigned_points": "points without a near one",
         "nicv_best_k": "NICV of the best k",
     }
     titles = {name: title for name, title in titles.items() if name in rows}
-    if rows.empty:
-        return FigureData(pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"]))
-
     groups = rows.groupby(keys)
     counts = groups["n_centers"].agg(mean="mean", largest="max", seeds="size")
-    table = counts.join(groups[list(titles)].mean()).reset_index()
+    means = groups[list(titles)].mean()
+    table = counts.join(means).reset_index()
     table = table.assign(over_k=table["mean"] / table["k"])
 
     # The sets of the captured balls are in the file alone.
-    listed = rows.loc[rows["sweep"] == "candidates", "dataset"]
-    printed = table[table["dataset"].isin(listed)]
-    printed = printed[["dataset", "method", "mean", "largest", *titles, "seeds"]]
-    printed = printed.replace({"method": PASSES}).rename(columns=titles)
+    listed = rows.query("sweep == 'candidates'")["dataset"]
+    columns = ["dataset", "method", "mean", "largest", *titles, "seeds"]
+    printed = (
+        table.loc[table["dataset"].isin(listed), columns]
+        .replace({"method": PASSES})
+        .rename(columns=titles)
+    )
     numbers = ["mean", *titles.values()]
     printed[numbers] = printed[numbers].map(format_number)
     return FigureData(table, rows, (), printed=printed)

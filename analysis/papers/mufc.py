@@ -5,6 +5,7 @@ aggregation.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pandas as pd
@@ -26,8 +27,8 @@ SHORT_VERDICTS = {reported.WITHIN: "within"}
 
 def after_start(table: pd.DataFrame) -> pd.DataFrame:
     """Leave out the start of a run, which is no request, and settings without an x."""
-    panels = table[table["x"] >= 0].groupby("panel", sort=False, observed=True)
-    return pd.concat([lines.sort_values("x", kind="stable") for _, lines in panels])
+    panels = table.query("x >= 0").groupby("panel", sort=False, observed=True)
+    return pd.concat([rows.sort_values("x", kind="stable") for _, rows in panels])
 
 
 # Tables of the paper
@@ -36,30 +37,13 @@ def after_start(table: pd.DataFrame) -> pd.DataFrame:
 def reported_losses(study: Study, spec: FigureSpec) -> FigureData:
     """Losses of Table 1 or 2 as measured and as reported, with the verdict."""
     entry = REPORTED[spec.name]
-    cells = list(entry["cells"])
-    # Two kinds of server data share one reported number; Table 2 repeats two columns of
-    # Table 1.
-    ours = [cell for cell in cells if cell["method"] == "mufc"]
-    cells += [cell | {"method": "mufc_points"} for cell in ours]
-    if spec.name == "table2":
-        first = REPORTED["table1"]["cells"]
-        cells += [cell for cell in first if cell["method"] != "mufc"]
-    sweeps = list(dict.fromkeys([*entry["sweeps"], "table1"]))
-    table = reported.compare(study, entry | {"cells": cells, "sweeps": sweeps})
+    changes = {
+        "cells": _list_cells(spec.name),
+        "sweeps": list(dict.fromkeys([*entry["sweeps"], "table1"])),
+    }
+    table = reported.compare(study, entry | changes)
     table = table.assign(table=int(spec.name[-1]))
 
-    texts = table.assign(text=table.apply(_loss_text, axis=1))
-    texts = texts.pivot(index="dataset", columns="method", values="text")
-    printed = texts.loc[list(spec.titles), list(spec.methods)]
-    styles = MethodStyles(study.cells)
-    printed = printed.rename(columns=styles.label)
-    printed.insert(0, "data set", spec.titles.values())
-    if spec.compare:
-        best = compare(study, spec).table.set_index("dataset")["value"]
-        printed["speed-up of MUFC, no seed touched"] = [
-            f"{f'{times_text(best[name])}x' if name in best else DASH} | {value}x"
-            for name, value in REPORTED["speedups"].items()
-        ]
     notes = [
         f"{spec.titles[note['datasets'][0]]}: {note['reason']}."
         for note in entry["notes"]
@@ -68,28 +52,68 @@ def reported_losses(study: Study, spec: FigureSpec) -> FigureData:
         "verdicts": reported.counts_text(table["verdict"]),
         "notes": " ".join(notes),
     }
-    gaps = _gaps(table.loc[table["seeds"] > 0, "dataset"], spec)
-    return FigureData(table, study.cells, gaps, fields, printed.reset_index(drop=True))
+    gaps = _describe_missing(table.query("seeds > 0"), spec)
+    printed = _print_losses(table, study, spec)
+    return FigureData(table, study.cells, gaps, fields, printed)
 
 
-def _loss_text(line: pd.Series) -> str:
-    verdict = SHORT_VERDICTS.get(line["verdict"], line["verdict"])
-    measured = number_text("{mean:.3f} ± {deviation:.3f}", line)
-    return f"{measured} | {line['reported']}: {verdict}"
+def _list_cells(name: str) -> list[Mapping[str, str]]:
+    """Return the reported cells of a table with those that it shares or repeats."""
+    cells = list(REPORTED[name]["cells"])
+    # Two kinds of server data share one reported number; Table 2 repeats two columns of
+    # Table 1.
+    ours = [cell for cell in cells if cell["method"] == "mufc"]
+    cells += [cell | {"method": "mufc_points"} for cell in ours]
+    if name == "table2":
+        first = REPORTED["table1"]["cells"]
+        cells += [cell for cell in first if cell["method"] != "mufc"]
+    return cells
 
 
-def _gaps(stored: pd.Series, spec: FigureSpec) -> tuple[str, ...]:
-    titles = spec.titles.items()
-    return gap_texts(title for name, title in titles if name not in set(stored))
+def _print_losses(
+    table: pd.DataFrame,
+    study: Study,
+    spec: FigureSpec,
+) -> pd.DataFrame:
+    """Print data sets down and methods across, as the paper does, with speed-ups."""
+    printed = (
+        table.assign(text=table.apply(_loss_text, axis=1))
+        .pivot(index="dataset", columns="method", values="text")
+        .loc[list(spec.titles), list(spec.methods)]
+        .rename(columns=MethodStyles(study.cells).label)
+        .reset_index(drop=True)
+    )
+    printed.insert(0, "data set", spec.titles.values())
+    if spec.compare:
+        measured = compare(study, spec).table.set_index("dataset")["value"]
+        texts = {name: f"{times_text(value)}x" for name, value in measured.items()}
+        printed["speed-up of MUFC, no seed touched"] = [
+            f"{texts.get(name, DASH)} | {value}x"
+            for name, value in REPORTED["speedups"].items()
+        ]
+    return printed
+
+
+def _loss_text(number: pd.Series) -> str:
+    verdict = SHORT_VERDICTS.get(number["verdict"], number["verdict"])
+    measured = number_text("{mean:.3f} ± {deviation:.3f}", number)
+    return f"{measured} | {number['reported']}: {verdict}"
+
+
+def _describe_missing(stored: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
+    """Say which data sets of the figure have no rows."""
+    known = set(stored["dataset"])
+    return gap_texts(title for name, title in spec.titles.items() if name not in known)
 
 
 def sizes(study: Study, spec: FigureSpec) -> FigureData:
     """Data sets as reported and as stored."""
-    cells = study.matrix("table1", "loss_ratio").cells.drop_duplicates("dataset")
-    stored = cells[["dataset", *SETTING, "largest_client"]]
+    cells = study.matrix("table1", "loss_ratio").cells
+    columns = ["dataset", *SETTING, "largest_client"]
+    stored = cells[columns].drop_duplicates("dataset")
     table = pd.DataFrame(REPORTED["sizes"]).drop(columns="title")
     table = table.merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
-    return FigureData(table, study.cells, _gaps(cells["dataset"], spec))
+    return FigureData(table, study.cells, _describe_missing(stored, spec))
 
 
 # Further figures
@@ -104,8 +128,15 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> FigureData:
     columns = ["dataset", "definition", "value", "low", "high", "seeds"]
     measured = pd.concat(tables, ignore_index=True).reindex(columns=columns)
     stored = in_order(measured["dataset"], spec.titles)
-    printed = pd.Series(REPORTED["speedups"], name="value").reindex(stored).dropna()
-    printed = printed.rename_axis("dataset").reset_index().assign(definition="reported")
+    printed = (
+        pd.Series(REPORTED["speedups"], name="value")
+        .reindex(stored)
+        .dropna()
+        .rename_axis("dataset")
+        .reset_index()
+        .assign(definition="reported")
+    )
+
     table = pd.concat([printed, measured], ignore_index=True)
     table = table.assign(
         group=pd.Categorical(table["dataset"], stored),
@@ -113,14 +144,13 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> FigureData:
         row=pd.Categorical(table["definition"], list(spec.styles)),
         text=table["value"].map(times_text),
     )
-    means = measured.groupby("definition", sort=False)["value"].mean()
-    texts = [
-        f"{spec.styles[name]['label']}: {times_text(value)}"
-        for name, value in means.items()
-    ]
+    table = table.sort_values(["group", "row"])
+
+    means = measured.groupby("definition", sort=False)["value"].mean().map(times_text)
+    texts = [f"{spec.styles[name]['label']}: {mean}" for name, mean in means.items()]
     fields = {"means": "; ".join(texts), "n_sets": len(stored)}
-    gaps = _gaps(measured["dataset"], spec)
-    return FigureData(table.sort_values(["group", "row"]), study.cells, gaps, fields)
+    gaps = _describe_missing(measured, spec)
+    return FigureData(table, study.cells, gaps, fields)
 
 
 def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
@@ -135,50 +165,53 @@ def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def removal_costs(study: Study, spec: FigureSpec) -> FigureData:
-    """Means of all metrics of a cell in one line: time of a request, by its kind."""
+    """Means of all metrics of a cell in one row: time of a request, by its kind."""
     table = summarize(study, replace(spec, extra_columns=(*CASE, *SETTING))).table
     order = list(dict.fromkeys([*spec.titles, *table["dataset"]]))
     table = table.astype({"dataset": pd.CategoricalDtype(order)})
     keys = [*CASE, "method", "label", *SETTING]
-    seeds = table.groupby(keys, observed=True)["seeds"].transform("max")
-    wide = table.assign(seeds=seeds).pivot_table(
-        index=[*keys, "seeds"], columns="metric", values="value", observed=True
+    cells = table.groupby(keys, observed=True)
+    wide = (
+        table.assign(seeds=cells["seeds"].transform("max"))
+        .pivot(index=[*keys, "seeds"], columns="metric", values="value")
+        .reindex(columns=list(spec.metric))
+        .reset_index()
+        .rename_axis(columns=None)
+        .sort_values(["sweep", "dataset", "method"])
+        .astype({"dataset": str})
     )
-    wide = wide.reindex(columns=list(spec.metric)).reset_index()
-    wide = wide.rename_axis(columns=None).sort_values(["sweep", "dataset", "method"])
-    gaps = _gaps(wide["dataset"], spec)
-    return FigureData(wide.astype({"dataset": str}), study.cells, gaps)
+    return FigureData(wide, study.cells, _describe_missing(wide, spec))
 
 
 def exact_and_lazy(study: Study, spec: FigureSpec) -> FigureData:
-    """Exact and lazy server in one line, with the ratio of their times."""
-    frame = removal_costs(study, spec)
-    by_method = dict(tuple(frame.table.groupby("method")))
-    without_rows = frame.table.iloc[:0]
-    exact, lazy = (by_method.get(name, without_rows) for name in spec.methods)
-    exact = exact.drop(columns=["label", "method"])
-    lazy = lazy.drop(columns=["label", "method", *SETTING, "seeds"])
+    """Exact and lazy server in one row, with the ratio of their times."""
+    costs = removal_costs(study, spec)
+    exact_name, lazy_name = spec.methods
+    by_method = costs.table.drop(columns="label").set_index("method")
+    exact = by_method.loc[by_method.index == exact_name]
+    lazy = by_method.loc[by_method.index == lazy_name]
+    lazy = lazy.drop(columns=[*SETTING, "seeds"])
     table = exact.merge(lazy, on=CASE, suffixes=("", "_lazy"))
+
     # The times of both over each other, in every case.
     times = replace(spec, metric=("removal_mean_ms",), extra_columns=tuple(CASE))
     ratios = compare(study, times).table.rename(columns={"value": "ratio"})
     table = table.merge(ratios[[*CASE, "ratio", "low", "high"]], on=CASE)
-    return replace(frame, table=table, gaps=_gaps(table["dataset"], spec))
+    return replace(costs, table=table, gaps=_describe_missing(table, spec))
 
 
 def messages(study: Study, spec: FigureSpec) -> FigureData:
     """Bytes and times of secure aggregation, and the time of a request without it."""
-    frame = removal_costs(study, spec)
-    by_sweep = frame.table.set_index("sweep")
-    requests = by_sweep.query("sweep == 'removals'").set_index("dataset")
-    table = by_sweep.query("sweep == 'sparse'").reset_index()
-    settings = table[SETTING].itertuples(index=False)
-    table = table.drop(columns="removal_mean_ms").assign(
+    costs = removal_costs(study, spec)
+    requests = costs.table.query("sweep == 'removals'").set_index("dataset")
+    sparse = costs.table.query("sweep == 'sparse'")
+    settings = sparse[SETTING].itertuples(index=False)
+    table = sparse.drop(columns="removal_mean_ms").assign(
         literal_bytes=[literal_bytes(*setting) for setting in settings],
-        sparse_over_plain=table["sparse_bytes"] / table["plain_bytes"],
-        request_ms=table["dataset"].map(requests["removal_mean_ms"]),
+        sparse_over_plain=sparse["sparse_bytes"] / sparse["plain_bytes"],
+        request_ms=sparse["dataset"].map(requests["removal_mean_ms"]),
     )
-    return replace(frame, table=table, gaps=_gaps(table["dataset"], spec))
+    return replace(costs, table=table, gaps=_describe_missing(table, spec))
 
 
 def literal_bytes(

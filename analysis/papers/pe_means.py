@@ -12,10 +12,11 @@ PRINTED = reported.list_cells(read_claims("pe-means")["reported"]["areas"])
 
 def with_printed(table: pd.DataFrame) -> pd.DataFrame:
     """Add the printed areas as texts, in the order of the printed table."""
+    printed_sets = [cell["dataset"] for cell in PRINTED]
+    order = in_order(table["dataset"], printed_sets)
+    place = table["dataset"].map(order.index)
+    table = table.iloc[place.argsort(kind="stable")]
+
     texts = {(cell["dataset"], cell["method"]): cell["nicv"] for cell in PRINTED}
-    places = in_order(table["dataset"], [cell["dataset"] for cell in PRINTED])
-    table = table.sort_values(
-        "dataset", key=lambda names: names.map(places.index), kind="stable"
-    )
     keys = zip(table["dataset"], table["method"], strict=True)
     return table.assign(printed=[texts.get(key, DASH) for key in keys])
