@@ -4,6 +4,7 @@ Reductions of areas, Table 2, and time and bytes of the protocol.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,14 @@ def reductions(table: pd.DataFrame) -> pd.DataFrame:
     """Turn ratios of areas into percentages by which FastLloyd's are smaller."""
     is_ratio = table["panel"] == "improvement"
     percent = 100 * (1 - table["value"])
+    values = table["value"].mask(is_ratio, percent)
     ends = table[["low", "high"]].mask(is_ratio)
-    return table.assign(value=table["value"].mask(is_ratio, percent), **ends)
+    return table.assign(value=values, **ends)
 
 
 # Sizes of the data sets
+
+SYMBOLS = {"n": "N", "d": "d", "k": "k"}
 
 
 def sizes(study: Study, spec: FigureSpec) -> FigureData:
@@ -45,20 +49,21 @@ def sizes(study: Study, spec: FigureSpec) -> FigureData:
     stored = study.cells.drop_duplicates("dataset")
     # Sets with added outliers are not in the paper's table.
     stored = stored[~stored["dataset"].str.contains(r"-o\d+$")]
-    symbols = {"n": "N", "d": "d", "k": "k"}
-    lines = []
-    for row in REPORTED["table2"]:
-        pattern = f"{row['dataset']}-.*" if row["family"] else row["dataset"]
+    rows = []
+    for entry in REPORTED["table2"]:
+        name = entry["dataset"]
+        pattern = f"{name}-.*" if entry["family"] else name
         listed = stored[stored["dataset"].str.fullmatch(pattern)]
-        paper = {f"{text} (paper)": row[name] for name, text in symbols.items()}
-        line = {"data set": row["title"], **paper}
-        for name, text in symbols.items():
-            ends = {*listed[name].nsmallest(1), *listed[name].nlargest(1)}
-            line[f"{text} (here)"] = DASH.join(map(str, sorted(ends))) or DASH
-        lines.append(line | {"sets here": len(listed)})
-    table = pd.DataFrame(lines)
-    gaps = gap_texts(table.loc[table["sets here"] == 0, "data set"])
-    return FigureData(table, study.cells, gaps, printed=table)
+        row = {"data set": entry["title"]}
+        row |= {f"{text} (paper)": entry[symbol] for symbol, text in SYMBOLS.items()}
+        for symbol, text in SYMBOLS.items():
+            ends = {*listed[symbol].nsmallest(1), *listed[symbol].nlargest(1)}
+            row[f"{text} (here)"] = DASH.join(map(str, sorted(ends))) or DASH
+        rows.append(row | {"sets here": len(listed)})
+
+    table = pd.DataFrame(rows)
+    missing = table.loc[table["sets here"] == 0, "data set"]
+    return FigureData(table, study.cells, gap_texts(missing), printed=table)
 
 
 # Time and bytes of the protocol
@@ -85,8 +90,8 @@ def table3(study: Study, spec: FigureSpec) -> FigureData:
     table = compare(study, TABLE3)
     stored = table[table["verdict"] != NOT_STORED]
     verdicts = {
-        name: counts_text(lines["verdict"], ", ")
-        for name, lines in stored.groupby("quantity")
+        name: counts_text(rows["verdict"], ", ")
+        for name, rows in stored.groupby("quantity")
     }
     reasons = stored.loc[stored["verdict"] == NOT_COMPARABLE, "reason"].unique()
     fields = {
@@ -96,16 +101,15 @@ def table3(study: Study, spec: FigureSpec) -> FigureData:
         "reasons": "; ".join(reasons),
         "runs": count_text(stored["seeds"], "runs"),
     }
-    present = set(stored["dataset"])
-    gaps = gap_texts(title for name, title in TITLES.items() if name not in present)
-    printed = pd.DataFrame([_table3_line(cell, table) for cell in TABLE3["cells"]])
+    gaps = gap_texts(_missing_titles(stored))
+    printed = pd.DataFrame([_table3_row(cell, table) for cell in TABLE3["cells"]])
     return FigureData(table, gaps=gaps, fields=fields, printed=printed)
 
 
-def _table3_line(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:
-    """Lay out one line of Table 3."""
-    lines = table[table["dataset"] == cell["dataset"]]
-    measured = lines.set_index("quantity").to_dict("index")
+def _table3_row(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:
+    """Lay out one row of Table 3."""
+    rows = table[table["dataset"] == cell["dataset"]]
+    measured = rows.set_index("quantity").to_dict("index")
     texts = {"data set": cell["title"]}
     for name, (heading, form) in QUANTITIES.items():
         texts[heading] = cell.get(name, DASH)
@@ -114,19 +118,20 @@ def _table3_line(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]
     time = measured["iteration_ms"]
     rounds = time["rounds"]
     texts["rounds"] = DASH if np.isnan(rounds) else f"{rounds:g}"
-    return texts | {"transport": time["transport"] or DASH}
+    texts["transport"] = time["transport"] or DASH
+    return texts
 
 
-def _measured_and_reported(line: Mapping[str, Any], form: str) -> str:
-    if line["verdict"] == NOT_STORED:
-        return f"{DASH} | {line['reported']}"
-    measured = interval_text(line["mean"], line["half_width"], form)
+def _measured_and_reported(number: Mapping[str, Any], form: str) -> str:
+    if number["verdict"] == NOT_STORED:
+        return f"{DASH} | {number['reported']}"
+    measured = interval_text(number["mean"], number["half_width"], form)
     measured = measured.replace("e+0", "e")
-    verdict = line["verdict"].replace(NOT_COMPARABLE, "n. c.")
-    text = f"{measured} | {line['reported']}: {verdict}"
-    without_latency = line["ratio_without_latency"]
+    verdict = number["verdict"].replace(NOT_COMPARABLE, "n. c.")
+    text = f"{measured} | {number['reported']}: {verdict}"
+    without_latency = number["ratio_without_latency"]
     if np.isfinite(without_latency):
-        factor = f"×{line['ratio']:.2f}"
+        factor = f"×{number['ratio']:.2f}"
         text += f", {factor} (without latency ×{without_latency:.2f})"
     return text
 
@@ -136,19 +141,20 @@ def parties(study: Study, spec: FigureSpec) -> FigureData:
     table = costs(study)
     if not len(table):
         return FigureData(table, gaps=gap_texts([spec.title]), fields={"parties": ""})
+    datasets = table["dataset"]
     settings = table[["latency_ms", "clients"]].itertuples(index=False)
     table = table.assign(
         setting=[_setting(*setting) for setting in settings],
-        title=table["dataset"].map(_name_dataset),
-        dataset=pd.Categorical(table["dataset"], in_order(table["dataset"], TITLES)),
+        title=datasets.map(_name_dataset),
+        dataset=pd.Categorical(datasets, in_order(datasets, TITLES)),
         word_bytes=table["word_bytes"].astype(int),
     )
     # Eight bytes a word come before four.
     order = ["method", "word_bytes", "dataset", "latency_ms", "clients"]
     is_ascending = [name != "word_bytes" for name in order]
     table = table.sort_values(order, kind="stable", ascending=is_ascending)
-    wanted = [(latency, clients) for latency in LATENCIES for clients in CLIENTS]
-    gaps = _lacking(table[table["method"] == TABLE3["method"]], wanted)
+    of_paper = table[table["method"] == TABLE3["method"]]
+    gaps = _describe_missing(of_paper, product(LATENCIES, CLIENTS))
     names = [
         "sweep",
         "method",
@@ -168,8 +174,8 @@ def parties(study: Study, spec: FigureSpec) -> FigureData:
     ]
     names += [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
-    lines = table[names].rename(columns=values)
-    return FigureData(lines, study.cells, gaps, {"parties": transports(table)})
+    renamed = table[names].rename(columns=values)
+    return FigureData(renamed, study.cells, gaps, {"parties": transports(table)})
 
 
 def _name_dataset(name: str) -> str:
@@ -180,31 +186,38 @@ def _setting(latency: float, clients: float) -> str:
     return f"{network(latency)}, {int(clients)} clients"
 
 
-def _lacking(
+def _describe_missing(
     table: pd.DataFrame, wanted: Iterable[tuple[float, int]]
 ) -> tuple[str, ...]:
-    """Say which of the paper's data sets lack which network and number of clients."""
-    gaps = []
+    """Say which of the paper's data sets have no rows, by latency and clients."""
+    texts = []
     for latency, clients in wanted:
-        is_stored = (table["latency_ms"] == latency) & (table["clients"] == clients)
-        present = set(table.loc[is_stored, "dataset"])
-        absent = [title for name, title in TITLES.items() if name not in present]
-        if absent:
-            several = f"{len(absent)} of {len(TITLES)} data sets"
-            names = several if len(absent) > 2 else "; ".join(absent)
-            gaps.append(f"{_setting(latency, clients)}, {names}")
-    return gap_texts(gaps)
+        is_meant = (table["latency_ms"] == latency) & (table["clients"] == clients)
+        missing = _missing_titles(table[is_meant])
+        if missing:
+            several = f"{len(missing)} of {len(TITLES)} data sets"
+            names = several if len(missing) > 2 else "; ".join(missing)
+            texts.append(f"{_setting(latency, clients)}, {names}")
+    return gap_texts(texts)
+
+
+def _missing_titles(stored: pd.DataFrame) -> list[str]:
+    """Titles of the paper's data sets without stored rows."""
+    known = set(stored["dataset"])
+    return [title for name, title in TITLES.items() if name not in known]
 
 
 def iteration_costs(study: Study, spec: FigureSpec) -> FigureData:
     """Milliseconds of FastLloyd's iterations with 8-byte words, whole and in parts."""
     table = costs(study)
     is_meant = (table["method"] == TABLE3["method"]) & (table["split"] == "balanced")
-    table = table[is_meant & (table["word_bytes"] == 8)]
     # Where a cell was run with both transports, processes come before threads.
-    table = table.sort_values("transport", kind="stable")
-    table = table.drop_duplicates(["dataset", "clients", "latency_ms"])
-    facts = [
+    table = (
+        table[is_meant & (table["word_bytes"] == 8)]
+        .sort_values("transport", kind="stable")
+        .drop_duplicates(["dataset", "clients", "latency_ms"])
+    )
+    columns = [
         "sweep",
         "dataset",
         *SHAPE,
@@ -215,28 +228,31 @@ def iteration_costs(study: Study, spec: FigureSpec) -> FigureData:
         "seeds",
     ]
     by_quantity = [
-        table[facts].assign(
+        table[columns].assign(
             quantity=name, value=table[name], half_width=table[f"{name}_half_width"]
         )
         for name in spec.extra_columns
     ]
-    lines = pd.concat(by_quantity, ignore_index=True)
-    titles = map(_name_dataset, in_order(lines["dataset"], TITLES))
-    lines = lines.assign(
-        low=lines["value"] - lines["half_width"],
-        high=lines["value"] + lines["half_width"],
-        panel=lines["network"],
-        group=pd.Categorical(lines["dataset"].map(_name_dataset), list(titles)),
-        row=lines["clients"],
-        x=lines["clients"].astype(float),
-        hue=lines[spec.hue],
+    points = pd.concat(by_quantity, ignore_index=True)
+    names = points["dataset"].map(_name_dataset)
+    titles = map(_name_dataset, in_order(points["dataset"], TITLES))
+    points = points.assign(
+        low=points["value"] - points["half_width"],
+        high=points["value"] + points["half_width"],
+        panel=points["network"],
+        group=pd.Categorical(names, list(titles)),
+        row=points["clients"],
+        x=points["clients"].astype(float),
+        hue=points[spec.hue],
     )
-    stored = table[["latency_ms", "clients"]].drop_duplicates()
-    stored = stored.sort_values(["latency_ms", "clients"]).itertuples(index=False)
-    gaps = _lacking(table, stored) if len(table) else gap_texts([spec.title])
+
+    setting = ["latency_ms", "clients"]
+    stored = table[setting].drop_duplicates().sort_values(setting)
+    wanted = stored.itertuples(index=False)
+    gaps = _describe_missing(table, wanted) if len(table) else gap_texts([spec.title])
     runs = count_text(table["seeds"], "runs")
     how = f"{transports(table)}; {runs} each" if len(table) else ""
-    return FigureData(lines, gaps=gaps, fields={"parties": how})
+    return FigureData(points, gaps=gaps, fields={"parties": how})
 
 
 def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
@@ -244,14 +260,17 @@ def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     points = sorted(table["n"].unique())
     colors = dict(zip(points, shades(len(points), 0.78), strict=True))
     shapes = table[["k", "d"]].drop_duplicates().sort_values(["k", "d"])
-    markers = dict(
-        zip(shapes.itertuples(index=False, name=None), 2 * MARKERS, strict=False)
-    )
-    facts = table.drop_duplicates("dataset").set_index("dataset")
+    shapes = shapes.itertuples(index=False, name=None)
+    markers = dict(zip(shapes, 2 * MARKERS, strict=False))
+
+    datasets = table.drop_duplicates("dataset").set_index("dataset")
     styles = {}
-    for name in in_order(facts.index, TITLES):
-        n, k, d = facts.loc[name, SHAPE]
+    for name in in_order(datasets.index, TITLES):
+        n, k, d = datasets.loc[name, SHAPE]
         size = "" if name.startswith("timesynth-") else f" (N {n:,})"
-        label = _name_dataset(name) + size
-        styles[name] = {"color": colors[n], "marker": markers[k, d], "label": label}
+        styles[name] = {
+            "color": colors[n],
+            "marker": markers[k, d],
+            "label": _name_dataset(name) + size,
+        }
     return styles
