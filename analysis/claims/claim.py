@@ -75,7 +75,7 @@ class Claim:
 
 
 def papers_with_claims() -> list[str]:
-    """Names of the papers that have claims."""
+    """Return the names of the papers that have claims."""
     papers = catalogue.current()
     names = papers.choices("paper")
     return [name for name in names if (papers.folder(name) / "claims.yaml").is_file()]
@@ -93,15 +93,15 @@ def read_claims(paper: str) -> dict:
     """
     content = _DEFAULTS | read(paper, "claims.yaml", _REQUIRED, _DEFAULTS)
     _import_checks(paper)
-    where = f"conf/paper/{paper}/claims.yaml"
+    file = f"conf/paper/{paper}/claims.yaml"
     known = KnownNames(paper, content["derived"])
     claims: dict[str, Claim] = {}
     for entry in content["claims"]:
-        claim = make_claim(entry, f"{where}: {entry.get('id', entry)}", known)
+        claim = make_claim(entry, f"{file}: {entry.get('id', entry)}", known)
         if not claim.id.startswith(f"{paper}/"):
-            raise ValueError(f"{where}: the id {claim.id!r} must begin with '{paper}/'")
+            raise ValueError(f"{file}: the id {claim.id!r} must begin with '{paper}/'")
         if claim.id in claims:
-            raise ValueError(f"{where}: several claims have the id {claim.id!r}")
+            raise ValueError(f"{file}: several claims have the id {claim.id!r}")
         claims[claim.id] = claim
     return content | {"claims": list(claims.values())}
 
@@ -124,46 +124,52 @@ def adapt_study(
     return change(study, gaps) if change else (study, gaps)
 
 
-def make_claim(entry: Mapping, where: str, known: KnownNames | None = None) -> Claim:
+def make_claim(
+    entry: Mapping,
+    location: str,
+    known: KnownNames | None = None,
+) -> Claim:
     """Make a claim of its entry, with all keys and, if known, names checked."""
+    refuse_unknown(entry, Claim.__annotations__, location)
     required = [field.name for field in fields(Claim) if field.default is MISSING]
-    refuse_unknown(entry, Claim.__annotations__, where)
-    absent = [name for name in required if name not in entry]
-    if absent:
-        raise ValueError(f"{where}: the keys {absent} are required")
-    refuse_unknown([entry["kind"]], KINDS, f"{where}: kind")
-    refuse_unknown([entry["basis"]], BASES, f"{where}: basis")
-    check_keys(entry["check"], where)
-    for check in _list_checks(entry["check"]) if known else ():
-        known.check(check, where)
+    missing = [name for name in required if name not in entry]
+    if missing:
+        raise ValueError(f"{location}: the keys {missing} are required")
+    refuse_unknown([entry["kind"]], KINDS, f"{location}: kind")
+    refuse_unknown([entry["basis"]], BASES, f"{location}: basis")
+
+    check_keys(entry["check"], location)
+    if known:
+        for check in _list_checks(entry["check"]):
+            known.check(check, location)
     return Claim(**entry)
 
 
-def check_keys(check: Mapping, where: str) -> None:
+def check_keys(check: Mapping, location: str) -> None:
     """Refuse a check, its parts or its variants with an unknown type or key."""
     known = {name: kind.keys for name, kind in CHECK_TYPES.items()}
     known["all_of"] = {*COMMON_KEYS, "parts"}
     for entry in _list_checks(check):
         kind = entry.get("type")
-        refuse_unknown([kind], known, f"{where}: type of check")
-        keys = [name for name in entry if name != "text"]
-        refuse_unknown(keys, known[kind], f"{where}: check {kind}")
+        refuse_unknown([kind], known, f"{location}: type of check")
+        keys = known[kind] | {"text"}
+        refuse_unknown(entry, keys, f"{location}: check {kind}")
 
 
 def _list_checks(check: Mapping) -> Iterator[Mapping]:
     """A check, its parts, and with their options its variants."""
     yield check
-    for entry in check.get("parts", ()):
+    for entry in (*check.get("parts", ()), *list_variants(check)):
         yield from _list_checks(entry)
-    for variant in list_variants(check):
-        main = {name: value for name, value in check.items() if name != "variants"}
-        yield from _list_checks(main | variant)
 
 
 def list_variants(check: Mapping) -> list[Mapping]:
-    """Further interpretations of a check: `variants` lists them, or is a single one.
+    """Return further interpretations of a check: `variants` lists them, or is one.
 
-    Each is a `text`, and options that replace those of the check.
+    Each has a `text`, and options that replace those of the check.
     """
     variants = check.get("variants", [])
-    return variants if isinstance(variants, list) else [variants]
+    if isinstance(variants, Mapping):
+        variants = [variants]
+    main = {name: value for name, value in check.items() if name != "variants"}
+    return [main | variant for variant in variants]

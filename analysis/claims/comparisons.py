@@ -8,6 +8,7 @@ have. `columns` adds columns to the cells, each an expression in those before it
 which it holds takes the place of the mean.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,16 +16,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.expressions import evaluate
+from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import (
     BootstrapValues,
     Context,
     MissingRows,
     as_list,
-    describe_absent,
+    describe_missing,
     join_texts,
 )
-from pkm.analysis.claims.reported import number
+from pkm.analysis.claims.reported import parse_number
 from pkm.analysis.tables.planted import parse_planted_names
 from pkm.analysis.tables.statistics import area, resampled_means
 from pkm.analysis.tables.study import SeedMatrix, Study, matches
@@ -54,7 +55,7 @@ REPORTED = ("numbers", "cell", "inverse")
 #: How values are averaged over data sets: ratio of the means, mean of the ratios (every
 #: data set weighs the same, whatever its height), mean of the differences.
 AVERAGES = ("ratio_of_means", "mean_of_ratios", "difference")
-_FACTS = ("dataset", "epsilon", "n", "d", "k")
+_DATA_COLUMNS = ("dataset", "epsilon", "n", "d", "k")
 Selector = str | Mapping
 
 
@@ -66,9 +67,9 @@ class Pairs:
     ----------
     matrix : SeedMatrix
     keys : DataFrame
-        One line per comparison: values of the `over` columns and labels of both sides.
-    lines : DataFrame
-        One line per comparison and data set, comparison by comparison: `comparison`,
+        One row per comparison: values of the `over` columns and labels of both sides.
+    rows : DataFrame
+        One row per comparison and data set, comparison by comparison: `comparison`,
         and `left`, `right` and, where both sides are relative to a method, `scale`:
         columns of the matrix.
     missing : str
@@ -79,30 +80,31 @@ class Pairs:
 
     matrix: SeedMatrix
     keys: pd.DataFrame
-    lines: pd.DataFrame
+    rows: pd.DataFrame
     missing: str
     complete: np.ndarray
 
     @property
     def first_cells(self) -> pd.DataFrame:
         """The first left cell of each comparison."""
-        firsts = self.lines.drop_duplicates("comparison")["left"]
+        firsts = self.rows.drop_duplicates("comparison")["left"]
         return self.matrix.cells.iloc[firsts].reset_index(drop=True)
 
     @property
     def shared_seeds(self) -> np.ndarray:
         """Fewest seeds that all sides of each comparison share on a data set."""
         finite = np.isfinite(self.matrix.values)
-        sides = self.lines.drop(columns="comparison")
-        shared = np.logical_and.reduce([finite[:, sides[name]] for name in sides])
-        counts = pd.Series(shared.sum(axis=0))
-        return counts.groupby(self.lines["comparison"].to_numpy()).min().to_numpy()
+        sides = self.rows.drop(columns="comparison")
+        is_shared = np.logical_and.reduce([finite[:, sides[name]] for name in sides])
+        counts = self.rows.assign(seeds=is_shared.sum(axis=0))
+        return counts.groupby("comparison")["seeds"].min().to_numpy()
 
     def average(self, values: np.ndarray) -> np.ndarray:
-        """Average values of shape (n, lines) over the data sets of each comparison."""
-        comparison = self.lines["comparison"].to_numpy()
+        """Average values of shape (n, rows) over the data sets of each comparison."""
+        comparison = self.rows["comparison"].to_numpy()
         starts = np.flatnonzero(np.diff(comparison, prepend=-1))
-        return np.add.reduceat(values, starts, axis=1) / np.bincount(comparison)
+        sums = np.add.reduceat(values, starts, axis=1)
+        return sums / np.bincount(comparison)
 
     def relative(
         self,
@@ -110,12 +112,12 @@ class Pairs:
         means: np.ndarray,
         how: str,
     ) -> np.ndarray:
-        """Average values of the lines relative to the means of their `scale`."""
+        """Average values of the rows relative to the means of their `scale`."""
         if how not in AVERAGES:
             raise ValueError(f"average={how!r} must be one of {AVERAGES}")
-        if "scale" not in self.lines:
+        if "scale" not in self.rows:
             return self.average(values)
-        scale = means[:, self.lines["scale"]]
+        scale = means[:, self.rows["scale"]]
         if how == "difference":
             return self.average(values - scale)
         if how == "mean_of_ratios":
@@ -133,56 +135,66 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
         name: None if values == "any" else context.resolve(values)
         for name, values in check["over"].items()
     }
-    matrix = _select(study, check, over, context)
-    without_rows = ""
+    matrix = _select_matrix(study, check, over, context)
+    gaps = ""
     if "share_of_runs" in check:
         # A rule on runs says nothing of those that are not stored.
         methods = [_as_mapping(selector)["method"] for selector in check["left"]]
-        without_rows = context.absent_cells(methods, check["sweep"])
+        gaps = context.describe_gaps(methods, check["sweep"])
         matrix = _share_of_runs(matrix, check["share_of_runs"])
-    cells = matrix.cells
-
-    # Match both sides, and what they are relative to, on the data sets that they share.
-    is_across = bool(check.get("across"))
-    lines = _find_sides(cells, check["left"], over, "left", is_across)
-    if "right" in check:
-        right = _find_sides(cells, check["right"], over, "right", is_across)
-        lines = lines.merge(right, on=list(dict.fromkeys([*over, "dataset"])))
-    else:
-        lines = lines.assign(right=lines["left"], right_label="1", right_order=0)
-    if "relative_to" in check:
-        scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
-        scale_of = dict(zip(scales, scales.index, strict=True))
-        lines = lines.assign(scale=lines["dataset"].map(scale_of))
-        lines = lines.dropna(subset="scale")
-    if not len(lines):
+    rows = _match_sides(matrix.cells, check, over)
+    if not len(rows):
         raise MissingRows(context.explain_missing(check["sweep"]))
+    rows, keys = _number_comparisons(rows, list(over))
 
-    # Number the comparisons.
-    lines = lines.sort_values(["left_order", "right_order"], kind="stable")
-    identity = [*over, "left_label", "right_label"]
-    groups = lines.groupby(identity, sort=False, dropna=False)
-    lines = lines.assign(comparison=groups.ngroup())
-    lines = lines.sort_values("comparison", kind="stable", ignore_index=True)
-    keys = lines.drop_duplicates("comparison")[identity].reset_index(drop=True)
-    keys = keys.set_axis([*over, "left", "right"], axis=1).infer_objects()
-
-    # Say what is missing.
-    n_datasets = np.bincount(lines["comparison"])
+    n_datasets = np.bincount(rows["comparison"])
     n_fewest = n_datasets.min()
     n_expected = check.get("datasets_each", 1)
     few = f"only {n_fewest} of {n_expected} data sets behind some comparisons"
     missing = join_texts(
-        _absent_comparisons(check, over, keys),
+        _describe_missing(check, over, keys),
         few if n_fewest < n_expected else "",
-        _short_ends(check, cells.iloc[lines["left"]]),
-        without_rows,
+        _describe_short_ranges(check, matrix.cells.iloc[rows["left"]]),
+        gaps,
     )
-    lines = lines.filter(["comparison", "left", "right", "scale"]).astype(int)
-    return Pairs(matrix, keys, lines, missing, n_datasets >= n_expected)
+    return Pairs(matrix, keys, rows, missing, n_datasets >= n_expected)
 
 
-def _select(
+def _match_sides(cells: pd.DataFrame, check: Mapping, over: Mapping) -> pd.DataFrame:
+    """Match both sides, and what they are relative to, on the data sets they share."""
+    rows = _find_side(cells, check, over, "left")
+    if "right" in check:
+        right = _find_side(cells, check, over, "right")
+        rows = rows.merge(right, on=list(dict.fromkeys([*over, "dataset"])))
+    else:
+        rows = rows.assign(right=rows["left"], right_label="1", right_order=0)
+    if "relative_to" in check:
+        scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
+        scale_of = dict(zip(scales, scales.index, strict=True))
+        rows = rows.assign(scale=rows["dataset"].map(scale_of))
+        rows = rows.dropna(subset="scale")
+    return rows.sort_values(["left_order", "right_order"], kind="stable")
+
+
+def _number_comparisons(
+    rows: pd.DataFrame, over: list[str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Number the comparisons; return their rows and their keys, see `Pairs`."""
+    identity = [*over, "left_label", "right_label"]
+    groups = rows.groupby(identity, sort=False, dropna=False)
+    rows = rows.assign(comparison=groups.ngroup())
+    rows = rows.sort_values("comparison", kind="stable", ignore_index=True)
+    keys = (
+        rows.drop_duplicates("comparison")[identity]
+        .reset_index(drop=True)
+        .set_axis([*over, "left", "right"], axis=1)
+        .infer_objects()
+    )
+    rows = rows.filter(["comparison", "left", "right", "scale"])
+    return rows.astype(int), keys
+
+
+def _select_matrix(
     study: Study, check: Mapping, over: Mapping[str, list | None], context: Context
 ) -> SeedMatrix:
     """Return the stored cells that a check is about, with its further columns."""
@@ -191,29 +203,30 @@ def _select(
         raise MissingRows(context.explain_missing(check["sweep"]))
     matrix = area(matrix) if check.get("area") else matrix.broadcast()
     cells = with_columns(matrix.cells, check.get("columns", {}))
+
     is_allowed = np.ones(len(cells), dtype=bool)
     for name, values in over.items():
         if name not in cells:
             raise MissingRows(f"no stored row has the parameter {name}")
-        if name in _FACTS and values is not None:
+        if name in _DATA_COLUMNS and values is not None:
             # An area has no epsilon.
-            is_allowed &= cells[name].isin(values) | (cells[name].isna())
+            is_allowed &= cells[name].isin(values) | cells[name].isna()
     matrix = replace(matrix, cells=cells).take(is_allowed)
-    if "where" not in check:
+
+    condition = check.get("where")
+    if condition is None:
         return matrix
-    where = check["where"]
-    selected = matrix.take(numeric(matrix.cells, where).eval(where))
+    selected = matrix.take(numeric(matrix.cells, condition).eval(condition))
     if not len(selected.cells):
-        raise MissingRows(f"none of {len(matrix.cells)} stored cells has {where}")
+        raise MissingRows(f"none of {len(matrix.cells)} stored cells has {condition}")
     return selected
 
 
-def _find_sides(
+def _find_side(
     cells: pd.DataFrame,
-    selectors: Sequence[Selector],
+    check: Mapping,
     over: Mapping,
     side: str,
-    is_across: bool,
 ) -> pd.DataFrame:
     """Find the cells of one side by the values of the `over` columns and by data set.
 
@@ -223,11 +236,11 @@ def _find_sides(
         These columns, and `<side>` (position of the cell), `<side>_label` and
         `<side>_order` (of the selector).
     """
+    is_across = check.get("across")
     on = list(dict.fromkeys([*over, "dataset"]))
     tables = []
-    for order, selector in enumerate(selectors):
+    for order, selector in enumerate(check[side]):
         selected = cells.loc[matches(cells, selector), on]
-        facts = {side: selected.index, f"{side}_label": label(selector)}
         if is_across:
             # Without a name a cell matches one of another data set.
             selected = selected.assign(dataset="")
@@ -236,7 +249,12 @@ def _find_sides(
             what = "several data sets" if is_across else "two cells"
             place = dict(repeated.iloc[0])
             raise ValueError(f"selector {selector!r} matches {what} at {place}")
-        tables.append(selected.assign(**facts, **{f"{side}_order": order}))
+        columns = {
+            side: selected.index,
+            f"{side}_label": label(selector),
+            f"{side}_order": order,
+        }
+        tables.append(selected.assign(**columns))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -244,21 +262,21 @@ def with_columns(cells: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFram
     """Add columns to the cells by expressions, after those of planted data sets."""
     cells = parse_planted_names(cells)
     for name, expression in columns.items():
-        cells[name] = evaluate(expression, _arrays(cells, expression))
+        cells[name] = evaluate_expression(expression, _arrays(cells, expression))
     return cells
 
 
 def _share_of_runs(matrix: SeedMatrix, expression: str) -> SeedMatrix:
     """Replace the value of each run by whether an expression holds."""
     values = matrix.values
-    holds = evaluate(expression, _arrays(matrix.cells, expression) | {"value": values})
+    columns = _arrays(matrix.cells, expression)
+    holds = evaluate_expression(expression, columns | {"value": values})
     cells = matrix.cells.assign(
         mean_of_runs=np.nanmean(values, axis=0),
         largest_of_runs=np.nanmax(values, axis=0),
     )
-    return replace(
-        matrix, cells=cells, values=np.where(np.isnan(values), np.nan, holds)
-    )
+    values = np.where(np.isnan(values), np.nan, holds)
+    return replace(matrix, cells=cells, values=values)
 
 
 def _arrays(cells: pd.DataFrame, expression: str) -> dict[str, np.ndarray]:
@@ -279,7 +297,7 @@ def label(selector: Selector) -> str:
     )
 
 
-def _absent_comparisons(
+def _describe_missing(
     check: Mapping,
     over: Mapping,
     keys: pd.DataFrame,
@@ -289,19 +307,22 @@ def _absent_comparisons(
     compared = [*(over if "expected" in check else listed), "left", "right"]
     n_available = len(keys[compared].drop_duplicates())
     counts = [len(check["left"]), len(check.get("right", "1"))]
-    counts += [len(values) for values in listed.values()]
-    n_expected = check.get("expected", np.prod(counts))
+    counts += map(len, listed.values())
+    n_expected = check.get("expected", math.prod(counts))
     if n_available >= n_expected:
         return ""
+
     texts = []
     for name, values in listed.items():
-        absent = [str(value) for value in values if value not in set(keys[name])]
-        texts += [f"{name} {', '.join(absent)}"] if absent else []
+        stored = set(keys[name])
+        missing = [str(value) for value in values if value not in stored]
+        if missing:
+            texts.append(f"{name} {', '.join(missing)}")
     available = f"{n_available} of {n_expected} comparisons can be made"
     return join_texts(available, f"absent: {'; '.join(texts)}" if texts else "")
 
 
-def _short_ends(check: Mapping, cells: pd.DataFrame) -> str:
+def _describe_short_ranges(check: Mapping, cells: pd.DataFrame) -> str:
     """Say which columns are not stored up to the value that the claim is about."""
     return "; ".join(
         f"{name} up to {cells[name].max():,} instead of {last:,}"
@@ -334,22 +355,29 @@ def measure_ratios(study: Study, check: Mapping, context: Context) -> BootstrapV
     check = check | {"over": {"dataset": list(reported)}}
     measured = divide_pairs(find_pairs(study, check, context), check)
     datasets = measured.cases["dataset"]
-    numbers = datasets.map(reported).to_numpy(dtype=float)
-    values = measured.values / numbers
+    divisors = datasets.map(reported).to_numpy(dtype=float)
+    values = measured.values / divisors
     name = "Measured over reported"
     if check.get("inverse"):
         values = 1 / values
         name = "Reported over measured"
-    missing = describe_absent(reported, datasets)
-    facts = {"measured": measured.values[0], "reported": numbers}
-    return replace(measured, values=values, missing=missing, name=name, facts=facts)
+    return replace(
+        measured,
+        values=values,
+        missing=describe_missing(reported, datasets),
+        name=name,
+        extra_columns={"measured": measured.values[0], "reported": divisors},
+    )
 
 
 def _read_smallest(cells: Sequence[Mapping], names: list[str]) -> dict[str, float]:
     """Smallest of the named numbers of each reported cell that has one."""
-    numbers = pd.DataFrame(cells).set_index("dataset").reindex(columns=names)
-    numbers = numbers.map(lambda text: number(text)[0], na_action="ignore")
-    return numbers.min(axis=1).dropna().to_dict()
+    smallest = {}
+    for cell in cells:
+        values = [parse_number(cell[name])[0] for name in names if name in cell]
+        if values:
+            smallest[cell["dataset"]] = min(values)
+    return smallest
 
 
 def _join_metrics(study: Study, check: Mapping, context: Context) -> BootstrapValues:
@@ -390,13 +418,13 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
     expression in the columns of its cells, such as ``1 / k``.
     """
     matrix = pairs.matrix
-    columns = pairs.lines["left"]
+    columns = pairs.rows["left"]
     how = check.get("average", AVERAGES[0])
     means = resampled_means(matrix)
     left = pairs.relative(means[:, columns], means, how)
     right = 1.0
     if "right" in check:
-        right = pairs.relative(means[:, pairs.lines["right"]], means, how)
+        right = pairs.relative(means[:, pairs.rows["right"]], means, how)
     if "times" in check:
         factors = numeric(matrix.cells, check["times"]).eval(check["times"])
         factors = np.broadcast_to(np.asarray(factors, dtype=float), len(matrix.cells))
@@ -412,12 +440,13 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
         name = "Deviation over mean"
         squares = resampled_means(replace(matrix, values=matrix.values**2))
         variance = pairs.relative(squares[:, columns], squares, how) - left**2
-        factor = seeds / max(seeds - 1, 1)
-        values = np.sqrt(np.maximum(variance, 0) * factor) / np.abs(left)
-    facts = [*check.get("columns", ())]
+        variance = np.maximum(variance, 0) * (seeds / max(seeds - 1, 1))
+        values = np.sqrt(variance) / np.abs(left)
+
+    extra_columns = list(check.get("columns", ()))
     if "share_of_runs" in check:
         name = "Share of runs"
-        facts += ["mean_of_runs", "largest_of_runs"]
+        extra_columns += ["mean_of_runs", "largest_of_runs"]
     return BootstrapValues(
         values,
         pairs.keys,
@@ -425,7 +454,7 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
         pairs.missing,
         name,
         pairs.complete,
-        pairs.first_cells[facts],
+        pairs.first_cells[extra_columns],
     )
 
 
@@ -438,5 +467,5 @@ def numeric(cells: pd.DataFrame, expression: str | None = None) -> pd.DataFrame:
         words = set(re.findall(r"\w+", expression))
         cells = cells[[name for name in cells if name in words]]
     mixed = cells.select_dtypes(["object", "str"])
-    numbers = mixed.apply(pd.to_numeric, errors="coerce")
-    return cells.assign(**numbers.dropna(axis=1, how="all"))
+    converted = mixed.apply(pd.to_numeric, errors="coerce")
+    return cells.assign(**converted.dropna(axis=1, how="all"))

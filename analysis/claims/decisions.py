@@ -8,8 +8,6 @@ import pandas as pd
 
 from pkm.analysis.claims.findings import (
     BOUNDS,
-    FAILS,
-    HOLDS,
     INCONCLUSIVE,
     LEVEL,
     MIN_SEEDS,
@@ -18,10 +16,11 @@ from pkm.analysis.claims.findings import (
     Finding,
     MissingRows,
     bounds_text,
+    describe_seeds,
     describe_values,
     join_words,
     percent,
-    too_few,
+    to_verdict,
     weaken,
     within,
 )
@@ -46,7 +45,7 @@ def decide(bootstrap: BootstrapValues, check: Mapping) -> Finding:
     -------
     Finding
         Its evidence has, of each case, `true_on_sample`, `true_in_resamples` (a share)
-        and `outcome`: kept, violated or open.
+        and `outcome`: kept, violated or open (neither).
     """
     quantifier = check.get("quantifier", "all")
     is_truth = bootstrap.values.dtype == bool
@@ -71,8 +70,8 @@ def decide(bootstrap: BootstrapValues, check: Mapping) -> Finding:
 
     # Decide the claim, from its cases or from the joint predicate.
     if quantifier == "all":
-        is_kept = kept.all()
-        is_broken = violated.any()
+        is_supported = kept.all()
+        is_violated = violated.any()
         text = f"true in {percent(share[0])} of resamples."
         if n_cases > 1:
             n_open = (outcome == "open").sum()
@@ -82,11 +81,11 @@ def decide(bootstrap: BootstrapValues, check: Mapping) -> Finding:
         shares = truth.mean(axis=1)
         joint = shares > (0 if quantifier == "some" else 0.5)
         joint_share = joint[1:].mean()
-        is_kept = joint[0] and joint_share >= 1 - LEVEL
-        is_broken = not joint[0] and joint_share <= LEVEL
+        is_supported = joint[0] and joint_share >= 1 - LEVEL
+        is_violated = not joint[0] and joint_share <= LEVEL
         text = f"true for {on_sample.sum()} of {n_cases}; “{quantifier}” true in "
         text += f"{percent(joint_share)} of resamples."
-    verdict = FAILS if is_broken else HOLDS if is_kept else INCONCLUSIVE
+    verdict = to_verdict(is_violated, is_supported)
 
     # A part of the cases shows less than all of them.
     complete = True if bootstrap.complete is None else bootstrap.complete
@@ -96,15 +95,17 @@ def decide(bootstrap: BootstrapValues, check: Mapping) -> Finding:
     if bootstrap.seeds < MIN_SEEDS or not decidable.any():
         verdict = INCONCLUSIVE
 
-    seeds = too_few(bootstrap.seeds)
-    numbers = join_words(_describe(bootstrap, check), text, bootstrap.undecided, seeds)
+    seeds = describe_seeds(bootstrap.seeds)
+    summary = join_words(_describe(bootstrap, check), text, bootstrap.undecided, seeds)
     evidence = _list_evidence(bootstrap)
     if len(evidence) == n_cases:
         evidence = evidence.assign(
-            true_on_sample=on_sample, true_in_resamples=share, outcome=outcome
+            true_on_sample=on_sample,
+            true_in_resamples=share,
+            outcome=outcome,
         )
     return Finding(
-        verdict, numbers, n_cases, bootstrap.seeds, bootstrap.missing, evidence
+        verdict, summary, n_cases, bootstrap.seeds, bootstrap.missing, evidence
     )
 
 
@@ -128,14 +129,15 @@ def _describe(bootstrap: BootstrapValues, check: Mapping) -> str:
 
 
 def _list_evidence(bootstrap: BootstrapValues) -> pd.DataFrame:
+    """Return the cases with their value, its interval and the further columns."""
     if bootstrap.evidence is not None:
         return bootstrap.evidence
-    facts = dict(bootstrap.facts)
+    evidence = bootstrap.cases
     if bootstrap.values.dtype != bool:
         name = re.sub(r"\W+", "_", bootstrap.name.lower()).strip("_")
         low, high = percentile_interval(bootstrap.values)
-        facts = {name: bootstrap.values[0], "low": low, "high": high, **facts}
-    return bootstrap.cases.assign(**facts)
+        evidence = evidence.assign(**{name: bootstrap.values[0]}, low=low, high=high)
+    return evidence.assign(**bootstrap.extra_columns)
 
 
 def agree(agreement: Agreement, check: Mapping) -> Finding:
@@ -149,17 +151,19 @@ def agree(agreement: Agreement, check: Mapping) -> Finding:
         If the table is empty, with the text as the message.
     """
     table = agreement.table
-    n_lines = len(table)
-    if not n_lines:
+    n_rows = len(table)
+    if not n_rows:
         raise MissingRows(agreement.text)
     wrong = table[~table["agrees"].astype(bool)]
-    text = f"{n_lines - len(wrong)} of {n_lines} agree. {agreement.text}"
+    n_wrong = len(wrong)
+    text = f"{n_rows - n_wrong} of {n_rows} agree. {agreement.text}"
+
     exists = check.get("quantifier") == "some"
-    is_refuted = len(wrong) == n_lines if exists else len(wrong) > 0
-    verdict = FAILS if is_refuted else HOLDS
+    is_violated = n_wrong == n_rows if exists else n_wrong > 0
+    verdict = to_verdict(is_violated, is_supported=True)
     verdict = weaken(verdict, agreement.missing, exists=exists)
-    if len(wrong) and not exists:
+    if n_wrong and not exists:
         first = wrong.iloc[0].drop("agrees")
-        values = ", ".join(f"{name} {value}" for name, value in first.items())
-        text += f" First that does not: {values}."
-    return Finding(verdict, text.strip(), n_lines, None, agreement.missing, table)
+        values = [f"{name} {value}" for name, value in first.items()]
+        text += f" First that does not: {', '.join(values)}."
+    return Finding(verdict, text.strip(), n_rows, None, agreement.missing, table)

@@ -1,7 +1,7 @@
 """Exact checks: rules that every row keeps, sizes of data sets, reported numbers."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,6 @@ from pkm.analysis.claims.comparisons import numeric, with_columns
 from pkm.analysis.claims.findings import (
     FAILS,
     HOLDS,
-    INCONCLUSIVE,
     LEVEL,
     NOT_RUN,
     Agreement,
@@ -21,10 +20,11 @@ from pkm.analysis.claims.findings import (
     Finding,
     MissingRows,
     check_type,
-    describe_absent,
+    describe_missing,
     join_texts,
     join_words,
     percent,
+    to_verdict,
     weaken,
 )
 from pkm.analysis.tables.accounting import (
@@ -40,18 +40,21 @@ _FUNCTIONS = {"clip": np.clip, "noise_multiplier": np.vectorize(noise_multiplier
 _NO_CHARGES = "no stored row has such charges"
 
 
-def _select(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
+def _select_cells(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
     """Rows or cells of the `method` and the `sweeps` that a check names."""
-    keys = {"method": "method", "sweep": "sweeps"}
-    selector = {column: check[key] for column, key in keys.items() if key in check}
+    selector = {}
+    if "method" in check:
+        selector["method"] = check["method"]
+    if "sweeps" in check:
+        selector["sweep"] = check["sweeps"]
     return table[matches(table, selector)]
 
 
 def _restrict(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
-    """The lines that the rule of a check is about."""
+    """The rows that the rule of a check is about."""
     if not len(table) or "where" not in check:
         return table
-    return table[table.eval(check["where"])]
+    return table.query(check["where"])
 
 
 @check_type("metrics", "rule", "where", "method", "sweeps", "expected", "printed")
@@ -63,36 +66,48 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     the paper itself prints is a case, too: `printed` names its cells, which are judged
     by the same rule.
     """
-    metric, *_ = check["metrics"]
+    metric = check["metrics"][0]
     rule = check["rule"]
-    stored = numeric(_select(study.rows_with(check["metrics"]), check))
+    stored = numeric(_select_cells(study.rows_with(check["metrics"]), check))
     table = _restrict(stored, check)
     cases = table
     if "printed" in check:
-        printed = pd.DataFrame(context.reported[check["printed"]]["cells"])
-        numbers = [reported.number(text)[0] for text in printed[metric]]
-        facts = {"sweep": "printed", "method": check["method"], metric: numbers}
-        cases = pd.concat([table, printed[["dataset"]].assign(**facts)])
+        printed = _read_printed(context.reported[check["printed"]]["cells"], metric)
+        cases = pd.concat([table, printed.assign(method=check["method"])])
     if not len(cases):
         sweeps = check.get("sweeps", study.sweeps)
         without = f"none of {len(stored)} stored rows has {check.get('where')}"
         raise MissingRows(without if len(stored) else context.explain_missing(sweeps))
 
-    cases = cases.assign(agrees=cases.eval(rule))
-    groups = cases.groupby(["sweep", "method", "dataset"])
-    agrees = groups["agrees"].agg("any" if check.get("quantifier") == "some" else "all")
-    extremes = groups[metric].agg(smallest="min", largest="max", rows="size")
+    quantifier = "any" if check.get("quantifier") == "some" else "all"
+    evidence = (
+        cases.assign(agrees=cases.eval(rule))
+        .groupby(["sweep", "method", "dataset"])
+        .agg(
+            smallest=(metric, "min"),
+            largest=(metric, "max"),
+            rows=(metric, "size"),
+            agrees=("agrees", quantifier),
+        )
+        .reset_index()
+    )
     text = f"required: {rule}."
     if len(table):
         ends = f"from {table[metric].min():.4g} to {table[metric].max():.4g}"
         text = f"{metric} {ends} in {len(table)} of {len(stored)} rows, {text}"
-    absent = [
-        describe_absent(context.resolve(values), table[name], f"{name} ")
+    missing = [
+        describe_missing(context.resolve(values), table[name], f"{name} ")
         for name, values in check.get("expected", {}).items()
     ]
-    gaps = context.absent_cells(check.get("method"), check.get("sweeps"))
-    evidence = extremes.assign(agrees=agrees).reset_index()
-    return Agreement(evidence, text, join_texts(*absent, gaps))
+    gaps = context.describe_gaps(check.get("method"), check.get("sweeps"))
+    return Agreement(evidence, text, join_texts(*missing, gaps))
+
+
+def _read_printed(cells: Sequence[Mapping], metric: str) -> pd.DataFrame:
+    """Return the numbers of a metric that the paper prints, by data set."""
+    values = [reported.parse_number(cell[metric])[0] for cell in cells]
+    datasets = [cell["dataset"] for cell in cells]
+    return pd.DataFrame({"sweep": "printed", "dataset": datasets, metric: values})
 
 
 _LEDGER = ("method", "where", "labels", "rule", "columns", "defaults")
@@ -109,7 +124,7 @@ def charges(study: Study, check: Mapping, context: Context) -> Agreement:
     """
     cells, charged = _read_charged(study, check)
     table = charged.join(cells, suffixes=("_charged", ""))
-    return _judge(table, ["round"], check, context)
+    return _judge_rows(table, ["round"], check, context)
 
 
 @check_type(*_LEDGER, "at", "sweeps", "report_ranges")
@@ -124,7 +139,9 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
     if a record is replaced. Cells without charges are missing.
     """
     cells, charged = _read_charged(study, check)
-    by_cell = [charged[charged.index == index] for index in cells.index]
+    groups = dict(tuple(charged.groupby(level=0)))
+    without = charged.iloc[:0]
+    by_cell = [groups.get(index, without) for index in cells.index]
     table = cells.assign(
         releases=list(map(len, by_cell)),
         pure=[group["epsilon"].sum() for group in by_cell],
@@ -133,51 +150,60 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
         epsilons = numeric(cells, check["at"]).eval(check["at"])
         table["delta_at"] = list(map(composed_delta, by_cell, epsilons))
     if "report_ranges" not in check:
-        return _judge(table, [], check, context)
+        return _judge_rows(table, [], check, context)
+
     records = [group.to_dict("records") for group in by_cell]
     table["epsilon_replaced"] = list(map(replacement_epsilon, records, cells["delta"]))
-    judged = _judge(table, ["epsilon_replaced"], check, context)
-    texts = []
+    judged = _judge_rows(table, ["epsilon_replaced"], check, context)
+    texts = [judged.text]
     for name, expression in check["report_ranges"].items():
         values = table.eval(expression).dropna()
         if len(values):
             texts.append(f"{name}: {values.min():.4g} to {values.max():.4g}.")
-    n_without = len(_select(study.cells.drop_duplicates("cell"), check)) - len(cells)
+    all_cells = _select_cells(study.cells.drop_duplicates("cell"), check)
+    n_without = len(all_cells) - len(cells)
     uncharged = f"charges of {n_without} cells" if n_without else ""
     missing = join_texts(judged.missing, uncharged)
-    return replace(judged, text=join_words(judged.text, *texts), missing=missing)
+    return replace(judged, text=join_words(*texts), missing=missing)
 
 
 def _read_charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of a check with all parameters that it names, and their charges."""
-    cells = _select(study.cells.drop_duplicates("cell"), check)
+    cells = _select_cells(study.cells.drop_duplicates("cell"), check)
     for name, default in check.get("defaults", {}).items():
         values = cells.get(name, pd.Series(None, cells.index, dtype=object))
-        cells = cells.assign(**{name: values.where(values.notna(), default)})
+        values = values.where(values.notna(), default)
+        cells = cells.assign(**{name: values})
     cells = with_columns(cells, check.get("columns", {}))
+
     charged = read_charges(cells)
     if not len(charged):
         raise MissingRows(_NO_CHARGES)
+    cells = cells.loc[charged.index.unique()]
     labels = tuple(check.get("labels", [""]))
     is_meant = charged["label"].str.startswith(labels)
-    return cells.loc[charged.index.unique()], charged[is_meant]
+    return cells, charged[is_meant]
 
 
-def _judge(
-    table: pd.DataFrame, facts: list[str], check: Mapping, context: Context
+def _judge_rows(
+    table: pd.DataFrame, columns: list[str], check: Mapping, context: Context
 ) -> Agreement:
-    """Judge every line of a table by the rule of a check."""
+    """Judge every row of a table by the rule of a check.
+
+    The evidence has the columns that say which cell it is, `columns` and those that the
+    rule names.
+    """
     rule = check["rule"]
     table = _restrict(numeric(table), check)
     if not len(table):
         raise MissingRows(_NO_CHARGES)
-    identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon", *facts]
+    identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon", *columns]
     used = [name for name in table if re.search(rf"\b{name}\b", rule)]
-    evidence = table[list(dict.fromkeys([*identity, *used]))].assign(
-        agrees=table.eval(rule, local_dict=_FUNCTIONS)
-    )
-    missing = context.absent_cells(table["method"].unique())
-    return Agreement(evidence.reset_index(drop=True), f"Required: {rule}.", missing)
+    names = list(dict.fromkeys([*identity, *used]))
+    agrees = table.eval(rule, local_dict=_FUNCTIONS)
+    evidence = table[names].assign(agrees=agrees).reset_index(drop=True)
+    missing = context.describe_gaps(table["method"].unique())
+    return Agreement(evidence, f"Required: {rule}.", missing)
 
 
 @check_type("sweep", "expected")
@@ -191,20 +217,19 @@ def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
     if "sweep" in check:
         cells = cells[cells["sweep"] == check["sweep"]]
     cells = cells.drop_duplicates("dataset").set_index("dataset")
-    stored = cells[["n", "d", "k"]].to_numpy(int).tolist()
-    sizes_of = dict(zip(cells.index, stored, strict=True))
-    lines = [
+    stored = cells[["n", "d", "k"]].astype(int).T.to_dict("list")
+    rows = [
         {
             "dataset": name,
             "reported": f"{tuple(expected)}",
-            "stored": f"{tuple(sizes_of[name])}",
-            "agrees": sizes_of[name][: len(expected)] == expected,
+            "stored": f"{tuple(stored[name])}",
+            "agrees": stored[name][: len(expected)] == expected,
         }
         for name, expected in check["expected"].items()
-        if name in sizes_of
+        if name in stored
     ]
-    missing = describe_absent(check["expected"], sizes_of)
-    return Agreement(pd.DataFrame(lines), missing or "Compared: N, d, k.", missing)
+    missing = describe_missing(check["expected"], stored)
+    return Agreement(pd.DataFrame(rows), missing or "Compared: N, d, k.", missing)
 
 
 @check_type("numbers", "sweeps", "method", "over")
@@ -220,49 +245,59 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     entry = context.reported[check["numbers"]]
     if "sweeps" in check:
         entry = entry | {"sweeps": check["sweeps"]}
-    table = reported.compare(study, entry)
+    table = reported.compare_reported(study, entry)
     if "method" in check:
         table = table[table["method"] == check["method"]]
     if "over" in check:
         table = table[table["dataset"].isin(context.resolve(check["over"]))]
+
+    # What cannot be compared is no part of the claim; more runs would supply the rest.
     counts = table["verdict"].value_counts()
     others = counts.drop(list(reported.JUDGED), errors="ignore")
     texts = {name: f"{count} numbers {name}" for name, count in others.items()}
     others_text = "; ".join(texts.values())
+    more_runs = (reported.NOT_STORED, reported.FEW_SEEDS)
+    missing = join_texts(*(texts.get(name, "") for name in more_runs))
     within, better, worse = counts.reindex(reported.JUDGED, fill_value=0)
-    n_judged = within + better + worse
+    n_judged = int(within + better + worse)
     if not n_judged:
         none = f"none of {len(table)} reported numbers can be judged"
         raise MissingRows(f"{none}: {others_text}")
 
-    # Two-sided chance beyond these errors; half a reported digit of slack makes it
-    # smaller.
-    n_outside = better + worse
     errors = entry.get("standard_errors", reported.STANDARD_ERRORS)
-    p_value = stats.binom.sf(n_outside - 1, n_judged, 2 * stats.norm.sf(errors))
-    verdict = HOLDS if not n_outside else FAILS if p_value <= LEVEL else INCONCLUSIVE
     if "at_least" in check:
-        verdict = HOLDS if within / n_judged >= check["at_least"] else FAILS
+        is_supported = within / n_judged >= check["at_least"]
+        is_violated = not is_supported
+    else:
+        is_supported = within == n_judged
+        is_violated = _is_beyond_chance(n_judged - within, n_judged, errors)
+    verdict = to_verdict(is_violated, is_supported)
+    # A part of the numbers can refute a share of all as little as show it.
+    verdict = weaken(verdict, missing, refuted="at_least" not in check)
 
     # Numbers that speak against the claim come first.
     judged = table[table["verdict"].isin(reported.JUDGED)]
     order = judged["verdict"].map(reported.JUDGED[::-1].index)
     judged = judged.loc[order.sort_values(kind="stable").index]
-    n_near = sum(reported.near(line) for line in judged.to_dict("records"))
-    numbers = (
+    n_near = sum(map(reported.is_near, judged.to_dict("records")))
+    summary = (
         f"Of {n_judged} reported numbers that can be compared {within} are within "
         f"sampling error, {better} measured ones are better and {worse} worse; "
         f"{n_near} lie within {percent(reported.NEAR_SHARE)} of the reported mean. "
         f"{others_text}"
     )
-    # More runs would supply these; what cannot be compared is no part of the claim.
-    more_runs = (reported.NOT_STORED, reported.FEW_SEEDS)
-    missing = join_texts(*(texts.get(name, "") for name in more_runs))
-    # A part of the numbers can refute a share of all as little as show it.
-    verdict = weaken(verdict, missing, refuted="at_least" not in check)
     seeds = int(judged["seeds"].min())
     evidence = judged[reported.EVIDENCE].reset_index(drop=True)
-    return Finding(verdict, numbers, int(n_judged), seeds, missing, evidence)
+    return Finding(verdict, summary, n_judged, seeds, missing, evidence)
+
+
+def _is_beyond_chance(n_outside: int, n_numbers: int, errors: float) -> bool:
+    """Tell whether chance does not explain so many numbers beyond some standard errors.
+
+    Half a reported digit of slack makes the chance smaller than this two-sided one.
+    """
+    chance = 2 * stats.norm.sf(errors)
+    return stats.binom.sf(n_outside - 1, n_numbers, chance) <= LEVEL
 
 
 @check_type("verdict", "test")

@@ -1,8 +1,8 @@
 """Statistics as expressions: what a claim says of all compared means together.
 
 Names are columns of the cases and `value`, a number of every case as an array of shape
-(lines, cases). Functions reduce a number of every case to one, over the cases `where` a
-condition holds, or over all:
+(resamples, cases). Functions reduce a number of every case to one, over the cases for
+which a condition holds, or over all:
 
 * ``largest(value)``, `smallest`, `median`, `mean`; without a condition of two cases or
   more;
@@ -34,12 +34,12 @@ from pkm.analysis.claims.findings import MissingRows
 from pkm.analysis.tables.inference import rank_correlation
 from pkm.names import suggestion
 
-Where = np.ndarray | None
+Mask = np.ndarray | None
 #: Fewest values that show a slope or a trend.
 MIN_POINTS = 3
 
 
-def evaluate(statistic: str, values: Mapping[str, object]) -> np.ndarray:
+def evaluate_expression(statistic: str, values: Mapping[str, object]) -> np.ndarray:
     """Evaluate an expression of a claims file.
 
     It is code of this project, not input of a user.
@@ -60,9 +60,10 @@ def evaluate(statistic: str, values: Mapping[str, object]) -> np.ndarray:
     Examples
     --------
     >>> values = {"value": np.array([[1.0, 4.0]]), "k": np.array([2, 3])}
-    >>> evaluate("largest(value) / mean(value, k == 2)", values)
+    >>> evaluate_expression("largest(value) / mean(value, k == 2)", values)
     array([4.])
-    >>> evaluate("mean(k, lowest(value, 0.5)) - mean(k, lowest(-value, 0.5))", values)
+    >>> difference = "mean(k, lowest(value, 0.5)) - mean(k, lowest(-value, 0.5))"
+    >>> evaluate_expression(difference, values)
     array([-1.])
     """
     known = FUNCTIONS | dict(values)
@@ -78,42 +79,47 @@ def evaluate(statistic: str, values: Mapping[str, object]) -> np.ndarray:
 def _first(
     column: np.ndarray,
     holds: np.ndarray,
-    where: Where = None,
+    mask: Mask = None,
 ) -> np.ndarray:
     """Smallest value of a column at which something holds, infinite if nowhere."""
-    holds = holds & _select(holds, where)
-    return np.where(holds, column.astype(float), np.inf).min(axis=1)
+    selected = holds & _as_mask(holds, mask)
+    values = np.where(selected, column.astype(float), np.inf)
+    return values.min(axis=1)
 
 
 def _holds_from(
     column: np.ndarray,
     holds: np.ndarray,
-    where: Where = None,
+    mask: Mask = None,
 ) -> np.ndarray:
     """Smallest value at which, and above which, it always holds; infinite if none."""
-    selected = _select(holds, where)
-    without = np.where(~holds & selected, column.astype(float), -np.inf)
-    return _first(column, column > without.max(axis=1, keepdims=True), selected)
+    selected = _as_mask(holds, mask)
+    violations = np.where(~holds & selected, column.astype(float), -np.inf)
+    last_violation = violations.max(axis=1, keepdims=True)
+    return _first(column, column > last_violation, selected)
 
 
 def _stays_true(column: np.ndarray, holds: np.ndarray) -> np.ndarray:
     """Whether something holds at some value, and at every value after that."""
     holds_from = _holds_from(column, holds)
-    return (holds_from < np.inf) & (holds_from == _first(column, holds))
+    is_first = holds_from == _first(column, holds)
+    return is_first & (holds_from < np.inf)
 
 
-def _select(holds: np.ndarray, where: Where) -> np.ndarray:
-    """Mask of the cases; there must be one."""
-    selected = np.ones(holds.shape[1], dtype=bool) if where is None else where
-    if not selected.any():
+def _as_mask(holds: np.ndarray, mask: Mask) -> np.ndarray:
+    """Mask of the cases, of all by default; there must be one."""
+    if mask is None:
+        mask = np.ones(holds.shape[1], dtype=bool)
+    if not mask.any():
         raise MissingRows("none of the cases is stored in which something is first")
-    return selected
+    return mask
 
 
 def _correlation(x: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Spearman's correlation with x, 0 where all values are equal."""
     _require(len(x), MIN_POINTS, "values", "that a trend needs")
-    return np.nan_to_num(rank_correlation(x.astype(float), values))
+    correlation = rank_correlation(x.astype(float), values)
+    return np.nan_to_num(correlation)
 
 
 def _require(
@@ -126,31 +132,38 @@ def _require(
         raise MissingRows(f"only {count} of {min_points} {what} are stored {why}")
 
 
-def _line(
-    x: np.ndarray, values: np.ndarray, where: Where = None, min_points: int = MIN_POINTS
+def _fit_line(
+    x: np.ndarray, values: np.ndarray, mask: Mask = None, min_points: int = MIN_POINTS
 ) -> tuple[np.ndarray, np.ndarray]:
     """Slope of the least-squares line of the cases, and the RMSE of its residuals."""
-    selected = _select(values, where)
+    selected = _as_mask(values, mask)
     x = x[selected]
     _require(len(np.unique(x)), min_points, "values", "that a slope needs")
-    x = x - x.mean()
     values = np.where(np.isfinite(values), values, np.nan)[:, selected]
+
+    x = x - x.mean()
     values = values - values.mean(axis=1, keepdims=True)
     slope = values @ x / (x @ x)
-    return slope, np.sqrt(((values - np.outer(slope, x)) ** 2).mean(axis=1))
+    residuals = values - np.outer(slope, x)
+    mean_square = (residuals**2).mean(axis=1)
+    return slope, np.sqrt(mean_square)
 
 
 def item(column: np.ndarray, place: int) -> np.ndarray:
     """Item of lists of numbers, written as text; NaN for anything else."""
-    texts = column.astype(str)
-    lists = [json.loads(text) if text.startswith("[") else [] for text in texts]
-    return np.array([items[place] if place < len(items) else np.nan for items in lists])
+    items = np.full(len(column), np.nan)
+    for index, text in enumerate(column.astype(str)):
+        values = json.loads(text) if text.startswith("[") else []
+        if place < len(values):
+            items[index] = values[place]
+    return items
 
 
 def _rank(values: np.ndarray) -> np.ndarray:
     """Share of the cases that come before each one, in the order of their values."""
     order = np.argsort(values, axis=1, kind="stable")
-    return np.argsort(order, axis=1) / values.shape[1]
+    rank = np.argsort(order, axis=1)
+    return rank / values.shape[1]
 
 
 def _lowest(values: np.ndarray, share: float) -> np.ndarray:
@@ -163,7 +176,8 @@ def _lowest(values: np.ndarray, share: float) -> np.ndarray:
 def _levels(level: np.ndarray, group: np.ndarray) -> list[float]:
     """Levels that every group has, in their order."""
     levels_of_groups = [set(level[group == name]) for name in np.unique(group)]
-    return sorted(set.intersection(*levels_of_groups))
+    shared = set.intersection(*levels_of_groups)
+    return sorted(shared)
 
 
 def _interior_gain(
@@ -177,23 +191,27 @@ def _interior_gain(
         masks = [(level == value) & (group == name) for name in np.unique(group)]
         by_group = [values[:, mask].mean(axis=1) for mask in masks]
         means.append(np.mean(by_group, axis=0))
+
     first, *inner, last = means
-    gain = np.minimum(first, last) - np.min(inner, axis=0)
-    return gain / np.abs(means).max(axis=0)
+    best_outer = np.minimum(first, last)
+    best_inner = np.min(inner, axis=0)
+    largest = np.abs(means).max(axis=0)
+    return (best_outer - best_inner) / largest
 
 
-def _mean(numbers: np.ndarray, where: Where = None) -> np.ndarray:
-    # Which cases are meant may differ between lines.
-    if np.ndim(where) > 1:
-        return np.where(where, numbers, 0.0).sum(axis=1) / where.sum(axis=1)
-    return _reduced(np.mean)(numbers, where)
+def _mean(values: np.ndarray, mask: Mask = None) -> np.ndarray:
+    # Which cases are meant may differ between resamples.
+    if np.ndim(mask) > 1:
+        total = np.where(mask, values, 0.0).sum(axis=1)
+        return total / mask.sum(axis=1)
+    return _reduced(np.mean)(values, mask)
 
 
 def _reduced(reduce: Callable) -> Callable:
-    def function(numbers: np.ndarray, where: Where = None) -> np.ndarray:
-        if where is None and numbers.shape[1] < 2:
+    def function(values: np.ndarray, mask: Mask = None) -> np.ndarray:
+        if mask is None and values.shape[1] < 2:
             raise MissingRows("only one case is stored")
-        selected = numbers if where is None else numbers[:, where]
+        selected = values if mask is None else values[:, mask]
         if not selected.shape[1]:
             raise MissingRows("a case is not stored that the statistic needs")
         return reduce(selected, axis=1)
@@ -223,6 +241,6 @@ FUNCTIONS = {
     "holds_from": _holds_from,
     "stays_true": _stays_true,
     "correlation": _correlation,
-    "slope": lambda *values, **options: _line(*values, **options)[0],
-    "rmse": lambda *values, **options: _line(*values, **options)[1],
+    "slope": lambda *values, **options: _fit_line(*values, **options)[0],
+    "rmse": lambda *values, **options: _fit_line(*values, **options)[1],
 }

@@ -18,11 +18,11 @@ from pkm.analysis.claims.reported import (
     FEW_SEEDS,
     NOT_COMPARABLE,
     NOT_STORED,
-    number,
     parse,
+    parse_number,
 )
 from pkm.analysis.tables.statistics import column_statistics
-from pkm.analysis.tables.study import Study
+from pkm.analysis.tables.study import Study, matches
 
 PARTS = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
 COSTS = (
@@ -63,7 +63,7 @@ def network(latency_ms: float) -> str:
 
 
 def federated(table: pd.DataFrame) -> pd.DataFrame:
-    """Lines of cells or rows that ran as a protocol; none where no column says so."""
+    """Rows or cells that ran as a protocol; none where no column says so."""
     return table[table["clients"] > 0] if "clients" in table else table.iloc[:0]
 
 
@@ -105,7 +105,7 @@ def time_conditions(study: Study, sweep: str) -> str:
     return f"Measured times: {conditions}."
 
 
-def compare(study: Study, reported: Mapping) -> pd.DataFrame:
+def compare_costs(study: Study, reported: Mapping) -> pd.DataFrame:
     """Compare every reported number of the protocol with the measured one.
 
     Bytes must be equal in every run, a reduction to the reported digits. A time is
@@ -123,48 +123,52 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One line per reported number: `dataset`, `quantity` (`iteration_ms`, `speedup`,
+        One row per reported number: `dataset`, `quantity` (`iteration_ms`, `speedup`,
         `bytes_per_iteration` or `reduction`), `mean`, `half_width` (95 %), `seeds`,
         `transport`, `rounds` (of an iteration), `cited` (of the other protocol),
         `reported`, `reported_mean`, `ratio` (measured over reported),
         `ratio_without_latency`, `verdict`, `reason`.
     """
     table = costs(study)
-    is_meant = table["sweep"] == reported["sweep"]
-    table = table[is_meant & (table["method"] == reported["method"])]
+    selector = {"sweep": reported["sweep"], "method": reported["method"]}
     # Where a data set was run with both transports, processes come before threads.
-    table = table.sort_values("transport", kind="stable").drop_duplicates("dataset")
-    stored = table.set_index("dataset").to_dict("index")
-    lines = [
-        _judge(quantity, cell, stored.get(cell["dataset"]), reported)
+    stored = (
+        table[matches(table, selector)]
+        .sort_values("transport", kind="stable")
+        .drop_duplicates("dataset")
+        .set_index("dataset")
+        .to_dict("index")
+    )
+    rows = [
+        _judge_cost(quantity, cell, stored.get(cell["dataset"]), reported)
         for cell in reported["cells"]
         for quantity in QUANTITIES
         if quantity in cell
     ]
-    table = pd.DataFrame(lines)
+    table = pd.DataFrame(rows)
     return table.assign(ratio=table["mean"] / table["reported_mean"])
 
 
-def _judge(
+def _judge_cost(
     quantity: str, cell: Mapping, measured: Mapping | None, reported: Mapping
 ) -> dict:
     """Compare a reported number with the measured cost that it rests on."""
     cost, cited = QUANTITIES[quantity]
     value = parse(cell[quantity])
-    line = {
+    row = {
         "dataset": cell["dataset"],
         "quantity": quantity,
         **dict.fromkeys(["mean", "half_width", "rounds"], np.nan),
         "reported": cell[quantity],
         "reported_mean": value.mean,
-        "cited": number(cell[cited])[0] if cited else np.nan,
+        "cited": parse_number(cell[cited])[0] if cited else np.nan,
         "seeds": 0,
         "transport": "",
     }
     if measured is None:
-        return line | {"verdict": NOT_STORED, "reason": "no stored rows"}
+        return row | {"verdict": NOT_STORED, "reason": "no stored rows"}
     mean = measured[cost]
-    line |= {
+    row |= {
         "mean": mean,
         "seeds": measured["seeds"],
         "transport": measured["transport"],
@@ -172,15 +176,15 @@ def _judge(
         "reason": "",
     }
     judge = _judge_time if cost == "iteration_ms" else _judge_bytes
-    line |= judge(cell, measured, reported)
+    row |= judge(cell, measured, reported)
     if cited:
-        factor = line["cited"] / mean
-        line["mean"] = factor
-        line["half_width"] *= factor / mean
-        line["ratio_without_latency"] = np.nan
-        if line["verdict"] == EQUAL and abs(factor - value.mean) > value.unit / 2:
-            line["verdict"] = DIFFERENT
-    return line
+        factor = row["cited"] / mean
+        row["mean"] = factor
+        row["half_width"] *= factor / mean
+        row["ratio_without_latency"] = np.nan
+        if row["verdict"] == EQUAL and abs(factor - value.mean) > value.unit / 2:
+            row["verdict"] = DIFFERENT
+    return row
 
 
 def _judge_time(
@@ -194,15 +198,15 @@ def _judge_time(
     # Two sends an iteration, one up and one down.
     without_latency = mean - 2 * measured["latency_ms"]
     ratio = without_latency / (value.mean - reported["slept_ms"])
-    line = {"half_width": half_width, "ratio_without_latency": ratio}
+    row = {"half_width": half_width, "ratio_without_latency": ratio}
     if measured["transport"] == "threads":
-        return line | {"verdict": NOT_COMPARABLE, "reason": THREADS}
+        return row | {"verdict": NOT_COMPARABLE, "reason": THREADS}
     if measured["seeds"] < MIN_SEEDS:
-        return line | {"verdict": FEW_SEEDS, "reason": f"{measured['seeds']} seeds"}
+        return row | {"verdict": FEW_SEEDS, "reason": f"{measured['seeds']} seeds"}
     margin = np.hypot(half_width, value.largest_deviation) + value.unit / 2
     if abs(mean - value.mean) <= margin:
-        return line | {"verdict": NO_DIFFERENCE}
-    return line | {"verdict": FASTER if mean < value.mean else SLOWER}
+        return row | {"verdict": NO_DIFFERENCE}
+    return row | {"verdict": FASTER if mean < value.mean else SLOWER}
 
 
 def _judge_bytes(
@@ -211,6 +215,6 @@ def _judge_bytes(
     reported: Mapping,
 ) -> dict:
     is_constant = not measured["bytes_per_iteration_half_width"] > 0
-    printed = number(cell["bytes_per_iteration"])[0]
+    printed = parse_number(cell["bytes_per_iteration"])[0]
     is_equal = is_constant and measured["bytes_per_iteration"] == printed
     return {"half_width": np.nan, "verdict": EQUAL if is_equal else DIFFERENT}

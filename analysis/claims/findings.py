@@ -52,7 +52,7 @@ class Finding:
     ----------
     verdict : str
         One of `VERDICTS`.
-    numbers : str
+    summary : str
         What was measured, in one or two sentences.
     comparisons : int
         How many single comparisons were made.
@@ -61,11 +61,11 @@ class Finding:
     missing : str
         Data that the claim needs and that are not stored; empty if complete.
     evidence : DataFrame
-        One line per comparison.
+        One row per comparison.
     """
 
     verdict: str
-    numbers: str
+    summary: str
     comparisons: int = 0
     seeds: int | None = None
     missing: str = ""
@@ -79,10 +79,10 @@ class BootstrapValues:
     Attributes
     ----------
     values : ndarray of shape (repeats + 1, cases)
-        Line 0 is the sample itself. Numbers are compared with the bounds of the check;
+        Row 0 is the sample itself. Numbers are compared with the bounds of the check;
         truth values are taken as they are.
     cases : DataFrame
-        One line per case, with the columns that name it.
+        One row per case, with the columns that name it.
     seeds : int
         Fewest seeds of a case.
     missing : str
@@ -91,7 +91,7 @@ class BootstrapValues:
         Name of the values, capitalized: ``"Ratio"``.
     complete : ndarray of shape (cases,), bool, optional
         Which cases have all the data that they need; all by default.
-    facts : mapping of str to array
+    extra_columns : mapping of str to array
         Further columns of the evidence.
     evidence : DataFrame, optional
         Table for the report instead of `cases`, where one case summarizes many rows.
@@ -109,7 +109,7 @@ class BootstrapValues:
     missing: str = ""
     name: str = "Value"
     complete: np.ndarray | None = None
-    facts: Mapping = field(default_factory=dict)
+    extra_columns: Mapping = field(default_factory=dict)
     evidence: pd.DataFrame | None = None
     text: str = ""
     undecided: str = ""
@@ -143,29 +143,34 @@ class Context:
     ----------
     sets : mapping of str to list
         Named sets of data sets or parameters.
-    missing : DataFrame
+    gaps : DataFrame
         Planned runs without rows: `sweep`, `method`, `dataset`, `epsilon`, `reason`.
     reported : mapping
         Numbers that the paper reports.
     """
 
     sets: Mapping = field(default_factory=dict)
-    missing: pd.DataFrame = field(default_factory=NO_GAPS.copy)
+    gaps: pd.DataFrame = field(default_factory=NO_GAPS.copy)
     reported: Mapping = field(default_factory=dict)
 
     def resolve(self, values: str | Iterable) -> list:
         """Return the members of a named set, or the values themselves as a list."""
-        return list(self.sets[values]) if isinstance(values, str) else list(values)
+        members = self.sets[values] if isinstance(values, str) else values
+        return list(members)
 
     def explain_missing(self, sweeps: str | Sequence[str]) -> str:
         """Say why sweeps have no rows, with the commonest recorded reason."""
         sweeps = as_list(sweeps)
-        names = sweeps[:SWEEPS_NAMED] + ["others"] * (len(sweeps) > SWEEPS_NAMED)
+        names = sweeps[:SWEEPS_NAMED]
+        if len(sweeps) > SWEEPS_NAMED:
+            names.append("others")
         text = f"no stored rows of sweep {' or '.join(names)} that this claim needs"
-        reasons = self.missing.loc[self.missing["sweep"].isin(sweeps), "reason"]
-        return f"{text} ({reasons.mode().iloc[0]})" if len(reasons) else text
+        gaps = self.gaps[self.gaps["sweep"].isin(sweeps)]
+        if not len(gaps):
+            return text
+        return f"{text} ({gaps['reason'].mode().iloc[0]})"
 
-    def absent_cells(
+    def describe_gaps(
         self,
         methods: str | Iterable | None = None,
         sweeps: str | Iterable | None = None,
@@ -175,17 +180,17 @@ class Context:
         A rule that holds on every stored row says nothing about these, even where it is
         deterministic.
         """
-        absent = self.missing
+        gaps = self.gaps
         for column, values in {"method": methods, "sweep": sweeps}.items():
             if values is not None:
-                absent = absent[absent[column].isin(as_list(values))]
-        if not len(absent):
+                gaps = gaps[gaps[column].isin(as_list(values))]
+        if not len(gaps):
             return ""
-        datasets = absent["dataset"].astype(str).unique()
+        datasets = gaps["dataset"].astype(str).unique()
         listed = ", ".join(datasets[:DATASETS_NAMED])
         n_others = len(datasets) - DATASETS_NAMED
         others = f" and {n_others} others" if n_others > 0 else ""
-        return f"{len(absent)} planned cells without rows, of {listed}{others}"
+        return f"{len(gaps)} planned cells without rows, of {listed}{others}"
 
 
 class MissingRows(LookupError):
@@ -214,12 +219,18 @@ def check_type(*keys: str) -> Callable:
     """
 
     def register(measure: Callable) -> Callable:
-        CHECK_TYPES[measure.__name__] = CheckType(
-            measure, frozenset((*COMMON_KEYS, *keys))
-        )
+        all_keys = frozenset((*COMMON_KEYS, *keys))
+        CHECK_TYPES[measure.__name__] = CheckType(measure, all_keys)
         return measure
 
     return register
+
+
+def to_verdict(is_violated: bool, is_supported: bool) -> str:
+    """Return the verdict on a claim that stored rows refute, support or leave open."""
+    if is_violated:
+        return FAILS
+    return HOLDS if is_supported else INCONCLUSIVE
 
 
 def weaken(
@@ -262,8 +273,8 @@ def describe_case(case: pd.Series) -> str:
     >>> describe_case(pd.Series(case))
     'dataset iris, k 3, lloyd'
     """
-    names = [name for name in case.index if name not in ("left", "right", "method")]
-    labels = [f"{name} {case[name]}" for name in names]
+    others = case.drop(["left", "right", "method"], errors="ignore")
+    labels = [f"{name} {value}" for name, value in others.items()]
     labels += [str(case[name]) for name in ("method", "left") if name in case]
     return ", ".join(labels)
 
@@ -317,13 +328,13 @@ def join_words(*texts: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def describe_absent(
+def describe_missing(
     expected: Iterable[object], stored: Iterable[object], what: str = ""
 ) -> str:
     """Say which of the expected values are not stored; empty if all are."""
     known = set(stored)
-    absent = [str(value) for value in expected if value not in known]
-    return f"no stored rows of {what}{', '.join(absent)}" if absent else ""
+    missing = [str(value) for value in expected if value not in known]
+    return f"no stored rows of {what}{', '.join(missing)}" if missing else ""
 
 
 def percent(value: float) -> str:
@@ -331,7 +342,7 @@ def percent(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-def too_few(seeds: int) -> str:
+def describe_seeds(seeds: int) -> str:
     """Say that the seeds do not suffice for a verdict; empty where they do."""
     if seeds >= MIN_SEEDS:
         return ""

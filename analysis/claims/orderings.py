@@ -9,8 +9,6 @@ import pandas as pd
 
 from pkm.analysis.claims.comparisons import AVERAGES, SELECTION, Pairs, find_pairs
 from pkm.analysis.claims.findings import (
-    FAILS,
-    HOLDS,
     INCONCLUSIVE,
     LEVEL,
     MIN_SEEDS,
@@ -19,10 +17,11 @@ from pkm.analysis.claims.findings import (
     MissingRows,
     check_type,
     describe_case,
+    describe_seeds,
     join_texts,
     join_words,
     percent,
-    too_few,
+    to_verdict,
     weaken,
 )
 from pkm.analysis.tables.inference import holm, paired_tests
@@ -41,49 +40,63 @@ def ordering(study: Study, check: Mapping, context: Context) -> Finding:
     of the right side); `tolerated` with `within`: so many values of one key may be
     violated.
     """
-    return compare(find_pairs(study, check, context), check)
+    return judge_ordering(find_pairs(study, check, context), check)
 
 
 @check_type(*SELECTION, *ORDER, "along", "steps")
 def improving(study: Study, check: Mapping, context: Context) -> Finding:
-    """Every value of `along` is as good as the one before, as in `ordering`."""
+    """Check that the metric does not get worse from one value of `along` to the next.
+
+    See `ordering`.
+    """
     pairs = find_pairs(study, check, context)
+    steps = _pair_with_previous(pairs, check["along"])
+    n_steps = len(steps.keys)
+    missing = f"{n_steps} of {check['steps']} steps available"
+    if n_steps >= check["steps"]:
+        missing = ""
+    return judge_ordering(replace(steps, missing=missing), check)
+
+
+def _pair_with_previous(pairs: Pairs, along: str) -> Pairs:
+    """Compare the left side at each value of a column with that at the value before."""
     datasets = pairs.matrix.cells["dataset"].to_numpy()
-    lines = pairs.lines.assign(dataset=datasets[pairs.lines["left"]])
-    sides = dict(tuple(lines.groupby("comparison")))
-    along = check["along"]
-    groups = [name for name in pairs.keys.columns if name not in (along, "right")]
+    rows = pairs.rows.assign(dataset=datasets[pairs.rows["left"]])
+    sides = dict(tuple(rows.groupby("comparison")))
+    names = [name for name in pairs.keys.columns if name not in (along, "right")]
     keys = []
     steps = []
-    for group, members in pairs.keys.groupby(groups, sort=False):
-        facts = dict(zip(groups, group, strict=True)) | {"right": "the value before"}
-        for before, after in pairwise(members[along].astype(float).sort_values().index):
+    for group, members in pairs.keys.groupby(names, sort=False):
+        key = dict(zip(names, group, strict=True)) | {"right": "the value before"}
+        values = members[along].astype(float).sort_values()
+        for before, after in pairwise(values.index):
             step = f"{members[along][before]} to {members[along][after]}"
             earlier = sides[before].set_index("dataset")["left"]
-            later = sides[after].assign(right=sides[after]["dataset"].map(earlier))
+            later = sides[after]
+            later = later.assign(right=later["dataset"].map(earlier))
+            # Both values must be stored of a data set.
             later = later.dropna(subset="right")
             if len(later):
-                keys.append(facts | {along: step})
+                keys.append(key | {along: step})
                 steps.append(later.assign(comparison=len(steps)))
     if not steps:
         raise MissingRows(f"only one value of {along} is stored")
-    missing = f"{len(steps)} of {check['steps']} steps available"
-    compared = replace(
+
+    rows = pd.concat(steps, ignore_index=True).drop(columns="dataset")
+    return replace(
         pairs,
         keys=pd.DataFrame(keys),
-        lines=pd.concat(steps, ignore_index=True).drop(columns="dataset").astype(int),
-        missing=missing if len(steps) < check["steps"] else "",
+        rows=rows.astype(int),
         complete=np.ones(len(steps), dtype=bool),
     )
-    return compare(compared, check)
 
 
-def compare(pairs: Pairs, check: Mapping) -> Finding:
+def judge_ordering(pairs: Pairs, check: Mapping) -> Finding:
     """Judge pairs of columns by paired tests, Holm-corrected in each direction."""
     values = pairs.matrix.values
     means = column_statistics(values).mean[None]
-    left = pairs.lines["left"]
-    right = pairs.lines["right"]
+    left = pairs.rows["left"]
+    right = pairs.rows["right"]
     sign = -1.0 if check.get("higher_is_better") else 1.0
     how = check.get("average", AVERAGES[0])
 
@@ -108,49 +121,57 @@ def compare(pairs: Pairs, check: Mapping) -> Finding:
         p_kept=support,
         outcome=outcome,
     )
-    return _judge(evidence, tests["difference"], check, pairs)
+    return _decide_ordering(evidence, tests["difference"], check, pairs)
 
 
-def _judge(
+def _decide_ordering(
     evidence: pd.DataFrame, toward_violation: pd.Series, check: Mapping, pairs: Pairs
 ) -> Finding:
     """Decide an ordering by its comparisons; see the rules of verdicts."""
     outcome = evidence["outcome"]
     enough = outcome != "few seeds"
     violated = outcome == "violated"
-    leaning = (outcome == "tied") & (toward_violation > 0)
+    unfavorable_ties = (outcome == "tied") & (toward_violation > 0)
     n_kept = (outcome == "kept").sum()
 
     # So many values of the key `within` may be violated for each combination of the
     # other keys.
-    is_broken = violated.any()
-    if "within" in check and is_broken:
+    is_violated = violated.any()
+    if "within" in check and is_violated:
         others = [name for name in check["over"] if name != check["within"]]
         n_violated = evidence[violated].groupby(others)[check["within"]].nunique()
-        is_broken = n_violated.max() > check["tolerated"]
-
-    is_kept = check.get("ties_suffice") or 0 < n_kept >= leaning.sum()
+        is_violated = n_violated.max() > check["tolerated"]
     if check.get("strict"):
-        is_kept = n_kept == enough.sum()
-    verdict = FAILS if is_broken else HOLDS if is_kept else INCONCLUSIVE
-    seeds = int(evidence["seeds"].max())
+        is_supported = n_kept == enough.sum()
+    else:
+        is_supported = 0 < n_kept >= unfavorable_ties.sum()
+        is_supported |= check.get("ties_suffice", False)
+    verdict = to_verdict(is_violated, is_supported)
+
+    # Comparisons with few seeds count as missing, unless all have few.
+    seeds = evidence["seeds"].max()
     missing = pairs.missing
     if enough.any():
-        seeds = int(evidence.loc[enough, "seeds"].min())
+        seeds = evidence.loc[enough, "seeds"].min()
         n_few = (~enough).sum()
         few = f"{n_few} comparisons have fewer than {MIN_SEEDS} paired seeds"
         missing = join_texts(missing, few if n_few else "")
     verdict = weaken(verdict, missing, refuted=(violated & pairs.complete).any())
     if not enough.any():
         verdict = INCONCLUSIVE
+
     relative = toward_violation / evidence["right_mean"].abs()
-    numbers = _describe_outcomes(evidence, relative, leaning, list(check["over"]))
-    numbers = join_words(numbers, too_few(seeds))
-    return Finding(verdict, numbers, len(evidence), seeds, missing, evidence)
+    over = list(check["over"])
+    outcomes = _describe_outcomes(evidence, relative, unfavorable_ties, over)
+    summary = join_words(outcomes, describe_seeds(seeds))
+    return Finding(verdict, summary, len(evidence), int(seeds), missing, evidence)
 
 
 def _describe_outcomes(
-    evidence: pd.DataFrame, relative: pd.Series, leaning: pd.Series, over: list[str]
+    evidence: pd.DataFrame,
+    relative: pd.Series,
+    unfavorable_ties: pd.Series,
+    over: list[str],
 ) -> str:
     """Describe the outcomes: counts, the largest violation, the widest interval."""
     outcome = evidence["outcome"]
@@ -158,26 +179,29 @@ def _describe_outcomes(
         f"{(outcome == name).sum()} {name}" for name in ("kept", "tied", "violated")
     ]
     text = f"{', '.join(counts)} of {len(evidence)} comparisons."
+
     violated = outcome == "violated"
-    if violated.any() or leaning.any():
-        worst = relative.where(
-            violated if violated.any() else leaning, -np.inf
-        ).argmax()
-        line = evidence.iloc[worst]
-        key = describe_case(line[over]) if over else ""
-        name = f"{key} ({line['left']} against {line['right']})".strip()
+    unfavorable = violated if violated.any() else unfavorable_ties
+    if unfavorable.any():
+        worst = relative.where(unfavorable, -np.inf).argmax()
+        row = evidence.iloc[worst]
+        case = describe_case(row[over]) if over else ""
+        name = f"{case} ({row['left']} against {row['right']})".strip()
         name += f" by {percent(relative[worst])}"
         if not violated.any():
-            text += f" {leaning.sum()} ties lean the other way, most {name}."
+            n_ties = unfavorable_ties.sum()
+            text += f" {n_ties} ties lean the other way, most {name}."
         elif over:
             counts = evidence.loc[violated, over[0]].value_counts(sort=False)
             places = [f"{value} ({count})" for value, count in counts.items()]
             text += f" Violated most: {name}; violated in: {', '.join(places)}."
         else:
             text += f" Violated most: {name}."
-    if (outcome == "tied").any():
+
+    tied = outcome == "tied"
+    if tied.any():
         widths = evidence["half_width"] / evidence["right_mean"].abs()
-        widest = percent(widths[outcome == "tied"].max())
+        widest = percent(widths[tied].max())
         text += (
             f" Widest interval of a tied difference: ±{widest} of the right-hand mean."
         )

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.claims.comparisons import REPORTED, SELECTION, measure_ratios
-from pkm.analysis.claims.expressions import MIN_POINTS, evaluate
+from pkm.analysis.claims.expressions import MIN_POINTS, evaluate_expression
 from pkm.analysis.claims.findings import (
     BootstrapValues,
     Context,
@@ -75,8 +75,9 @@ def statistic(study: Study, check: Mapping, context: Context) -> BootstrapValues
     smallest = ends.min().add_prefix("smallest_")
     largest = ends.max().add_prefix("largest_")
     cases = groups.cases.join(smallest, on=names).join(largest, on=names)
+    with_ends = replace(groups, cases=cases)
     check = check | {"statistic": check["joined"]}
-    joined = _evaluate_groups(replace(groups, cases=cases), check, [], None)
+    joined = _evaluate_groups(with_ends, check, [], None)
     texts = describe_values(groups)
     return replace(joined, text=f"of {', '.join(texts)}")
 
@@ -91,22 +92,22 @@ def _evaluate_groups(
     cases = bootstrap.cases
     groups = cases.groupby(list(names), sort=False) if names else [((), cases)]
     columns = []
-    lines = []
+    keys = []
     missing = bootstrap.missing
     complete = []
     reasons = []
     for group, members in groups:
-        facts = dict(zip(names, group, strict=True))
+        key = dict(zip(names, group, strict=True))
         values = bootstrap.values[:, members.index]
         try:
-            column = _evaluate(check["statistic"], values, members)
+            column = _evaluate_statistic(check["statistic"], values, members)
             reasons.append(_why_undecided(check, column[0], values[:1], members))
         except MissingRows as few:
-            case = f"{describe_case(pd.Series(facts))}: " if facts else ""
+            case = f"{describe_case(pd.Series(key))}: " if key else ""
             missing = join_texts(missing, f"{case}{few}")
             continue
         columns.append(column)
-        lines.append(facts)
+        keys.append(key)
         is_above = check.get("increasing") and column[0] > check.get("at_most", np.inf)
         has_all = not bootstrap.missing if n_cases is None else len(members) == n_cases
         complete.append(
@@ -119,11 +120,11 @@ def _evaluate_groups(
     joint = replace(
         bootstrap,
         values=values,
-        cases=pd.DataFrame(lines),
+        cases=pd.DataFrame(keys),
         missing=missing,
         name=check["name"],
         complete=np.array(complete),
-        facts={},
+        extra_columns={},
         undecided=" ".join(dict.fromkeys(filter(None, reasons))),
         decidable=np.array([not reason for reason in reasons]),
     )
@@ -135,7 +136,7 @@ def _evaluate_groups(
     # The evidence of a single number are the cases.
     low, high = percentile_interval(bootstrap.values)
     by_case = cases.assign(
-        value=bootstrap.values[0], low=low, high=high, **bootstrap.facts
+        value=bootstrap.values[0], low=low, high=high, **bootstrap.extra_columns
     )
     text = _describe_ranges(cases)
     if is_truth:
@@ -157,7 +158,7 @@ def _why_undecided(
 ) -> str:
     """Say why a number on the sample decides nothing; empty where it does."""
     for condition in check.get("undecided", ()):
-        if np.all(_evaluate(condition["when"], values, cases)):
+        if np.all(_evaluate_statistic(condition["when"], values, cases)):
             return condition["text"]
     if np.isnan(number):
         return "Not defined on the sample, as a logarithm of what is not above zero."
@@ -177,51 +178,60 @@ def _count_cases(
     inside = {"metric", *check["over"]}.difference(names)
     if names and inside <= set(counts):
         n_left = 1 if "left" in names else len(check["left"])
-        n_sides = n_left * len(check.get("right", "1"))
-        return n_sides * math.prod(counts[name] for name in inside)
+        n_right = len(check.get("right", "1"))
+        return n_left * n_right * math.prod(counts[name] for name in inside)
     if "expected" in check and set(names) <= set(counts):
         n_groups = math.prod(counts[name] for name in names)
         return check["expected"] * counts["metric"] // n_groups
     return None
 
 
-def _evaluate(
-    statistic: str,
+def _evaluate_statistic(
+    expression: str,
     values: np.ndarray,
     cases: pd.DataFrame,
 ) -> np.ndarray:
-    """Evaluate the expression of a `statistic` on lines of values (lines, cases)."""
+    """Evaluate an expression on values of shape (resamples, cases)."""
     columns = {name: column.to_numpy() for name, column in cases.items()}
     columns |= {name: columns[name].astype(str) for name in _TEXTS if name in columns}
     metrics = cases.get("metric", pd.Series("", cases.index))
-    loss = values * np.where(metrics.map(higher_is_better), -1, 1)
+    sign = np.where(metrics.map(higher_is_better), -1, 1)
+    loss = sign * values
 
-    def correlation_between(name: str, where: np.ndarray | None = None) -> np.ndarray:
-        left, right = _match(cases, name, where).T
+    def correlation_between(name: str, mask: np.ndarray | None = None) -> np.ndarray:
+        left, right = _match_cases(cases, name, mask).T
         return rank_correlation(values[:, left], values[:, right])
 
     def n_best(name: str) -> np.ndarray:
-        best = np.sort(loss[:, _match(cases, name)].argmin(axis=1), axis=1)
-        return 1.0 + np.count_nonzero(np.diff(best, axis=1), axis=1)
+        best = loss[:, _match_cases(cases, name)].argmin(axis=1)
+        changes = np.diff(np.sort(best, axis=1), axis=1)
+        return 1.0 + np.count_nonzero(changes, axis=1)
 
-    functions = {
+    known = {
         "at_largest": lambda column: column[values.argmax(axis=1)],
         "at_smallest": lambda column: column[values.argmin(axis=1)],
         "correlation_between": correlation_between,
         "n_best": n_best,
+        "value": values,
+        "loss": loss,
     }
-    return evaluate(statistic, columns | functions | {"value": values, "loss": loss})
+    return evaluate_expression(expression, columns | known)
 
 
-def _match(
-    cases: pd.DataFrame, name: str, where: np.ndarray | None = None
+def _match_cases(
+    cases: pd.DataFrame, name: str, mask: np.ndarray | None = None
 ) -> np.ndarray:
-    """Places of the cases of each value of a column (across), matched by numbers."""
-    index = list(cases.select_dtypes("number"))
+    """Return the case index of each value of a column (columns).
+
+    There is a row for each setting, by the numeric columns, that all values share.
+    """
+    setting = list(cases.select_dtypes("number"))
     cases = cases.assign(place=np.arange(len(cases)))
-    cases = cases if where is None else cases[where]
-    wide = cases.pivot_table(index=index, columns=name, values="place").dropna()
-    if wide.shape[0] < MIN_POINTS or wide.shape[1] < 2:
+    if mask is not None:
+        cases = cases[mask]
+    wide = cases.pivot_table(index=setting, columns=name, values="place").dropna()
+    n_settings, n_values = wide.shape
+    if n_settings < MIN_POINTS or n_values < 2:
         raise MissingRows(
             f"two values of {name} with {MIN_POINTS} cases in common are not stored"
         )

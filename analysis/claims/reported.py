@@ -99,8 +99,10 @@ def parse(text: str) -> ReportedNumber:
         return NO_NUMBER
     try:
         mean_text, sign, deviation_text = text.partition("±")
-        mean, unit = number(mean_text)
-        deviation, deviation_unit = number(deviation_text) if sign else (np.nan, np.nan)
+        mean, unit = parse_number(mean_text)
+        deviation, deviation_unit = (
+            parse_number(deviation_text) if sign else (np.nan, np.nan)
+        )
     except (InvalidOperation, ValueError):
         raise ValueError(
             f"reported number {text!r} should be 'mean ± standard deviation', "
@@ -109,17 +111,17 @@ def parse(text: str) -> ReportedNumber:
     return ReportedNumber(mean, deviation, unit, deviation_unit)
 
 
-def number(text: str) -> tuple[float, float]:
+def parse_number(text: str) -> tuple[float, float]:
     """Parse one reported number: its value and one unit of its last digit.
 
     Examples
     --------
-    >>> number("1.33e6")
+    >>> parse_number("1.33e6")
     (1330000.0, 10000.0)
     """
     value = Decimal(text.strip())
-    unit = Decimal(1).scaleb(value.as_tuple().exponent)
-    return float(value), float(unit)
+    exponent = value.as_tuple().exponent
+    return float(value), float(Decimal(1).scaleb(exponent))
 
 
 def list_cells(reported: Mapping) -> list[Mapping]:
@@ -134,7 +136,7 @@ def list_cells(reported: Mapping) -> list[Mapping]:
     ]
 
 
-def compare(study: Study, reported: Mapping) -> pd.DataFrame:
+def compare_reported(study: Study, reported: Mapping) -> pd.DataFrame:
     """Compare every reported number with the stored one.
 
     Parameters
@@ -146,30 +148,31 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One line per reported number: `table`, `dataset`, `method`, `metric`, `mean`,
+        One row per reported number: `table`, `dataset`, `method`, `metric`, `mean`,
         `deviation` (n - 1), `seeds`, `reported`, `reported_mean`, `reported_deviation`,
         `margin` (some standard errors of both and half a reported digit, where the
         reported deviation is taken half a digit larger and the error of a fixed sample
         is counted in), `ratio` (measured over reported), `verdict`, `reason` (why it
         cannot be compared), `note`, `epsilon`, `epsilon_spent`, `adjacency`.
     """
-    lines = [
-        {name: cell[name] for name in PLACE if name in cell}
-        | {"metric": metric, "reported": text}
-        for cell in list_cells(reported)
-        for metric, text in cell.items()
-        if metric not in PLACE
-    ]
-    lines = pd.DataFrame(lines)
-    metrics = lines["metric"].unique()
+    numbers = []
+    for cell in list_cells(reported):
+        place = {name: cell[name] for name in PLACE if name in cell}
+        metrics = [name for name in cell if name not in PLACE]
+        numbers += [
+            place | {"metric": name, "reported": cell[name]} for name in metrics
+        ]
+    table = pd.DataFrame(numbers)
+
+    metrics = table["metric"].unique()
     stored = pd.concat([_measure(study, reported, metric) for metric in metrics])
-    lines = lines.merge(stored, on=["dataset", "method", "metric"], how="left")
+    table = table.merge(stored, on=["dataset", "method", "metric"], how="left")
     known = set(zip(stored["dataset"], stored["method"], strict=True))
-    judgments = [
-        _judge(line, (line["dataset"], line["method"]) in known, reported)
-        for line in lines.fillna({"seeds": 0}).to_dict("records")
+    judged = [
+        _judge_number(row, (row["dataset"], row["method"]) in known, reported)
+        for row in table.fillna({"seeds": 0}).to_dict("records")
     ]
-    return pd.DataFrame(judgments).astype({"seeds": int})
+    return pd.DataFrame(judged).astype({"seeds": int})
 
 
 def _measure(
@@ -183,9 +186,10 @@ def _measure(
     epsilon = matrix.cells["epsilon"].astype(float)
     is_near = np.isclose(epsilon, reported.get("epsilon", np.nan))
     matrix = matrix.take(epsilon.isna() | is_near)
+
     summary = column_statistics(matrix.values)
-    facts = ["dataset", "method", "epsilon", "epsilon_spent", "adjacency"]
-    cells = matrix.cells.reindex(columns=facts).assign(
+    columns = ["dataset", "method", "epsilon", "epsilon_spent", "adjacency"]
+    cells = matrix.cells.reindex(columns=columns).assign(
         metric=metric,
         mean=summary.mean,
         deviation=summary.deviation,
@@ -194,54 +198,63 @@ def _measure(
     return cells.drop_duplicates(["dataset", "method"], keep="last")
 
 
-def _judge(
-    line: Mapping,
+def _judge_number(
+    row: Mapping,
     has_rows: bool,
     reported: Mapping,
 ) -> dict:
     """Compare one reported number with the measured one."""
-    value = parse(line["reported"])
-    mean = line["mean"]
-    deviation = line["deviation"]
-    # Standard errors of the reported mean, of the measured one and of a fixed sample.
-    errors = [
-        np.nan_to_num(value.largest_deviation, nan=deviation)
-        / np.sqrt(reported["runs"]),
-        np.nan_to_num(deviation) / np.sqrt(max(line["seeds"], 1)),
-        SAMPLE_ERRORS.get(line["metric"], 0.0),
-    ]
-    allowed = reported.get("standard_errors", STANDARD_ERRORS)
-    margin = allowed * np.linalg.norm(errors) + value.unit / 2
+    value = parse(row["reported"])
+    mean = row["mean"]
     is_measured = np.isfinite(mean)
-    line = line | {
+    margin = _find_margin(row, value, reported) if is_measured else np.nan
+    row = row | {
         "reported_mean": value.mean,
         "reported_deviation": value.deviation,
-        "margin": margin if is_measured else np.nan,
+        "margin": margin,
         "ratio": mean / value.mean if value.mean else np.nan,
-        "note": _find_reason(reported.get("notes", ()), line),
+        "note": _find_reason(reported.get("notes", ()), row),
     }
 
     # Give the reason where the two cannot be compared.
-    reason = _find_reason(reported.get("not_comparable", ()), line)
+    reason = _find_reason(reported.get("not_comparable", ()), row)
     if not has_rows or (value is not NO_NUMBER and not is_measured):
-        return line | {"verdict": NOT_STORED, "reason": "no stored rows"}
+        return row | {"verdict": NOT_STORED, "reason": "no stored rows"}
     if value is NO_NUMBER:
         reason = "the paper reports no number"
     if reason:
-        return line | {"verdict": NOT_COMPARABLE, "reason": reason}
-    if line["seeds"] < MIN_SEEDS:
-        return line | {"verdict": FEW_SEEDS, "reason": f"{line['seeds']:.0f} seeds"}
-    sign = 1 if higher_is_better(line["metric"]) else -1
-    outside = BETTER if sign * (mean - value.mean) > 0 else WORSE
-    verdict = WITHIN if abs(mean - value.mean) <= margin else outside
-    return line | {"verdict": verdict, "reason": ""}
+        return row | {"verdict": NOT_COMPARABLE, "reason": reason}
+    if row["seeds"] < MIN_SEEDS:
+        return row | {"verdict": FEW_SEEDS, "reason": f"{row['seeds']:.0f} seeds"}
+
+    difference = mean - value.mean
+    verdict = BETTER if (difference > 0) == higher_is_better(row["metric"]) else WORSE
+    if abs(difference) <= margin:
+        verdict = WITHIN
+    return row | {"verdict": verdict, "reason": ""}
 
 
-def _find_reason(rules: Sequence[Mapping], line: Mapping) -> str:
+def _find_margin(row: Mapping, value: ReportedNumber, reported: Mapping) -> float:
+    """Return the difference that sampling error and rounding explain."""
+    deviation = np.nan_to_num(row["deviation"])
+    reported_deviation = value.largest_deviation
+    if np.isnan(reported_deviation):
+        reported_deviation = row["deviation"]
+    # Standard errors of the reported mean, of the measured one and of a fixed sample.
+    errors = [
+        reported_deviation / np.sqrt(reported["runs"]),
+        deviation / np.sqrt(max(row["seeds"], 1)),
+        SAMPLE_ERRORS.get(row["metric"], 0.0),
+    ]
+    n_errors = reported.get("standard_errors", STANDARD_ERRORS)
+    return n_errors * np.linalg.norm(errors) + value.unit / 2
+
+
+def _find_reason(rules: Sequence[Mapping], row: Mapping) -> str:
     """Reason of the first rule that concerns a cell; rules without keys concern all."""
     for rule in rules:
         names = ("dataset", "method", "metric")
-        if all(line[name] in rule.get(f"{name}s", [line[name]]) for name in names):
+        if all(row[name] in rule.get(f"{name}s", [row[name]]) for name in names):
             return rule["reason"]
     return ""
 
@@ -250,22 +263,21 @@ def with_means(
     table: pd.DataFrame, cells: Sequence[Mapping], metric: str
 ) -> pd.DataFrame:
     """Add the reported means of a metric as `reported`, by data set and method."""
-    means = [
-        {name: cell[name] for name in ("dataset", "method")}
-        | {"reported": parse(cell[metric]).mean}
-        for cell in cells
-    ]
-    return table.merge(pd.DataFrame(means), on=["dataset", "method"], how="left")
+    keys = ["dataset", "method"]
+    means = pd.DataFrame(cells)[keys]
+    means["reported"] = [parse(cell[metric]).mean for cell in cells]
+    return table.merge(means, on=keys, how="left")
 
 
 def counts_text(verdicts: pd.Series, separator: str = "; ") -> str:
     """Say how many numbers have each verdict."""
     counts = verdicts.value_counts()
-    return separator.join(f"{count} {name}" for name, count in counts.items())
+    texts = [f"{count} {name}" for name, count in counts.items()]
+    return separator.join(texts)
 
 
-def near(line: Mapping) -> bool:
+def is_near(row: Mapping) -> bool:
     """Tell whether a measured mean is near the reported one, or rounds to a zero."""
-    reported_mean = line["reported_mean"]
-    allowed = NEAR_SHARE * abs(reported_mean) or parse(line["reported"]).unit / 2
-    return abs(line["mean"] - reported_mean) <= allowed
+    reported_mean = row["reported_mean"]
+    allowed = NEAR_SHARE * abs(reported_mean) or parse(row["reported"]).unit / 2
+    return abs(row["mean"] - reported_mean) <= allowed

@@ -62,8 +62,8 @@ class Verdict:
         return bool(self.finding.missing) and self.finding.verdict != NOT_RUN
 
 
-def evaluate(
-    study: Study, paper: str, missing: pd.DataFrame | None = None
+def evaluate_claims(
+    study: Study, paper: str, gaps: pd.DataFrame | None = None
 ) -> list[Verdict]:
     """Evaluate every claim of a paper.
 
@@ -72,7 +72,7 @@ def evaluate(
     study : Study
     paper : str
         Name of a paper with claims.
-    missing : DataFrame, optional
+    gaps : DataFrame, optional
         Columns `sweep`, `method`, `dataset`, `epsilon`, `reason`.
 
     Returns
@@ -80,7 +80,7 @@ def evaluate(
     list of Verdict
         In the order of the claims file.
     """
-    study, context = prepare(study, paper, missing)
+    study, context = prepare(study, paper, gaps)
     return [
         Verdict(claim, evaluate_check(study, claim.check, context))
         for claim in read_claims(paper)["claims"]
@@ -88,29 +88,30 @@ def evaluate(
 
 
 def prepare(
-    study: Study, paper: str, missing: pd.DataFrame | None = None
+    study: Study, paper: str, gaps: pd.DataFrame | None = None
 ) -> tuple[Study, Context]:
-    """Return what the checks of a paper see of the rows, and besides them."""
+    """Return the study adapted to the paper, and the context that its checks need."""
     content = read_claims(paper)
-    gaps = NO_GAPS if missing is None else missing
-    study, gaps = adapt_study(study, gaps, paper)
+    study, gaps = adapt_study(study, NO_GAPS if gaps is None else gaps, paper)
     return study, Context(content["sets"], gaps, content["reported"])
 
 
 def evaluate_check(study: Study, check: Mapping, context: Context) -> Finding:
     """Evaluate one check, and state the verdicts of its variants."""
-    main = {name: value for name, value in check.items() if name != "variants"}
-    finding = _evaluate_one(study, main, context)
-    numbers = finding.numbers
-    for variant in list_variants(check) if finding.verdict != NOT_RUN else ():
-        other = _evaluate_one(study, main | variant, context)
+    finding = _evaluate_one(study, check, context)
+    if finding.verdict == NOT_RUN:
+        return finding
+    texts = [finding.summary]
+    for variant in list_variants(check):
+        other = _evaluate_one(study, variant, context)
         is_same = other.verdict == finding.verdict
-        comparison = "as well." if is_same else f"instead. {other.numbers}"
-        numbers += f" {variant['text']}: {other.verdict} {comparison}"
-    return replace(finding, numbers=numbers)
+        comparison = "as well." if is_same else f"instead. {other.summary}"
+        texts.append(f"{variant['text']}: {other.verdict} {comparison}")
+    return replace(finding, summary=" ".join(texts))
 
 
 def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
+    """Evaluate one check without its variants."""
     if check["type"] == "all_of":
         findings = [evaluate_check(study, entry, context) for entry in check["parts"]]
         return _join_findings(findings)
@@ -125,15 +126,16 @@ def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
         return Finding(INCONCLUSIVE if is_stopped else NOT_RUN, str(missing))
     if isinstance(finding, BootstrapValues):
         finding = decide(finding, check)
+
     verdict = finding.verdict
-    texts = [finding.numbers]
+    texts = [finding.summary]
     if verdict == FAILS and "caveat" in check:
         # A condition that is sufficient only: without it nothing is decided.
         verdict = INCONCLUSIVE
         texts.append(check["caveat"])
     if check.get("metric") == "iteration_ms":
         texts.append(time_conditions(study, check["sweep"]))
-    return replace(finding, verdict=verdict, numbers=" ".join(texts))
+    return replace(finding, verdict=verdict, summary=" ".join(texts))
 
 
 def _join_findings(findings: Sequence[Finding]) -> Finding:
@@ -144,22 +146,24 @@ def _join_findings(findings: Sequence[Finding]) -> Finding:
     if NOT_RUN in verdicts:
         verdicts.add(NOT_CONTRADICTED)
     weakest_first = (FAILS, INCONCLUSIVE, NOT_CONTRADICTED, HOLDS)
-    numbers = []
+
+    texts = []
     missing = []
     seeds = []
     evidence = [pd.DataFrame()]
-    for number, finding in enumerate(findings, 1):
-        numbers.append(f"({number}) {finding.verdict}: {finding.numbers}")
+    for part, finding in enumerate(findings, 1):
+        texts.append(f"({part}) {finding.verdict}: {finding.summary}")
         if finding.verdict == NOT_RUN:
-            missing.append(finding.numbers)
+            missing.append(finding.summary)
             continue
         missing += finding.missing.split("; ")
-        seeds += [] if finding.seeds is None else [finding.seeds]
+        if finding.seeds is not None:
+            seeds.append(finding.seeds)
         if len(finding.evidence):
-            evidence.append(finding.evidence.assign(part=number))
+            evidence.append(finding.evidence.assign(part=part))
     return Finding(
         next(name for name in weakest_first if name in verdicts),
-        numbers=" ".join(numbers),
+        summary=" ".join(texts),
         comparisons=sum(finding.comparisons for finding in findings),
         seeds=min(seeds, default=None),
         missing=join_texts(*dict.fromkeys(missing)),
@@ -168,9 +172,10 @@ def _join_findings(findings: Sequence[Finding]) -> Finding:
 
 
 def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """One line per claim with the columns `OVERVIEW`, for the table of verdicts."""
-    lines = [
-        vars(verdict.claim) | vars(verdict.finding) | {"partial": verdict.partial}
-        for verdict in verdicts
-    ]
-    return pd.DataFrame(lines).reindex(columns=OVERVIEW)
+    """One row per claim with the columns `OVERVIEW`, for the table of verdicts."""
+    rows = []
+    for verdict in verdicts:
+        finding = vars(verdict.finding)
+        row = vars(verdict.claim) | finding | {"partial": verdict.partial}
+        rows.append(row | {"numbers": finding["summary"]})
+    return pd.DataFrame(rows).reindex(columns=OVERVIEW)

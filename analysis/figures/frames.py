@@ -170,9 +170,9 @@ def compare(study: Study, spec: FigureSpec) -> FigureData:
     bootstrap = divide_pairs(pairs, check)
     low, high = percentile_interval(bootstrap.values)
     cells = pairs.matrix.cells
-    left = pairs.lines["left"]
+    left = pairs.rows["left"]
     facts = cells.iloc[left].filter(CELL_COLUMNS)
-    sides = facts.groupby(pairs.lines["comparison"].to_numpy())
+    sides = facts.groupby(pairs.rows["comparison"].to_numpy())
     varying = facts.columns[sides.nunique().max() > 1]
     table = pairs.first_cells.drop(columns=varying).assign(
         value=bootstrap.values[0],
@@ -183,7 +183,7 @@ def compare(study: Study, spec: FigureSpec) -> FigureData:
         datasets=sides.size(),
         grid=values_text(study.matrix(spec.sweep, spec.metric[0]).cells["epsilon"]),
     )
-    used = sorted({*left, *pairs.lines["right"]})
+    used = sorted({*left, *pairs.rows["right"]})
     gaps = (pairs.missing,) if pairs.missing else ()
     return FigureData(assign_channels(table, spec), cells.iloc[used], gaps)
 

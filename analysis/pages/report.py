@@ -129,7 +129,7 @@ def build(
         charts.append(audit["chart"])
 
     # Judge the claims.
-    findings = verdicts.evaluate(study, paper, missing)
+    findings = verdicts.evaluate_claims(study, paper, missing)
     overview = verdicts.overview(findings)
     if findings:
         formatted = overview[["id", "verdict", "comparisons", "seeds"]].astype(str)

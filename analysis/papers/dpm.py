@@ -48,7 +48,7 @@ def sizes(study: Study, spec: FigureSpec) -> FigureData:
 
 def quality(study: Study, spec: FigureSpec) -> FigureData:
     """Every number of Table 2 or 3 next to the measured one, with the verdict."""
-    table = reported.compare(study, REPORTED["quality"])
+    table = reported.compare_reported(study, REPORTED["quality"])
     table = table[table["table"] == spec.where["table"]].reset_index(drop=True)
     letters = _letter_reasons(table)
 

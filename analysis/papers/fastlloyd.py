@@ -13,7 +13,7 @@ import pandas as pd
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.federation_costs import (
     COSTS,
-    compare,
+    compare_costs,
     costs,
     network,
     transports,
@@ -87,7 +87,7 @@ QUANTITIES = {
 
 def table3(study: Study, spec: FigureSpec) -> FigureData:
     """Table 3: measured times and bytes, the reported ones and the quoted ones."""
-    table = compare(study, TABLE3)
+    table = compare_costs(study, TABLE3)
     stored = table[table["verdict"] != NOT_STORED]
     verdicts = {
         name: counts_text(rows["verdict"], ", ")

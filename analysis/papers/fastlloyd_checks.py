@@ -8,7 +8,7 @@ from pkm.analysis.claims.findings import (
     Context,
     MissingRows,
     check_type,
-    describe_absent,
+    describe_missing,
     join_texts,
 )
 from pkm.analysis.tables.study import Study
@@ -50,9 +50,9 @@ def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreem
     differences = both.groupby(groups)["difference"]
     table = differences.agg(runs="size", difference="max").reset_index()
     table["agrees"] = table["difference"] <= _ROUNDING
-    unmatched = describe_absent(protocol["dataset"].unique(), both["dataset"])
+    unmatched = describe_missing(protocol["dataset"].unique(), both["dataset"])
     unmatched = f"central runs at this epsilon: {unmatched}" if unmatched else ""
-    gaps = context.absent_cells(sweeps=check["sweeps"])
+    gaps = context.describe_gaps(sweeps=check["sweeps"])
     missing = join_texts(unmatched, gaps)
     largest = both["difference"].max()
     text = f"{len(both)} runs, relative differences of at most {largest:.2g}."

@@ -9,7 +9,7 @@ import pandas as pd
 
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.comparisons import measure_ratios
-from pkm.analysis.claims.expressions import evaluate
+from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import BootstrapValues, Context, MissingRows
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import FigureData
@@ -48,7 +48,6 @@ EXPONENTS = {
 }
 #: Sizes at which the slope of a bound is taken, but for the one along which.
 SIZES = {"n": 1e5, "k": 8, "d": 8}
-_NO_REASONS = Context({}, pd.DataFrame(columns=["sweep", "reason"]))
 
 Curves = Mapping[str, BootstrapValues]
 
@@ -70,7 +69,7 @@ def table1(study: Study, spec: FigureSpec) -> FigureData:
         both = bound.where(slope == DASH, bound + " / " + slope)
         printed = printed.assign(**{name: both})
         if "this_work" in measured[name]:
-            x = measured[name]["this_work"].facts[along]
+            x = measured[name]["this_work"].extra_columns[along]
             ranges.append(f"{name} from {x.min():g} to {x.max():g}")
 
     over_bounds = []
@@ -106,7 +105,7 @@ def _measure(
     for key, selector in IMPLEMENTED.items():
         with suppress(MissingRows):
             own_check = check | {"left": [selector]}
-            curves[key] = measure_ratios(study, own_check, _NO_REASONS)
+            curves[key] = measure_ratios(study, own_check, Context())
     return curves
 
 
@@ -138,9 +137,9 @@ def _has_slope(curve: BootstrapValues | None) -> bool:
 def _slope_text(curve: BootstrapValues | None, along: str) -> str:
     if curve is None or not _has_slope(curve):
         return DASH
-    x = curve.facts[along].to_numpy(dtype=float)
+    x = curve.extra_columns[along].to_numpy(dtype=float)
     slope = "slope(log(x), log(value), min_points=2)"
-    slopes = evaluate(slope, {"x": x, "value": curve.values})
+    slopes = evaluate_expression(slope, {"x": x, "value": curve.values})
     (low,), (high,) = percentile_interval(slopes[:, None])
     return f"{slopes[0]:.2f} [{low:.2f}, {high:.2f}]"
 
@@ -149,11 +148,11 @@ def _bound_slope(bound: str, along: str, curve: BootstrapValues | None) -> str:
     """Return the slope of a reported bound between the ends of a measured curve."""
     if curve is None or len(curve.cases) < 2:
         return DASH
-    ends = curve.facts[along].agg(["min", "max"]).to_numpy(np.longdouble)
+    ends = curve.extra_columns[along].agg(["min", "max"]).to_numpy(np.longdouble)
     # One bound is exponential in d: it needs more than double precision's range.
     sizes = {name: np.longdouble(value) for name, value in SIZES.items()}
     with np.errstate(divide="ignore", over="ignore"):
-        values = [evaluate(bound, sizes | {along: end}) for end in ends]
+        values = [evaluate_expression(bound, sizes | {along: end}) for end in ends]
         (rise,) = np.diff(np.log(values))
         (run,) = np.diff(np.log(ends))
         slope = rise / run
@@ -167,8 +166,8 @@ def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
     for name, (_, _, value) in EXPONENTS.items():
         curve = measured[name].get(key)
         if value == "cost" and curve is not None and _has_slope(curve):
-            sizes = curve.facts[list(SIZES)].astype(float)
-            ratio = curve.values[0] / evaluate(additive, dict(sizes))
+            sizes = curve.extra_columns[list(SIZES)].astype(float)
+            ratio = curve.values[0] / evaluate_expression(additive, dict(sizes))
             largest = max(largest, ratio.max())
     return largest
 

@@ -41,7 +41,7 @@ def reported_losses(study: Study, spec: FigureSpec) -> FigureData:
         "cells": _list_cells(spec.name),
         "sweeps": list(dict.fromkeys([*entry["sweeps"], "table1"])),
     }
-    table = reported.compare(study, entry | changes)
+    table = reported.compare_reported(study, entry | changes)
     table = table.assign(table=int(spec.name[-1]))
 
     notes = [

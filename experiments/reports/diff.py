@@ -202,5 +202,5 @@ def evaluate_claims(
     if not entries:
         return {}
     rows = repeat_for_sweeps(store.read(keys.values()), entries)
-    evaluated = verdicts.evaluate(Study(rows), plan.paper, make_gap_table(gaps))
+    evaluated = verdicts.evaluate_claims(Study(rows), plan.paper, make_gap_table(gaps))
     return {verdict.claim.id: verdict.finding.verdict for verdict in evaluated}

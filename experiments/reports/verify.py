@@ -61,7 +61,7 @@ def evaluate(
         return "", make_figure_data(study, target).table
     prepared, context = verdicts.prepare(study, target.id.partition("/")[0], missing)
     finding = verdicts.evaluate_check(prepared, target.check, context)
-    return f"{finding.verdict}. {finding.numbers}", finding.evidence
+    return f"{finding.verdict}. {finding.summary}", finding.evidence
 
 
 def select_needed(

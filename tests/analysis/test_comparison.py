@@ -370,7 +370,7 @@ def test_report_of_paper_without_claims(tmp_path, monkeypatch):
     assert text.count("<figure id=") == len(read_figures("comparison"))
     assert not (tmp_path / "tables" / "claims.csv").exists()
     assert (tmp_path / "tables" / "summary.csv").exists()
-    overview = verdicts.overview(verdicts.evaluate(Study(all_rows()), "comparison", missing))
+    overview = verdicts.overview(verdicts.evaluate_claims(Study(all_rows()), "comparison", missing))
     assert overview.empty
     assert "verdict" in overview
 
@@ -382,7 +382,7 @@ def verdicts_with(zoomed):
     rows = pd.concat([rows, rows.assign(seed=rows["seed"] + SEEDS)], ignore_index=True)
     is_zoomed = (rows["sweep"] == "wide_bounds") & rows["method"].str.endswith("_zoomed")
     rows.loc[is_zoomed, "nicv"] *= zoomed / ZOOMED
-    found = verdicts.evaluate(Study(rows), "comparison")
+    found = verdicts.evaluate_claims(Study(rows), "comparison")
     return {verdict.claim.id.split("/")[1]: str(verdict.finding.verdict) for verdict in found}
 
 

@@ -27,7 +27,7 @@ from fabricated.studies import study_of
 
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.comparisons import measure_ratios
-from pkm.analysis.claims.expressions import evaluate
+from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import (
     FAILS,
     HOLDS,
@@ -134,23 +134,26 @@ def test_selector_without_a_cell_is_missing(study):
 def test_slopes_of_logarithms():
     n = np.array([100.0, 1000.0, 10000.0])
     known = {"n": n, "value": np.array([3 * n**0.4, 0 * n])}
-    slope = evaluate("slope(log(n), log(value))", known)
+    slope = evaluate_expression("slope(log(n), log(value))", known)
     assert slope == pytest.approx([0.4, np.nan], nan_ok=True)
-    assert evaluate("rmse(log(n), log(value))", known)[0] == pytest.approx(0, abs=1e-12)
-    assert evaluate("rmse(log(log(n)), log(value))", known)[0] > 0.01
+    assert evaluate_expression("rmse(log(n), log(value))", known)[0] == pytest.approx(0, abs=1e-12)
+    assert evaluate_expression("rmse(log(log(n)), log(value))", known)[0] > 0.01
     # Of some of the cases.
     bent = known | {"value": np.array([[1.0, 10.0, 1.0]])}
-    assert evaluate("slope(log(n), log(value), n < 5000, min_points=2)", bent) == pytest.approx(1)
+    slope = evaluate_expression("slope(log(n), log(value), n < 5000, min_points=2)", bent)
+    assert slope == pytest.approx(1)
     with pytest.raises(MissingRows, match="only 2 of 3 values"):
-        evaluate("slope(log(n), log(value), n < 5000)", bent)
+        evaluate_expression("slope(log(n), log(value), n < 5000)", bent)
 
 
 def test_what_holds_from_some_size_on():
     n = np.array([1.0, 2.0, 3.0])
     known = {"n": n, "value": np.array([[5, 1, 1], [1, 5, 1], [1, 1, 5], [5, 5, 5]])}
-    assert evaluate("first(n, value < 2)", known).tolist() == [2, 1, 1, math.inf]
-    assert evaluate("holds_from(n, value < 2)", known).tolist() == [2, 3, math.inf, math.inf]
-    assert evaluate("stays_true(n, value < 2)", known).tolist() == [True, False, False, False]
+    assert evaluate_expression("first(n, value < 2)", known).tolist() == [2, 1, 1, math.inf]
+    holds_from = evaluate_expression("holds_from(n, value < 2)", known)
+    assert holds_from.tolist() == [2, 3, math.inf, math.inf]
+    stays_true = evaluate_expression("stays_true(n, value < 2)", known)
+    assert stays_true.tolist() == [True, False, False, False]
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -158,7 +161,7 @@ def test_what_holds_from_some_size_on():
 
 def test_every_claim_has_a_verdict(findings):
     assert len(findings) == 23
-    numbers = {name: finding.numbers for name, finding in findings.items()}
+    numbers = {name: finding.summary for name, finding in findings.items()}
     for finding in findings.values():
         # Some of the data sets have rows, so claims on all of them are partial.
         judged = NOT_CONTRADICTED if finding.missing else HOLDS
@@ -322,17 +325,17 @@ def test_claims_can_fail(name, column, change, where):
 def test_other_interpretations_are_reported(findings):
     assert (
         "With the sound variant: not contradicted so far as well"
-        in findings["rho-zero-is-nonprivate"].numbers
+        in findings["rho-zero-is-nonprivate"].summary
     )
     rows = changed("nicv", lambda x: 3 * x, method="dist_dp", sweep="figure1")
     finding = evaluate_claim("order-dist-below-dp", rows)
     assert finding.verdict == NOT_CONTRADICTED
-    assert "With the printed radius: not contradicted so far as well." in finding.numbers
-    assert "Sound variants: fails instead. 0 kept" in finding.numbers
+    assert "With the printed radius: not contradicted so far as well." in finding.summary
+    assert "Sound variants: fails instead. 0 kept" in finding.summary
     rows = changed("nicv", lambda x: 3 * x, method="dist_dp_printed", sweep="figure1")
     finding = evaluate_claim("order-all-four", rows)
-    assert "With the printed radius: fails instead. (1) not contradicted" in finding.numbers
-    assert finding.numbers.endswith("Sound variants: not contradicted so far as well.")
+    assert "With the printed radius: fails instead. (1) not contradicted" in finding.summary
+    assert finding.summary.endswith("Sound variants: not contradicted so far as well.")
 
 
 def test_single_interpretation_needs_no_list(study):
@@ -341,7 +344,7 @@ def test_single_interpretation_needs_no_list(study):
     single = reports.evaluate_check("distdp", single_check, all_rows())
     both = reports.evaluate_check("distdp", check, all_rows())
     added = " With the printed radius: not contradicted so far as well."
-    assert both.numbers == single.numbers.replace(" Sound", f"{added} Sound")
+    assert both.summary == single.summary.replace(" Sound", f"{added} Sound")
 
 
 def test_lower_bound_in_units_of_rho(findings):
@@ -363,7 +366,7 @@ def test_lower_bound_reports_refusing_methods():
     rows = reports.without(all_rows(), sweep="lower_bound")
     finding = evaluate_claim("lower-bound-k-rho2", rows, missing)
     assert finding.verdict == NOT_RUN
-    assert reason in finding.numbers
+    assert reason in finding.summary
 
 
 def test_shorter_sweep_reports_its_range(findings):
@@ -400,7 +403,7 @@ def test_nonpositive_excess_has_no_slope():
     rows = changed("nicv", lambda x: 0 * x + 0.001, sweep="planted_rho", method="dist_dp_published")
     finding = evaluate_claim("additive-error-rho-squared", rows)
     assert finding.verdict == INCONCLUSIVE
-    assert "what is not above zero" in finding.numbers
+    assert "what is not above zero" in finding.summary
 
 
 def test_few_seeds_are_inconclusive():
@@ -418,7 +421,7 @@ def test_claims_without_rows_report_the_reason():
     findings = reports.evaluate_claims("distdp", reports.foreign_rows(), missing)
     evaluated = {name for name, finding in findings.items() if finding.verdict != NOT_RUN}
     assert evaluated == {"rho-005-meaning"}
-    assert "no such file" in findings["order-dist-below-dp"].numbers
+    assert "no such file" in findings["order-dist-below-dp"].summary
 
 
 # --- figures and report ---------------------------------------------------------------------------

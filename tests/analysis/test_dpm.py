@@ -106,7 +106,7 @@ def test_standard_deviations_ignore_missing_values():
 
 
 def quality(rows):
-    table = reported.compare(Study(rows), CONTENT["reported"]["quality"])
+    table = reported.compare_reported(Study(rows), CONTENT["reported"]["quality"])
     return table.set_index(["dataset", "method", "metric"])
 
 
@@ -172,11 +172,11 @@ def test_few_seeds_and_missing_rows_have_no_verdict():
 
 def test_near_a_reported_zero_means_rounding_to_it():
     zero = {"reported": "0.00 ± 0.03", "reported_mean": 0.0}
-    assert reported.near(zero | {"mean": 0.004})
-    assert not reported.near(zero | {"mean": 0.006})
+    assert reported.is_near(zero | {"mean": 0.004})
+    assert not reported.is_near(zero | {"mean": 0.006})
     half = {"reported": "0.50 ± 0.03", "reported_mean": 0.5}
-    assert reported.near(half | {"mean": 0.54})
-    assert not reported.near(half | {"mean": 0.56})
+    assert reported.is_near(half | {"mean": 0.54})
+    assert not reported.is_near(half | {"mean": 0.56})
 
 
 def test_table_values_claim_allows_for_chance_only(findings):
@@ -184,7 +184,7 @@ def test_table_values_claim_allows_for_chance_only(findings):
     # chance.
     finding = findings["table-values"]
     assert finding.verdict == INCONCLUSIVE
-    assert "not comparable" in finding.numbers
+    assert "not comparable" in finding.summary
     assert "16 numbers not run" in finding.missing
     where = {"sweep": "table", "dataset": "synth-10d"}
     worse = changed(all_rows(), where, silhouette=0.8, inertia=1.5, accuracy=0.8)
@@ -209,7 +209,7 @@ def test_orderings_and_bounds():
     worse = changed(rows, where | {"dataset": "synth-10d"}, silhouette=0.9)
     finding = evaluate_claim("silhouette-near-nonprivate", worse)
     assert finding.verdict == FAILS
-    assert "Difference" in finding.numbers
+    assert "Difference" in finding.summary
     assert finding.evidence["difference"].max() == pytest.approx(0.97 - 0.9 * 0.96, abs=0.02)
 
 
@@ -282,7 +282,7 @@ def test_slopes_of_running_time():
     finding = evaluate_claim("time-complexity", rows)
     assert finding.verdict == HOLDS
     assert not finding.missing
-    slopes = re.findall(r"Slope over \w (\S+)", finding.numbers)
+    slopes = re.findall(r"Slope over \w (\S+)", finding.summary)
     assert list(map(float, slopes)) == pytest.approx([1.05, 1.0], abs=0.06)
     squared = rows.copy()
     mask = reports.row_mask(squared, sweep="scaling", method="dpm_published")
@@ -294,7 +294,7 @@ def test_slopes_of_running_time():
         finding = evaluate_claim("time-complexity", small)
         assert finding.verdict == INCONCLUSIVE
         assert "4 of 5" in finding.missing
-        assert "n = 200000" in finding.numbers
+        assert "n = 200000" in finding.summary
 
 
 def test_similar_times_are_bounded_in_both_directions():
@@ -340,7 +340,7 @@ def test_best_number_of_clusters_on_gas():
     best_at_seven = changed(rows, where, silhouette=2.0)
     finding = evaluate_claim("gas-two-clusters", best_at_seven)
     assert finding.verdict == FAILS
-    assert "Largest score at k 7" in finding.numbers
+    assert "Largest score at k 7" in finding.summary
     without_seven = reports.without(rows, **where)
     assert "18 of 19" in evaluate_claim("gas-two-clusters", without_seven).missing
 
@@ -351,7 +351,7 @@ def test_time_limit_is_a_lower_bound():
     missing = reports.missing_cell(*key, 1.0, reason)
     finding = evaluate_claim("time-em-mc-12h", all_rows(), missing)
     assert finding.verdict == INCONCLUSIVE
-    assert "3600 s" in finding.numbers
+    assert "3600 s" in finding.summary
     assert evaluate_claim("time-em-mc-12h", all_rows()).verdict == NOT_RUN
     slow = dpm_rows(*key, factors={"fit_cpu_seconds": 100.0})
     rows = pd.concat([all_rows(), slow], ignore_index=True)
@@ -415,8 +415,8 @@ def test_best_part_of_grid():
     finding = evaluate_check(below_worst, rows)
     assert finding.verdict == HOLDS
     assert not finding.missing
-    assert "0.05 " in evaluate_check(check | {"at_most": 1}, rows).numbers
-    assert "-0.15 " in finding.numbers
+    assert "0.05 " in evaluate_check(check | {"at_most": 1}, rows).summary
+    assert "-0.15 " in finding.summary
     falling = budget_rows(lambda interval, counts, splits: 2 - interval, SHARES)
     assert evaluate_check(below_worst, falling).verdict == FAILS
     assert evaluate_check(check | {"above": 0.15}, falling).verdict == HOLDS
@@ -485,7 +485,7 @@ def test_interior_best_ignores_the_interval_share(noise):
     )
     for rows in (rising, falling):
         finding = evaluate_check(check, rows)
-        assert finding.verdict == INCONCLUSIVE, finding.numbers
+        assert finding.verdict == INCONCLUSIVE, finding.summary
 
 
 def test_too_few_levels_are_inconclusive():
@@ -495,11 +495,11 @@ def test_too_few_levels_are_inconclusive():
     # The smaller grid has three levels, one of them inside.
     finding = evaluate_check(COUNTS, budget_rows(cost, planned_shares("quick")))
     assert finding.verdict == INCONCLUSIVE
-    assert "Fewer than 4 levels" in finding.numbers
+    assert "Fewer than 4 levels" in finding.summary
     # Unbalanced grids have no levels in common.
     finding = evaluate_check(COUNTS, budget_rows(cost, SHARES))
     assert finding.verdict == NOT_RUN
-    assert "0 of 3 levels" in finding.numbers
+    assert "0 of 3 levels" in finding.summary
 
 
 def test_best_settings_differ_between_metrics():
@@ -605,7 +605,7 @@ def test_verdicts_of_all_claims(findings):
     not_run = {name for name, finding in findings.items() if finding.verdict == NOT_RUN}
     assert {"kd-stable-10-refs", "halts-without-good-split"} <= not_run
     assert len(not_run) == 7
-    assert all(findings[name].numbers for name in findings)
+    assert all(findings[name].summary for name in findings)
 
 
 def test_claims_and_deviations_are_complete():

@@ -230,14 +230,14 @@ def test_verdicts_of_protocol_claims():
         "runtime-scale-n",
         "runtime-scale-k-d",
     ):
-        numbers = findings[name].numbers
+        numbers = findings[name].summary
         assert "MPI processes on one host, 0.25 ms of simulated latency" in numbers, name
     for name, test in (
         ("msa-correct", "test_unmasked_aggregate_is_the_sum_plus_noise"),
         ("msa-server-learns-nothing", "test_server_view_is_uniform"),
     ):
         assert findings[name].verdict == NOT_RUN
-        assert test in findings[name].numbers
+        assert test in findings[name].summary
 
 
 def test_claims_without_protocol_rows_are_not_run():
@@ -246,8 +246,8 @@ def test_claims_without_protocol_rows_are_not_run():
     # The paper's own numbers refute one claim without any rows.
     without_rows = dict.fromkeys(VERDICTS, NOT_RUN) | {"bytes-below-kilobyte": FAILS}
     assert {name: findings[name].verdict for name in VERDICTS} == without_rows
-    assert "sweep protocol" in findings["bytes-exact"].numbers
-    assert "not run yet" in findings["bytes-exact"].numbers
+    assert "sweep protocol" in findings["bytes-exact"].summary
+    assert "not run yet" in findings["bytes-exact"].summary
 
 
 def test_five_orders_claim_uses_the_largest_factor():
@@ -259,8 +259,8 @@ def test_five_orders_claim_uses_the_largest_factor():
     best = max(factors, key=factors.get)
     measured = finding.evidence.set_index("dataset")["reported_over_measured"]
     assert measured.to_dict() == pytest.approx(factors)
-    assert f"and {factors[best]:.4g} (dataset {best}" in finding.numbers
-    assert "at least four orders: holds instead" in finding.numbers
+    assert f"and {factors[best]:.4g} (dataset {best}" in finding.summary
+    assert "at least four orders: holds instead" in finding.summary
     fast = changed(protocol_rows(), "iteration_ms", lambda ms: ms / 10, sweep="protocol")
     assert evaluate_claim("runtime-five-orders", fast).verdict == HOLDS
     # A missing data set could have a larger factor.
@@ -313,7 +313,7 @@ def test_kilobyte_claim_fails_without_s1():
     rows = reports.without(protocol_rows(), dataset="s1")
     finding = evaluate_claim("bytes-below-kilobyte", rows)
     assert finding.verdict == FAILS
-    assert "printed" in finding.numbers
+    assert "printed" in finding.summary
 
 
 def test_claims_report_missing_data():

@@ -20,7 +20,7 @@ from fabricated.kaplan_stemmer import (
 from fabricated.studies import study_of
 
 from pkm.analysis.claims.claim import read_claims
-from pkm.analysis.claims.expressions import evaluate
+from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.papers.kaplan_stemmer import BOUNDS
@@ -69,7 +69,7 @@ def test_bounds_equal_the_reported_table():
     sizes = {"n": n, "k": 4.0, "d": 9.0}
     values = {}
     for key, bounds in BOUNDS.items():
-        values[key] = tuple(float(evaluate(bound, sizes)) for bound in bounds)
+        values[key] = tuple(float(evaluate_expression(bound, sizes)) for bound in bounds)
     assert values["feldman2009"] == pytest.approx((3, 36.0**18))
     assert values["nock2016"] == pytest.approx((math.log(4), n / 4))
     assert values["feldman2017"] == pytest.approx((8, 24))
@@ -123,7 +123,8 @@ def test_a_ball_is_captured_within_five_radii():
 def test_smallest_captured_size():
     small = np.array([1.0, 2.0, 4.0, 8.0])
     shares = np.array([[0.95, 0.2, 0.9, 1.0], [1, 1, 1, 1], [1, 1, 1, 0.5]])
-    found = evaluate("holds_from(small, value >= 0.9)", {"small": small, "value": shares})
+    known = {"small": small, "value": shares}
+    found = evaluate_expression("holds_from(small, value >= 0.9)", known)
     assert found.tolist() == [4.0, 1.0, math.inf]
 
 
@@ -131,14 +132,14 @@ def test_growth_is_inconclusive_if_nothing_is_captured():
     rows = changed("farthest_class", lambda rows: 0.9, sweep="capture", n=100000 + 1600)
     finding = evaluate_claim("one-pass-captures-large-clusters", rows)
     assert finding.verdict == INCONCLUSIVE
-    assert "Not captured at all" in finding.numbers
+    assert "Not captured at all" in finding.summary
 
 
 def test_growth_is_inconclusive_if_everything_is_captured():
     rows = changed("farthest_class", lambda rows: 0.01, sweep="capture")
     finding = evaluate_claim("one-pass-captures-large-clusters", rows)
     assert finding.verdict == INCONCLUSIVE
-    assert "nothing is known" in finding.numbers
+    assert "nothing is known" in finding.summary
 
 
 def test_growth_of_captured_size_fails_the_claim():
@@ -149,7 +150,7 @@ def test_growth_of_captured_size_fails_the_claim():
     rows = changed("farthest_class", distance, sweep="capture")
     finding = evaluate_claim("one-pass-captures-large-clusters", rows)
     assert finding.verdict == FAILS
-    assert "in 90 % of the runs 0.9" in finding.numbers
+    assert "in 90 % of the runs 0.9" in finding.summary
 
 
 def test_claim_fails_if_one_pass_captures_smaller_balls():
@@ -296,21 +297,21 @@ def test_sufficient_condition_is_inconclusive_if_violated():
     rows = changed("nicv", lambda rows: rows["nicv"] * rows["k"], sweep="selection")
     finding = evaluate_claim("selection-guarantee", rows)
     assert finding.verdict == INCONCLUSIVE
-    assert "The candidates' own noise" in finding.numbers
+    assert "The candidates' own noise" in finding.summary
 
 
 def test_candidates_claim_reports_private_local_search(findings):
     finding = findings["candidates-contain-good-centres"]
-    assert "By private local search: holds as well." in finding.numbers
+    assert "By private local search: holds as well." in finding.summary
     where = {"method": "kaplan_stemmer_search", "sweep": "chosen"}
     rows = changed("nicv", lambda rows: 10 * rows["nicv"], **where)
     finding = evaluate_claim("candidates-contain-good-centres", rows)
     assert finding.verdict == HOLDS
-    assert "By private local search: fails instead." in finding.numbers
+    assert "By private local search: fails instead." in finding.summary
 
 
 def test_unassigned_points_may_exceed_bound_rarely():
-    def evaluate(n_violations):
+    def evaluate_expression(n_violations):
         def unassigned(rows):
             return np.where(rows["seed"] < n_violations, rows["n"], 0)
 
@@ -319,9 +320,9 @@ def test_unassigned_points_may_exceed_bound_rarely():
         return evaluate_claim("unassigned-shrink", rows)
 
     # 1 run of 20 may be chance or not, 12 of 20 are not.
-    rare = evaluate(1)
+    rare = evaluate_expression(1)
     assert rare.verdict == INCONCLUSIVE
-    assert evaluate(12).verdict == FAILS
+    assert evaluate_expression(12).verdict == FAILS
     assert rare.evidence["largest_of_runs"].max() == 10100
     assert rare.evidence["share_of_runs"].min() == pytest.approx(0.95)
 
@@ -335,7 +336,7 @@ def test_vacuous_bounds_are_left_out(findings):
     rows = all_rows().assign(epsilon=0.01)
     finding = evaluate_claim("unassigned-shrink", rows)
     assert finding.verdict == NOT_RUN
-    assert "has allowed < n" in finding.numbers
+    assert "has allowed < n" in finding.summary
 
 
 def test_unassigned_bound_of_each_pass(findings):
@@ -422,8 +423,8 @@ def test_unknown_charges_have_no_replacement_epsilon():
 
 def test_privacy_claim_reports_both_adjacencies(findings):
     finding = findings["privacy-central"]
-    assert "if a record is left out" in finding.numbers
-    assert "if a record is replaced" in finding.numbers
+    assert "if a record is left out" in finding.summary
+    assert "if a record is replaced" in finding.summary
     evidence = finding.evidence.query("epsilon == 1.0")
     epsilon = evidence.set_index("method")["epsilon_replaced"]
     # Of four equal parts of mu squared, those of the first histogram, the sums and the counts or
@@ -455,7 +456,7 @@ def test_decreasing_cost_is_below_every_bound(findings):
     where = {"method": "kaplan_stemmer", "sweep": "n_points"}
     rows = changed("nicv", lambda rows: rows["nicv"] / rows["n"], **where)
     assert evaluate_claim("additive-polylog-n", rows).verdict == HOLDS
-    assert "Slope over n" in findings["additive-polylog-n"].numbers
+    assert "Slope over n" in findings["additive-polylog-n"].summary
 
 
 def test_two_passes_are_not_what_the_formula_asks_for(findings):
@@ -495,7 +496,7 @@ def test_claims_without_rows_report_the_reason():
     findings = reports.evaluate_claims("kaplan-stemmer", reports.foreign_rows(), missing)
     evaluated = {name for name, finding in findings.items() if finding.verdict != NOT_RUN}
     assert evaluated == {"table1-new-not-worse", "table1-first-constant"}
-    assert "no such file" in findings["constant-factor-in-n"].numbers
+    assert "no such file" in findings["constant-factor-in-n"].summary
 
 
 # --- figures and report ---------------------------------------------------------------------------

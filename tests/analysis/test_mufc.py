@@ -247,10 +247,10 @@ def test_claims_can_fail(name, column, change, where):
 def test_speedup_claims_report_both_definitions(findings):
     best = findings["speedup-no-retraining"]
     average = findings["speedup-average-84"]
-    assert "celltype" in best.numbers.lower()
-    assert "its own retraining, at least 50: fails as well" in best.numbers
+    assert "celltype" in best.summary.lower()
+    assert "its own retraining, at least 50: fails as well" in best.summary
     assert average.verdict == NOT_CONTRADICTED
-    assert "its own retraining: inconclusive instead" in average.numbers
+    assert "its own retraining: inconclusive instead" in average.summary
     assert "only 3 of 7" in average.missing
     rows = changed("mean_untouched_ms", lambda x: 5 * x, method="mufc_lazy", dataset="covtype-52")
     finding = evaluate_claim("speedup-no-retraining", rows)
@@ -279,8 +279,8 @@ def test_loss_stability_checks_every_checkpoint(findings):
     rows = changed("series", increase_one_checkpoint, **where)
     finding = evaluate_claim("loss-stable-under-removal", rows)
     assert finding.verdict == FAILS
-    assert "0.192 (dataset covtype-52)" in finding.numbers
-    assert "lazy server: not contradicted so far instead" in finding.numbers
+    assert "0.192 (dataset covtype-52)" in finding.summary
+    assert "lazy server: not contradicted so far instead" in finding.summary
 
 
 def test_gamma_claims_use_bins_near_the_default():
@@ -317,7 +317,7 @@ def test_claims_without_rows_report_the_reason():
     findings = reports.evaluate_claims("mufc", small_rows(), missing)
     evaluated = {name for name, finding in findings.items() if finding.verdict != NOT_RUN}
     assert evaluated == {"scma-log-in-dimension"}  # computed from a formula
-    assert "no such file" in findings["random-fastest"].numbers
+    assert "no such file" in findings["random-fastest"].summary
 
 
 # --- figures and report ---------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def test_every_printed_row_is_there():
 
 
 def test_margins_are_three_standard_errors_and_half_a_digit():
-    table = reported.compare(study_of("pe-means"), REPORTED | {"sweeps": ["published"]})
+    table = reported.compare_reported(study_of("pe-means"), REPORTED | {"sweeps": ["published"]})
     mask = (table["dataset"] == "iris") & (table["method"] == "pe_means_published")
     (line,) = table[mask].to_dict("records")
     deviation = 0.2894 * 1e-3 * np.linspace(-1, 1, fabricated.SEEDS).std(ddof=1)

@@ -48,7 +48,7 @@ def test_finding_reports_the_test(claim):
     check = PROVED[claim]
     finding = exact.proved_by(None, check, None)
     assert finding.verdict == check["verdict"]
-    assert check["test"] in finding.numbers
+    assert check["test"] in finding.summary
 
 
 def test_proofs_must_be_conclusive():

@@ -121,7 +121,7 @@ def test_ordering_fails_if_one_cell_violates_it():
     assert evaluate_check(FIGURE2, shifted_study(-1.0)).verdict == HOLDS
     finding = evaluate_check(FIGURE2, study_with_exception(1.0, -1.0))
     assert finding.verdict == FAILS
-    assert "dataset s1, epsilon 0.1" in finding.numbers
+    assert "dataset s1, epsilon 0.1" in finding.summary
     assert finding.evidence["outcome"].tolist().count("violated") == 1
 
 
@@ -230,9 +230,9 @@ def test_second_interpretation_is_detailed_if_it_differs():
     check["variants"] = {"text": "By the other average", "average": "mean_of_ratios"}
     finding = evaluate_check(check, ablation_study(DISAGREEING))
     assert finding.verdict == HOLDS
-    assert "By the other average: fails instead. Ratio 1.43" in finding.numbers
+    assert "By the other average: fails instead. Ratio 1.43" in finding.summary
     finding = evaluate_check(check, ablation_study(AGREEING))
-    assert finding.numbers.endswith("By the other average: holds as well.")
+    assert finding.summary.endswith("By the other average: holds as well.")
 
 
 def test_missing_values_of_the_best_are_reported():
@@ -285,7 +285,7 @@ def test_outliers_claim_uses_sets_of_few_dimensions():
     assert finding.seeds == 20
     (name,) = [name for name in evidence if name.startswith("increase")]
     assert evidence[name].to_numpy() == pytest.approx(-0.3 * (15 + 9) / 2, rel=0.02)
-    assert "By the relative increase: not contradicted so far as well" in finding.numbers
+    assert "By the relative increase: not contradicted so far as well" in finding.summary
 
     # The set of 16 dimensions points the other way and must not count.
     def smaller_in_few_dimensions(method, d, epsilon):
@@ -353,7 +353,7 @@ def test_higher_is_better_reverses_the_test():
 def test_few_seeds_are_inconclusive():
     finding = evaluate_check(FIGURE2, shifted_study(-5.0, seeds=5))
     assert finding.verdict == INCONCLUSIVE
-    assert "Only 5 seeds" in finding.numbers
+    assert "Only 5 seeds" in finding.summary
 
 
 def test_partial_data_are_reported():
@@ -486,7 +486,7 @@ def test_undecided_group_neither_keeps_nor_violates():
     finding = evaluate_check(check | {"undecided": undecided}, study)
     assert finding.verdict == INCONCLUSIVE
     assert list(finding.evidence["outcome"]) == ["open", "kept"]
-    assert "Nothing is known of iris." in finding.numbers
+    assert "Nothing is known of iris." in finding.summary
     # A violation elsewhere still refutes the claim.
     undecided = [{"when": "dataset == 's1'", "text": "Nothing is known of s1."}]
     assert evaluate_check(check | {"undecided": undecided}, study).verdict == FAILS
@@ -562,8 +562,8 @@ def test_sweep_without_rows_reports_the_reason():
     missing = reports.missing_cell("g2", "lloyd_published", "g2-2-10", 0.1, "no file")
     finding = evaluate_check(FIGURE2 | {"sweep": "g2"}, shifted_study(0.0), missing)
     assert finding.verdict == NOT_RUN
-    assert "g2" in finding.numbers
-    assert "no file" in finding.numbers
+    assert "g2" in finding.summary
+    assert "no file" in finding.summary
 
 
 def test_verdicts_of_all_claims():
@@ -708,4 +708,4 @@ def test_first_value_of_a_column_needs_the_method_and_a_rival():
     without_rivals = Study(pd.concat(parts, ignore_index=True))
     finding = evaluate_check(check, without_rivals)
     assert finding.verdict == NOT_RUN
-    assert "dataset iris: none of the cases is stored" in finding.numbers
+    assert "dataset iris: none of the cases is stored" in finding.summary

@@ -25,12 +25,12 @@ def missing_cell(sweep, method, dataset, epsilon, reason):
 @cache
 def verdicts_of(study):
     """Verdicts on all claims of a paper from the fabricated rows of a study, computed once."""
-    return verdicts.evaluate(study_of(study), paper_of(study), NO_GAPS)
+    return verdicts.evaluate_claims(study_of(study), paper_of(study), NO_GAPS)
 
 
 def evaluate_claims(paper, rows, missing=NO_GAPS):
     """Findings of all claims of a paper, by the claims' names without that of the paper."""
-    return by_claim(verdicts.evaluate(Study(rows), paper, missing))
+    return by_claim(verdicts.evaluate_claims(Study(rows), paper, missing))
 
 
 def by_claim(paper_verdicts):
@@ -88,7 +88,7 @@ def build_report(paper, rows, out, monkeypatch, figure_names, missing=NO_GAPS):
         monkeypatch.setattr(report, "draw", lambda _, spec: figure_of(cached_study, spec.name))
         if missing is NO_GAPS:
             found = verdicts_of(cached_study)
-            monkeypatch.setattr(verdicts, "evaluate", lambda *arguments: found)
+            monkeypatch.setattr(verdicts, "evaluate_claims", lambda *arguments: found)
     monkeypatch.setattr(report, "read_figures", lambda paper: specs)
     return report.build(rows, paper=paper, missing=missing, out=out, environment={})
 
