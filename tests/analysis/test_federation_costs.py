@@ -20,7 +20,7 @@ from pkm.analysis.claims.federation_costs import (
     NO_DIFFERENCE,
     PARTS,
     SLOWER,
-    compare,
+    compare_costs,
     costs,
 )
 from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
@@ -62,7 +62,7 @@ def changed(rows, column, change, **where):
 
 def compare_on(rows, dataset):
     """Comparison of the rows of one data set with Table 3, by quantity."""
-    table = compare(Study(rows), REPORTED)
+    table = compare_costs(Study(rows), REPORTED)
     return table[table["dataset"] == dataset].set_index("quantity")
 
 
@@ -124,7 +124,9 @@ def test_reported_numbers_of_table3_are_consistent():
 
 
 def test_verdicts_of_compared_times():
-    table = compare(study_of("fastlloyd/protocol"), REPORTED).set_index(["dataset", "quantity"])
+    table = compare_costs(study_of("fastlloyd/protocol"), REPORTED).set_index(
+        ["dataset", "quantity"]
+    )
     assert len(table) == 10 + 6 + 10 + 4
     rows = protocol_rows()
     mean = rows.query("sweep == 'protocol' and dataset == 's1'")["iteration_ms"].mean()
@@ -146,7 +148,7 @@ def test_verdicts_of_compared_times():
 
 
 def test_bytes_must_be_equal_in_every_run():
-    table = compare(study_of("fastlloyd/protocol"), REPORTED)
+    table = compare_costs(study_of("fastlloyd/protocol"), REPORTED)
     sizes = table[table["quantity"].isin(["bytes_per_iteration", "reduction"])]
     assert len(sizes) == 14
     assert (sizes["verdict"] == EQUAL).all()
@@ -164,7 +166,7 @@ def test_bytes_must_be_equal_in_every_run():
 
 def test_threads_are_comparable_in_bytes_only():
     rows = protocol_rows().assign(transport="threads")
-    table = compare(Study(rows), REPORTED).set_index(["dataset", "quantity"])
+    table = compare_costs(Study(rows), REPORTED).set_index(["dataset", "quantity"])
     time = table.loc["lsun", "iteration_ms"]
     assert time["verdict"] == NOT_COMPARABLE
     assert "threads" in time["reason"]
@@ -181,7 +183,7 @@ def test_threads_are_comparable_in_bytes_only():
 
 def test_few_and_missing_runs_are_reported():
     few = protocol_rows().query("seed < 3")
-    times = compare(Study(few), REPORTED).query("quantity == 'iteration_ms'")
+    times = compare_costs(Study(few), REPORTED).query("quantity == 'iteration_ms'")
     assert (times["verdict"] == FEW_SEEDS).all()
     rows = reports.without(protocol_rows(), sweep="protocol", dataset="s1")
     assert (compare_on(rows, "s1")["verdict"] == NOT_STORED).all()
