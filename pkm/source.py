@@ -105,10 +105,8 @@ def read_code_behind(function: Callable) -> str:
         if code in texts:
             continue
         texts[code] = None
-        nodes = ast.walk(ast.parse(code))
-        loaded = {node.id for node in nodes if isinstance(node, ast.Name)}
         namespace = vars(sys.modules[current.__module__])
-        for name in sorted(loaded & namespace.keys()):
+        for name in sorted(find_names(code) & namespace.keys()):
             # The function behind a cache.
             value = inspect.unwrap(namespace[name])
             if isinstance(value, int | float | str | bytes | tuple):
@@ -117,6 +115,13 @@ def read_code_behind(function: Callable) -> str:
             if is_code and value.__module__.startswith("pkm."):
                 queue.append(value)
     return "\n".join(texts)
+
+
+@cache
+def find_names(code: str) -> frozenset[str]:
+    """Find the names that code loads or assigns."""
+    nodes = ast.walk(ast.parse(code))
+    return frozenset(node.id for node in nodes if isinstance(node, ast.Name))
 
 
 @cache

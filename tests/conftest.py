@@ -29,8 +29,6 @@ REPORTS = (
     "tests/golden/test_golden.py::test_golden_records_of_studies",
     "tests/test_schema.py",
 )
-#: Tests of minutes, which are not dealt out with their files.
-ALONE = ("tests/audit/test_audit.py::test_a_thousand_audits",)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,8 +49,6 @@ class FileScheduling(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid):
-        if nodeid.startswith(ALONE):
-            return nodeid
         return "reports" if nodeid.startswith(REPORTS) else super()._split_scope(nodeid)
 
 

@@ -165,7 +165,9 @@ def test_unknown_options_are_refused_in_one_line(words, message, capfd):
 @pytest.mark.parametrize(
     ("names", "setting"),
     [
-        ([name for name in ONE_OF_EACH_CLASS if is_central(name)], []),
+        pytest.param(
+            [name for name in ONE_OF_EACH_CLASS if is_central(name)], [], marks=pytest.mark.slow
+        ),
         (
             [name for name in ONE_OF_EACH_CLASS if not is_central(name)],
             ["unlearning.clients=4", "unlearning.clusters_per_client=2"],
@@ -227,7 +229,13 @@ def test_time_limit_is_reported(call_run, tmp_path, monkeypatch):
     assert "sleepy · iris: failed: TimeLimitExceeded: time limit of 0.5 s reached" in out
 
 
-@pytest.mark.parametrize("name", choices("backend"))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "dask" else [])
+        for name in choices("backend")
+    ],
+)
 def test_every_backend_file_runs(call_run, name):
     assert call_run(f"backend={name}", "method=mean", "seeds=1")[0] == 0
 

@@ -214,6 +214,7 @@ MPI.COMM_WORLD.Barrier()
     assert (tmp_path / "matches").read_text() == "[2]"  # the marker alone
 
 
+@pytest.mark.slow
 def test_federation_imports_without_mpi(tmp_path):
     """Nothing but federation.mpi imports mpi4py."""
     code = (

@@ -484,6 +484,7 @@ def test_every_method_file_runs(name):
     assert rows["n_centers"].between(1, count_max_centers(cell)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover  # other tests run the same code
 def test_hydra_composes_files_that_change_others_as_papers_do():
     """A file of each class is composed and run from the command line in test_cli.py."""
@@ -507,7 +508,10 @@ def test_external_method_composes():
 
 
 @pytest.mark.parametrize("name", choices("paper"))
-@pytest.mark.parametrize("profile", choices("profile"))
+@pytest.mark.parametrize(
+    "profile",
+    ["smoke", *(pytest.param(name, marks=pytest.mark.slow) for name in ("quick", "paper"))],
+)
 @pytest.mark.no_cover  # other tests run the same code
 def test_every_paper_can_be_planned_in_every_profile(name, profile, monkeypatch, tmp_path):
     monkeypatch.delenv("PKM_DATA", raising=False)

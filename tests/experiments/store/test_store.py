@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import pandas as pd
 import pyarrow as pa
@@ -221,17 +220,6 @@ def test_unwritable_folder_is_refused(tmp_path):
     blocked.write_text("not a folder")
     with pytest.raises(PermissionError, match=r"results=.*file.*cannot be written"):
         Store(blocked / "results").check_writable()
-
-
-def test_bulk_read_is_quick(store):
-    # 5000 cells are to be read in about 8 s of processor time.
-    cells = [cell_of(2 * number) for number in range(400)]
-    for cell in cells:
-        store.write(cell, rows_of(cell))
-    started = time.process_time()
-    rows = store.read([cell.key for cell in cells])
-    assert time.process_time() - started < 400 * 0.005
-    assert list(rows["seed"]) == list(range(800))
 
 
 @pytest.fixture

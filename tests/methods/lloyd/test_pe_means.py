@@ -210,6 +210,7 @@ def test_too_few_counts_make_the_largest_members_parents(monkeypatch):
 
 @pytest.mark.statistical
 @pytest.mark.no_cover  # other tests run the same code
+@pytest.mark.slow
 def test_published_variant_has_the_printed_area_on_iris():
     """The authors print 0.2894 for the area of the mean loss over epsilon, from 50 runs.
 
