@@ -186,7 +186,7 @@ class CellOptions(CommonOptions):
         "one privacy parameter or a list; ignored by methods that have none",
     )
     delta: Any = declare_key(
-        "auto", "auto: the method chooses it; else a number in (0, 1)"
+        "auto", "auto: the method chooses it; else a number in (0, 0.5)"
     )
     seeds: Any = declare_key(20, "a number (seeds 0, 1, ...) or a list of seeds")
     metrics: Any = declare_key(METRICS, "names from pkm.metrics.METRICS")

@@ -83,9 +83,10 @@ EPSILON = Rule(
     lambda value: value is None or is_positive(value),
     "a finite number above 0",
 )
+#: Larger ones are refused by all methods.
 DELTA = Rule(
-    lambda value: value in (None, "auto") or (is_number(value) and 0 < value < 1),
-    'a number in (0, 1) or "auto"',
+    lambda value: value in (None, "auto") or (is_number(value) and 0 < value < 0.5),
+    'a number in (0, 0.5) or "auto"',
 )
 SEEDS = Rule(
     are_seeds,

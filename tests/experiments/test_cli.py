@@ -251,7 +251,7 @@ def test_every_backend_file_runs(call_run, name):
         ),
         (["epsilon=0"], "epsilon=0 is not allowed"),
         (["epsilon=[1.0,-2]"], "epsilon=-2 is not allowed"),
-        (["delta=1"], "delta=1 is not allowed"),
+        (["delta=0.5"], "delta=0.5 is not allowed"),
         (["delta=0"], "delta=0 is not allowed"),
         (["k=0"], "k=0 is not allowed"),
         (["k=151"], "k must be at most n=150"),
