@@ -326,7 +326,7 @@ class ExponentialLaw(Law):
     @property
     def _scales(self) -> np.ndarray:
         """Factors of the scores, one per selection."""
-        return self.mechanism.epsilon / np.atleast_1d(self.sensitivity.change)
+        return self.mechanism.epsilon / np.atleast_1d(self.sensitivity.difference)
 
     def measure_cost(
         self,
@@ -407,7 +407,7 @@ class PercentileLaw(Law):
         n_intervals = len(values.ordered) + 1
         edges = values.edges(0, n_intervals)
         utility = -np.abs(np.arange(n_intervals) - values.rank)
-        scale = self.mechanism.epsilon / float(np.max(self.sensitivity.change))
+        scale = self.mechanism.epsilon / float(np.max(self.sensitivity.difference))
         return edges, np.maximum(np.diff(edges), 0.0), scale * utility
 
     @staticmethod

@@ -100,9 +100,9 @@ class RhoBoundedCurator(NumberedRecords):
             and not -MAX_CENTER <= centers.min() <= centers.max() <= MAX_CENTER
         ):
             raise ValueError(f"centers must be at most {MAX_CENTER} grid steps in size")
-        # Without centers the check below fails with the shape that is needed.
-        n_centers = max((1, *centers.shape[:1]))
-        check_grid_integers("centers", centers, (n_centers, self.n_features))
+        check_grid_integers("centers", centers, ("m", self.n_features))
+        if not len(centers):
+            raise ValueError(f"centers={centers} must be at least one: give a center")
         check_positive("radius", radius)
 
         # Assign records to regions, by released data or by the nearest center: either

@@ -184,10 +184,10 @@ class Gaussian(_Additive):
     distribution = "normal"
     norm = "l2"
 
-    def draw_parts(
+    def draw_chunks(
         self, streams: NoiseStreams, key: Key
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """Add the noise of :meth:`draw` part by part, for one replicate.
+        """Add the noise of :meth:`draw` chunk by chunk, for one replicate.
 
         Returns
         -------
@@ -196,7 +196,7 @@ class Gaussian(_Additive):
         """
         if streams.secure:
             return lambda values: self.draw(values[None], streams, key)[0]
-        variates = streams.normal_parts(key)
+        variates = streams.normal_chunks(key)
 
         def noisy(values: np.ndarray) -> np.ndarray:
             return add_rounded(values, variates(len(values)), self.scale)

@@ -225,22 +225,22 @@ class NoiseStreams:
             return signs * -ndtri(tails)
         return self._seeded(key, shape, np.random.Generator.standard_normal)
 
-    def normal_parts(self, key: Key) -> Callable[[int], np.ndarray]:
-        """Return a function that draws :meth:`normal` part by part, by their sizes.
+    def normal_chunks(self, key: Key) -> Callable[[int], np.ndarray]:
+        """Return a function that draws :meth:`normal` chunk by chunk, by their sizes.
 
         For one replicate, of shape (size,) each; concatenated they equal one draw.
 
         Examples
         --------
         >>> streams = NoiseStreams([0])
-        >>> draw = streams.normal_parts(("counts", 0))
-        >>> parts = np.concatenate([draw(2), draw(3)])
-        >>> bool((parts == streams.normal(("counts", 0), (5,))[0]).all())
+        >>> draw = streams.normal_chunks(("counts", 0))
+        >>> chunks = np.concatenate([draw(2), draw(3)])
+        >>> bool((chunks == streams.normal(("counts", 0), (5,))[0]).all())
         True
         """
         if len(self.seeds) != 1:
             raise ValueError(
-                f"normal_parts serves one replicate, not {len(self.seeds)}"
+                f"normal_chunks serves one replicate, not {len(self.seeds)}"
             )
         if self.secure:
             return lambda size: self.normal(key, (size,))[0]

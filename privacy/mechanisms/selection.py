@@ -286,12 +286,12 @@ class SplitScore:
         return astuple(self)
 
 
-class ScoreRange(NamedTuple):
+class ScoreSensitivity(NamedTuple):
     """Bound on the change of the difference of two scores between neighbors.
 
     Attributes
     ----------
-    change : float or ndarray of shape (m,)
+    difference : float or ndarray of shape (m,)
         One for all selections of a release, or one for each.
     monotonic : bool, default=False
         Whether an added record moves all scores in the same direction.
@@ -299,7 +299,7 @@ class ScoreRange(NamedTuple):
         Probability that the bound does not hold: charged as delta.
     """
 
-    change: float | np.ndarray
+    difference: float | np.ndarray
     monotonic: bool = False
     failure: float = 0.0
 
@@ -318,16 +318,16 @@ class _Selection:
                 f"epsilon={self.epsilon} of a selection must be positive and finite"
             )
 
-    def check(self, sensitivity: ScoreRange) -> None:
+    def check(self, sensitivity: ScoreSensitivity) -> None:
         """Accept any epsilon: scores are divided by their sensitivity."""
 
-    def cost(self, sensitivity: ScoreRange) -> Cost:
+    def cost(self, sensitivity: ScoreSensitivity) -> Cost:
         """Epsilon, or the Gaussian cost if scores are monotonic."""
         if sensitivity.monotonic:
             return Cost(mu=selection_mu(self.epsilon))
         return Cost(epsilon=self.epsilon, delta=sensitivity.failure)
 
-    def details(self, sensitivity: ScoreRange) -> dict[str, float]:
+    def details(self, sensitivity: ScoreSensitivity) -> dict[str, float]:
         """The range of the exponents, if the charge is in mu."""
         return {"range": self.epsilon} if sensitivity.monotonic else {}
 
@@ -346,7 +346,7 @@ class Exponential(_Selection):
         values: Iterable[np.ndarray],
         streams: NoiseStreams,
         key: Key,
-        sensitivity: ScoreRange,
+        sensitivity: ScoreSensitivity,
     ) -> np.ndarray:
         """Choose a candidate in every selection of a release.
 
@@ -358,7 +358,7 @@ class Exponential(_Selection):
         streams : NoiseStreams
             Streams of one replicate.
         key : tuple
-        sensitivity : ScoreRange
+        sensitivity : ScoreSensitivity
 
         Returns
         -------
@@ -369,7 +369,7 @@ class Exponential(_Selection):
             2**-53.
         """
         # Exponents are scores times scale: their differences change by at most epsilon.
-        scales = self.epsilon / np.atleast_1d(sensitivity.change)
+        scales = self.epsilon / np.atleast_1d(sensitivity.difference)
         pairs = zip(values, scales.tolist(), strict=True)
         if streams.secure:
             choices = [choose_securely(*pair) for pair in pairs]
@@ -398,7 +398,7 @@ class Percentile(_Selection):
         values: "OrderStatistics",
         streams: NoiseStreams,
         key: Key,
-        sensitivity: ScoreRange,
+        sensitivity: ScoreSensitivity,
     ) -> np.ndarray:
         """Draw a value near the rank.
 
@@ -408,7 +408,7 @@ class Percentile(_Selection):
         streams : NoiseStreams
             Streams of one replicate.
         key : tuple
-        sensitivity : ScoreRange
+        sensitivity : ScoreSensitivity
             Bound on the change of the difference of two ranks.
 
         Returns
@@ -419,7 +419,7 @@ class Percentile(_Selection):
             ends, which are private.
         """
         if streams.secure:
-            scale = self.epsilon / float(sensitivity.change)
+            scale = self.epsilon / float(sensitivity.difference)
             return np.array([choose_securely(values.scores(), scale)], np.float64)
 
         # Draw an interval between neighboring values, block by block, by the Gumbel-max
@@ -435,7 +435,7 @@ class Percentile(_Selection):
             # The weight of an interval is its length times exp(exponent of its rank).
             utility = -np.abs(np.arange(first, last) - values.rank)
             with np.errstate(divide="ignore"):
-                exponents = self.epsilon / sensitivity.change * utility + np.log(
+                exponents = self.epsilon / sensitivity.difference * utility + np.log(
                     lengths
                 )
             variates = streams.gumbel((*key, "interval", first), exponents.shape)[0]

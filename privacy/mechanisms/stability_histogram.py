@@ -42,8 +42,8 @@ class StabilityHistogram:
     ----------
     threshold : float
         Smallest noisy count to release, in records: ``1 + stddev * q``, where all of
-        ``cells`` standard normal variates stay below q with probability ``1 - delta``.
-        A cell that occurs for one neighbor only holds one record there.
+        ``max_changed_cells`` standard normal variates stay below q with probability
+        ``1 - delta``. A cell that occurs for one neighbor only holds one record there.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class StabilityHistogram:
 
     stddev: float
     delta: float
-    cells: int = 1
+    max_changed_cells: int = 1
     name = "gaussian_threshold"
 
     def __post_init__(self) -> None:
@@ -64,8 +64,10 @@ class StabilityHistogram:
                 f"delta={self.delta} must be in (0, 1) for a histogram over an "
                 "unbounded domain"
             )
-        if self.cells < 1:
-            raise ValueError(f"cells={self.cells} must be at least 1")
+        if self.max_changed_cells < 1:
+            raise ValueError(
+                f"max_changed_cells={self.max_changed_cells} must be at least 1"
+            )
 
     @property
     def threshold(self) -> float:
@@ -73,14 +75,14 @@ class StabilityHistogram:
         # Noise is rounded to the grid: a count half a step below the threshold could be
         # rounded up to it. Secure noise has a slightly larger scale.
         stddev = float(Gaussian.secure_scale(self.stddev * SCALE)) / SCALE
-        return 1 + stddev * quantile(self.delta, self.cells) + 0.5 / SCALE
+        return 1 + stddev * quantile(self.delta, self.max_changed_cells) + 0.5 / SCALE
 
     def check(self, sensitivity: Sensitivity) -> None:
         """Refuse too few cells for what neighbors change, and a scale out of range."""
-        if self.cells < sensitivity.l0:
+        if self.max_changed_cells < sensitivity.l0:
             raise ValueError(
-                f"cells={self.cells} of the noise must be at least "
-                f"{sensitivity.l0:g}: neighbors differ in as many counts"
+                f"max_changed_cells={self.max_changed_cells} of the noise must be at "
+                f"least {sensitivity.l0:g}: neighbors differ in as many counts"
             )
         self._noise.check(sensitivity)
 
@@ -115,18 +117,20 @@ class StabilityHistogram:
         -------
         list of one ReleasedCells
         """
-        # Part by part and block by block, with the noise of one draw: only one part at
-        # a time is in memory.
-        add_noise = self._noise.draw_parts(streams, key)
-        parts = []
-        for cells_at, counts in values.parts():
+        # Chunk by chunk and block by block, with the noise of one draw: one chunk at a
+        # time is in memory.
+        add_noise = self._noise.draw_chunks(streams, key)
+        chunks = []
+        for cells_at, counts in values.chunks():
             noisy = np.empty_like(counts)
             for start in range(0, len(counts), BLOCK_CELLS):
                 block = slice(start, start + BLOCK_CELLS)
                 noisy[block] = add_noise(counts[block] * SCALE)
-            parts.append(self._select(cells_at, noisy, values.min_count))
-        cells = np.concatenate([part.cells for part in parts])
-        return [ReleasedCells(cells, np.concatenate([part.counts for part in parts]))]
+            chunks.append(self._select(cells_at, noisy, values.min_count))
+        cells = np.concatenate([chunk.cells for chunk in chunks])
+        return [
+            ReleasedCells(cells, np.concatenate([chunk.counts for chunk in chunks]))
+        ]
 
     def _select(
         self, cells_at: CellsAt, noisy: np.ndarray, min_count: float
@@ -159,37 +163,37 @@ class OccupiedCells(NamedTuple):
     counts: np.ndarray
     min_count: float = 0.0
 
-    def parts(self) -> Iterator[tuple[CellsAt, np.ndarray]]:
-        """Return all cells as one part; see :attr:`StreamedCells.parts`."""
+    def chunks(self) -> Iterator[tuple[CellsAt, np.ndarray]]:
+        """Return all cells as one chunk; see :attr:`StreamedCells.chunks`."""
         yield self.cells.__getitem__, np.asarray(self.counts, np.int64)
 
 
 @dataclass(frozen=True)
 class StreamedCells:
-    """Exact counts of more cells than fit memory, part by part: private.
+    """Exact counts of more cells than fit memory, chunk by chunk: private.
 
     Attributes
     ----------
-    parts : callable
-        Returns a new iterator over one or more parts: a function from indices or a
-        slice of the part's cells to their names, and the counts. Concatenated they are
+    chunks : callable
+        Returns a new iterator over one or more chunks: a function from indices or a
+        slice of the chunk's cells to their names, and the counts. Concatenated they are
         those of :class:`OccupiedCells`.
     min_count : float, default=0
         As in :class:`OccupiedCells`.
     """
 
-    parts: Callable[[], Iterator[tuple[CellsAt, np.ndarray]]]
+    chunks: Callable[[], Iterator[tuple[CellsAt, np.ndarray]]]
     min_count: float = 0.0
 
     @property
     def cells(self) -> np.ndarray:
         """Names of all cells."""
-        return np.concatenate([cells_at(slice(None)) for cells_at, _ in self.parts()])
+        return np.concatenate([cells_at(slice(None)) for cells_at, _ in self.chunks()])
 
     @property
     def counts(self) -> np.ndarray:
         """Counts of all cells."""
-        return np.concatenate([counts for _, counts in self.parts()])
+        return np.concatenate([counts for _, counts in self.chunks()])
 
 
 class ReleasedCells(NamedTuple):
@@ -206,15 +210,15 @@ class ReleasedCells(NamedTuple):
     counts: np.ndarray
 
 
-def quantile(delta: float, cells: int = 1) -> float:
-    """Quantile of the largest of ``cells`` normal variates: exceeded with delta.
+def quantile(delta: float, n_variates: int = 1) -> float:
+    """Quantile of the largest of ``n_variates`` normal ones: exceeded with delta.
 
     Examples
     --------
     >>> float(round(quantile(0.025), 6))
     1.959964
     """
-    # Tail of one variate: one minus the cells-th root of 1 - delta, without
+    # Tail of one variate: one minus the n_variates-th root of 1 - delta, without
     # cancellation.
-    tail = -math.expm1(math.log1p(-delta) / cells)
+    tail = -math.expm1(math.log1p(-delta) / n_variates)
     return float(-ndtri_exp(math.log(tail)))

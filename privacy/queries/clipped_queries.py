@@ -31,7 +31,7 @@ from pkm.compute.storage.blocks import total_array
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Gaussian
-from pkm.privacy.mechanisms.selection import ScoreRange
+from pkm.privacy.mechanisms.selection import ScoreSensitivity
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
 from pkm.privacy.queries.clipped_points import ClippedPoints
 from pkm.privacy.queries.shells import check_radii
@@ -373,12 +373,12 @@ class _CandidateQuery(Query):
 
     candidates: np.ndarray
 
-    def sensitivity(self, view: ClippedPoints) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: ClippedPoints) -> Mapping[str, ScoreSensitivity]:
         """A record adds at most the cost range to each cost, in squared grid steps."""
         # A cost is a sum over records of squared distances to the nearest center: a
         # record adds between 0 and the largest squared distance to each.
         largest = view.cost_range(self.candidates) * SCALE**2
-        return {"choices": ScoreRange(largest, monotonic=True)}
+        return {"choices": ScoreSensitivity(largest, monotonic=True)}
 
 
 @dataclass(frozen=True, eq=False)

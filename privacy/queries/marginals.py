@@ -17,7 +17,7 @@ from pkm.compute import Points
 from pkm.compute.storage.blocks import total_array
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
-from pkm.privacy.mechanisms.selection import ScoreRange
+from pkm.privacy.mechanisms.selection import ScoreSensitivity
 from pkm.privacy.queries.sums import CHOICES, COUNTS
 from pkm.privacy.query import (
     Answer,
@@ -39,13 +39,13 @@ BLOCK_ROWS = 1 << 14  # points whose cells are computed at a time
 class _TableQuery(Query):
     """Base class of the queries on contingency tables of columns, of one replicate."""
 
-    tables: Sequence[tuple[int, ...]]
+    column_sets: Sequence[tuple[int, ...]]
     edges: Sequence[np.ndarray]
 
     def check(self, view: Any) -> None:
         """Refuse more than one replicate, unknown columns, and too many cells."""
         view.check_single(self.label)
-        _check_tables(self.tables, self.edges, view.n_features)
+        _check_tables(self.column_sets, self.edges, view.n_features)
 
     def shape(self, columns: tuple[int, ...]) -> tuple[int, ...]:
         """Numbers of intervals of the columns of a table."""
@@ -54,7 +54,7 @@ class _TableQuery(Query):
     def split(self, cells: np.ndarray) -> list[np.ndarray]:
         """Separate values of all cells, of shape (cells,), into tables."""
         # Inverse of the concatenation in ``_count_cells``.
-        shapes = [self.shape(columns) for columns in self.tables]
+        shapes = [self.shape(columns) for columns in self.column_sets]
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         return [
             table.reshape(shape)
@@ -63,7 +63,7 @@ class _TableQuery(Query):
 
     def _count(self, view: Any) -> np.ndarray:
         """Exact counts of all cells, int64, over all shards."""
-        arguments = {"tables": self.tables, "edges": self.edges}
+        arguments = {"column_sets": self.column_sets, "edges": self.edges}
         return total_array(view._shards, _count_cells, **arguments)
 
 
@@ -73,7 +73,7 @@ class Marginals(_TableQuery):
 
     Parameters
     ----------
-    tables : sequence of tuple of int
+    column_sets : sequence of tuple of int
         Columns of each table, without repetition.
     edges : sequence of ndarray of shape (m - 1,), int64
         Inner edges of the m intervals of each column, in grid steps, increasing and
@@ -92,7 +92,7 @@ class Marginals(_TableQuery):
     def sensitivity(self, view: Any) -> Sensitivities:
         """One record in one cell of every table."""
         # m counts by 1 each: m in L1, sqrt(m) in L2.
-        m = len(self.tables)
+        m = len(self.column_sets)
         return {"counts": Sensitivity(m * SCALE, math.sqrt(m) * SCALE, SCALE, m)}
 
     def exact(self, view: Any) -> Answer:
@@ -101,7 +101,7 @@ class Marginals(_TableQuery):
 
     def details(self) -> Details:
         """The number of tables."""
-        return {"tables": len(self.tables)}
+        return {"tables": len(self.column_sets)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ class DependentColumns(_TableQuery):
 
     Parameters
     ----------
-    tables : sequence of tuple of int
+    column_sets : sequence of tuple of int
         Candidates: columns of each table, without repetition.
     edges : sequence of ndarray, int64
         As for :class:`Marginals`.
@@ -151,15 +151,15 @@ class DependentColumns(_TableQuery):
                     f"got shape {shares.shape}"
                 )
 
-    def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: Any) -> Mapping[str, ScoreSensitivity]:
         """Scores change by at most 1, up or down, and differences by at most 2."""
-        return {"choices": ScoreRange(2.0)}
+        return {"choices": ScoreSensitivity(2.0)}
 
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all candidates."""
         scores = []
         tables = self.split(self._count(view))
-        for columns, table in zip(self.tables, tables, strict=True):
+        for columns, table in zip(self.column_sets, tables, strict=True):
             # Expected counts if the columns were independent with the released shares.
             independent = view.n_points * reduce(
                 np.multiply.outer, [self.shares[h] for h in columns]
@@ -174,7 +174,7 @@ class WorstApproximated(_TableQuery):
 
     Parameters
     ----------
-    tables : sequence of tuple of int
+    column_sets : sequence of tuple of int
         Candidates: columns of each table, without repetition.
     edges : sequence of ndarray, int64
         As for :class:`Marginals`.
@@ -207,11 +207,11 @@ class WorstApproximated(_TableQuery):
         super().check(view)
         for name in ("expected", "weights", "offsets"):
             length = len(getattr(self, name))
-            if length != len(self.tables):
+            if length != len(self.column_sets):
                 raise ValueError(
-                    f"{name} must be of {len(self.tables)} tables, got {length}"
+                    f"{name} must be of {len(self.column_sets)} tables, got {length}"
                 )
-        for columns, expected in zip(self.tables, self.expected, strict=True):
+        for columns, expected in zip(self.column_sets, self.expected, strict=True):
             shape = self.shape(columns)
             if expected.shape != shape or not np.abs(expected).sum() <= MAX_EXPECTED:
                 raise ValueError(
@@ -230,10 +230,10 @@ class WorstApproximated(_TableQuery):
                     f"offsets={offset:g} must be at most {MAX_EXPECTED:.3g} records"
                 )
 
-    def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: Any) -> Mapping[str, ScoreSensitivity]:
         """Scores change by at most their weights, up or down."""
         # Of the difference of two scores: one may rise while the other falls.
-        return {"choices": ScoreRange(2.0 * max(self.weights))}
+        return {"choices": ScoreSensitivity(2.0 * max(self.weights))}
 
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all tables."""
@@ -248,7 +248,7 @@ class WorstApproximated(_TableQuery):
 
     def details(self) -> Details:
         """The number of candidates."""
-        return {"tables": len(self.tables)}
+        return {"tables": len(self.column_sets)}
 
 
 def _l1_distance(table: np.ndarray, expected: np.ndarray) -> int:
@@ -259,10 +259,10 @@ def _l1_distance(table: np.ndarray, expected: np.ndarray) -> int:
 
 
 def _count_cells(
-    points: Points, tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]
+    points: Points, column_sets: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Numbers of points in the cells of all tables, one table after the other."""
-    shapes = [tuple(len(edges[h]) + 1 for h in columns) for columns in tables]
+    shapes = [tuple(len(edges[h]) + 1 for h in columns) for columns in column_sets]
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
     for first in range(0, len(points.rows), BLOCK_ROWS):
         rows = points.rows[first : first + BLOCK_ROWS]
@@ -271,14 +271,14 @@ def _count_cells(
             np.searchsorted(inner, rows[:, h], side="right")
             for h, inner in enumerate(edges)
         ]
-        for columns, shape, count in zip(tables, shapes, counts, strict=True):
+        for columns, shape, count in zip(column_sets, shapes, counts, strict=True):
             cells = np.ravel_multi_index(tuple(intervals[h] for h in columns), shape)
             count += np.bincount(cells, minlength=len(count))
     return np.concatenate(counts)
 
 
 def _check_tables(
-    tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray], n_features: int
+    column_sets: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray], n_features: int
 ) -> None:
     """Refuse edges that do not increase, unknown columns, and too many cells."""
     if len(edges) != n_features:
@@ -289,14 +289,16 @@ def _check_tables(
                 f"edges[{h}] must be increasing grid integers, int64 of shape (m,), "
                 f"got {inner.dtype} of shape {inner.shape}"
             )
-    for columns in tables:
+    for columns in column_sets:
         is_known = all(0 <= h < n_features for h in columns)
         if not columns or not is_known or len(set(columns)) < len(columns):
             raise ValueError(
                 f"columns={tuple(columns)} of a table must be one or more different "
                 f"indices from 0 to {n_features - 1}"
             )
-    n_cells = sum(math.prod(len(edges[h]) + 1 for h in columns) for columns in tables)
+    n_cells = sum(
+        math.prod(len(edges[h]) + 1 for h in columns) for columns in column_sets
+    )
     if not 1 <= n_cells <= MAX_CELLS:
         raise ValueError(
             f"tables have {n_cells} cells together: from 1 to {MAX_CELLS} are served; "

@@ -82,7 +82,7 @@ class SortedGaussian(Gaussian):
         """
         # Block by block, with the noise of one draw.
         noised = np.empty(values.shape[1:], np.int64)
-        add_noise = Gaussian(self.scale).draw_parts(streams, (*key, "noise"))
+        add_noise = Gaussian(self.scale).draw_chunks(streams, (*key, "noise"))
         for start in range(0, len(noised), BLOCK_ROWS):
             rows = values[0, start : start + BLOCK_ROWS].astype(np.int64)
             noised[start : start + BLOCK_ROWS] = add_noise(rows.ravel()).reshape(
@@ -273,8 +273,8 @@ class QuadtreeCounts(Query):
     def exact(self, view: NumberedRecords) -> Mapping[str, StreamedCells]:
         """The occupied cells, one histogram after the other."""
 
-        def parts() -> Iterator[tuple[CellsAt, np.ndarray]]:
-            # A first part without cells: concatenation needs one if there are no
+        def chunks() -> Iterator[tuple[CellsAt, np.ndarray]]:
+            # A first chunk without cells: concatenation needs one if there are no
             # levels.
             no_names = np.empty((0, 2 + view.n_features), np.int64)
             yield lambda selected: no_names[selected], np.empty(0, np.int64)
@@ -284,7 +284,7 @@ class QuadtreeCounts(Query):
                 ):
                     yield partial(_names_at, tree, level, cells_at), counts
 
-        return {"counts": StreamedCells(parts)}
+        return {"counts": StreamedCells(chunks)}
 
 
 def _names_at(

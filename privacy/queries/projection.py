@@ -45,7 +45,7 @@ from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
-from pkm.privacy.mechanisms.selection import ScoreRange
+from pkm.privacy.mechanisms.selection import ScoreSensitivity
 from pkm.privacy.queries.sums import GAUSSIAN_SUMS_AND_COUNTS, ONE_COUNT, DisjointCounts
 from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
 
@@ -93,14 +93,14 @@ class CoverProblem(NamedTuple):
     ----------
     points : Projection or ndarray of shape (n, m), float64
         In the unit ball.
-    scales : sequence of (side, radius)
+    grids : sequence of (side, radius)
         See :class:`CoverPicks`.
     n_picks : int
         Number of picks per grid.
     """
 
     points: Projection | np.ndarray
-    scales: Sequence[tuple[float, float]]
+    grids: Sequence[tuple[float, float]]
     n_picks: int
 
 
@@ -123,16 +123,16 @@ class MaximumCover:
     def __post_init__(self) -> None:
         cover_epsilon(self.weight, self.delta)  # raises if one is out of range
 
-    def check(self, sensitivity: ScoreRange) -> None:
+    def check(self, sensitivity: ScoreSensitivity) -> None:
         """Refuse counts that a record changes by more than 1: no proof covers them."""
-        if not sensitivity.monotonic or sensitivity.change != 1:
+        if not sensitivity.monotonic or sensitivity.difference != 1:
             raise ValueError(f"{sensitivity} must be that of numbers of covered points")
 
-    def cost(self, sensitivity: ScoreRange) -> Cost:
+    def cost(self, sensitivity: ScoreSensitivity) -> Cost:
         """Cost of the whole cover, for any number of picks and grids."""
         return Cost(epsilon=cover_epsilon(self.weight, self.delta), delta=self.delta)
 
-    def details(self, sensitivity: ScoreRange) -> dict[str, float]:
+    def details(self, sensitivity: ScoreSensitivity) -> dict[str, float]:
         """Weight of a covered point, for the ledger."""
         return {"weight": self.weight}
 
@@ -141,7 +141,7 @@ class MaximumCover:
         values: CoverProblem,
         streams: NoiseStreams,
         key: Key,
-        sensitivity: ScoreRange | None = None,
+        sensitivity: ScoreSensitivity | None = None,
     ) -> np.ndarray:
         """Draw the picks of each grid; the points that one covers are then removed.
 
@@ -155,15 +155,15 @@ class MaximumCover:
 
         Returns
         -------
-        ndarray of shape (1, len(scales) * n_picks, m), float64
+        ndarray of shape (1, len(grids) * n_picks, m), float64
             Grid points of the unit ball.
         """
         uncovered = np.ones(len(values.points), bool)
         picks = []
-        for scale, (side, radius) in enumerate(values.scales):
+        for grid, (side, radius) in enumerate(values.grids):
             cover = Cover(values.points, side, radius, self.weight, uncovered)
             for i in range(values.n_picks):
-                grid_point = draw_cover(cover, self.weight, streams, (*key, scale, i))
+                grid_point = draw_cover(cover, self.weight, streams, (*key, grid, i))
                 picks.append(grid_point * side)
                 cover.remove(cover.covered(grid_point))
             del cover  # free its counts before those of the next grid are computed
@@ -227,7 +227,7 @@ class CoverPicks(Query):
 
     Parameters
     ----------
-    scales : sequence of (side, radius)
+    grids : sequence of (side, radius)
         Public: the side of each grid, and the radius within which its grid points
         cover. A record that is covered on one grid is left out on all later ones.
     n_picks : int
@@ -235,7 +235,7 @@ class CoverPicks(Query):
 
     Notes
     -----
-    Its part is ``picks`` (len(scales) * n_picks, m), float64: grid points of the unit
+    Its part is ``picks`` (len(grids) * n_picks, m), float64: grid points of the unit
     ball, in the order of the picks. A record that is not covered yet adds 1 to the
     counts of the grid points near it, and changes no other count.
     """
@@ -244,28 +244,28 @@ class CoverPicks(Query):
     mechanisms: ClassVar[Mechanisms] = {"picks": (MaximumCover,)}
     view = ProjectedPoints
 
-    scales: Sequence[tuple[float, float]]
+    grids: Sequence[tuple[float, float]]
     n_picks: int
 
     def check(self, view: ProjectedPoints) -> None:
         """Refuse a cover without grids or picks, and grids of impossible sizes."""
-        if not all(0 < length < math.inf for scale in self.scales for length in scale):
+        if not all(0 < length < math.inf for grid in self.grids for length in grid):
             raise ValueError(
-                f"scales={self.scales} must be pairs of positive finite lengths"
+                f"grids={self.grids} must be pairs of positive finite lengths"
             )
-        if self.n_picks < 1 or not self.scales:
+        if self.n_picks < 1 or not self.grids:
             raise ValueError(
-                f"n_picks={self.n_picks} and the number of scales, "
-                f"{len(self.scales)}, must be at least 1"
+                f"n_picks={self.n_picks} and the number of grids, "
+                f"{len(self.grids)}, must be at least 1"
             )
 
-    def sensitivity(self, view: ProjectedPoints) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: ProjectedPoints) -> Mapping[str, ScoreSensitivity]:
         """Counts of covered points are monotonic and change by at most 1."""
-        return {"picks": ScoreRange(1.0, monotonic=True)}
+        return {"picks": ScoreSensitivity(1.0, monotonic=True)}
 
     def exact(self, view: ProjectedPoints) -> Mapping[str, CoverProblem]:
         """Projected points."""
-        return {"picks": CoverProblem(view._projection, self.scales, self.n_picks)}
+        return {"picks": CoverProblem(view._projection, self.grids, self.n_picks)}
 
 
 @dataclass(frozen=True, eq=False)

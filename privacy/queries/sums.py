@@ -34,7 +34,7 @@ from pkm.privacy.mechanisms.selection import (
     Exponential,
     OrderStatistics,
     Percentile,
-    ScoreRange,
+    ScoreSensitivity,
 )
 from pkm.privacy.query import (
     Answer,
@@ -299,9 +299,9 @@ class GapPercentile(Query):
         if not 0 <= self.percent <= 100:
             raise ValueError(f"percent={self.percent} must be between 0 and 100")
 
-    def sensitivity(self, view: Any) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: Any) -> Mapping[str, ScoreSensitivity]:
         """A record changes a rank by 2, as the paper claims, and a difference by 4."""
-        return {"gap": ScoreRange(4.0)}
+        return {"gap": ScoreSensitivity(4.0)}
 
     def exact(self, view: Any) -> Mapping[str, OrderStatistics]:
         """All averaged gaps, and the rank of the percentile."""

@@ -24,7 +24,7 @@ from pkm.compute import (
 from pkm.compute.storage.blocks import Shards, total_array
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_grid_integers, check_type
-from pkm.privacy.mechanisms.selection import ScoreRange, SplitScore
+from pkm.privacy.mechanisms.selection import ScoreSensitivity, SplitScore
 from pkm.privacy.queries.sums import (
     CHOICES,
     GAUSSIAN_SUMS,
@@ -471,12 +471,12 @@ class Splits(Query):
                 "what is charged"
             )
 
-    def sensitivity(self, view: PartitionTree) -> Mapping[str, ScoreRange]:
+    def sensitivity(self, view: PartitionTree) -> Mapping[str, ScoreSensitivity]:
         """The score's sensitivity over the size of the cell."""
         # Below a size of 1 all scores are 0: the lower bound avoids a division by zero.
         sizes = np.asarray(self.sizes, np.float64)
         changes = self.score.sensitivity / np.maximum(1.0, sizes - self.margin)
-        return {"choices": ScoreRange(changes, failure=self.failure)}
+        return {"choices": ScoreSensitivity(changes, failure=self.failure)}
 
     def exact(self, view: PartitionTree) -> Mapping[str, Iterator[np.ndarray]]:
         """Scores of the candidates, cell by cell."""

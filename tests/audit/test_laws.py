@@ -26,7 +26,12 @@ from pkm.privacy.mechanisms.randomizers import (
     UserVectors,
     VectorRandomizer,
 )
-from pkm.privacy.mechanisms.selection import Exponential, OrderStatistics, Percentile, ScoreRange
+from pkm.privacy.mechanisms.selection import (
+    Exponential,
+    OrderStatistics,
+    Percentile,
+    ScoreSensitivity,
+)
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
 from pkm.privacy.queries.moved_records import SortedGaussian
 from pkm.privacy.queries.projection import CoverProblem, MaximumCover
@@ -131,7 +136,7 @@ def test_exponential_mechanism(monotonic):
     mechanism = Exponential(0.8)
     values = [np.array([0.0, 2.0, -3.0, 1.0]), np.array([1.0, -math.inf, 0.0])]
     others = [np.array([1.0, 2.0, -3.5, 0.0]), np.array([0.5, -math.inf, 0.0])]
-    sensitivity = ScoreRange(np.array([2.0, 1.0]), monotonic)
+    sensitivity = ScoreSensitivity(np.array([2.0, 1.0]), monotonic)
 
     def law(scores, change):
         weights = np.exp(0.8 / change * scores)
@@ -161,7 +166,7 @@ def test_percentile():
     mechanism = Percentile(0.9)
     values = OrderStatistics(np.array([10.0, 20.0, 45.0, 45.0, 80.0]), 2.0, 100.0)
     others = OrderStatistics(np.array([10.0, 32.0, 45.0, 77.0, 80.0]), 2.5, 100.0)
-    sensitivity = ScoreRange(4.0)
+    sensitivity = ScoreSensitivity(4.0)
 
     # Both densities are constant between whole numbers.
     outcomes = np.arange(100) + 0.5
@@ -230,7 +235,7 @@ def test_sorted_rows_with_noise():
 
 def test_maximum_cover_costs_its_charge_for_every_point_that_differs():
     mechanism = MaximumCover(0.1, 1e-6)
-    sensitivity = ScoreRange(1.0, monotonic=True)
+    sensitivity = ScoreSensitivity(1.0, monotonic=True)
     points = np.array([[0.1, 0.2], [0.3, 0.4], [0.3, 0.4]])
     problem = CoverProblem(points, ((0.5, 0.2),), 1)
     charged = mechanism.cost(sensitivity)

@@ -32,7 +32,7 @@ from pkm.privacy.mechanisms.randomizers import (
     LocalDomain,
     UserCells,
 )
-from pkm.privacy.mechanisms.selection import OrderStatistics, ScoreRange
+from pkm.privacy.mechanisms.selection import OrderStatistics, ScoreSensitivity
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StreamedCells
 from pkm.privacy.queries.clipped_regions import RegionCounts, RegionSums
 from pkm.privacy.queries.moved_records import AllPoints, SortedGaussian
@@ -151,7 +151,7 @@ def change_of_rows(exact, neighbor):
 
 def spread_ratio(exact, neighbor, sensitivity):
     """Change of the differences of scores, summed over the selections, over its bounds."""
-    changes = np.atleast_1d(sensitivity.change)
+    changes = np.atleast_1d(sensitivity.difference)
     # Scores may lie in an array that is used again for the next selection.
     scores = [each.copy() for each in exact]
     neighbor_scores = [each.copy() for each in neighbor]
@@ -172,7 +172,7 @@ def rank_ratio(exact, neighbor, sensitivity):
     utilities = [
         -np.abs(np.searchsorted(each.ordered, values) - each.rank) for each in (exact, neighbor)
     ]
-    return np.ptp(utilities[0] - utilities[1]) / sensitivity.change
+    return np.ptp(utilities[0] - utilities[1]) / sensitivity.difference
 
 
 def cover_ratio(rng, exact, neighbor, sensitivity):
@@ -180,7 +180,7 @@ def cover_ratio(rng, exact, neighbor, sensitivity):
     assert sensitivity.monotonic
     left = [exact.points[:], neighbor.points[:]]
     ratio = 0.0
-    for side, radius in exact.scales:
+    for side, radius in exact.grids:
         steps = np.arange(-math.floor(1 / side), math.floor(1 / side) + 1) * side
         axes = np.meshgrid(*[steps] * exact.points.shape[1])
         grid = np.stack([axis.ravel() for axis in axes], axis=1)
@@ -188,7 +188,7 @@ def cover_ratio(rng, exact, neighbor, sensitivity):
             covered = [np.linalg.norm(points[:, None] - grid, axis=2) <= radius for points in left]
             changes = covered[0].sum(axis=0) - covered[1].sum(axis=0)
             assert changes.min() >= 0 or changes.max() <= 0
-            ratio = max(ratio, np.abs(changes).max() / sensitivity.change)
+            ratio = max(ratio, np.abs(changes).max() / sensitivity.difference)
             pick = rng.integers(len(grid))
             left = [left[i][~covered[i][:, pick]] for i in range(2)]
     return ratio
@@ -237,7 +237,7 @@ def ratios_of(rng, query, part, exact, neighbor, sensitivity):
         return {"spread": cover_ratio(rng, exact, neighbor, sensitivity)}
     if isinstance(exact, OrderStatistics):
         return {"spread": rank_ratio(exact, neighbor, sensitivity)}
-    if isinstance(sensitivity, ScoreRange):
+    if isinstance(sensitivity, ScoreSensitivity):
         return {"spread": spread_ratio(exact, neighbor, sensitivity)}
     if isinstance(exact, OccupiedCells | StreamedCells):
         return norm_ratios(change_of_cells(exact, neighbor), sensitivity)

@@ -140,9 +140,9 @@ def test_a_move_changes_two_cells_of_every_histogram(d, trees, levels, every_cel
             changes = [table[cell] - neighbor_table[cell] for cell in cells]
             assert sorted(filter(None, changes)) in ([], [-1, 1])
             squared_change += sum(change * change for change in changes)
-        assert squared_change <= noise.cells
+        assert squared_change <= noise.max_changed_cells
         largest_change = max(largest_change, squared_change)
-    assert largest_change == noise.cells
+    assert largest_change == noise.max_changed_cells
 
 
 @pytest.mark.parametrize(
@@ -438,11 +438,11 @@ def test_bad_queries_are_refused_without_charge():
         ),
         (
             lambda: cells_of(holder, zero, range(3), five_cells),
-            "cells=5 of the noise must be at least 6",
+            "max_changed_cells=5 of the noise must be at least 6",
         ),
         (
             lambda: regions().release(LargeRegions(), counts=one_cell),
-            "cells=1 of the noise must be at least 2",
+            "max_changed_cells=1 of the noise must be at least 2",
         ),
         (
             lambda: counts_of(regions(), [0, 0], noise),

@@ -13,7 +13,7 @@ from planted_faults import rows_of
 from pkm.compute import SCALE, Points
 from pkm.methods import FastLloyd, GLloyd, SuLloyd
 from pkm.privacy import Curator, Gaussian, Laplace, SumsAndCounts
-from pkm.privacy.mechanisms.selection import Exponential, ScoreRange
+from pkm.privacy.mechanisms.selection import Exponential, ScoreSensitivity
 from pkm.privacy.queries.clipped_queries import NearestCounts, NearestSumsAndCounts
 from pkm.privacy.queries.marginals import DependentColumns, WorstApproximated
 from pkm.privacy.query import Sensitivity
@@ -72,14 +72,14 @@ class UnweightedRange(WorstApproximated):
     """The range of the scores without their weights."""
 
     def sensitivity(self, view):
-        return {"choices": ScoreRange(1.0)}
+        return {"choices": ScoreSensitivity(1.0)}
 
 
 class HalfRange(DependentColumns):
     """Scores move in one direction only."""
 
     def sensitivity(self, view):
-        return {"choices": ScoreRange(1.0)}
+        return {"choices": ScoreSensitivity(1.0)}
 
 
 def _shards_of(view):
@@ -150,7 +150,7 @@ class Argmax(Exponential):
 
     def draw(self, values, streams, key, sensitivity):
         choices = super().draw(values, streams, key, sensitivity)
-        scales = self.epsilon / np.atleast_1d(sensitivity.change)
+        scales = self.epsilon / np.atleast_1d(sensitivity.difference)
         for i, (scores, scale) in enumerate(zip(values, scales, strict=True)):
             best = np.sort(np.asarray(scores, float))[::-1]
             if len(best) > 1 and (best[0] - best[1]) * scale > 0.5:

@@ -140,7 +140,7 @@ class MovedAsOne(RegionCounts):
 
 
 def _narrowed(found, factor):
-    return {"choices": found["choices"]._replace(change=found["choices"].change / factor)}
+    return {"choices": found["choices"]._replace(difference=found["choices"].difference / factor)}
 
 
 class ThirdOfSwaps(Swaps):
@@ -162,7 +162,7 @@ class HalfOfSplits(Splits):
 
     def sensitivity(self, view):
         found = super().sensitivity(view)["choices"]
-        return {"choices": found._replace(change=found.change / 2)}
+        return {"choices": found._replace(difference=found.difference / 2)}
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def test_tables_agree_with_histogramdd():
     query = Marginals([(0,), (2, 1), (0, 1, 3)], [column.edges] * 4)
     (cells,) = query.exact(curator_of(points))["counts"]
     bins = np.concatenate([[-SCALE], column.edges, [SCALE + 1]])
-    for columns, table in zip(query.tables, query.split(cells), strict=True):
+    for columns, table in zip(query.column_sets, query.split(cells), strict=True):
         expected, _ = np.histogramdd(points[:, columns], [bins] * len(columns))
         assert (table == expected * SCALE).all()
 
@@ -142,7 +142,7 @@ def test_records_follow_the_tables():
     columns = exact_columns(points)
     query = Marginals([(0, 1), (1, 2), (2, 3)], [column.edges for column in columns])
     (cells,) = query.exact(curator_of(points))["counts"]
-    tables = dict(zip(query.tables, query.split(cells / SCALE), strict=True))
+    tables = dict(zip(query.column_sets, query.split(cells / SCALE), strict=True))
     n = 50_000
     records = draw_along_tree(columns, tables, n, np.random.default_rng(0))
     assert (np.abs(records) <= SCALE).all()

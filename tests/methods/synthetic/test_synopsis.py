@@ -73,7 +73,7 @@ def test_more_points_never_lead_back_to_the_quadtree(n, d, k, epsilon):
 @pytest.mark.parametrize("synopsis", SHAPES)
 def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
     monkeypatch.setattr(Gaussian, "draw", add_nothing)
-    monkeypatch.setattr(Gaussian, "draw_parts", lambda *_: np.array)
+    monkeypatch.setattr(Gaussian, "draw_chunks", lambda *_: np.array)
     monkeypatch.setattr("pkm.privacy.mechanisms.additive.Laplace.draw", add_nothing)
     n, d, k, epsilon = SHAPES[synopsis]
     points = draw(n, d)

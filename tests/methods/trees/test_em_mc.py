@@ -32,7 +32,7 @@ from pkm.privacy import (
     gaussian_mu,
     snap,
 )
-from pkm.privacy.mechanisms.selection import ScoreRange
+from pkm.privacy.mechanisms.selection import ScoreSensitivity
 from pkm.privacy.queries.projection import cover_epsilon, cover_weight, draw_cover
 
 # Draws of the cover
@@ -209,17 +209,17 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("scales", "n_picks", "weight", "delta", "message"),
+    ("grids", "n_picks", "weight", "delta", "message"),
     [
-        ([], 1, 1.0, 0.1, r"number of scales, 0, must be at least 1"),
+        ([], 1, 1.0, 0.1, r"number of grids, 0, must be at least 1"),
         ([(0.5, 1.0)], 0, 1.0, 0.1, r"n_picks=0"),
         ([(0.5, 1.0)], 1, 0.0, 0.1, r"weight=0.0 must be positive"),
         ([(0.5, 1.0)], 1, 1.0, 0.0, r"delta=0.0 must be in \(0, 1\)"),
     ],
 )
-def test_bad_covers_are_refused(scales, n_picks, weight, delta, message):
+def test_bad_covers_are_refused(grids, n_picks, weight, delta, message):
     projected = projection(np.zeros((10, 3), np.int64))
-    query = CoverPicks(scales, n_picks)
+    query = CoverPicks(grids, n_picks)
     with pytest.raises(ValueError, match=message):
         projected.release(query, picks=MaximumCover(weight, delta))
 
@@ -237,7 +237,7 @@ def test_bad_centers_are_refused(centers, message):
         projected.release(ProjectedCounts(centers), counts=Laplace(1.0))
 
 
-@pytest.mark.parametrize("change", [ScoreRange(1.0), ScoreRange(2.0, monotonic=True)])
+@pytest.mark.parametrize("change", [ScoreSensitivity(1.0), ScoreSensitivity(2.0, monotonic=True)])
 def test_a_cover_refuses_scores_that_its_cost_is_not_derived_for(change):
     with pytest.raises(ValueError, match="numbers of covered points"):
         MaximumCover(1.0, 0.1).check(change)

@@ -38,7 +38,7 @@ from pkm.privacy import (
 )
 from pkm.privacy.mechanisms import samplers, selection
 from pkm.privacy.mechanisms.additive import MAX_SCALE, BoundedValues
-from pkm.privacy.mechanisms.selection import OrderStatistics, ScoreRange
+from pkm.privacy.mechanisms.selection import OrderStatistics, ScoreSensitivity
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells
 from pkm.privacy.queries.moved_records import AllPoints, SoftCounts, SortedGaussian, Total
 from pkm.privacy.queries.sums import CountsAndBoundedSums
@@ -406,7 +406,7 @@ def test_secure_bounded_laplace_draws_from_that_law(entropy):
 def test_secure_histogram_keeps_its_threshold(entropy):
     """What a lonely record adds passes the threshold no more often than delta says."""
     for stddev in (0.001, 1.0, 10.0):
-        histogram = StabilityHistogram(stddev, 0.01, cells=1)
+        histogram = StabilityHistogram(stddev, 0.01, max_changed_cells=1)
         scale = float(Gaussian.secure_scale(stddev * SCALE))
         threshold = math.ceil(histogram.threshold * SCALE)
         assert stats.norm.sf(threshold - SCALE - 0.5, scale=scale) <= 0.01
@@ -485,7 +485,7 @@ def test_the_largest_scale_is_served(entropy):
 def test_secure_choices_follow_the_exponential_mechanism(entropy):
     scores = np.array([0.0, -np.inf, 3.0, 1.0, -2.0, 3.0])
     draws = Exponential(2.0).draw(
-        [scores] * 20_000, SECURE, ("x", 0), ScoreRange(np.full(20_000, 4.0))
+        [scores] * 20_000, SECURE, ("x", 0), ScoreSensitivity(np.full(20_000, 4.0))
     )
     assert_follows(draws[0], np.arange(6)[scores > -np.inf], np.exp(scores[scores > -np.inf] / 2))
 
@@ -520,7 +520,8 @@ def test_secure_percentile_is_an_integer_of_the_exponential_mechanism(entropy):
     """Each integer is a candidate: the outcome does not show between what values it lies."""
     values = OrderStatistics(np.array([2.5, 2.5, 4.0, 9.25]), 2.0, 12.0)
     outcomes = [
-        Percentile(3.0).draw(values, SECURE, ("x", 0), ScoreRange(4.0))[0] for _ in range(5000)
+        Percentile(3.0).draw(values, SECURE, ("x", 0), ScoreSensitivity(4.0))[0]
+        for _ in range(5000)
     ]
     candidates = np.arange(13)
     ranks = np.array([(values.ordered <= candidate).sum() for candidate in candidates])

@@ -18,7 +18,7 @@ from pkm.privacy import (
     NoiseStreams,
     gdp_delta,
 )
-from pkm.privacy.mechanisms.selection import ScoreRange, selection_epsilon, selection_mu
+from pkm.privacy.mechanisms.selection import ScoreSensitivity, selection_epsilon, selection_mu
 
 
 class GivenUniforms(NoiseStreams):
@@ -37,14 +37,14 @@ def choose(exponents, uniforms):
     """Choices of the exponential mechanism, one for each uniform."""
     uniforms = np.atleast_1d(uniforms)
     scores = [np.asarray(exponents)] * len(uniforms)
-    change = ScoreRange(np.ones(len(uniforms)))
+    change = ScoreSensitivity(np.ones(len(uniforms)))
     return GivenUniforms(uniforms).release(Exponential(1.0), scores, ("x", 0), change)[0]
 
 
 @pytest.mark.statistical
 def test_selection_follows_its_probabilities():
     exponents = np.array([0.0, 1.5, -2.0, 0.5, -np.inf, 1.0])
-    change = ScoreRange(np.full(20_000, 2.0))
+    change = ScoreSensitivity(np.full(20_000, 2.0))
     scores = [exponents] * 20_000
     # Exponents are epsilon times the score over its sensitivity.
     choices = NoiseStreams([11]).release(Exponential(2.0), scores, ("x", 0), change)[0]

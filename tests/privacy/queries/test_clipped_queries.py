@@ -39,7 +39,7 @@ from pkm.privacy import (
     Swaps,
     snap,
 )
-from pkm.privacy.mechanisms.selection import ScoreRange, selection_epsilon
+from pkm.privacy.mechanisms.selection import ScoreSensitivity, selection_epsilon
 from pkm.privacy.queries.clipped_queries import score_costs
 
 KINDS = ("spread", "tied", "extreme")
@@ -162,7 +162,7 @@ def test_sensitivities_of_queries_on_all_points():
         ):
             bound = sensitivity_of(query, buckets, "choices")
             assert bound.monotonic
-            assert bound.change == cost_range
+            assert bound.difference == cost_range
         cost_changes = swap_cost_changes(buckets, neighbor, centers, current)
         assert (cost_changes >= 0).all()
         chosen = centers[current][None]
@@ -483,7 +483,7 @@ def test_exponents_of_huge_costs_are_exact():
     """Two sets whose costs differ in the last digits of integers beyond float64."""
     mechanism = Exponential(1.0)
     streams = NoiseStreams([0])
-    change = ScoreRange(2.0, monotonic=True)
+    change = ScoreSensitivity(2.0, monotonic=True)
     smaller = 1 << 62
     scores = score_costs([smaller + 10, smaller])
     choices = [mechanism.draw([scores], streams, ("key", i), change) for i in range(2000)]

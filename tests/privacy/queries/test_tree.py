@@ -375,7 +375,7 @@ def recorded_exponents(tree, cells, sizes, score, epsilon, margin=0.0):
     """Exponents (cells, candidates) of a choice of splits."""
     query = Splits(cells, sizes, score, margin)
     exact = [scores.copy() for scores in query.exact(tree)["choices"]]
-    changes = query.sensitivity(tree)["choices"].change
+    changes = query.sensitivity(tree)["choices"].difference
     return np.array(exact) * (epsilon / changes)[:, None]
 
 
