@@ -76,6 +76,8 @@ class Pairs:
         What was expected and is not stored.
     complete : ndarray of shape (comparisons,), bool
         Which comparisons rest on all the data sets that they are about.
+    how : str
+        How values are averaged over data sets: one of `AVERAGES`.
     """
 
     matrix: SeedMatrix
@@ -83,6 +85,7 @@ class Pairs:
     rows: pd.DataFrame
     missing: str
     complete: np.ndarray
+    how: str
 
     @property
     def first_cells(self) -> pd.DataFrame:
@@ -106,21 +109,16 @@ class Pairs:
         sums = np.add.reduceat(values, starts, axis=1)
         return sums / np.bincount(comparison)
 
-    def relative(
-        self,
-        values: np.ndarray,
-        means: np.ndarray,
-        how: str,
-    ) -> np.ndarray:
+    def relative(self, values: np.ndarray, means: np.ndarray) -> np.ndarray:
         """Average values of the rows relative to the means of their `scale`."""
-        if how not in AVERAGES:
-            raise ValueError(f"average={how!r} must be one of {AVERAGES}")
+        if self.how not in AVERAGES:
+            raise ValueError(f"average={self.how!r} must be one of {AVERAGES}")
         if "scale" not in self.rows:
             return self.average(values)
         scale = means[:, self.rows["scale"]]
-        if how == "difference":
+        if self.how == "difference":
             return self.average(values - scale)
-        if how == "mean_of_ratios":
+        if self.how == "mean_of_ratios":
             return self.average(values / scale)
         return self.average(values) / self.average(scale)
 
@@ -157,7 +155,9 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
         _describe_short_ranges(check, matrix.cells.iloc[rows["left"]]),
         gaps,
     )
-    return Pairs(matrix, keys, rows, missing, n_datasets >= n_expected)
+    complete = n_datasets >= n_expected
+    how = check.get("average", AVERAGES[0])
+    return Pairs(matrix, keys, rows, missing, complete, how)
 
 
 def _match_sides(cells: pd.DataFrame, check: Mapping, over: Mapping) -> pd.DataFrame:
@@ -165,14 +165,15 @@ def _match_sides(cells: pd.DataFrame, check: Mapping, over: Mapping) -> pd.DataF
     rows = _find_side(cells, check, over, "left")
     if "right" in check:
         right = _find_side(cells, check, over, "right")
-        rows = rows.merge(right, on=list(dict.fromkeys([*over, "dataset"])))
+        # On the `over` columns and by data set.
+        rows = rows.merge(right)
     else:
         rows = rows.assign(right=rows["left"], right_label="1", right_order=0)
     if "relative_to" in check:
         scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
         scale_of = dict(zip(scales, scales.index, strict=True))
-        rows = rows.assign(scale=rows["dataset"].map(scale_of))
-        rows = rows.dropna(subset="scale")
+        scale = rows["dataset"].map(scale_of)
+        rows = rows.assign(scale=scale).dropna(subset="scale")
     return rows.sort_values(["left_order", "right_order"], kind="stable")
 
 
@@ -182,8 +183,9 @@ def _number_comparisons(
     """Number the comparisons; return their rows and their keys, see `Pairs`."""
     identity = [*over, "left_label", "right_label"]
     groups = rows.groupby(identity, sort=False, dropna=False)
-    rows = rows.assign(comparison=groups.ngroup())
-    rows = rows.sort_values("comparison", kind="stable", ignore_index=True)
+    rows = rows.assign(comparison=groups.ngroup()).sort_values(
+        "comparison", kind="stable", ignore_index=True
+    )
     keys = (
         rows.drop_duplicates("comparison")[identity]
         .reset_index(drop=True)
@@ -216,7 +218,7 @@ def _select_matrix(
     condition = check.get("where")
     if condition is None:
         return matrix
-    selected = matrix.take(numeric(matrix.cells, condition).eval(condition))
+    selected = matrix.take(evaluate_columns(matrix.cells, condition))
     if not len(selected.cells):
         raise MissingRows(f"none of {len(matrix.cells)} stored cells has {condition}")
     return selected
@@ -382,7 +384,7 @@ def _read_smallest(cells: Sequence[Mapping], names: list[str]) -> dict[str, floa
 
 def _join_metrics(study: Study, check: Mapping, context: Context) -> BootstrapValues:
     """Join the comparisons of several metrics."""
-    measured = {}
+    measured = []
     missing = []
     for metric in check["metric"]:
         try:
@@ -390,22 +392,20 @@ def _join_metrics(study: Study, check: Mapping, context: Context) -> BootstrapVa
         except MissingRows:
             missing.append(f"no stored rows of metric {metric}")
             continue
-        measured[metric] = bootstrap
+        cases = bootstrap.cases.assign(metric=metric)
+        measured.append(replace(bootstrap, cases=cases))
         missing.append(bootstrap.missing)
     if not measured:
         raise MissingRows(context.explain_missing(check["sweep"]))
 
-    cases = [
-        bootstrap.cases.assign(metric=name) for name, bootstrap in measured.items()
-    ]
-    tables = measured.values()
+    cases = [bootstrap.cases for bootstrap in measured]
     return BootstrapValues(
-        values=np.hstack([bootstrap.values for bootstrap in tables]),
+        values=np.hstack([bootstrap.values for bootstrap in measured]),
         cases=pd.concat(cases, ignore_index=True),
-        seeds=min(bootstrap.seeds for bootstrap in tables),
+        seeds=min(bootstrap.seeds for bootstrap in measured),
         missing=join_texts(*dict.fromkeys(missing)),
-        name=bootstrap.name,
-        complete=np.concatenate([bootstrap.complete for bootstrap in tables]),
+        name=measured[-1].name,
+        complete=np.concatenate([bootstrap.complete for bootstrap in measured]),
     )
 
 
@@ -419,15 +419,15 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
     """
     matrix = pairs.matrix
     columns = pairs.rows["left"]
-    how = check.get("average", AVERAGES[0])
     means = resampled_means(matrix)
-    left = pairs.relative(means[:, columns], means, how)
+    left = pairs.relative(means[:, columns], means)
     right = 1.0
     if "right" in check:
-        right = pairs.relative(means[:, pairs.rows["right"]], means, how)
+        right = pairs.relative(means[:, pairs.rows["right"]], means)
     if "times" in check:
-        factors = numeric(matrix.cells, check["times"]).eval(check["times"])
-        factors = np.broadcast_to(np.asarray(factors, dtype=float), len(matrix.cells))
+        factors = evaluate_columns(matrix.cells, check["times"])
+        factors = np.asarray(factors, dtype=float)
+        factors = np.broadcast_to(factors, len(matrix.cells))
         left = left * pairs.average(factors[None, columns])
 
     seeds = int(pairs.shared_seeds.min())
@@ -439,7 +439,7 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
     elif check.get("by") == "dispersion":
         name = "Deviation over mean"
         squares = resampled_means(replace(matrix, values=matrix.values**2))
-        variance = pairs.relative(squares[:, columns], squares, how) - left**2
+        variance = pairs.relative(squares[:, columns], squares) - left**2
         variance = np.maximum(variance, 0) * (seeds / max(seeds - 1, 1))
         values = np.sqrt(variance) / np.abs(left)
 
@@ -458,14 +458,19 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
     )
 
 
+def evaluate_columns(cells: pd.DataFrame, expression: str) -> pd.Series:
+    """Evaluate an expression of pandas in the columns of some cells."""
+    return numeric(cells, expression).eval(expression)
+
+
 def numeric(cells: pd.DataFrame, expression: str | None = None) -> pd.DataFrame:
     """Cells with numbers in columns that mix types, so that expressions can use them.
 
     With an expression they have the columns that it names alone.
     """
     if expression is not None:
-        words = set(re.findall(r"\w+", expression))
-        cells = cells[[name for name in cells if name in words]]
+        names = re.findall(r"\w+", expression)
+        cells = cells.filter(dict.fromkeys(names))
     mixed = cells.select_dtypes(["object", "str"])
     converted = mixed.apply(pd.to_numeric, errors="coerce")
     return cells.assign(**converted.dropna(axis=1, how="all"))

@@ -61,8 +61,6 @@ def decide(bootstrap: BootstrapValues, check: Mapping) -> Finding:
     # Decide every case: kept, violated or neither.
     share = resampled.mean(axis=0)
     decidable = bootstrap.decidable
-    if decidable is None:
-        decidable = np.full(n_cases, not bootstrap.undecided)
     p_true = holm((1 + resampled.sum(axis=0)) / len(truth))
     kept = on_sample & (share >= 1 - LEVEL) & decidable
     violated = ~on_sample & (p_true <= LEVEL) & decidable
@@ -88,11 +86,10 @@ def decide(bootstrap: BootstrapValues, check: Mapping) -> Finding:
     verdict = to_verdict(is_violated, is_supported)
 
     # A part of the cases shows less than all of them.
-    complete = True if bootstrap.complete is None else bootstrap.complete
-    refuted = quantifier == "all" and (violated & complete).any()
+    refuted = quantifier == "all" and (violated & bootstrap.complete).any()
     exists = quantifier == "some"
     verdict = weaken(verdict, bootstrap.missing, exists=exists, refuted=refuted)
-    if bootstrap.seeds < MIN_SEEDS or not decidable.any():
+    if bootstrap.seeds < MIN_SEEDS or not np.any(decidable):
         verdict = INCONCLUSIVE
 
     seeds = describe_seeds(bootstrap.seeds)

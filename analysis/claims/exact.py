@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from pkm.analysis.claims import reported
-from pkm.analysis.claims.comparisons import numeric, with_columns
+from pkm.analysis.claims.comparisons import evaluate_columns, numeric, with_columns
 from pkm.analysis.claims.findings import (
     FAILS,
     HOLDS,
@@ -147,7 +147,7 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
         pure=[group["epsilon"].sum() for group in by_cell],
     )
     if "at" in check:
-        epsilons = numeric(cells, check["at"]).eval(check["at"])
+        epsilons = evaluate_columns(cells, check["at"])
         table["delta_at"] = list(map(composed_delta, by_cell, epsilons))
     if "report_ranges" not in check:
         return _judge_rows(table, [], check, context)
@@ -170,10 +170,9 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
 def _read_charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of a check with all parameters that it names, and their charges."""
     cells = _select_cells(study.cells.drop_duplicates("cell"), check)
-    for name, default in check.get("defaults", {}).items():
-        values = cells.get(name, pd.Series(None, cells.index, dtype=object))
-        values = values.where(values.notna(), default)
-        cells = cells.assign(**{name: values})
+    defaults = check.get("defaults", {})
+    missing = {name: None for name in defaults if name not in cells}
+    cells = cells.assign(**missing).fillna(defaults)
     cells = with_columns(cells, check.get("columns", {}))
 
     charged = read_charges(cells)

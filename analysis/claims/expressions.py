@@ -139,7 +139,8 @@ def _fit_line(
     selected = _as_mask(values, mask)
     x = x[selected]
     _require(len(np.unique(x)), min_points, "values", "that a slope needs")
-    values = np.where(np.isfinite(values), values, np.nan)[:, selected]
+    values = values[:, selected]
+    values = np.where(np.isfinite(values), values, np.nan)
 
     x = x - x.mean()
     values = values - values.mean(axis=1, keepdims=True)

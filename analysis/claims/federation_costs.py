@@ -198,15 +198,23 @@ def _judge_time(
     # Two sends an iteration, one up and one down.
     without_latency = mean - 2 * measured["latency_ms"]
     ratio = without_latency / (value.mean - reported["slept_ms"])
-    row = {"half_width": half_width, "ratio_without_latency": ratio}
-    if measured["transport"] == "threads":
-        return row | {"verdict": NOT_COMPARABLE, "reason": THREADS}
-    if measured["seeds"] < MIN_SEEDS:
-        return row | {"verdict": FEW_SEEDS, "reason": f"{measured['seeds']} seeds"}
     margin = np.hypot(half_width, value.largest_deviation) + value.unit / 2
-    if abs(mean - value.mean) <= margin:
-        return row | {"verdict": NO_DIFFERENCE}
-    return row | {"verdict": FASTER if mean < value.mean else SLOWER}
+    verdict = FASTER if mean < value.mean else SLOWER
+    reason = ""
+    if measured["transport"] == "threads":
+        verdict = NOT_COMPARABLE
+        reason = THREADS
+    elif measured["seeds"] < MIN_SEEDS:
+        verdict = FEW_SEEDS
+        reason = f"{measured['seeds']} seeds"
+    elif abs(mean - value.mean) <= margin:
+        verdict = NO_DIFFERENCE
+    return {
+        "half_width": half_width,
+        "ratio_without_latency": ratio,
+        "verdict": verdict,
+        "reason": reason,
+    }
 
 
 def _judge_bytes(

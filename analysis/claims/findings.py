@@ -89,8 +89,8 @@ class BootstrapValues:
         Cases, or parts of one, that the claim is about and that are not stored.
     name : str
         Name of the values, capitalized: ``"Ratio"``.
-    complete : ndarray of shape (cases,), bool, optional
-        Which cases have all the data that they need; all by default.
+    complete : bool, or ndarray of shape (cases,), bool
+        Which cases have all the data that they need.
     extra_columns : mapping of str to array
         Further columns of the evidence.
     evidence : DataFrame, optional
@@ -99,8 +99,8 @@ class BootstrapValues:
         Clause that the report writes after the values, without a full stop.
     undecided : str
         Why these data can give no verdict on some case; empty where they can on all.
-    decidable : ndarray of shape (cases,), bool, optional
-        Cases to which `undecided` does not apply; none by default.
+    decidable : bool, or ndarray of shape (cases,), bool
+        Cases to which `undecided` does not apply.
     """
 
     values: np.ndarray
@@ -108,12 +108,12 @@ class BootstrapValues:
     seeds: int
     missing: str = ""
     name: str = "Value"
-    complete: np.ndarray | None = None
+    complete: np.ndarray | bool = True
     extra_columns: Mapping = field(default_factory=dict)
     evidence: pd.DataFrame | None = None
     text: str = ""
     undecided: str = ""
-    decidable: np.ndarray | None = None
+    decidable: np.ndarray | bool = True
 
 
 @dataclass(frozen=True)

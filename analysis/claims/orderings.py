@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.comparisons import AVERAGES, SELECTION, Pairs, find_pairs
+from pkm.analysis.claims.comparisons import SELECTION, Pairs, find_pairs
 from pkm.analysis.claims.findings import (
     INCONCLUSIVE,
     LEVEL,
@@ -52,9 +52,8 @@ def improving(study: Study, check: Mapping, context: Context) -> Finding:
     pairs = find_pairs(study, check, context)
     steps = _pair_with_previous(pairs, check["along"])
     n_steps = len(steps.keys)
-    missing = f"{n_steps} of {check['steps']} steps available"
-    if n_steps >= check["steps"]:
-        missing = ""
+    few = f"{n_steps} of {check['steps']} steps available"
+    missing = few if n_steps < check["steps"] else ""
     return judge_ordering(replace(steps, missing=missing), check)
 
 
@@ -73,9 +72,9 @@ def _pair_with_previous(pairs: Pairs, along: str) -> Pairs:
             step = f"{members[along][before]} to {members[along][after]}"
             earlier = sides[before].set_index("dataset")["left"]
             later = sides[after]
-            later = later.assign(right=later["dataset"].map(earlier))
             # Both values must be stored of a data set.
-            later = later.dropna(subset="right")
+            right = later["dataset"].map(earlier)
+            later = later.assign(right=right).dropna(subset="right")
             if len(later):
                 keys.append(key | {along: step})
                 steps.append(later.assign(comparison=len(steps)))
@@ -98,11 +97,11 @@ def judge_ordering(pairs: Pairs, check: Mapping) -> Finding:
     left = pairs.rows["left"]
     right = pairs.rows["right"]
     sign = -1.0 if check.get("higher_is_better") else 1.0
-    how = check.get("average", AVERAGES[0])
 
     # Test the differences per seed, averaged over data sets. The denominators are the
     # same on both sides: their means are factors.
-    differences = pairs.relative(values[:, left] - values[:, right], means, how)
+    differences = values[:, left] - values[:, right]
+    differences = pairs.relative(differences, means)
     tests = paired_tests(sign * differences)
     violation = holm(tests["p_greater"])
     support = holm(tests["p_less"])
@@ -112,8 +111,8 @@ def judge_ordering(pairs: Pairs, check: Mapping) -> Finding:
         "tied",
     )
     evidence = pairs.keys.assign(
-        left_mean=pairs.relative(means[:, left], means, how)[0],
-        right_mean=pairs.relative(means[:, right], means, how)[0],
+        left_mean=pairs.relative(means[:, left], means)[0],
+        right_mean=pairs.relative(means[:, right], means)[0],
         difference=sign * tests["difference"],
         half_width=tests["half_width"],
         seeds=tests["seeds"],
@@ -156,7 +155,8 @@ def _decide_ordering(
         n_few = (~enough).sum()
         few = f"{n_few} comparisons have fewer than {MIN_SEEDS} paired seeds"
         missing = join_texts(missing, few if n_few else "")
-    verdict = weaken(verdict, missing, refuted=(violated & pairs.complete).any())
+    refuted = (violated & pairs.complete).any()
+    verdict = weaken(verdict, missing, refuted=refuted)
     if not enough.any():
         verdict = INCONCLUSIVE
 

@@ -90,7 +90,10 @@ def _evaluate_groups(
 ) -> BootstrapValues:
     """Evaluate a statistic on the cases of each group."""
     cases = bootstrap.cases
-    groups = cases.groupby(list(names), sort=False) if names else [((), cases)]
+    groups = [((), cases)]
+    if names:
+        groups = cases.groupby(list(names), sort=False)
+    limit = check.get("at_most", np.inf)
     columns = []
     keys = []
     missing = bootstrap.missing
@@ -108,11 +111,10 @@ def _evaluate_groups(
             continue
         columns.append(column)
         keys.append(key)
-        is_above = check.get("increasing") and column[0] > check.get("at_most", np.inf)
+        is_above = check.get("increasing") and column[0] > limit
         has_all = not bootstrap.missing if n_cases is None else len(members) == n_cases
-        complete.append(
-            is_above or (has_all and bootstrap.complete[members.index].all())
-        )
+        has_all &= bootstrap.complete[members.index].all()
+        complete.append(is_above or has_all)
     if not columns:
         raise MissingRows(missing)
 
@@ -128,20 +130,25 @@ def _evaluate_groups(
         undecided=" ".join(dict.fromkeys(filter(None, reasons))),
         decidable=np.array([not reason for reason in reasons]),
     )
-    is_truth = values.dtype == bool
-    if names:
+    if not names:
+        return _show_cases(joint, bootstrap)
+    if values.dtype == bool:
         counts = f"{check['name']} in {values[0].sum()} of {len(columns)}"
-        return replace(joint, text=counts) if is_truth else joint
+        joint = replace(joint, text=counts)
+    return joint
 
-    # The evidence of a single number are the cases.
+
+def _show_cases(joint: BootstrapValues, bootstrap: BootstrapValues) -> BootstrapValues:
+    """Give a single number of all cases these as its evidence."""
+    cases = bootstrap.cases
     low, high = percentile_interval(bootstrap.values)
-    by_case = cases.assign(
+    evidence = cases.assign(
         value=bootstrap.values[0], low=low, high=high, **bootstrap.extra_columns
     )
     text = _describe_ranges(cases)
-    if is_truth:
-        text = f"{check['name']}: {_describe_ranges(by_case)}"
-    return replace(joint, cases=cases.iloc[:1], evidence=by_case, text=text)
+    if joint.values.dtype == bool:
+        text = f"{joint.name}: {_describe_ranges(evidence)}"
+    return replace(joint, cases=cases.iloc[:1], evidence=evidence, text=text)
 
 
 def _describe_ranges(cases: pd.DataFrame) -> str:

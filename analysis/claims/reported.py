@@ -216,22 +216,23 @@ def _judge_number(
         "note": _find_reason(reported.get("notes", ()), row),
     }
 
-    # Give the reason where the two cannot be compared.
     reason = _find_reason(reported.get("not_comparable", ()), row)
-    if not has_rows or (value is not NO_NUMBER and not is_measured):
-        return row | {"verdict": NOT_STORED, "reason": "no stored rows"}
     if value is NO_NUMBER:
         reason = "the paper reports no number"
-    if reason:
-        return row | {"verdict": NOT_COMPARABLE, "reason": reason}
-    if row["seeds"] < MIN_SEEDS:
-        return row | {"verdict": FEW_SEEDS, "reason": f"{row['seeds']:.0f} seeds"}
-
-    difference = mean - value.mean
-    verdict = BETTER if (difference > 0) == higher_is_better(row["metric"]) else WORSE
-    if abs(difference) <= margin:
+    if not has_rows or (value is not NO_NUMBER and not is_measured):
+        verdict = NOT_STORED
+        reason = "no stored rows"
+    elif reason:
+        verdict = NOT_COMPARABLE
+    elif row["seeds"] < MIN_SEEDS:
+        verdict = FEW_SEEDS
+        reason = f"{row['seeds']:.0f} seeds"
+    elif abs(mean - value.mean) <= margin:
         verdict = WITHIN
-    return row | {"verdict": verdict, "reason": ""}
+    else:
+        is_higher = mean > value.mean
+        verdict = BETTER if is_higher == higher_is_better(row["metric"]) else WORSE
+    return row | {"verdict": verdict, "reason": reason}
 
 
 def _find_margin(row: Mapping, value: ReportedNumber, reported: Mapping) -> float:
@@ -253,8 +254,11 @@ def _find_margin(row: Mapping, value: ReportedNumber, reported: Mapping) -> floa
 def _find_reason(rules: Sequence[Mapping], row: Mapping) -> str:
     """Reason of the first rule that concerns a cell; rules without keys concern all."""
     for rule in rules:
-        names = ("dataset", "method", "metric")
-        if all(row[name] in rule.get(f"{name}s", [row[name]]) for name in names):
+        concerned = [
+            row[name] in rule.get(f"{name}s", [row[name]])
+            for name in ("dataset", "method", "metric")
+        ]
+        if all(concerned):
             return rule["reason"]
     return ""
 

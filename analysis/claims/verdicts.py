@@ -63,7 +63,9 @@ class Verdict:
 
 
 def evaluate_claims(
-    study: Study, paper: str, gaps: pd.DataFrame | None = None
+    study: Study,
+    paper: str,
+    gaps: pd.DataFrame = NO_GAPS,
 ) -> list[Verdict]:
     """Evaluate every claim of a paper.
 
@@ -88,11 +90,13 @@ def evaluate_claims(
 
 
 def prepare(
-    study: Study, paper: str, gaps: pd.DataFrame | None = None
+    study: Study,
+    paper: str,
+    gaps: pd.DataFrame = NO_GAPS,
 ) -> tuple[Study, Context]:
     """Return the study adapted to the paper, and the context that its checks need."""
     content = read_claims(paper)
-    study, gaps = adapt_study(study, NO_GAPS if gaps is None else gaps, paper)
+    study, gaps = adapt_study(study, gaps, paper)
     return study, Context(content["sets"], gaps, content["reported"])
 
 
@@ -173,9 +177,9 @@ def _join_findings(findings: Sequence[Finding]) -> Finding:
 
 def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """One row per claim with the columns `OVERVIEW`, for the table of verdicts."""
-    rows = []
-    for verdict in verdicts:
-        finding = vars(verdict.finding)
-        row = vars(verdict.claim) | finding | {"partial": verdict.partial}
-        rows.append(row | {"numbers": finding["summary"]})
-    return pd.DataFrame(rows).reindex(columns=OVERVIEW)
+    rows = [
+        vars(verdict.claim) | vars(verdict.finding) | {"partial": verdict.partial}
+        for verdict in verdicts
+    ]
+    table = pd.DataFrame(rows).rename(columns={"summary": "numbers"})
+    return table.reindex(columns=OVERVIEW)

@@ -258,8 +258,10 @@ def critical_differences(study: Study, spec: FigureSpec) -> FigureData:
     ranks = data.table
     grid = np.unique(ranks["epsilon"])
     chosen = np.linspace(0, grid.size - 1, min(N_DIAGRAMS, grid.size)).round()
-    ranks = ranks[ranks["epsilon"].isin(grid[chosen.astype(int)])]
-    ranks = ranks.sort_values(["epsilon", "panel", "value"], ignore_index=True)
+    is_chosen = ranks["epsilon"].isin(grid[chosen.astype(int)])
+    ranks = ranks[is_chosen].sort_values(
+        ["epsilon", "panel", "value"], ignore_index=True
+    )
 
     titles = [
         f"{row.panel}, ε = {row.epsilon:g} "
@@ -339,8 +341,9 @@ def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
 def winners(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """The best private method of each data set and epsilon."""
     table = _read_ratios(study, spec)
-    best = _merge_styles(ranking.best_methods(table), table)
-    best = best.sort_values(["d", "n", "dataset", "epsilon"])
+    best = _merge_styles(ranking.best_methods(table), table).sort_values(
+        ["d", "n", "dataset", "epsilon"]
+    )
     rows = [f"{row.dataset} (d {row.d})" for row in best.itertuples()]
     labels = best["second"].map(_make_labels(study.cells))
     return best.assign(

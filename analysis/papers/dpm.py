@@ -39,8 +39,9 @@ def sizes(study: Study, spec: FigureSpec) -> FigureData:
     columns = ["dataset", "n", "d", "k", "domain_half_width"]
     stored = cells[columns].drop_duplicates("dataset")
 
-    table = pd.DataFrame([*REPORTED["sizes"], ALL_LETTERS])
-    table = table.merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
+    table = pd.DataFrame([*REPORTED["sizes"], ALL_LETTERS]).merge(
+        stored, on="dataset", how="left", suffixes=("_reported", "")
+    )
     missing = table.loc[table["n"].isna(), "dataset"]
     titles = map(spec.format_name, missing)
     return FigureData(table, cells, gap_texts(titles))
@@ -55,7 +56,10 @@ def quality(study: Study, spec: FigureSpec) -> FigureData:
     styles = MethodStyles(study.cells)
     printed = []
     for (dataset, method), group in table.groupby(["dataset", "method"], sort=False):
-        row = {"data set": spec.format_name(dataset), "method": styles.label(method)}
+        row = {
+            "data set": spec.format_name(dataset),
+            "method": styles.label(method),
+        }
         for number in group.to_dict("records"):
             metric = number["metric"]
             arrow = "↑" if higher_is_better(metric) else "↓"
@@ -167,8 +171,11 @@ def _rank_splits(table: pd.DataFrame) -> pd.DataFrame:
     fifth = (BEST_SHARE * size).round().clip(lower=1)
     is_end = [rank <= fifth, rank > size - fifth]
     part = np.select(is_end, ["best", "worst"], "between")
-    splits = splits.drop(columns="x").rename(columns={"value": "mean"})
-    return splits.assign(rank=rank, hue=part)
+    return (
+        splits.drop(columns="x")
+        .rename(columns={"value": "mean"})
+        .assign(rank=rank, hue=part)
+    )
 
 
 # Matched budgets
@@ -191,8 +198,12 @@ def matched(study: Study, spec: FigureSpec) -> FigureData:
     """Inertia of the sound variants over the published ones, one panel per pair."""
     ratios = matched_ratios(study)
     sound = ratios["sound"]
-    table = ratios.rename(columns={"ratio": "value"})
-    table = table.assign(method=sound, hue=sound, panel=sound, row=ratios["dataset"])
+    table = ratios.rename(columns={"ratio": "value"}).assign(
+        method=sound,
+        hue=sound,
+        panel=sound,
+        row=ratios["dataset"],
+    )
 
     gaps = []
     for method in MATCHES["sound"]:
@@ -233,7 +244,7 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
 
     charges = read_charges(matrix.cells).query("flaw != ''")
     flaws = charges.groupby(level=0)["flaw"].unique()
-    unproven = [" ".join(sorted(flaws.get(column, ()))) for column in published]
+    flaws_of_pairs = [flaws.get(column, ()) for column in published]
 
     sides = list(MATCHES)
     budgets = [f"{name}_{side}" for side in sides for name in BUDGET.values()]
@@ -242,7 +253,7 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
         low=low,
         high=high,
         seeds=shared_seeds.sum(axis=0),
-        unproven=unproven,
+        unproven=[" ".join(sorted(flaws)) for flaws in flaws_of_pairs],
     )
 
 
@@ -257,16 +268,17 @@ def _pair_budgets(cells: pd.DataFrame) -> pd.DataFrame:
     is_published = np.isclose(cells["epsilon"].astype(float), 1.0)
     published = cells[is_published].rename(columns={"method": "published"})
     sound = cells.rename(columns={"method": "sound"})
-    pairs = MATCHES.merge(published, on="published")
-    pairs = pairs.merge(sound, on=["sound", *same], suffixes=("_published", "_sound"))
+    pairs = MATCHES.merge(published, on="published").merge(
+        sound, on=["sound", *same], suffixes=("_published", "_sound")
+    )
 
     # Take the largest budget that the published variant spent, too.
     is_affordable = pairs["spent_sound"] <= pairs["spent_published"] * (1 + 1e-9)
     is_affordable &= pairs["delta_sound"] <= pairs["delta_published"]
-    pairs = (
-        pairs[is_affordable]
-        .sort_values("epsilon_sound", kind="stable")
-        .drop_duplicates(["sound", "column_published"], keep="last")
+    best = (
+        pairs[is_affordable][::-1]
+        .groupby(["sound", "column_published"])["epsilon_sound"]
+        .idxmax()
+        .sort_values()
     )
-    order = pairs["sound"].map(list(MATCHES["sound"]).index)
-    return pairs.assign(order=order).sort_values(["order", "column_published"])
+    return pairs.loc[best]

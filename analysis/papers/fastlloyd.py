@@ -23,7 +23,7 @@ from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.figures.texts import DASH, count_text, gap_texts, interval_text
 from pkm.analysis.render.style import shades
-from pkm.analysis.tables.study import Study
+from pkm.analysis.tables.study import Study, matches
 
 REPORTED = read_claims("fastlloyd")["reported"]
 
@@ -57,8 +57,9 @@ def sizes(study: Study, spec: FigureSpec) -> FigureData:
         row = {"data set": entry["title"]}
         row |= {f"{text} (paper)": entry[symbol] for symbol, text in SYMBOLS.items()}
         for symbol, text in SYMBOLS.items():
-            ends = {*listed[symbol].nsmallest(1), *listed[symbol].nlargest(1)}
-            row[f"{text} (here)"] = DASH.join(map(str, sorted(ends))) or DASH
+            values = sorted(set(listed[symbol]))
+            ends = dict.fromkeys(values[:1] + values[-1:])
+            row[f"{text} (here)"] = DASH.join(map(str, ends)) or DASH
         rows.append(row | {"sets here": len(listed)})
 
     table = pd.DataFrame(rows)
@@ -192,8 +193,8 @@ def _describe_missing(
     """Say which of the paper's data sets have no rows, by latency and clients."""
     texts = []
     for latency, clients in wanted:
-        is_meant = (table["latency_ms"] == latency) & (table["clients"] == clients)
-        missing = _missing_titles(table[is_meant])
+        selector = {"latency_ms": latency, "clients": clients}
+        missing = _missing_titles(table[matches(table, selector)])
         if missing:
             several = f"{len(missing)} of {len(TITLES)} data sets"
             names = several if len(missing) > 2 else "; ".join(missing)
@@ -210,10 +211,10 @@ def _missing_titles(stored: pd.DataFrame) -> list[str]:
 def iteration_costs(study: Study, spec: FigureSpec) -> FigureData:
     """Milliseconds of FastLloyd's iterations with 8-byte words, whole and in parts."""
     table = costs(study)
-    is_meant = (table["method"] == TABLE3["method"]) & (table["split"] == "balanced")
+    selector = {"method": TABLE3["method"], "split": "balanced", "word_bytes": 8}
     # Where a cell was run with both transports, processes come before threads.
     table = (
-        table[is_meant & (table["word_bytes"] == 8)]
+        table[matches(table, selector)]
         .sort_values("transport", kind="stable")
         .drop_duplicates(["dataset", "clients", "latency_ms"])
     )
@@ -247,11 +248,15 @@ def iteration_costs(study: Study, spec: FigureSpec) -> FigureData:
     )
 
     setting = ["latency_ms", "clients"]
-    stored = table[setting].drop_duplicates().sort_values(setting)
-    wanted = stored.itertuples(index=False)
-    gaps = _describe_missing(table, wanted) if len(table) else gap_texts([spec.title])
-    runs = count_text(table["seeds"], "runs")
-    how = f"{transports(table)}; {runs} each" if len(table) else ""
+    stored = (
+        table[setting].drop_duplicates().sort_values(setting).itertuples(index=False)
+    )
+    gaps = gap_texts([spec.title])
+    how = ""
+    if len(table):
+        gaps = _describe_missing(table, stored)
+        runs = count_text(table["seeds"], "runs")
+        how = f"{transports(table)}; {runs} each"
     return FigureData(points, gaps=gaps, fields={"parties": how})
 
 
@@ -259,8 +264,12 @@ def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Styles of data sets: colors of points, markers of clusters and columns."""
     points = sorted(table["n"].unique())
     colors = dict(zip(points, shades(len(points), 0.78), strict=True))
-    shapes = table[["k", "d"]].drop_duplicates().sort_values(["k", "d"])
-    shapes = shapes.itertuples(index=False, name=None)
+    shapes = (
+        table[["k", "d"]]
+        .drop_duplicates()
+        .sort_values(["k", "d"])
+        .itertuples(index=False, name=None)
+    )
     markers = dict(zip(shapes, 2 * MARKERS, strict=False))
 
     datasets = table.drop_duplicates("dataset").set_index("dataset")

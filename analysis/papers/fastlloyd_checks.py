@@ -47,8 +47,11 @@ def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreem
         )
     both["difference"] = (both["nicv"] / both["nicv_central"] - 1).abs()
     groups = ["sweep", "method", "dataset", "epsilon", "clients", "transport"]
-    differences = both.groupby(groups)["difference"]
-    table = differences.agg(runs="size", difference="max").reset_index()
+    table = (
+        both.groupby(groups)["difference"]
+        .agg(runs="size", difference="max")
+        .reset_index()
+    )
     table["agrees"] = table["difference"] <= _ROUNDING
     unmatched = describe_missing(protocol["dataset"].unique(), both["dataset"])
     unmatched = f"central runs at this epsilon: {unmatched}" if unmatched else ""

@@ -49,7 +49,7 @@ EXPONENTS = {
 #: Sizes at which the slope of a bound is taken, but for the one along which.
 SIZES = {"n": 1e5, "k": 8, "d": 8}
 
-Curves = Mapping[str, BootstrapValues]
+Measured = Mapping[str, Mapping[str, BootstrapValues]]
 
 
 # Table 1
@@ -109,7 +109,7 @@ def _measure(
     return curves
 
 
-def _lay_out(row: Mapping[str, str], measured: Mapping[str, Curves]) -> dict[str, str]:
+def _lay_out(row: Mapping[str, str], measured: Measured) -> dict[str, str]:
     """Return one row of Table 1."""
     texts = {
         "method": row["reference"],
@@ -127,11 +127,10 @@ def _lay_out(row: Mapping[str, str], measured: Mapping[str, Curves]) -> dict[str
     return texts
 
 
-def _has_slope(curve: BootstrapValues | None) -> bool:
+def _has_slope(curve: BootstrapValues) -> bool:
     """Whether a power can be fitted: two points or more, all positive."""
-    if curve is None or len(curve.cases) < 2:
-        return False
-    return bool((curve.values[0] > 0).all())
+    is_positive = curve.values[0] > 0
+    return len(curve.cases) > 1 and bool(is_positive.all())
 
 
 def _slope_text(curve: BootstrapValues | None, along: str) -> str:
@@ -148,18 +147,17 @@ def _bound_slope(bound: str, along: str, curve: BootstrapValues | None) -> str:
     """Return the slope of a reported bound between the ends of a measured curve."""
     if curve is None or len(curve.cases) < 2:
         return DASH
-    ends = curve.extra_columns[along].agg(["min", "max"]).to_numpy(np.longdouble)
+    x = curve.extra_columns[along]
+    ends = x.agg(["min", "max"]).to_numpy(np.longdouble)
     # One bound is exponential in d: it needs more than double precision's range.
     sizes = {name: np.longdouble(value) for name, value in SIZES.items()}
     with np.errstate(divide="ignore", over="ignore"):
         values = [evaluate_expression(bound, sizes | {along: end}) for end in ends]
-        (rise,) = np.diff(np.log(values))
-        (run,) = np.diff(np.log(ends))
-        slope = rise / run
+        (slope,) = np.diff(np.log(values)) / np.diff(np.log(ends))
     return f"{slope:.2f}" if np.isfinite(slope) else DASH
 
 
-def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
+def _largest_over_bound(key: str, measured: Measured) -> float:
     """Return the largest additive error over its bound; 0 where none is measured."""
     _, additive = BOUNDS[key]
     largest = 0.0

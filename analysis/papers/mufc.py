@@ -13,7 +13,13 @@ import pandas as pd
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import FigureData, compare, number_text, summarize
+from pkm.analysis.figures.frames import (
+    FigureData,
+    compare,
+    number_text,
+    select,
+    summarize,
+)
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import DASH, gap_texts, times_text
 from pkm.analysis.tables.study import Study
@@ -111,8 +117,11 @@ def sizes(study: Study, spec: FigureSpec) -> FigureData:
     cells = study.matrix("table1", "loss_ratio").cells
     columns = ["dataset", *SETTING, "largest_client"]
     stored = cells[columns].drop_duplicates("dataset")
-    table = pd.DataFrame(REPORTED["sizes"]).drop(columns="title")
-    table = table.merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
+    table = (
+        pd.DataFrame(REPORTED["sizes"])
+        .drop(columns="title")
+        .merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
+    )
     return FigureData(table, study.cells, _describe_missing(stored, spec))
 
 
@@ -121,12 +130,12 @@ def sizes(study: Study, spec: FigureSpec) -> FigureData:
 
 def speedups_by_definition(study: Study, spec: FigureSpec) -> FigureData:
     """Speed-ups by every definition, after the reported one."""
-    tables = []
-    for name in spec.panels:
-        panel_spec = replace(spec.part(name), hue="method")
-        tables.append(compare(study, panel_spec).table.assign(definition=name))
     columns = ["dataset", "definition", "value", "low", "high", "seeds"]
-    measured = pd.concat(tables, ignore_index=True).reindex(columns=columns)
+    measured = (
+        select(study, replace(spec, frame="", hue="method"))
+        .table.rename(columns={"panel": "definition"})
+        .reindex(columns=columns)
+    )
     stored = in_order(measured["dataset"], spec.titles)
     printed = (
         pd.Series(REPORTED["speedups"], name="value")
@@ -146,8 +155,11 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> FigureData:
     )
     table = table.sort_values(["group", "row"])
 
-    means = measured.groupby("definition", sort=False)["value"].mean().map(times_text)
-    texts = [f"{spec.styles[name]['label']}: {mean}" for name, mean in means.items()]
+    means = measured.groupby("definition", sort=False)["value"].mean()
+    texts = [
+        f"{spec.styles[name]['label']}: {times_text(mean)}"
+        for name, mean in means.items()
+    ]
     fields = {"means": "; ".join(texts), "n_sets": len(stored)}
     gaps = _describe_missing(measured, spec)
     return FigureData(table, study.cells, gaps, fields)
@@ -166,7 +178,8 @@ def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
 
 def removal_costs(study: Study, spec: FigureSpec) -> FigureData:
     """Means of all metrics of a cell in one row: time of a request, by its kind."""
-    table = summarize(study, replace(spec, extra_columns=(*CASE, *SETTING))).table
+    all_columns = replace(spec, extra_columns=(*CASE, *SETTING))
+    table = summarize(study, all_columns).table
     order = list(dict.fromkeys([*spec.titles, *table["dataset"]]))
     table = table.astype({"dataset": pd.CategoricalDtype(order)})
     keys = [*CASE, "method", "label", *SETTING]
@@ -186,10 +199,8 @@ def removal_costs(study: Study, spec: FigureSpec) -> FigureData:
 def exact_and_lazy(study: Study, spec: FigureSpec) -> FigureData:
     """Exact and lazy server in one row, with the ratio of their times."""
     costs = removal_costs(study, spec)
-    exact_name, lazy_name = spec.methods
-    by_method = costs.table.drop(columns="label").set_index("method")
-    exact = by_method.loc[by_method.index == exact_name]
-    lazy = by_method.loc[by_method.index == lazy_name]
+    both = costs.table.drop(columns=["label", "method"])
+    exact, lazy = (both[costs.table["method"] == name] for name in spec.methods)
     lazy = lazy.drop(columns=[*SETTING, "seeds"])
     table = exact.merge(lazy, on=CASE, suffixes=("", "_lazy"))
 
