@@ -1,6 +1,6 @@
 """From stored rows to the tidy table of a figure, its caption and its printed table.
 
-The table has one line per value: `panel`, `hue` (curve or color), `style`, `row` and
+The table has one row per value: `panel`, `hue` (curve or color), `style`, `row` and
 `group` (of heat maps and forests), `x`, `value` with its interval `low` to `high`,
 `half_width`, `median`, `deviation`, `seeds` and `left_out` (values that are not
 finite), and columns of the cell.
@@ -99,7 +99,7 @@ class FigureData:
 
     @property
     def drawn(self) -> pd.DataFrame:
-        """The lines that have a value; all lines of a table without the column."""
+        """The rows that have a value; all rows of a table without the column."""
         if "value" not in self.table:
             return self.table
         return self.table[np.isfinite(self.table["value"].astype(float))]
@@ -108,10 +108,13 @@ class FigureData:
 def make_figure_data(study: Study, spec: FigureSpec) -> FigureData:
     """Return what a figure shows of a study."""
     study, _ = adapt_study(study, NO_GAPS, spec.paper)
-    frame = _call(study, spec) if spec.frame else select(study, spec)
-    if spec.transform and len(frame.table):
-        frame = replace(frame, table=spec.function(spec.transform)(frame.table))
-    return frame if frame.gaps is not None else replace(frame, gaps=absent(frame, spec))
+    data = _call(study, spec) if spec.frame else select(study, spec)
+    if spec.transform and len(data.table):
+        transform = spec.function(spec.transform)
+        data = replace(data, table=transform(data.table))
+    if data.gaps is None:
+        data = replace(data, gaps=find_missing(data, spec))
+    return data
 
 
 def _call(study: Study, spec: FigureSpec) -> FigureData:
@@ -126,13 +129,14 @@ def _call(study: Study, spec: FigureSpec) -> FigureData:
 def select(study: Study, spec: FigureSpec) -> FigureData:
     """Select the rows of all panels: one selection cut by `panel`, or one a panel."""
     if spec.panel or not spec.panels:
-        frames = [_select_rows(study, spec)]
+        parts = [_select_rows(study, spec)]
     else:
-        frames = [_select_panel(study, spec, name) for name in spec.panels]
-    table = _concat([frame.table for frame in frames])
-    frame = FigureData(table, _concat([frame.source for frame in frames]))
-    gaps = [gap for frame in frames for gap in frame.gaps or ()]
-    return replace(frame, gaps=(*absent(frame, spec), *dict.fromkeys(gaps)))
+        parts = [_select_panel(study, spec, name) for name in spec.panels]
+    table = _concat([part.table for part in parts])
+    cells = _concat([part.source for part in parts])
+    data = FigureData(table, cells)
+    gaps = [gap for part in parts for gap in part.gaps or ()]
+    return replace(data, gaps=(*find_missing(data, spec), *dict.fromkeys(gaps)))
 
 
 def _select_panel(
@@ -141,24 +145,21 @@ def _select_panel(
     name: str,
 ) -> FigureData:
     panel_spec = spec.part(name)
-    frame = (
-        _call(study, panel_spec)
-        if panel_spec.frame
-        else _select_rows(study, panel_spec)
-    )
-    return replace(frame, table=frame.table.assign(panel=name))
+    select_panel = _call if panel_spec.frame else _select_rows
+    data = select_panel(study, panel_spec)
+    return replace(data, table=data.table.assign(panel=name))
 
 
 def _select_rows(study: Study, spec: FigureSpec) -> FigureData:
-    """Select rows of a figure or a panel; the gaps are those that rows do not show."""
+    """Select rows of a figure or a panel; its gaps are what rows alone cannot show."""
     return compare(study, spec) if spec.compare else summarize(study, spec)
 
 
 def compare(study: Study, spec: FigureSpec) -> FigureData:
     """Compare cells as a claim does: `compare` has keys of a check.
 
-    A comparison has the facts that all cells of its left side share, `datasets` (behind
-    each side) and `grid`, the epsilons of an area.
+    A comparison has the columns that all cells of its left side share, their number
+    `datasets`, and `grid`, the epsilons of an area.
     """
     check = {"sweep": list(spec.sweep), "metric": spec.metric[0], **spec.compare}
     try:
@@ -169,11 +170,15 @@ def compare(study: Study, spec: FigureSpec) -> FigureData:
         return FigureData(assign_channels(empty, spec), cells)
     bootstrap = divide_pairs(pairs, check)
     low, high = percentile_interval(bootstrap.values)
+
+    # Columns that differ within the left side of a comparison say nothing of it.
     cells = pairs.matrix.cells
     left = pairs.rows["left"]
-    facts = cells.iloc[left].filter(CELL_COLUMNS)
-    sides = facts.groupby(pairs.rows["comparison"].to_numpy())
-    varying = facts.columns[sides.nunique().max() > 1]
+    columns = cells.iloc[left].filter(CELL_COLUMNS)
+    sides = columns.groupby(pairs.rows["comparison"].to_numpy())
+    varying = columns.columns[sides.nunique().max() > 1]
+
+    matrix = study.matrix(spec.sweep, spec.metric[0])
     table = pairs.first_cells.drop(columns=varying).assign(
         value=bootstrap.values[0],
         low=low,
@@ -181,7 +186,7 @@ def compare(study: Study, spec: FigureSpec) -> FigureData:
         half_width=(high - low) / 2,
         seeds=pairs.shared_seeds,
         datasets=sides.size(),
-        grid=values_text(study.matrix(spec.sweep, spec.metric[0]).cells["epsilon"]),
+        grid=values_text(matrix.cells["epsilon"]),
     )
     used = sorted({*left, *pairs.rows["right"]})
     gaps = (pairs.missing,) if pairs.missing else ()
@@ -197,14 +202,16 @@ def summarize(study: Study, spec: FigureSpec) -> FigureData:
     gaps: tuple[str, ...] = ()
     for metric in spec.metric:
         matrix = study.matrix(spec.sweep, metric)
-        matrix = raw_units(matrix) if spec.value == "raw" else matrix
+        if spec.value == "raw":
+            matrix = raw_units(matrix)
         matrix = replace(matrix, cells=parse_planted_names(matrix.cells))
         table = matrix.cells.assign(metric=metric, **statistics(matrix, spec))
-        where = {
+
+        selector = {
             name: table[name].mode().tolist() if value == MOST_COMMON else value
             for name, value in spec.where.items()
         }
-        table = table[matches(table, where)]
+        table = table[matches(table, selector)]
         if spec.methods:
             table = table[table["method"].isin(spec.methods)]
         elif not spec.curves:
@@ -223,25 +230,25 @@ def assign_channels(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     ValueError
         If the specification names a column that its rows do not have.
     """
-    columns = {"x": spec.x, "row": spec.row, "group": spec.group, "style": spec.style}
-    columns = {name: column for name, column in columns.items() if column}
-    used = [*columns.values(), spec.hue, *spec.panel]
+    channels = {name: getattr(spec, name) for name in ("x", "row", "group", "style")}
+    channels = {name: column for name, column in channels.items() if column}
+    used = [*channels.values(), spec.hue, *spec.panel]
     if len(table):
         refuse_unknown(used, table, f"{spec}: column")
+
     hue = table.get(spec.hue)
     if spec.curves:
-        curves = [
-            table[matches(table, selector)].assign(hue=name)
-            for name, selector in spec.curves.items()
-        ]
+        curves = []
+        for name, selector in spec.curves.items():
+            curve = table[matches(table, selector)]
+            curves.append(curve.assign(hue=name))
         table = _concat(curves)
         hue = table["hue"]
-    absent_values = pd.Series(np.nan, table.index)
-    places = {
-        name: table.get(column, absent_values).infer_objects()
-        for name, column in columns.items()
-    }
-    table = table.assign(hue=hue, **places)
+    missing = pd.Series(np.nan, table.index)
+    columns = {}
+    for name, column in channels.items():
+        columns[name] = table.get(column, missing).infer_objects()
+    table = table.assign(hue=hue, **columns)
     if spec.kind == "lines":
         table["x"] = pd.to_numeric(table["x"], errors="coerce")
     if spec.panel:
@@ -260,7 +267,7 @@ def assign_channels(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
 
 
 def _join_panels(table: pd.DataFrame, spec: FigureSpec) -> pd.Series | None:
-    """Name the panel of each line: a column's value, or those of several in order."""
+    """Name the panel of each row: a column's value, or those of several in order."""
     if len(spec.panel) == 1:
         return table.get(spec.panel[0])
     names = [table[column].map(spec.format_name) for column in spec.panel]
@@ -271,7 +278,9 @@ def _join_panels(table: pd.DataFrame, spec: FigureSpec) -> pd.Series | None:
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     stored = [table for table in tables if len(table)]
-    return pd.concat(stored, ignore_index=True) if stored else tables[0].iloc[:0]
+    if not stored:
+        return tables[0].iloc[:0]
+    return pd.concat(stored, ignore_index=True)
 
 
 def incomparable_methods(cells: pd.DataFrame) -> list[str]:
@@ -282,7 +291,9 @@ def incomparable_methods(cells: pd.DataFrame) -> list[str]:
     """
     private = cells[cells["notion"] != "none"]
     models = private["adjacency"].str.cat(private["trust"], sep="/")
-    return sorted(set(private.loc[~models.isin(models.mode().iloc[:1]), "method"]))
+    most_common = models.mode().iloc[:1]
+    others = private[~models.isin(most_common)]
+    return sorted(set(others["method"]))
 
 
 # Statistics
@@ -302,8 +313,9 @@ def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
     if (is_relative or spec.interval == "bootstrap95") and matrix.seeds.size:
         means, seeds = relative_means(matrix, spec.value)
         mean = means[0]
-        has_interval = spec.interval != "none"
-        low, high = percentile_interval(means) if has_interval else (unknown, unknown)
+        low = high = unknown
+        if spec.interval != "none":
+            low, high = percentile_interval(means)
         # With one or two seeds an interval may miss its own value.
         low = np.fmin(low, mean)
         high = np.fmax(high, mean)
@@ -344,23 +356,25 @@ def expected_panels(spec: FigureSpec) -> list[str]:
     return list(spec.panels)
 
 
-def absent(frame: FigureData, spec: FigureSpec) -> tuple[str, ...]:
+def find_missing(data: FigureData, spec: FigureSpec) -> tuple[str, ...]:
     """Say which panels have no rows, and which curves lack some of the others."""
-    drawn = frame.drawn
+    drawn = data.drawn
     if not len(drawn):
         return gap_texts([spec.title])
     if spec.expected:
-        return gap_texts(_missing_values(frame, spec))
+        return gap_texts(_missing_values(data, spec))
     panels = panel_names(drawn, spec)
     expected = expected_panels(spec)
     names = [spec.part(name).title for name in expected if name not in panels]
+
     by_method = spec.hue == "method" and "method" not in spec.panel
     changes = spec.styles if isinstance(spec.styles, Mapping) else {}
     for hue in spec.curves or (spec.methods if by_method else ()):
-        default = hue if spec.curves else MethodStyles(frame.source).label(hue)
-        label = (changes.get(hue) or {}).get("label", default)
-        lines = drawn[drawn["hue"] == hue]
-        stored = set(lines.get("panel", [""] * len(lines)))
+        label = hue if spec.curves else MethodStyles(data.source).label(hue)
+        change = changes.get(hue) or {}
+        label = change.get("label", label)
+        rows = drawn[drawn["hue"] == hue]
+        stored = set(rows.get("panel", [""] * len(rows)))
         places = [spec.part(name).title for name in panels if name not in stored]
         if len(places) == len(panels):
             names.append(label)
@@ -369,36 +383,39 @@ def absent(frame: FigureData, spec: FigureSpec) -> tuple[str, ...]:
     return gap_texts(names)
 
 
-def _missing_values(frame: FigureData, spec: FigureSpec) -> list[str]:
-    """Name expected values without rows: of a first column, and of others for each."""
-    drawn = frame.drawn
-    styles = MethodStyles(frame.source)
-    label = {"method": styles.label}
+def _missing_values(data: FigureData, spec: FigureSpec) -> list[str]:
+    """List the expected values without rows, per value of the first column."""
+    drawn = data.drawn
+    styles = MethodStyles(data.source)
+
+    def label(column: str, value: Any) -> str:
+        return styles.label(value) if column == "method" else spec.format_name(value)
+
     (first, expected), *others = spec.expected.items()
-    label_first = label.get(first, spec.format_name)
     present = [value for value in expected if value in set(drawn[first])]
-    names = [label_first(value) for value in expected if value not in present]
+    names = [label(first, value) for value in expected if value not in present]
     for column, values in others:
         for value in values:
             stored = set(drawn.loc[drawn[column] == value, first])
-            places = [label_first(name) for name in present if name not in stored]
+            places = [label(first, name) for name in present if name not in stored]
             if places:
-                text = label.get(column, spec.format_name)(value)
-                names.append(f"{text} on {', '.join(places)}")
+                names.append(f"{label(column, value)} on {', '.join(places)}")
     return names
 
 
 # Texts
 
 
-def caption_fields(frame: FigureData, spec: FigureSpec) -> "Fields":
+def caption_fields(data: FigureData, spec: FigureSpec) -> "Fields":
     """Return the fields that captions and axis labels may name."""
-    drawn = frame.drawn
+    drawn = data.drawn
     panels = panel_names(drawn, spec) if len(drawn) else []
     n_expected = len({*panels, *expected_panels(spec)})
-    n_sets = len(panels)
-    count = f"{n_sets}" if n_sets == n_expected else f"{n_sets} of {n_expected}"
+    count = f"{len(panels)}"
+    if len(panels) < n_expected:
+        count += f" of {n_expected}"
     fields = {"sets": f"{count} data set{'' if n_expected == 1 else 's'}"}
+
     if "left_out" in drawn:
         left_out = drawn["left_out"]
         n_cells = (left_out > 0).sum()
@@ -408,7 +425,7 @@ def caption_fields(frame: FigureData, spec: FigureSpec) -> "Fields":
         seeds = drawn["seeds"].dropna()
         fields["seeds"] = count_text(seeds)
         fields["runs"] = count_text(seeds, "runs")
-    return Fields(fields | dict(frame.fields), drawn, frame.source, str(spec))
+    return Fields(fields | dict(data.fields), drawn, data.source, str(spec))
 
 
 class Fields(dict):
@@ -422,10 +439,10 @@ class Fields(dict):
         known: Mapping[str, Any],
         table: pd.DataFrame,
         cells: pd.DataFrame,
-        where: str,
+        location: str,
     ) -> None:
         super().__init__(known)
-        self._where = where
+        self._location = location
         self._tables = (table, cells)
 
     def __missing__(self, name: str) -> str:
@@ -438,7 +455,7 @@ class Fields(dict):
             if name in columns:
                 return values_text(columns[name])
         advice = suggestion(name, [*self, "epsilon_axis", "privacy", *table, *cells])
-        raise ValueError(f"{self._where}: field {{{name}}} is unknown{advice}")
+        raise ValueError(f"{self._location}: field {{{name}}} is unknown{advice}")
 
 
 def values_text(values: pd.Series) -> str:
@@ -453,8 +470,9 @@ def values_text(values: pd.Series) -> str:
         f"{value:g}" if isinstance(value, float | np.integer) else str(value)
         for value in sorted(values.dropna().unique())
     ]
-    is_short = len(texts) <= MAX_VALUES
-    return ", ".join(texts) if is_short else f"{texts[0]} to {texts[-1]}"
+    if len(texts) > MAX_VALUES:
+        return f"{texts[0]} to {texts[-1]}"
+    return ", ".join(texts)
 
 
 def sentences(templates: Iterable[str], fields: Mapping[str, Any]) -> list[str]:
@@ -468,8 +486,8 @@ def sentences(templates: Iterable[str], fields: Mapping[str, Any]) -> list[str]:
     """
     filled = []
     for template in templates:
-        names = [name for _, name, _, _ in string.Formatter().parse(template) if name]
-        values = {name: fields[name] for name in names}
+        parts = string.Formatter().parse(template)
+        values = {name: fields[name] for _, name, _, _ in parts if name}
         if "" not in values.values():
             filled.append(template.format(**values).strip())
     return filled
@@ -491,52 +509,43 @@ class _Numbers(string.Formatter):
         return super().format_field(value, format_spec)
 
 
-def number_text(template: str, line: Mapping[str, Any]) -> str:
-    """Format numbers of a line; intervals that are unknown are left out.
+def number_text(template: str, row: Mapping[str, Any]) -> str:
+    """Format numbers of a row; intervals that are unknown are left out.
 
     ``{interval}`` is ``value ± half_width``, down to two digits of the half-width.
 
     Examples
     --------
-    >>> line = {"value": 0.5, "low": np.nan, "high": 1}
-    >>> number_text("{value:.3g} [{low:.2g}, {high:.2g}]", line)
+    >>> row = {"value": 0.5, "low": np.nan, "high": 1}
+    >>> number_text("{value:.3g} [{low:.2g}, {high:.2g}]", row)
     '0.5'
     >>> number_text("{interval}", {"value": 0.5123, "half_width": 0.01})
     '0.512 ± 0.010'
     """
-    interval = interval_text(line.get("value", np.nan), line.get("half_width", np.nan))
-    text = _Numbers().format(template, **{**line, "interval": interval})
+    value = row.get("value", np.nan)
+    half_width = row.get("half_width", np.nan)
+    interval = interval_text(value, half_width)
+    text = _Numbers().format(template, **{**row, "interval": interval})
     unknown_interval = rf" ± {DASH}| \[({DASH}, .*|.*, {DASH})\]"
     return re.sub(unknown_interval, "", short_exponents(text))
 
 
 def print_table(
-    frame: FigureData, spec: FigureSpec, labels: Mapping[Any, str]
+    data: FigureData, spec: FigureSpec, labels: Mapping[Any, str]
 ) -> pd.DataFrame:
     """Lay a table out for print: one column per hue, one row per panel and x.
 
     `labels` are those of hues in the legend.
     """
-    if frame.printed is not None:
-        return frame.printed
-    table = frame.table
+    if data.printed is not None:
+        return data.printed
     if spec.print_lines:
-        return print_lines(table, spec)
-    headings = dict(spec.print_rows) or {
-        name: _heading(name, spec)
-        for name in CHANNELS
-        if name in table and name != spec.print_columns
-    }
-    if not len(table):
+        return print_rows(data.table, spec)
+    headings = dict(spec.print_rows) or _choose_headings(data.table, spec)
+    if not len(data.table):
         return pd.DataFrame(columns=list(headings.values()))
-
-    if spec.print_ends:
-        curves = list(table.filter(CHANNELS[:-1]))
-        x = table["x"]
-        places = table.groupby(curves, dropna=False)["x"]
-        table = table[(x == places.transform("min")) | (x == places.transform("max"))]
-
-    styles = MethodStyles(frame.source) if "method" in frame.source else {}
+    table = _keep_ends(data.table) if spec.print_ends else data.table
+    styles = MethodStyles(data.source) if "method" in data.source else {}
 
     def label(value: Any, column: str) -> str:
         if column == "panel":
@@ -547,33 +556,55 @@ def print_table(
             return styles[value].label
         return DASH if pd.isna(value) else spec.format_name(value)
 
-    lines = pd.DataFrame(index=table.index)
+    printed = pd.DataFrame(index=table.index)
     for column, heading in headings.items():
-        lines[heading] = [label(value, column) for value in table[column]]
-    lines["value"] = [number_text(spec.text, line) for line in table.to_dict("records")]
+        printed[heading] = [label(value, column) for value in table[column]]
+    rows = table.to_dict("records")
+    printed["value"] = [number_text(spec.text, row) for row in rows]
+
     across = spec.print_columns
     if across not in table:
-        return lines.reset_index(drop=True)
-    lines["across"] = [label(value, across) for value in table[across]]
+        return printed.reset_index(drop=True)
+    printed["across"] = [label(value, across) for value in table[across]]
     index = list(headings.values())
-    wide = lines.pivot_table("value", index, "across", aggfunc="first", sort=False)
+    wide = printed.pivot_table("value", index, "across", aggfunc="first", sort=False)
     return wide.fillna(DASH).reset_index().rename_axis(columns=None)
 
 
-def print_lines(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
-    """Print one line for each of the table: templates of its numbers and names."""
-    lines = []
-    for line in table.to_dict("records"):
-        texts = {
-            name: spec.format_name(value) if isinstance(value, str) else value
-            for name, value in line.items()
-        }
-        templates = spec.print_lines.values()
-        lines.append([number_text(template, texts) for template in templates])
-    return pd.DataFrame(lines, columns=list(spec.print_lines))
+def _choose_headings(table: pd.DataFrame, spec: FigureSpec) -> dict[str, str]:
+    """Choose the printed channels of a table, each with its heading."""
+    channels = [name for name in CHANNELS if name in table]
+    headings = {}
+    for name in channels:
+        if name != spec.print_columns:
+            headings[name] = _heading(name, spec)
+    return headings
 
 
 def _heading(channel: str, spec: FigureSpec) -> str:
     if channel == "panel":
         return "data set" if spec.panel == ("dataset",) else "panel"
     return getattr(spec, channel) or channel
+
+
+def _keep_ends(table: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows at the smallest and the largest x of each curve."""
+    curves = list(table.filter(CHANNELS[:-1]))
+    x = table["x"]
+    places = table.groupby(curves, dropna=False)["x"]
+    is_first = x == places.transform("min")
+    is_last = x == places.transform("max")
+    return table[is_first | is_last]
+
+
+def print_rows(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+    """Print each row of a table by templates for its numbers and names."""
+    printed = []
+    for row in table.to_dict("records"):
+        texts = {
+            name: spec.format_name(value) if isinstance(value, str) else value
+            for name, value in row.items()
+        }
+        templates = spec.print_lines.values()
+        printed.append([number_text(template, texts) for template in templates])
+    return pd.DataFrame(printed, columns=list(spec.print_lines))

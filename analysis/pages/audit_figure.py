@@ -8,7 +8,7 @@ import pandas as pd
 import yaml
 
 from pkm.analysis.figures.figure import FigureResult, FigureSpec, checked
-from pkm.analysis.figures.frames import FigureData, print_lines
+from pkm.analysis.figures.frames import FigureData, print_rows
 from pkm.analysis.figures.texts import DASH, count_text, format_number
 from pkm.analysis.pages.audits import NO_POWER, Audit, table
 from pkm.analysis.render.draw import render
@@ -94,7 +94,7 @@ def _formatted(numbers: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
         ratio=numbers["largest_ratio"].map(_ratio_text),
         found_flaws=numbers["found_flaws"].replace("", DASH),
     )
-    return print_lines(texts, spec)
+    return print_rows(texts, spec)
 
 
 def _gaps(audits: Sequence[Audit]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.expressions import item
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import FigureData, absent, number_text, select
+from pkm.analysis.figures.frames import FigureData, find_missing, number_text, select
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import count_text, format_number, gap_texts
 from pkm.analysis.tables.charges import read_charges
@@ -75,7 +75,7 @@ def quality(study: Study, spec: FigureSpec) -> FigureData:
     }
     cells = study.cells
     stored = table.query("seeds > 0")
-    gaps = absent(FigureData(stored, cells), spec)
+    gaps = find_missing(FigureData(stored, cells), spec)
     cells = cells[cells["dataset"].isin(stored["dataset"])]
     return FigureData(table, cells, gaps, fields, pd.DataFrame(printed))
 

@@ -1,5 +1,6 @@
 """Curves over a quantity, with bands or bars for their intervals."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,7 @@ MAX_BAND = 3.0
 #: Factor by which a non-private level may be below the private curves.
 MAX_RANGE = 1000.0
 DODGE = 0.15  # largest shift of a curve on a logarithmic axis, as a power of 2
-ROOM = 0.2  # share by which the x axis is lengthened for exponents
+EXPONENTS_SHARE = 0.2  # by which the x axis is lengthened for exponents
 Curve = tuple[np.ndarray, np.ndarray]  # x and value
 Styles = Mapping[Any, HueStyle]
 
@@ -36,38 +37,43 @@ def panel(
     of one hue apart.
     """
     table = table[table["hue"].isin(list(styles))]
-    names = (
-        [] if pd.api.types.is_numeric_dtype(table["x"]) else ordered(table["x"], spec)
-    )
+    names = []
+    if not pd.api.types.is_numeric_dtype(table["x"]):
+        names = ordered(table["x"], spec)
     table = table.assign(place=table["x"])
     if names:
         table = table.assign(x=[float(names.index(name)) for name in table["x"]])
+
+    # Ends of the intervals as they are drawn.
     for end in ("low", "high"):
-        known = (
-            table["value"]
-            if spec.interval == "none"
-            else table[end].fillna(table["value"])
-        )
-        table = table.assign(**{f"shown_{end}": known})
+        shown = table["value"]
+        if spec.interval != "none":
+            shown = table[end].fillna(shown)
+        table = table.assign(**{f"shown_{end}": shown})
     logarithmic = _is_log(table, spec, styles)
     if logarithmic:
-        table = _cut(table, spec)
+        table = _clip_intervals(table, spec)
+
     y = _value_axis(table, spec, styles, logarithmic)
     x = _x_axis(table, spec)
     if names:
-        texts = tuple(spec.format_name(name) for name in names)
-        x = replace(x, ticks=tuple(map(float, range(len(names)))), labels=texts)
-    records = [record for curve in _curves(table, spec, styles, y) for record in curve]
+        places = tuple(map(float, range(len(names))))
+        x = replace(x, ticks=places, labels=tuple(map(spec.format_name, names)))
+    records = list(itertools.chain(*_curves(table, spec, styles, y)))
     fitted = _fitted(table, styles)
-    records += [
-        record for entry in spec.references for record in _reference(entry, fitted)
-    ]
+    for entry in spec.references:
+        records += _reference(entry, fitted)
     if spec.exponents:
-        x = replace(x, high=x.from_fraction(1 + ROOM))
+        x = replace(x, high=x.from_fraction(1 + EXPONENTS_SHARE))
         records += _exponents(x, y, fitted, styles)
-    notes = {"log": ""} if logarithmic and spec.y_scale == "auto" else {}
+
+    notes = {}
+    if logarithmic and spec.y_scale == "auto":
+        notes["log"] = ""
     outside = _outside(y, table, styles)
-    return Subplot(x, y, records, notes | ({"outside": outside} if outside else {}))
+    if outside:
+        notes["outside"] = outside
+    return Subplot(x, y, records, notes)
 
 
 def share_values(panels: Sequence[Subplot]) -> list[Subplot]:
@@ -85,45 +91,42 @@ def _curves(
     """Yield the records of each hue, from back to front."""
     order = {hue: place for place, hue in enumerate(styles)}
     variants = variant_styles(table, spec) if spec.style else {}
-    for hue in sorted(
-        styles, key=lambda hue: styles[hue].line.get("zorder", 10 + order[hue])
-    ):
+
+    def depth(hue: Any) -> int:
+        return styles[hue].line.get("zorder", 10 + order[hue])
+
+    for hue in sorted(styles, key=depth):
         style = styles[hue]
         shift = dodged(order[hue], len(styles)) if spec.dodge else 1.0
+        rows = table[table["hue"] == hue].sort_values("x", kind="stable")
         records = []
-        for line in (
-            table[table["hue"] == hue]
-            .sort_values("x", kind="stable")
-            .to_dict("records")
-        ):
-            is_level = pd.isna(line["x"])
-            text = "" if is_level else spec.format_name(line["place"])
-            record = make_record(line, hue_key(hue, style), text, spec)
+        for row in rows.to_dict("records"):
+            is_level = pd.isna(row["x"])
+            text = "" if is_level else spec.format_name(row["place"])
+            record = make_record(row, hue_key(hue, style), text, spec)
             change = {}
             if variants:
-                variant = variants[line["style"]]
+                variant = variants[row["style"]]
                 change = {key: item for key, item in variant.items() if key != "label"}
                 record["style"] = variant["label"]
             props = mark_properties(style.line | change)
             if is_level:
                 props.pop("marker", None)
-                record |= props | _level(line, spec, style, y)
-            elif y.scale != "log" or line["value"] > 0:
-                curve = [hue, line.get("style"), line.get("curve")]
-                record |= props | {
-                    "at": rounded(line["x"] * shift),
-                    "curve": f"{curve}",
-                }
-                record |= _interval(line, spec, style, y)
+                record |= props | _level(row, spec, style, y)
+            elif y.scale != "log" or row["value"] > 0:
+                curve = [hue, row.get("style"), row.get("curve")]
+                place = {"at": rounded(row["x"] * shift), "curve": f"{curve}"}
+                record |= props | place | _interval(row, spec, style, y)
             records.append(record)
         yield records
 
 
 def _interval(
-    line: Mapping[str, Any], spec: FigureSpec, style: HueStyle, y: Axis
+    row: Mapping[str, Any], spec: FigureSpec, style: HueStyle, y: Axis
 ) -> Json:
     """Return the ends of a band or a bar that a logarithmic axis can show."""
-    low, high = line["shown_low"], line["shown_high"]
+    low = row["shown_low"]
+    high = row["shown_high"]
     if not low < high or style.line.get("zorder", 10) <= 2:
         return {}
     if y.scale == "log":
@@ -133,20 +136,19 @@ def _interval(
 
 
 def _level(
-    line: Mapping[str, Any],
+    row: Mapping[str, Any],
     spec: FigureSpec,
     style: HueStyle,
     y: Axis,
 ) -> Json:
     """Return where a level line is, with the ends of its band where asked."""
-    level = {"level": rounded(line["value"])}
-    if (
-        spec.level_bands
-        and not style.baseline
-        and line["shown_low"] < line["shown_high"]
-    ):
-        low = max(line["shown_low"], y.low) if y.scale == "log" else line["shown_low"]
-        level |= {"band_level": rounded(low), "band_top": rounded(line["shown_high"])}
+    level = {"level": rounded(row["value"])}
+    low = row["shown_low"]
+    high = row["shown_high"]
+    if spec.level_bands and not style.baseline and low < high:
+        if y.scale == "log":
+            low = max(low, y.low)
+        level |= {"band_level": rounded(low), "band_top": rounded(high)}
     return level
 
 
@@ -155,16 +157,15 @@ def dodged(order: int, count: int) -> float:
     return 2.0 ** (DODGE * (2 * (order + 0.5) / count - 1))
 
 
-def _cut(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
-    """Cut the lower ends of bands, which may be below zero, on a logarithmic axis."""
+def _clip_intervals(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+    """Clip the lower ends of bands, which may be below zero, on a logarithmic axis."""
     if not spec.cut:
         return table
-    positive = table.loc[table["value"] > 0, "value"]
-    floor = (
-        table["value"] / MAX_BAND if spec.cut == "point" else positive.min() / MAX_BAND
-    )
-    low = np.fmax(table["shown_low"], floor)
-    return table.assign(shown_low=low, shown_high=np.fmax(table["shown_high"], low))
+    value = table["value"]
+    largest = value if spec.cut == "point" else value[value > 0].min()
+    low = np.fmax(table["shown_low"], largest / MAX_BAND)
+    high = np.fmax(table["shown_high"], low)
+    return table.assign(shown_low=low, shown_high=high)
 
 
 def _outside(
@@ -174,10 +175,10 @@ def _outside(
 ) -> str:
     """Name the level lines outside the limits, with their values; empty without any."""
     levels = table[table["x"].isna()]
+    is_inside = levels["value"].between(y.low, y.high)
     texts = [
-        f"{styles[line.hue].short_label} {line.value:.3g}"
-        for line in levels.itertuples()
-        if not y.low <= line.value <= y.high
+        f"{styles[level.hue].short_label} {level.value:.3g}"
+        for level in levels[~is_inside].itertuples()
     ]
     return ", ".join(texts)
 
@@ -191,16 +192,14 @@ def _reference(entry: Mapping[str, Any], curves: Mapping[Any, Curve]) -> list[Js
     if not curves:
         return []
     x, value = next(iter(curves.values()))
-    middle, height = (np.exp(np.log(ends).mean()) for ends in (x, value))
-    return [
-        reference_record(
-            entry,
-            at=rounded(end),
-            value=rounded(height * (end / middle) ** entry["slope"]),
-            curve=f"{entry}",
-        )
-        for end in (x[0], x[-1])
-    ]
+    middle = np.exp(np.log(x).mean())
+    height = np.exp(np.log(value).mean())
+    records = []
+    for end in (x[0], x[-1]):
+        at_end = height * (end / middle) ** entry["slope"]
+        place = {"at": rounded(end), "value": rounded(at_end)}
+        records.append(reference_record(entry, **place, curve=f"{entry}"))
+    return records
 
 
 # Axes
@@ -209,24 +208,29 @@ def _reference(entry: Mapping[str, Any], curves: Mapping[Any, Curve]) -> list[Js
 def _x_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
     """Return the x axis: ticks at the grid's values, thinned where they are many."""
     grid = np.unique(table["x"].dropna().to_numpy(dtype=float))
-    grid = grid if grid.size else np.array([0.1, 1.0])
+    if not grid.size:
+        grid = np.array([0.1, 1.0])
+    first = grid[0]
+    last = grid[-1]
     if spec.x_scale == "linear":
-        margin = 0.03 * max(np.ptp(grid), 1e-9)
+        scale = "linear"
+        margin = 0.03 * max(last - first, 1e-9)
         largest = 2.0**DODGE if spec.dodge else 1.0
-        limits = grid[0] / largest - margin, grid[-1] * largest + margin
+        limits = first / largest - margin, last * largest + margin
         # Labels of values that are close together would touch.
-        ticks = [grid[0]]
+        distance = (last - first) / MAX_TICKS / 1.3
+        ticks = [first]
         for value in grid[1:]:
-            if value - ticks[-1] >= np.ptp(grid) / MAX_TICKS / 1.3:
+            if value - ticks[-1] >= distance:
                 ticks.append(value)
     else:
-        margin = max(
-            (grid[-1] / grid[0]) ** 0.04, 2 ** (2 * DODGE) if spec.dodge else 1.05
-        )
-        limits = grid[0] / margin, grid[-1] * margin
-        ticks = grid[:: -(-grid.size // MAX_TICKS)]
-    places = tuple(rounded(tick) for tick in ticks)
-    scale = "linear" if spec.x_scale == "linear" else "log"
+        scale = "log"
+        least = 2 ** (2 * DODGE) if spec.dodge else 1.05
+        margin = max((last / first) ** 0.04, least)
+        limits = first / margin, last * margin
+        step = -(-grid.size // MAX_TICKS)
+        ticks = grid[::step]
+    places = tuple(map(rounded, ticks))
     labels = tuple(map(short_number, places))
     return Axis(*map(float, limits), places, labels, scale, reverse=spec.x_reversed)
 
@@ -263,31 +267,31 @@ def _value_axis(
     """
     levels = [entry["y"] for entry in spec.references if "y" in entry]
     values = np.append(_limiting(table, styles), levels)
-    bands = table[table["hue"].map(lambda hue: not styles[hue].baseline).astype(bool)]
     if not values.size:
         return value_axis(0.0, 1.0)
+    has_limits = table["hue"].map(lambda hue: not styles[hue].baseline)
+    bands = table[has_limits.astype(bool)]
     top = values.max()
-    bottom = values.min()
     highest = max(bands["shown_high"].max(), top) if len(bands) else top
     if logarithmic:
         bottom = values[values > 0].min()
-        positive = bands.loc[bands["shown_low"] > 0, "shown_low"]
-        lowest = max(
-            min(positive.min(), bottom) if len(positive) else bottom, bottom / 2
-        )
-        axis = value_axis(
-            float(lowest / 1.15), float(min(highest, 3 * top) * 1.15), "log"
-        )
+        lows = bands.loc[bands["shown_low"] > 0, "shown_low"]
+        lowest = min([bottom, *lows])
+        low = max(lowest, bottom / 2) / 1.15
+        high = min(highest, 3 * top) * 1.15
+        axis = value_axis(float(low), float(high), "log")
     else:
+        bottom = values.min()
         reach = max(top - bottom, 0.02 * max(abs(top), abs(bottom)), 1e-12)
         lowest = min(bands["shown_low"].min(), bottom) if len(bands) else bottom
-        lowest = max(lowest, bottom - 0.6 * reach)
-        lowest = min(lowest, 0.0) if spec.y_zero else lowest
-        highest = min(highest, top + 0.6 * reach)
-        margin = 0.06 * (highest - lowest) + 1e-12
-        axis = value_axis(
-            float(lowest - (0 if spec.y_zero else margin)), float(highest + margin)
-        )
+        low = max(lowest, bottom - 0.6 * reach)
+        high = min(highest, top + 0.6 * reach)
+        if spec.y_zero:
+            low = min(low, 0.0)
+        margin = 0.06 * (high - low) + 1e-12
+        if not spec.y_zero:
+            low -= margin
+        axis = value_axis(float(low), float(high + margin))
     return replace(axis, reverse=spec.y_reversed)
 
 
@@ -300,9 +304,13 @@ def _fitted(table: pd.DataFrame, styles: Styles) -> dict[Any, Curve]:
     Curves are x and value by hue; baselines have no exponent.
     """
     curves = {}
-    for hue in (name for name, style in styles.items() if not style.baseline):
-        curve = table[(table["hue"] == hue) & table["x"].notna()].sort_values("x")
-        x, value = (curve[name].to_numpy(dtype=float) for name in ("x", "value"))
+    for hue, style in styles.items():
+        if style.baseline:
+            continue
+        is_curve = (table["hue"] == hue) & table["x"].notna()
+        curve = table[is_curve].sort_values("x")
+        x = curve["x"].to_numpy(dtype=float)
+        value = curve["value"].to_numpy(dtype=float)
         if x.size > 1 and (value > 0).all():
             curves[hue] = x, value
     return curves
@@ -314,24 +322,19 @@ def _exponents(
     """Write the fitted exponents at the right, by height of the curves' ends."""
     ends = {hue: y.to_fraction(value[-1]) for hue, (_, value) in curves.items()}
     hues = sorted(ends, key=ends.__getitem__)
+    heights = separated([ends[hue] for hue in hues])
     records = []
-    for hue, height in zip(hues, separated([ends[hue] for hue in hues]), strict=True):
+    for hue, height in zip(hues, heights, strict=True):
+        places, values = curves[hue]
+        exponent, _ = np.polyfit(np.log(places), np.log(values), 1)
         record = {
             "hue": hue_key(hue, styles[hue]),
             "at_y": rounded(y.from_fraction(height)),
-        }
-        places, values = curves[hue]
-        exponent = np.polyfit(np.log(places), np.log(values), 1)[0]
-        places = {
             "mark_at": rounded(x.from_fraction(0.87)),
             "text_at": rounded(x.from_fraction(0.9)),
+            "text": f"{exponent:.2f}",
         }
-        records.append(
-            mark_properties(styles[hue].line)
-            | record
-            | places
-            | {"text": f"{exponent:.2f}"}
-        )
+        records.append(mark_properties(styles[hue].line) | record)
     return records
 
 
