@@ -85,11 +85,11 @@ class Pair:
         """Prepare the points with the record, or with its replacement."""
         rows = np.clip(self.rows, -SCALE, SCALE)
         if not is_replaced:
-            return Points.prepare(rows)
+            return Points.from_grid(rows)
         if self.replacement is None:
-            return Points.prepare(np.delete(rows, self.index, axis=0), n_null=1)
+            return Points.from_grid(np.delete(rows, self.index, axis=0), n_null=1)
         rows[self.index] = self.replacement
-        return Points.prepare(rows)
+        return Points.from_grid(rows)
 
 
 # Kinds of data sets. Coordinates are in half-widths until they are put on the grid.

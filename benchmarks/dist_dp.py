@@ -23,7 +23,7 @@ MAX_BYTES_PER_VALUE = 30  # beyond the input
 def measure_distance_based(scale: float) -> list[Measurement]:
     """Measure fits of the data set skin, and of a million points."""
     X, label = load_points("skin", (245_057, 3), scale)
-    points = Points.prepare(snap(X))
+    points = Points.from_grid(snap(X))
     methods = {"noised points": NoisedPoints(K)}
     for rho in RHOS:
         for variant in ("published", "sound"):

@@ -83,7 +83,7 @@ def compare_with_reading(path: Path, tenth_path: Path) -> list[Measurement]:
 
     def compute() -> None:
         for _ in range(N_TENTHS * model.n_iter_):
-            tenth.total(lambda points: sums_and_counts(points, centers))
+            tenth.map_reduce(lambda points: sums_and_counts(points, centers))
 
     def read() -> None:
         for _ in range(model.n_iter_):

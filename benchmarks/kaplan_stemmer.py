@@ -33,7 +33,7 @@ def measure_kaplan_stemmer(scale: float) -> list[Measurement]:
         spread = 0.15 / np.sqrt(d)
         max_mean = 1.4 / np.sqrt(d)
         X = draw_mixture(labels, d, spread=spread, max_mean=max_mean)
-        fit = partial(method.fit_batch, Points.prepare(snap(X)), [0], secure=False)
+        fit = partial(method.fit_batch, Points.from_grid(snap(X)), [0], secure=False)
         title = f"{name}, {len(X):,} points"
         rows.append(measure_time(title, fit, max_seconds))
         rows.append(measure_memory(title, fit, X.size, MAX_BYTES_PER_VALUE))

@@ -29,7 +29,7 @@ N_FITS = 100
 def measure_sweep(scale: float) -> list[Measurement]:
     """Measure four methods, five budgets and twenty seeds on s1, with their NICV."""
     points, label = load_points("s1", (5000, 2), scale)
-    prepared = Points.prepare(snap(points))
+    prepared = Points.from_grid(snap(points))
     methods = [Lloyd(15, variant="published")]
     for method in (SuLloyd, GLloyd, FastLloyd):
         for epsilon in EPSILONS:
@@ -99,7 +99,7 @@ def compare_with_gemm(
 ) -> Measurement:
     """Measure a search for nearest centers against a product of as many operations."""
     grid_points = snap(points)
-    prepared = Points.prepare(grid_points)
+    prepared = Points.from_grid(grid_points)
     centers = grid_points[None, :k]
     seconds = min_seconds(lambda: labels(prepared, centers))
     rate = points.size * k * gemm_seconds / seconds
@@ -115,7 +115,7 @@ def compare_with_gemm(
 def compare_with_batch(n: int) -> Measurement:
     """Measure a fit for each seed against one batch of all seeds."""
     points = np.random.default_rng(0).uniform(-1, 1, (n, 2))
-    prepared = Points.prepare(snap(points))
+    prepared = Points.from_grid(snap(points))
     bounds = (-1, 1)
     models = [FastLloyd(15, bounds=bounds, random_state=seed) for seed in range(N_FITS)]
     single = min_seconds(lambda: [model.fit(points) for model in models])

@@ -33,7 +33,7 @@ def measure_local_model(scale: float) -> list[Measurement]:
     """Measure fits of users in eight columns, and estimates of counts of values."""
     n = round(scale * N_USERS)
     X = draw_mixture(np.arange(n) % N_CLUSTERS, 8, max_mean=0.5)
-    points = Points.prepare(snap(X))
+    points = Points.from_grid(snap(X))
     rows = []
     for name, method in METHODS.items():
         fit = partial(method.fit_batch, points, [0], secure=False)

@@ -47,7 +47,7 @@ def measure_passes(scale: float) -> list[Measurement]:
 def draw_inputs(n: int, d: int, k: int, n_replicates: int) -> tuple[Points, np.ndarray]:
     """Draw uniform points, and centers for each replicate."""
     generator = np.random.default_rng(0)
-    points = Points.prepare(generator.integers(-SCALE, SCALE + 1, (n, d)))
+    points = Points.from_grid(generator.integers(-SCALE, SCALE + 1, (n, d)))
     return points, generator.integers(-SCALE, SCALE + 1, (n_replicates, k, d))
 
 

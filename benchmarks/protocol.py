@@ -66,7 +66,7 @@ def measure_protocol(scale: float) -> list[Measurement]:
 def time_client(n: int) -> float:
     """Return the CPU seconds of an iteration at a client with half of the points."""
     X = np.random.default_rng(0).uniform(-1, 1, (n // 2, N_COLUMNS))
-    points = Points.prepare(snap(X))
+    points = Points.from_grid(snap(X))
     schedule = METHOD.schedule(n, N_COLUMNS).rounds
 
     def fit() -> None:

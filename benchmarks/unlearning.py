@@ -47,7 +47,7 @@ def measure_removals(scale: float) -> list[Measurement]:
     """Measure removals of single points, with and without seeding again."""
     X, label = load_points("celltype", (12_009, 10), scale)
     grids = np.array_split(snap(X), N_CLIENTS)
-    model = Unlearning(4).fit([Points.prepare(grid) for grid in grids], 0)
+    model = Unlearning(4).fit([Points.from_grid(grid) for grid in grids], 0)
     generator = np.random.default_rng(0)
     quick = []
     slow = []
@@ -120,4 +120,4 @@ def draw_clients(n: int, k: int) -> list[Points]:
         clusters = generator.choice(k, 3, replace=False)
         labels.append(generator.choice(clusters, n // N_CLIENTS))
     grids = snap(draw_mixture(np.array(labels), 10, spread=0.1))
-    return [Points.prepare(grid) for grid in grids]
+    return [Points.from_grid(grid) for grid in grids]

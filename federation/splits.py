@@ -56,7 +56,7 @@ def split_points(
     # Null records have no row to order by: the first client has them.
     n_null = [points.n_null] + [0] * (n_clients - 1)
     return [
-        Points.prepare(points.rows[rows].astype(np.int64), null)
+        Points.from_grid(points.rows[rows].astype(np.int64), null)
         for rows, null in zip(np.split(order, ends), n_null, strict=True)
     ]
 

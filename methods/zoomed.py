@@ -92,7 +92,7 @@ class ZoomedMethod:
             )
         zoom = find_domain(curator, self.plan)
         if zoom is None:
-            curator.keep_points()
+            curator.persist_points()
             return curator, None
         return curator.rescale(zoom.center, zoom.half_width, zoom.radius), zoom
 

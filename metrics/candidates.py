@@ -34,7 +34,7 @@ def choose_best(
 
     Examples
     --------
-    >>> points = Points.prepare(np.array([[0], [1], [100]]))
+    >>> points = Points.from_grid(np.array([[0], [1], [100]]))
     >>> chosen, cost = choose_best(points, np.array([[0], [1], [90], [100]]), 2)
     >>> chosen.tolist(), cost
     ([1, 3], 1)

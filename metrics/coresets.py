@@ -34,7 +34,7 @@ def center_sets(
 
     Examples
     --------
-    >>> points = Points.prepare(np.array([[-SCALE], [-SCALE], [SCALE]]))
+    >>> points = Points.from_grid(np.array([[-SCALE], [-SCALE], [SCALE]]))
     >>> sets = center_sets(points, 1)
     >>> sets.shape, (sets[1000:] == -round(SCALE / 3)).all()
     ((1100, 1, 1), np.True_)

@@ -447,7 +447,7 @@ def evaluate(
     """
     check_metrics(metrics)
     if not isinstance(points, Points):
-        points = Points.prepare(points)
+        points = Points.from_grid(points)
     centers = np.asarray(centers)
     if centers.ndim != 3:
         raise ValueError(

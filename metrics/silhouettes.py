@@ -55,5 +55,5 @@ def silhouettes(
 def sampled_distances(points: Points) -> np.ndarray:
     """Distances between the points of :func:`silhouette_sample`, in tiles."""
     sample = silhouette_sample(points.shape[0])
-    sampled = Points.prepare(points.rows[sample])
+    sampled = Points.from_grid(points.rows[sample])
     return distance_tiles(sampled)

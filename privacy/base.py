@@ -92,10 +92,10 @@ class BaseCurator:
         self.public_seeds = streams.public_seeds
         self.domain = full_domain(domain, self.n_features)
         self.radius = math.sqrt(self.n_features)
-        self._prepare()
+        self._set_up()
 
-    def _prepare(self) -> None:
-        """Check and prepare what a subclass needs; the constructor calls it last."""
+    def _set_up(self) -> None:
+        """Check and set what a subclass needs; the constructor calls it last."""
 
     def public_rng(self, purpose: int = INITIALIZATION) -> np.random.Generator:
         """Return a generator of the only replicate's public randomness.
@@ -380,4 +380,4 @@ def prepare(points: np.ndarray) -> Points:
             f"points must be an (n, d) array of grid integers, got {points.dtype} of "
             f"shape {points.shape}"
         )
-    return Points.prepare(points)
+    return Points.from_grid(points)

@@ -145,7 +145,7 @@ class Curator(BaseCurator):
         rescale = partial(
             Points.rescale, center=center, half_width=half_width, radius=radius
         )
-        shards = self._shards.map(rescale).kept()
+        shards = self._shards.map(rescale).persist()
         inner = type(self)(shards, self._ledger, self._streams, domain)
         inner.radius = min(radius, inner.radius)
         # One count of rounds for both: they share the ledger and the noise streams.
@@ -153,9 +153,9 @@ class Curator(BaseCurator):
         inner.is_zoomed = isinstance(shards, Shards)
         return inner
 
-    def keep_points(self) -> None:
+    def persist_points(self) -> None:
         """Quantize points once, not in every pass, if their rows are in memory."""
-        self._shards = self._shards.kept()
+        self._shards = self._shards.persist()
 
     def whole(self) -> PartitionTree:
         """Return a tree of one cell with all points, which cannot be split."""

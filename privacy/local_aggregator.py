@@ -74,7 +74,7 @@ class NearestCenter:
 
     def cells(self, points: np.ndarray) -> np.ndarray:
         """Index of each point's center."""
-        nearest = labels(Points.prepare(points), self.centers[None])[0]
+        nearest = labels(Points.from_grid(points), self.centers[None])[0]
         return nearest.astype(np.int64)
 
 
@@ -479,7 +479,7 @@ class LocalAggregator(BaseCurator):
     needs_ledger = True
     serves = (LocalCounts, LocalSums, LocalPoints)
 
-    def _prepare(self) -> None:
+    def _set_up(self) -> None:
         self.check_single("an aggregator")
         ledger = self._ledger
         assert ledger is not None  # checked before

@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from pkm.compute.kernels.nearest import labels
-from pkm.compute.storage.blocks import Sums
+from pkm.compute.storage.blocks import Arrays
 from pkm.compute.storage.points import SCALE, Points, make_slices, square_norms
 
 #: Clipped vectors are shorter by this factor, more than root and quotient may round up.
@@ -106,20 +106,20 @@ def _sum_clipped(
         label = labels[i]
         if label < 0:
             continue
-        square = 0.0
+        sq_dist = 0.0
         for h in range(d):
-            step = np.float64(rows[i, h]) - origins[label, h]
-            square += step * step
+            diff = np.float64(rows[i, h]) - origins[label, h]
+            sq_dist += diff * diff
         # Differences inside the radius are added in integers, exactly.
-        if square <= squared_radius:
+        if sq_dist <= squared_radius:
             for h in range(d):
                 sums[label, h] += np.int64(rows[i, h]) - origins[label, h]
         else:
-            factor = radius / math.sqrt(square) * SHRINKAGE
+            factor = radius / math.sqrt(sq_dist) * SHRINKAGE
             for h in range(d):
                 # Truncation toward zero: the sum changes by no more than the radius.
-                step = np.float64(rows[i, h]) - origins[label, h]
-                sums[label, h] += np.int64(step * factor)
+                diff = np.float64(rows[i, h]) - origins[label, h]
+                sums[label, h] += np.int64(diff * factor)
     return sums
 
 
@@ -127,7 +127,7 @@ def nearest_clipped_sums(
     points: Points,
     centers: np.ndarray,
     radius: float,
-) -> Sums:
+) -> Arrays:
     """Clipped sums about each center of the points nearest to it, and their numbers."""
     nearest = labels(points, centers[None])[0]
     sums = clipped_sums(points, nearest, centers, radius)

@@ -506,9 +506,9 @@ def _list_prefixes(
         for value in range(start, stop):
             block = ((value >> BLOCK_BITS) - window[h]) * block_stride
             position = (value & (BLOCK_SIDE - 1)) << position_shift
-            step = np.float64(value) - point[h]
+            diff = np.float64(value) - point[h]
             axis.codes[n_values] = (block << bits) + position
-            axis.squares[n_values] = step * step
+            axis.squares[n_values] = diff * diff
             n_values += 1
 
         # Continue every prefix with every value, and drop those beyond the radius.
@@ -542,8 +542,8 @@ def _last_squares(
         min_squares[s] = np.inf
         for q in range(BLOCK_SIDE):
             value = (lowest_block + s) * BLOCK_SIDE + q
-            step = np.float64(value) - coordinate
-            squares[s, q] = step * step if abs(value) <= grid.max_coordinate else np.inf
+            diff = np.float64(value) - coordinate
+            squares[s, q] = diff * diff if abs(value) <= grid.max_coordinate else np.inf
             min_squares[s] = min(min_squares[s], squares[s, q])
 
 
@@ -583,11 +583,11 @@ def _mark_within(
     """Mark the points that a grid point covers."""
     # Terms are added in the order of _add_points: both agree on every point.
     for i in range(scaled.shape[0]):
-        square = 0.0
+        sq_dist = 0.0
         for h in range(scaled.shape[1]):
-            step = np.float64(grid_point[h]) - scaled[i, h]
-            square += step * step
-        is_within[i] = square <= radius * radius
+            diff = np.float64(grid_point[h]) - scaled[i, h]
+            sq_dist += diff * diff
+        is_within[i] = sq_dist <= radius * radius
 
 
 @njit(cache=True)

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from pkm.compute.kernels.nearest import squared_distances
-from pkm.compute.storage.blocks import Blocks, Shards, Sums
+from pkm.compute.storage.blocks import Arrays, Blocks, Shards
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.compute.storage.points import SCALE, Points, make_slices
 
@@ -32,37 +32,37 @@ class Farthest:
     ----------
     centers : ndarray of shape (k, d), int64
         In grid steps.
-    square : float
+    sq_dist : float
         Squared distance of the last point to its nearest center, in grid steps.
     row : ndarray of shape (d,), float32
         Its coordinates.
-    copies : ndarray of shape (e, d), float32
+    tied_rows : ndarray of shape (e, d), float32
         Points that :meth:`mask` does not mark, though copies of them are among the
-        farthest: the last point, and the farther ones of ``among.copies``.
-    n_copies : ndarray of shape (e,), int64
+        farthest: the last point, and the farther ones of ``previous.tied_rows``.
+    tied_counts : ndarray of shape (e,), int64
         Number of copies of each that are among the farthest.
-    among : Farthest or None
+    previous : Farthest or None
         The points that were selected from; None for all.
     """
 
     centers: np.ndarray
-    square: float
+    sq_dist: float
     row: np.ndarray
-    copies: np.ndarray
-    n_copies: np.ndarray
-    among: "Farthest | None" = None
+    tied_rows: np.ndarray
+    tied_counts: np.ndarray
+    previous: "Farthest | None" = None
 
     def mask(self, points: Points) -> np.ndarray:
-        """Mark the farthest points (n,), bool, without ``copies``."""
+        """Mark the farthest points (n,), bool, without ``tied_rows``."""
         return points.cached("mask", (self,), partial(self._mask, points))
 
     def _mask(self, points: Points) -> np.ndarray:
-        marked = _is_before_last(points, self.centers, self.square, self.row)
+        marked = _is_before_last(points, self.centers, self.sq_dist, self.row)
         points.drop("squares")
-        return marked if self.among is None else marked & self.among.mask(points)
+        return marked if self.previous is None else marked & self.previous.mask(points)
 
 
-def list_copies(
+def list_tied(
     remaining: Farthest | None, n_features: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the selected rows (e, d) that the mask omits, and how often each counts.
@@ -71,12 +71,12 @@ def list_copies(
     """
     if remaining is None:
         return np.empty((0, n_features), np.float32), np.empty(0, np.int64)
-    return remaining.copies, remaining.n_copies
+    return remaining.tied_rows, remaining.tied_counts
 
 
 def farthest(
     points: Shards | Blocks | DaskPoints,
-    among: Farthest | None,
+    previous: Farthest | None,
     centers: np.ndarray,
     n_farthest: int,
 ) -> Farthest | None:
@@ -86,7 +86,7 @@ def farthest(
     ----------
     points : Shards, Blocks or DaskPoints
         Read in two passes, or in more where many points are at similar distances.
-    among : Farthest or None
+    previous : Farthest or None
         The points to select from, by an earlier selection; None for all.
     centers : ndarray of shape (k, d), int64
         In the domain, in grid steps.
@@ -96,27 +96,21 @@ def farthest(
     Returns
     -------
     Farthest or None
-        ``among`` itself if all of it is selected.
+        ``previous`` itself if all of it is selected.
 
     Examples
     --------
-    >>> points = Points.prepare(np.array([[1], [-3], [9], [9], [9]]))
+    >>> points = Points.from_grid(np.array([[1], [-3], [9], [9], [9]]))
     >>> two = farthest(Shards([points]), None, np.array([[0]]), 2)
-    >>> two.mask(points).tolist(), two.copies.tolist(), two.n_copies.tolist()
+    >>> two.mask(points).tolist(), two.tied_rows.tolist(), two.tied_counts.tolist()
     ([False, False, False, False, False], [[9.0]], [2])
     """
     d = points.n_features
-    rows_of_copies, n_copies = list_copies(among, d)
+    tied_rows, tied_counts = list_tied(previous, d)
     if n_farthest < 1:
-        no_rows, no_counts = list_copies(None, d)
-        return Farthest(
-            centers,
-            np.inf,
-            np.zeros(d, np.float32),
-            no_rows,
-            no_counts,
-        )
-    copies = Points.prepare(rows_of_copies)
+        no_rows, no_counts = list_tied(None, d)
+        return Farthest(centers, np.inf, np.zeros(d, np.float32), no_rows, no_counts)
+    tied_points = Points.from_grid(tied_rows)
 
     # Find the rank of the last point digit by digit, until few points share the digits.
     # Invariant: the last point has the prefix, and n_wanted of the points with the
@@ -125,12 +119,13 @@ def farthest(
     n_wanted = n_farthest
     n_inside = np.inf
     while n_inside > MAX_GATHERED and not prefix.is_complete:
-        (counts,) = points.total(partial(_digit_counts, prefix=prefix, among=among))
-        counts += _digit_counts(copies, prefix, n_copies=n_copies)[0]
+        count = partial(_digit_counts, prefix=prefix, previous=previous)
+        (counts,) = points.map_reduce(count)
+        counts += _digit_counts(tied_points, prefix, tied_counts=tied_counts)[0]
         # The digit of the last point is the first whose cumulative count is enough.
         ends = np.cumsum(counts)
         if ends[-1] < n_wanted:
-            return among
+            return previous
         digit = int(np.searchsorted(ends, n_wanted))
         n_inside = int(counts[digit])
         n_wanted -= int(ends[digit]) - n_inside
@@ -141,26 +136,26 @@ def farthest(
         last = np.array(prefix.coordinates, np.float32)
         n_last = n_wanted
     else:
-        (inside,) = points.total(
-            partial(_rows_at, prefix=prefix, among=among), _concatenated
+        (inside,) = points.map_reduce(
+            partial(_rows_at, prefix=prefix, previous=previous), _concatenated
         )
-        (more,) = _rows_at(copies, prefix, n_copies=n_copies)
+        (more,) = _rows_at(tied_points, prefix, tied_counts=tied_counts)
         rows = np.concatenate([inside, more])
-        order = _ranked(rows, squared_distances(Points.prepare(rows), centers))
+        order = _ranked(rows, squared_distances(Points.from_grid(rows), centers))
         last = rows[order[n_wanted - 1]]
         n_last = np.count_nonzero((rows[order[:n_wanted]] == last).all(axis=1))
 
     # Earlier copies, which masks do not mark, are selected if they rank before the last
     # point.
-    square = float(squared_distances(Points.prepare(last[None]), centers)[0])
-    stays = _is_before_last(copies, centers, square, last)
+    sq_dist = float(squared_distances(Points.from_grid(last[None]), centers)[0])
+    stays = _is_before_last(tied_points, centers, sq_dist, last)
     return Farthest(
         centers,
-        square,
+        sq_dist,
         last,
-        np.concatenate([last[None], rows_of_copies[stays]]),
-        np.concatenate([np.array([n_last]), n_copies[stays]]),
-        among,
+        np.concatenate([last[None], tied_rows[stays]]),
+        np.concatenate([np.array([n_last]), tied_counts[stays]]),
+        previous,
     )
 
 
@@ -215,14 +210,14 @@ class _RankPrefix:
         return replace(self, shift=self.next_shift, decided=decided)
 
     def select_inside(
-        self, points: Points, among: Farthest | None
+        self, points: Points, previous: Farthest | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Indices (m,) of the points of ``among`` with the prefix, and their gaps.
+        """Indices (m,) of the points of ``previous`` with the prefix, and their gaps.
 
         Block by block, so that temporary arrays take little memory.
         """
         squares = _squares(points, self.centers)
-        marked = None if among is None else among.mask(points)
+        marked = None if previous is None else previous.mask(points)
         n_decided = len(self.coordinates)
         for block in make_slices(len(squares)):
             gaps = _largest_square(points.shape[1]) - squares[block].astype(np.int64)
@@ -237,12 +232,12 @@ class _RankPrefix:
 def _digit_counts(
     points: Points,
     prefix: _RankPrefix,
-    among: Farthest | None = None,
-    n_copies: np.ndarray | None = None,
-) -> Sums:
+    previous: Farthest | None = None,
+    tied_counts: np.ndarray | None = None,
+) -> Arrays:
     """Numbers of the points with a prefix by the value of their next digit."""
     counts = np.zeros(prefix.n_values, np.int64)
-    for inside, gaps in prefix.select_inside(points, among):
+    for inside, gaps in prefix.select_inside(points, previous):
         if prefix.shift:
             digits = (gaps >> prefix.next_shift) & (prefix.n_values - 1)
         else:
@@ -250,7 +245,7 @@ def _digit_counts(
                 points.rows[inside, len(prefix.coordinates)].astype(np.int64) + SCALE
             )
         # float64 weights are exact: the counts are below 2**53.
-        weights = None if n_copies is None else n_copies[inside]
+        weights = None if tied_counts is None else tied_counts[inside]
         counts += np.bincount(digits, weights, prefix.n_values).astype(
             np.int64, copy=False
         )
@@ -260,14 +255,16 @@ def _digit_counts(
 def _rows_at(
     points: Points,
     prefix: _RankPrefix,
-    among: Farthest | None = None,
-    n_copies: np.ndarray | None = None,
-) -> Sums:
+    previous: Farthest | None = None,
+    tied_counts: np.ndarray | None = None,
+) -> Arrays:
     """Coordinates (m, d) of the points with a prefix."""
-    blocks = [inside for inside, _ in prefix.select_inside(points, among)]
+    blocks = [inside for inside, _ in prefix.select_inside(points, previous)]
     inside = np.concatenate([np.empty(0, int), *blocks])
     rows = points.rows[inside]
-    return (rows if n_copies is None else np.repeat(rows, n_copies[inside], axis=0),)
+    if tied_counts is not None:
+        rows = np.repeat(rows, tied_counts[inside], axis=0)
+    return (rows,)
 
 
 def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
@@ -276,7 +273,7 @@ def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
     return points.cached("squares", centers.tobytes(), compute)
 
 
-def _concatenated(rows: Sums, more: Sums) -> Sums:
+def _concatenated(rows: Arrays, more: Arrays) -> Arrays:
     return (np.concatenate([*rows, *more]),)
 
 
@@ -289,13 +286,13 @@ def _ranked(rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
 def _is_before_last(
     points: Points,
     centers: np.ndarray,
-    square: float,
+    sq_dist: float,
     row: np.ndarray,
 ) -> np.ndarray:
     """Whether points (n,) rank before a point of that squared distance and row."""
     squares = _squares(points, centers)
-    is_before = squares > square
-    tied = np.flatnonzero(squares == square)
+    is_before = squares > sq_dist
+    tied = np.flatnonzero(squares == sq_dist)
 
     # Points at the same distance rank before it if the first coordinate in which they
     # differ from it is smaller.

@@ -36,7 +36,7 @@ def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
 
     Examples
     --------
-    >>> digitize(Points.prepare(np.array([[-5], [0], [1]])), (-1, 0)).ravel().tolist()
+    >>> digitize(Points.from_grid(np.array([[-5], [0], [1]])), (-1, 0)).ravel().tolist()
     [0, 1, 2]
     """
     compute = partial(_digitize_points, points, thresholds)
@@ -90,7 +90,7 @@ def cell_counts(points: Points, intervals: int) -> np.ndarray:
 
     Examples
     --------
-    >>> cell_counts(Points.prepare(np.array([[-SCALE, 0], [5, SCALE]])), 2).tolist()
+    >>> cell_counts(Points.from_grid(np.array([[-SCALE, 0], [5, SCALE]])), 2).tolist()
     [0, 1, 0, 1]
     """
     counts = np.zeros(intervals ** points.shape[1], np.int64)
@@ -233,7 +233,7 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
 
     Examples
     --------
-    >>> averaged_gaps((Points.prepare(np.array([[0, 5], [3, 5], [1, 9]])),)).tolist()
+    >>> averaged_gaps((Points.from_grid(np.array([[0, 5], [3, 5], [1, 9]])),)).tolist()
     [0.5, 3.0]
     """
     first, *others = shards

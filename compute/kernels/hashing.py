@@ -15,7 +15,7 @@ from numba import njit
 from pkm.compute.kernels.clipping import clipped_sums
 from pkm.compute.kernels.farthest import Farthest
 from pkm.compute.kernels.radix_sort import sum_by_key
-from pkm.compute.storage.blocks import Sums
+from pkm.compute.storage.blocks import Arrays
 from pkm.compute.storage.points import (
     DIRECTION_SCALE,
     EXACT_BITS,
@@ -48,7 +48,8 @@ class Hash:
     Examples
     --------
     >>> hashing = Hash(np.array([[DIRECTION_SCALE, 0]]), np.array([0]), SCALE**2)
-    >>> hashing.codes(Points.prepare(np.array([[-1, 7], [0, -9], [SCALE, 0]]))).tolist()
+    >>> points = Points.from_grid(np.array([[-1, 7], [0, -9], [SCALE, 0]]))
+    >>> hashing.codes(points).tolist()
     [0, 1, 2]
     """
 
@@ -230,13 +231,13 @@ def bucket_counts(
     points: Points,
     hashing: Hash,
     remaining: Farthest | None,
-) -> Sums:
+) -> Arrays:
     """Codes of the remaining points without copies, increasing, and their counts."""
     codes = _bucket_codes(points, hashing, remaining)
     return np.unique(codes, return_counts=True)
 
 
-def merge_counts(counted: Sums, more: Sums) -> Sums:
+def merge_counts(counted: Arrays, more: Arrays) -> Arrays:
     """Codes of either of two sets of points, increasing, and their added counts."""
     codes, counts = (np.concatenate(pair) for pair in zip(counted, more, strict=True))
     return sum_by_key(codes, counts)
@@ -249,7 +250,7 @@ def bucket_sums(
     released: np.ndarray,
     origins: np.ndarray,
     radius: float,
-) -> Sums:
+) -> Arrays:
     """Sums (b, d) of the remaining points of released buckets, without copies."""
     # Position of each point's bucket among the released ones; the mask's points only.
     positions = _find_positions(_bucket_codes(points, hashing, remaining), released)

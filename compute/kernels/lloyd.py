@@ -14,13 +14,13 @@ def nearest_center(
     nearest = 0
     min_square = np.inf
     for j in range(centers.shape[0]):
-        square = 0.0
+        sq_dist = 0.0
         for h in range(centers.shape[1]):
-            step = points[i, h] - centers[j, h]
-            square += step * step
-        if square < min_square:
+            diff = points[i, h] - centers[j, h]
+            sq_dist += diff * diff
+        if sq_dist < min_square:
             nearest = j
-            min_square = square
+            min_square = sq_dist
     return nearest, min_square
 
 
@@ -70,8 +70,8 @@ def weighted_lloyd(
                     means[j, h] /= cluster_weights[j]
                 else:
                     means[j, h] = points[farthest, h]
-                step = means[j, h] - centers[j, h]
-                center_shift += step * step
+                diff = means[j, h] - centers[j, h]
+                center_shift += diff * diff
                 centers[j, h] = means[j, h]
         # As scikit-learn's criterion: the squared Frobenius norm of the shifts.
         if center_shift <= tol:

@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 from pkm.compute.kernels.radix_sort import differs_from_previous, radix_argsort
 from pkm.compute.kernels.scan import scan
 from pkm.compute.simd.threads import map_ranges
-from pkm.compute.storage.blocks import Sums, add
+from pkm.compute.storage.blocks import Arrays, add
 from pkm.compute.storage.points import (
     EXACT_BITS,
     REORDERED,
@@ -69,7 +69,7 @@ def sums_and_counts(
 
     Examples
     --------
-    >>> points = Points.prepare(np.array([[0], [2], [9]]))
+    >>> points = Points.from_grid(np.array([[0], [2], [9]]))
     >>> sums_and_counts(points, np.array([[[1], [10]]]))[0].tolist()
     [[[2], [9]]]
     """
@@ -149,11 +149,11 @@ def _scan(
     centers: np.ndarray,
     limits: np.ndarray,
     labels: np.ndarray,
-) -> list[Sums]:
+) -> list[Arrays]:
     """Sums and counts of each range of points; zeros if labels (R, n) are written."""
     flat_rows = points.rows.reshape(-1)
 
-    def scan_range(first: int, last: int) -> Sums:
+    def scan_range(first: int, last: int) -> Arrays:
         sums = np.zeros(centers.shape, np.int64)
         counts = np.zeros(centers.shape[:2], np.int64)
         scan(
@@ -195,11 +195,11 @@ def _square_distances(
     n, d = rows.shape
     squares = np.empty(n)
     for i in range(n):
-        square = 0.0
+        sq_dist = 0.0
         for h in range(d):
-            step = np.float64(rows[i, h]) - centers[labels[i], h]
-            square += step * step
-        squares[i] = square
+            diff = np.float64(rows[i, h]) - centers[labels[i], h]
+            sq_dist += diff * diff
+        squares[i] = sq_dist
     return squares
 
 
@@ -387,11 +387,11 @@ def _find_two_nearest(
     first = np.inf
     second = np.inf
     for c in range(len(current)):
-        square = float(squares[current[c]])
-        if square < first:
+        sq_dist = float(squares[current[c]])
+        if sq_dist < first:
             second = first
-            first = square
+            first = sq_dist
             nearest = c
-        elif square < second:
-            second = square
+        elif sq_dist < second:
+            second = sq_dist
     return nearest, first, second

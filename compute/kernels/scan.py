@@ -552,14 +552,15 @@ def _store_nearest(
     """
     from_centers, from_point, left_out = error_bounds
     norm = load(buffers.norms, b)
-    # T = a + b |x|^2; excess is D - L. The margin is the smaller of the two gaps,
-    # between the scores and between D and L, less T.
+    # T = a + b |x|^2; excess is D - L. The margin is the smaller of the two
+    # differences, between the scores and between D and L, less T.
     tolerance = multiply_add(broadcast(from_point), norm, broadcast(from_centers))
     excess = subtract(add(least, norm), limit)
     negative = subtract(broadcast(ZERO), excess)
     distance = where_less(excess, negative, negative, excess)
-    gap = subtract(second, least)
-    margin = subtract(where_less(gap, distance, gap, distance), tolerance)
+    score_difference = subtract(second, least)
+    smaller = where_less(score_difference, distance, score_difference, distance)
+    margin = subtract(smaller, tolerance)
     nearest = where_less(tolerance, excess, broadcast(left_out), nearest)
     store(buffers.nearest, b, nearest)
     store(buffers.margins, b, margin)

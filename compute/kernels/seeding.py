@@ -251,11 +251,11 @@ def _is_clear(
 ) -> bool:
     """Whether the candidate is far enough from all centers before it."""
     for j in range(candidate):
-        square = 0.0
+        sq_dist = 0.0
         for h in range(centers.shape[1]):
-            step = centers[candidate, h] - centers[j, h]
-            square += step * step
-        if square < min_square:
+            diff = centers[candidate, h] - centers[j, h]
+            sq_dist += diff * diff
+        if sq_dist < min_square:
             return False
     return True
 
@@ -305,12 +305,12 @@ def exponential_race(
             seeds[t] = winner
         n_seeds = t + 1
         for i in range(n):
-            square = 0.0
+            sq_dist = 0.0
             for h in range(rows.shape[1]):
-                step = np.float64(rows[i, h]) - np.float64(rows[seeds[t], h])
-                square += step * step
-            if square < squares[i]:
-                squares[i] = square
+                diff = np.float64(rows[i, h]) - np.float64(rows[seeds[t], h])
+                sq_dist += diff * diff
+            if sq_dist < squares[i]:
+                squares[i] = sq_dist
                 labels[i] = t
 
     # Labels are final: count the points of each seed.
@@ -331,13 +331,13 @@ def nearest_row(
     nearest = 0
     min_square = np.inf
     for t in range(n_seeds):
-        square = 0.0
+        sq_dist = 0.0
         for h in range(len(row)):
-            step = np.float64(row[h]) - np.float64(rows[seeds[t], h])
-            square += step * step
-        if square < min_square:
+            diff = np.float64(row[h]) - np.float64(rows[seeds[t], h])
+            sq_dist += diff * diff
+        if sq_dist < min_square:
             nearest = t
-            min_square = square
+            min_square = sq_dist
     return nearest
 
 

@@ -53,7 +53,7 @@ def shell_counts(
 
     Examples
     --------
-    >>> points = Points.prepare(np.array([[0, 0], [SCALE, SCALE]]))
+    >>> points = Points.from_grid(np.array([[0, 0], [SCALE, SCALE]]))
     >>> shell_counts(points, np.zeros(2), np.array([1.5, 1.2, 0.5]), box=False).tolist()
     [1, 0, 1]
     """

@@ -64,7 +64,7 @@ def mean_silhouettes(
 
     Examples
     --------
-    >>> tiles = distance_tiles(Points.prepare(np.array([[0], [1], [10], [11]])))
+    >>> tiles = distance_tiles(Points.from_grid(np.array([[0], [1], [10], [11]])))
     >>> mean_silhouettes(tiles, np.array([[0, 0, 1, 1]], np.int32), 2).round(4).tolist()
     [0.8997]
     """
@@ -198,9 +198,9 @@ def _sum_within_distances(
     for r in range(labels.shape[0]):
         for i in range(n):
             j = labels[r, i]
-            square = 0.0
+            sq_dist = 0.0
             for h in range(d):
-                step = rows[i, h] - means[r, j, h]
-                square += step * step
-            totals[r, j] += np.sqrt(square)
+                diff = rows[i, h] - means[r, j, h]
+                sq_dist += diff * diff
+            totals[r, j] += np.sqrt(sq_dist)
     return totals

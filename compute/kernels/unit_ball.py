@@ -42,7 +42,7 @@ class Projection:
 
     Examples
     --------
-    >>> shards = [Points.prepare(np.array([[2], [8]])), Points.prepare(np.array([[6]]))]
+    >>> shards = [Points.from_grid(np.array(rows)) for rows in ([[2], [8]], [[6]])]
     >>> projection = Projection(shards, np.array([[1], [0]]), 8.0)
     >>> projection[1:].tolist(), projection[[2, 0]].tolist()
     ([[1.0, 0.0], [0.75, 0.0]], [[0.75, 0.0], [0.25, 0.0]])

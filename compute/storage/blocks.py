@@ -18,14 +18,14 @@ import numpy as np
 from pkm.compute.storage.points import Points
 from pkm.row_blocks import RowBlocks
 
-#: Integer arrays that are added over shards, one by one.
-Sums = tuple[np.ndarray, ...]
+#: What a function returns for a shard: sums are integer arrays.
+Arrays = tuple[np.ndarray, ...]
 #: Combines the results of two sets of points to one; the first may be changed in place.
-Combine = Callable[[Sums, Sums], Sums]
+Combine = Callable[[Arrays, Arrays], Arrays]
 Value = TypeVar("Value")
 
 
-def add(totals: Sums, more: Sums) -> Sums:
+def add(totals: Arrays, more: Arrays) -> Arrays:
     """Add arrays to totals in place, one by one."""
     for total, term in zip(totals, more, strict=True):
         total += term
@@ -47,12 +47,13 @@ def total_array(
 
     Examples
     --------
-    >>> ones, twos = (Points.prepare(np.array([[i]])) for i in (1, 2))
+    >>> ones, twos = (Points.from_grid(np.array([[i]])) for i in (1, 2))
     >>> halves = Shards([ones, twos])
     >>> total_array(halves, lambda shard: shard.rows.sum(axis=0).astype(int)).tolist()
     [3]
     """
-    (total,) = points.total(partial(_one_array, function=function, arguments=arguments))
+    one_array = partial(_one_array, function=function, arguments=arguments)
+    (total,) = points.map_reduce(one_array)
     return total
 
 
@@ -60,7 +61,7 @@ def _one_array(
     points: Points,
     function: Callable[..., np.ndarray],
     arguments: Mapping[str, Any],
-) -> Sums:
+) -> Arrays:
     return (function(points, **arguments),)
 
 
@@ -87,10 +88,10 @@ class Shards(list[Points]):
 
     Examples
     --------
-    >>> ones, twos = (Points.prepare(np.array([[i]])) for i in (1, 2))
+    >>> ones, twos = (Points.from_grid(np.array([[i]])) for i in (1, 2))
     >>> halves = Shards([ones, twos])
-    >>> halves.total(lambda shard: (shard.rows.sum(axis=0).astype(int),))[0].tolist()
-    [3]
+    >>> halves.map_reduce(lambda shard: (shard.rows.sum(axis=0).astype(int),))
+    (array([3]),)
     """
 
     @property
@@ -108,31 +109,31 @@ class Shards(list[Points]):
         """Whether there are null records."""
         return any(shard.n_null for shard in self)
 
-    def total(
+    def map_reduce(
         self,
-        function: Callable[[Points], Sums],
+        function: Callable[[Points], Arrays],
         combine: Combine = add,
-    ) -> Sums:
-        """Sum of a function's arrays over all shards; see :meth:`Blocks.total`."""
+    ) -> Arrays:
+        """Combine the arrays of all shards; see :meth:`Blocks.map_reduce`."""
         return reduce(combine, map(function, self))
 
     def map(self, function: Callable[[Points], Points]) -> "Shards":
         """Apply a function to the points of each shard."""
         return Shards(function(shard) for shard in self)
 
-    def kept(self) -> "Shards":
+    def persist(self) -> "Shards":
         """These shards, which are in memory already."""
         return self
 
 
-def _combine_all(results: Iterable[Sums], combine: Combine) -> Sums:
+def _combine_all(results: Iterable[Arrays], combine: Combine) -> Arrays:
     """Combine the results of blocks in their order; of no blocks, an empty tuple.
 
     Sums are added at once. Other results grow with the number of blocks. They are
     combined with results of about as many blocks, as in a merge sort: each is copied a
     logarithmic number of times, not once for every later block.
     """
-    pending: list[tuple[int, Sums]] = []  # numbers of blocks, and their results
+    pending: list[tuple[int, Arrays]] = []  # numbers of blocks, and their results
     for result in results:
         n_blocks = 1
         while pending and (combine is add or pending[-1][0] <= n_blocks):
@@ -142,7 +143,7 @@ def _combine_all(results: Iterable[Sums], combine: Combine) -> Sums:
         pending.append((n_blocks, result))
 
     # The later results are smaller: combine from the last one on.
-    total: Sums = ()
+    total: Arrays = ()
     for _, result in reversed(pending):
         total = combine(result, total) if total else result
     return total
@@ -193,8 +194,8 @@ class Blocks:
         >>> arrays = [np.array([[0.5], [1.0]]), np.array([[-1], [3]])]
         >>> rows = RowBlocks(4, 1, lambda: iter(arrays))
         >>> blocks = Blocks.quantize(rows, -np.ones(1), np.ones(1))
-        >>> blocks.total(lambda block: (block.rows.sum(axis=0).astype(int),))[0] / 2**16
-        array([1.5])
+        >>> blocks.map_reduce(lambda block: (block.rows.sum(axis=0).astype(int),))
+        (array([98304]),)
         """
         to_points = partial(
             quantize_block, lower=lower, upper=upper, keep_remainders=keep_remainders
@@ -218,12 +219,12 @@ class Blocks:
             return self.n_null > 0
         return bool(total_array(self, count_null)[0])
 
-    def total(
+    def map_reduce(
         self,
-        function: Callable[[Points], Sums],
+        function: Callable[[Points], Arrays],
         combine: Combine = add,
-    ) -> Sums:
-        """Sum of a function's integer arrays over all blocks, in one pass.
+    ) -> Arrays:
+        """Combine a function's arrays over all blocks, in one pass.
 
         Parameters
         ----------
@@ -239,10 +240,10 @@ class Blocks:
         """
         return _combine_all(self._compute(function), combine)
 
-    def _compute(self, function: Callable[[Points], Sums]) -> Iterator[Sums]:
+    def _compute(self, function: Callable[[Points], Arrays]) -> Iterator[Arrays]:
         """Results of a function for the blocks, in their order."""
         n_threads = numba.get_num_threads()
-        pending: deque[Future[Sums]] = deque()
+        pending: deque[Future[Arrays]] = deque()
         compute = partial(map_block, to_points=self.to_points, function=function)
         # One block per thread; kernels start no threads of their own inside.
         threads = ThreadPoolExecutor(
@@ -265,7 +266,7 @@ class Blocks:
             to_points=partial(map_block, to_points=self.to_points, function=function),
         )
 
-    def kept(self) -> "Blocks | Shards":
+    def persist(self) -> "Blocks | Shards":
         """Quantize the points once and keep them, if the rows are in memory.
 
         The points have no remainders then.
@@ -274,7 +275,7 @@ class Blocks:
         --------
         >>> rows = RowBlocks(2, 1, lambda: iter([np.array([[0.5]]), np.array([[1.0]])]))
         >>> blocks = Blocks.quantize(rows, -np.ones(1), np.ones(1))
-        >>> replace(blocks, in_memory=True).kept()[0].rows.ravel().tolist()
+        >>> replace(blocks, in_memory=True).persist()[0].rows.ravel().tolist()
         [32768.0, 65536.0]
         """
         if not self.in_memory:

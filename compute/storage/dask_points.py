@@ -13,8 +13,8 @@ import numba
 import numpy as np
 
 from pkm.compute.storage.blocks import (
+    Arrays,
     Combine,
-    Sums,
     add,
     count_null,
     map_block,
@@ -73,12 +73,12 @@ class DaskPoints:
         """Whether there are null records: takes a pass."""
         return bool(total_array(self, count_null)[0])
 
-    def total(
+    def map_reduce(
         self,
-        function: Callable[[Points], Sums],
+        function: Callable[[Points], Arrays],
         combine: Combine = add,
-    ) -> Sums:
-        """Sum of a function's integer arrays over all chunks, in one pass.
+    ) -> Arrays:
+        """Combine a function's arrays over all chunks, in one pass.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class DaskPoints:
             to_points=partial(map_block, to_points=self.to_points, function=function),
         )
 
-    def kept(self) -> "DaskPoints":
+    def persist(self) -> "DaskPoints":
         """These chunks: they stay where they are and are read again in every pass."""
         return self
 
@@ -136,8 +136,8 @@ def _compute(
     chunk: np.ndarray,
     n_features: int,
     to_points: Callable[[np.ndarray], Points],
-    function: Callable[[Points], Sums],
-) -> tuple[Sums, int]:
+    function: Callable[[Points], Arrays],
+) -> tuple[Arrays, int]:
     """A function's arrays for one chunk, on one thread, and its number of records."""
     # Dask runs a task on each core: kernels must not start threads of their own.
     n_threads = numba.get_num_threads()
@@ -150,8 +150,8 @@ def _compute(
 
 
 def _combine_parts(
-    parts: Sequence[tuple[Sums, int]], combine: Combine
-) -> tuple[Sums, int]:
+    parts: Sequence[tuple[Arrays, int]], combine: Combine
+) -> tuple[Arrays, int]:
     """Combine the results of several tasks, and add their numbers of records."""
     (first, n_records), *others = parts
     # A copy: what a task has returned may be read again, after a worker has died.

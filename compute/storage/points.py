@@ -138,7 +138,7 @@ class Points:
     n_null: int = 0
 
     @classmethod
-    def prepare(
+    def from_grid(
         cls,
         points: np.ndarray,
         n_null: int = 0,

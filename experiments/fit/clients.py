@@ -95,7 +95,7 @@ def split_data(resolved: ResolvedCell, kind: Kind) -> ClientData:
     clients = assign_clients(resolved, kind)
     ids = [np.flatnonzero(clients == client) for client in range(clients.max() + 1)]
     grid = data.points.rows.astype(np.int64)
-    client_points = [Points.prepare(grid[positions]) for positions in ids]
+    client_points = [Points.from_grid(grid[positions]) for positions in ids]
     return ClientData(
         grid,
         ids,

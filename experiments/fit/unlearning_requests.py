@@ -187,5 +187,5 @@ def time_retraining(
     """Measure a fit from scratch of the remaining points: slowest client, server."""
     ids = [model.members(number) for number in range(len(model.sizes))]
     method = replace(model.method, client=client, gamma=model.gamma)
-    parts = [Points.prepare(grid[positions]) for positions in ids]
+    parts = [Points.from_grid(grid[positions]) for positions in ids]
     return sum(method.fit(parts, seed, ids=ids).fit_seconds)

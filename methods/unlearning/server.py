@@ -3,18 +3,18 @@
 Its centers are a function of the sum of the clients' messages and of public randomness.
 They are the best of several starts: k-means++ seeds by an exponential race of the bins,
 then steps of Lloyd's algorithm. Sums and counts are integers, so that a repaired fit
-has, bit for bit, the centers of a fit from scratch
-(:mod:`pkm.compute.kernels.repaired_lloyd`). Units: bins, counted from the middle one.
+has, bit for bit, the centers of a fit from scratch: see
+:mod:`pkm.compute.kernels.incremental_lloyd`. Units: bins, counted from the middle one.
 """
 
 import numpy as np
 
-from pkm.compute.kernels.repaired_lloyd import (
+from pkm.compute.kernels.incremental_lloyd import (
     TOLERANCE,
     change_weights,
     hashed_arrival_times,
-    repair_steps,
     seeds_unchanged,
+    update_steps,
     weighted_race,
 )
 
@@ -73,7 +73,7 @@ class RepairedServer:
         by_step = (STARTS, MAX_STEPS)
         self._n_steps = np.zeros(STARTS, np.int64)
         self._labels = np.full((*by_step, capacity), -1, np.int32)
-        self._gaps = np.zeros((*by_step, capacity))
+        self._slacks = np.zeros((*by_step, capacity))
         self._moved = np.zeros(by_step)
         self._centers = np.zeros((STARTS, MAX_STEPS + 1, n_clusters, d))
         self._sums = np.zeros((*by_step, n_clusters, d), np.int64)
@@ -197,7 +197,7 @@ class RepairedServer:
         for array in (self._bins, self._weights, self._times):
             array[row] = array[last]
             array[last] = 0
-        for array in (self._labels, self._gaps):
+        for array in (self._labels, self._slacks):
             array[:, :, row] = array[:, :, last]
             array[:, :, last] = 0
         self.m = last
@@ -226,14 +226,14 @@ class RepairedServer:
                 self._centers[r, 0] = self._seeds[r]
 
         # Lloyd's steps: labels that can have changed, sums, centers.
-        steps = repair_steps(
+        steps = update_steps(
             self._bins[:m],
             self._weights[:m],
             self._n_seeds[r],
             n_valid,
             self._tolerance,
             self._labels[r],
-            self._gaps[r],
+            self._slacks[r],
             self._moved[r],
             self._centers[r],
             self._sums[r],

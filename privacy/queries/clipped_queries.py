@@ -23,7 +23,7 @@ import numpy as np
 
 from pkm.compute import SCALE, Points, inertia, sums_and_counts
 from pkm.compute.kernels.clipping import nearest_clipped_sums
-from pkm.compute.kernels.farthest import list_copies
+from pkm.compute.kernels.farthest import list_tied
 from pkm.compute.kernels.hashing import Hash, bucket_counts, bucket_sums, merge_counts
 from pkm.compute.kernels.nearest import swap_costs
 from pkm.compute.kernels.shells import nearest_shells
@@ -104,10 +104,10 @@ class BucketCounts(Query):
         """Buckets that occur, and their exact counts."""
         count = partial(bucket_counts, hashing=self.hashing, remaining=view._remaining)
         # Counts of points that masks mark, then of the copies that they do not.
-        present = view._all.total(count, merge_counts)
-        copies, n_copies = list_copies(view._remaining, view.n_features)
-        codes = self.hashing.codes(Points.prepare(copies))
-        buckets, counts = merge_counts(present, (codes, n_copies))
+        present = view._all.map_reduce(count, merge_counts)
+        tied_rows, tied_counts = list_tied(view._remaining, view.n_features)
+        codes = self.hashing.codes(Points.from_grid(tied_rows))
+        buckets, counts = merge_counts(present, (codes, tied_counts))
         return {
             "counts": OccupiedCells(buckets.astype(np.int64), counts, self.min_count)
         }
@@ -180,10 +180,10 @@ class BucketSums(Query):
             radius=self.radius * SCALE,
         )
         # Marked points first, then the copies that the mask leaves out.
-        (sums,) = view._all.total(partial(add_up, remaining=view._remaining))
-        copies = list_copies(view._remaining, view.n_features)
-        for row, n_copies in zip(*copies, strict=True):
-            sums += n_copies * add_up(Points.prepare(row[None]), remaining=None)[0]
+        (sums,) = view._all.map_reduce(partial(add_up, remaining=view._remaining))
+        tied = list_tied(view._remaining, view.n_features)
+        for row, count in zip(*tied, strict=True):
+            sums += count * add_up(Points.from_grid(row[None]), remaining=None)[0]
         return {"sums": sums[None]}
 
     def details(self) -> Details:
@@ -226,7 +226,7 @@ class NearestCounts(_CenterQuery, DisjointCounts):
 
     def exact(self, view: ClippedPoints) -> Answer:
         """Exact counts."""
-        _, counts = view._all.total(
+        _, counts = view._all.map_reduce(
             partial(sums_and_counts, centers=self.centers[None])
         )
         return {"counts": counts * SCALE}
@@ -307,7 +307,7 @@ class NearestSumsAndCounts(_CenterQuery):
         add_up = partial(
             nearest_clipped_sums, centers=self.centers, radius=self.radius * SCALE
         )
-        sums, counts = view._all.total(add_up)
+        sums, counts = view._all.map_reduce(add_up)
         return {"sums": sums[None], "counts": counts[None] * SCALE}
 
     def details(self) -> Details:

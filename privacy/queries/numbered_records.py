@@ -56,7 +56,7 @@ class NumberedRecords(BaseCurator):
     required_adjacency = Adjacency.RHO_BOUNDED
     needs_ledger = True
 
-    def _prepare(self) -> None:
+    def _set_up(self) -> None:
         self.check_single("a curator")
         ledger = self._ledger
         assert ledger is not None and ledger.budget.rho is not None  # checked before

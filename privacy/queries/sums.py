@@ -321,7 +321,7 @@ def nearest_sums_and_counts(
     """Exact sums (R, k, d), in grid steps, and counts (R, k), in records."""
     # Ties go to the lower index, for neighbors alike: a record lies in one cell.
     nearest = partial(sums_and_counts, centers=centers, max_squared_distance=limit)
-    sums, counts = view._shards.total(nearest)
+    sums, counts = view._shards.map_reduce(nearest)
     return sums, counts
 
 

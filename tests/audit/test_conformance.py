@@ -75,7 +75,7 @@ class NaNPassesTheClip(SuLloyd):
         super().fit(np.nan_to_num(X), y, **kwargs)
         with np.errstate(invalid="ignore"):
             rows = np.rint(np.clip(X, -1, 1) * SCALE).astype(np.int64)
-        self.cluster_centers_ = self.fit_batch(Points.prepare(rows), [0]).positions[0]
+        self.cluster_centers_ = self.fit_batch(Points.from_grid(rows), [0]).positions[0]
         return self
 
 

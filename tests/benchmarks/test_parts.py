@@ -98,7 +98,7 @@ def test_a_file_has_the_rows_as_often_as_it_is_told(tmp_path, kind):
     once = tmp_path / f"once.{kind}"
     files.write(once, tenth, 1)
     expected, sums = (
-        files.open_blocks(file).total(lambda points: sums_and_counts(points, centers))
+        files.open_blocks(file).map_reduce(lambda points: sums_and_counts(points, centers))
         for file in (once, path)
     )
     for times_one, times_three in zip(expected, sums, strict=True):

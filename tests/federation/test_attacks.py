@@ -44,7 +44,7 @@ HELLO_BYTES = count_hello_bytes(1, len(TERMS))
 
 def random_points(n=60):
     rng = np.random.default_rng(0)
-    return Points.prepare(rng.integers(-SCALE, SCALE + 1, (n, 2)))
+    return Points.from_grid(rng.integers(-SCALE, SCALE + 1, (n, 2)))
 
 
 # A client with a passive tap

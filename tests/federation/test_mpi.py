@@ -26,7 +26,7 @@ from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
 from pkm.privacy import SCALE
 out = Path({str(tmp_path)!r})
 rank = MPI.COMM_WORLD.Get_rank()
-points = Points.prepare(np.random.default_rng(0).integers(-SCALE, SCALE + 1, (400, 2)))
+points = Points.from_grid(np.random.default_rng(0).integers(-SCALE, SCALE + 1, (400, 2)))
 method = FastLloyd(3, epsilon=1.0, n_iterations=5)
 method.fit_batch(points, [0])
 MPI.COMM_WORLD.Barrier()

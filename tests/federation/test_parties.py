@@ -65,7 +65,7 @@ def split_by_sizes(points, sizes):
     """Parts of given sizes, and the remaining points as the last part."""
     rows = points.rows.astype(np.int64)
     parts = np.split(rows, np.cumsum(sizes))
-    return [Points.prepare(part) for part in parts]
+    return [Points.from_grid(part) for part in parts]
 
 
 # Aggregation
@@ -193,7 +193,7 @@ def test_server_view_is_uniform(monkeypatch):
     """For two inputs at the largest distance: uniform words, independent of one another, with the
     same law for both inputs.
     """
-    inputs = [Points.prepare(np.full((300, 2), sign * SCALE)) for sign in (-1, 1)]
+    inputs = [Points.from_grid(np.full((300, 2), sign * SCALE)) for sign in (-1, 1)]
     views = [server_view(monkeypatch, points) for points in inputs]
     for received, sent in views:
         assert received.shape == (240, 2, 12)
@@ -407,7 +407,7 @@ def test_a_null_record_counts_in_the_protocol(split):
     """Its presence must not show in n: delta and the schedule are computed from it."""
     rng = np.random.default_rng(0)
     rows = rng.integers(-SCALE, SCALE + 1, (40, 2))
-    points = Points.prepare(rows[1:], 1)
+    points = Points.from_grid(rows[1:], 1)
     method = FastLloyd(4, variant="published")
     parts = split_points(points, 3, 0, split)
     assert sum(part.n_records for part in parts) == 40
@@ -430,7 +430,7 @@ def test_a_client_does_not_release_what_the_server_does_not_noise():
             curator.release = quiet
             return super().cluster(curator)
 
-    points = Points.prepare(np.zeros((40, 2), np.int64))
+    points = Points.from_grid(np.zeros((40, 2), np.int64))
     parts = split_points(points, 2, 0, "balanced")
     with pytest.raises(Exception, match="the server draws noise by the schedule"):
         run_in_threads(Understated(2), parts, [0], network=Network(2), allow_seeded_noise=True)

@@ -40,7 +40,7 @@ METHOD = FastLloyd(3, epsilon=1.0, n_iterations=N_ROUNDS)
 
 def random_points(n=300):
     rng = np.random.default_rng(0)
-    return Points.prepare(rng.integers(-SCALE, SCALE + 1, (n, 2)))
+    return Points.from_grid(rng.integers(-SCALE, SCALE + 1, (n, 2)))
 
 
 # Runs

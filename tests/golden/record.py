@@ -189,7 +189,7 @@ def federation_records() -> dict:
     records = {}
     for dataset in DATASETS:
         grid, domain = points_of(dataset)
-        parts = split_points(Points.prepare(grid), 3, 0, "unbalanced")
+        parts = split_points(Points.from_grid(grid), 3, 0, "unbalanced")
         for name in FEDERATED:
             method = configured(name, n_clusters=N_CLUSTERS)
             run, measured = run_in_threads(

@@ -65,7 +65,7 @@ def test_coreset_keeps_costs_of_many_center_sets(ball):
     d = 8
     k = 8
     dataset = datasets.load(f"planted-{n}-{d}-{k}-{ball}")
-    points = Points.prepare(snap(dataset.points))
+    points = Points.from_grid(snap(dataset.points))
     rng = np.random.default_rng(0)
     directions = rng.standard_normal((1000, k, d))
     directions /= np.linalg.norm(directions, axis=2, keepdims=True)

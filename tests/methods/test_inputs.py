@@ -40,7 +40,7 @@ def test_no_number_of_one_record_makes_a_fit_fail(value):
 
 @pytest.mark.parametrize("method", [LocalMean(1), NoisedPoints(1)])
 def test_null_records_are_refused_where_the_adjacency_has_none(method):
-    points = Points.prepare(np.zeros((300, 2), np.int64), 1)
+    points = Points.from_grid(np.zeros((300, 2), np.int64), 1)
     with pytest.raises(ValueError, match=r"null records, which .* adjacency does not define"):
         method.fit_batch(points, [0])
 

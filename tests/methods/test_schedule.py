@@ -80,7 +80,7 @@ def dry_run(method, n_points, n_features):
     budget = method.budget(n_points, n_features)
     n_rows = 1 if budget.adjacency in ONE_RECORD_ADJACENCIES else n_points
     rows = np.zeros((n_rows, n_features), np.int64)
-    points = Points.prepare(rows, n_null=n_points - n_rows)
+    points = Points.from_grid(rows, n_null=n_points - n_rows)
     ledger = Ledger(budget)
     streams = method.noise_streams([0], n_points, n_features, secure=False)
     method.cluster(method.curator(points, ledger, streams))

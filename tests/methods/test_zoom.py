@@ -92,7 +92,7 @@ def test_points_entered_anew_are_as_fine_as_the_new_grid(width):
 
 
 def test_points_outside_are_pulled_to_the_surface():
-    points = Points.prepare(np.array([[SCALE, 0], [SCALE, SCALE], [100, 0]]), n_null=2)
+    points = Points.from_grid(np.array([[SCALE, 0], [SCALE, SCALE], [100, 0]]), n_null=2)
     ball = points.rescale(np.array([0.0, 0.0]), 0.5, 1.0)
     assert ball.rows.tolist() == [[SCALE, 0], [round(SCALE / math.sqrt(2))] * 2, [200, 0]]
     box = points.rescale(np.array([0.0, 0.0]), 0.5, math.sqrt(2))
@@ -114,7 +114,7 @@ def test_points_of_a_zoom_are_shortened_where_they_are():
     assert np.shares_memory(shortened.rows, inner._shards[0].rows)
     for radius, points in ((0.5, smaller), (1.0, shortened)):
         alone = Curator(entered, None, NoiseStreams([0])).clipped_points(radius)._all[0]
-        assert points == alone == Points.prepare(clip_norms(entered, radius * SCALE))
+        assert points == alone == Points.from_grid(clip_norms(entered, radius * SCALE))
         assert np.array_equal(points.squared_norms, alone.squared_norms)
         assert points.squared_norms.max() <= (radius * SCALE) ** 2
     assert np.array_equal(outer.disclose(), rows)

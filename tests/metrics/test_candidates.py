@@ -17,7 +17,7 @@ def test_no_swap_improves_the_chosen_candidates(seed):
     rng = np.random.default_rng(seed)
     points = rng.integers(-SCALE, SCALE + 1, (300, 2))
     candidates = rng.integers(-SCALE, SCALE + 1, (9, 2))
-    chosen, cost = choose_best(Points.prepare(points), candidates, 3)
+    chosen, cost = choose_best(Points.from_grid(points), candidates, 3)
 
     def cost_of(subset):
         centers = candidates[list(subset)]
@@ -45,9 +45,9 @@ def test_best_k_covers_the_small_groups():
     in_large_group = group_centers[0] + np.array([[-300, 0], [300, 0], [0, 300]])
     candidates = np.concatenate([in_large_group, group_centers, [[0, 0]]])
 
-    chosen, cost = choose_best(Points.prepare(points), candidates, 3)
+    chosen, cost = choose_best(Points.from_grid(points), candidates, 3)
     assert chosen.tolist() == [3, 4, 5]
-    assert cost == inertia(Points.prepare(points), group_centers[None])[0]
+    assert cost == inertia(Points.from_grid(points), group_centers[None])[0]
 
     released = np.concatenate([candidates[None], candidates[None, ::-1]])
     scores = evaluate(points, released, ["nicv_best_k"], 3)

@@ -9,7 +9,7 @@ from pkm.methods.coreset import Coreset
 from pkm.metrics import coresets
 from pkm.metrics.coresets import center_sets, compute_costs, largest_cost_ratio
 
-POINTS = Points.prepare(np.random.default_rng(3).integers(-SCALE, SCALE, (60, 2)))
+POINTS = Points.from_grid(np.random.default_rng(3).integers(-SCALE, SCALE, (60, 2)))
 
 
 def test_sets_of_centers_are_in_the_ball_and_repeatable():

@@ -95,7 +95,7 @@ def test_scaling_data_and_centers_together():
 
 def test_reference_has_distance_zero_to_itself():
     points, _ = draw()
-    reference = reference_centers(Points.prepare(points), 4)
+    reference = reference_centers(Points.from_grid(points), 4)
     centers = np.rint(reference * SCALE).astype(np.int64)[None, ::-1]
     scores = evaluate(points, centers, ["centroid_mse", "centroid_distance"])
     assert scores["centroid_mse"][0] < 1e-9
@@ -176,7 +176,7 @@ def test_kmeans_distances_against_their_definitions():
     points, centers = draw()
     metrics = [name for name in METRICS if "kmeans_distance" in name]
     scores = evaluate(points, centers, metrics)
-    chosen = reference_set(Points.prepare(points)).centers
+    chosen = reference_set(Points.from_grid(points)).centers
     assert len(chosen) == 20
     diagonal = 2 * np.sqrt(3)  # of the domain [-1, 1]^3
     for r, replicate in enumerate(centers / SCALE):
@@ -196,7 +196,7 @@ def test_kmeans_distances_against_their_definitions():
 def test_single_good_center_has_large_reverse_distance():
     """The center is near each reference; the references' other centers are not near it."""
     points, _ = blobs()
-    best = reference_set(Points.prepare(points)).centers[0]
+    best = reference_set(Points.from_grid(points)).centers[0]
     centers = np.rint(best[None, :1] * SCALE).astype(np.int64)
     scores = evaluate(points, centers, ["kmeans_distance", "reverse_kmeans_distance"])
     assert scores["kmeans_distance"][0] < 1e-4

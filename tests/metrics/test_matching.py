@@ -20,7 +20,7 @@ def test_matching_fewer_centers_than_the_reference():
     points, _ = draw()
     mean = np.rint(points.mean(axis=0)).astype(np.int64)[None, None]
     scores = evaluate(points, mean, ["centroid_distance"], n_clusters=4)
-    reference = reference_centers(Points.prepare(points), 4)
+    reference = reference_centers(Points.from_grid(points), 4)
     distances = np.linalg.norm(reference - mean[0] / SCALE, axis=1)
     assert scores["centroid_distance"][0] == pytest.approx(distances.min())
 
@@ -31,7 +31,7 @@ def test_references_are_at_most_the_distinct_points(n_copies):
     rows = np.array([[0, 0], [SCALE, 0]] * n_copies)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        centers = reference_centers(Points.prepare(rows), 3)
+        centers = reference_centers(Points.from_grid(rows), 3)
     assert sorted(centers[:, 0]) == [0, 1]
 
 

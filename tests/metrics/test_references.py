@@ -25,7 +25,7 @@ def pairwise_distances(first, second):
 
 def test_reference_search_finds_the_true_clusters():
     points, classes = blobs()
-    prepared = Points.prepare(points)
+    prepared = Points.from_grid(points)
     references_found = reference_set(prepared)
     # One run for each k of the grid (from 2 to 128, below 400 points), and twenty for the best two.
     runs = references_found.runs
@@ -52,7 +52,7 @@ def test_reference_search_finds_the_true_clusters():
 
 def test_references_are_the_best_of_all_runs(monkeypatch):
     points, _ = draw(n=120)
-    references_found = reference_set(Points.prepare(points))
+    references_found = reference_set(Points.from_grid(points))
     scores = sorted((score for _, score in references_found.runs), reverse=True)
     for centers, score in zip(references_found.centers, scores[:20], strict=True):
         nearest = pairwise_distances(points / SCALE, centers).argmin(axis=1)
@@ -61,10 +61,10 @@ def test_references_are_the_best_of_all_runs(monkeypatch):
 
 
 def test_reference_search_is_cached_on_disk(cache, monkeypatch):
-    points = Points.prepare(draw()[0])
+    points = Points.from_grid(draw()[0])
     first = reference_set(points)
     (file,) = cache.glob("*.bin")
-    assert reference_set(Points.prepare(draw()[0])) is first
+    assert reference_set(Points.from_grid(draw()[0])) is first
     reference_set.cache_clear()
     monkeypatch.setattr(references, "search", lambda *arguments: pytest.fail("searched again"))
     stored = reference_set(points)
@@ -80,7 +80,7 @@ def test_reference_search_is_cached_on_disk(cache, monkeypatch):
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "flip", "foreign"])
 def test_damaged_cache_is_replaced(cache, damage):
-    points = Points.prepare(draw(n=40)[0])
+    points = Points.from_grid(draw(n=40)[0])
     first = reference_set(points)
     (file,) = cache.glob("*.bin")
     content = file.read_bytes()
@@ -100,7 +100,7 @@ def test_damaged_cache_is_replaced(cache, damage):
 
 def test_search_that_is_cut_short_goes_on(cache, monkeypatch):
     monkeypatch.setattr(references, "KEPT_SECONDS", 0.0)
-    points = Points.prepare(draw()[0])
+    points = Points.from_grid(draw()[0])
     expected = references.search(points)
     fits = []
 
@@ -124,8 +124,8 @@ def test_search_that_is_cut_short_goes_on(cache, monkeypatch):
 
 
 def test_cache_key_covers_points_and_search(tmp_path, monkeypatch):
-    points = Points.prepare(draw()[0])
-    different_points = Points.prepare(draw(seed=1)[0])
+    points = Points.from_grid(draw()[0])
+    different_points = Points.from_grid(draw(seed=1)[0])
     keys = {
         references.search_key(points),
         references.search_key(different_points),
@@ -150,7 +150,7 @@ def test_reference_seeds_are_not_replicate_seeds():
 def test_unwritable_cache_only_warns(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "file"))
-    points = Points.prepare(draw()[0])
+    points = Points.from_grid(draw()[0])
     with pytest.warns(UserWarning, match="set PKM_CACHE to a folder that can be written"):
         references_found = reference_set(points)
     assert len(references_found.centers) == 20
@@ -173,7 +173,7 @@ def test_reference_search_handles_few_or_equal_points(points):
         scores = evaluate(points, points[:1][None], METRICS)
     n_distinct = len(np.unique(points, axis=0))
     expected = 2 if n_distinct > 1 and len(points) > 2 else 1
-    reference_sets = reference_set(Points.prepare(points)).centers
+    reference_sets = reference_set(Points.from_grid(points)).centers
     assert {len(centers) for centers in reference_sets} == {expected}
     for name in METRICS:
         if "kmeans_distance" in name:

@@ -17,7 +17,7 @@ def test_silhouette_of_many_points_is_sampled(monkeypatch):
     points, centers = draw(seed=3)
     rows = np.random.default_rng(0).choice(300, 120, replace=False)
     sample = points[np.sort(rows)]
-    assigned = labels(Points.prepare(sample), centers)
+    assigned = labels(Points.from_grid(sample), centers)
     expected = [silhouette_score(sample, assigned[r]) for r in range(4)]
 
     first = evaluate(points, centers, ["silhouette"])["silhouette"]

@@ -46,9 +46,9 @@ ROUNDING = 1e-9  # relative
 def sharded(rng, rows, n_null=0):
     """Points in one shard or two, with null records in the last."""
     if rng.random() < 0.5:
-        return [Points.prepare(rows, n_null)]
+        return [Points.from_grid(rows, n_null)]
     cut = rng.integers(len(rows) + 1)
-    return [Points.prepare(rows[:cut]), Points.prepare(rows[cut:], n_null)]
+    return [Points.from_grid(rows[:cut]), Points.from_grid(rows[cut:], n_null)]
 
 
 def presence_pair(rng, d, adjacency, least=1):
@@ -74,7 +74,7 @@ def moved_pair(rng, d):
     moved[0] = np.clip(raw[0] + rho * direction / np.linalg.norm(direction), -1, 1)
     budget = Budget(1e6, 0.5, "rho_bounded", rho=rho)
     return [
-        RhoBoundedCurator([Points.prepare(snap(rows))], Ledger(budget), NoiseStreams([0]))
+        RhoBoundedCurator([Points.from_grid(snap(rows))], Ledger(budget), NoiseStreams([0]))
         for rows in (raw, moved)
     ]
 
@@ -310,5 +310,5 @@ def test_bounds_that_do_not_hold_are_flagged():
 
 def test_gaps_of_null_records_alone():
     """A record more or less must not decide whether the release fails."""
-    curator = Curator([Points.prepare(np.empty((0, 1), int), 1)], None, NoiseStreams([0]))
+    curator = Curator([Points.from_grid(np.empty((0, 1), int), 1)], None, NoiseStreams([0]))
     assert GapPercentile(50.0).exact(curator)["gap"].ordered.size == 0

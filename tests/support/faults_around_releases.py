@@ -84,7 +84,9 @@ class HalfRange(DependentColumns):
 
 def _shards_of(view):
     rows = []
-    view._all.total(lambda points: (rows.append(points.rows.astype(np.int64)), np.zeros(1))[1:])
+    view._all.map_reduce(
+        lambda points: (rows.append(points.rows.astype(np.int64)), np.zeros(1))[1:]
+    )
     return rows
 
 
@@ -166,7 +168,7 @@ class DoesNotClip(GLloyd):
 
     def fit_batch(self, points, seeds, domain=None, **kwargs):
         if hasattr(self, "_raw"):
-            points = Points.prepare(self._raw, n_null=self._n_null)
+            points = Points.from_grid(self._raw, n_null=self._n_null)
         return super().fit_batch(points, seeds, domain, **kwargs)
 
     def fit(self, X, y=None, **kwargs):
@@ -290,4 +292,4 @@ class DoesNotClipAfterZoom(Curator):
 
 
 def _double(points):
-    return Points.prepare(2 * points.rows.astype(np.int64), n_null=points.n_null)
+    return Points.from_grid(2 * points.rows.astype(np.int64), n_null=points.n_null)

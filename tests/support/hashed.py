@@ -49,7 +49,7 @@ def rows_of(shards, found):
         mask = np.ones(len(shard.rows), bool) if found is None else found.mask(shard)
         rows += shard.rows[mask].astype(int).tolist()
     if found is not None:
-        rows += np.repeat(found.copies, found.n_copies, axis=0).astype(int).tolist()
+        rows += np.repeat(found.tied_rows, found.tied_counts, axis=0).astype(int).tolist()
     return [tuple(row) for row in rows]
 
 
@@ -88,7 +88,7 @@ def mixture(n=20_000, d=10, k=16, seed=0, sd=0.05):
     classes = rng.choice(k, n, p=shares / shares.sum())
     points = centers[classes] + sd * rng.standard_normal((n, d))
     points = points / np.maximum(1, norms(points))
-    return Points.prepare(snap(np.clip(points, -1, 1))), centers
+    return Points.from_grid(snap(np.clip(points, -1, 1))), centers
 
 
 def shortened(steps, radius):

@@ -15,7 +15,7 @@ from pkm.privacy import SCALE, NoiseStreams
 
 def random_points(seed=0, n=400, d=2):
     rng = np.random.default_rng(seed)
-    return Points.prepare(rng.integers(-SCALE, SCALE + 1, (n, d)))
+    return Points.from_grid(rng.integers(-SCALE, SCALE + 1, (n, d)))
 
 
 class CountingLink(ThreadServerLink):

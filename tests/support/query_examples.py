@@ -263,7 +263,7 @@ def bucket_sums(is_filtered):
     def example(rng, d):
         hashing = euclidean_hash(rng, 1, d, float(rng.uniform(0.5, 2)))
         sample = rng.integers(-SCALE, SCALE + 1, (200, d))
-        codes = np.unique(hashing.codes(Points.prepare(sample)))
+        codes = np.unique(hashing.codes(Points.from_grid(sample)))
         radius = float(rng.uniform(0.2, 1.0))
         query = BucketSums(hashing, codes, positions(rng, len(codes), d), radius)
         return Example(query, clipped_points(rng, d, is_filtered))

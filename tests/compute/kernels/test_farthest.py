@@ -41,6 +41,6 @@ def test_farthest_is_a_function_of_the_multiset(seed, n, n_farthest, tied, n_gat
             squares = {row: squared_distances(np.array([row]), centers).min() for row in expected}
             expected = sorted(expected, key=lambda row: (-squares[row], row))[:n_kept]
             for i, shards in enumerate(([rows], [shuffled], halves)):
-                parts = Shards(Points.prepare(shard) for shard in shards)
+                parts = Shards(Points.from_grid(shard) for shard in shards)
                 found[i] = farthest(parts, found[i], centers, n_kept)
                 assert Counter(rows_of(parts, found[i])) == Counter(expected)

@@ -25,14 +25,14 @@ def test_codes_count_the_thresholds_below(n_thresholds):
     grid_steps = np.arange(-SCALE, SCALE)
     thresholds = np.sort(rng.choice(grid_steps, n_thresholds, replace=False))
     points[:n_thresholds, 0] = thresholds[:200]  # points on a threshold belong below it
-    codes = digitize(Points.prepare(points), tuple(thresholds.tolist()))
+    codes = digitize(Points.from_grid(points), tuple(thresholds.tolist()))
     expected = (points[:, :, None] > thresholds).sum(axis=2)
     assert (codes == expected).all()
     assert codes.dtype == (np.uint8 if n_thresholds <= 255 else np.uint16)
 
 
 def test_partition_is_stable_and_aggregates_are_exact():
-    points = Points.prepare(grid_points(2, n=500))
+    points = Points.from_grid(grid_points(2, n=500))
     codes = digitize(points, tuple(range(-60000, 60000, 7000)))
     order = np.random.default_rng(0).permutation(500).astype(np.int32)
     original_order = order.copy()
@@ -62,7 +62,7 @@ def test_hyperplane_sides_by_exact_integer_products():
     products = points.astype(object) @ exact_normals
     offsets = origin.astype(object) @ exact_normals
     expected = (products >= offsets).astype(int)
-    prepared = Points.prepare(points)
+    prepared = Points.from_grid(points)
     assert (hyperplane_sides(prepared, normals, origin) == expected).all()
     with pytest.raises(ValueError, match=r"at most 2\*\*20"):
         hyperplane_sides(prepared, normals * 1000, origin)
@@ -84,7 +84,7 @@ def test_gaps_are_averaged_by_rank_across_shards(seed, d, step):
     points = grid_points(seed, n=12, d=d, step=step)
     expected = sorted_mean_gaps(points)
     for parts in ([points], [points[:5], points[5:6], points[6:]]):
-        shards = tuple(Points.prepare(part) for part in parts)
+        shards = tuple(Points.from_grid(part) for part in parts)
         assert averaged_gaps(shards) == pytest.approx(expected, rel=1e-5, abs=1e-3)
 
 
@@ -99,7 +99,7 @@ def test_gaps_are_finer_than_the_grid():
     assert averaged_gaps((points,)) == pytest.approx(expected, abs=2 * 2.0**-16)
 
     # Points that were on the grid from the start have few different gaps.
-    rounded = Points.prepare(points.rows.astype(int))
+    rounded = Points.from_grid(points.rows.astype(int))
     assert np.unique(averaged_gaps((rounded,))).size < 10
 
     repeated = np.repeat([[0.1], [0.2]], 50, axis=0)

@@ -45,7 +45,7 @@ def test_codes_are_the_cells_in_exact_arithmetic(m, d, width):
         return (product + int(shift)) // hashing.width
 
     cells = [[interval(row, *projection) for projection in projections] for row in rows]
-    codes = hashing.codes(Points.prepare(rows))
+    codes = hashing.codes(Points.from_grid(rows))
     assert codes.min() >= 0
     assert codes.max() < math.prod(hashing.sizes)
     order = sorted(range(len(rows)), key=lambda i: cells[i])
@@ -71,7 +71,7 @@ def test_collisions_follow_the_closed_form():
     unit /= np.linalg.norm(unit)
     distances = np.array([0.1, 0.4, 0.8])
     rows = np.concatenate([start[None], start + distances[:, None] * unit])
-    points = Points.prepare(snap(rows))
+    points = Points.from_grid(snap(rows))
     generator = np.random.default_rng(1)
     codes = np.array([euclidean_hash(generator, 1, d, width).codes(points) for _ in range(n_draws)])
     rates = (codes[:, 1:] == codes[:, :1]).mean(axis=0)
@@ -86,7 +86,7 @@ def test_collisions_follow_the_closed_form():
         assert abs(rate - expected) < 5 * math.sqrt(expected * (1 - expected) / n_draws)
 
     # Points at a distance of more than a cell's width never collide.
-    pair = Points.prepare(snap([[0.1], [0.5]]))
+    pair = Points.from_grid(snap([[0.1], [0.5]]))
     for _ in range(99):
         first, second = euclidean_hash(generator, 1, 1, 0.3).codes(pair)
         assert first != second

@@ -56,7 +56,7 @@ def squared_distance(point, center):
 def test_kernels_equal_brute_force(shape, limit):
     n, d, k = shape
     points, centers = draw(n, d, k, replicates=3)
-    prepared = Points.prepare(points)
+    prepared = Points.from_grid(points)
     sums, counts = fast_sums(prepared, centers, limit)
     inertias = inertia(prepared, centers)
     assigned = labels(prepared, centers)
@@ -81,7 +81,7 @@ def test_extreme_coordinates_stay_exact(d):
             [[-limit] * d, [limit] * d],
         ]
     )
-    inertias = inertia(Points.prepare(points), centers)
+    inertias = inertia(Points.from_grid(points), centers)
     assert inertias == [brute_force(points, replicate)[2] for replicate in centers]
     assert d * (limit + SCALE) ** 2 < 2**53
 
@@ -90,25 +90,25 @@ def test_extreme_coordinates_stay_exact(d):
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(1, 6))
 def test_order_and_split_do_not_matter(seed, d, k):
     points, centers = draw(120, d, k, replicates=3, seed=seed)
-    whole = Points.prepare(points)
+    whole = Points.from_grid(points)
     sums, counts = fast_sums(whole, centers)
 
     shuffled = np.random.default_rng(seed).permutation(points)
     shard_sums = np.zeros_like(sums)
     shard_counts = np.zeros_like(counts)
     for shard in np.split(shuffled, [1, 50]):
-        part_sums, part_counts = fast_sums(Points.prepare(shard), centers)
+        part_sums, part_counts = fast_sums(Points.from_grid(shard), centers)
         shard_sums += part_sums
         shard_counts += part_counts
 
     assert (shard_sums == sums).all()
     assert (shard_counts == counts).all()
     assert counts.sum(axis=1).tolist() == [120] * len(centers)
-    assert inertia(Points.prepare(shuffled), centers) == inertia(whole, centers)
+    assert inertia(Points.from_grid(shuffled), centers) == inertia(whole, centers)
 
 
 def test_centers_of_wrong_shape_are_refused():
-    points = Points.prepare(np.zeros((3, 2)))
+    points = Points.from_grid(np.zeros((3, 2)))
     with pytest.raises(ValueError, match=r"centers must have shape \(replicate, cluster, 2\)"):
         labels(points, np.zeros((4, 2)))
 
@@ -117,7 +117,7 @@ def test_centers_of_wrong_shape_are_refused():
 @pytest.mark.parametrize("d", [2, 20])
 def test_centers_without_exact_distances_are_refused(bad, d):
     """NaN above all: no center would be nearest, and labels would be uninitialized memory."""
-    points = Points.prepare(np.zeros((3, d), np.int64))
+    points = Points.from_grid(np.zeros((3, d), np.int64))
     centers = np.full((1, 2, d), bad)
     with pytest.raises(ValueError, match="centers must be finite, at most"):
         fast_sums(points, centers)
@@ -127,7 +127,7 @@ def test_centers_without_exact_distances_are_refused(bad, d):
 @pytest.mark.parametrize("d", [2, 20])
 def test_threads_change_nothing(monkeypatch, n_threads, d):
     rng = np.random.default_rng(d)
-    points = Points.prepare(rng.integers(-SCALE, SCALE + 1, (1001, d)))
+    points = Points.from_grid(rng.integers(-SCALE, SCALE + 1, (1001, d)))
     centers = rng.integers(-SCALE, SCALE + 1, (3, 7, d))
     limits = np.array([[0.0], [d * SCALE**2 / 4], [np.inf]])
     alone = sums_and_counts(points, centers, limits)
@@ -145,7 +145,7 @@ def test_squared_distances_are_exact():
     points = rng.integers(-SCALE, SCALE + 1, (500, 9))
     centers = rng.integers(-SCALE, SCALE + 1, (6, 9))
     expected = ((points[:, None] - centers) ** 2).sum(axis=2).min(axis=1)
-    assert np.array_equal(squared_distances(Points.prepare(points), centers), expected)
+    assert np.array_equal(squared_distances(Points.from_grid(points), centers), expected)
 
 
 @pytest.mark.parametrize("d", [1, 3, 8, 9, 20])
@@ -212,5 +212,5 @@ def test_swap_costs_are_exact(seed, k, tied):
     candidates = grid_points(6, 3, seed + 1, kind)
     current = rng.permutation(6)[:k]
     for slots in (np.arange(k), np.array([k - 1])):
-        costs = swap_costs(Points.prepare(rows), candidates, current, slots)
+        costs = swap_costs(Points.from_grid(rows), candidates, current, slots)
         assert (costs == swaps_by_definition(rows, candidates, current, slots)).all()

@@ -38,7 +38,7 @@ def exact(points, centers, limit=None):
 
 def assert_exact(points, centers, limit=None):
     """Compare everything with int64 arithmetic, for every replicate."""
-    prepared = Points.prepare(points)
+    prepared = Points.from_grid(points)
     sums, counts = sums_and_counts(prepared, centers, limit)
     inertias = inertia(prepared, centers)
     assigned = labels(prepared, centers)
@@ -105,7 +105,7 @@ def test_points_at_the_limit_count_and_beyond_do_not(d):
     points = rng.integers(-SCALE, SCALE + 1, (400, d))
     centers = rng.integers(-SCALE, SCALE + 1, (1, 5, d))
     least = ((points[:, None] - centers[0]) ** 2).sum(axis=2).min(axis=1)
-    prepared = Points.prepare(points)
+    prepared = Points.from_grid(points)
     for limit in np.sort(least)[::20].tolist():
         at_limit = sums_and_counts(prepared, centers, limit)[1].sum()
         below = sums_and_counts(prepared, centers, limit - 1)[1].sum()
@@ -182,7 +182,7 @@ def test_sums_beyond_32_bits(shape):
     points[: n // 3] = -SCALE
     centers = np.zeros((1, k, d), np.int64)
     centers[0, :, 0] = np.arange(k)
-    sums, counts = sums_and_counts(Points.prepare(points), centers)
+    sums, counts = sums_and_counts(Points.from_grid(points), centers)
     expected_sums, expected_counts, _, _ = exact(points, centers[0])
     assert np.array_equal(sums[0], expected_sums)
     assert np.array_equal(counts[0], expected_counts)

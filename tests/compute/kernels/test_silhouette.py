@@ -13,7 +13,7 @@ from pkm.compute import Points, cluster_means, distance_tiles, labels, mean_silh
 @pytest.mark.parametrize(("n", "d", "k"), [(50, 1, 3), (333, 4, 6), (300, 30, 2)])
 def test_silhouette_equals_scikit_learn(n, d, k):
     points, centers = draw(n, d, k, replicates=4)
-    prepared = Points.prepare(points)
+    prepared = Points.from_grid(points)
     assigned = labels(prepared, centers)
     means = mean_silhouettes(distance_tiles(prepared), assigned, k)
     expected = []
@@ -26,7 +26,7 @@ def test_silhouette_equals_scikit_learn(n, d, k):
 
 def test_silhouette_is_independent_of_the_batch():
     points, centers = draw(400, 3, 5, replicates=6)
-    prepared = Points.prepare(points)
+    prepared = Points.from_grid(points)
     assigned = labels(prepared, centers)
     tiles = distance_tiles(prepared)
     batch = mean_silhouettes(tiles, assigned, 5)
@@ -37,7 +37,7 @@ def test_silhouette_is_independent_of_the_batch():
 
 def test_cluster_means_against_fractions():
     points, centers = draw(40, 2, 4, replicates=3)
-    prepared = Points.prepare(points)
+    prepared = Points.from_grid(points)
     assigned = labels(prepared, centers)
     means, counts = cluster_means(prepared, assigned, 4)
     for r, row in enumerate(assigned):
@@ -52,7 +52,7 @@ def test_cluster_means_against_fractions():
 
 def test_distance_tiles_hold_every_pair():
     points, _ = draw(70, 4, 1)
-    tiles = distance_tiles(Points.prepare(points))
+    tiles = distance_tiles(Points.from_grid(points))
     matrix = np.concatenate(list(tiles), axis=1)
     expected = np.linalg.norm(points[:, None] - points, axis=2)
     np.testing.assert_allclose(matrix[:, :70], expected, rtol=1e-7)

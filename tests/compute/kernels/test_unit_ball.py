@@ -27,7 +27,7 @@ def test_a_record_changes_one_cell_within_its_sensitivity():
         centers = ball_points(k, m, seed=rng.integers(1000))
 
         def sums_and_counts(rows, matrix=matrix, centers=centers, k=k):
-            points = Points.prepare(rows)
+            points = Points.from_grid(rows)
             projection = Projection([points], matrix, 3.0 * SCALE**2)
             return label_sums(points.rows, nearest_labels(projection[:], centers), k)
 
@@ -53,7 +53,7 @@ def projection(points, *args, **kwargs):
 
 
 def test_projections_are_exact_or_refused():
-    points = Points.prepare(np.random.default_rng(3).integers(-SCALE, SCALE, (50, 5)))
+    points = Points.from_grid(np.random.default_rng(3).integers(-SCALE, SCALE, (50, 5)))
     matrix = np.random.default_rng(4).integers(-(2**18), 2**18, (2, 5))
     length = 2.0**37
     exact = points.rows.astype(np.int64) @ matrix.T

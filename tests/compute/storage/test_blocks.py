@@ -315,7 +315,7 @@ def test_a_block_is_computed_on_by_one_thread_and_few_are_in_memory():
         return (np.array([points.shape[0]]),)
 
     blocks = Blocks.quantize(RowBlocks(1000, 2, read), -np.ones(2), np.ones(2))
-    (total,) = blocks.total(count)
+    (total,) = blocks.map_reduce(count)
     assert total == [1000]
     assert most <= numba.get_num_threads() + 2
 
@@ -331,7 +331,7 @@ def test_results_are_combined_in_the_order_of_the_blocks(n_blocks):
         sizes.append(len(first[0]) + len(second[0]))
         return (np.concatenate([first[0], second[0]]),)
 
-    (rows,) = blocks.total(lambda points: (points.rows[:, 0],), joined)
+    (rows,) = blocks.map_reduce(lambda points: (points.rows[:, 0],), joined)
     np.testing.assert_array_equal(rows / SCALE, X[:, 0])
     assert sum(sizes) <= n_blocks * (1 + math.log2(n_blocks))
 
@@ -369,7 +369,7 @@ def test_an_error_in_a_block_ends_the_pass():
 
     blocks = Blocks.quantize(in_blocks(np.zeros((10, 2)), [3]), -np.ones(2), np.ones(2))
     with pytest.raises(RuntimeError, match="in a thread"):
-        blocks.total(fail)
+        blocks.map_reduce(fail)
 
 
 def test_shards_and_blocks_have_the_same_totals():
@@ -389,10 +389,10 @@ def test_shards_and_blocks_have_the_same_totals():
         assert source.has_null
         inner = source.map(rescale)
         for points in (source, inner):
-            totals = points.total(sums)
+            totals = points.map_reduce(sums)
             expected = (
                 Shards([whole]) if points is source else Shards([whole]).map(rescale)
-            ).total(sums)
+            ).map_reduce(sums)
             for total, part in zip(totals, expected, strict=True):
                 np.testing.assert_array_equal(total, part)
 

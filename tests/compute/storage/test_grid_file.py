@@ -61,7 +61,7 @@ def test_blocks_are_those_of_the_box(packed):
         remainders = points.remainders.astype(np.int64)
         return points.rows.astype(np.int64).sum(axis=0), remainders.sum(axis=0)
 
-    for total, part in zip(blocks.total(sums), sums(expected), strict=True):
+    for total, part in zip(blocks.map_reduce(sums), sums(expected), strict=True):
         np.testing.assert_array_equal(total, part)
 
 

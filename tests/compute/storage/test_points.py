@@ -17,16 +17,16 @@ def test_exact_limit_refuses_too_many_features():
 
 def test_points_are_equal_if_their_coordinates_are():
     points, _ = draw(20, 3, 1)
-    prepared = Points.prepare(points)
-    assert prepared == Points.prepare(points.copy())
-    assert hash(prepared) == hash(Points.prepare(points.copy()))
-    assert prepared != Points.prepare(points[::-1])
-    assert prepared != Points.prepare(points.reshape(15, 4))
+    prepared = Points.from_grid(points)
+    assert prepared == Points.from_grid(points.copy())
+    assert hash(prepared) == hash(Points.from_grid(points.copy()))
+    assert prepared != Points.from_grid(points[::-1])
+    assert prepared != Points.from_grid(points.reshape(15, 4))
 
 
 def test_points_off_the_grid_are_refused():
     with pytest.raises(ValueError, match="points must lie in the domain"):
-        Points.prepare(np.array([[-SCALE - 1, 0]]))
+        Points.from_grid(np.array([[-SCALE - 1, 0]]))
 
 
 @pytest.mark.parametrize("d", [2, 11])
@@ -48,7 +48,7 @@ def test_mapping_a_box_scales_clips_and_rounds(d):
     assert mapped.remainders == pytest.approx((steps - rounded) * SCALE, abs=0.6)
 
     # Points on the grid do not know what was rounded away.
-    assert mapped != Points.prepare(rounded.astype(np.int64))
+    assert mapped != Points.from_grid(rounded.astype(np.int64))
 
     inside = np.clip(points, lower + 1e-9, upper - 1e-9)
     _, outside = Points.quantize(inside, lower, upper)

@@ -70,7 +70,7 @@ def plan(**sweep):
 def fitted_model(seed=0):
     generator = np.random.default_rng(seed)
     clients = [
-        Points.prepare(generator.integers(-60000, 60000, (n_points, 2)))
+        Points.from_grid(generator.integers(-60000, 60000, (n_points, 2)))
         for n_points in (30, 10, 20)
     ]
     return UnlearningMethod(3).fit(clients, seed)
@@ -248,7 +248,7 @@ def test_seed_probability_equals_its_empirical_frequency():
 
 def test_optimum_is_the_inertia_of_its_labels():
     generator = np.random.default_rng(0)
-    points = Points.prepare(generator.integers(-60000, 60000, (200, 3)))
+    points = Points.from_grid(generator.integers(-60000, 60000, (200, 3)))
     best = fit_best_k_means(points, 4, 5)
     rows = points.rows / 2**16
     means = np.array([rows[best.labels_ == label].mean(axis=0) for label in range(4)])
@@ -260,6 +260,6 @@ def test_optimum_is_the_inertia_of_its_labels():
     remaining = rows[20:]
     warm_start = compute_optimum(remaining, best.cluster_centers_)
     assert warm_start < best.inertia_
-    remaining_points = Points.prepare((remaining * 2**16).astype(int))
+    remaining_points = Points.from_grid((remaining * 2**16).astype(int))
     new_start = fit_best_k_means(remaining_points, 4, 1).inertia_
     assert warm_start <= new_start * 1.1

@@ -25,7 +25,7 @@ def clusters(n=20_000, d=3, seed=0):
     corners = np.array([[-0.7, -0.7, 0.0], [0.7, 0.0, 0.7], [0.0, 0.7, -0.7]])
     centers = rng.permutation(corners @ np.eye(3, d))
     points = centers[np.arange(n) % 3] + 0.05 * rng.standard_normal((n, d))
-    return Points.prepare(snap(np.clip(points, -1, 1)))
+    return Points.from_grid(snap(np.clip(points, -1, 1)))
 
 
 def test_lifting_keeps_differences_of_squared_distances():
@@ -45,7 +45,7 @@ def test_lifting_keeps_differences_of_squared_distances():
     ascending = np.sort(projected_squares, axis=1)
     clear = ascending[:, 1] - ascending[:, 0] > 1e-3 * SCALE**2
     assert clear.mean() > 0.9
-    assigned = labels(Points.prepare(rows), lifted[None])[0]
+    assigned = labels(Points.from_grid(rows), lifted[None])[0]
     assert (assigned == projected_squares.argmin(axis=1))[clear].all()
 
     squares = ((rows[:, None] - lifted) ** 2).sum(axis=2)
@@ -141,7 +141,7 @@ def test_falls_back_to_packed_candidates(n, epsilon):
     cubes = method.schedule(n, 3).find(BucketCounts)
     candidates = []
     for coordinate in (-0.4, 0.5):
-        points = Points.prepare(snap(np.full((n, 3), coordinate)))
+        points = Points.from_grid(snap(np.full((n, 3), coordinate)))
         ledger = Ledger(Budget(epsilon, 1e-6))
         hashed = Curator(points, ledger, NoiseStreams([0])).clipped_points(1.0)
         generator = np.random.default_rng(1)

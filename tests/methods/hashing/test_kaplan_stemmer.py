@@ -161,7 +161,7 @@ def test_released_radius_pays_on_small_clusters():
     centers = rng.uniform(-0.9, 0.9, (16, 32))
     labels = rng.integers(16, size=50_000)
     rows = snap(np.clip(centers[labels] + 0.01 * rng.standard_normal((50_000, 32)), -1, 1))
-    points = Points.prepare(rows)
+    points = Points.from_grid(rows)
     best = inertia(points, KMeansPlusPlus(16, n_init=5).fit_batch(points, [0]).centers)[0]
     excess = {}
     for step_radius in ("planned", "released"):
@@ -206,7 +206,7 @@ def noiseless_version(points, k, radius, plan, seed):
                 cells = (kept @ hashing.directions.T + hashing.shifts) // hashing.width
                 _, bucket, sizes = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
                 bucket = bucket.ravel()
-                codes = hashing.codes(Points.prepare(kept))
+                codes = hashing.codes(Points.from_grid(kept))
                 for b in np.flatnonzero(sizes >= least_size):
                     members = kept[bucket == b]
                     center = clip(hashing.cell_centers(codes[bucket == b][:1]))
@@ -274,7 +274,7 @@ def test_close_to_k_means_in_any_number_of_features(d):
     distances = np.linalg.norm(centers[:, None] - centers, axis=2) + 9 * np.eye(16)
     spread = min(0.05, distances.min() / 8)
     rows = centers[np.arange(30_000) % 16] + spread * rng.standard_normal((30_000, d))
-    points = Points.prepare(snap(np.clip(rows, -1, 1)))
+    points = Points.from_grid(snap(np.clip(rows, -1, 1)))
     run = KaplanStemmer(16, epsilon=3.3).fit_batch(points, range(3))
     planted = inertia(points, snap(centers)[None])[0]
     assert np.median(inertia(points, run.centers)) <= 1.05 * planted

@@ -30,4 +30,4 @@ def test_local_search_without_noise_ends_at_a_local_optimum(moves):
     matches = (candidates[:, None] == centers).all(axis=2)
     current = matches.argmax(axis=0)
     costs = swaps_by_definition(rows, candidates, current, range(3))
-    assert inertia(Points.prepare(rows), centers[None])[0] == costs.min()
+    assert inertia(Points.from_grid(rows), centers[None])[0] == costs.min()

@@ -146,7 +146,7 @@ def test_without_noise_the_centers_are_those_of_k_means(monkeypatch, dimensions)
     X, centers = blobs()
     rng = np.random.default_rng(1)
     public = np.concatenate([centers + 0.1, rng.uniform(-1, 1, (50, 12))])
-    points = Points.prepare(snap(X))
+    points = Points.from_grid(snap(X))
     best = cost(points, KMeansPlusPlus(3, n_init=5).fit_batch(points, [0]))
     method = FedDPKMeans(3, public_data=public, dimensions=dimensions)
     assert cost(points, method.fit_batch(points, [0]))[0] == pytest.approx(best[0], rel=1e-3)
@@ -172,7 +172,7 @@ def test_public_points_help_where_the_data_fill_little_of_the_domain():
     """Uniform points are nearest to many clusters at once, and one of them gets all records."""
     rng = np.random.default_rng(0)
     centers = 0.5 + rng.uniform(-0.2, 0.2, (12, 3))
-    points = Points.prepare(
+    points = Points.from_grid(
         snap(centers[np.arange(20_000) % 12] + 0.01 * rng.standard_normal((20_000, 3)))
     )
     near = FedDPKMeans(12, public_data=centers + 0.02).fit_batch(points, range(9))

@@ -27,7 +27,7 @@ def blobs(n=2000, d=3, seed=0):
     rng = np.random.default_rng(seed)
     corners = np.array([[-0.5, -0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, -0.5]])
     points = (corners @ np.eye(3, d))[np.arange(n) % 3] + 0.05 * rng.standard_normal((n, d))
-    return Points.prepare(snap(np.clip(points, -1, 1)))
+    return Points.from_grid(snap(np.clip(points, -1, 1)))
 
 
 def hashed(points, radius, epsilon=1e9):
@@ -219,7 +219,7 @@ def test_published_variant_has_the_printed_area_on_iris():
     """
     X = datasets.load("iris").points
     X = X - X.mean(axis=0)
-    points = Points.prepare(snap(X / np.linalg.norm(X, axis=1).max()))
+    points = Points.from_grid(snap(X / np.linalg.norm(X, axis=1).max()))
     epsilons = [0.25, 0.5, 1.0, 2.0, 4.0]
     losses = []
     for epsilon in epsilons:

@@ -43,7 +43,7 @@ def planted(n, d, k, seed=0, deviation=0.03):
             centers.append(candidate)
     centers = np.array(centers)
     points = centers[np.arange(n) % k] + deviation * generator.standard_normal((n, d))
-    return Points.prepare(snap(np.clip(points, -1, 1))), centers
+    return Points.from_grid(snap(np.clip(points, -1, 1))), centers
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])

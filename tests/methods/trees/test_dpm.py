@@ -51,7 +51,7 @@ def blobs(seed=0, n=4000, d=4, k=6, spread=0.02):
 
 
 def cost(points, run):
-    inertias = inertia(Points.prepare(points), run.centers)
+    inertias = inertia(Points.from_grid(points), run.centers)
     return np.array(inertias, float) / SCALE**2
 
 
@@ -279,7 +279,7 @@ def test_number_of_centers_is_bounded(variant):
     padded_costs = cost(points, run)
     for i, n_centers in enumerate(run.n_centers):
         unpadded = run.centers[i : i + 1, :n_centers]
-        total = inertia(Points.prepare(points), unpadded)[0]
+        total = inertia(Points.from_grid(points), unpadded)[0]
         assert total / SCALE**2 == padded_costs[i]
 
 

@@ -315,7 +315,7 @@ def test_finds_separated_clusters():
     centers = np.array([[-0.7, -0.7, 0.0], [0.7, 0.0, 0.7], [0.0, 0.7, -0.7]])
     noise = 0.05 * rng.standard_normal((20_000, 3))
     rows = centers[np.arange(20_000) % 3] + noise
-    points = Points.prepare(snap(np.clip(rows, -1, 1)))
+    points = Points.from_grid(snap(np.clip(rows, -1, 1)))
     exact = KMeansPlusPlus(3, n_init=5).fit_batch(points, [0])
     private = EMMC(3, epsilon=4.0).fit_batch(points, range(3))
     best = inertia(points, exact.centers)[0]

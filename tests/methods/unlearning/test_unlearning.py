@@ -51,7 +51,7 @@ def draw(seed, n=40, d=2, step=1):
 def split(points, sizes):
     """Return parts of given sizes, and the ids of their points."""
     cuts = np.cumsum(sizes)[:-1]
-    parts = [Points.prepare(part) for part in np.split(points, cuts)]
+    parts = [Points.from_grid(part) for part in np.split(points, cuts)]
     ids = np.split(np.arange(len(points)), cuts)
     return parts, ids
 
@@ -62,7 +62,7 @@ def without(parts, ids, removed):
     kept_ids = []
     for part, part_ids in zip(parts, ids, strict=True):
         kept = ~np.isin(part_ids, removed)
-        kept_parts.append(Points.prepare(part.rows[kept].astype(np.int64)))
+        kept_parts.append(Points.from_grid(part.rows[kept].astype(np.int64)))
         kept_ids.append(part_ids[kept])
     return kept_parts, kept_ids
 
@@ -159,7 +159,7 @@ def test_fresh_arrival_times_give_the_law_of_a_refit():
     """
     points = 1000 * FIVE_POINTS
     removed = 3
-    parts = [Points.prepare(points)]
+    parts = [Points.from_grid(points)]
     fresh = Unlearning(3, arrival_times="fresh")
     observed = Counter()
     for seed in range(4000):
@@ -264,7 +264,7 @@ def test_full_clients_train_until_the_loss_converges():
     a thousandth.
     """
     points = draw(9, n=400)
-    parts = [Points.prepare(points)]
+    parts = [Points.from_grid(points)]
     seeded = Unlearning(6).fit(parts, 0)._clients[0]
     full = Unlearning(6, client="full").fit(parts, 0)._clients[0]
     start = points[seeded.ids[seeded.seeds]].astype(float)
@@ -603,11 +603,11 @@ def test_bad_parts_are_refused():
     unbinned = Unlearning(3, **DC_KMEANS).fit(parts, 0)
     with pytest.raises(ValueError, match="gamma=None: centers are not rounded"):
         unbinned.n_bins  # noqa: B018
-    empty = Points.prepare(np.empty((0, 2), np.int64))
+    empty = Points.from_grid(np.empty((0, 2), np.int64))
     with pytest.raises(ValueError, match="parts must hold at least one point"):
         method.fit([empty], 0)
     with pytest.raises(ValueError, match="points must lie in the domain"):
-        Points.prepare(np.array([[SCALE + 1, 0]]))
+        Points.from_grid(np.array([[SCALE + 1, 0]]))
 
 
 # K-FED
@@ -624,7 +624,7 @@ def test_k_fed_by_hand():
 
     shifted = groups + np.array([0, 8000])
     empty = np.empty((0, 2), np.int64)
-    parts = [Points.prepare(part) for part in (groups, empty, shifted)]
+    parts = [Points.from_grid(part) for part in (groups, empty, shifted)]
     centers, labels = KFed(2).fit(parts, 0)
     assert grid_steps(centers) == [[-40000, 6000], [40000, 2000]]
     assert len(labels) == 8
@@ -640,7 +640,7 @@ def grid_steps(centers):
 def test_k_fed_continues_with_the_farthest_centers():
     """Clients with one cluster each: the first one's center, then the farthest, then the next."""
     coordinates = (0, 1000, 60000, 30000)
-    parts = [Points.prepare(np.full((5, 1), coordinate)) for coordinate in coordinates]
+    parts = [Points.from_grid(np.full((5, 1), coordinate)) for coordinate in coordinates]
     centers, labels = KFed(3, client_clusters=1).fit(parts, 0)
     assert (centers * SCALE).round(6).ravel().tolist() == [500, 60000, 30000]
     assert labels[::5].tolist() == [0, 0, 1, 2]
@@ -665,7 +665,7 @@ REMOVED = [3, 17, 39]
 
 def parts_of(n=40):
     rows = np.random.default_rng(5).integers(-SCALE, SCALE + 1, (n, 2))
-    return [Points.prepare(rows[:15]), Points.prepare(rows[15:])]
+    return [Points.from_grid(rows[:15]), Points.from_grid(rows[15:])]
 
 
 def seeds_that_explain(model, candidates):
@@ -746,7 +746,7 @@ def test_secret_times_make_exact_removals(method, monkeypatch):
 
     ids = [np.setdiff1d(np.arange(15), removed), np.setdiff1d(np.arange(15, 40), removed)]
     rows = np.concatenate([part.rows for part in parts]).astype(np.int64)
-    remaining = [Points.prepare(rows[part_ids]) for part_ids in ids]
+    remaining = [Points.from_grid(rows[part_ids]) for part_ids in ids]
     refit = Unlearning(**vars(method) | {"gamma": model.gamma}).fit(remaining, ids=ids)
     assert model.centers.tolist() == refit.centers.tolist()
     assert model.seeds.tolist() == refit.seeds.tolist()

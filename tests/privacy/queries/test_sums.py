@@ -135,7 +135,7 @@ def test_answers_do_not_depend_on_shards():
 
 def n_gaps_below(values, limit):
     """The number of averaged gaps up to a limit."""
-    gaps = averaged_gaps((Points.prepare(values),))
+    gaps = averaged_gaps((Points.from_grid(values),))
     return int(np.searchsorted(gaps, limit, side="right"))
 
 

@@ -631,7 +631,7 @@ def test_sums_about_far_origins_are_refused_by_the_public_number_of_records():
     """A bound by the rows that are present would be a count for nothing."""
     outcomes = []
     for n_null in (0, 1):
-        points = Points.prepare(np.zeros((500 - n_null, 1), np.int64), n_null)
+        points = Points.from_grid(np.zeros((500 - n_null, 1), np.int64), n_null)
         tree = curator_of(points).whole()
         limit = 2**60 // 500
         for origin in (limit - 1000, limit + 1000):

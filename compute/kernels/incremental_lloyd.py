@@ -111,9 +111,9 @@ def weighted_race(
             return t
         seeds[t] = positions[winner]
         for i in range(m):
-            square = _square(positions[i], seeds[t])
-            if t == 0 or square < squares[i]:
-                squares[i] = square
+            sq_dist = _sq_dist(positions[i], seeds[t])
+            if t == 0 or sq_dist < squares[i]:
+                squares[i] = sq_dist
     return len(seeds)
 
 
@@ -144,18 +144,18 @@ def seeds_unchanged(
     bool
         False also where a seed's weight fell: only a new race can tell.
     """
-    # Invariant: square is the squared distance to the nearest of seeds 0 .. t - 1, by
+    # Invariant: sq_dist is the squared distance to the nearest of seeds 0 .. t - 1, by
     # which position i would race for seed t.
     for i in range(len(positions)):
-        square = 1.0
+        sq_dist = 1.0
         for t in range(len(seeds)):
-            if square == 0.0:
+            if sq_dist == 0.0:
                 break
-            is_seed = arrivals[t] < np.inf and _square(positions[i], seeds[t]) == 0.0
+            is_seed = arrivals[t] < np.inf and _sq_dist(positions[i], seeds[t]) == 0.0
             if is_seed and weights[i] < old_weights[i]:
                 return False
             if weights[i] > 0:
-                time = times[i, t] / (weights[i] * square)
+                time = times[i, t] / (weights[i] * sq_dist)
                 if is_seed:
                     arrivals[t] = time
                 elif time < arrivals[t] or (
@@ -164,8 +164,8 @@ def seeds_unchanged(
                     return False
             if arrivals[t] == np.inf:
                 break
-            to_seed = _square(positions[i], seeds[t])
-            square = to_seed if t == 0 else min(square, to_seed)
+            to_seed = _sq_dist(positions[i], seeds[t])
+            sq_dist = to_seed if t == 0 else min(sq_dist, to_seed)
     return True
 
 
@@ -181,7 +181,7 @@ def change_weights(
 ) -> None:
     """Add changes of weights of some rows to the sums and counts of all steps."""
     # IN: labels. OUT: sums and counts of each step; labels do not change here, because
-    # centers are updated only afterwards, by :func:`repair_steps`.
+    # centers are updated only afterwards, by :func:`update_steps`.
     for t in range(n_steps):
         for c in range(len(rows)):
             label = labels[t, rows[c]]
@@ -191,14 +191,14 @@ def change_weights(
 
 
 @njit(cache=True)
-def repair_steps(
+def update_steps(
     positions: np.ndarray,
     weights: np.ndarray,
     n_seeds: int,
     n_valid: int,
     tolerance: float,
     labels: np.ndarray,
-    gaps: np.ndarray,
+    slacks: np.ndarray,
     moved: np.ndarray,
     centers: np.ndarray,
     sums: np.ndarray,
@@ -219,7 +219,7 @@ def repair_steps(
         Above the rounding of two distances.
     labels : ndarray of shape (T, at least m), int64
         Assignments of each step; -1 for a row that has none.
-    gaps : ndarray of the same shape, float64
+    slacks : ndarray of the same shape, float64
         Second-smallest less smallest distance, plus twice the `moved` at which they
         were measured.
     moved : ndarray of shape (T,), float64
@@ -246,15 +246,15 @@ def repair_steps(
             counts[t] = 0
 
         # Compute assignments that can have changed, and move their weights in the sums.
-        # By the triangle inequality a label holds while its gap exceeds twice the moves
-        # since it was measured; gaps hold the moves before that, so both sides agree.
+        # By the triangle inequality a label holds while its slack exceeds twice the
+        # moves since it was measured; slacks include the moves before that.
         threshold = 2.0 * moved[t] + tolerance
         repeats = t > 0
         for i in range(m):
             old = labels[t, i]
-            if old < 0 or gaps[t, i] <= threshold:
-                label, gap = _two_nearest(positions[i], centers[t], n_seeds)
-                gaps[t, i] = gap + 2.0 * moved[t]
+            if old < 0 or slacks[t, i] <= threshold:
+                label, slack = _two_nearest(positions[i], centers[t], n_seeds)
+                slacks[t, i] = slack + 2.0 * moved[t]
                 if label != old:
                     labels[t, i] = label
                     counts[t, label] += weights[i]
@@ -270,15 +270,15 @@ def repair_steps(
         # Update the centers of the next step, and the bound on their moves.
         largest = 0.0
         for j in range(n_seeds):
-            square = 0.0
+            sq_dist = 0.0
             for h in range(d):
                 mean = centers[t, j, h]
                 if counts[t, j] > 0:
                     mean = sums[t, j, h] / counts[t, j]
-                step = mean - centers[t + 1, j, h]
-                square += step * step
+                diff = mean - centers[t + 1, j, h]
+                sq_dist += diff * diff
                 centers[t + 1, j, h] = mean
-            largest = max(largest, square)
+            largest = max(largest, sq_dist)
         # Round up, so that the bound holds for the exact distances.
         if t + 1 < n_valid:
             moved[t + 1] += np.sqrt(largest) * (1 + TOLERANCE)
@@ -298,27 +298,27 @@ def _two_nearest(
     smallest = np.inf
     second = np.inf
     for j in range(k):
-        square = 0.0
+        sq_dist = 0.0
         for h in range(len(position)):
-            step = position[h] - centers[j, h]
-            square += step * step
-        if square < smallest:
+            diff = position[h] - centers[j, h]
+            sq_dist += diff * diff
+        if sq_dist < smallest:
             nearest = j
             second = smallest
-            smallest = square
-        elif square < second:
-            second = square
+            smallest = sq_dist
+        elif sq_dist < second:
+            second = sq_dist
     return nearest, np.sqrt(second) - np.sqrt(smallest)
 
 
 @njit(cache=True)
-def _square(a: np.ndarray, b: np.ndarray) -> float:
+def _sq_dist(a: np.ndarray, b: np.ndarray) -> float:
     """Squared distance of two positions."""
-    square = 0.0
+    sq_dist = 0.0
     for h in range(len(a)):
-        step = np.float64(a[h] - b[h])
-        square += step * step
-    return square
+        diff = np.float64(a[h] - b[h])
+        sq_dist += diff * diff
+    return sq_dist
 
 
 @njit(cache=True)
