@@ -171,7 +171,7 @@ class CoresetMethod(PrivateKMeans):
         return Coreset(candidates, coreset.weights, coreset.ledger)
 
 
-def project_onto_simplex(counts: np.ndarray, total: float) -> np.ndarray:
+def project_onto_simplex(counts: np.ndarray, totals: float | np.ndarray) -> np.ndarray:
     """Project noisy counts onto the simplex: nonnegative, with a public sum.
 
     These are the nearest such counts, ``max(counts - theta, 0)``, by the algorithm of
@@ -179,27 +179,30 @@ def project_onto_simplex(counts: np.ndarray, total: float) -> np.ndarray:
 
     Parameters
     ----------
-    counts : ndarray of shape (m,), float64
-    total : float
+    counts : ndarray of shape (..., m), float64
+    totals : float or ndarray of shape (...), float64
         Positive.
 
     Returns
     -------
-    ndarray of shape (m,), float64
+    ndarray of shape (..., m), float64
 
     Examples
     --------
     >>> project_onto_simplex(np.array([7.0, 3.0, -5.0]), 8.0).tolist()
     [6.0, 2.0, 0.0]
+    >>> rows = np.array([[5.0, 3.0, -1.0], [1.0, 1.0, 1.0]])
+    >>> project_onto_simplex(rows, np.array([4.0, 6.0])).tolist()
+    [[3.0, 1.0, 0.0], [2.0, 2.0, 2.0]]
     """
     # Theta if the j largest counts stay positive, for all j; in place, because a grid
     # may have millions of counts.
-    descending = np.sort(counts)[::-1]
-    thetas = np.cumsum(descending)
-    thetas -= total
-    thetas /= np.arange(1, len(counts) + 1)
+    descending = np.sort(counts)[..., ::-1]
+    thetas = np.cumsum(descending, axis=-1)
+    thetas -= np.asarray(totals)[..., None]
+    thetas /= np.arange(1, counts.shape[-1] + 1)
 
     # The largest j (their rho) whose count exceeds its theta.
-    theta = thetas[np.flatnonzero(descending > thetas)[-1]]
-    projected = counts - theta
+    n_positive = (descending > thetas).sum(axis=-1, keepdims=True)
+    projected = counts - np.take_along_axis(thetas, n_positive - 1, axis=-1)
     return np.maximum(projected, 0.0, out=projected)

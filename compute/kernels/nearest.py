@@ -174,10 +174,10 @@ def _scan(
 
 def squared_distances(points: Points, centers: np.ndarray) -> np.ndarray:
     """Squared distance (n,) of each point to the nearest of centers (k, d), exact."""
-    return nearest_with_squares(points, centers)[1]
+    return nearest_with_sq_dists(points, centers)[1]
 
 
-def nearest_with_squares(
+def nearest_with_sq_dists(
     points: Points, centers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each point's nearest center of (k, d), and their squared distance: both (n,)."""
@@ -272,7 +272,7 @@ def _nearest_by_pivots(
     """
     rows = points.astype(np.float32)
     norms = square_norms(rows)
-    pivot, squares = nearest_with_squares(Points(rows, norms), centers[pivots])
+    pivot, squares = nearest_with_sq_dists(Points(rows, norms), centers[pivots])
     index = np.empty(len(points), np.int64)
 
     # Group the points by pivot and binary exponent of the squared distance to it.
@@ -294,7 +294,7 @@ def _nearest_by_pivots(
     comparisons.append((np.concatenate(with_all), everything))
     for group, near in comparisons:
         selected = Points(rows[group], norms[group])
-        nearest, squares[group] = nearest_with_squares(selected, centers[near])
+        nearest, squares[group] = nearest_with_sq_dists(selected, centers[near])
         index[group] = near[nearest]
     return index, squares
 

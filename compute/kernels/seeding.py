@@ -321,7 +321,7 @@ def exponential_race(
 
 
 @njit(cache=True, nogil=True)
-def nearest_row(
+def nearest_seed(
     row: np.ndarray,
     rows: np.ndarray,
     seeds: np.ndarray,

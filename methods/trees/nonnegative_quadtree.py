@@ -11,6 +11,7 @@ import math
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from pkm.methods.coreset import project_onto_simplex
 from pkm.methods.trees.leaves import Leaves, gather_leaves
 from pkm.methods.trees.quadtree import average_with_children
 from pkm.privacy import snap_centers
@@ -23,46 +24,6 @@ SPLIT_FACTOR = 0.1
 MIN_LEAF_FACTOR = 0.5
 TRIM_FACTOR = 3.0  # largest distance of a leaf that is averaged, in median distances
 TRIM_ROUNDS = 3
-
-
-def project_onto_simplices(
-    values: np.ndarray,
-    totals: np.ndarray,
-) -> np.ndarray:
-    """Project rows to the nearest nonnegative ones with given sums.
-
-    Parameters
-    ----------
-    values : ndarray of shape (m, c), float64
-    totals : ndarray of shape (m,), float64
-        Positive.
-
-    Returns
-    -------
-    ndarray of shape (m, c), float64
-        ``max(row - theta, 0)``, with a theta for each row.
-
-    References
-    ----------
-    Duchi, J., Shalev-Shwartz, S., Singer, Y. and Chandra, T. (2008). Efficient
-    projections onto the l1-ball for learning in high dimensions. ICML, 272-279.
-
-    Examples
-    --------
-    >>> values = np.array([[5.0, 3.0, -1.0], [1.0, 1.0, 1.0]])
-    >>> project_onto_simplices(values, np.array([4.0, 6.0])).tolist()
-    [[3.0, 1.0, 0.0], [2.0, 2.0, 2.0]]
-    """
-    # Duchi et al., figure 1: theta if the j largest entries stay positive, for all j.
-    descending = -np.sort(-values, axis=1)
-    n_largest = np.arange(1, values.shape[1] + 1)
-    thetas = np.cumsum(descending, axis=1) - totals[:, None]
-    thetas /= n_largest
-
-    # The largest j (their rho) whose entry exceeds its theta.
-    n_positive = (descending > thetas).sum(axis=1)
-    theta = np.take_along_axis(thetas, n_positive[:, None] - 1, axis=1)
-    return np.maximum(values - theta, 0.0)
 
 
 def nonnegative_leaves(
@@ -116,7 +77,7 @@ def nonnegative_leaves(
         children = 2 * split_cells[:, None, :] + corners
         children = children.reshape(-1, d)
         noisy = level_counts[tuple(children.T)].reshape(-1, 2**d)
-        child_counts = project_onto_simplices(noisy, split_counts).ravel()
+        child_counts = project_onto_simplex(noisy, split_counts).ravel()
 
         # Those that are not split are leaves, unless they are large with few records.
         is_split = np.zeros(len(children), bool)

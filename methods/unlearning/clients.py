@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pkm.compute import exponential_race, nearest_row
+from pkm.compute import exponential_race, nearest_seed
 from pkm.methods.unlearning.client_lloyd import local_lloyd
 
 #: Standard exponential variates of a given shape.
@@ -100,7 +100,7 @@ class SeedingClient:
         for point in ids:
             if first is None:
                 row = self.rows[row_of[point]]
-                self.sizes[nearest_row(row, self.rows, self.seeds, self.n_seeds)] -= 1
+                self.sizes[nearest_seed(row, self.rows, self.seeds, self.n_seeds)] -= 1
             self._delete_row(point, row_of)
 
         # Lines 5-14: keep the seeds before the first removed one, and draw the others

@@ -68,8 +68,8 @@ class RepairedServer:
         self._arrivals = np.full((STARTS, n_clusters), np.inf)
         self._n_seeds = np.zeros(STARTS, np.int64)
 
-        # Lloyd's steps of each start. A label stays while the gap between the two
-        # smallest distances exceeds twice the move of the centers.
+        # Lloyd's steps of each start. A label stays while its slack, the difference of
+        # the two smallest distances, exceeds twice the move of the centers.
         by_step = (STARTS, MAX_STEPS)
         self._n_steps = np.zeros(STARTS, np.int64)
         self._labels = np.full((*by_step, capacity), -1, np.int32)

@@ -190,14 +190,14 @@ def test_points_are_compared_with_the_centers_of_their_cluster_alone(monkeypatch
     points = np.repeat(middles, 200, axis=0) + rng.integers(-99, 100, (2000, 12))
     centers = np.repeat(middles, 40, axis=0) + rng.integers(-99, 100, (400, 12))
     n_pairs = 0
-    scan = nearest_kernels.nearest_with_squares
+    scan = nearest_kernels.nearest_with_sq_dists
 
     def counted(points, centers):
         nonlocal n_pairs
         n_pairs += points.shape[0] * len(centers)
         return scan(points, centers)
 
-    monkeypatch.setattr(nearest_kernels, "nearest_with_squares", counted)
+    monkeypatch.setattr(nearest_kernels, "nearest_with_sq_dists", counted)
     index, _ = nearest_of_many(points, centers)
     assert (index // 40 == np.arange(2000) // 200).all()
     assert n_pairs < len(points) * len(centers) / 5

@@ -8,12 +8,12 @@ from scipy.optimize import minimize
 from tuned import tree_of
 
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
+from pkm.methods.coreset import project_onto_simplex
 from pkm.methods.synthetic.synopsis import NONNEGATIVE
 from pkm.methods.trees.leaves import Leaves
 from pkm.methods.trees.nonnegative_quadtree import (
     MIN_LEAF_FACTOR,
     nonnegative_leaves,
-    project_onto_simplices,
     trimmed_means,
 )
 from pkm.methods.trees.quadtree import QuadtreeKMeans
@@ -30,7 +30,7 @@ def test_projection_is_the_nearest_point_of_the_simplex(m, c, seed):
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(m, c)) * 10
     totals = rng.uniform(0.1, 50.0, m)
-    projected = project_onto_simplices(values, totals)
+    projected = project_onto_simplex(values, totals)
     assert (projected >= 0).all()
     np.testing.assert_allclose(projected.sum(axis=1), totals, rtol=1e-12)
     for row, source in zip(projected, values, strict=True):
@@ -48,7 +48,7 @@ def test_projection_agrees_with_a_general_solver():
         bounds=[(0, None)] * 4,
         constraints={"type": "eq", "fun": lambda row: row.sum() - 2.0},
     )
-    projected = project_onto_simplices(values, np.array([2.0]))[0]
+    projected = project_onto_simplex(values, np.array([2.0]))[0]
     np.testing.assert_allclose(projected, solution.x, atol=1e-6)
 
 
