@@ -67,7 +67,8 @@ class Axis:
 
     def from_fraction(self, share: float) -> float:
         """Return the value at a share of the way from `low` to `high`."""
-        low, high = self._transform(self.low), self._transform(self.high)
+        low = self._transform(self.low)
+        high = self._transform(self.high)
         length = low + share * (high - low)
         if self.scale == "log":
             return float(np.exp(length))
@@ -84,16 +85,24 @@ class Axis:
 
     def encoding(self) -> Json:
         """Return scale and ticks as Vega-Lite has them."""
-        scale = {"type": self.scale, "domain": [self.low, self.high], "nice": False}
-        scale["reverse"] = self.reverse
+        scale = {
+            "type": self.scale,
+            "domain": [self.low, self.high],
+            "nice": False,
+            "reverse": self.reverse,
+        }
         if self.scale == "linear":
             scale["zero"] = False
         elif self.scale == "symlog":
             scale["constant"] = self.constant
         # Numbers may be left out, names may not.
-        ticks = {"values": list(self.ticks), "grid": self.grid, "ticks": self.grid}
-        ticks["labelOverlap"] = "greedy" if self.grid else False
-        ticks["labelExpr"] = f"split({self.label_expression()}, '\\n')"
+        ticks = {
+            "values": list(self.ticks),
+            "grid": self.grid,
+            "ticks": self.grid,
+            "labelOverlap": "greedy" if self.grid else False,
+            "labelExpr": f"split({self.label_expression()}, '\\n')",
+        }
         if self.angle:
             ticks |= {
                 "labelAngle": self.angle,
@@ -105,9 +114,9 @@ class Axis:
 
     def label_expression(self) -> str:
         """Return an expression of Vega for the label of a tick."""
-        return (
-            f"{json.dumps(self.labels)}[indexof({json.dumps(self.ticks)}, datum.value)]"
-        )
+        labels = json.dumps(self.labels)
+        ticks = json.dumps(self.ticks)
+        return f"{labels}[indexof({ticks}, datum.value)]"
 
 
 def value_axis(
@@ -117,12 +126,13 @@ def value_axis(
     if scale == "log":
         ticks = log_ticks(low, high)
     elif scale == "symlog":
-        powers = np.arange(np.floor(np.log10(high / constant) + 1e-9) + 1)
-        ticks = [0.0, *(constant * 10**powers)]
+        n_powers = np.floor(np.log10(high / constant) + 1e-9) + 1
+        ticks = [0.0, *(constant * 10 ** np.arange(n_powers))]
     else:
         ticks = linear_ticks(low, high)
-    places = tuple(rounded(tick) for tick in ticks)
-    return Axis(low, high, places, tuple(map(plain_number, places)), scale, constant)
+    places = tuple(map(rounded, ticks))
+    labels = tuple(map(plain_number, places))
+    return Axis(low, high, places, labels, scale, constant)
 
 
 def linear_ticks(
@@ -138,8 +148,10 @@ def linear_ticks(
     [0.2, 0.4, 0.6, 0.8]
     """
     power = 10 ** np.floor(np.log10((high - low) / count))
-    for step in (power * size for size in (1, 2, 2.5, 5, 10, 20)):
-        first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
+    for size in (1, 2, 2.5, 5, 10, 20):
+        step = power * size
+        first = np.ceil(low / step - 1e-9)
+        last = np.floor(high / step + 1e-9)
         if last - first < count:
             break
     return [float(tick) for tick in step * np.arange(first, last + 1)]
@@ -157,19 +169,23 @@ def log_ticks(low: float, high: float) -> list[float]:
     if decades < FEW_DECADES:
         return linear_ticks(low, high, 5)
     steps = next(steps for most, steps in LOG_STEPS if decades < most)
-    first, last = int(np.floor(np.log10(low))), int(np.ceil(np.log10(high)))
-    powers = range(first, last + 1, -(-(last - first) // MAX_DECADES))
+    first = int(np.floor(np.log10(low)))
+    last = int(np.ceil(np.log10(high)))
+    every = -(-(last - first) // MAX_DECADES)
+    powers = range(first, last + 1, every)
     ticks = [step * 10.0**power for power in powers for step in steps]
     return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
 
 
 def joined(axes: Sequence[Axis]) -> Axis:
     """Return an axis that has room for what all of the given ones show."""
-    scale = "log" if any(axis.scale == "log" for axis in axes) else axes[0].scale
-    limits = min(axis.low for axis in axes), max(axis.high for axis in axes)
-    return replace(
-        value_axis(*limits, scale, axes[0].constant), reverse=axes[0].reverse
-    )
+    first = axes[0]
+    is_log = any(axis.scale == "log" for axis in axes)
+    scale = "log" if is_log else first.scale
+    low = min(axis.low for axis in axes)
+    high = max(axis.high for axis in axes)
+    axis = value_axis(low, high, scale, first.constant)
+    return replace(axis, reverse=first.reverse)
 
 
 def rounded(value: float) -> float:

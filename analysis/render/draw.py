@@ -41,59 +41,63 @@ def draw(study: Study, spec: FigureSpec) -> FigureResult:
     return render(make_figure_data(study, spec), spec)
 
 
-def render(frame: FigureData, spec: FigureSpec) -> FigureResult:
+def render(data: FigureData, spec: FigureSpec) -> FigureResult:
     """Draw a figure from its table.
 
     Panels without rows are not drawn; the gaps name them.
     """
-    styles = hue_styles(frame.table, spec, frame.source) if "hue" in frame.table else {}
-    fields = caption_fields(frame, spec)
-    notes: dict[str, str] = {}
-    vega = None
-    if spec.kind != "table" and len(frame.drawn):
-        vega, notes = _drawn(frame, spec, styles, fields)
+    table = data.table
+    styles = hue_styles(table, spec, data.source) if "hue" in table else {}
     labels = {hue: style.label for hue, style in styles.items()}
-    fields.update(notes)
-    is_empty = spec.kind != "table" and not len(frame.drawn)
-    caption = [NOTHING] if is_empty else sentences(spec.caption, fields)
-    caption += [
-        text
-        for name, text in notes.items()
-        if f"{{{name}}}" not in "".join(spec.caption)
-    ]
-    hidden = (
-        HIDDEN if spec.frame else {*HIDDEN, *TOOLTIP}.difference(spec.extra_columns)
-    )
+    fields = caption_fields(data, spec)
+    notes: dict[str, str] = {}
+    caption = [NOTHING]
+    vega = None
+    if spec.kind != "table" and len(data.drawn):
+        vega, notes = _draw_panels(data, spec, styles, fields)
+        fields.update(notes)
+    if spec.kind == "table" or len(data.drawn):
+        caption = sentences(spec.caption, fields)
+    # Notes that the caption does not place follow it.
+    named = "".join(spec.caption)
+    caption += [text for name, text in notes.items() if f"{{{name}}}" not in named]
+
+    hidden = set(HIDDEN)
+    if not spec.frame:
+        hidden = hidden.union(TOOLTIP).difference(spec.extra_columns)
     return FigureResult(
-        frame.table.drop(columns=[name for name in hidden if name in frame.table]),
-        print_table(frame, spec, labels),
+        table.drop(columns=list(hidden.intersection(table))),
+        print_table(data, spec, labels),
         " ".join(caption),
-        frame.gaps or (),
-        substitutes(frame.source),
+        data.gaps or (),
+        substitutes(data.source),
         vega,
     )
 
 
-def _drawn(
-    frame: FigureData, spec: FigureSpec, styles: Styles, fields: Mapping[str, Any]
+def _draw_panels(
+    data: FigureData, spec: FigureSpec, styles: Styles, fields: Mapping[str, Any]
 ) -> tuple[Json, dict[str, str]]:
     """Draw each panel that has rows; return the chart and notes for the caption."""
-    drawn = frame.drawn
+    drawn = data.drawn
     names = panel_names(drawn, spec)
     specs = [spec.part(name) if name else spec for name in names]
     tables = [drawn[drawn["panel"] == name] if name else drawn for name in names]
+    draw_panel = KINDS[spec.kind]
     panels = [
-        KINDS[spec.kind](table, panel_spec, styles)
+        draw_panel(table, panel_spec, styles)
         for table, panel_spec in zip(tables, specs, strict=True)
     ]
     if spec.share_y:
-        panels = (forest if spec.kind == "forest" else lines).share_values(panels)
+        module = forest if spec.kind == "forest" else lines
+        panels = module.share_values(panels)
     if spec.kind == "heatmap":
         panels = heatmap.colored(panels, tables, specs)
+
     titles = [("", "")] * len(panels)
     if not spec.share_labels:
         titles = [
-            _axis_titles(table, panel_spec, frame)
+            _axis_titles(table, panel_spec, data)
             for table, panel_spec in zip(tables, specs, strict=True)
         ]
     columns = min(spec.columns, len(panels))
@@ -104,14 +108,13 @@ def _drawn(
             y_title = ""
         for record in panel.records:
             record["panel"] = specs[index].title
-        panels[index] = replace(
-            panel,
-            x=replace(panel.x, title=x_title),
-            y=replace(panel.y, title=y_title),
-            title=_title(index, specs[index].title, len(panels))
-            if names[index]
-            else "",
-        )
+        title = ""
+        if names[index]:
+            title = _title(index, specs[index].title, len(panels))
+        x = replace(panel.x, title=x_title)
+        y = replace(panel.y, title=y_title)
+        panels[index] = replace(panel, x=x, y=y, title=title)
+
     shared = ("", "")
     if spec.share_labels:
         shared = (_text(spec.x_label, fields), _text(spec.y_label, fields))
@@ -119,7 +122,8 @@ def _drawn(
     by_kind: dict[str, dict[str, list[str]]] = {}
     for panel, panel_spec in zip(panels, specs, strict=True):
         for kind, note in panel.notes.items():
-            by_kind.setdefault(kind, {}).setdefault(note, []).append(panel_spec.title)
+            titles_of_note = by_kind.setdefault(kind, {}).setdefault(note, [])
+            titles_of_note.append(panel_spec.title)
     return vega, _notes(by_kind, len(panels))
 
 
@@ -135,11 +139,11 @@ def _title(
 
 
 def _axis_titles(
-    table: pd.DataFrame, spec: FigureSpec, frame: FigureData
+    table: pd.DataFrame, spec: FigureSpec, data: FigureData
 ) -> tuple[str, str]:
     """Return the titles of the axes of a panel."""
-    cells = None if "notion" in table else frame.source
-    fields = caption_fields(FigureData(table, cells, fields=frame.fields), spec)
+    cells = None if "notion" in table else data.source
+    fields = caption_fields(FigureData(table, cells, fields=data.fields), spec)
     return _text(spec.x_label, fields), _text(spec.y_label, fields)
 
 
@@ -160,42 +164,41 @@ def _entries(
     place = "row" if spec.kind == "forest" else "x"
     for hue, style in styles.items():
         # Rows that are hues are named at the left.
-        named = style.label and not (spec.kind == "forest" and spec.row == spec.hue)
-        if not named or hue not in present.groups:
+        is_row = spec.kind == "forest" and spec.row == spec.hue
+        if is_row or not style.label or hue not in present.groups:
             continue
         is_level = present.get_group(hue)[place].isna().all()
-        absent = {"marker": None} if is_level else {}
-        if spec.kind == "forest":
-            line = {
-                key: BLACK if item == "method" else item
-                for key, item in style.line.items()
-            }
-            absent = absent or {"linestyle": ""}
-            if hue in spec.stacked:
-                absent = {
-                    "linestyle": "",
-                    "marker": "s",
-                    "markerfacecolor": style.color,
-                }
-        else:
-            line = style.line
-        entries.append((style.label, line | absent))
+        entries.append((style.label, _legend_line(hue, style, spec, is_level)))
     if spec.style:
-        variants = variant_styles(drawn, spec)
-        entries += [
-            (variant["label"], {"color": BLACK} | variant)
-            for variant in variants.values()
-        ]
+        for variant in variant_styles(drawn, spec).values():
+            entries.append((variant["label"], {"color": BLACK} | variant))
     specs = [spec.part(name) for name in panel_names(drawn, spec) if name] or [spec]
-    references = [entry for panel_spec in specs for entry in panel_spec.references]
-    entries += [
-        (entry["label"], reference_line(entry))
-        for entry in references
-        if entry.get("label")
-    ]
+    for panel_spec in specs:
+        for entry in panel_spec.references:
+            if entry.get("label"):
+                entries.append((entry["label"], reference_line(entry)))
     if "reported" in drawn and drawn["reported"].notna().any():
         entries.append((REPORTED, DIAMOND))
     return list(dict(entries).items())
+
+
+def _legend_line(
+    hue: Any, style: HueStyle, spec: FigureSpec, is_level: bool
+) -> dict[str, Any]:
+    """Return how a hue is drawn in the legend: a level line has no marker."""
+    level = {"marker": None} if is_level else {}
+    if spec.kind != "forest":
+        return style.line | level
+    line = {
+        key: BLACK if item == "method" else item for key, item in style.line.items()
+    }
+    if hue in spec.stacked:
+        return line | {
+            "linestyle": "",
+            "marker": "s",
+            "markerfacecolor": style.color,
+        }
+    return line | (level or {"linestyle": ""})
 
 
 def _notes(

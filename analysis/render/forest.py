@@ -43,9 +43,11 @@ def row_places(table: pd.DataFrame, spec: FigureSpec) -> dict[tuple[Any, Any], f
     height = 0.0
     for group in groups:
         members = table if group is None else table[table["group"] == group]
-        rows = ordered(members["row"], spec)
         if spec.sort_rows:
-            rows = list(members.sort_values("value", kind="stable")["row"].unique())
+            members = members.sort_values("value", kind="stable")
+            rows = members["row"].unique()
+        else:
+            rows = ordered(members["row"], spec)
         for row in rows:
             places[group, row] = height
             height += 1
@@ -58,7 +60,7 @@ def placed_rows(
     spec: FigureSpec,
     styles: Styles,
 ) -> pd.DataFrame:
-    """Return the lines of one panel with their places, stacked bars first.
+    """Return the table of one panel with the places of its marks, stacked bars first.
 
     Returns
     -------
@@ -73,13 +75,15 @@ def placed_rows(
     )
     places = row_places(table, spec)
     groups = table["group"] if "group" in table else [None] * len(table)
-    heights = [
-        places.get(place, np.nan) for place in zip(groups, table["row"], strict=True)
-    ]
-    marks = [hue for hue in styles if hue not in {*spec.stacked, *find_levels(table)}]
+    rows = zip(groups, table["row"], strict=True)
+    heights = [places.get(row, np.nan) for row in rows]
+
     shifts = {hue: style.shift for hue, style in styles.items()}
-    for order, hue in enumerate(marks if spec.dodge else ()):
-        shifts[hue] += DODGE * (order - (len(marks) - 1) / 2)
+    if spec.dodge:
+        without_marks = {*spec.stacked, *find_levels(table)}
+        marks = [hue for hue in styles if hue not in without_marks]
+        for order, hue in enumerate(marks):
+            shifts[hue] += DODGE * (order - (len(marks) - 1) / 2)
 
     # A difference of measured times can be slightly below zero.
     lengths = table["value"].astype(float).clip(lower=0)
@@ -104,77 +108,68 @@ def panel(
     x = _value_axis(table, spec)
     if spec.label:
         x = _with_room(x, placed, spec)
-    format_name = (
-        MethodStyles(table).label if spec.row == "method" else spec.format_name
-    )
+    format_name = spec.format_name
+    if spec.row == "method":
+        format_name = MethodStyles(table).label
+
     names = {}
     records = []
-    for line in placed.to_dict("records"):
-        if not np.isnan(line["y"]):
-            names[line["row_y"]] = spec.row_label.format(format_name(line["row"]))
-        text = names.get(line["row_y"], "")
-        style = styles[line["hue"]]
-        records.append(
-            make_record(line, hue_key(line["hue"], style), text, spec)
-            | _mark(line, spec, style, x)
-        )
+    for row in placed.to_dict("records"):
+        if not np.isnan(row["y"]):
+            names[row["row_y"]] = spec.row_label.format(format_name(row["row"]))
+        text = names.get(row["row_y"], "")
+        style = styles[row["hue"]]
+        record = make_record(row, hue_key(row["hue"], style), text, spec)
+        records.append(record | _mark(row, spec, style, x))
+    diamond = mark_properties(DIAMOND | {"markersize": 8})
     for y, value in reported_values(placed):
         if x.low <= value <= x.high:
-            mark = {
-                "hue": REPORTED,
-                "at": y,
-                "place": names[y],
-                "value": rounded(value),
-            }
-            records.append(mark | mark_properties(DIAMOND | {"markersize": 8}))
+            place = {"at": y, "place": names[y], "value": rounded(value)}
+            records.append({"hue": REPORTED} | place | diamond)
     for y, (low, high), color in spans(placed, spec):
         span = {"hue": REFERENCE, "at": y, "color": color, "width": SPAN}
         records.append(span | {"from": rounded(low), "to": rounded(high)})
     for entry in spec.references:
         records.append(reference_record(entry, level=reference_place(entry, table)))
-    return Subplot(x, _row_axis(row_places(table, spec), spec, format_name), records)
+    y = _row_axis(row_places(table, spec), spec, format_name)
+    return Subplot(x, y, records)
 
 
 def _mark(
-    line: Mapping[str, Any],
+    row: Mapping[str, Any],
     spec: FigureSpec,
     style: HueStyle,
     x: Axis,
 ) -> Json:
-    """Return where the mark of a line is, its interval, its number and its look."""
-    color = method_color(line)
-    props = mark_properties(
-        {
-            key: color if value == OF_METHOD else value
-            for key, value in style.line.items()
-        }
-    )
-    if np.isnan(line["y"]):
-        return props | {"level": rounded(line["value"])}
+    """Return where the mark of a value is, its interval, its number and its look."""
+    color = method_color(row)
+    look = {
+        key: color if value == OF_METHOD else value for key, value in style.line.items()
+    }
+    props = mark_properties(look)
+    if np.isnan(row["y"]):
+        return props | {"level": rounded(row["value"])}
     mark = {name: item for name, item in props.items() if name not in ("width", "dash")}
-    mark["at"] = line["y"]
-    if line["hue"] in spec.stacked:
+    mark["at"] = row["y"]
+    if row["hue"] in spec.stacked:
         mark.pop("marker", None)
-        return mark | {name: rounded(line[name]) for name in ("start", "end")}
-    if line["low"] < line["high"]:
-        mark |= {
-            "bar_low": rounded(max(line["low"], x.low)),
-            "bar_high": rounded(line["high"]),
-        }
+        return mark | {name: rounded(row[name]) for name in ("start", "end")}
+    low = row["low"]
+    high = row["high"]
+    if low < high:
+        mark["bar_low"] = rounded(max(low, x.low))
+        mark["bar_high"] = rounded(high)
     if spec.label:
-        mark |= {
-            "text": number_text(spec.label, line),
-            "beside": rounded(label_place(line, x)),
-        }
+        mark["text"] = number_text(spec.label, row)
+        mark["beside"] = rounded(label_place(row, x))
         mark["ink"] = BLACK
     return mark
 
 
 def reference_place(entry: Mapping[str, Any], table: pd.DataFrame) -> float:
     """Return where a reference line is; a name stands for a column of the panel."""
-    return float(
-        table[entry["x"]].iloc[0] if isinstance(entry["x"], str) else entry["x"]
-    )
+    x = entry["x"]
+    return float(table[x].iloc[0] if isinstance(x, str) else x)
 
 
 def find_levels(table: pd.DataFrame) -> set[Any]:
@@ -200,15 +195,17 @@ def reported_values(placed: pd.DataFrame) -> list[tuple[float, float]]:
     return list(zip(known["row_y"], known["reported"], strict=True))
 
 
-def method_color(line: pd.Series | Mapping[str, Any]) -> str:
-    """Return the color of the method of a line."""
-    return line["color"] if isinstance(line.get("color"), str) else BLACK
+def method_color(row: pd.Series | Mapping[str, Any]) -> str:
+    """Return the color of the method of a row."""
+    color = row.get("color")
+    return color if isinstance(color, str) else BLACK
 
 
-def label_place(line: Mapping[str, Any], x: Axis) -> float:
+def label_place(row: Mapping[str, Any], x: Axis) -> float:
     """Return the value beside which the number of a mark is written."""
-    ends = [line["value"], line["high"], line.get("reported", np.nan)]
-    return max(end for end in ends if end <= x.high or end == line["value"])
+    value = row["value"]
+    ends = [value, row["high"], row.get("reported", np.nan)]
+    return max(end for end in ends if end <= x.high or end == value)
 
 
 # Axes
@@ -225,7 +222,8 @@ def _row_axis(
         if spec.height >= TWO_LINES:
             text = text.replace(" (", "\n(")
         if group is not None and group not in named:
-            text = ",  ".join(filter(None, [spec.format_name(group), text]))
+            parts = [spec.format_name(group), text]
+            text = ",  ".join(filter(None, parts))
             named.add(group)
         labels.append(text)
     ticks = tuple(map(rounded, places.values()))
@@ -235,21 +233,21 @@ def _row_axis(
 def _value_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
     """Return the value axis: all marks, intervals and reference lines are inside."""
     values = table["value"].to_numpy(dtype=float)
-    references = [
-        entry["x"] for entry in spec.references if not isinstance(entry["x"], str)
-    ]
+    places = [entry["x"] for entry in spec.references]
+    references = [place for place in places if not isinstance(place, str)]
     lows = table["low"].fillna(table["value"])
     high = float(table["high"].fillna(table["value"]).max())
     top = max([high, *references])
-    if spec.y_scale == "log" or (
-        spec.y_scale == "auto" and not spec.stacked and wants_log(values)
-    ):
+
+    scale = spec.y_scale
+    if scale == "auto":
+        scale = "log" if not spec.stacked and wants_log(values) else "linear"
+    if scale == "log":
         low = min([float(lows[lows > 0].min()), *references])
         return value_axis(low / 1.15, top * 1.15, "log")
-    if spec.y_scale == "symlog":
-        return value_axis(
-            -LINEAR_BELOW / 5, 1.3 * max(high, LINEAR_BELOW), "symlog", LINEAR_BELOW
-        )
+    if scale == "symlog":
+        low = -LINEAR_BELOW / 5
+        return value_axis(low, 1.3 * max(high, LINEAR_BELOW), scale, LINEAR_BELOW)
     if spec.stacked or spec.y_zero:
         return value_axis(0.0, 1.1 * top if top > 0 else 1.0)
     low = min([float(lows.min()), *references])
@@ -263,14 +261,14 @@ def _with_room(
     spec: FigureSpec,
 ) -> Axis:
     """Lengthen a value axis so that numbers beside marks are inside the panel."""
-    room = 0.0
-    for line in placed.dropna(subset=["row_y"]).to_dict("records"):
-        letters = len(number_text(spec.label, line))
-        share = (LETTER * letters + BESIDE) / (PIXELS * spec.width) if letters else 0.0
-        room = max(
-            room, x.to_fraction(label_place(line, x)) / (1 - min(share, 0.5)) - 1
-        )
-    longer = value_axis(x.low, x.from_fraction(1 + room), x.scale, x.constant)
+    longest = 1.0  # of the axis now
+    for row in placed.dropna(subset=["row_y"]).to_dict("records"):
+        text = number_text(spec.label, row)
+        pixels = LETTER * len(text) + BESIDE if text else 0.0
+        share = min(pixels / (PIXELS * spec.width), 0.5)
+        end = x.to_fraction(label_place(row, x))
+        longest = max(longest, end / (1 - share))
+    longer = value_axis(x.low, x.from_fraction(longest), x.scale, x.constant)
     return replace(longer, title=x.title)
 
 

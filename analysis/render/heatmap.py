@@ -32,23 +32,23 @@ def panel(
     """
     columns = ordered(table["x"], spec)
     rows = ordered(table["row"], spec)
-    rows = rows[::-1] if isinstance(rows[0], str) else rows
-    lines = {(line["row"], line["x"]): line for line in table.to_dict("records")}
+    if isinstance(rows[0], str):
+        rows = rows[::-1]
+    cells = {(cell["row"], cell["x"]): cell for cell in table.to_dict("records")}
     records = []
     for (row, name), (column, value) in product(enumerate(rows), enumerate(columns)):
-        line = lines.get((name, value))
         record = {"at": column, "row": row, "text": DASH, "ink": GREY}
-        if line is not None:
-            edges = {"left": column - HALF_CELL, "right": column + HALF_CELL}
-            edges |= {"bottom": row - HALF_CELL, "top": row + HALF_CELL}
+        cell = cells.get((name, value))
+        if cell is not None:
             place = f"{spec.format_name(name)}, {spec.format_name(value)}"
-            record |= (
-                make_record(line, "", place, spec) | edges | {"text": _text(line, spec)}
-            )
+            record |= make_record(cell, "", place, spec)
+            record |= {"left": column - HALF_CELL, "right": column + HALF_CELL}
+            record |= {"bottom": row - HALF_CELL, "top": row + HALF_CELL}
+            record["text"] = _text(cell, spec)
         records.append(record)
-    x = _names_axis([spec.format_name(value) for value in columns])
+    x = _names_axis(list(map(spec.format_name, columns)))
+    y = _names_axis(list(map(spec.format_name, rows)))
     is_long = max(map(len, x.labels)) * len(columns) > LETTERS * spec.width
-    y = _names_axis([spec.format_name(value) for value in rows])
     return Subplot(replace(x, angle=SLANT if is_long else 0), y, records)
 
 
@@ -66,14 +66,12 @@ def ordered(values: pd.Series, spec: FigureSpec) -> list[Any]:
     return in_order(values.dropna(), [*spec.order, *spec.titles])
 
 
-def _text(line: Mapping[str, Any], spec: FigureSpec) -> str:
-    template = spec.label or "{value:.3g}"
-    text = (
-        plain_number(line["value"])
-        if template == "plain"
-        else number_text(template, line)
-    )
-    return f"{text}{line.get('mark') or ''}"
+def _text(cell: Mapping[str, Any], spec: FigureSpec) -> str:
+    if spec.label == "plain":
+        text = plain_number(cell["value"])
+    else:
+        text = number_text(spec.label or "{value:.3g}", cell)
+    return f"{text}{cell.get('mark') or ''}"
 
 
 # Colors
@@ -89,28 +87,27 @@ class Colors:
 
     def color(self, value: float) -> str:
         """Return the color of a value."""
-        return color_at(
-            float(np.clip(self.axis.to_fraction(value), 0, 1)), self.color_map
-        )
+        share = np.clip(self.axis.to_fraction(value), 0, 1)
+        return color_at(float(share), self.color_map)
 
     def text_color(self, value: float) -> str:
         """Return the color of the number in a cell: white on dark ones."""
         red, green, blue = (level / 255 for level in to_rgb(self.color(value)))
-        return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < DARK else BLACK
+        luminance = 0.299 * red + 0.587 * green + 0.114 * blue
+        return "white" if luminance < DARK else BLACK
 
     def encoding(self, title: str | None) -> Json:
         """Return the scale in Vega-Lite, with its bar where it has a title."""
         ends = map(self.axis.to_fraction, self.bar_limits)
-        places = [
-            self.axis.from_fraction(share) for share in np.linspace(*ends, SHADES)
-        ]
+        shares = np.linspace(*ends, SHADES)
+        places = list(map(self.axis.from_fraction, shares))
         scale = {
             "type": self.axis.scale,
             "clamp": True,
             "interpolate": "rgb",
             "domain": places,
+            "range": list(map(self.color, places)),
         }
-        scale["range"] = [self.color(place) for place in places]
         legend = None
         if title is not None:
             low, high = self.bar_limits
@@ -121,8 +118,6 @@ class Colors:
                 "values": ticks,
                 "labelExpr": bar.label_expression(),
                 "labelFontSize": 11,
-            }
-            legend |= {
                 "orient": "right",
                 "titleOrient": "right",
                 "title": title or None,
@@ -143,14 +138,15 @@ def _colors(table: pd.DataFrame, spec: FigureSpec) -> Colors:
     low, high = map(float, spec.color_limits or (values.min(), values.max()))
     if spec.colors == "diverging":
         largest = max(abs(low), abs(high), 1.0)
-        return Colors(
-            value_axis(-largest, largest), color_map, (min(low, 0.0), max(high, 0.0))
-        )
+        limits = (min(low, 0.0), max(high, 0.0))
+        return Colors(value_axis(-largest, largest), color_map, limits)
     if spec.colors == "log" and low < high:
         return Colors(value_axis(low, high, "log"), color_map, (low, high))
     # A range that is nothing but rounding would show structure where there is none.
-    pad = max(0.01 * max(abs(low), abs(high)) - (high - low), 0) / 2
-    low, high = low - pad, high + pad or 1.0
+    least = 0.01 * max(abs(low), abs(high))
+    pad = max(least - (high - low), 0) / 2
+    low = low - pad
+    high = high + pad or 1.0
     return Colors(value_axis(low, high), color_map, (low, high))
 
 
@@ -169,17 +165,12 @@ def colored(
         spec = specs[indices[0]]
         colors = _colors(pd.concat([tables[index] for index in indices]), spec)
         for index in indices:
-            records = [
-                record
-                | (
-                    {"ink": colors.text_color(record["value"])}
-                    if "value" in record
-                    else {}
-                )
-                for record in panels[index].records
-            ]
+            records = []
+            for record in panels[index].records:
+                if "value" in record:
+                    record = record | {"ink": colors.text_color(record["value"])}
+                records.append(record)
             bar = spec.color_label if index == indices[-1] else None
-            scaled[index] = replace(
-                panels[index], records=records, colors=colors.encoding(bar)
-            )
+            encoding = colors.encoding(bar)
+            scaled[index] = replace(panels[index], records=records, colors=encoding)
     return scaled

@@ -71,13 +71,11 @@ def hue_styles(
     dark and light, other values one of `CYCLE`. `spec.styles` changes them; a hue
     without a style there (``null``) is in the table alone.
     """
-    declared = spec.styles
-    changes = (
-        declared if isinstance(declared, Mapping) else spec.function(declared)(table)
-    )
-    hues = in_order(
-        table["hue"].dropna(), [*spec.order, *spec.curves, *spec.methods, *changes]
-    )
+    changes = spec.styles
+    if not isinstance(changes, Mapping):
+        changes = spec.function(changes)(table)
+    order = [*spec.order, *spec.curves, *spec.methods, *changes]
+    hues = in_order(table["hue"].dropna(), order)
     of_method = spec.hue == "method" or bool(spec.curves)
     methods = MethodStyles(cells if "method" in cells else pd.DataFrame({"method": []}))
     colors = iter(shades(len(hues), 0.82))
@@ -89,28 +87,28 @@ def hue_styles(
             continue
         change = dict(change)
         if of_method:
-            named = (
-                table.loc[table["hue"] == hue]
-                .get("method", pd.Series(dtype=object))
-                .dropna()
-            )
-            base = methods[named.iloc[0] if len(named) else hue]
+            base = methods[_find_method(table, hue)]
         elif isinstance(hue, str):
             base = MethodStyle(spec.format_name(hue), *next(cycle))
         else:
             base = MethodStyle(spec.format_name(hue), next(colors), "o")
-        own = {
-            key: change.pop(key)
-            for key in ("label", "color", "marker")
-            if key in change
-        }
-        base = replace(base, **own)
+        for key in ("label", "color", "marker"):
+            if key in change:
+                base = replace(base, **{key: change.pop(key)})
         line = base.line()
         if not of_method:
             line |= {"linestyle": "-", "markerfacecolor": base.color}
         shift = change.pop("shift", 0.0)
         styles[hue] = HueStyle(line | change, base.baseline and of_method, shift)
     return styles
+
+
+def _find_method(table: pd.DataFrame, hue: Any) -> Any:
+    """Find the method whose rows have a hue: the hue itself unless they name it."""
+    if "method" not in table:
+        return hue
+    named = table.loc[table["hue"] == hue, "method"].dropna()
+    return named.iloc[0] if len(named) else hue
 
 
 def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str, Any]]:

@@ -14,7 +14,7 @@ REFERENCE = "reference"  # what has no entry of its own in the legend
 REPORTED = "reported"
 DOTTED_GREY = {"color": "#8c8c8c", "linestyle": (1, 1.5), "linewidth": 1.2}
 DIAMOND = {"color": BLACK, "marker": "D", "markerfacecolor": "none", "linestyle": ""}
-#: Facts of a cell that its record has where they are known.
+#: Columns of a cell that its record has where they are known.
 NUMBERS = ("seeds", "epsilon", "epsilon_spent")
 
 
@@ -50,31 +50,33 @@ def hue_key(hue: Any, style: HueStyle) -> str:
 
 
 def make_record(
-    line: Mapping[str, Any],
+    row: Mapping[str, Any],
     hue: str,
     text: str,
     spec: FigureSpec,
 ) -> Json:
-    """Return the facts of one value for the pointer; `text` says where it is."""
-    low = line.get("low", np.nan)
-    high = line.get("high", np.nan)
+    """Return what the pointer shows of one value; `text` says where it is."""
     record = {
         "hue": hue,
         "place": text,
-        "value": rounded(line["value"]),
-        "style": line.get("style"),
-        # Lines that a function of a paper makes are of no single cell.
-        "cell": line.get("cell") if isinstance(line.get("cell"), str) else None,
-        "dataset": spec.format_name(line["dataset"]) if line.get("dataset") else None,
+        "value": rounded(row["value"]),
+        "style": row.get("style"),
     }
+    # Rows that a function of a paper makes are of no single cell.
+    if isinstance(row.get("cell"), str):
+        record["cell"] = row["cell"]
+    if row.get("dataset"):
+        record["dataset"] = spec.format_name(row["dataset"])
+    low = row.get("low", np.nan)
+    high = row.get("high", np.nan)
     if np.isfinite(low) and np.isfinite(high):
         record["interval"] = f"{low:.4g} to {high:.4g}"
-    if line.get("notion") in ("pure", "approximate"):
-        record["adjacency"] = line["adjacency"].replace("_", "-")
-    numbers = {name: line.get(name, np.nan) for name in NUMBERS}
-    record |= {
-        name: rounded(value) for name, value in numbers.items() if np.isfinite(value)
-    }
+    if row.get("notion") in ("pure", "approximate"):
+        record["adjacency"] = row["adjacency"].replace("_", "-")
+    for name in NUMBERS:
+        value = row.get(name, np.nan)
+        if np.isfinite(value):
+            record[name] = rounded(value)
     return {name: item for name, item in record.items() if item not in (None, "")}
 
 
@@ -84,10 +86,7 @@ def reference_line(entry: Mapping[str, Any]) -> dict[str, Any]:
     return DOTTED_GREY | own
 
 
-def reference_record(entry: Mapping[str, Any], **where: Any) -> Json:
+def reference_record(entry: Mapping[str, Any], **place: Any) -> Json:
     """Return the record of a reference line."""
-    return (
-        {"hue": entry.get("label", REFERENCE)}
-        | mark_properties(reference_line(entry))
-        | where
-    )
+    hue = entry.get("label", REFERENCE)
+    return {"hue": hue} | mark_properties(reference_line(entry)) | place
