@@ -161,28 +161,28 @@ class BaseCurator:
         return self.release_from(self, query, noise)
 
     def release_from(
-        self, view: "BaseCurator | View", query: Query, noise: Mapping[str, Any]
+        self, source: "BaseCurator | View", query: Query, noise: Mapping[str, Any]
     ) -> dict[str, np.ndarray]:
         """Release a query on a view of this curator's points; see :meth:`release`."""
         # All checks come first: a query that is refused costs nothing.
         self._check_served(query)
-        self._check_view(view, query)
+        self._check_view(source, query)
         noise = checked_mechanisms(query, noise)
-        query.check(view)
+        query.check(source)
         if self._ledger is None or None in noise.values():
             self._refuse_disclosure(query, noise)
-            return self._collect(query, query.exact(view))
+            return self._collect(query, query.exact(source))
 
         # Charge before anything private is computed.
         # The round makes the key of the noise stream unique: no noise is used twice.
         key = (query.label, self._rounds[query.label])
-        sensitivities, charges = charge_release(key, query, view, noise)
+        sensitivities, charges = charge_release(key, query, source, noise)
         for charge in charges:
             self._ledger.charge(charge)
             self._rounds[query.label] = charge.round + 1
         # Only now the private points are read.
-        outcomes = self._draw(query, query.exact(view), sensitivities, noise, key)
-        return query.postprocess(view, outcomes)
+        outcomes = self._draw(query, query.exact(source), sensitivities, noise, key)
+        return query.postprocess(source, outcomes)
 
     def _draw(
         self,
@@ -246,22 +246,22 @@ class BaseCurator:
 
     def _check_view(
         self,
-        view: "BaseCurator | View",
+        source: "BaseCurator | View",
         query: Query,
     ) -> None:
         """Refuse a view of another curator, and a query on another view."""
-        curator = view._curator if isinstance(view, View) else view
+        curator = source._curator if isinstance(source, View) else source
         if curator is not self:
             raise ValueError(
-                f"view={type(view).__name__} is of another curator, whose ledger is "
-                "to be charged: release its queries through the view"
+                f"source={type(source).__name__} is of another curator, whose ledger "
+                "is to be charged: release its queries through the view"
             )
         # Queries without a view are asked on the curator itself.
         expected = type(self) if query.view is None else query.view
-        if not isinstance(view, expected):
+        if not isinstance(source, expected):
             raise TypeError(
                 f"{query.label} is a query on {expected.__name__}, not on "
-                f"{type(view).__name__}"
+                f"{type(source).__name__}"
             )
 
     def check_single(self, query: str) -> None:

@@ -15,7 +15,7 @@ Charged = tuple[Mapping[str, Any], Sequence[Charge]]
 def charge_release(
     key: StreamKey,
     query: Query,
-    view: Any,
+    source: Any,
     noise: Mapping[str, Any],
 ) -> Charged:
     """Compute the sensitivities of the parts of a release, and its charges.
@@ -28,13 +28,13 @@ def charge_release(
     ValueError
         If a mechanism's scale is out of range.
     """
-    sensitivities = query.sensitivity(view)
+    sensitivities = query.sensitivity(source)
     for part, mechanism in noise.items():
         mechanism.check(sensitivities[part])
 
     # Pure noise: each of the records changes half of the L1 norm. Gaussian noise is
     # charged once, by the L2 norm of both changes.
-    n_changed = query.n_changed_records(view)
+    n_changed = query.n_changed_records(source)
     charged = dict(sensitivities)
     if n_changed > 1:
         for part, sensitivity in sensitivities.items():
@@ -57,8 +57,8 @@ def charge_release(
         epsilon=math.fsum(cost.epsilon for cost in costs),
         delta=math.fsum(cost.delta for cost in costs),
         details={**details, **query.details()},
-        flaw=query.flaw(view),
-        group=view.group,
+        flaw=query.flaw(source),
+        group=source.group,
     )
     if n_changed == 1 or charge.epsilon == 0:
         return sensitivities, [charge]

@@ -267,9 +267,9 @@ class CohortQuery(Query):
     adjacencies = (Adjacency.LOCAL,)
     view = Cohort
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse a cohort that has reported."""
-        view.check_unreported()
+        source.check_unreported()
 
     def estimate(
         self,
@@ -303,20 +303,20 @@ class LocalCounts(CohortQuery):
 
     rule: Rule
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse a rule that is not this module's."""
-        super().check(view)
+        super().check(source)
         check_type("rule", self.rule, *RULES)
 
-    def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
+    def sensitivity(self, source: Any) -> Mapping[str, LocalDomain]:
         """A user may be in any cell."""
         return {"counts": LocalDomain(self.rule.size)}
 
-    def exact(self, view: Any) -> Mapping[str, Iterator[UserCells]]:
+    def exact(self, source: Any) -> Mapping[str, Iterator[UserCells]]:
         """The cell of each user."""
         chunks = (
             UserCells(users, self.rule.cells(points))
-            for users, points in view._chunks()
+            for users, points in source._chunks()
         )
         return {"counts": chunks}
 
@@ -356,9 +356,9 @@ class LocalSums(CohortQuery):
     origins: np.ndarray
     radii: np.ndarray
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse another rule, cells named twice, and bad origins or radii."""
-        super().check(view)
+        super().check(source)
         check_type("rule", self.rule, *RULES)
         cells = self.cells.tolist()
         is_known = all(cell in range(self.rule.size) for cell in cells)
@@ -368,7 +368,7 @@ class LocalSums(CohortQuery):
                 f"{self.rule.size}"
             )
         # One origin and one radius for each cell.
-        shape = (len(cells), view.n_features)
+        shape = (len(cells), source.n_features)
         is_positive = self.radii.shape == self.cells.shape and (self.radii > 0).all()
         if self.origins.shape != shape or not is_positive:
             raise ValueError(
@@ -376,13 +376,13 @@ class LocalSums(CohortQuery):
                 f"given for {len(cells)} cells"
             )
 
-    def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
+    def sensitivity(self, source: Any) -> Mapping[str, LocalDomain]:
         """A user may have any vector of the unit ball: the difference in radii."""
-        return {"sums": LocalDomain(view.n_features, view.radius)}
+        return {"sums": LocalDomain(source.n_features, source.radius)}
 
-    def exact(self, view: Any) -> Mapping[str, Iterator[UserVectors]]:
+    def exact(self, source: Any) -> Mapping[str, Iterator[UserVectors]]:
         """The cell of each user, and the difference from its origin, in radii."""
-        return {"sums": self._vectors(view)}
+        return {"sums": self._vectors(source)}
 
     def estimate(
         self,
@@ -394,12 +394,12 @@ class LocalSums(CohortQuery):
         sums = mechanism.estimate(reports, self.cells)
         return sums * (self.radii * SCALE)[:, None]
 
-    def _vectors(self, view: Any) -> Iterator[UserVectors]:
+    def _vectors(self, source: Any) -> Iterator[UserVectors]:
         # Position of each cell of the rule among those summed over, -1 for the others.
         # Users of the others report the vector 0, so that all users report alike.
         positions = np.full(self.rule.size, -1)
         positions[self.cells] = np.arange(len(self.cells))
-        for users, points in view._chunks():
+        for users, points in source._chunks():
             user_cells = self.rule.cells(points)
             position = positions[user_cells][:, None]
             differences = points - self.origins[position[:, 0]]
@@ -421,17 +421,17 @@ class LocalPoints(CohortQuery):
     label = "local_points"
     mechanisms: ClassVar[Mechanisms] = {"points": (VectorRandomizer,)}
 
-    def sensitivity(self, view: Any) -> Mapping[str, LocalDomain]:
+    def sensitivity(self, source: Any) -> Mapping[str, LocalDomain]:
         """A user may have any vector of the unit ball: the point in radii."""
-        return {"points": LocalDomain(view.n_features, view.radius)}
+        return {"points": LocalDomain(source.n_features, source.radius)}
 
-    def exact(self, view: Any) -> Mapping[str, Iterator[UserVectors]]:
+    def exact(self, source: Any) -> Mapping[str, Iterator[UserVectors]]:
         """The point of each user, in radii; all are in one cell."""
         # Points are clipped to the ball, so the vectors lie in the unit ball.
-        scale = view.radius * SCALE
+        scale = source.radius * SCALE
         chunks = (
             UserVectors(users, SingleCell().cells(points), points / scale)
-            for users, points in view._chunks()
+            for users, points in source._chunks()
         )
         return {"points": chunks}
 

@@ -80,8 +80,8 @@ class Query:
     def __post_init__(self) -> None:
         freeze_fields(self)
 
-    def check(self, view: Any) -> None:
-        """Refuse arguments that are invalid for a view, before anything is charged.
+    def check(self, source: Any) -> None:
+        """Refuse arguments that are invalid for the source, before anything is charged.
 
         Raises
         ------
@@ -89,12 +89,12 @@ class Query:
             Naming the argument, its value and the rule.
         """
 
-    def sensitivity(self, view: Any) -> Mapping[str, Any]:
+    def sensitivity(self, source: Any) -> Mapping[str, Any]:
         """Bound the change between neighbors, from public values only.
 
         Parameters
         ----------
-        view : BaseCurator or View
+        source : BaseCurator or View
             For its public attributes.
 
         Returns
@@ -104,7 +104,7 @@ class Query:
         """
         raise NotImplementedError(f"{type(self).__name__} must define sensitivity")
 
-    def exact(self, view: Any) -> Mapping[str, Any]:
+    def exact(self, source: Any) -> Mapping[str, Any]:
         """Compute the private exact answer; int64 for parts with additive noise."""
         raise NotImplementedError(f"{type(self).__name__} must define exact")
 
@@ -120,13 +120,13 @@ class Query:
 
     def postprocess(
         self,
-        view: Any,
+        source: Any,
         outcomes: dict[str, Any],
     ) -> dict[str, Any]:
         """Choose the parts of the outcomes to release; the view may keep others."""
         return outcomes
 
-    def n_changed_records(self, view: Any) -> int:
+    def n_changed_records(self, source: Any) -> int:
         """Number of records that neighbors differ in: 1, or 2 in separate entries.
 
         With 2, each record changes half of the L1 norm. Entries have independent noise,
@@ -135,6 +135,6 @@ class Query:
         """
         return 1
 
-    def flaw(self, view: Any) -> str:
+    def flaw(self, source: Any) -> str:
         """Id in ``analysis/flaws.yaml`` if a paper's sensitivity does not hold."""
         return ""

@@ -92,20 +92,21 @@ class BucketCounts(Query):
     hashing: Hash
     min_count: float = 0.0
 
-    def check(self, view: ClippedPoints) -> None:
+    def check(self, source: ClippedPoints) -> None:
         """Refuse a hash of other points."""
-        view.check_hash(self.hashing)
+        source.check_hash(self.hashing)
 
-    def sensitivity(self, view: ClippedPoints) -> Sensitivities:
+    def sensitivity(self, source: ClippedPoints) -> Sensitivities:
         """One record in one bucket, or one replacement."""
-        return {"counts": ONE_REPLACEMENT if view.is_filtered else ONE_COUNT}
+        return {"counts": ONE_REPLACEMENT if source.is_filtered else ONE_COUNT}
 
-    def exact(self, view: ClippedPoints) -> Mapping[str, OccupiedCells]:
+    def exact(self, source: ClippedPoints) -> Mapping[str, OccupiedCells]:
         """Buckets that occur, and their exact counts."""
-        count = partial(bucket_counts, hashing=self.hashing, remaining=view._remaining)
         # Counts of points that masks mark, then of the copies that they do not.
-        present = view._all.map_reduce(count, merge_counts)
-        tied_rows, tied_counts = list_tied(view._remaining, view.n_features)
+        remaining = source._remaining
+        count = partial(bucket_counts, hashing=self.hashing, remaining=remaining)
+        present = source._all.map_reduce(count, merge_counts)
+        tied_rows, tied_counts = list_tied(remaining, source.n_features)
         codes = self.hashing.codes(Points.from_grid(tied_rows))
         buckets, counts = merge_counts(present, (codes, tied_counts))
         return {
@@ -146,10 +147,10 @@ class BucketSums(Query):
     origins: np.ndarray
     radius: float
 
-    def check(self, view: ClippedPoints) -> None:
+    def check(self, source: ClippedPoints) -> None:
         """Refuse origins off the grid or domain, and codes that do not fit them."""
-        view.check_hash(self.hashing)
-        view.check_positions(self.origins)
+        source.check_hash(self.hashing)
+        source.check_positions(self.origins)
         if (
             self.origins.shape[0] != len(self.codes)
             or (self.codes[1:] <= self.codes[:-1]).any()
@@ -160,14 +161,14 @@ class BucketSums(Query):
             )
         check_positive("radius", self.radius)
 
-    def sensitivity(self, view: ClippedPoints) -> Sensitivities:
+    def sensitivity(self, source: ClippedPoints) -> Sensitivities:
         """The radius in one sum, or twice the radius for a replacement."""
         # A replacement takes a clipped difference from one sum and adds one to the same
         # or another: 2 radii, if both are in one sum and opposite.
-        l2 = view.sum_sensitivity(self.radius)
-        return {"sums": vector_sensitivity(l2, view.n_features)}
+        l2 = source.sum_sensitivity(self.radius)
+        return {"sums": vector_sensitivity(l2, source.n_features)}
 
-    def exact(self, view: ClippedPoints) -> Answer:
+    def exact(self, source: ClippedPoints) -> Answer:
         """Exact sums."""
         # Nothing to search among: kernels expect at least one released bucket.
         if not len(self.codes):
@@ -180,8 +181,8 @@ class BucketSums(Query):
             radius=self.radius * SCALE,
         )
         # Marked points first, then the copies that the mask leaves out.
-        (sums,) = view._all.map_reduce(partial(add_up, remaining=view._remaining))
-        tied = list_tied(view._remaining, view.n_features)
+        (sums,) = source._all.map_reduce(partial(add_up, remaining=source._remaining))
+        tied = list_tied(source._remaining, source.n_features)
         for row, count in zip(*tied, strict=True):
             sums += count * add_up(Points.from_grid(row[None]), remaining=None)[0]
         return {"sums": sums[None]}
@@ -199,9 +200,9 @@ class _CenterQuery(Query):
 
     centers: np.ndarray
 
-    def check(self, view: ClippedPoints) -> None:
+    def check(self, source: ClippedPoints) -> None:
         """Refuse centers off the grid or outside the domain, and an empty array."""
-        view.check_positions(self.centers)
+        source.check_positions(self.centers)
         if not len(self.centers):
             raise ValueError("centers must be one or more: there is none to be nearest")
 
@@ -224,9 +225,9 @@ class NearestCounts(_CenterQuery, DisjointCounts):
     label = "nearest_counts"
     mechanisms = GAUSSIAN_COUNTS
 
-    def exact(self, view: ClippedPoints) -> Answer:
+    def exact(self, source: ClippedPoints) -> Answer:
         """Exact counts."""
-        _, counts = view._all.map_reduce(
+        _, counts = source._all.map_reduce(
             partial(sums_and_counts, centers=self.centers[None])
         )
         return {"counts": counts * SCALE}
@@ -256,15 +257,15 @@ class NearestShells(_CenterQuery, DisjointCounts):
 
     radii: np.ndarray
 
-    def check(self, view: ClippedPoints) -> None:
+    def check(self, source: ClippedPoints) -> None:
         """Refuse bad centers, and radii that do not decrease."""
-        super().check(view)
+        super().check(source)
         check_radii(self.radii)
 
-    def exact(self, view: ClippedPoints) -> Answer:
+    def exact(self, source: ClippedPoints) -> Answer:
         """Exact counts."""
         arguments = {"centers": self.centers, "radii": self.radii * SCALE}
-        counts = total_array(view._all, nearest_shells, **arguments)
+        counts = total_array(source._all, nearest_shells, **arguments)
         return {"counts": counts[None] * SCALE}
 
 
@@ -291,23 +292,23 @@ class NearestSumsAndCounts(_CenterQuery):
 
     radius: float
 
-    def check(self, view: ClippedPoints) -> None:
+    def check(self, source: ClippedPoints) -> None:
         """Refuse bad centers, and a radius that is not positive and finite."""
-        super().check(view)
+        super().check(source)
         check_positive("radius", self.radius)
 
-    def sensitivity(self, view: ClippedPoints) -> Sensitivities:
+    def sensitivity(self, source: ClippedPoints) -> Sensitivities:
         """One record in one cell, and the radius in its sum."""
         # Rounding toward zero keeps each clipped difference within the radius.
-        sums = vector_sensitivity(self.radius * SCALE, view.n_features)
+        sums = vector_sensitivity(self.radius * SCALE, source.n_features)
         return {"sums": sums, "counts": ONE_COUNT}
 
-    def exact(self, view: ClippedPoints) -> Answer:
+    def exact(self, source: ClippedPoints) -> Answer:
         """Exact sums and counts."""
         add_up = partial(
             nearest_clipped_sums, centers=self.centers, radius=self.radius * SCALE
         )
-        sums, counts = view._all.map_reduce(add_up)
+        sums, counts = source._all.map_reduce(add_up)
         return {"sums": sums[None], "counts": counts[None] * SCALE}
 
     def details(self) -> Details:
@@ -335,18 +336,18 @@ class SecondMoments(Query):
     mechanisms: ClassVar[Mechanisms] = {"moments": (Gaussian,)}
     view = ClippedPoints
 
-    def sensitivity(self, view: ClippedPoints) -> Sensitivities:
+    def sensitivity(self, source: ClippedPoints) -> Sensitivities:
         """The squared radius, in the Frobenius norm of the matrix."""
         # In units of the largest change over 2**16; truncation only shortens a record.
-        rows, columns = np.triu_indices(view.n_features)
-        largest = (view.radius * MOMENT_STEPS) ** 2
+        rows, columns = np.triu_indices(source.n_features)
+        largest = (source.radius * MOMENT_STEPS) ** 2
         unit = np.where(rows == columns, largest, math.sqrt(0.5) * largest) / SCALE
         return {"moments": vector_sensitivity(SCALE, len(unit), unit)}
 
-    def exact(self, view: ClippedPoints) -> Answer:
+    def exact(self, source: ClippedPoints) -> Answer:
         """Exact sums of products."""
-        moments = total_array(view._all, _moments)
-        return {"moments": moments[np.triu_indices(view.n_features)][None]}
+        moments = total_array(source._all, _moments)
+        return {"moments": moments[np.triu_indices(source.n_features)][None]}
 
     @staticmethod
     def matrix(moments: np.ndarray) -> np.ndarray:
@@ -373,11 +374,11 @@ class _CandidateQuery(Query):
 
     candidates: np.ndarray
 
-    def sensitivity(self, view: ClippedPoints) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: ClippedPoints) -> Mapping[str, ScoreSensitivity]:
         """A record adds at most the cost range to each cost, in squared grid steps."""
         # A cost is a sum over records of squared distances to the nearest center: a
         # record adds between 0 and the largest squared distance to each.
-        largest = view.cost_range(self.candidates) * SCALE**2
+        largest = source.cost_range(self.candidates) * SCALE**2
         return {"choices": ScoreSensitivity(largest, monotonic=True)}
 
 
@@ -407,19 +408,19 @@ class Swaps(_CandidateQuery):
     current: np.ndarray
     slots: Sequence[int] | np.ndarray
 
-    def check(self, view: ClippedPoints) -> None:
+    def check(self, source: ClippedPoints) -> None:
         """Refuse candidates off the grid or domain, and indices out of range."""
-        view.check_positions(self.candidates)
+        source.check_positions(self.candidates)
         check_indices("current", self.current, len(self.candidates))
         check_indices("slots", self.slots, len(self.current))
 
-    def exact(self, view: ClippedPoints) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, source: ClippedPoints) -> Mapping[str, list[np.ndarray]]:
         """Scores of all swaps."""
         current = np.asarray(self.current, np.int64)
         slots = np.asarray(self.slots, np.int64)
         arguments = {"candidates": self.candidates, "current": current, "slots": slots}
         # Costs are Python integers: exact for any number of points.
-        costs = total_array(view._all, swap_costs, **arguments)
+        costs = total_array(source._all, swap_costs, **arguments)
         return {"choices": [score_costs(costs.ravel().tolist())]}
 
     def swap(self, choice: int) -> tuple[int, int]:
@@ -450,14 +451,14 @@ class CandidateSets(_CandidateQuery):
 
     sets: np.ndarray
 
-    def check(self, view: ClippedPoints) -> None:
+    def check(self, source: ClippedPoints) -> None:
         """Refuse candidates off the grid or domain, and indices out of range."""
-        view.check_positions(self.candidates)
+        source.check_positions(self.candidates)
         check_indices("sets", self.sets, len(self.candidates))
 
-    def exact(self, view: ClippedPoints) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, source: ClippedPoints) -> Mapping[str, list[np.ndarray]]:
         """Scores of the sets."""
-        costs = total_array(view._all, _inertias, centers=self.candidates[self.sets])
+        costs = total_array(source._all, _inertias, centers=self.candidates[self.sets])
         return {"choices": [score_costs(costs.tolist())]}
 
 

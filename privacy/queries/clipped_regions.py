@@ -196,9 +196,9 @@ class _RegionQuery(Query):
     view = ClippedRegions
     adjacencies = RHO_BOUNDED
 
-    def flaw(self, view: ClippedRegions) -> str:
+    def flaw(self, source: ClippedRegions) -> str:
         """The flaw of charging a move as one record."""
-        return "" if view.charge_both else ONE_RECORD_FLAW
+        return "" if source.charge_both else ONE_RECORD_FLAW
 
 
 @dataclass(frozen=True)
@@ -218,13 +218,13 @@ class RegionSizes(Query):
     view = ClippedRegions
     adjacencies = RHO_BOUNDED
 
-    def sensitivity(self, view: ClippedRegions) -> Sensitivities:
+    def sensitivity(self, source: ClippedRegions) -> Sensitivities:
         """A move changes two region sizes by 1 each."""
         return {"counts": TWO_COUNTS}
 
-    def exact(self, view: ClippedRegions) -> Answer:
+    def exact(self, source: ClippedRegions) -> Answer:
         """Exact sizes."""
-        return {"counts": view._counts()[None] * SCALE}
+        return {"counts": source._counts()[None] * SCALE}
 
 
 @dataclass(frozen=True)
@@ -240,10 +240,10 @@ class LargeRegions(RegionSizes):
 
     mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
 
-    def exact(self, view: ClippedRegions) -> Mapping[str, OccupiedCells]:
+    def exact(self, source: ClippedRegions) -> Mapping[str, OccupiedCells]:
         """The regions that are not empty."""
         # Empty regions are left out: the threshold hides which ones are occupied.
-        counts = view._counts()
+        counts = source._counts()
         occupied = np.flatnonzero(counts)
         return {"counts": OccupiedCells(occupied, counts[occupied])}
 
@@ -269,21 +269,21 @@ class RegionCounts(_RegionQuery):
 
     cells: np.ndarray
 
-    def check(self, view: ClippedRegions) -> None:
+    def check(self, source: ClippedRegions) -> None:
         """Refuse cells that do not exist or are named twice."""
-        view.check_cells(self.cells)
+        source.check_cells(self.cells)
 
-    def sensitivity(self, view: ClippedRegions) -> Sensitivities:
+    def sensitivity(self, source: ClippedRegions) -> Sensitivities:
         """A move changes two counts by 1 each; one if it is charged as one record."""
-        return {"counts": TWO_COUNTS if view.charge_both else ONE_COUNT}
+        return {"counts": TWO_COUNTS if source.charge_both else ONE_COUNT}
 
-    def n_changed_records(self, view: ClippedRegions) -> int:
+    def n_changed_records(self, source: ClippedRegions) -> int:
         """Two: one record less in one cell, and one more in another."""
-        return 2 if view.charge_both else 1
+        return 2 if source.charge_both else 1
 
-    def exact(self, view: ClippedRegions) -> Answer:
+    def exact(self, source: ClippedRegions) -> Answer:
         """Exact counts."""
-        return {"counts": view._counts()[self.cells][None] * SCALE}
+        return {"counts": source._counts()[self.cells][None] * SCALE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,21 +311,21 @@ class RegionSums(_RegionQuery):
     groups: np.ndarray
     n_groups: int
 
-    def check(self, view: ClippedRegions) -> None:
+    def check(self, source: ClippedRegions) -> None:
         """Refuse groups of too few cells, or of cells of different regions."""
-        view.check_groups(self.groups, self.n_groups)
+        source.check_groups(self.groups, self.n_groups)
 
-    def sensitivity(self, view: ClippedRegions) -> Sensitivities:
+    def sensitivity(self, source: ClippedRegions) -> Sensitivities:
         """Two sums; one sum by the radius if a move is charged as one record."""
         # In units of the L2 sensitivity, and twice d coordinates change at most: L1 by
         # the Cauchy-Schwarz inequality.
-        n_changes = 2 * view.n_features
-        unit = view.sum_sensitivity * SCALE
+        n_changes = 2 * source.n_features
+        unit = source.sum_sensitivity * SCALE
         return {"sums": Sensitivity(math.sqrt(n_changes), 1.0, 1.0, n_changes, unit)}
 
-    def exact(self, view: ClippedRegions) -> Answer:
+    def exact(self, source: ClippedRegions) -> Answer:
         """Exact sums."""
-        sums = group_sums(view._points, self.groups[view._cell], self.n_groups)
+        sums = group_sums(source._points, self.groups[source._cell], self.n_groups)
         return {"sums": sums[None]}
 
 

@@ -42,10 +42,10 @@ class _TableQuery(Query):
     column_sets: Sequence[tuple[int, ...]]
     edges: Sequence[np.ndarray]
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse more than one replicate, unknown columns, and too many cells."""
-        view.check_single(self.label)
-        _check_tables(self.column_sets, self.edges, view.n_features)
+        source.check_single(self.label)
+        _check_tables(self.column_sets, self.edges, source.n_features)
 
     def shape(self, columns: tuple[int, ...]) -> tuple[int, ...]:
         """Numbers of intervals of the columns of a table."""
@@ -61,10 +61,10 @@ class _TableQuery(Query):
             for table, shape in zip(np.split(cells, ends), shapes, strict=True)
         ]
 
-    def _count(self, view: Any) -> np.ndarray:
+    def _count(self, source: Any) -> np.ndarray:
         """Exact counts of all cells, int64, over all shards."""
         arguments = {"column_sets": self.column_sets, "edges": self.edges}
-        return total_array(view._shards, _count_cells, **arguments)
+        return total_array(source._shards, _count_cells, **arguments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,15 +89,15 @@ class Marginals(_TableQuery):
     label = "marginals"
     mechanisms = COUNTS
 
-    def sensitivity(self, view: Any) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """One record in one cell of every table."""
         # m counts by 1 each: m in L1, sqrt(m) in L2.
         m = len(self.column_sets)
         return {"counts": Sensitivity(m * SCALE, math.sqrt(m) * SCALE, SCALE, m)}
 
-    def exact(self, view: Any) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact counts over all shards."""
-        return {"counts": self._count(view)[None] * SCALE}
+        return {"counts": self._count(source)[None] * SCALE}
 
     def details(self) -> Details:
         """The number of tables."""
@@ -132,12 +132,12 @@ class DependentColumns(_TableQuery):
 
     shares: Sequence[np.ndarray]
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse bad tables, and shares of another length."""
-        super().check(view)
-        if len(self.shares) != view.n_features:
+        super().check(source)
+        if len(self.shares) != source.n_features:
             raise ValueError(
-                f"shares must be of {view.n_features} columns, got "
+                f"shares must be of {source.n_features} columns, got "
                 f"{len(self.shares)}; release them first"
             )
         for h, shares in enumerate(self.shares):
@@ -151,17 +151,17 @@ class DependentColumns(_TableQuery):
                     f"got shape {shares.shape}"
                 )
 
-    def sensitivity(self, view: Any) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: Any) -> Mapping[str, ScoreSensitivity]:
         """Scores change by at most 1, up or down, and differences by at most 2."""
         return {"choices": ScoreSensitivity(2.0)}
 
-    def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, source: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all candidates."""
         scores = []
-        tables = self.split(self._count(view))
+        tables = self.split(self._count(source))
         for columns, table in zip(self.column_sets, tables, strict=True):
             # Expected counts if the columns were independent with the released shares.
-            independent = view.n_points * reduce(
+            independent = source.n_points * reduce(
                 np.multiply.outer, [self.shares[h] for h in columns]
             )
             scores.append(_l1_distance(table, independent) / SCALE)
@@ -202,9 +202,9 @@ class WorstApproximated(_TableQuery):
     weights: Sequence[int]
     offsets: Sequence[float]
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse bad tables, and expected counts or weights that do not fit them."""
-        super().check(view)
+        super().check(source)
         for name in ("expected", "weights", "offsets"):
             length = len(getattr(self, name))
             if length != len(self.column_sets):
@@ -230,14 +230,14 @@ class WorstApproximated(_TableQuery):
                     f"offsets={offset:g} must be at most {MAX_EXPECTED:.3g} records"
                 )
 
-    def sensitivity(self, view: Any) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: Any) -> Mapping[str, ScoreSensitivity]:
         """Scores change by at most their weights, up or down."""
         # Of the difference of two scores: one may rise while the other falls.
         return {"choices": ScoreSensitivity(2.0 * max(self.weights))}
 
-    def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, source: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all tables."""
-        tables = self.split(self._count(view))
+        tables = self.split(self._count(source))
         terms = (tables, self.expected, self.weights, self.offsets)
         scores = []
         for table, expected, weight, offset in zip(*terms, strict=True):

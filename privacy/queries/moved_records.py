@@ -140,25 +140,25 @@ class AllPoints(Query):
     mechanisms: ClassVar[Mechanisms] = {"points": (SortedGaussian,)}
     adjacencies = RHO_BOUNDED
 
-    def check(self, view: NumberedRecords) -> None:
+    def check(self, source: NumberedRecords) -> None:
         """Refuse a second release: queries name records by the order of the first."""
-        view.check_unreleased()
+        source.check_unreleased()
 
-    def sensitivity(self, view: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
         """One row moves."""
-        return {"points": move_sensitivity(view)}
+        return {"points": move_sensitivity(source)}
 
-    def exact(self, view: NumberedRecords) -> Answer:
+    def exact(self, source: NumberedRecords) -> Answer:
         """Exact points, in an order that does not depend on the order of the data."""
-        return {"points": view._rows[None]}
+        return {"points": source._rows[None]}
 
     def postprocess(
-        self, view: NumberedRecords, outcomes: dict[str, Any]
+        self, source: NumberedRecords, outcomes: dict[str, Any]
     ) -> dict[str, Any]:
         """Keep the order in the curator, and release the rows."""
         # The order links released rows to records: it never leaves the curator.
         (released,) = outcomes["points"]
-        view.number_records(released.order)
+        source.number_records(released.order)
         return {"points": released.rows[None]}
 
 
@@ -175,13 +175,13 @@ class Total(Query):
     mechanisms = GAUSSIAN_SUMS
     adjacencies = RHO_BOUNDED
 
-    def sensitivity(self, view: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
         """The sum changes as the record moves."""
-        return {"sums": move_sensitivity(view)}
+        return {"sums": move_sensitivity(source)}
 
-    def exact(self, view: NumberedRecords) -> Answer:
+    def exact(self, source: NumberedRecords) -> Answer:
         """Exact sum."""
-        return {"sums": view._rows.sum(axis=0)[None]}
+        return {"sums": source._rows.sum(axis=0)[None]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,17 +209,17 @@ class GroupSums(Query):
     groups: np.ndarray
     n_groups: int
 
-    def check(self, view: NumberedRecords) -> None:
+    def check(self, source: NumberedRecords) -> None:
         """Refuse groups that do not name released records."""
-        view.check_groups(self.groups, self.n_groups)
+        source.check_groups(self.groups, self.n_groups)
 
-    def sensitivity(self, view: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
         """One sum changes as the record moves."""
-        return {"sums": move_sensitivity(view)}
+        return {"sums": move_sensitivity(source)}
 
-    def exact(self, view: NumberedRecords) -> Answer:
+    def exact(self, source: NumberedRecords) -> Answer:
         """Exact sums."""
-        return {"sums": group_sums(view._rows, self.groups, self.n_groups)[None]}
+        return {"sums": group_sums(source._rows, self.groups, self.n_groups)[None]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,9 +251,9 @@ class QuadtreeCounts(Query):
     shifts: np.ndarray
     levels: range
 
-    def check(self, view: NumberedRecords) -> None:
+    def check(self, source: NumberedRecords) -> None:
         """Refuse shifts off the grid or of another width, and bad levels."""
-        shape = (len(self.shifts), view.n_features)
+        shape = (len(self.shifts), source.n_features)
         check_grid_integers("shifts", self.shifts, shape)
         if ((self.shifts < 0) | (self.shifts > 4 * SCALE)).any():
             raise ValueError(f"shifts must be from 0 to {4 * SCALE} grid steps")
@@ -263,24 +263,24 @@ class QuadtreeCounts(Query):
                 f"levels={self.levels} must be consecutive and below {LEVELS}"
             )
 
-    def sensitivity(self, view: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
         """Two counts of each histogram."""
         # A move changes two counts by 1 in each of the histograms.
         n_changes = 2 * len(self.shifts) * len(self.levels)
         l2 = math.sqrt(n_changes) * SCALE
         return {"counts": Sensitivity(n_changes * SCALE, l2, SCALE, n_changes)}
 
-    def exact(self, view: NumberedRecords) -> Mapping[str, StreamedCells]:
+    def exact(self, source: NumberedRecords) -> Mapping[str, StreamedCells]:
         """The occupied cells, one histogram after the other."""
 
         def chunks() -> Iterator[tuple[CellsAt, np.ndarray]]:
             # A first chunk without cells: concatenation needs one if there are no
             # levels.
-            no_names = np.empty((0, 2 + view.n_features), np.int64)
+            no_names = np.empty((0, 2 + source.n_features), np.int64)
             yield lambda selected: no_names[selected], np.empty(0, np.int64)
             for tree, shift in enumerate(self.shifts):
                 for level, cells_at, counts in occupied_cells(
-                    view._rows, shift, self.levels
+                    source._rows, shift, self.levels
                 ):
                     yield partial(_names_at, tree, level, cells_at), counts
 
@@ -330,9 +330,9 @@ class SoftCounts(Query):
 
     intervals: int
 
-    def check(self, view: NumberedRecords) -> None:
+    def check(self, source: NumberedRecords) -> None:
         """Refuse too many features or nodes."""
-        d = view.n_features
+        d = source.n_features
         n_nodes = (self.intervals + 1) ** d
         if self.intervals < 1 or d > MAX_FEATURES or n_nodes > MAX_NODES:
             raise ValueError(
@@ -340,20 +340,20 @@ class SoftCounts(Query):
                 f"at most {MAX_FEATURES} features, and make at most {MAX_NODES} nodes"
             )
 
-    def sensitivity(self, view: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
         """The weights of one record, at the nodes around its old and new position."""
         # Nodes are 2 / intervals half-widths apart. The weights of two positions are at
         # 2 * 2^d nodes; L1 by the Cauchy-Schwarz inequality.
-        d = view.n_features
-        l2 = soft_sensitivity(d, 2 / self.intervals, view.max_shift) * SCALE
+        d = source.n_features
+        l2 = soft_sensitivity(d, 2 / self.intervals, source.max_shift) * SCALE
         n_weights = 2 ** (d + 1)
         return {"counts": Sensitivity(math.sqrt(n_weights) * l2, l2, l2, n_weights)}
 
-    def exact(self, view: NumberedRecords) -> Answer:
+    def exact(self, source: NumberedRecords) -> Answer:
         """Exact sums of the weights, each rounded to 2**-16."""
-        shape = (self.intervals + 1,) * view.n_features
+        shape = (self.intervals + 1,) * source.n_features
         counts = np.zeros(math.prod(shape), np.int64)
-        add_soft_counts(view._rows, self.intervals, counts)
+        add_soft_counts(source._rows, self.intervals, counts)
         return {"counts": counts.reshape(1, *shape)}
 
     def details(self) -> Details:
@@ -361,11 +361,11 @@ class SoftCounts(Query):
         return {"intervals": self.intervals}
 
 
-def move_sensitivity(view: NumberedRecords) -> Sensitivity:
+def move_sensitivity(source: NumberedRecords) -> Sensitivity:
     """Sensitivity of a row or a sum to a move: ``max_shift`` in L2."""
     # At most d coordinates change: L1 by the Cauchy-Schwarz inequality.
-    l2 = view.max_shift * SCALE
-    return Sensitivity(math.sqrt(view.n_features) * l2, l2, l2, view.n_features)
+    l2 = source.max_shift * SCALE
+    return Sensitivity(math.sqrt(source.n_features) * l2, l2, l2, source.n_features)
 
 
 def soft_sensitivity(

@@ -247,7 +247,7 @@ class CoverPicks(Query):
     grids: Sequence[tuple[float, float]]
     n_picks: int
 
-    def check(self, view: ProjectedPoints) -> None:
+    def check(self, source: ProjectedPoints) -> None:
         """Refuse a cover without grids or picks, and grids of impossible sizes."""
         if not all(0 < length < math.inf for grid in self.grids for length in grid):
             raise ValueError(
@@ -259,13 +259,13 @@ class CoverPicks(Query):
                 f"{len(self.grids)}, must be at least 1"
             )
 
-    def sensitivity(self, view: ProjectedPoints) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: ProjectedPoints) -> Mapping[str, ScoreSensitivity]:
         """Counts of covered points are monotonic and change by at most 1."""
         return {"picks": ScoreSensitivity(1.0, monotonic=True)}
 
-    def exact(self, view: ProjectedPoints) -> Mapping[str, CoverProblem]:
+    def exact(self, source: ProjectedPoints) -> Mapping[str, CoverProblem]:
         """Projected points."""
-        return {"picks": CoverProblem(view._projection, self.grids, self.n_picks)}
+        return {"picks": CoverProblem(source._projection, self.grids, self.n_picks)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,9 +276,9 @@ class _CenterQuery(Query):
 
     centers: np.ndarray
 
-    def check(self, view: ProjectedPoints) -> None:
+    def check(self, source: ProjectedPoints) -> None:
         """Refuse centers that do not fit the projection."""
-        view.check_centers(self.centers)
+        source.check_centers(self.centers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,11 +298,11 @@ class ProjectedCounts(_CenterQuery, DisjointCounts):
 
     label = "projected_counts"
 
-    def exact(self, view: ProjectedPoints) -> Answer:
+    def exact(self, source: ProjectedPoints) -> Answer:
         """Exact counts."""
         counts = np.zeros(len(self.centers), np.int64)
-        for rows in make_slices(len(view._projection), PROJECTION_BLOCK):
-            nearest = nearest_labels(view._projection[rows], self.centers)
+        for rows in make_slices(len(source._projection), PROJECTION_BLOCK):
+            nearest = nearest_labels(source._projection[rows], self.centers)
             counts += np.bincount(nearest, minlength=len(self.centers))
         return {"counts": counts[None] * SCALE}
 
@@ -327,18 +327,18 @@ class ProjectedSumsAndCounts(_CenterQuery):
     label = "projected_sums_and_counts"
     mechanisms = GAUSSIAN_SUMS_AND_COUNTS
 
-    def sensitivity(self, view: ProjectedPoints) -> Sensitivities:
+    def sensitivity(self, source: ProjectedPoints) -> Sensitivities:
         """One record in one cell."""
         # A point of the domain has at most 1 per coordinate, in half-widths.
-        d = view.n_features
+        d = source.n_features
         sums = Sensitivity(d * SCALE, math.sqrt(d) * SCALE)
         return {"sums": sums, "counts": ONE_COUNT}
 
-    def exact(self, view: ProjectedPoints) -> Answer:
+    def exact(self, source: ProjectedPoints) -> Answer:
         """Exact sums and counts."""
-        sums = np.zeros((len(self.centers), view.n_features), np.int64)
+        sums = np.zeros((len(self.centers), source.n_features), np.int64)
         counts = np.zeros(len(self.centers), np.int64)
-        projection = view._projection
+        projection = source._projection
         for rows in make_slices(len(projection), PROJECTION_BLOCK):
             nearest = nearest_labels(projection[rows], self.centers)
             part_sums, part_counts = label_sums(

@@ -32,11 +32,11 @@ class _CenterQuery(Query):
 
     center: np.ndarray
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse more than one replicate, and a center that is not finite float64."""
-        view.check_single(self.label)
+        source.check_single(self.label)
         center = self.center
-        shape = (view.n_features,)
+        shape = (source.n_features,)
         if (
             center.dtype != np.float64
             or center.shape != shape
@@ -75,17 +75,17 @@ class ShellCounts(_CenterQuery, DisjointCounts):
     radii: np.ndarray
     box: bool = False
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse more than one replicate, and invalid centers or radii."""
-        super().check(view)
+        super().check(source)
         check_radii(self.radii)
         if not isinstance(self.box, bool):
             raise ValueError(f"box={self.box!r} must be True or False")
 
-    def exact(self, view: Any) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact counts over all shards."""
         arguments = {"center": self.center, "radii": self.radii, "box": self.box}
-        counts = total_array(view._shards, shell_counts, **arguments)
+        counts = total_array(source._shards, shell_counts, **arguments)
         return {"counts": counts[None] * SCALE}
 
 
@@ -111,21 +111,21 @@ class SideCounts(_CenterQuery):
 
     radii: np.ndarray
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse more than one replicate, and invalid centers or radii."""
-        super().check(view)
+        super().check(source)
         check_radii(self.radii)
 
-    def sensitivity(self, view: Any) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """One record in one cell of every column."""
         # d counts by 1 each: d in L1, sqrt(d) in L2.
-        d = view.n_features
+        d = source.n_features
         return {"counts": Sensitivity(d * SCALE, math.sqrt(d) * SCALE, SCALE, d)}
 
-    def exact(self, view: Any) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact counts over all shards."""
         arguments = {"center": self.center, "radii": self.radii}
-        counts = total_array(view._shards, side_counts, **arguments)
+        counts = total_array(source._shards, side_counts, **arguments)
         return {"counts": counts[None] * SCALE}
 
 
@@ -151,20 +151,20 @@ class ClippedSum(_CenterQuery):
 
     radius: float
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse more than one replicate, and an invalid center or radius."""
-        super().check(view)
+        super().check(source)
         check_positive("radius", self.radius, ", in half-widths")
 
-    def sensitivity(self, view: Any) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """One record adds at most the radius in L2, which is the unit."""
         # L1 is at most sqrt(d) times L2, by the Cauchy-Schwarz inequality.
-        return {"sums": Sensitivity(math.sqrt(view.n_features) * SCALE, SCALE, SCALE)}
+        return {"sums": Sensitivity(math.sqrt(source.n_features) * SCALE, SCALE, SCALE)}
 
-    def exact(self, view: Any) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact sum over all shards."""
         arguments = {"center": self.center, "radius": self.radius}
-        sums = total_array(view._shards, clipped_sum, **arguments)
+        sums = total_array(source._shards, clipped_sum, **arguments)
         return {"sums": sums[None]}
 
 

@@ -62,7 +62,7 @@ class DisjointCounts(Query):
 
     mechanisms = COUNTS
 
-    def sensitivity(self, view: Any) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """A record changes one count by 1."""
         return {"counts": ONE_COUNT}
 
@@ -117,9 +117,9 @@ class SumsAndCounts(Query):
     radius: float | np.ndarray | None = None
     relative: bool = False
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse centers off the grid, and relative sums without a radius."""
-        check_centers(self.centers, view)
+        check_centers(self.centers, source)
         if isinstance(self.radius, np.ndarray):
             check_radii(self.radius, self.centers)
         elif self.radius is not None:
@@ -130,9 +130,9 @@ class SumsAndCounts(Query):
                 "not bounded"
             )
 
-    def sensitivity(self, view: Any) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """A record changes one count by 1 and one sum by its bounded contribution."""
-        d = view.n_features
+        d = source.n_features
         # Absolute sums: a point of the domain has at most 1 per coordinate, in
         # half-widths.
         radius = self.radius if self.relative else None
@@ -144,10 +144,10 @@ class SumsAndCounts(Query):
             sums = vector_sensitivity(radius * SCALE, d)
         return {"sums": sums, "counts": ONE_COUNT}
 
-    def exact(self, view: Any) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact sums and counts over all shards."""
         limit = None if self.radius is None else (self.radius * SCALE) ** 2
-        sums, counts = nearest_sums_and_counts(view, self.centers, limit)
+        sums, counts = nearest_sums_and_counts(source, self.centers, limit)
         # The sum of x - c over a cell is the sum of x less the count times c.
         if self.relative:
             sums -= counts[:, :, None] * self.centers
@@ -182,23 +182,23 @@ class CountsAndBoundedSums(Query):
     centers: np.ndarray
     origin: np.ndarray
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse centers and an origin off the grid."""
-        check_centers(self.centers, view)
-        check_grid_integers("origin", self.origin, (view.n_features,))
+        check_centers(self.centers, source)
+        check_grid_integers("origin", self.origin, (source.n_features,))
 
-    def sensitivity(self, view: Any) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """One record in one cell, at most as far from the origin as the far end."""
-        d = view.n_features
+        d = source.n_features
         # A coordinate of the domain differs from the origin's by at most 1 +
         # |origin_h|.
         farthest = float(SCALE + np.abs(self.origin).max())
         sums = Sensitivity(d * farthest, math.sqrt(d) * farthest, farthest, d)
         return {"counts": ONE_COUNT, "sums": sums}
 
-    def exact(self, view: Any) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact counts, and sums about the origin."""
-        sums, counts = nearest_sums_and_counts(view, self.centers, None)
+        sums, counts = nearest_sums_and_counts(source, self.centers, None)
         sums -= counts[:, :, None] * self.origin
         return {"counts": counts * SCALE, "sums": sums}
 
@@ -240,30 +240,30 @@ class GridCounts(DisjointCounts):
 
     intervals: int
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse too many cells."""
         fits = (
             is_integer(self.intervals)
             and self.intervals >= 1
-            and self.intervals**view.n_features <= MAX_CELLS
+            and self.intervals**source.n_features <= MAX_CELLS
         )
         if not fits:
             raise ValueError(
                 f"intervals={self.intervals} must be at least 1 and, in "
-                f"{view.n_features} features, make at most {MAX_CELLS} cells; take "
+                f"{source.n_features} features, make at most {MAX_CELLS} cells; take "
                 "fewer, or a method for more features"
             )
 
-    def exact(self, view: Any) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact counts; the domain's upper end belongs to the last interval."""
         # Cells are numbered in C order, so one reshape makes the axes.
-        shape = (self.intervals,) * view.n_features
-        counts = total_array(view._shards, cell_counts, intervals=self.intervals)
+        shape = (self.intervals,) * source.n_features
+        counts = total_array(source._shards, cell_counts, intervals=self.intervals)
         counts *= SCALE
         counts = counts.reshape(1, *shape)
         # All replicates have the same exact counts.
-        if view.n_replicates > 1:
-            counts = np.repeat(counts, view.n_replicates, axis=0)
+        if source.n_replicates > 1:
+            counts = np.repeat(counts, source.n_replicates, axis=0)
         return {"counts": counts}
 
     def details(self) -> Details:
@@ -293,44 +293,45 @@ class GapPercentile(Query):
 
     percent: float
 
-    def check(self, view: Any) -> None:
+    def check(self, source: Any) -> None:
         """Refuse more than one replicate, and a percentage out of range."""
-        view.check_single(self.label)
+        source.check_single(self.label)
         if not 0 <= self.percent <= 100:
             raise ValueError(f"percent={self.percent} must be between 0 and 100")
 
-    def sensitivity(self, view: Any) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: Any) -> Mapping[str, ScoreSensitivity]:
         """A record changes a rank by 2, as the paper claims, and a difference by 4."""
         return {"gap": ScoreSensitivity(4.0)}
 
-    def exact(self, view: Any) -> Mapping[str, OrderStatistics]:
+    def exact(self, source: Any) -> Mapping[str, OrderStatistics]:
         """All averaged gaps, and the rank of the percentile."""
         # Rank (n - 1) p / 100 of the sorted gaps; gaps lie between 0 and 2 half-widths.
-        gaps = averaged_gaps(tuple(view._shards))
-        rank = self.percent / 100 * (view.n_points - 1)
+        gaps = averaged_gaps(tuple(source._shards))
+        rank = self.percent / 100 * (source.n_points - 1)
         return {"gap": OrderStatistics(gaps, rank, 2.0 * SCALE)}
 
-    def flaw(self, view: Any) -> str:
+    def flaw(self, source: Any) -> str:
         """The flaw of the claimed sensitivity, which holds for one feature only."""
-        return "F-13" if view.n_features > 1 else ""
+        return "F-13" if source.n_features > 1 else ""
 
 
 def nearest_sums_and_counts(
-    view: Any, centers: np.ndarray, limit: float | np.ndarray | None
+    source: Any, centers: np.ndarray, limit: float | np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Exact sums (R, k, d), in grid steps, and counts (R, k), in records."""
     # Ties go to the lower index, for neighbors alike: a record lies in one cell.
     nearest = partial(sums_and_counts, centers=centers, max_squared_distance=limit)
-    sums, counts = view._shards.map_reduce(nearest)
+    sums, counts = source._shards.map_reduce(nearest)
     return sums, counts
 
 
-def check_centers(centers: np.ndarray, view: Any) -> None:
+def check_centers(centers: np.ndarray, source: Any) -> None:
     """Refuse centers that are not grid integers, one set per replicate."""
     # Integer noise would not hide the fractional parts of sums relative to other
     # centers: they depend on the exact counts.
-    shape = (view.n_replicates, "k", view.n_features)
-    remedy = f", for {view.n_replicates} replicates; release them through snap_centers"
+    n_replicates = source.n_replicates
+    shape = (n_replicates, "k", source.n_features)
+    remedy = f", for {n_replicates} replicates; release them through snap_centers"
     check_grid_integers("centers", centers, shape, remedy)
 
 

@@ -334,13 +334,13 @@ class CellCounts(DisjointCounts):
 
     cells: Sequence[int]
 
-    def check(self, view: PartitionTree) -> None:
+    def check(self, source: PartitionTree) -> None:
         """Refuse cells that overlap."""
-        view.check_disjoint(self.cells)
+        source.check_disjoint(self.cells)
 
-    def exact(self, view: PartitionTree) -> Answer:
+    def exact(self, source: PartitionTree) -> Answer:
         """Exact counts."""
-        sizes = view._total(_sizes, cells=self.cells)
+        sizes = source._total(_sizes, cells=self.cells)
         return {"counts": sizes[None] * SCALE}
 
 
@@ -374,33 +374,33 @@ class CellSums(Query):
     origins: np.ndarray
     radius: float | None = None
 
-    def check(self, view: PartitionTree) -> None:
+    def check(self, source: PartitionTree) -> None:
         """Refuse cells that overlap, and origins off the grid or too far away."""
-        view.check_disjoint(self.cells)
-        shape = (len(self.cells), view.n_features)
+        source.check_disjoint(self.cells)
+        shape = (len(self.cells), source.n_features)
         check_grid_integers("origins", self.origins, shape)
         farthest = np.abs(self.origins.astype(np.float64)).max(initial=0.0)
-        if farthest * float(view.n_points) > MAX_SUM:
+        if farthest * float(source.n_points) > MAX_SUM:
             raise ValueError(
                 f"origins={farthest} steps is too far away for sums of "
-                f"{view.n_points} points"
+                f"{source.n_points} points"
             )
 
-    def sensitivity(self, view: PartitionTree) -> Sensitivities:
+    def sensitivity(self, source: PartitionTree) -> Sensitivities:
         """One sum by its cell's unit."""
-        unit = self._distances(view)[:, None]
-        return {"sums": vector_sensitivity(1.0, view.n_features, unit)}
+        unit = self._distances(source)[:, None]
+        return {"sums": vector_sensitivity(1.0, source.n_features, unit)}
 
-    def exact(self, view: PartitionTree) -> Answer:
+    def exact(self, source: PartitionTree) -> Answer:
         """Exact sums."""
-        sums = view._total(_sums, cells=self.cells, origins=self.origins)
+        sums = source._total(_sums, cells=self.cells, origins=self.origins)
         return {"sums": sums[None]}
 
-    def _distances(self, view: PartitionTree) -> np.ndarray:
+    def _distances(self, source: PartitionTree) -> np.ndarray:
         """L2 sensitivity of each cell's sum about its origin, in grid steps."""
         # Farthest corner of the box: in each feature the end that is farther away.
-        boxes = np.array([view.box(cell) for cell in self.cells])
-        corners = boxes.reshape(-1, 2, view.n_features)  # also without a cell
+        boxes = np.array([source.box(cell) for cell in self.cells])
+        corners = boxes.reshape(-1, 2, source.n_features)  # also without a cell
         differences = np.abs(corners - self.origins[:, None])
         farthest = differences.max(axis=1).astype(np.float64)
         distances = np.sqrt((farthest * farthest).sum(axis=1))
@@ -450,11 +450,11 @@ class Splits(Query):
     margin: float = 0.0
     failure: float = 0.0
 
-    def check(self, view: PartitionTree) -> None:
+    def check(self, source: PartitionTree) -> None:
         """Refuse cells that overlap, bad sizes, and a negative margin."""
         check_type("score", self.score, SplitScore)
-        view.check_disjoint(self.cells)
-        if view._grid is None:
+        source.check_disjoint(self.cells)
+        if source._grid is None:
             raise ValueError(
                 "splits can be chosen on a grid only; make the cells with "
                 "curator.partition(grid)"
@@ -471,46 +471,46 @@ class Splits(Query):
                 "what is charged"
             )
 
-    def sensitivity(self, view: PartitionTree) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: PartitionTree) -> Mapping[str, ScoreSensitivity]:
         """The score's sensitivity over the size of the cell."""
         # Below a size of 1 all scores are 0: the lower bound avoids a division by zero.
         sizes = np.asarray(self.sizes, np.float64)
         changes = self.score.sensitivity / np.maximum(1.0, sizes - self.margin)
         return {"choices": ScoreSensitivity(changes, failure=self.failure)}
 
-    def exact(self, view: PartitionTree) -> Mapping[str, Iterator[np.ndarray]]:
+    def exact(self, source: PartitionTree) -> Mapping[str, Iterator[np.ndarray]]:
         """Scores of the candidates, cell by cell."""
         # A generator: the mechanism draws a choice before the next cell is scored.
-        return {"choices": self._scores(view)}
+        return {"choices": self._scores(source)}
 
     def details(self) -> Details:
         """Sensitivity of the score times the size, and the margin."""
         return {"score_sensitivity": self.score.sensitivity, "margin": self.margin}
 
-    def _scores(self, view: PartitionTree) -> Iterator[np.ndarray]:
+    def _scores(self, source: PartitionTree) -> Iterator[np.ndarray]:
         """Scores (d * candidates,) of one cell after the other, in a reused array."""
-        grid = view._grid
+        grid = source._grid
         assert grid is not None, "checked before"
-        scores = np.empty((view.n_features, len(grid.boundaries)))
-        first = np.full(view.n_features, -1)
-        last = np.full(view.n_features, grid.n_bins)
+        scores = np.empty((source.n_features, len(grid.boundaries)))
+        first = np.full(source.n_features, -1)
+        last = np.full(source.n_features, grid.n_bins)
         # The smallest type that holds the count of any bin.
-        narrow = np.uint16 if view.n_points < 1 << 16 else np.uint32
-        count_type = narrow if view.n_points < 1 << 32 else np.int64
+        narrow = np.uint16 if source.n_points < 1 << 16 else np.uint32
+        count_type = narrow if source.n_points < 1 << 32 else np.int64
         sizes = np.asarray(self.sizes, float).tolist()
         # One pass counts the points of as many cells as memory allows.
         n_bins = grid.n_bins
-        n_together = max(1, MAX_BIN_COUNTS // (view.n_features * n_bins))
+        n_together = max(1, MAX_BIN_COUNTS // (source.n_features * n_bins))
         for start in range(0, len(self.cells), n_together):
             cells = self.cells[start : start + n_together]
             arguments = {"cells": cells, "n_bins": n_bins, "count_type": count_type}
-            counts_of_cells = view._total(_histograms, **arguments)
+            counts_of_cells = source._total(_histograms, **arguments)
             for cell, counts, size in zip(
                 cells, counts_of_cells, sizes[start:], strict=False
             ):
                 if grid.inside_cell:
-                    first = view._cells[cell].first
-                    last = view._cells[cell].last
+                    first = source._cells[cell].first
+                    last = source._cells[cell].last
                 self.score.score_cell(counts, size, first, last, scores)
                 yield scores.ravel()
 
