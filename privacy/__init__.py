@@ -1,7 +1,7 @@
 """Budgets, calibration, mechanisms, noise streams, queries, ledger and curators."""
 
 from pkm.privacy.accountant import AccountedRun, AccountError, PrivacyAccountant
-from pkm.privacy.base import BaseCurator, DisclosureError, prepare, to_shards
+from pkm.privacy.base import BaseCurator, DisclosureError, to_points, to_shards
 from pkm.privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
 from pkm.privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
 from pkm.privacy.curator import Curator
@@ -128,11 +128,11 @@ __all__ = [
     "gdp_epsilon",
     "largest_multiple",
     "mirrored",
-    "prepare",
     "remaining_epsilon",
     "selection_epsilon",
     "snap",
     "snap_centers",
+    "to_points",
     "to_shards",
     "to_unit",
 ]

@@ -361,7 +361,7 @@ def to_shards(points: PointsLike) -> Shards | Blocks | DaskPoints:
         return Shards([points])
     whole = isinstance(points, np.ndarray)
     shards = Shards(
-        shard if isinstance(shard, Points) else prepare(shard)
+        shard if isinstance(shard, Points) else to_points(shard)
         for shard in ([points] if whole else points)
     )
     if len({shard.shape[1] for shard in shards}) != 1:
@@ -372,7 +372,7 @@ def to_shards(points: PointsLike) -> Shards | Blocks | DaskPoints:
     return shards
 
 
-def prepare(points: np.ndarray) -> Points:
+def to_points(points: np.ndarray) -> Points:
     """Convert grid points (n, d) to Points, once for the curators of many runs."""
     points = np.asarray(points)
     if not np.issubdtype(points.dtype, np.integer) or points.ndim != 2:

@@ -151,7 +151,7 @@ class OccupiedCells(NamedTuple):
     Attributes
     ----------
     cells : ndarray of shape (m, ...)
-        Names of the cells, in a public order that does not depend on that of the
+        The cells, in a public order that does not depend on that of the
         records.
     counts : ndarray of shape (m,), int64
         Positive, in records.
