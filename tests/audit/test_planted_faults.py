@@ -42,7 +42,7 @@ class Fault:
     name: str
     method: object
     label: str
-    n_pairs: int = 24
+    n_pairs: int = 8
 
 
 K = 3
@@ -53,12 +53,12 @@ DIVERGING = [
     Fault("2 exact zero of an empty leaf", broken(EUGkM, curator=planted.SkipsEmpty)(K), "run"),
     Fault("8 delta from the exact n", planted.RoundsFromExactN(K), "run"),
     Fault("9 radius from the largest norm", planted.RadiusFromData(K), "run"),
-    Fault("16 grid from the values", planted.GridFromData(K), "run", 60),
+    Fault("16 grid from the values", planted.GridFromData(K), "run"),
     Fault("20 noise by the exact size", planted.NoiseByExactSize(K), "run"),
     Fault("20 sums by exact counts", broken(SuLloyd, curator=planted.ExactDivisor)(K), "run"),
-    Fault("22 best of several runs", planted.BestOfThree(K), "run", 60),
+    Fault("22 best of several runs", planted.BestOfThree(K), "run"),
     Fault("reads rows", planted.ReadsRows(K), "run"),
-    Fault("stops on rows", planted.StopsOnRows(K), "run", 60),
+    Fault("stops on rows", planted.StopsOnRows(K), "run"),
     Fault("labels_ of fit", around.StoresLabels(K), "run"),
     Fault("number of null records", around.StoresNumberOfNullRecords(K), "run"),
     Fault("bounds from data", around.BoundsFromData(K), "run"),
@@ -81,20 +81,21 @@ UNDERCHARGED = [
         "5 phantom record",
         broken(GLloyd, queries=[planted.PhantomRecord])(K),
         "sums_and_counts",
-        120,
+        60,
     ),
     Fault("10 second moments", planted.MomentsByNorm(K), "second_moments"),
-    Fault("14 missing factor 2", broken(DPM, queries=[planted.HalfOfSplits])(K), "splits", 16),
+    Fault("14 missing factor 2", broken(DPM, queries=[planted.HalfOfSplits])(K), "splits"),
     Fault(
         "15 unclipped sums",
         broken(KaplanStemmer, queries=[planted.UnclippedSums])(K),
         "bucket_sums",
-        120,
+        24,
     ),
     Fault(
         "17 sensitivity 0",
         broken(SuLloyd, queries=[planted.NothingInOneFeature])(K),
         "sums_and_counts",
+        16,
     ),
     Fault(
         "19 two draws for a charge", broken(GLloyd, curator=planted.TwoDraws)(K), "sums_and_counts"
@@ -103,7 +104,6 @@ UNDERCHARGED = [
         "24 users in several cohorts",
         broken(LocalLloyd, curator=planted.OverlappingCohorts)(K),
         "groups",
-        8,
     ),
     Fault("halved sums", broken(GLloyd, queries=[planted.HalvedSums])(K), "sums_and_counts"),
     Fault(
@@ -113,20 +113,20 @@ UNDERCHARGED = [
         "replacement as one",
         broken(KaplanStemmer, queries=[planted.ReplacedAsOne])(K),
         "bucket_counts",
-        60,
+        16,
     ),
     Fault("move as one", broken(DistDP, queries=[planted.MovedAsOne])(K), "region_counts"),
-    Fault("third of swap costs", broken(Balcan, queries=[planted.ThirdOfSwaps])(K), "swaps", 16),
-    Fault("third of set costs", broken(Balcan, queries=[planted.ThirdOfSets])(K), "sets", 60),
+    Fault("third of swap costs", broken(Balcan, queries=[planted.ThirdOfSwaps])(K), "swaps"),
+    Fault("third of set costs", broken(Balcan, queries=[planted.ThirdOfSets])(K), "sets"),
     Fault(
         "low threshold",
         broken(KaplanStemmer, mechanisms=[planted.LowThreshold])(K),
         "bucket_counts",
     ),
     Fault("no threshold", broken(KaplanStemmer, mechanisms=[planted.NoThreshold])(K), "delta"),
-    Fault("13 shares above one", planted.SharesAboveOne(K), "budget", 4),
-    Fault("13 stopped by the ledger", planted.StoppedByItsLedger(K), "budget", 4),
-    Fault("larger delta", planted.LargerDelta(K), "budget", 4),
+    Fault("13 shares above one", planted.SharesAboveOne(K), "budget"),
+    Fault("13 stopped by the ledger", planted.StoppedByItsLedger(K), "budget"),
+    Fault("larger delta", planted.LargerDelta(K), "budget"),
     # Curators refuse points outside of the domain, and here that depends on a record.
     Fault("does not clip", around.DoesNotClip(K), "run", 60),
     Fault("L1 of sqrt(d)", broken(SuLloyd, queries=[around.RootOfFeatures])(K), "sums_and_counts"),
@@ -134,6 +134,7 @@ UNDERCHARGED = [
         "twice from n = 100",
         broken(FastLloyd, queries=[around.DoubledFromHundred])(K),
         "sums_and_counts",
+        16,
     ),
     Fault("tie for two", broken(PEMeans, queries=[around.TieForTwo])(K), "nearest_counts", 60),
     Fault(
@@ -145,7 +146,6 @@ UNDERCHARGED = [
         "range without weights",
         broken(AIMKMeans, queries=[around.UnweightedRange])(K, n_init=1),
         "worst_approximated",
-        8,
     ),
     Fault(
         "half of a range",
@@ -156,7 +156,7 @@ UNDERCHARGED = [
         "does not clip after a zoom",
         broken(GLloyd, curator=around.DoesNotClipAfterZoom)(K),
         "run",
-        60,
+        24,
     ),
 ]
 
