@@ -154,7 +154,7 @@ class FederationCosts:
         Of all clients in both directions.
     rounds_per_iteration : float
     client_ms : float
-        Arrays, counts, new centers, and the initialization in equal parts.
+        Sums, counts, new centers, and the initialization in equal parts.
     masking_ms : float
     server_ms : float
     wire_ms : float
