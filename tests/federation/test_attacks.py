@@ -319,17 +319,22 @@ def run_flipped(monkeypatch, number, seed, recover=False):
     parts = split_points(random_points(), n_clients, 0)
     network = Network(n_clients, time_limit=5, recover=recover)
     error = None
+    wait_for_clients()
     with monkeypatch.context() as patch:
         flipped.patch(patch)
         try:
             run_in_threads(METHOD, parts, [0], network=network)
         except ProtocolError as raised:
             error = str(raised)
-        # Clients of a run that has failed may send a last message.
-        for thread in threading.enumerate():
-            if thread.name.startswith("client "):
-                thread.join(20)
+        wait_for_clients()
     return flipped.n_sent, error
+
+
+def wait_for_clients():
+    """Wait for clients of runs that have failed: they may send a last message."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("client "):
+            thread.join(20)
 
 
 def check_flips(monkeypatch, n_flips):
