@@ -40,7 +40,7 @@ class FigureResult:
         The same, formatted for the report.
     caption : str
         What is shown, over which data, and how limits and bands were chosen.
-    gaps : tuple of str
+    missing : tuple of str
         What the paper's figure has and this one lacks, in words.
     substitutes : str
         Which generated data sets replace files that were not available, in words; empty
@@ -53,7 +53,7 @@ class FigureResult:
     table: pd.DataFrame
     formatted: pd.DataFrame
     caption: str
-    gaps: Texts
+    missing: Texts
     substitutes: str
     chart: Entries | None
 

@@ -25,9 +25,9 @@ from pkm.analysis.figures.texts import (
     DASH,
     count_text,
     epsilon_label,
-    gap_texts,
     incomparable_texts,
     interval_text,
+    not_run_texts,
     short_exponents,
 )
 from pkm.analysis.paper_files import refuse_unknown
@@ -78,7 +78,7 @@ class FigureData:
     cells : DataFrame, optional
         The cells behind it, from which styles, the label of an epsilon axis and the
         list of generated data sets come; by default `table`.
-    gaps : tuple of str, optional
+    missing : tuple of str, optional
         What is not shown, and why; by default the panels and curves without rows.
     fields : mapping
         Further fields of the caption and of axis labels.
@@ -88,7 +88,7 @@ class FigureData:
 
     table: pd.DataFrame
     cells: pd.DataFrame | None = None
-    gaps: tuple[str, ...] | None = None
+    missing: tuple[str, ...] | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     printed: pd.DataFrame | None = None
 
@@ -112,15 +112,15 @@ def make_figure_data(study: Study, spec: FigureSpec) -> FigureData:
     if spec.transform and len(data.table):
         transform = spec.function(spec.transform)
         data = replace(data, table=transform(data.table))
-    if data.gaps is None:
-        data = replace(data, gaps=find_missing(data, spec))
+    if data.missing is None:
+        data = replace(data, missing=find_missing(data, spec))
     return data
 
 
 def _call(study: Study, spec: FigureSpec) -> FigureData:
     """Return what the function of a figure or a panel makes."""
     result = spec.function(spec.frame)(study, spec)
-    return result if isinstance(result, FigureData) else FigureData(result, gaps=None)
+    return result if isinstance(result, FigureData) else FigureData(result)
 
 
 # Selection
@@ -135,8 +135,8 @@ def select(study: Study, spec: FigureSpec) -> FigureData:
     table = _concat([part.table for part in parts])
     cells = _concat([part.source for part in parts])
     data = FigureData(table, cells)
-    gaps = [gap for part in parts for gap in part.gaps or ()]
-    return replace(data, gaps=(*find_missing(data, spec), *dict.fromkeys(gaps)))
+    missing = [text for part in parts for text in part.missing or ()]
+    return replace(data, missing=(*find_missing(data, spec), *dict.fromkeys(missing)))
 
 
 def _select_panel(
@@ -151,7 +151,7 @@ def _select_panel(
 
 
 def _select_rows(study: Study, spec: FigureSpec) -> FigureData:
-    """Select rows of a figure or a panel; its gaps are what rows alone cannot show."""
+    """Select rows of a figure or a panel; `missing` is what rows cannot show."""
     return compare(study, spec) if spec.compare else summarize(study, spec)
 
 
@@ -189,17 +189,17 @@ def compare(study: Study, spec: FigureSpec) -> FigureData:
         grid=values_text(matrix.cells["epsilon"]),
     )
     used = sorted({*left, *pairs.rows["right"]})
-    gaps = (pairs.missing,) if pairs.missing else ()
-    return FigureData(assign_channels(table, spec), cells.iloc[used], gaps)
+    missing = (pairs.missing,) if pairs.missing else ()
+    return FigureData(assign_channels(table, spec), cells.iloc[used], missing)
 
 
 def summarize(study: Study, spec: FigureSpec) -> FigureData:
     """Summarize the cells that a specification selects.
 
-    The gaps are the methods that may not share an axis with the others.
+    `missing` names the methods that may not share an axis with the others.
     """
     tables = []
-    gaps: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     for metric in spec.metric:
         matrix = study.matrix(spec.sweep, metric)
         if spec.value == "raw":
@@ -216,10 +216,10 @@ def summarize(study: Study, spec: FigureSpec) -> FigureData:
             table = table[table["method"].isin(spec.methods)]
         elif not spec.curves:
             others = incomparable_methods(table)
-            gaps = incomparable_texts(map(MethodStyles(table).label, others))
+            missing = incomparable_texts(map(MethodStyles(table).label, others))
             table = table[~table["method"].isin(others)]
         tables.append(table)
-    return FigureData(assign_channels(_concat(tables), spec), gaps=gaps)
+    return FigureData(assign_channels(_concat(tables), spec), missing=missing)
 
 
 def assign_channels(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
@@ -360,9 +360,9 @@ def find_missing(data: FigureData, spec: FigureSpec) -> tuple[str, ...]:
     """Say which panels have no rows, and which curves lack some of the others."""
     drawn = data.drawn
     if not len(drawn):
-        return gap_texts([spec.title])
+        return not_run_texts([spec.title])
     if spec.expected:
-        return gap_texts(_missing_values(data, spec))
+        return not_run_texts(_missing_values(data, spec))
     panels = panel_names(drawn, spec)
     expected = expected_panels(spec)
     names = [spec.part(name).title for name in expected if name not in panels]
@@ -380,7 +380,7 @@ def find_missing(data: FigureData, spec: FigureSpec) -> tuple[str, ...]:
             names.append(label)
         elif spec.panel and places:
             names.append(f"{label} on {', '.join(places)}")
-    return gap_texts(names)
+    return not_run_texts(names)
 
 
 def _missing_values(data: FigureData, spec: FigureSpec) -> list[str]:

@@ -24,23 +24,23 @@ def wants_log(means: np.ndarray) -> bool:
 # Texts
 
 
-def gap_texts(names: Iterable[str]) -> tuple[str, ...]:
+def not_run_texts(names: Iterable[str]) -> tuple[str, ...]:
     """Say of each name that nothing is stored of it."""
     return tuple(f"{name}: {NO_DATA}" for name in names)
 
 
-def missing_text(gaps: Iterable[str]) -> str:
-    """Say in one line what a figure does not show; empty without gaps.
+def missing_text(missing: Iterable[str]) -> str:
+    """Say in one line what a figure does not show; empty if that is nothing.
 
     Examples
     --------
-    >>> missing_text([*gap_texts(["Iris", "S1"]), "DPM: not timed"])
+    >>> missing_text([*not_run_texts(["Iris", "S1"]), "DPM: not timed"])
     'Not shown, no stored rows: Iris; S1. Not shown: DPM: not timed.'
     """
     ending = f": {NO_DATA}"
-    gaps = list(gaps)
-    absent = [gap.removesuffix(ending) for gap in gaps if gap.endswith(ending)]
-    others = [gap for gap in gaps if not gap.endswith(ending)]
+    missing = list(missing)
+    absent = [text.removesuffix(ending) for text in missing if text.endswith(ending)]
+    others = [text for text in missing if not text.endswith(ending)]
     texts = [f"Not shown, no stored rows: {'; '.join(absent)}."] if absent else []
     texts += [f"Not shown: {'; '.join(others)}."] if others else []
     return " ".join(texts)

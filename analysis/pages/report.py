@@ -220,7 +220,7 @@ class Report:
         result: FigureResult,
     ) -> dict[str, Any]:
         """Write image and table of a figure; return what the template needs of them."""
-        missing = missing_text(result.gaps)
+        missing = missing_text(result.missing)
         caption = f"{result.caption} {missing}".strip()
         write(result.table, self.tables, name, result.formatted, caption)
         context = {
@@ -228,7 +228,7 @@ class Report:
             "caption": result.caption,
             "command": self.command(name),
             "missing": missing,
-            "n_missing": len(result.gaps),
+            "n_missing": len(result.missing),
             "substitutes": result.substitutes,
             "image": None,
             "width": 0,

@@ -9,7 +9,7 @@ import pandas as pd
 from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.figures.styles import MethodStyles
-from pkm.analysis.figures.texts import DASH, count_text, gap_texts
+from pkm.analysis.figures.texts import DASH, count_text, not_run_texts
 from pkm.analysis.tables import ranking
 from pkm.analysis.tables.study import Study
 
@@ -69,7 +69,7 @@ def ratios_by_epsilon(study: Study, spec: FigureSpec) -> FigureData:
     )
     is_marked = table["insufficient_data"].any()
     fields = {"insufficient": _INSUFFICIENT_TEXT if is_marked else ""}
-    return FigureData(table, gaps=_describe_missing(table, spec), fields=fields)
+    return FigureData(table, missing=_describe_missing(table, spec), fields=fields)
 
 
 def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> FigureData:
@@ -156,7 +156,7 @@ def _as_listed(names: Iterable[str]) -> pd.Categorical:
 def _describe_missing(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
     """Say for each method on which data sets it lacks a result."""
     if not len(table):
-        return gap_texts([spec.title])
+        return not_run_texts([spec.title])
     labels = table.drop_duplicates("method").set_index("method")["label"]
     missing = ranking.missing_results(table, table["dataset"].unique())
     return tuple(
@@ -209,9 +209,9 @@ def mean_ranks(study: Study, spec: FigureSpec) -> FigureData:
     groups = _group_datasets(table)
     ranks = _mean_ranks(table, spec, groups)
     sizes = [f"{title}: {len(names)} sets" for title, names in groups.items()]
-    gaps = _describe_missing(table if len(ranks) else ranks, spec)
+    missing = _describe_missing(table if len(ranks) else ranks, spec)
     fields = {"sizes": "; ".join(sizes), "level": ranking.LEVEL}
-    return FigureData(ranks, ranking.private(table), gaps, fields)
+    return FigureData(ranks, ranking.private(table), missing, fields)
 
 
 def _group_datasets(table: pd.DataFrame) -> dict[str, list[str]]:

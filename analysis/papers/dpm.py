@@ -17,7 +17,7 @@ from pkm.analysis.claims.expressions import item
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import FigureData, find_missing, number_text, select
 from pkm.analysis.figures.styles import MethodStyles
-from pkm.analysis.figures.texts import count_text, format_number, gap_texts
+from pkm.analysis.figures.texts import count_text, format_number, not_run_texts
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.statistics import percentile_interval, resampled_means
 from pkm.analysis.tables.study import Study
@@ -44,7 +44,7 @@ def sizes(study: Study, spec: FigureSpec) -> FigureData:
     )
     missing = table.loc[table["n"].isna(), "dataset"]
     titles = map(spec.format_name, missing)
-    return FigureData(table, cells, gap_texts(titles))
+    return FigureData(table, cells, not_run_texts(titles))
 
 
 def quality(study: Study, spec: FigureSpec) -> FigureData:
@@ -75,9 +75,9 @@ def quality(study: Study, spec: FigureSpec) -> FigureData:
     }
     cells = study.cells
     stored = table.query("seeds > 0")
-    gaps = find_missing(FigureData(stored, cells), spec)
+    missing = find_missing(FigureData(stored, cells), spec)
     cells = cells[cells["dataset"].isin(stored["dataset"])]
-    return FigureData(table, cells, gaps, fields, pd.DataFrame(printed))
+    return FigureData(table, cells, missing, fields, pd.DataFrame(printed))
 
 
 def _letter_reasons(table: pd.DataFrame) -> dict[str, str]:
@@ -205,16 +205,16 @@ def matched(study: Study, spec: FigureSpec) -> FigureData:
         row=ratios["dataset"],
     )
 
-    gaps = []
+    missing = []
     for method in MATCHES["sound"]:
         stored = set(ratios.loc[sound == method, "dataset"])
         missing = [name for name in spec.expected["dataset"] if name not in stored]
         if missing:
             title = spec.part(method).title
             names = ", ".join(map(spec.format_name, missing))
-            gaps.append(f"{title} on {names}: {NO_PAIR}")
+            missing.append(f"{title} on {names}: {NO_PAIR}")
     cells = study.cells[study.cells["method"].isin(sound)]
-    return FigureData(table, cells, tuple(gaps))
+    return FigureData(table, cells, tuple(missing))
 
 
 def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:

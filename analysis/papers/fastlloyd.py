@@ -21,7 +21,7 @@ from pkm.analysis.claims.federation_costs import (
 from pkm.analysis.claims.reported import NOT_COMPARABLE, NOT_STORED, counts_text
 from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.frames import FigureData
-from pkm.analysis.figures.texts import DASH, count_text, gap_texts, interval_text
+from pkm.analysis.figures.texts import DASH, count_text, interval_text, not_run_texts
 from pkm.analysis.render.style import shades
 from pkm.analysis.tables.study import Study, matches
 
@@ -64,7 +64,7 @@ def sizes(study: Study, spec: FigureSpec) -> FigureData:
 
     table = pd.DataFrame(rows)
     missing = table.loc[table["sets here"] == 0, "data set"]
-    return FigureData(table, study.cells, gap_texts(missing), printed=table)
+    return FigureData(table, study.cells, not_run_texts(missing), printed=table)
 
 
 # Time and bytes of the protocol
@@ -102,9 +102,9 @@ def table3(study: Study, spec: FigureSpec) -> FigureData:
         "reasons": "; ".join(reasons),
         "runs": count_text(stored["seeds"], "runs"),
     }
-    gaps = gap_texts(_missing_titles(stored))
+    missing = not_run_texts(_missing_titles(stored))
     printed = pd.DataFrame([_table3_row(cell, table) for cell in TABLE3["cells"]])
-    return FigureData(table, gaps=gaps, fields=fields, printed=printed)
+    return FigureData(table, missing=missing, fields=fields, printed=printed)
 
 
 def _table3_row(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:
@@ -141,7 +141,8 @@ def parties(study: Study, spec: FigureSpec) -> FigureData:
     """Every federated cell: time and bytes by network and number of clients."""
     table = costs(study)
     if not len(table):
-        return FigureData(table, gaps=gap_texts([spec.title]), fields={"parties": ""})
+        missing = not_run_texts([spec.title])
+        return FigureData(table, missing=missing, fields={"parties": ""})
     datasets = table["dataset"]
     settings = table[["latency_ms", "clients"]].itertuples(index=False)
     table = table.assign(
@@ -155,7 +156,7 @@ def parties(study: Study, spec: FigureSpec) -> FigureData:
     is_ascending = [name != "word_bytes" for name in order]
     table = table.sort_values(order, kind="stable", ascending=is_ascending)
     of_paper = table[table["method"] == TABLE3["method"]]
-    gaps = _describe_missing(of_paper, product(LATENCIES, CLIENTS))
+    missing = _describe_missing(of_paper, product(LATENCIES, CLIENTS))
     names = [
         "sweep",
         "method",
@@ -176,7 +177,7 @@ def parties(study: Study, spec: FigureSpec) -> FigureData:
     names += [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
     renamed = table[names].rename(columns=values)
-    return FigureData(renamed, study.cells, gaps, {"parties": transports(table)})
+    return FigureData(renamed, study.cells, missing, {"parties": transports(table)})
 
 
 def _name_dataset(name: str) -> str:
@@ -199,7 +200,7 @@ def _describe_missing(
             several = f"{len(missing)} of {len(TITLES)} data sets"
             names = several if len(missing) > 2 else "; ".join(missing)
             texts.append(f"{_setting(latency, clients)}, {names}")
-    return gap_texts(texts)
+    return not_run_texts(texts)
 
 
 def _missing_titles(stored: pd.DataFrame) -> list[str]:
@@ -251,13 +252,13 @@ def iteration_costs(study: Study, spec: FigureSpec) -> FigureData:
     stored = (
         table[setting].drop_duplicates().sort_values(setting).itertuples(index=False)
     )
-    gaps = gap_texts([spec.title])
+    missing = not_run_texts([spec.title])
     how = ""
     if len(table):
-        gaps = _describe_missing(table, stored)
+        missing = _describe_missing(table, stored)
         runs = count_text(table["seeds"], "runs")
         how = f"{transports(table)}; {runs} each"
-    return FigureData(points, gaps=gaps, fields={"parties": how})
+    return FigureData(points, missing=missing, fields={"parties": how})
 
 
 def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:

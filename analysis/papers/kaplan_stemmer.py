@@ -13,7 +13,7 @@ from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import BootstrapValues, Context, MissingRows
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import FigureData
-from pkm.analysis.figures.texts import DASH, format_number, gap_texts
+from pkm.analysis.figures.texts import DASH, format_number, not_run_texts
 from pkm.analysis.tables.statistics import percentile_interval
 from pkm.analysis.tables.study import Study, matches
 
@@ -83,8 +83,8 @@ def table1(study: Study, spec: FigureSpec) -> FigureData:
         "min_seeds": min(seeds, default=""),
         "ranges": "; ".join(ranges),
     }
-    gaps = gap_texts(name for name, curves in measured.items() if not curves)
-    return FigureData(table, study.cells, gaps, fields, printed)
+    missing = not_run_texts(name for name, curves in measured.items() if not curves)
+    return FigureData(table, study.cells, missing, fields, printed)
 
 
 def _measure(

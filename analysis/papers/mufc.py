@@ -21,7 +21,7 @@ from pkm.analysis.figures.frames import (
     summarize,
 )
 from pkm.analysis.figures.styles import MethodStyles
-from pkm.analysis.figures.texts import DASH, gap_texts, times_text
+from pkm.analysis.figures.texts import DASH, not_run_texts, times_text
 from pkm.analysis.tables.study import Study
 
 REPORTED = read_claims("mufc")["reported"]
@@ -58,9 +58,9 @@ def reported_losses(study: Study, spec: FigureSpec) -> FigureData:
         "verdicts": reported.counts_text(table["verdict"]),
         "notes": " ".join(notes),
     }
-    gaps = _describe_missing(table.query("seeds > 0"), spec)
+    missing = _describe_missing(table.query("seeds > 0"), spec)
     printed = _print_losses(table, study, spec)
-    return FigureData(table, study.cells, gaps, fields, printed)
+    return FigureData(table, study.cells, missing, fields, printed)
 
 
 def _list_cells(name: str) -> list[Mapping[str, str]]:
@@ -109,7 +109,9 @@ def _loss_text(number: pd.Series) -> str:
 def _describe_missing(stored: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
     """Say which data sets of the figure have no rows."""
     known = set(stored["dataset"])
-    return gap_texts(title for name, title in spec.titles.items() if name not in known)
+    return not_run_texts(
+        title for name, title in spec.titles.items() if name not in known
+    )
 
 
 def sizes(study: Study, spec: FigureSpec) -> FigureData:
@@ -161,8 +163,8 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> FigureData:
         for name, mean in means.items()
     ]
     fields = {"means": "; ".join(texts), "n_sets": len(stored)}
-    gaps = _describe_missing(measured, spec)
-    return FigureData(table, study.cells, gaps, fields)
+    missing = _describe_missing(measured, spec)
+    return FigureData(table, study.cells, missing, fields)
 
 
 def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
@@ -208,7 +210,7 @@ def exact_and_lazy(study: Study, spec: FigureSpec) -> FigureData:
     times = replace(spec, metric=("removal_mean_ms",), extra_columns=tuple(CASE))
     ratios = compare(study, times).table.rename(columns={"value": "ratio"})
     table = table.merge(ratios[[*CASE, "ratio", "low", "high"]], on=CASE)
-    return replace(costs, table=table, gaps=_describe_missing(table, spec))
+    return replace(costs, table=table, missing=_describe_missing(table, spec))
 
 
 def messages(study: Study, spec: FigureSpec) -> FigureData:
@@ -222,7 +224,7 @@ def messages(study: Study, spec: FigureSpec) -> FigureData:
         sparse_over_plain=sparse["sparse_bytes"] / sparse["plain_bytes"],
         request_ms=sparse["dataset"].map(requests["removal_mean_ms"]),
     )
-    return replace(costs, table=table, gaps=_describe_missing(table, spec))
+    return replace(costs, table=table, missing=_describe_missing(table, spec))
 
 
 def literal_bytes(

@@ -44,7 +44,7 @@ def draw(study: Study, spec: FigureSpec) -> FigureResult:
 def render(data: FigureData, spec: FigureSpec) -> FigureResult:
     """Draw a figure from its table.
 
-    Panels without rows are not drawn; the gaps name them.
+    Panels without rows are not drawn; `missing` names them.
     """
     table = data.table
     styles = hue_styles(table, spec, data.source) if "hue" in table else {}
@@ -69,7 +69,7 @@ def render(data: FigureData, spec: FigureSpec) -> FigureResult:
         table.drop(columns=list(hidden.intersection(table))),
         print_table(data, spec, labels),
         " ".join(caption),
-        data.gaps or (),
+        data.missing or (),
         substitutes(data.source),
         vega,
     )

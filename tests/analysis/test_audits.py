@@ -186,7 +186,7 @@ def test_the_figure_has_numbers_behind_it(drawn, stored):
 
 
 def test_what_no_registered_flaw_explains_is_a_gap_of_the_figure(drawn):
-    assert drawn.gaps == (
+    assert drawn.missing == (
         "DPM (sound): replay, cell_counts: blobs: realized mu=2, charged mu=1",
         "DPM (sound): blackbox, run: epsilon is at least 1.4, the ledger says 1",
     )
@@ -198,7 +198,7 @@ def test_without_a_black_box_there_is_one_panel():
     (replay,) = panels_of(drawn)
     assert len(marks(replay)) == 1
     assert drawn.formatted["of the ledger's"].tolist() == ["–"]
-    assert not drawn.gaps
+    assert not drawn.missing
 
 
 def test_an_audit_of_other_code_is_called_old(stored):

@@ -282,7 +282,7 @@ def test_figures_have_numbers_and_gaps(study):
         assert (result.chart is None) == (name == "comparison_times")
     ratio_figure = results["comparison_ratios"]
     lacking = "EUGkM: no result at every epsilon on wide ("
-    assert any(lacking in gap for gap in ratio_figure.gaps)
+    assert any(lacking in gap for gap in ratio_figure.missing)
     ranks = results["comparison_ranks"].table
     assert set(ranks["panel"]) == {"all data sets", "data sets with a result of every method"}
     assert "eugkm" not in set(ranks.loc[ranks["panel"] == "all data sets", "method"])
@@ -290,7 +290,7 @@ def test_figures_have_numbers_and_gaps(study):
     assert formatted.loc["a", "EUGkM"] == "1.1 [0.99, 33]"
     assert formatted.loc["wide", "EUGkM"] == "–"
     assert "ε = 1;" in ratio_figure.caption
-    assert "lsh splits: not run: no stored rows" in results["comparison_times"].gaps
+    assert "lsh splits: not run: no stored rows" in results["comparison_times"].missing
 
 
 def test_public_data_have_a_panel_of_their_own(study, table):
@@ -312,7 +312,7 @@ def test_figures_without_private_rows_report_gaps():
     non_private = Study(rows[rows["sweep"] == "reference"])
     for spec in read_figures("comparison"):
         result = draw(non_private, spec)
-        assert result.gaps
+        assert result.missing
         assert result.chart is None
 
 

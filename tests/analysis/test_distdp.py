@@ -434,7 +434,7 @@ def test_figure1_curves_and_labels(study):
     assert titles[0] == "(a) cities (generated)"
     assert len(list(filter(None, titles))) == len(SIZES)
     # The generated map replaces no set of the paper.
-    assert len(result.gaps) == 11 - (len(SIZES) - 1)
+    assert len(result.missing) == 11 - (len(SIZES) - 1)
     panel = panels[titles.index("(e) S1")]
     dashes = {record["hue"]: record.get("dash") for record in panel.records}
     dotted = [dash for dash in dashes.values() if dash and dash[0] < dash[1]]
@@ -501,7 +501,7 @@ def test_adjacencies_have_separate_panels(study):
     labels = [" ".join(panel.y.title or ()) for panel in panels[:3]]
     assert labels == ["ε (rho-bounded; δ = 1e-6)", "", "ε (zero-out; δ = 1e-6)"]
     assert panels[2].x.labels == ("any",)
-    assert not grid.gaps
+    assert not grid.missing
     for result in (planted, figure("times")):
         for _, panel in result.table.groupby("panel"):
             methods = set(panel["method"]) - {"kmeans"}

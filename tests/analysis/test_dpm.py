@@ -627,7 +627,7 @@ def test_figures_of_a_single_cell(name):
     rows = dpm_rows("table", "dpm_published", "blobs-2000-4-8", seeds=3, size=(2000, 4, 8))
     result = reports.draw("dpm", name, rows)
     assert result.caption.endswith(".")
-    reasons = {gap.rpartition(": ")[2] for gap in result.gaps}
+    reasons = {gap.rpartition(": ")[2] for gap in result.missing}
     expected = "no pair of stored runs at matched budgets" if name == "matched" else NO_ROWS
     assert reasons == {expected}
 
@@ -667,7 +667,7 @@ def test_figure4_shows_cpu_seconds(study):
     ends = sorted(record["beside"] for record in panel.records)
     assert ends == pytest.approx(sorted(result.table["high"]), rel=1e-5)
     assert len(panel.y.ticks) == len(result.table)
-    assert any(gap.startswith("EM-MC on MNIST embeddings, Fashion") for gap in result.gaps)
+    assert any(gap.startswith("EM-MC on MNIST embeddings, Fashion") for gap in result.missing)
 
 
 def test_methods_of_another_adjacency_are_excluded():
@@ -677,7 +677,7 @@ def test_methods_of_another_adjacency_are_excluded():
     for name in ("figure1", "figure4", "directions"):
         result = reports.draw("dpm", name, rows)
         assert "lsh_splits_published" not in set(result.table["method"])
-        assert any("another adjacency" in gap for gap in result.gaps), name
+        assert any("another adjacency" in gap for gap in result.missing), name
     # No ratio across adjacencies either.
     assert "lsh_splits_published" not in set(matched_ratios(Study(rows))["published"])
 
@@ -727,7 +727,7 @@ def test_directions_and_centers_have_rows_of_stored_methods_only(study):
         panels = panels_of(result)
         assert len(panels["Gas"].y.ticks) == 9
         assert len(panels["Synth-10d"].y.ticks) == 8
-        assert result.gaps == (
+        assert result.missing == (
             "EM-MC on MNIST embeddings, Fashion embeddings, Synth-10d, Synth-100d: not run: "
             "no stored rows",
         )

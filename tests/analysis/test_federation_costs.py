@@ -188,7 +188,7 @@ def test_few_and_missing_runs_are_reported():
     rows = reports.without(protocol_rows(), sweep="protocol", dataset="s1")
     assert (compare_on(rows, "s1")["verdict"] == NOT_STORED).all()
     result = draw("table3", rows)
-    assert result.gaps == ("S1: not run: no stored rows",)
+    assert result.missing == ("S1: not run: no stored rows",)
     s1 = result.formatted.set_index("data set").loc["S1"]
     assert s1["ms per iteration"] == "– | 5.81 ± 0.08"
     assert s1["rounds"] == s1["transport"] == "–"
@@ -203,7 +203,7 @@ def test_table3_marks_quoted_and_missing_values():
     assert result.formatted["bytes"][0] == "192 | 192: equal"
     assert result.formatted["rounds"].tolist() == ["1"] * 10
     assert "quoted by the paper" in result.caption
-    assert not result.gaps
+    assert not result.missing
 
 
 @pytest.mark.parametrize(
@@ -342,8 +342,8 @@ def test_claims_report_missing_data():
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_without_protocol_rows_report_gaps(name):
     result = draw(name, small_rows())
-    assert result.gaps
-    assert all(gap.endswith("not run: no stored rows") for gap in result.gaps)
+    assert result.missing
+    assert all(gap.endswith("not run: no stored rows") for gap in result.missing)
     assert result.chart is None
 
 
@@ -360,7 +360,7 @@ def test_stacked_parts_sum_to_iteration_time():
         for bar in bars:
             ends[bar["at"]] = max(ends.get(bar["at"], 0), bar["end"])
         assert np.allclose(sorted(ends.values()), sorted(times))
-    assert not result.gaps
+    assert not result.missing
     assert "MPI processes" in result.caption
     assert len(result.formatted) == 60
     time_columns = {name for name in COSTS if name.endswith("_ms")}
@@ -372,7 +372,7 @@ def test_network_without_rows_is_reported():
     for name in ("protocol_parts", "protocol_clients"):
         (lan,) = charts.panels_of(draw(name, rows))
         assert lan.title.startswith("LAN")
-    gaps = draw("protocol_parties", rows).gaps
+    gaps = draw("protocol_parties", rows).missing
     assert gaps == tuple(
         f"WAN, {clients} clients, 10 of 10 data sets: not run: no stored rows"
         for clients in (2, 4, 8)

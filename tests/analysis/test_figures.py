@@ -28,8 +28,8 @@ LISTED = [
 @pytest.mark.parametrize(("paper", "name"), LISTED)
 def test_figures_without_rows_report_gaps(paper, name):
     result = reports.draw(paper, name, reports.foreign_rows())
-    assert result.gaps
-    assert all(gap.endswith("not run: no stored rows") for gap in result.gaps)
+    assert result.missing
+    assert all(gap.endswith("not run: no stored rows") for gap in result.missing)
 
 
 def spec_of(**keys):
@@ -131,7 +131,7 @@ def test_panels_may_select_for_themselves():
     panels = {"small": {"where": {"dataset": "iris"}}, "none": {"where": {"dataset": "mnist"}}}
     result = drawn(spec_of(methods="fastlloyd_published", panels=panels, caption="Over {seeds}."))
     assert set(result.table["panel"]) == {"small"}
-    assert result.gaps == ("none: not run: no stored rows",)
+    assert result.missing == ("none: not run: no stored rows",)
     assert [panel.title for panel in panels_of(result)] == ["small"]
     assert result.caption.startswith("Over 12 seeds.")
 
@@ -143,7 +143,7 @@ def test_curves_are_named_selections():
     }
     result = drawn(spec_of(curves=curves, styles={"low": {"label": "GLloyd on Iris"}}))
     assert set(result.table["hue"]) == {"low"}
-    assert result.gaps == ("gone: not run: no stored rows",)
+    assert result.missing == ("gone: not run: no stored rows",)
     assert "GLloyd on Iris" in result.formatted.columns
 
 
@@ -151,14 +151,14 @@ def test_nothing_stored_is_no_figure():
     result = drawn(spec_of(sweep="none", panel="dataset", caption="Over {seeds}."))
     assert result.chart is None
     assert result.caption == "No stored rows."
-    assert result.gaps == ("A: not run: no stored rows",)
+    assert result.missing == ("A: not run: no stored rows",)
 
 
 def test_reported_values_are_drawn_as_diamonds():
     spec = spec_of(kind="forest", row="dataset", methods="kmeans", height=0.3)
     shown = make_figure_data(study_of("fastlloyd"), spec)
     table = shown.table.assign(reported=[0.1, np.nan, 0.3])
-    (panel,) = panels_of(render(type(shown)(table, gaps=()), spec))
+    (panel,) = panels_of(render(type(shown)(table, missing=()), spec))
     diamonds = [record["value"] for record in panel.records if record["hue"] == "reported"]
     assert {0.1, 0.3} == set(diamonds)
 

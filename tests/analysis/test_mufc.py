@@ -330,7 +330,7 @@ def test_table1_has_measured_and_reported_values(study):
     assert celltype["MUFC"].endswith("| 1.14 ± 0.03: within")
     assert celltype["MUFC (points in bins)"].endswith("within")
     assert celltype["speed-up of MUFC, no seed touched"] == "1,500x | 1535x"
-    assert len(result.gaps) == 4
+    assert len(result.missing) == 4
     assert "another sample" in result.caption
     assert formatted.loc["TMI", "MUFC"] == "– | 1.24 ± 0.10: not run"
     covtype = figure("table2").formatted.set_index("data set").loc["Covtype"]
@@ -344,8 +344,8 @@ def test_figure3_panels(study):
     assert len(panels) == 7
     # Two servers, DC-KMeans, retraining.
     assert [len(panels[f"random, {name}"].curves) for name in ("Celltype", "Covtype")] == [4, 4]
-    assert {"adversarial, TMI: not run: no stored rows"} < set(result.gaps)
-    assert len(result.gaps) == 5
+    assert {"adversarial, TMI: not run: no stored rows"} < set(result.missing)
+    assert len(result.missing) == 5
     table = result.table
     spread = table[(table["panel"] == "heterogeneity") & (table["hue"] == "mufc")]
     assert list(spread["x"]) == list(range(1, 11))
@@ -392,7 +392,7 @@ def test_speedups_stand_below_the_reported_one(study):
     assert dict(first) == {name: CONTENT["reported"]["speedups"][name] for name in SIZES}
     assert len(result.table) == 3 * 7
     assert "Means over 3 of 7 data sets" in result.caption
-    assert len(result.gaps) == 4
+    assert len(result.missing) == 4
 
 
 def test_server_table_has_cost_of_exactness(study):
@@ -427,7 +427,7 @@ def test_figures_of_unlisted_data_sets(name):
         parts.append(fabricate("removals", method, removals=4, requests=kind))
     rows = pd.concat(parts, ignore_index=True).assign(dataset="gaussians-600-3-4")
     result = draw(name, rows)
-    assert result.gaps
+    assert result.missing
     # The panels of these are settings or sets of the paper.
     assert len(result.table) or name in ("figure3", "figure5")
 

@@ -64,8 +64,10 @@ def test_panels_without_rows_are_not_drawn(study):
     result = figure("figure2")
     titles = [panel.title for panel in charts.panels_of(result)]
     assert titles == ["(a) Iris", "(b) S1", "(c) Wine"]
-    assert len(result.gaps) == 7
-    assert missing_text(result.gaps).startswith("Not shown, no stored rows: Adult; Birch2; Breast;")
+    assert len(result.missing) == 7
+    assert missing_text(result.missing).startswith(
+        "Not shown, no stored rows: Adult; Birch2; Breast;"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(SPECS))
@@ -74,7 +76,7 @@ def test_figures_of_a_single_cell(name):
     rows = cell_rows("real", "fastlloyd_published", "iris", 0.5, 3, size=SIZES["iris"])
     result = draw(name, rows)
     assert result.caption.endswith(".")
-    assert {gap.rpartition(": ")[2] for gap in result.gaps} == {"no stored rows"}
+    assert {gap.rpartition(": ")[2] for gap in result.missing} == {"no stored rows"}
     if name not in TABLES and name not in ("figure2", "figure2_fold", *METRICS):
         assert result.chart is None
         assert result.caption == "No stored rows."
@@ -96,7 +98,7 @@ def test_methods_of_another_adjacency_are_excluded():
     )
     result = draw("figure2_fold", pd.concat([rows, incomparable], ignore_index=True))
     assert "other" not in set(result.table["method"])
-    assert any(gap.startswith("other") for gap in result.gaps)
+    assert any(gap.startswith("other") for gap in result.missing)
 
 
 def test_relative_areas_are_over_shared_data_sets():

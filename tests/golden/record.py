@@ -231,7 +231,7 @@ def figure_record(result) -> dict:
     record = {
         "rows": len(result.table),
         "numbers": digest_of_json(columns),
-        "gaps": len(result.gaps),
+        "gaps": len(result.missing),
     }
     panels = [] if result.chart is None else map(panel_digest, result.chart["concat"])
     shown = sorted(digest for digest in panels if digest)
