@@ -116,9 +116,9 @@ def list_data(console: Console, mirror: str | None = None) -> None:
         assert family is not None
         table.add_row(name, *_describe_family(family, [name], mirror))
     for family in families.FAMILIES:
-        # Square brackets in the form of the name are not markup.
-        form = family.form.replace("[", "\\[")
-        table.add_row(form, *_describe_family(family, family.members, mirror))
+        # Square brackets in the template of the name are not markup.
+        template = family.name_template.replace("[", "\\[")
+        table.add_row(template, *_describe_family(family, family.members, mirror))
     title = "points of your own: text, Parquet, NPY or NPZ"
     table.add_row(loading.FILE, title, "", "", "path=...", "your own")
     console.print(table)

@@ -99,9 +99,9 @@ def _rate(sample: list[str], choice: Format) -> tuple[float, float, bool, bool]:
 
     Returns
     -------
-    numbers : float
+    numeric_share : float
         Share of the fields below the first line that are numbers.
-    equal : float
+    equal_share : float
         Share of those lines that are as long as the first.
     without_header : bool
         Whether the first line is numbers, too.
@@ -122,9 +122,9 @@ def _rate(sample: list[str], choice: Format) -> tuple[float, float, bool, bool]:
     # A comma that is both is in quotation marks where it is a decimal mark.
     if choice.separator == choice.decimal and not any("," in text for text in fields):
         return 0.0, 0.0, False, False
-    numbers = sum(map(choice.is_number, fields)) / len(fields)
-    equal = sum(len(row) == len(first) for row in body) / len(body)
-    return numbers, equal, without_header, several
+    numeric_share = sum(map(choice.is_number, fields)) / len(fields)
+    equal_share = sum(len(row) == len(first) for row in body) / len(body)
+    return numeric_share, equal_share, without_header, several
 
 
 def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":

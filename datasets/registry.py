@@ -131,18 +131,19 @@ def read_registry(path: Path = REGISTRY) -> tuple[Entry, ...]:
 def _make_entry(name: str, table: object) -> Entry:
     where = f"[{name}]"
     keys = _check(table, REQUIRED, OPTIONAL, where)
-    runs = [
-        _check(run, DOMAIN_REQUIRED, DOMAIN_OPTIONAL, f"{where} domain")
-        for run in keys.pop("domain")
+    # Columns of equal bounds are declared together: by their names or their number.
+    blocks = [
+        _check(block, DOMAIN_REQUIRED, DOMAIN_OPTIONAL, f"{where} domain")
+        for block in keys.pop("domain")
     ]
-    columns = [run.get("columns", keys["d"]) for run in runs]
+    columns = [block.get("columns", keys["d"]) for block in blocks]
     named = all(isinstance(names, tuple) for names in columns)
-
-    def repeat_per_column(key: str) -> tuple:
-        """Repeat the value of a run for each of its columns."""
-        widths = [names if isinstance(names, int) else len(names) for names in columns]
-        pairs = zip(runs, widths, strict=True)
-        return tuple(chain(*([run[key]] * width for run, width in pairs)))
+    bounds = []
+    for block, names in zip(blocks, columns, strict=True):
+        n_columns = names if isinstance(names, int) else len(names)
+        bound = (float(block["lower"]), float(block["upper"]), block["reason"])
+        bounds += [bound] * n_columns
+    lower, upper, reasons = zip(*bounds, strict=True)
 
     training = keys.pop("training", None)
     return Entry(
@@ -150,9 +151,9 @@ def _make_entry(name: str, table: object) -> Entry:
         n_clusters=keys.pop("k"),
         files=tuple(_make_file(file, f"{where} files") for file in keys.pop("files")),
         parse=_make_parser(keys.pop("parser"), keys.pop("arguments", {}), where),
-        lower=tuple(map(float, repeat_per_column("lower"))),
-        upper=tuple(map(float, repeat_per_column("upper"))),
-        reasons=repeat_per_column("reason"),
+        lower=lower,
+        upper=upper,
+        reasons=reasons,
         columns=tuple(chain(*columns)) if named else (),
         bundled=_look_up(keys.pop("bundled", None), vars(bundled), f"{where} bundled"),
         trained=training and Training(**training),

@@ -1,4 +1,4 @@
-"""Families of generated data sets; every name of a family's form is a data set.
+"""Families of generated data sets; every name that fits a template is a data set.
 
 The seed of a set is made of its family's number and the numbers in its name, so the
 name alone reproduces it. The families ``blobs`` and ``sklearn`` are scikit-learn's and
@@ -94,7 +94,7 @@ class Family:
     Attributes
     ----------
     name : str
-    form : str
+    name_template : str
         The names in words, for lists and error messages: numbers are in angle
         brackets, an ending that may be left out in square brackets.
     title : str
@@ -115,7 +115,7 @@ class Family:
     """
 
     name: str
-    form: str
+    name_template: str
     title: str
     draw: Callable[[Recipe], GeneratedPoints]
     members: tuple[str, ...]
@@ -132,8 +132,8 @@ class Family:
             pattern = self.patterns.get(number[1], POSITIVE)
             return f"(?P<{number[1]}>{pattern})"
 
-        form = self.form.replace("[", "(?:").replace("]", ")?")
-        match = re.fullmatch(re.sub(r"<(\w+)>", group, form), name)
+        template = self.name_template.replace("[", "(?:").replace("]", ")?")
+        match = re.fullmatch(re.sub(r"<(\w+)>", group, template), name)
         if match is None:
             return None
         return {
@@ -143,9 +143,9 @@ class Family:
         }
 
 
-def _name_members(form: str, *choices: Iterable) -> tuple[str, ...]:
+def _name_members(template: str, *choices: Iterable) -> tuple[str, ...]:
     """Return the names with all combinations of some numbers."""
-    return tuple(form.format(*numbers) for numbers in product(*choices))
+    return tuple(template.format(*numbers) for numbers in product(*choices))
 
 
 FAMILIES = (
@@ -277,7 +277,7 @@ def find(name: str) -> tuple[Family, Recipe] | None:
     Raises
     ------
     ValueError
-        If the name has a family's form but numbers out of range.
+        If the name fits a template and its numbers are out of range.
     """
     for family in FAMILIES:
         numbers = family.match(ALIASES.get(name, name))
