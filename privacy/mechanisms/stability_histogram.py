@@ -34,7 +34,7 @@ class StabilityHistogram:
     delta : float
         Probability that a cell that occurs for one neighbor only is released; in (0,
         1).
-    cells : int, default=1
+    max_changed_cells : int, default=1
         Largest number of cells in which neighbors can differ, over all histograms that
         are released together.
 
