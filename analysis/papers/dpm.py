@@ -208,10 +208,10 @@ def matched(study: Study, spec: FigureSpec) -> FigureData:
     missing = []
     for method in MATCHES["sound"]:
         stored = set(ratios.loc[sound == method, "dataset"])
-        missing = [name for name in spec.expected["dataset"] if name not in stored]
-        if missing:
+        lacks = [name for name in spec.expected["dataset"] if name not in stored]
+        if lacks:
             title = spec.part(method).title
-            names = ", ".join(map(spec.format_name, missing))
+            names = ", ".join(map(spec.format_name, lacks))
             missing.append(f"{title} on {names}: {NO_PAIR}")
     cells = study.cells[study.cells["method"].isin(sound)]
     return FigureData(table, cells, tuple(missing))

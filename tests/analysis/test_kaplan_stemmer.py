@@ -507,7 +507,7 @@ def test_table1_has_bounds_and_measured_slopes(study):
     table = result.table.set_index("method")
     formatted = result.formatted.set_index("method")
     assert len(table) == len(formatted) == 6
-    assert not result.gaps
+    assert not result.missing
     this_work = table.loc["This work"]
     assert this_work["additive over n: measured"].startswith("0.13 [")
     assert this_work["additive over k: measured"].startswith("1.20 [")
