@@ -158,8 +158,8 @@ def _select_rows(study: Study, spec: FigureSpec) -> FigureData:
 def compare(study: Study, spec: FigureSpec) -> FigureData:
     """Compare cells as a claim does: `compare` has keys of a check.
 
-    A comparison has the columns that all cells of its left side share, their number
-    `datasets`, and `grid`, the epsilons of an area.
+    A comparison has the columns that all cells of its left side share, `datasets`, how
+    many are behind each side, and `grid`, the epsilons of an area.
     """
     check = {"sweep": list(spec.sweep), "metric": spec.metric[0], **spec.compare}
     try:
@@ -174,9 +174,9 @@ def compare(study: Study, spec: FigureSpec) -> FigureData:
     # Columns that differ within the left side of a comparison say nothing of it.
     cells = pairs.matrix.cells
     left = pairs.rows["left"]
-    columns = cells.iloc[left].filter(CELL_COLUMNS)
-    sides = columns.groupby(pairs.rows["comparison"].to_numpy())
-    varying = columns.columns[sides.nunique().max() > 1]
+    described = cells.iloc[left].filter(CELL_COLUMNS)
+    sides = described.groupby(pairs.rows["comparison"].to_numpy())
+    varying = described.columns[sides.nunique().max() > 1]
 
     matrix = study.matrix(spec.sweep, spec.metric[0])
     table = pairs.first_cells.drop(columns=varying).assign(

@@ -189,9 +189,7 @@ def _legend_line(
     level = {"marker": None} if is_level else {}
     if spec.kind != "forest":
         return style.line | level
-    line = {
-        key: BLACK if item == "method" else item for key, item in style.line.items()
-    }
+    line = forest.replace_method_color(style.line, BLACK)
     if hue in spec.stacked:
         return line | {
             "linestyle": "",

@@ -142,11 +142,8 @@ def _mark(
     x: Axis,
 ) -> Json:
     """Return where the mark of a value is, its interval, its number and its look."""
-    color = method_color(row)
-    look = {
-        key: color if value == OF_METHOD else value for key, value in style.line.items()
-    }
-    props = mark_properties(look)
+    line = replace_method_color(style.line, method_color(row))
+    props = mark_properties(line)
     if np.isnan(row["y"]):
         return props | {"level": rounded(row["value"])}
     mark = {name: item for name, item in props.items() if name not in ("width", "dash")}
@@ -164,6 +161,11 @@ def _mark(
         mark["beside"] = rounded(label_place(row, x))
         mark["ink"] = BLACK
     return mark
+
+
+def replace_method_color(line: Mapping[str, Any], color: str) -> dict[str, Any]:
+    """Return a line style with a color in place of `OF_METHOD`."""
+    return {key: color if value == OF_METHOD else value for key, value in line.items()}
 
 
 def reference_place(entry: Mapping[str, Any], table: pd.DataFrame) -> float:
@@ -261,7 +263,7 @@ def _with_room(
     spec: FigureSpec,
 ) -> Axis:
     """Lengthen a value axis so that numbers beside marks are inside the panel."""
-    longest = 1.0  # of the axis now
+    longest = 1.0  # over the length of the given axis
     for row in placed.dropna(subset=["row_y"]).to_dict("records"):
         text = number_text(spec.label, row)
         pixels = LETTER * len(text) + BESIDE if text else 0.0
