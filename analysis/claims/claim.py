@@ -34,6 +34,8 @@ BASES = (
     "derived",
     "surrogate",
 )
+#: What claims are about: the paper, or this project's formulas, constants and ledger.
+ABOUT = ("paper", "code")
 _REQUIRED = {"title": str, "reference": str, "claims": list}
 #: Values of the keys that a file may leave out.
 _DEFAULTS = {"derived": [], "sets": {}, "reported": {}, "deviations": []}
@@ -61,6 +63,8 @@ class Claim:
         Numbers of the paper.
     doubt : str
         What the paper leaves open, and how it is interpreted here.
+    about : str
+        One of `ABOUT`; verdicts are counted apart by it.
     """
 
     id: str
@@ -72,6 +76,7 @@ class Claim:
     source: str = ""
     reported: str = ""
     doubt: str = ""
+    about: str = ABOUT[0]
 
 
 def papers_with_claims() -> list[str]:
@@ -137,6 +142,7 @@ def make_claim(
         raise ValueError(f"{location}: the keys {missing} are required")
     refuse_unknown([entry["kind"]], KINDS, f"{location}: kind")
     refuse_unknown([entry["basis"]], BASES, f"{location}: basis")
+    refuse_unknown([entry.get("about", ABOUT[0])], ABOUT, f"{location}: about")
 
     check_keys(entry["check"], location)
     if known:

@@ -402,7 +402,7 @@ def _join_metrics(study: Study, check: Mapping, context: Context) -> BootstrapVa
     return BootstrapValues(
         values=np.hstack([bootstrap.values for bootstrap in measured]),
         cases=pd.concat(cases, ignore_index=True),
-        seeds=min(bootstrap.seeds for bootstrap in measured),
+        seeds=np.concatenate([bootstrap.seeds for bootstrap in measured]),
         missing=join_texts(*dict.fromkeys(missing)),
         name=measured[-1].name,
         complete=np.concatenate([bootstrap.complete for bootstrap in measured]),
@@ -430,7 +430,7 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
         factors = np.broadcast_to(factors, len(matrix.cells))
         left = left * pairs.average(factors[None, columns])
 
-    seeds = int(pairs.shared_seeds.min())
+    seeds = pairs.shared_seeds
     name = "Ratio" if {"right", "relative_to", "times"} & set(check) else "Value"
     values = left / right
     if check.get("by") == "difference":
@@ -440,7 +440,7 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
         name = "Deviation over mean"
         squares = resampled_means(replace(matrix, values=matrix.values**2))
         variance = pairs.relative(squares[:, columns], squares) - left**2
-        variance = np.maximum(variance, 0) * (seeds / max(seeds - 1, 1))
+        variance = np.maximum(variance, 0) * (seeds / np.maximum(seeds - 1, 1))
         values = np.sqrt(variance) / np.abs(left)
 
     extra_columns = list(check.get("columns", ()))
@@ -455,6 +455,7 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
         name,
         pairs.complete,
         pairs.first_cells[extra_columns],
+        is_cost="share_of_runs" not in check,
     )
 
 

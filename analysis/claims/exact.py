@@ -1,7 +1,7 @@
 """Exact checks: rules that every row keeps, sizes of data sets, reported numbers."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +11,10 @@ from scipy import stats
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.comparisons import evaluate_columns, numeric, with_columns
 from pkm.analysis.claims.findings import (
-    FAILS,
     HOLDS,
     LEVEL,
     NOT_RUN,
+    REFUTED,
     Agreement,
     Context,
     Finding,
@@ -57,31 +57,25 @@ def _restrict(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
     return table.query(check["where"])
 
 
-@check_type("metrics", "rule", "where", "method", "sweeps", "expected", "printed")
+@check_type("metrics", "rule", "where", "method", "sweeps", "expected")
 def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     """Check a rule on every stored row that has all of the `metrics`.
 
     `rule` and `where` (which rows it is about) are expressions in the columns of the
-    rows. `expected` lists the values of columns that the claim is about. A number that
-    the paper itself prints is a case, too: `printed` names its cells, which are judged
-    by the same rule.
+    rows. `expected` lists the values of columns that the claim is about.
     """
     metric = check["metrics"][0]
     rule = check["rule"]
     stored = numeric(_select_cells(study.rows_with(check["metrics"]), check))
     table = _restrict(stored, check)
-    cases = table
-    if "printed" in check:
-        printed = _read_printed(context.reported[check["printed"]]["cells"], metric)
-        cases = pd.concat([table, printed.assign(method=check["method"])])
-    if not len(cases):
+    if not len(table):
         sweeps = check.get("sweeps", study.sweeps)
         without = f"none of {len(stored)} stored rows has {check.get('where')}"
         raise MissingRows(without if len(stored) else context.explain_missing(sweeps))
 
     quantifier = "any" if check.get("quantifier") == "some" else "all"
     evidence = (
-        cases.assign(agrees=cases.eval(rule))
+        table.assign(agrees=table.eval(rule))
         .groupby(["sweep", "method", "dataset"])
         .agg(
             smallest=(metric, "min"),
@@ -91,10 +85,8 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
         )
         .reset_index()
     )
-    text = f"required: {rule}."
-    if len(table):
-        ends = f"from {table[metric].min():.4g} to {table[metric].max():.4g}"
-        text = f"{metric} {ends} in {len(table)} of {len(stored)} rows, {text}"
+    ends = f"from {table[metric].min():.4g} to {table[metric].max():.4g}"
+    text = f"{metric} {ends} in {len(table)} of {len(stored)} rows, required: {rule}."
     missing = [
         describe_missing(context.resolve(values), table[name], f"{name} ")
         for name, values in check.get("expected", {}).items()
@@ -103,11 +95,26 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     return Agreement(evidence, text, join_texts(*missing, gaps))
 
 
-def _read_printed(cells: Sequence[Mapping], metric: str) -> pd.DataFrame:
-    """Return the numbers of a metric that the paper prints, by data set."""
-    values = [reported.parse_number(cell[metric])[0] for cell in cells]
-    datasets = [cell["dataset"] for cell in cells]
-    return pd.DataFrame({"sweep": "printed", "dataset": datasets, metric: values})
+@check_type("numbers", "metric", "rule", "where")
+def printed(study: Study, check: Mapping, context: Context) -> Agreement:
+    """Check a rule on the numbers that the paper itself prints.
+
+    `rule` and `where` are expressions in the columns of the printed cells. With
+    `metric` they are expressions in the names of methods, and a case is a data set.
+    """
+    entry = context.reported[check["numbers"]]
+    table = pd.DataFrame(reported.list_cells(entry))
+    if "metric" in check:
+        table = table.pivot(index="dataset", columns="method", values=check["metric"])
+        table = table.reset_index()
+    rule = check["rule"]
+    used = _named_columns(table, f"{rule} {check.get('where', '')}")
+    means = table[used].map(lambda text: reported.parse(text).mean, na_action="ignore")
+    table = _restrict(table.assign(**means).dropna(subset=used), check)
+    evidence = table[["dataset", *used]].assign(agrees=table.eval(rule))
+    evidence = evidence.reset_index(drop=True)
+    text = f"Printed numbers, required: {rule}."
+    return Agreement(evidence, text, is_printed=True)
 
 
 _LEDGER = ("method", "where", "labels", "rule", "columns", "defaults")
@@ -118,9 +125,9 @@ def charges(study: Study, check: Mapping, context: Context) -> Agreement:
     """Check a rule on every stored charge whose label begins with one of `labels`.
 
     Rules are expressions in the columns of the charge and of its cell; where both have
-    a column, that of the charge ends in ``_charged``. `defaults` are parameters that a
-    cell need not name, `columns` further columns of the cells, see
-    `pkm.analysis.claims.comparisons`.
+    a column, that of the charge ends in ``_charged``. `defaults` are values of
+    parameters that a cell does not name or that are ``auto``, `columns` further columns
+    of the cells, see `pkm.analysis.claims.comparisons`.
     """
     cells, charged = _read_charged(study, check)
     table = charged.join(cells, suffixes=("_charged", ""))
@@ -170,9 +177,9 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
 def _read_charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of a check with all parameters that it names, and their charges."""
     cells = _select_cells(study.cells.drop_duplicates("cell"), check)
-    defaults = check.get("defaults", {})
-    missing = {name: None for name in defaults if name not in cells}
-    cells = cells.assign(**missing).fillna(defaults)
+    for name, default in check.get("defaults", {}).items():
+        stored = cells.get(name, pd.Series("auto", cells.index)).fillna("auto")
+        cells = cells.assign(**{name: stored.where(stored != "auto", default)})
     cells = with_columns(cells, check.get("columns", {}))
 
     charged = read_charges(cells)
@@ -190,19 +197,30 @@ def _judge_rows(
     """Judge every row of a table by the rule of a check.
 
     The evidence has the columns that say which cell it is, `columns` and those that the
-    rule names.
+    rule names. A row without one of these says nothing, and is missing.
     """
     rule = check["rule"]
     table = _restrict(numeric(table), check)
     if not len(table):
         raise MissingRows(_NO_CHARGES)
     identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon", *columns]
-    used = [name for name in table if re.search(rf"\b{name}\b", rule)]
+    used = _named_columns(table, rule)
+    known = table.dropna(subset=used)
+    n_unknown = len(table) - len(known)
+    unknown = f"{', '.join(used)} of {n_unknown} rows" if n_unknown else ""
+    if not len(known):
+        raise MissingRows(f"no stored {unknown}")
+    table = known
     names = list(dict.fromkeys([*identity, *used]))
     agrees = table.eval(rule, local_dict=_FUNCTIONS)
     evidence = table[names].assign(agrees=agrees).reset_index(drop=True)
-    missing = context.describe_gaps(table["method"].unique())
+    missing = join_texts(unknown, context.describe_gaps(table["method"].unique()))
     return Agreement(evidence, f"Required: {rule}.", missing)
+
+
+def _named_columns(table: pd.DataFrame, expression: str) -> list[str]:
+    """Columns of a table that an expression names."""
+    return [name for name in table if re.search(rf"\b{name}\b", expression)]
 
 
 @check_type("sweep", "expected")
@@ -231,15 +249,15 @@ def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
     return Agreement(pd.DataFrame(rows), missing or "Compared: N, d, k.", missing)
 
 
-@check_type("numbers", "sweeps", "method", "over")
+@check_type("numbers", "sweeps", "method", "over", "margin")
 def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that every reported number that can be compared is reproduced.
 
-    That is, within sampling error. Holds if all are; fails if more lie outside than the
-    standard errors allow by chance (binomial test at the level of all claims); else
-    inconclusive. With `at_least` the claim is that such a share of them is, which
-    decides it. `sweeps` replaces those of the numbers; `method` and the data sets
-    `over` say which of them the claim is about.
+    That is, as well as chance allows. It holds if no more numbers lie outside their
+    sampling error than a binomial test explains at the level of all claims, and if all
+    lie within `margin` of the reported mean; if neither is so, it is not reproduced.
+    `sweeps` replaces those of the numbers; `method` and the data sets `over` say which
+    of them the claim is about.
     """
     entry = context.reported[check["numbers"]]
     if "sweeps" in check:
@@ -255,34 +273,33 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     others = counts.drop(list(reported.JUDGED), errors="ignore")
     texts = {name: f"{count} numbers {name}" for name, count in others.items()}
     others_text = "; ".join(texts.values())
-    more_runs = (reported.NOT_STORED, reported.FEW_SEEDS)
+    more_runs = [reported.NOT_STORED, reported.FEW_SEEDS]
     missing = join_texts(*(texts.get(name, "") for name in more_runs))
+    n_absent = int(counts.reindex(more_runs, fill_value=0).sum())
     within, better, worse = counts.reindex(reported.JUDGED, fill_value=0)
     n_judged = int(within + better + worse)
     if not n_judged:
         none = f"none of {len(table)} reported numbers can be judged"
         raise MissingRows(f"{none}: {others_text}")
 
+    judged = table[table["verdict"].isin(reported.JUDGED)]
+    margin = check.get("margin", reported.NEAR_SHARE)
+    n_near = sum(
+        reported.is_near(number, margin) for number in judged.to_dict("records")
+    )
     errors = entry.get("standard_errors", reported.STANDARD_ERRORS)
-    if "at_least" in check:
-        is_supported = within / n_judged >= check["at_least"]
-        is_violated = not is_supported
-    else:
-        is_supported = within == n_judged
-        is_violated = _is_beyond_chance(n_judged - within, n_judged, errors)
-    verdict = to_verdict(is_violated, is_supported)
-    # A part of the numbers can refute a share of all as little as show it.
-    verdict = weaken(verdict, missing, refuted="at_least" not in check)
+    by_chance = not _is_beyond_chance(n_judged - within, n_judged + n_absent, errors)
+    is_near = n_near == n_judged
+    verdict = to_verdict(not (by_chance or is_near), by_chance and is_near)
+    verdict = weaken(verdict, missing)
 
     # Numbers that speak against the claim come first.
-    judged = table[table["verdict"].isin(reported.JUDGED)]
     order = judged["verdict"].map(reported.JUDGED[::-1].index)
     judged = judged.loc[order.sort_values(kind="stable").index]
-    n_near = sum(map(reported.is_near, judged.to_dict("records")))
     summary = (
         f"Of {n_judged} reported numbers that can be compared {within} are within "
         f"sampling error, {better} measured ones are better and {worse} worse; "
-        f"{n_near} lie within {percent(reported.NEAR_SHARE)} of the reported mean. "
+        f"{n_near} lie within {percent(margin)} of the reported mean. "
         f"{others_text}"
     )
     seeds = int(judged["seeds"].min())
@@ -303,9 +320,11 @@ def _is_beyond_chance(n_outside: int, n_numbers: int, errors: float) -> bool:
 def proved_by(study: Study, check: Mapping, context: Context) -> Finding:
     """Give the verdict of a claim that no row bears on: a test proves or refutes it."""
     verdict = check["verdict"]
-    texts = {HOLDS: "Follows", FAILS: "Is refuted"}
+    texts = {HOLDS: "Follows", REFUTED: "Is refuted"}
     if verdict not in texts:
-        raise ValueError(f"{verdict=} of a proved claim must be {HOLDS!r} or {FAILS!r}")
+        raise ValueError(
+            f"{verdict=} of a proved claim must be {HOLDS!r} or {REFUTED!r}"
+        )
     text = f"{texts[verdict]} without stored rows: {check['test']} asserts it."
     return Finding(verdict, text, 1)
 

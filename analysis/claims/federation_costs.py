@@ -96,15 +96,6 @@ def transports(table: pd.DataFrame) -> str:
     return " and ".join(TRANSPORTS.get(name, name) for name in names)
 
 
-def time_conditions(study: Study, sweep: str) -> str:
-    """Describe under which conditions the times of a sweep were measured."""
-    cells = study.cells[study.cells["sweep"] == sweep]
-    latencies = sorted(cells["latency_ms"].dropna().unique())
-    latency = " or ".join(f"{value:g}" for value in latencies)
-    conditions = f"{transports(cells)}, {latency} ms of simulated latency a send"
-    return f"Measured times: {conditions}."
-
-
 def compare_costs(study: Study, reported: Mapping) -> pd.DataFrame:
     """Compare every reported number of the protocol with the measured one.
 

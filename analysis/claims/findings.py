@@ -3,8 +3,8 @@
 A check is one entry of ``conf/paper/<paper>/claims.yaml``. Its `type` names a function
 that `check_type` registers. The function returns `BootstrapValues` (a statistic of
 every case of the claim, on the sample and on resamples of the seeds), `Agreement` (rows
-of exact equalities) or, for paired tests, a `Finding`. A case is one comparison or
-value that the claim is about.
+of exact equalities) or a `Finding`. A case is one comparison or value that the claim is
+about.
 `pkm.analysis.claims.decisions` turns the first two into findings.
 """
 
@@ -15,12 +15,24 @@ import numpy as np
 import pandas as pd
 
 HOLDS = "holds"
-NOT_CONTRADICTED = "not contradicted so far"
-FAILS = "fails"
+NOT_CONTRADICTED = "not contradicted"
+REFUTED = "refuted"
+NOT_REPRODUCED = "not reproduced"
 INCONCLUSIVE = "inconclusive"
+NOT_COMPARABLE = "not comparable"
 NOT_RUN = "not run"
 #: Every verdict, in the order of reports.
-VERDICTS = (HOLDS, NOT_CONTRADICTED, FAILS, INCONCLUSIVE, NOT_RUN)
+VERDICTS = (
+    HOLDS,
+    NOT_CONTRADICTED,
+    REFUTED,
+    NOT_REPRODUCED,
+    INCONCLUSIVE,
+    NOT_COMPARABLE,
+    NOT_RUN,
+)
+#: Verdicts that say nothing about a claim.
+UNJUDGED = frozenset((NOT_COMPARABLE, NOT_RUN))
 #: Significance level of all tests; 1 minus it is the share of resamples needed.
 LEVEL = 0.05
 #: Paired seeds that a verdict on means needs at least.
@@ -29,15 +41,24 @@ MIN_SEEDS = 10
 SWEEPS_NAMED = 4
 #: How many data sets without rows a text names.
 DATASETS_NAMED = 8
-#: Bounds that values may have up to rounding, with their signs.
+#: Bounds that values may have up to rounding: their signs, the directions in which
+#: values keep them, and the comparisons.
 BOUNDS = {
-    "at_least": ("≥", lambda values, bound: values >= bound - 1e-9),
-    "above": (">", np.greater),
-    "at_most": ("≤", lambda values, bound: values <= bound + 1e-9),
-    "below": ("<", np.less),
+    "at_least": ("≥", 1, lambda values, bound: values >= bound - 1e-9),
+    "above": (">", 1, np.greater),
+    "at_most": ("≤", -1, lambda values, bound: values <= bound + 1e-9),
+    "below": ("<", -1, np.less),
 }
 #: Keys of every check.
-COMMON_KEYS = ("type", "variants", "caveat", "quantifier", *BOUNDS)
+COMMON_KEYS = (
+    "type",
+    "variants",
+    "caveat",
+    "upper_bound",
+    "not_comparable",
+    "quantifier",
+    *BOUNDS,
+)
 #: Planned runs without rows, where there are none.
 NO_GAPS = pd.DataFrame(
     columns=["sweep", "method", "dataset", "epsilon", "reason"], dtype=object
@@ -83,8 +104,8 @@ class BootstrapValues:
         truth values are taken as they are.
     cases : DataFrame
         One row per case, with the columns that name it.
-    seeds : int
-        Fewest seeds of a case.
+    seeds : int, or ndarray of shape (cases,), int
+        Seeds of each case.
     missing : str
         Cases, or parts of one, that the claim is about and that are not stored.
     name : str
@@ -101,11 +122,15 @@ class BootstrapValues:
         Why these data can give no verdict on some case; empty where they can on all.
     decidable : bool, or ndarray of shape (cases,), bool
         Cases to which `undecided` does not apply.
+    is_cost : bool
+        Whether the values are compared on a logarithmic scale where they are positive.
+    bounds : mapping of str to float
+        Bounds that follow from the type of the check, not from its keys.
     """
 
     values: np.ndarray
     cases: pd.DataFrame
-    seeds: int
+    seeds: np.ndarray | int
     missing: str = ""
     name: str = "Value"
     complete: np.ndarray | bool = True
@@ -114,6 +139,8 @@ class BootstrapValues:
     text: str = ""
     undecided: str = ""
     decidable: np.ndarray | bool = True
+    is_cost: bool = True
+    bounds: Mapping = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -128,11 +155,14 @@ class Agreement:
         What was compared.
     missing : str
         Rows that the claim is about and that are not stored.
+    is_printed : bool
+        Whether the table has numbers of the paper; these can refute its claim.
     """
 
     table: pd.DataFrame
     text: str
     missing: str = ""
+    is_printed: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,14 +257,14 @@ def check_type(*keys: str) -> Callable:
 
 
 def to_verdict(is_violated: bool, is_supported: bool) -> str:
-    """Return the verdict on a claim that stored rows refute, support or leave open."""
+    """Return the verdict on a claim that rows speak against, support or leave open."""
     if is_violated:
-        return FAILS
+        return NOT_REPRODUCED
     return HOLDS if is_supported else INCONCLUSIVE
 
 
 def weaken(
-    verdict: str, missing: str, *, exists: bool = False, refuted: bool = True
+    verdict: str, missing: str, *, exists: bool = False, is_complete: bool = True
 ) -> str:
     """Weaken a verdict that rests on a part of what the claim is about.
 
@@ -246,20 +276,20 @@ def weaken(
         What is not stored; the verdict stands where this is empty.
     exists : bool
         Whether the claim is that some case exists; one stored case then proves it.
-    refuted : bool
-        Whether a case with complete data is violated; one refutes a claim about all.
+    is_complete : bool
+        Whether a case with complete data is violated; one suffices for all.
 
     Examples
     --------
     >>> missing = "no stored rows of s1"
     >>> weaken(HOLDS, missing), weaken(HOLDS, missing, exists=True)
-    ('not contradicted so far', 'holds')
-    >>> weaken(FAILS, missing), weaken(FAILS, missing, refuted=False)
-    ('fails', 'inconclusive')
+    ('not contradicted', 'holds')
+    >>> weaken(NOT_REPRODUCED, missing, is_complete=False)
+    'inconclusive'
     """
     if missing and verdict == HOLDS and not exists:
         return NOT_CONTRADICTED
-    if missing and verdict == FAILS and (exists or not refuted):
+    if missing and verdict == NOT_REPRODUCED and (exists or not is_complete):
         return INCONCLUSIVE
     return verdict
 
@@ -291,7 +321,7 @@ def describe_values(bootstrap: BootstrapValues) -> list[str]:
 def within(values: np.ndarray, check: Mapping) -> np.ndarray:
     """Tell which values meet the bounds of a check (`BOUNDS`), up to rounding."""
     truth = np.isfinite(values)
-    for name, (_, holds) in BOUNDS.items():
+    for name, (*_, holds) in BOUNDS.items():
         if check.get(name) is not None:
             truth &= holds(values, check[name])
     return truth
@@ -307,7 +337,7 @@ def bounds_text(check: Mapping) -> str:
     """
     return " and ".join(
         f"{sign} {check[name]:g}"
-        for name, (sign, _) in BOUNDS.items()
+        for name, (sign, *_) in BOUNDS.items()
         if check.get(name) is not None
     )
 

@@ -23,8 +23,7 @@ from pkm.analysis.claims.findings import (
     describe_values,
     join_texts,
 )
-from pkm.analysis.tables.inference import rank_correlation
-from pkm.analysis.tables.statistics import percentile_interval
+from pkm.analysis.tables.inference import estimate, rank_correlation
 from pkm.analysis.tables.study import Study
 from pkm.schema import higher_is_better
 
@@ -96,6 +95,7 @@ def _evaluate_groups(
     limit = check.get("at_most", np.inf)
     columns = []
     keys = []
+    seeds = []
     missing = bootstrap.missing
     complete = []
     reasons = []
@@ -111,6 +111,7 @@ def _evaluate_groups(
             continue
         columns.append(column)
         keys.append(key)
+        seeds.append(bootstrap.seeds[members.index].min())
         is_above = check.get("increasing") and column[0] > limit
         has_all = not bootstrap.missing if n_cases is None else len(members) == n_cases
         has_all &= bootstrap.complete[members.index].all()
@@ -123,6 +124,7 @@ def _evaluate_groups(
         bootstrap,
         values=values,
         cases=pd.DataFrame(keys),
+        seeds=np.array(seeds),
         missing=missing,
         name=check["name"],
         complete=np.array(complete),
@@ -141,7 +143,7 @@ def _evaluate_groups(
 def _show_cases(joint: BootstrapValues, bootstrap: BootstrapValues) -> BootstrapValues:
     """Give a single number of all cases these as its evidence."""
     cases = bootstrap.cases
-    low, high = percentile_interval(bootstrap.values)
+    low, high = estimate(bootstrap.values, bootstrap.seeds, log=True).interval()
     evidence = cases.assign(
         value=bootstrap.values[0], low=low, high=high, **bootstrap.extra_columns
     )

@@ -280,8 +280,8 @@ def counts_text(verdicts: pd.Series, separator: str = "; ") -> str:
     return separator.join(texts)
 
 
-def is_near(row: Mapping) -> bool:
+def is_near(row: Mapping, share: float) -> bool:
     """Tell whether a measured mean is near the reported one, or rounds to a zero."""
     reported_mean = row["reported_mean"]
-    allowed = NEAR_SHARE * abs(reported_mean) or parse(row["reported"]).unit / 2
+    allowed = share * abs(reported_mean) or parse(row["reported"]).unit / 2
     return abs(row["mean"] - reported_mean) <= allowed

@@ -1,7 +1,4 @@
-"""Claims of a paper against the stored rows.
-
-A claim *holds*, is *not contradicted so far*, *fails*, is *inconclusive* or was *not
-run*.
+"""Claims of a paper against the stored rows, each with one of `VERDICTS`.
 
 The rules are the same for every claim. They are written once, in
 ``templates/verdict_rules.html.jinja``, which every report shows.
@@ -12,17 +9,26 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from pkm.analysis.claims.claim import Claim, adapt_study, list_variants, read_claims
+from pkm.analysis.claims.claim import (
+    ABOUT,
+    Claim,
+    adapt_study,
+    list_variants,
+    read_claims,
+)
 from pkm.analysis.claims.decisions import agree, decide
-from pkm.analysis.claims.federation_costs import time_conditions
 from pkm.analysis.claims.findings import (
     CHECK_TYPES,
-    FAILS,
     HOLDS,
     INCONCLUSIVE,
     NO_GAPS,
+    NOT_COMPARABLE,
     NOT_CONTRADICTED,
+    NOT_REPRODUCED,
     NOT_RUN,
+    REFUTED,
+    UNJUDGED,
+    VERDICTS,
     Agreement,
     BootstrapValues,
     Context,
@@ -39,6 +45,7 @@ OVERVIEW = [
     "statement",
     "kind",
     "basis",
+    "about",
     "verdict",
     "partial",
     "comparisons",
@@ -59,7 +66,7 @@ class Verdict:
     @property
     def partial(self) -> bool:
         """Whether the verdict rests on a part of the data only."""
-        return bool(self.finding.missing) and self.finding.verdict != NOT_RUN
+        return bool(self.finding.missing) and self.finding.verdict not in UNJUDGED
 
 
 def evaluate_claims(
@@ -102,12 +109,12 @@ def prepare(
 
 def evaluate_check(study: Study, check: Mapping, context: Context) -> Finding:
     """Evaluate one check, and state the verdicts of its variants."""
-    finding = _evaluate_one(study, check, context)
-    if finding.verdict == NOT_RUN:
+    finding = _qualify(_evaluate_one(study, check, context), check)
+    if finding.verdict in UNJUDGED:
         return finding
     texts = [finding.summary]
     for variant in list_variants(check):
-        other = _evaluate_one(study, variant, context)
+        other = _qualify(_evaluate_one(study, variant, context), variant)
         is_same = other.verdict == finding.verdict
         comparison = "as well." if is_same else f"instead. {other.summary}"
         texts.append(f"{variant['text']}: {other.verdict} {comparison}")
@@ -124,32 +131,39 @@ def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
         if isinstance(finding, Agreement):
             finding = agree(finding, check)
     except MissingRows as missing:
-        # What was stopped gives a lower bound of its time.
-        is_time = check.get("metric") == "fit_cpu_seconds" and "above" in check
-        is_stopped = is_time and "time limit" in str(missing)
-        return Finding(INCONCLUSIVE if is_stopped else NOT_RUN, str(missing))
+        return Finding(NOT_RUN, str(missing))
     if isinstance(finding, BootstrapValues):
         finding = decide(finding, check)
+    return finding
 
+
+def _qualify(finding: Finding, check: Mapping) -> Finding:
+    """Weaken a verdict where the check says what it cannot decide."""
     verdict = finding.verdict
-    texts = [finding.summary]
-    if verdict == FAILS and "caveat" in check:
+    text = check.get("not_comparable")
+    if text:
+        verdict = NOT_COMPARABLE
+    elif check.get("upper_bound") and verdict in (HOLDS, NOT_REPRODUCED):
+        # A bound on the growth leaves constants and small sizes open.
+        verdict = NOT_CONTRADICTED if verdict == HOLDS else INCONCLUSIVE
+        text = "What is measured at some sizes neither shows nor refutes a bound."
+    elif "caveat" in check and verdict == NOT_REPRODUCED:
         # A condition that is sufficient only: without it nothing is decided.
         verdict = INCONCLUSIVE
-        texts.append(check["caveat"])
-    if check.get("metric") == "iteration_ms":
-        texts.append(time_conditions(study, check["sweep"]))
-    return replace(finding, verdict=verdict, summary=" ".join(texts))
+        text = check["caveat"]
+    if not text:
+        return finding
+    return replace(finding, verdict=verdict, summary=f"{finding.summary} {text}")
 
 
 def _join_findings(findings: Sequence[Finding]) -> Finding:
-    """Join findings: one failure fails, a part without rows makes the rest partial."""
+    """Join findings: one against the claim decides, unjudged parts make it partial."""
     verdicts = {finding.verdict for finding in findings}
-    if verdicts == {NOT_RUN}:
+    if verdicts <= UNJUDGED:
         return findings[0]
-    if NOT_RUN in verdicts:
+    if verdicts & UNJUDGED:
         verdicts.add(NOT_CONTRADICTED)
-    weakest_first = (FAILS, INCONCLUSIVE, NOT_CONTRADICTED, HOLDS)
+    weakest_first = (REFUTED, NOT_REPRODUCED, INCONCLUSIVE, NOT_CONTRADICTED, HOLDS)
 
     texts = []
     missing = []
@@ -157,7 +171,7 @@ def _join_findings(findings: Sequence[Finding]) -> Finding:
     evidence = [pd.DataFrame()]
     for part, finding in enumerate(findings, 1):
         texts.append(f"({part}) {finding.verdict}: {finding.summary}")
-        if finding.verdict == NOT_RUN:
+        if finding.verdict in UNJUDGED:
             missing.append(finding.summary)
             continue
         missing += finding.missing.split("; ")
@@ -183,3 +197,12 @@ def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     ]
     table = pd.DataFrame(rows).rename(columns={"summary": "numbers"})
     return table.reindex(columns=OVERVIEW)
+
+
+def count_verdicts(table: pd.DataFrame) -> dict[str, dict[str, int]]:
+    """Count the verdicts of an overview, apart by what its claims are about."""
+    counts = {}
+    for about in ABOUT:
+        found = table.loc[table["about"] == about, "verdict"].value_counts()
+        counts[about] = {name: int(found.get(name, 0)) for name in VERDICTS}
+    return counts

@@ -74,7 +74,11 @@ def _size(profile: str) -> int:
 def read_summary(path: Path) -> dict[str, Any]:
     """Read the summary of a report, and say what it lacks and which command helps."""
     report = json.loads(path.read_text(encoding="utf-8"))
-    report |= {"folder": path.parent.name, "n_claims": sum(report["counts"].values())}
+    report |= {
+        "folder": path.parent.name,
+        "n_claims": sum(report["counts"].values()),
+        "n_code": sum(report.get("code_counts", {}).values()),
+    }
     verb = "reproduce"
     profile = report["profile"]
     missing = sorted(report["missing"], key=lambda line: -line["cells"])

@@ -39,7 +39,7 @@ SUMMARY = "report.json"
 #: What the charts of a page are filtered by, and how it is called.
 CHOICES = {"dataset": "data set", "adjacency": "adjacency"}
 #: Outcomes of comparisons: what speaks against a claim comes first.
-OUTCOMES = {"violated": 0, "open": 1, "tied": 2, "kept": 3}
+OUTCOMES = {"violated": 0, "open": 1, "kept": 2}
 _MAX_EVIDENCE_LINES = 12
 _MAX_TEXT = 300
 _WRITTEN_SUFFIXES = (".csv", ".tex", ".png", ".pdf")
@@ -136,10 +136,13 @@ def build(
         caption = f"Claims of {content['title']}"
         write(overview, report.tables, "claims", formatted, caption)
     report.write_summary(study)
-    counts = []
-    for verdict in VERDICTS:
-        partial = overview.loc[overview["verdict"] == verdict, "partial"]
-        counts.append((verdict, len(partial), int(partial.sum())))
+    totals = verdicts.count_verdicts(overview)
+    of_paper = overview[overview["about"] == "paper"]
+    partial = of_paper.groupby("verdict")["partial"].sum()
+    counts = [
+        (verdict, count, int(partial.get(verdict, 0)))
+        for verdict, count in totals["paper"].items()
+    ]
 
     # Write the page.
     privacy = privacy_table(study, audited)
@@ -151,6 +154,7 @@ def build(
         reference=content["reference"],
         claims=[report.write_claim(verdict) for verdict in findings],
         counts=counts,
+        code_counts=totals["code"],
         order={verdict: order for order, verdict in enumerate(VERDICTS)},
         partial=int(overview["partial"].sum()),
         level=LEVEL,
@@ -173,7 +177,8 @@ def build(
         "paper": paper,
         "profile": profile,
         "title": content["title"],
-        "counts": {verdict: count for verdict, count, _ in counts},
+        "counts": totals["paper"],
+        "code_counts": totals["code"],
         "oldest": min(line["oldest"] for line in extent),
         "newest": max(line["newest"] for line in extent),
         "missing": lacking[["datasets", "cells", "command"]].to_dict("records"),

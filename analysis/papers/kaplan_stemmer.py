@@ -77,7 +77,8 @@ def table1(study: Study, spec: FigureSpec) -> FigureData:
         largest = _largest_over_bound(row["key"], measured)
         if largest:
             over_bounds.append(f"{row['reference']} {format_number(largest)}")
-    seeds = [curve.seeds for curves in measured.values() for curve in curves.values()]
+    curves_of_all = [curve for curves in measured.values() for curve in curves.values()]
+    seeds = [int(curve.seeds.min()) for curve in curves_of_all]
     fields = {
         "over_bounds": ", ".join(over_bounds),
         "min_seeds": min(seeds, default=""),

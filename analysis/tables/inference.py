@@ -1,11 +1,10 @@
-"""Paired tests over seeds and corrections for many comparisons."""
+"""Tests of resampled statistics, and corrections for many comparisons."""
+
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
-
-from pkm.analysis.tables.statistics import column_statistics
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
@@ -36,41 +35,79 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     return adjusted
 
 
-def paired_tests(differences: np.ndarray) -> pd.DataFrame:
-    """One-sided paired t tests of each column of differences, in both directions.
+@dataclass(frozen=True)
+class Estimates:
+    """Statistics with standard errors, the logarithms of some.
+
+    Attributes
+    ----------
+    center, error : ndarray of shape (m,)
+        NaN where a resample is not finite.
+    freedom : ndarray of shape (m,)
+        Degrees of freedom of the Student t distribution.
+    is_log : ndarray of shape (m,), bool
+        Which statistics are logarithms.
+    """
+
+    center: np.ndarray
+    error: np.ndarray
+    freedom: np.ndarray
+    is_log: np.ndarray
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """95 % Student t interval of each statistic itself."""
+        half_width = stats.t.ppf(0.975, self.freedom) * self.error
+        low = self.center - half_width
+        high = self.center + half_width
+        for end in (low, high):
+            end[self.is_log] = np.exp(np.minimum(end[self.is_log], 700.0))
+        return low, high
+
+    def p_above(self, bound: float) -> np.ndarray:
+        """One-sided p-values: small where the statistic is above a bound.
+
+        NaN where statistics without variance are equal to the bound.
+        """
+        limit = np.where(self.is_log, np.log(max(bound, 1e-300)), bound)
+        difference = self.center - limit
+        difference = np.where(np.abs(difference) < 1e-9, 0.0, difference)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = difference / self.error
+        return stats.t.sf(t, self.freedom)
+
+
+def estimate(resampled: np.ndarray, seeds: ArrayLike, *, log: bool) -> Estimates:
+    """Estimate statistics and their standard errors from resamples of the seeds.
 
     Parameters
     ----------
-    differences : ndarray of shape (n_seeds, m)
-        Left minus right per seed; NaN where one of the two is missing.
+    resampled : ndarray of shape (repeats + 1, m)
+        The first line is the sample itself.
+    seeds : int or array-like of shape (m,)
+        Number of seeds behind each statistic.
+    log : bool
+        Whether to take logarithms of what is always above zero.
 
-    Returns
-    -------
-    DataFrame
-        `difference` (mean), `half_width` (95 %), `seeds`, `p_greater` (evidence that
-        the mean is above zero) and `p_less`. Columns without variance get 0 or 1 by the
-        sign of their mean, and 1 twice if it is zero; columns with fewer than two seeds
-        get 1 twice.
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> resampled = 2 * np.exp(0.1 * rng.normal(size=(2001, 1)))
+    >>> resampled[0] = 2.0
+    >>> estimates = estimate(resampled, 20, log=True)
+    >>> [round(float(end), 1) for (end,) in estimates.interval()]
+    [1.6, 2.5]
+    >>> estimates.p_above(1.5) < 0.01
+    array([ True])
     """
-    mean, half_width, _, deviation, seeds = column_statistics(differences)
-    error = np.nan_to_num(deviation) / np.sqrt(np.maximum(seeds, 1))
-    # An error at the level of rounding says that every seed gave the same difference.
-    constant = error <= 1e-14 * np.abs(mean)
-    t = mean / np.where(constant, 1.0, error)
-    t = np.where(constant, np.copysign(np.inf, mean), t)
-
-    # Without any difference neither direction has evidence.
-    known = (seeds > 1) & ((mean != 0) | ~constant)
+    seeds = np.broadcast_to(seeds, resampled.shape[1])
     freedom = np.maximum(seeds - 1, 1)
-    return pd.DataFrame(
-        {
-            "difference": mean,
-            "half_width": half_width,
-            "seeds": seeds,
-            "p_greater": np.where(known, stats.t.sf(t, freedom), 1.0),
-            "p_less": np.where(known, stats.t.cdf(t, freedom), 1.0),
-        }
-    )
+    is_log = (resampled > 0).all(axis=0) & log
+    values = np.where(is_log, np.log(np.where(is_log, resampled, 1.0)), resampled)
+    values = np.where(np.isfinite(values), values, np.nan)
+    # The standard deviation of resampled means has n in the place of n - 1.
+    error = values[1:].std(axis=0) * np.sqrt(seeds / freedom)
+    error = np.where(error <= 1e-14 * np.abs(values[0]), 0.0, error)
+    return Estimates(values[0], error, freedom, is_log)
 
 
 def rank_correlation(left: ArrayLike, right: np.ndarray) -> np.ndarray:

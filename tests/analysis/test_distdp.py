@@ -29,10 +29,10 @@ from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.comparisons import measure_ratios
 from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import (
-    FAILS,
     HOLDS,
     INCONCLUSIVE,
     NOT_CONTRADICTED,
+    NOT_REPRODUCED,
     NOT_RUN,
     Context,
     MissingRows,
@@ -178,7 +178,7 @@ def test_every_claim_has_a_verdict(findings):
     with_printed_radius = {
         name
         for name, text in numbers.items()
-        if re.search("With the printed radius: (holds|not contradicted so far) as well.", text)
+        if re.search("With the printed radius: (holds|not contradicted) as well.", text)
     }
     without_printed_radius = {"lower-bound-k-rho2", "order-random-points-above-dp"}
     assert with_printed_radius == on_method - without_printed_radius
@@ -319,23 +319,25 @@ def rename_cell_counts(charges):
 )
 def test_claims_can_fail(name, column, change, where):
     rows = changed(column, change, **where)
-    assert evaluate_claim(name, rows).verdict == FAILS
+    assert evaluate_claim(name, rows).verdict == NOT_REPRODUCED
 
 
 def test_other_interpretations_are_reported(findings):
     assert (
-        "With the sound variant: not contradicted so far as well"
+        "With the sound variant: not contradicted as well"
         in findings["rho-zero-is-nonprivate"].summary
     )
     rows = changed("nicv", lambda x: 3 * x, method="dist_dp", sweep="figure1")
     finding = evaluate_claim("order-dist-below-dp", rows)
     assert finding.verdict == NOT_CONTRADICTED
-    assert "With the printed radius: not contradicted so far as well." in finding.summary
-    assert "Sound variants: fails instead. 0 kept" in finding.summary
+    assert "With the printed radius: not contradicted as well." in finding.summary
+    assert "Sound variants: not reproduced instead. Ratio between" in finding.summary
     rows = changed("nicv", lambda x: 3 * x, method="dist_dp_printed", sweep="figure1")
     finding = evaluate_claim("order-all-four", rows)
-    assert "With the printed radius: fails instead. (1) not contradicted" in finding.summary
-    assert finding.summary.endswith("Sound variants: not contradicted so far as well.")
+    assert (
+        "With the printed radius: not reproduced instead. (1) not contradicted" in finding.summary
+    )
+    assert finding.summary.endswith("Sound variants: not contradicted as well.")
 
 
 def test_single_interpretation_needs_no_list(study):
@@ -343,7 +345,7 @@ def test_single_interpretation_needs_no_list(study):
     single_check = check | {"variants": check["variants"][1]}
     single = reports.evaluate_check("distdp", single_check, all_rows())
     both = reports.evaluate_check("distdp", check, all_rows())
-    added = " With the printed radius: not contradicted so far as well."
+    added = " With the printed radius: not contradicted as well."
     assert both.summary == single.summary.replace(" Sound", f"{added} Sound")
 
 
@@ -386,11 +388,11 @@ def test_budget_part_must_not_exceed_its_third():
 
     rows = changed("charges", change, method="dist_dp_published", sweep="figure1")
     finding = evaluate_claim("budget-three-parts", rows)
-    assert finding.verdict == FAILS
+    assert finding.verdict == NOT_REPRODUCED
     assert "cell_counts" not in finding.missing
     rows = changed("epsilon_spent", lambda x: 2 * x, method="dist_dp_published", sweep="grid")
     finding = evaluate_claim("budget-three-parts", rows)
-    assert finding.verdict == FAILS
+    assert finding.verdict == NOT_REPRODUCED
 
 
 def test_composed_delta_of_gaussian_charges():

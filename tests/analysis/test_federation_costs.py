@@ -23,7 +23,14 @@ from pkm.analysis.claims.federation_costs import (
     compare_costs,
     costs,
 )
-from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.claims.findings import (
+    HOLDS,
+    INCONCLUSIVE,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    REFUTED,
+)
 from pkm.analysis.claims.reported import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.figures.texts import interval_text
@@ -35,13 +42,13 @@ QUOTED = [cell for cell in REPORTED["cells"] if "cited_ms" in cell]
 SPECS = {spec.name: spec for spec in read_figures("fastlloyd")}
 FIGURES = ("table3", "protocol_parties", "protocol_parts", "protocol_clients")
 VERDICTS = {
-    "runtime-five-orders": FAILS,
+    "runtime-five-orders": NOT_REPRODUCED,
     "runtime-milliseconds": HOLDS,
     "runtime-scale-n": HOLDS,
     "runtime-scale-k-d": HOLDS,
     "bytes-exact": HOLDS,
     "bytes-independent-of-n": HOLDS,
-    "bytes-below-kilobyte": FAILS,
+    "bytes-below-kilobyte": REFUTED,
     "bytes-seven-orders": HOLDS,
     "one-round": HOLDS,
     "comm-linear-mkt": HOLDS,
@@ -226,14 +233,6 @@ def test_means_have_two_digits_of_their_half_width(mean, half_width, text):
 def test_verdicts_of_protocol_claims():
     findings = reports.by_claim(reports.verdicts_of("fastlloyd/protocol"))
     assert {name: findings[name].verdict for name in VERDICTS} == VERDICTS
-    for name in (
-        "runtime-five-orders",
-        "runtime-milliseconds",
-        "runtime-scale-n",
-        "runtime-scale-k-d",
-    ):
-        numbers = findings[name].summary
-        assert "MPI processes on one host, 0.25 ms of simulated latency" in numbers, name
     for name, test in (
         ("msa-correct", "test_unmasked_aggregate_is_the_sum_plus_noise"),
         ("msa-server-learns-nothing", "test_server_view_is_uniform"),
@@ -246,7 +245,7 @@ def test_claims_without_protocol_rows_are_not_run():
     missing = reports.missing_cell("protocol", "fastlloyd_published", "s1", 0.1, "not run yet")
     findings = evaluate_claims(small_rows(), missing)
     # The paper's own numbers refute one claim without any rows.
-    without_rows = dict.fromkeys(VERDICTS, NOT_RUN) | {"bytes-below-kilobyte": FAILS}
+    without_rows = dict.fromkeys(VERDICTS, NOT_RUN) | {"bytes-below-kilobyte": REFUTED}
     assert {name: findings[name].verdict for name in VERDICTS} == without_rows
     assert "sweep protocol" in findings["bytes-exact"].summary
     assert "not run yet" in findings["bytes-exact"].summary
@@ -307,15 +306,15 @@ def test_five_orders_claim_uses_the_largest_factor():
 def test_claims_can_fail(name, column, change, where):
     # A check that no stored value could ever fail would be worthless.
     rows = changed(protocol_rows(), column, change, **where)
-    assert evaluate_claim(name, rows).verdict == FAILS
+    assert evaluate_claim(name, rows).verdict == NOT_REPRODUCED
 
 
 def test_kilobyte_claim_fails_without_s1():
     # The paper prints 1440 bytes for S1, whatever is stored.
     rows = reports.without(protocol_rows(), dataset="s1")
     finding = evaluate_claim("bytes-below-kilobyte", rows)
-    assert finding.verdict == FAILS
-    assert "printed" in finding.summary
+    assert finding.verdict == REFUTED
+    assert "Printed numbers" in finding.summary
 
 
 def test_claims_report_missing_data():

@@ -26,6 +26,7 @@ def summary(folder, paper, profile="quick", *, missing=(), **counts):
         "profile": profile,
         "title": paper.upper(),
         "counts": dict.fromkeys(VERDICTS, 0) | counts,
+        "code_counts": {"holds": 3, "not reproduced": 1},
         "oldest": "2026-01-01",
         "newest": "2026-02-01",
         "missing": [dict(zip(LINE, line, strict=True)) for line in missing],
@@ -38,13 +39,14 @@ def summary(folder, paper, profile="quick", *, missing=(), **counts):
 
 
 def test_page_has_a_line_per_report_with_its_verdicts(tmp_path):
-    summary(tmp_path, "dpm", holds=7, fails=2)
+    summary(tmp_path, "dpm", holds=7, refuted=2)
     summary(tmp_path, "mufc", holds=3)
     html = index_page.build(tmp_path).read_text(encoding="utf-8")
     assert html.index("dpm-quick/index.html") < html.index("mufc-quick/index.html")
     line = html[html.index("DPM") : html.index("MUFC")]
+    assert "<td>3 of 4</td>" in line
     numbers = re.findall(r"<td[^>]*>(\d+)</td>", line)
-    assert numbers == ["7", "0", "2", "0", "0"]
+    assert numbers == ["7", "0", "2", "0", "0", "0", "0"]
 
 
 def test_larger_profiles_come_first(tmp_path):

@@ -21,7 +21,13 @@ from fabricated.studies import study_of
 
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.expressions import evaluate_expression
-from pkm.analysis.claims.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.claims.findings import (
+    HOLDS,
+    INCONCLUSIVE,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    NOT_RUN,
+)
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.papers.kaplan_stemmer import BOUNDS
 from pkm.analysis.tables.accounting import gaussian_epsilon, replacement_cost, replacement_epsilon
@@ -110,7 +116,7 @@ def test_capture_shares_of_small_balls():
 
 def test_a_ball_is_captured_within_five_radii():
     # On the boundary itself the share is 1, just beyond it 0.
-    for factor, verdict in ((1 - 1e-9, HOLDS), (1 + 1e-9, FAILS)):
+    for factor, verdict in ((1 - 1e-9, HOLDS), (1 + 1e-9, NOT_REPRODUCED)):
         reach = 5 * (0.02 + 1 / 10100) * factor
         rows = changed("farthest_class", lambda rows, reach=reach: reach, n=10100, sweep="capture")
         check = {key: CAPTURE[key] for key in ("sweep", "metric", "columns", "share_of_runs")}
@@ -149,14 +155,14 @@ def test_growth_of_captured_size_fails_the_claim():
 
     rows = changed("farthest_class", distance, sweep="capture")
     finding = evaluate_claim("one-pass-captures-large-clusters", rows)
-    assert finding.verdict == FAILS
+    assert finding.verdict == NOT_REPRODUCED
     assert "in 90 % of the runs 0.9" in finding.summary
 
 
 def test_claim_fails_if_one_pass_captures_smaller_balls():
     where = {"sweep": "capture", "method": "kaplan_stemmer_candidates_one_pass"}
     rows = changed("farthest_class", lambda rows: 0.01, **where)
-    assert evaluate_claim("iterating-captures-smaller", rows).verdict == FAILS
+    assert evaluate_claim("iterating-captures-smaller", rows).verdict == NOT_REPRODUCED
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -165,7 +171,7 @@ def test_claim_fails_if_one_pass_captures_smaller_balls():
 def test_every_claim_has_a_verdict(findings):
     assert len(findings) == 22
     not_run = [name for name, finding in findings.items() if finding.verdict == NOT_RUN]
-    failed = [name for name, finding in findings.items() if finding.verdict == FAILS]
+    failed = [name for name, finding in findings.items() if finding.verdict == NOT_REPRODUCED]
     assert not not_run
     # Two passes are fewer than the paper's, whatever n.
     assert failed == ["iterations-loglog"]
@@ -290,7 +296,7 @@ def test_every_claim_has_a_verdict(findings):
 )
 def test_claims_can_fail(name, column, change, where):
     rows = changed(column, change, **where)
-    assert evaluate_claim(name, rows).verdict == FAILS
+    assert evaluate_claim(name, rows).verdict == NOT_REPRODUCED
 
 
 def test_sufficient_condition_is_inconclusive_if_violated():
@@ -307,7 +313,7 @@ def test_candidates_claim_reports_private_local_search(findings):
     rows = changed("nicv", lambda rows: 10 * rows["nicv"], **where)
     finding = evaluate_claim("candidates-contain-good-centres", rows)
     assert finding.verdict == HOLDS
-    assert "By private local search: fails instead." in finding.summary
+    assert "By private local search: not reproduced instead." in finding.summary
 
 
 def test_unassigned_points_may_exceed_bound_rarely():
@@ -322,7 +328,7 @@ def test_unassigned_points_may_exceed_bound_rarely():
     # 1 run of 20 may be chance or not, 12 of 20 are not.
     rare = evaluate_expression(1)
     assert rare.verdict == INCONCLUSIVE
-    assert evaluate_expression(12).verdict == FAILS
+    assert evaluate_expression(12).verdict == NOT_REPRODUCED
     assert rare.evidence["largest_of_runs"].max() == 10100
     assert rare.evidence["share_of_runs"].min() == pytest.approx(0.95)
 
@@ -461,7 +467,7 @@ def test_decreasing_cost_is_below_every_bound(findings):
 
 def test_two_passes_are_not_what_the_formula_asks_for(findings):
     finding = findings["iterations-loglog"]
-    assert finding.verdict == FAILS
+    assert finding.verdict == NOT_REPRODUCED
     assert set(finding.evidence["rounds"]) == {2}
     rows = all_rows()
     numbers = rows["n"].map(lambda n: math.ceil(math.log2(math.log2(n))))

@@ -12,7 +12,7 @@ from scipy import optimize, special, stats
 from pkm.analysis.claims import exact
 from pkm.analysis.claims.claim import papers_with_claims, read_claims
 from pkm.analysis.claims.expressions import evaluate_expression
-from pkm.analysis.claims.findings import FAILS, HOLDS
+from pkm.analysis.claims.findings import HOLDS, REFUTED
 from pkm.analysis.claims.reported import parse_number
 from pkm.analysis.papers.kaplan_stemmer import BOUNDS
 from pkm.catalogue import CONF
@@ -57,7 +57,7 @@ def test_proofs_must_be_conclusive():
     check = {"type": "proved_by", "verdict": "inconclusive", "test": "tests/x.py::test_x"}
     with pytest.raises(ValueError, match="verdict='inconclusive'"):
         exact.proved_by(None, check, None)
-    assert {check["verdict"] for check in PROVED.values()} == {HOLDS, FAILS}
+    assert {check["verdict"] for check in PROVED.values()} == {HOLDS, REFUTED}
 
 
 # FastLloyd
