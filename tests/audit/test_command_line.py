@@ -120,8 +120,10 @@ def compare_commands(trace_command, method, X, neighbor_X):
     return recorded, compare_traces(recorded, replayed)
 
 
-@pytest.mark.parametrize("kind", ["outside", "lone_record"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    list(zip(METHODS, itertools.cycle(["outside", "lone_record"]), strict=False)),
+)
 def test_commands_on_neighbors_show_the_same(trace_command, method, kind):
     method_class = load_method(read_entry("method", method)["_target_"])
     adjacency = Adjacency(method_class.claims["sound"].adjacency)

@@ -25,8 +25,16 @@ PRIVATE = {
     for method in [load_method(name)]
     if any(claim.private for claim in method.claims.values())
 }
-SHAPES = [(40, 1), (300, 2), (2000, 4), (5000, 9), (20_000, 16)]
-EPSILONS = [0.1, 1.0, 8.0]
+SETTINGS = [
+    # (points, columns), epsilon
+    ((40, 1), 8.0),
+    ((300, 2), 1.0),
+    ((2000, 4), 0.1),
+    ((2000, 4), 8.0),
+    ((5000, 9), 1.0),
+    ((20_000, 16), 0.1),
+    ((20_000, 16), 8.0),
+]
 #: Most columns: every pair and triple is a candidate of AIM in each of 2 (d - 1) rounds.
 MOST_COLUMNS = {AIMKMeans: 9}
 #: Parameters that change which releases there are.
@@ -91,31 +99,31 @@ def dry_run(method, n_points, n_features):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_dry_run_is_charged_what_the_schedule_says(method, parameters):
     compared = 0
-    shapes = [shape for shape in SHAPES if shape[1] <= MOST_COLUMNS.get(method, 16)]
-    for n_points, n_features in shapes:
-        for epsilon in EPSILONS:
-            model = method(n_clusters=3, epsilon=epsilon, **parameters)
-            try:
-                model.check_parameters(n_points)
-                budget = model.budget(n_points, n_features)
-            except ValueError:
-                continue
-            try:
-                schedule = model.schedule(n_points, n_features)
-            except ValueError:
-                # What a schedule refuses, a run refuses too.
-                with pytest.raises(ValueError, match="is too little"):
-                    dry_run(model, n_points, n_features)
-                continue
-            charges = dry_run(model, n_points, n_features)
-            assert [c.cost[:3] for c in schedule.charges] == [c.cost[:3] for c in charges]
-            assert all(
-                planned.matches(charge)
-                for planned, charge in zip(schedule.charges, charges, strict=True)
-            )
-            assert schedule.fits(budget)
-            compared += 1
-    assert compared >= 3
+    for (n_points, n_features), epsilon in SETTINGS:
+        if n_features > MOST_COLUMNS.get(method, 16):
+            continue
+        model = method(n_clusters=3, epsilon=epsilon, **parameters)
+        try:
+            model.check_parameters(n_points)
+            budget = model.budget(n_points, n_features)
+        except ValueError:
+            continue
+        try:
+            schedule = model.schedule(n_points, n_features)
+        except ValueError:
+            # What a schedule refuses, a run refuses too.
+            with pytest.raises(ValueError, match="is too little"):
+                dry_run(model, n_points, n_features)
+            continue
+        charges = dry_run(model, n_points, n_features)
+        assert [c.cost[:3] for c in schedule.charges] == [c.cost[:3] for c in charges]
+        assert all(
+            planned.matches(charge)
+            for planned, charge in zip(schedule.charges, charges, strict=True)
+        )
+        assert schedule.fits(budget)
+        compared += 1
+    assert compared >= 2
 
 
 @pytest.mark.parametrize("zoom", [0.05, 0.3])

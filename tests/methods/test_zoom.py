@@ -135,12 +135,12 @@ def test_zoomed_methods_keep_the_contract(method):
 
 
 @pytest.mark.parametrize("method", ZERO_OUT)
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+@pytest.mark.parametrize("epsilon", [1.5, 8.0])
 def test_the_budget_is_spent(method, epsilon):
     """Zoom and method together cost what the method alone does, and the zoom its share."""
-    points, _ = blobs(60_000)
+    points, _ = blobs(20_000)
     alone = method(n_clusters=3, epsilon=epsilon)
-    plan = PrivateKMeans.zoom_plan(method(3, epsilon=epsilon, zoom=0.1), 60_000, 3)
+    plan = PrivateKMeans.zoom_plan(method(3, epsilon=epsilon, zoom=0.1), 20_000, 3)
     assert plan is not None
     grid = np.rint(points * SCALE).astype(np.int64)
     spent = alone.fit_batch(grid, [0]).ledger.spent()

@@ -107,8 +107,7 @@ def outcome_probabilities(points, grids, picks, weight):
     return {outcome: probability for outcome, (probability, _) in states.items()}
 
 
-@pytest.mark.parametrize("delta", [0.3, 0.05, 1e-3])
-@pytest.mark.parametrize("weight", [0.1, 0.5, 1.5])
+@pytest.mark.parametrize(("weight", "delta"), [(0.1, 0.3), (0.5, 0.05), (1.5, 1e-3)])
 def test_cover_costs_what_is_charged(weight, delta):
     """In both directions: delta at the charged epsilon is no more than charged."""
     grids = [(np.linspace(-1, 1, 5), 0.3), (np.linspace(-1, 1, 3), 0.6)]
