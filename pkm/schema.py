@@ -348,6 +348,14 @@ COLUMNS = (
         Column(
             "fit_cpu_seconds", "number", "CPU time of the fit; NaN for a protocol", "s"
         ),
+        Column(
+            "compile_seconds",
+            "number",
+            "time in which numba compiled while the cell ran; fits of timing cells "
+            "come after it",
+            "s",
+            math.nan,
+        ),
         Column("metric_seconds", "number", "wall-clock time of the evaluation", "s"),
         Column("metric_cpu_seconds", "number", "CPU time of the evaluation", "s"),
         Column(

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 
+from numba.core.event import install_timer
+
 from pkm.experiments.backends.server import PROCESSES, start_server
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.cell.environment import git_commit
@@ -69,8 +71,11 @@ class Runner:
                 with self.store.mark_running(cell.key):
                     preload(cell, self.data_dir)
                     on_start()
-                    rows = execute(cell, self.data_dir)
+                    compilations: list[float] = []
+                    with install_timer("numba:compile", compilations.append):
+                        rows = execute(cell, self.data_dir)
                     origin = {
+                        "compile_seconds": sum(compilations),
                         "git": git_commit(),
                         "metrics_code": subpackages_digest("metrics"),
                     }

@@ -22,9 +22,9 @@ COMMON_MODULES = (
     "pkm.datasets.scaling",
     "pkm.experiments.fit.execute",
 )
-#: Imports that are not followed from `pkm.experiments`. The key has the fingerprint of
-#: the data set, and the module of the cell's method is a root. Columns determine no
-#: value: a stored row that does not fit them is set aside.
+#: Imports that are not followed from `pkm.experiments` and `pkm.arrow`. The key has the
+#: fingerprint of the data set, and the module of the cell's method is a root. Columns
+#: determine no value: a stored row that does not fit them is set aside.
 EXCLUDED_IMPORTS = ("pkm.datasets", "pkm.methods", "pkm.schema")
 
 
@@ -58,8 +58,8 @@ def find_dependencies(
 
     Imports anywhere in a file count, those inside functions as well. A package's
     ``__init__.py`` counts where it is imported by name (``from pkm.privacy import
-    Budget``), not as the parent of another module. `EXCLUDED_IMPORTS` are not followed
-    from `pkm.experiments`.
+    Budget``), not as the parent of another module. Some imports are not followed: see
+    `EXCLUDED_IMPORTS`.
 
     Parameters
     ----------
@@ -97,7 +97,8 @@ def find_dependencies(
             continue
         files[name] = path
         imported = list_imports(path, name)
-        skipped = EXCLUDED_IMPORTS if name.startswith("pkm.experiments.") else ()
+        makes_rows = name.startswith(("pkm.experiments.", "pkm.arrow"))
+        skipped = EXCLUDED_IMPORTS if makes_rows else ()
         queue += [module for module in imported if not module.startswith(skipped)]
     return files
 

@@ -24,7 +24,7 @@ from pkm.experiments.cell.cell import Cell, to_canonical_json
 from pkm.schema import BY_NAME
 
 #: Increase it when the same rows give other records: the next sync writes them anew.
-RECORD_VERSION = 3
+RECORD_VERSION = 4
 CURVE = "curve"
 CELL = "cell"
 SWEEP = "sweep"
@@ -43,6 +43,15 @@ TAG_COLUMNS = (
     "flaws",
     "private_bounds",
 )
+#: Times of fits, by whether cells measure time. Seeds that are fitted together share
+#: the CPU time of their batch.
+FIT_TIMES = {
+    True: {"fit_seconds": "fit_seconds"},
+    False: {
+        "fit_cpu_seconds": "batch_cpu_seconds_per_seed",
+        "compile_seconds": "compile_seconds",
+    },
+}
 
 
 class MetricValue(NamedTuple):
@@ -186,19 +195,20 @@ def compute_metrics(
     metrics: dict[str, list[MetricValue]] = defaultdict(list)
     for metric in list_metrics(study):
         matrix = study.matrix(sweep, metric)
-        if metric == "fit_seconds":
-            # Other fits include compilation.
-            is_timed = matrix.cells["timing"].to_numpy(dtype=bool)
-            matrix = matrix.take(is_timed)
         add_values(metrics, metric, matrix.broadcast())
         if with_areas and is_center_metric(metric):
             add_values(metrics, f"{metric}_auc", area(matrix))
+    for timing, times in FIT_TIMES.items():
+        for column, name in times.items():
+            matrix = study.matrix(sweep, column)
+            has_time = matrix.cells["timing"].to_numpy(dtype=bool) == timing
+            add_values(metrics, name, matrix.take(has_time).broadcast())
     return metrics
 
 
 def list_metrics(study: Study) -> list[str]:
     """List the metrics to write: the number of centers only where it varies."""
-    metrics = [*study.metrics, "fit_seconds"]
+    metrics = study.metrics
     counts = study.rows_with(["n_centers"])
     if (counts["n_centers"] == counts["k"]).all():
         metrics = [metric for metric in metrics if metric != "n_centers"]

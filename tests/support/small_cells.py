@@ -10,6 +10,7 @@ from pkm.experiments.fit.central import Central
 MEASURED = [
     "fit_seconds",
     "fit_cpu_seconds",
+    "compile_seconds",
     "metric_seconds",
     "metric_cpu_seconds",
     "peak_memory_mb",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numba
 import pandas as pd
 import pytest
 import small_cells
@@ -253,6 +254,27 @@ def test_timing_cell_can_have_a_time_limit(misbehaving_cell, tmp_path):
     assert "time limit of 0.3 s reached" in outcomes[endless.key].error
     (process,) = set(log_of(tmp_path)["process"])
     assert process != os.getpid()
+
+
+def test_compilation_is_stored_with_the_cell(monkeypatch, tmp_path):
+    """Times of a cell that compiled are told from those of the next one."""
+    execute_cell = execute.execute
+
+    @numba.njit
+    def double(x):
+        return 2 * x
+
+    def compile_and_execute(*arguments):
+        double(1)
+        return execute_cell(*arguments)
+
+    monkeypatch.setattr(execute, "execute", compile_and_execute)
+    store = Store(tmp_path)
+    run_cells(CELLS[:1], store, Backend())
+    run_cells(CELLS[1:2], store, Backend())
+    cold, warm = (store.read([cell.key])["compile_seconds"].unique() for cell in CELLS[:2])
+    assert cold > 0
+    assert warm == 0
 
 
 def test_timing_does_not_change_the_results(serial, tmp_path):

@@ -32,6 +32,7 @@ def test_closure_follows_imports_of_one_method_only():
         "pkm.methods.baselines.kmeans",
         "pkm.datasets",
         "pkm.datasets.registry",
+        "pkm.schema",
         "pkm.experiments.store.store",
         *(kind.__module__ for kind in KINDS),
     }
