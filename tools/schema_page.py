@@ -38,7 +38,9 @@ def write_page(text: str) -> str:
         for column in COLUMNS:
             if column.kind == kind:
                 meaning = column.label + ARROWS[column.better]
-                missing = format_default(column.missing)
+                # The page says once that metrics are NaN where they are missing.
+                is_metric = kind == "metric"
+                missing = "" if is_metric else format_default(column.missing)
                 applies_to = "" if column.scope == "all" else column.scope
                 dtype = "" if column.dtype == "number" else column.dtype
                 cells = (dtype, meaning, column.unit, missing, applies_to)
