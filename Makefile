@@ -27,26 +27,27 @@ help:            ## list the targets
 	@echo "settings: PAPER=$(PAPER) PROFILE=$(PROFILE) JOBS=$(JOBS) DATA=$(DATA) FETCH=$(FETCH) RESULTS=$(RESULTS)"
 
 # The lock is installed once, and the project on top of it, editable; what changed is installed again.
+# Modules are compiled at their first import, which most of them never see.
 $(VENV)/ready: requirements.txt pyproject.toml
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	touch $@
 
 # Open MPI, for parties that are processes.
 $(VENV)/protocol: requirements-protocol.txt $(VENV)/ready
-	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-protocol.txt
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements-protocol.txt
 	touch $@
 
 # MkDocs, for the site of docs/.
 $(VENV)/docs: requirements-docs.txt $(VENV)/ready
-	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.txt
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements-docs.txt
 	touch $@
 
 # A library that is run out of process, as a control.
 .venv-diffprivlib/ready: requirements-diffprivlib.txt
 	$(PYTHON) -m venv .venv-diffprivlib
-	.venv-diffprivlib/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-diffprivlib.txt
+	.venv-diffprivlib/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements-diffprivlib.txt
 	touch $@
 
 setup: $(VENV)/ready   ## create .venv from the lock

@@ -100,6 +100,15 @@ def shared_noise(monkeypatch):
 
 
 @pytest.fixture
+def short_fits(monkeypatch):
+    """Shorten the fits of AIM's model to what was released: no release depends on their steps."""
+    from pkm.methods.synthetic import aim
+
+    monkeypatch.setattr(aim, "ROUND_STEPS", 5)
+    monkeypatch.setattr(aim, "FINAL_STEPS", 5)
+
+
+@pytest.fixture
 def new_objects_alone():
     """Let the garbage collector see the objects of the test alone, not those of all modules."""
     gc.freeze()

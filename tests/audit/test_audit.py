@@ -15,7 +15,10 @@ from pkm.audit.__main__ import main
 from pkm.audit.pairs import PAIR_GENERATORS
 from pkm.methods import DistDP, EUGkM, GLloyd, Lloyd, QuadtreeKMeans, SuLloyd
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 
 
 PRIVATE = private_methods()

@@ -32,7 +32,10 @@ from pkm.methods import (
     SuLloyd,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ from pkm.privacy import (
 )
 from pkm.privacy.mechanisms.noise import public_seed
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 KEY = ("sums_and_counts", 0, "counts")
 
 

@@ -46,6 +46,8 @@ from pkm.privacy import (
     gaussian_mu,
 )
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 ZERO_OUT = (
     FastLloyd, GLloyd, SuLloyd, DPLloyd, KaplanStemmer, Balcan, EUGkM, DPM, LSHSplits, EMMC,
     PEMeans, QuadtreeKMeans, MSTKMeans, AIMKMeans, FedDPKMeans,
