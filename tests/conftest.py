@@ -121,7 +121,12 @@ def drafts(request, monkeypatch):
     """Save figures as drafts: small, no PDF. Slow tests save them in full."""
     if request.node.get_closest_marker("slow") is not None:
         return
-    from pkm.analysis.render import chart
+    from pkm.analysis.render import plot
 
-    monkeypatch.setattr(chart, "RESOLUTION", 40)
-    monkeypatch.setattr(chart, "svg_to_pdf", lambda svg: b"%PDF")
+    saved = plot.save
+
+    def save(figure, kind):
+        figure.set_dpi(20)
+        return saved(figure, kind) if kind == "png" else b"%PDF"
+
+    monkeypatch.setattr(plot, "save", save)

@@ -16,10 +16,8 @@ import pandas as pd
 from pkm import schema
 from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
 
-#: Lines by the words that figures have for them: lengths of dashes and of gaps in line
-#: widths.
-LINESTYLES: dict[str, tuple[float, ...]] = {"-": (), "--": (3.7, 1.6), ":": (1, 1.65)}
-NO_LINE = ""
+#: Lines by matplotlib's words for them; empty for none.
+LINESTYLES = ("-", "--", ":", "")
 Entries = Mapping[str, Any]
 Texts = tuple[str, ...]
 
@@ -45,9 +43,9 @@ class FigureResult:
     substitutes : str
         Which generated data sets replace files that were not available, in words; empty
         if none do.
-    chart : mapping or None
-        The figure as a Vega-Lite specification, see `pkm.analysis.render.chart`; None
-        for a table of the paper, and where nothing is stored.
+    drawing : Drawing or None
+        Its panels, see `pkm.analysis.render.panel`; None for a table of the paper, and
+        where nothing is stored.
     """
 
     table: pd.DataFrame
@@ -55,7 +53,7 @@ class FigureResult:
     caption: str
     missing: Texts
     substitutes: str
-    chart: Entries | None
+    drawing: Any
 
 
 @dataclass(frozen=True)
@@ -104,14 +102,9 @@ class FigureSpec:
     titles: Entries = _empty()
     extra_columns: Texts = ()
 
-    # Layout
-    columns: int = 4
-    width: float = 3.1
-    height: float = 2.6
-    legend: Literal["above", "right", "none"] = "above"
+    # Labels of axes
     x_label: str = ""
     y_label: str = ""
-    share_labels: bool = False
     share_y: bool = False
 
     # Look
@@ -205,8 +198,8 @@ def checked(where: str, entry: Entries) -> dict[str, Any]:
 
     Examples
     --------
-    >>> checked("figure a", {"sweep": "real", "columns": 5})
-    {'sweep': ('real',), 'columns': 5}
+    >>> checked("figure a", {"sweep": "real", "share_y": True})
+    {'sweep': ('real',), 'share_y': True}
     """
     refuse_unknown(entry, _HINTS, f"{where}: key")
     return {
@@ -270,9 +263,7 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
     specs = []
     for name, entry in content["figures"].items():
         where = f"conf/paper/{paper}/figures.yaml: figure {name}"
-        refuse_unknown(
-            _linestyles(entry), [*LINESTYLES, NO_LINE], f"{where}: linestyle"
-        )
+        refuse_unknown(_linestyles(entry), LINESTYLES, f"{where}: linestyle")
         values = checked(where, common | {"title": name} | entry)
         spec = FigureSpec(paper=paper, name=name, **values)
         for panel_spec in (spec, *map(spec.part, spec.panels)):

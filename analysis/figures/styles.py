@@ -77,15 +77,13 @@ class MethodStyle:
         return self.label.split(" (")[0]
 
     def line(self) -> dict[str, Any]:
-        """Return how a curve is drawn; lengths are in points."""
-        return {
+        """Return how a curve is drawn: properties of matplotlib's `Line2D`."""
+        width = {"linewidth": 1.0} if self.baseline else {}
+        return width | {
             "color": self.color,
             "linestyle": self.linestyle,
-            "linewidth": 1.0 if self.baseline else 1.8,
             "marker": None if self.baseline else self.marker or None,
-            "markersize": 5,
             "markerfacecolor": "white" if self.hollow else self.color,
-            "markeredgewidth": 1.2,
             "label": self.label,
         }
 

@@ -17,7 +17,7 @@ import pandas as pd
 from pkm.analysis.figures.texts import count_text
 from pkm.analysis.pages.audit_figure import draw_audit
 from pkm.analysis.pages.audits import Audit, read, table
-from pkm.analysis.render.chart import pictures
+from pkm.analysis.render import plot
 from pkm.files import atomic_write
 
 WIDTH = 110  # of prose
@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     drawn = draw_audit([_keep_worst_query(audit) for audit in audits])
-    assert drawn.chart is not None, "audits have marks"
-    atomic_write(folder / "figures" / "audit.png", pictures(drawn.chart)[0])
+    picture = plot.save(plot.plot(drawn.drawing), "png")
+    atomic_write(folder / "figures" / "audit.png", picture)
     page = TEXT.format(
         counts=_counts(audits),
         findings=_findings(audits),

@@ -11,9 +11,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
-from pkm.analysis.render.chart import PIXELS_PER_INCH, RESOLUTION
-
 TEMPLATES = Path(__file__).parents[1] / "templates"
+PIXELS_PER_INCH = 96  # of a page
 #: Colors of a picture on a page: a third of the bytes, and no difference to be seen.
 COLORS = 256
 
@@ -52,5 +51,6 @@ def packed(chart: Mapping[str, Any]) -> str:
 
 
 def web_width(image: bytes) -> int:
-    """Return the width of a PNG of `pictures` on a page, in pixels."""
-    return round(Image.open(io.BytesIO(image)).width * PIXELS_PER_INCH / RESOLUTION)
+    """Return the width of a PNG on a page, in pixels."""
+    picture = Image.open(io.BytesIO(image))
+    return round(picture.width * PIXELS_PER_INCH / picture.info["dpi"][0])

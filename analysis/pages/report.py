@@ -5,6 +5,7 @@ no paper: figures come from ``conf/paper/<paper>/figures.yaml``, claims and devi
 from ``conf/paper/<paper>/claims.yaml``.
 """
 
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import vl_convert
 
 from pkm.analysis.claims import verdicts
 from pkm.analysis.claims.claim import read_claims
@@ -24,11 +24,11 @@ from pkm.analysis.figures.texts import DASH, missing_text
 from pkm.analysis.pages import audits
 from pkm.analysis.pages.audit_figure import draw_audit
 from pkm.analysis.pages.audits import Audits
-from pkm.analysis.pages.html import embedded, packed, render, web_width
+from pkm.analysis.pages.html import TEMPLATES, embedded, packed, render, web_width
 from pkm.analysis.pages.missing import missing_table
 from pkm.analysis.pages.privacy_table import flaws_in, privacy_table
 from pkm.analysis.pages.table_files import write
-from pkm.analysis.render.chart import pictures
+from pkm.analysis.render import plot, vega
 from pkm.analysis.render.draw import draw
 from pkm.analysis.tables.statistics import BOOTSTRAP_REPEATS, summarize
 from pkm.analysis.tables.study import Study
@@ -237,20 +237,22 @@ class Report:
             "substitutes": result.substitutes,
             "image": None,
             "width": 0,
-            "chart": result.chart,
+            "chart": None,
             "packed": None,
             "table": None,
         }
-        if result.chart is None:
+        if result.drawing is None:
             if len(result.formatted):
                 context["table"] = result.formatted.to_dict("split")
             return context
-        png, pdf = pictures(result.chart)
+        figure = plot.plot(result.drawing)
         path = self.out / "figures" / name
-        path.with_suffix(".png").write_bytes(png)
-        path.with_suffix(".pdf").write_bytes(pdf)
+        for kind in ("png", "pdf"):
+            path.with_suffix(f".{kind}").write_bytes(plot.save(figure, kind))
+        png = path.with_suffix(".png").read_bytes()
         image = {"image": embedded(png), "width": web_width(png)}
-        return context | image | {"packed": packed(result.chart)}
+        chart = vega.chart(result.drawing)
+        return context | image | {"chart": chart, "packed": packed(chart)}
 
     def write_summary(self, study: Study) -> None:
         """Write every mean of every sweep and metric as one CSV."""
@@ -298,7 +300,7 @@ def _choices(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, list[
 @cache
 def chart_script() -> str:
     """Return the JavaScript that draws charts: Vega, Vega-Lite and their embedding."""
-    return vl_convert.javascript_bundle()
+    return gzip.decompress((TEMPLATES / "vega.js.gz").read_bytes()).decode()
 
 
 def _decisive(evidence: pd.DataFrame) -> dict[str, list]:

@@ -1,7 +1,6 @@
-"""From the tidy table of a figure to the figure: panels, labels, legend, caption."""
+"""From the tidy table of a figure to its panels, labels and caption."""
 
-import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,17 +18,15 @@ from pkm.analysis.figures.frames import (
     sentences,
 )
 from pkm.analysis.render import forest, heatmap, lines
-from pkm.analysis.render.axes import Json
-from pkm.analysis.render.chart import Entry, chart
-from pkm.analysis.render.style import BLACK, HueStyle, hue_styles, variant_styles
-from pkm.analysis.render.subplot import DIAMOND, REPORTED, Subplot, reference_line
+from pkm.analysis.render.panel import Drawing, Panel
+from pkm.analysis.render.style import HueStyle, hue_styles
 from pkm.analysis.tables.study import Study
 
 Styles = Mapping[Any, HueStyle]
-KINDS: dict[str, Callable[[pd.DataFrame, FigureSpec, Styles], Subplot]] = {
-    "lines": lines.panel,
-    "heatmap": heatmap.panel,
-    "forest": forest.panel,
+KINDS: dict[str, Callable[[pd.DataFrame, FigureSpec, Styles], Panel]] = {
+    "lines": lines.prepare,
+    "heatmap": heatmap.prepare,
+    "forest": forest.prepare,
 }
 GENERATED = "-generated"
 MAX_NAMES = 4
@@ -42,7 +39,7 @@ def draw(study: Study, spec: FigureSpec) -> FigureResult:
 
 
 def render(data: FigureData, spec: FigureSpec) -> FigureResult:
-    """Draw a figure from its table.
+    """Lay a figure out from its table.
 
     Panels without rows are not drawn; `missing` names them.
     """
@@ -52,9 +49,10 @@ def render(data: FigureData, spec: FigureSpec) -> FigureResult:
     fields = caption_fields(data, spec)
     notes: dict[str, str] = {}
     caption = [NOTHING]
-    vega = None
+    drawing = None
     if spec.kind != "table" and len(data.drawn):
-        vega, notes = _draw_panels(data, spec, styles, fields)
+        drawing = Drawing(spec, tuple(_panels(data, spec, styles)), styles)
+        notes = _notes(drawing.panels)
         fields.update(notes)
     if spec.kind == "table" or len(data.drawn):
         caption = sentences(spec.caption, fields)
@@ -71,156 +69,47 @@ def render(data: FigureData, spec: FigureSpec) -> FigureResult:
         " ".join(caption),
         data.missing or (),
         substitutes(data.source),
-        vega,
+        drawing,
     )
 
 
-def _draw_panels(
-    data: FigureData, spec: FigureSpec, styles: Styles, fields: Mapping[str, Any]
-) -> tuple[Json, dict[str, str]]:
-    """Draw each panel that has rows; return the chart and notes for the caption."""
+def _panels(data: FigureData, spec: FigureSpec, styles: Styles) -> Iterator[Panel]:
+    """Yield each panel that has rows, with its labels."""
     drawn = data.drawn
-    names = panel_names(drawn, spec)
-    specs = [spec.part(name) if name else spec for name in names]
-    tables = [drawn[drawn["panel"] == name] if name else drawn for name in names]
-    draw_panel = KINDS[spec.kind]
-    panels = [
-        draw_panel(table, panel_spec, styles)
-        for table, panel_spec in zip(tables, specs, strict=True)
-    ]
-    if spec.share_y:
-        module = forest if spec.kind == "forest" else lines
-        panels = module.share_values(panels)
-    if spec.kind == "heatmap":
-        panels = heatmap.colored(panels, tables, specs)
-
-    titles = [("", "")] * len(panels)
-    if not spec.share_labels:
-        titles = [
-            _axis_titles(table, panel_spec, data)
-            for table, panel_spec in zip(tables, specs, strict=True)
-        ]
-    columns = min(spec.columns, len(panels))
-    for index, panel in enumerate(panels):
-        x_title, y_title = titles[index]
-        # Panels of a row that share a label have it once.
-        if index % columns and y_title == titles[index - 1][1]:
-            y_title = ""
-        for record in panel.records:
-            record["panel"] = specs[index].title
-        title = ""
-        if names[index]:
-            title = _title(index, specs[index].title, len(panels))
-        x = replace(panel.x, title=x_title)
-        y = replace(panel.y, title=y_title)
-        panels[index] = replace(panel, x=x, y=y, title=title)
-
-    shared = ("", "")
-    if spec.share_labels:
-        shared = (_text(spec.x_label, fields), _text(spec.y_label, fields))
-    vega = chart(panels, spec, _entries(drawn, spec, styles), *shared)
-    by_kind: dict[str, dict[str, list[str]]] = {}
-    for panel, panel_spec in zip(panels, specs, strict=True):
-        for kind, note in panel.notes.items():
-            titles_of_note = by_kind.setdefault(kind, {}).setdefault(note, [])
-            titles_of_note.append(panel_spec.title)
-    return vega, _notes(by_kind, len(panels))
+    for name in panel_names(drawn, spec):
+        panel_spec = spec.part(name) if name else spec
+        table = drawn[drawn["panel"] == name] if name else drawn
+        panel = KINDS[spec.kind](table, panel_spec, styles)
+        cells = None if "notion" in table else data.source
+        of_panel = FigureData(table, cells, fields=data.fields)
+        fields = caption_fields(of_panel, panel_spec)
+        labels = [panel_spec.x_label, panel_spec.y_label]
+        x_label, y_label = (" ".join(sentences([label], fields)) for label in labels)
+        title = panel_spec.title if name else ""
+        yield replace(panel, title=title, x_label=x_label, y_label=y_label)
 
 
-def _title(
-    index: int,
-    title: str,
-    count: int,
-) -> str:
-    """Return the title of a panel, with a letter where several panels have one."""
-    letters = string.ascii_lowercase
-    letter = f"({letters[index]}) " if 1 < count <= len(letters) else ""
-    return f"{letter}{title}"
-
-
-def _axis_titles(
-    table: pd.DataFrame, spec: FigureSpec, data: FigureData
-) -> tuple[str, str]:
-    """Return the titles of the axes of a panel."""
-    cells = None if "notion" in table else data.source
-    fields = caption_fields(FigureData(table, cells, fields=data.fields), spec)
-    return _text(spec.x_label, fields), _text(spec.y_label, fields)
-
-
-def _text(template: str, fields: Mapping[str, Any]) -> str:
-    return " ".join(sentences([template], fields)) if template else ""
-
-
-def _entries(
-    drawn: pd.DataFrame,
-    spec: FigureSpec,
-    styles: Styles,
-) -> list[Entry]:
-    """Return the legend: hues, styles, reference lines, reported values."""
-    if spec.kind == "heatmap":
-        return []
-    entries: list[Entry] = []
-    present = drawn.dropna(subset=["hue"]).groupby("hue", observed=True)
-    place = "row" if spec.kind == "forest" else "x"
-    for hue, style in styles.items():
-        # Rows that are hues are named at the left.
-        is_row = spec.kind == "forest" and spec.row == spec.hue
-        if is_row or not style.label or hue not in present.groups:
-            continue
-        is_level = present.get_group(hue)[place].isna().all()
-        entries.append((style.label, _legend_line(hue, style, spec, is_level)))
-    if spec.style:
-        for variant in variant_styles(drawn, spec).values():
-            entries.append((variant["label"], {"color": BLACK} | variant))
-    specs = [spec.part(name) for name in panel_names(drawn, spec) if name] or [spec]
-    for panel_spec in specs:
-        for entry in panel_spec.references:
-            if entry.get("label"):
-                entries.append((entry["label"], reference_line(entry)))
-    if "reported" in drawn and drawn["reported"].notna().any():
-        entries.append((REPORTED, DIAMOND))
-    return list(dict(entries).items())
-
-
-def _legend_line(
-    hue: Any, style: HueStyle, spec: FigureSpec, is_level: bool
-) -> dict[str, Any]:
-    """Return how a hue is drawn in the legend: a level line has no marker."""
-    level = {"marker": None} if is_level else {}
-    if spec.kind != "forest":
-        return style.line | level
-    line = forest.replace_method_color(style.line, BLACK)
-    if hue in spec.stacked:
-        return line | {
-            "linestyle": "",
-            "marker": "s",
-            "markerfacecolor": style.color,
-        }
-    return line | (level or {"linestyle": ""})
-
-
-def _notes(
-    by_kind: Mapping[str, Mapping[str, list[str]]], n_panels: int
-) -> dict[str, str]:
-    """Say once for all panels what was noted of their axes."""
+def _notes(panels: Sequence[Panel]) -> dict[str, str]:
+    """Say once for all panels which axes are logarithmic and what is outside."""
     notes = {}
-    for kind, panels_of_note in by_kind.items():
-        if kind == "log":
-            panels = panels_of_note.get("", [])
-            where = "" if len(panels) == n_panels else f": {', '.join(panels)}"
-            notes[kind] = (
-                "The value axis is logarithmic where means lie more than a factor 5 "
-                "apart" + where
-            )
-        elif kind == "outside":
-            texts = [
-                f"{', '.join(panels)}: {note}"
-                for note, panels in panels_of_note.items()
-            ]
-            notes[kind] = f"Outside their panels: {'; '.join(texts)}"
-        else:
-            notes[kind] = next(iter(panels_of_note))
-    return {kind: f"{note}." for kind, note in notes.items()}
+    if panels[0].spec.kind != "lines":
+        return notes
+    chosen = [panel for panel in panels if panel.log and panel.spec.y_scale == "auto"]
+    if chosen:
+        titles = [panel.spec.title for panel in chosen]
+        where = "" if len(chosen) == len(panels) else f": {', '.join(titles)}"
+        notes["log"] = (
+            "The value axis is logarithmic where means lie more than a factor 5 "
+            f"apart{where}."
+        )
+    by_note: dict[str, list[str]] = {}
+    for panel in panels:
+        by_note.setdefault(lines.outside(panel), []).append(panel.spec.title)
+    by_note.pop("", None)
+    if by_note:
+        texts = [f"{', '.join(titles)}: {note}" for note, titles in by_note.items()]
+        notes["outside"] = f"Outside their panels: {'; '.join(texts)}."
+    return notes
 
 
 def substitutes(cells: pd.DataFrame) -> str:

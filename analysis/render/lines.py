@@ -1,36 +1,33 @@
 """Curves over a quantity, with bands or bars for their intervals."""
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.texts import short_number, wants_log
-from pkm.analysis.render.axes import Axis, Json, joined, rounded, value_axis
-from pkm.analysis.render.heatmap import ordered
-from pkm.analysis.render.style import HueStyle, mark_properties, variant_styles
-from pkm.analysis.render.subplot import Subplot, hue_key, make_record, reference_record
+from pkm.analysis.render.panel import Panel, ordered
+from pkm.analysis.render.style import HueStyle, artist, variant_styles
 
-MAX_TICKS = 8  # of the x axis
+MAX_TICKS = 6  # of the x axis
 #: Factor by which a band may go below its curve on a logarithmic axis.
 MAX_BAND = 3.0
 #: Factor by which a non-private level may be below the private curves.
 MAX_RANGE = 1000.0
 DODGE = 0.15  # largest shift of a curve on a logarithmic axis, as a power of 2
-EXPONENTS_SHARE = 0.2  # by which the x axis is lengthened for exponents
-Curve = tuple[np.ndarray, np.ndarray]  # x and value
+BAND = 0.16  # opacity
 Styles = Mapping[Any, HueStyle]
 
 
-def panel(
+def prepare(
     table: pd.DataFrame,
     spec: FigureSpec,
     styles: Styles,
-) -> Subplot:
+) -> Panel:
     """Return the curves of one panel; hues without an x are level lines.
 
     Names on the x axis are drawn at equal distances; a column `curve` tells the curves
@@ -40,127 +37,29 @@ def panel(
     names = []
     if not pd.api.types.is_numeric_dtype(table["x"]):
         names = ordered(table["x"], spec)
-    table = table.assign(place=table["x"])
-    if names:
         table = table.assign(x=[float(names.index(name)) for name in table["x"]])
-
-    # Ends of the intervals as they are drawn.
     for end in ("low", "high"):
         shown = table["value"]
         if spec.interval != "none":
             shown = table[end].fillna(shown)
         table = table.assign(**{f"shown_{end}": shown})
-    logarithmic = _is_log(table, spec, styles)
-    if logarithmic:
+    log = spec.y_scale == "log" and bool((table["value"] > 0).any())
+    if spec.y_scale == "auto":
+        log = wants_log(_limiting(table, styles))
+    if log and spec.cut:
         table = _clip_intervals(table, spec)
-
-    y = _value_axis(table, spec, styles, logarithmic)
-    x = _x_axis(table, spec)
-    if names:
-        places = tuple(map(float, range(len(names))))
-        x = replace(x, ticks=places, labels=tuple(map(spec.format_name, names)))
-    records = list(itertools.chain(*_curves(table, spec, styles, y)))
-    fitted = _fitted(table, styles)
-    for entry in spec.references:
-        records += _reference(entry, fitted)
-    if spec.exponents:
-        x = replace(x, high=x.from_fraction(1 + EXPONENTS_SHARE))
-        records += _exponents(x, y, fitted, styles)
-
-    notes = {}
-    if logarithmic and spec.y_scale == "auto":
-        notes["log"] = ""
-    outside = _outside(y, table, styles)
-    if outside:
-        notes["outside"] = outside
-    return Subplot(x, y, records, notes)
-
-
-def share_values(panels: Sequence[Subplot]) -> list[Subplot]:
-    """Give all panels the same value axis."""
-    axis = joined([panel.y for panel in panels])
-    return [replace(panel, y=axis) for panel in panels]
-
-
-# What is drawn
-
-
-def _curves(
-    table: pd.DataFrame, spec: FigureSpec, styles: Styles, y: Axis
-) -> Iterator[list[Json]]:
-    """Yield the records of each hue, from back to front."""
-    order = {hue: place for place, hue in enumerate(styles)}
-    variants = variant_styles(table, spec) if spec.style else {}
-
-    def depth(hue: Any) -> int:
-        return styles[hue].line.get("zorder", 10 + order[hue])
-
-    for hue in sorted(styles, key=depth):
-        style = styles[hue]
-        shift = dodged(order[hue], len(styles)) if spec.dodge else 1.0
-        rows = table[table["hue"] == hue].sort_values("x", kind="stable")
-        records = []
-        for row in rows.to_dict("records"):
-            is_level = pd.isna(row["x"])
-            text = "" if is_level else spec.format_name(row["place"])
-            record = make_record(row, hue_key(hue, style), text, spec)
-            change = {}
-            if variants:
-                variant = variants[row["style"]]
-                change = {key: item for key, item in variant.items() if key != "label"}
-                record["style"] = variant["label"]
-            props = mark_properties(style.line | change)
-            if is_level:
-                props.pop("marker", None)
-                record |= props | _level(row, spec, style, y)
-            elif y.scale != "log" or row["value"] > 0:
-                curve = [hue, row.get("style"), row.get("curve")]
-                place = {"at": rounded(row["x"] * shift), "curve": f"{curve}"}
-                record |= props | place | _interval(row, spec, style, y)
-            records.append(record)
-        yield records
-
-
-def _interval(
-    row: Mapping[str, Any], spec: FigureSpec, style: HueStyle, y: Axis
-) -> Json:
-    """Return the ends of a band or a bar that a logarithmic axis can show."""
-    low = row["shown_low"]
-    high = row["shown_high"]
-    if not low < high or style.line.get("zorder", 10) <= 2:
-        return {}
-    if y.scale == "log":
-        low = max(low, y.low)
-    kind = "bar" if spec.bands == "bars" else "band"
-    return {f"{kind}_low": rounded(low), f"{kind}_high": rounded(high)}
-
-
-def _level(
-    row: Mapping[str, Any],
-    spec: FigureSpec,
-    style: HueStyle,
-    y: Axis,
-) -> Json:
-    """Return where a level line is, with the ends of its band where asked."""
-    level = {"level": rounded(row["value"])}
-    low = row["shown_low"]
-    high = row["shown_high"]
-    if spec.level_bands and not style.baseline and low < high:
-        if y.scale == "log":
-            low = max(low, y.low)
-        level |= {"band_level": rounded(low), "band_top": rounded(high)}
-    return level
-
-
-def dodged(order: int, count: int) -> float:
-    """Return the factor by which the x of one of some curves is moved."""
-    return 2.0 ** (DODGE * (2 * (order + 0.5) / count - 1))
+    places = {float(place): spec.format_name(name) for place, name in enumerate(names)}
+    return Panel(
+        spec,
+        table,
+        styles,
+        log,
+        places,
+    )
 
 
 def _clip_intervals(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     """Clip the lower ends of bands, which may be below zero, on a logarithmic axis."""
-    if not spec.cut:
-        return table
     value = table["value"]
     largest = value if spec.cut == "point" else value[value > 0].min()
     low = np.fmax(table["shown_low"], largest / MAX_BAND)
@@ -168,81 +67,146 @@ def _clip_intervals(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     return table.assign(shown_low=low, shown_high=high)
 
 
-def _outside(
-    y: Axis,
-    table: pd.DataFrame,
-    styles: Styles,
-) -> str:
-    """Name the level lines outside the limits, with their values; empty without any."""
-    levels = table[table["x"].isna()]
-    is_inside = levels["value"].between(y.low, y.high)
-    texts = [
-        f"{styles[level.hue].short_label} {level.value:.3g}"
-        for level in levels[~is_inside].itertuples()
-    ]
-    return ", ".join(texts)
+def curves(panel: Panel) -> Iterator[tuple[Any, dict[str, Any], pd.DataFrame]]:
+    """Yield the curves and levels of a panel: hue, style, rows by x.
+
+    Levels have one row, whose x is missing.
+    """
+    spec = panel.spec
+    variants = variant_styles(panel.table, spec) if spec.style else {}
+    keys = [name for name in ("style", "curve") if name in panel.table]
+    for order, (hue, style) in enumerate(panel.styles.items()):
+        rows = panel.table[panel.table["hue"] == hue].sort_values("x", kind="stable")
+        is_level = rows["x"].isna()
+        parts = [rows[rows.index == index] for index in rows.index[is_level]]
+        others = rows[~is_level]
+        if keys:
+            groups = others.groupby(
+                keys,
+                sort=False,
+                dropna=False,
+                observed=True,
+            )
+            parts += [curve for _, curve in groups]
+        else:
+            parts.append(others)
+        for part in parts:
+            if len(part):
+                change = variants[part["style"].iloc[0]] if variants else {}
+                yield hue, {"zorder": 10 + order} | style.line | change, part
 
 
-def _reference(entry: Mapping[str, Any], curves: Mapping[Any, Curve]) -> list[Json]:
-    """Return a level, or a power of x through the middle of the first curve."""
+def draw(axes: Axes, panel: Panel) -> None:
+    """Draw the curves of a panel."""
+    spec = panel.spec
+    low, high = limits(panel)
+    order = {hue: place for place, hue in enumerate(panel.styles)}
+    for hue, line, rows in curves(panel):
+        style = panel.styles[hue]
+        bounds = rows["shown_low"], rows["shown_high"]
+        with_interval = (bounds[0] < bounds[1]).any() and line["zorder"] > 2
+        if rows["x"].isna().all():
+            axes.axhline(rows["value"].iloc[0], **artist(line | {"marker": None}))
+            if spec.level_bands and not style.baseline and with_interval:
+                ends = (end.iloc[0] for end in bounds)
+                axes.axhspan(
+                    *ends,
+                    color=style.color,
+                    alpha=BAND,
+                    linewidth=0,
+                )
+            continue
+        shift = dodged(order[hue], len(order)) if spec.dodge else 1.0
+        x = rows["x"] * shift
+        if with_interval and spec.bands == "bars":
+            lengths = rows["value"] - bounds[0], bounds[1] - rows["value"]
+            axes.errorbar(
+                x,
+                rows["value"],
+                np.clip(lengths, 0, None),
+                fmt="none",
+                ecolor=line["color"],
+                elinewidth=1.2,
+                capsize=2.5,
+                zorder=line["zorder"],
+            )
+        elif with_interval:
+            axes.fill_between(
+                x,
+                *bounds,
+                color=line["color"],
+                alpha=BAND,
+                linewidth=0,
+            )
+        axes.plot(x, rows["value"], **artist(line))
+    for entry in spec.references:
+        _draw_reference(axes, entry, panel)
+
+    if panel.log:
+        axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    if spec.y_reversed:
+        axes.invert_yaxis()
+    _set_x_axis(axes, panel)
+    if spec.exponents:
+        _write_exponents(axes, panel)
+
+
+def dodged(order: int, count: int) -> float:
+    """Return the factor by which the x of one of some curves is moved."""
+    return 2.0 ** (DODGE * (2 * (order + 0.5) / count - 1))
+
+
+def _draw_reference(axes: Axes, entry: Mapping[str, Any], panel: Panel) -> None:
+    """Draw a level, or a power of x through the middle of the first curve."""
+    line = artist(reference_line(entry))
     if "y" in entry:
-        return [reference_record(entry, level=entry["y"])]
-    if "x" in entry:
-        return [reference_record(entry, level_x=entry["x"])]
-    if not curves:
-        return []
-    x, value = next(iter(curves.values()))
-    middle = np.exp(np.log(x).mean())
-    height = np.exp(np.log(value).mean())
-    records = []
-    for end in (x[0], x[-1]):
-        at_end = height * (end / middle) ** entry["slope"]
-        place = {"at": rounded(end), "value": rounded(at_end)}
-        records.append(reference_record(entry, **place, curve=f"{entry}"))
-    return records
+        axes.axhline(entry["y"], **line)
+    elif "x" in entry:
+        axes.axvline(entry["x"], **line)
+    else:
+        for x, value in list(fitted(panel).values())[:1]:
+            middle = np.exp(np.log(x).mean())
+            height = np.exp(np.log(value).mean())
+            ends = np.array([x[0], x[-1]])
+            axes.plot(ends, height * (ends / middle) ** entry["slope"], **line)
+
+
+def reference_line(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a reference line is drawn: by default grey and dotted."""
+    own = {key: value for key, value in entry.items() if key not in ("x", "y", "slope")}
+    return {
+        "color": "#8c8c8c",
+        "linestyle": ":",
+        "linewidth": 1.2,
+        "marker": "",
+    } | own
 
 
 # Axes
 
 
-def _x_axis(table: pd.DataFrame, spec: FigureSpec) -> Axis:
-    """Return the x axis: ticks at the grid's values, thinned where they are many."""
-    grid = np.unique(table["x"].dropna().to_numpy(dtype=float))
-    if not grid.size:
-        grid = np.array([0.1, 1.0])
-    first = grid[0]
-    last = grid[-1]
-    if spec.x_scale == "linear":
-        scale = "linear"
-        margin = 0.03 * max(last - first, 1e-9)
-        largest = 2.0**DODGE if spec.dodge else 1.0
-        limits = first / largest - margin, last * largest + margin
+def _set_x_axis(axes: Axes, panel: Panel) -> None:
+    """Put ticks at the grid's values, thinned where they are many."""
+    spec = panel.spec
+    grid = np.unique(panel.table["x"].dropna().to_numpy(dtype=float))
+    if panel.names:
+        axes.set_xticks(list(panel.names), list(panel.names.values()))
+    elif grid.size:
+        places = grid if spec.x_scale == "linear" else np.log(grid)
         # Labels of values that are close together would touch.
-        distance = (last - first) / MAX_TICKS / 1.3
-        ticks = [first]
-        for value in grid[1:]:
-            if value - ticks[-1] >= distance:
-                ticks.append(value)
-    else:
-        scale = "log"
-        least = 2 ** (2 * DODGE) if spec.dodge else 1.05
-        margin = max((last / first) ** 0.04, least)
-        limits = first / margin, last * margin
-        step = -(-grid.size // MAX_TICKS)
-        ticks = grid[::step]
-    places = tuple(map(rounded, ticks))
-    labels = tuple(map(short_number, places))
-    return Axis(*map(float, limits), places, labels, scale, reverse=spec.x_reversed)
-
-
-def _is_log(
-    table: pd.DataFrame,
-    spec: FigureSpec,
-    styles: Styles,
-) -> bool:
-    if spec.y_scale == "auto":
-        return wants_log(_limiting(table, styles))
-    return spec.y_scale == "log" and bool((table["value"] > 0).any())
+        distance = np.ptp(places) / MAX_TICKS / 1.3
+        chosen = [0]
+        for index in range(1, grid.size):
+            if places[index] - places[chosen[-1]] >= distance:
+                chosen.append(index)
+        ticks = grid[chosen]
+        if spec.x_scale != "linear":
+            axes.set_xscale("log")
+        axes.set_xticks(ticks, list(map(short_number, ticks)))
+        axes.minorticks_off()
+    if spec.x_reversed:
+        axes.invert_xaxis()
 
 
 def _limiting(table: pd.DataFrame, styles: Styles) -> np.ndarray:
@@ -257,100 +221,90 @@ def _limiting(table: pd.DataFrame, styles: Styles) -> np.ndarray:
     return inside[(inside >= lowest) | (inside <= 0)]
 
 
-def _value_axis(
-    table: pd.DataFrame, spec: FigureSpec, styles: Styles, logarithmic: bool
-) -> Axis:
-    """Return the value axis.
+def limits(panel: Panel) -> tuple[float, float]:
+    """Return the limits of the axis of values.
 
-    Values stay inside. Bands may be cut: the band of a heavy-tailed method would
+    Values are inside. Bands may be cut: the band of a heavy-tailed method would
     otherwise set the scale.
     """
+    table = panel.table
+    spec = panel.spec
     levels = [entry["y"] for entry in spec.references if "y" in entry]
-    values = np.append(_limiting(table, styles), levels)
+    values = np.append(_limiting(table, panel.styles), levels)
     if not values.size:
-        return value_axis(0.0, 1.0)
-    has_limits = table["hue"].map(lambda hue: not styles[hue].baseline)
+        return 0.0, 1.0
+    has_limits = table["hue"].map(lambda hue: not panel.styles[hue].baseline)
     bands = table[has_limits.astype(bool)]
     top = values.max()
-    highest = max(bands["shown_high"].max(), top) if len(bands) else top
-    if logarithmic:
+    highest = np.fmax(bands["shown_high"].max(), top)
+    if panel.log:
         bottom = values[values > 0].min()
         lows = bands.loc[bands["shown_low"] > 0, "shown_low"]
-        lowest = min([bottom, *lows])
-        low = max(lowest, bottom / 2) / 1.15
-        high = min(highest, 3 * top) * 1.15
-        axis = value_axis(float(low), float(high), "log")
-    else:
-        bottom = values.min()
-        reach = max(top - bottom, 0.02 * max(abs(top), abs(bottom)), 1e-12)
-        lowest = min(bands["shown_low"].min(), bottom) if len(bands) else bottom
-        low = max(lowest, bottom - 0.6 * reach)
-        high = min(highest, top + 0.6 * reach)
-        if spec.y_zero:
-            low = min(low, 0.0)
-        margin = 0.06 * (high - low) + 1e-12
-        if not spec.y_zero:
-            low -= margin
-        axis = value_axis(float(low), float(high + margin))
-    return replace(axis, reverse=spec.y_reversed)
+        low = max(min([bottom, *lows]), bottom / 2) / 1.15
+        return float(low), float(min(highest, 3 * top) * 1.15)
+    bottom = values.min()
+    reach = max(top - bottom, 0.02 * max(abs(top), abs(bottom)), 1e-12)
+    low = max(np.fmin(bands["shown_low"].min(), bottom), bottom - 0.6 * reach)
+    high = min(highest, top + 0.6 * reach)
+    if spec.y_zero:
+        low = min(low, 0.0)
+    margin = 0.06 * (high - low) + 1e-12
+    return float(low if spec.y_zero else low - margin), float(high + margin)
+
+
+def outside(panel: Panel) -> str:
+    """Name the level lines outside the limits, with their values; empty without any."""
+    levels = panel.table[panel.table["x"].isna()]
+    is_inside = levels["value"].between(*limits(panel))
+    texts = [
+        f"{panel.styles[level.hue].short_label} {level.value:.3g}"
+        for level in levels[~is_inside].itertuples()
+    ]
+    return ", ".join(texts)
 
 
 # Exponents
 
 
-def _fitted(table: pd.DataFrame, styles: Styles) -> dict[Any, Curve]:
+def fitted(panel: Panel) -> dict[Any, tuple[np.ndarray, np.ndarray]]:
     """Return the curves with a power of x: two values or more, all positive.
 
     Curves are x and value by hue; baselines have no exponent.
     """
-    curves = {}
-    for hue, style in styles.items():
-        if style.baseline:
-            continue
-        is_curve = (table["hue"] == hue) & table["x"].notna()
-        curve = table[is_curve].sort_values("x")
+    found = {}
+    for hue, style in panel.styles.items():
+        is_curve = (panel.table["hue"] == hue) & panel.table["x"].notna()
+        curve = panel.table[is_curve].sort_values("x")
         x = curve["x"].to_numpy(dtype=float)
         value = curve["value"].to_numpy(dtype=float)
-        if x.size > 1 and (value > 0).all():
-            curves[hue] = x, value
-    return curves
+        if not style.baseline and x.size > 1 and (value > 0).all():
+            found[hue] = x, value
+    return found
 
 
-def _exponents(
-    x: Axis, y: Axis, curves: Mapping[Any, Curve], styles: Styles
-) -> list[Json]:
-    """Write the fitted exponents at the right, by height of the curves' ends."""
-    ends = {hue: y.to_fraction(value[-1]) for hue, (_, value) in curves.items()}
-    hues = sorted(ends, key=ends.__getitem__)
-    heights = separated([ends[hue] for hue in hues])
-    records = []
-    for hue, height in zip(hues, heights, strict=True):
-        places, values = curves[hue]
-        exponent, _ = np.polyfit(np.log(places), np.log(values), 1)
-        record = {
-            "hue": hue_key(hue, styles[hue]),
-            "at_y": rounded(y.from_fraction(height)),
-            "mark_at": rounded(x.from_fraction(0.87)),
-            "text_at": rounded(x.from_fraction(0.9)),
-            "text": f"{exponent:.2f}",
-        }
-        records.append(mark_properties(styles[hue].line) | record)
-    return records
+def _write_exponents(axes: Axes, panel: Panel) -> None:
+    """Write the fitted exponents beside a panel, by height of the curves' ends."""
+    powers = fitted(panel)
+    hues = sorted(powers, key=lambda hue: -powers[hue][1][-1])
+    if not hues:
+        return
+    exponents = [np.polyfit(*np.log(powers[hue]), 1)[0] for hue in hues]
+    axes.legend(
+        [Line2D([], [], **artist(panel.styles[hue].line)) for hue in hues],
+        [f"{exponent:.2f}" for exponent in exponents],
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
+        borderpad=0,
+        handlelength=1.2,
+        handletextpad=0.3,
+    )
 
 
-def separated(
-    heights: Sequence[float], gap: float = 0.06, top: float = 0.97
-) -> list[float]:
-    """Move increasing heights up until they differ by `gap`, then down from the top.
-
-    Examples
-    --------
-    >>> [round(height, 3) for height in separated([0.1, 0.11, 0.5, 0.96, 0.96])]
-    [0.1, 0.16, 0.5, 0.91, 0.97]
-    """
-    placed = list(heights)
-    for i in range(1, len(placed)):
-        placed[i] = max(placed[i], placed[i - 1] + gap)
-    for i in reversed(range(len(placed))):
-        placed[i] = min(placed[i], top - gap * (len(placed) - 1 - i))
-    return placed
+def share_limits(all_axes: Sequence[Axes], axis: str) -> None:
+    """Give panels the same axis of values."""
+    limits = np.array([getattr(axes, f"get_{axis}lim")() for axes in all_axes])
+    scales = {getattr(axes, f"get_{axis}scale")() for axes in all_axes}
+    for axes in all_axes:
+        if "log" in scales:
+            getattr(axes, f"set_{axis}scale")("log")
+        getattr(axes, f"set_{axis}lim")(limits.min(), limits.max())

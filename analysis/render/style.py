@@ -1,29 +1,29 @@
-"""Styles of hues and of their variants, properties of marks, color maps."""
+"""Styles of hues and of their variants, in the words of matplotlib."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
-import yaml
+from matplotlib.colors import to_hex
 
-from pkm.analysis.figures.figure import LINESTYLES, NO_LINE, FigureSpec, in_order
+from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.styles import CYCLE, MethodStyle, MethodStyles
-
-#: What charts have in common: configuration, layers, markers, colors, titles of facts.
-COMMON = yaml.safe_load(
-    Path(__file__).with_name("chart.yaml").read_text(encoding="utf-8")
-)
 
 BLACK = "#222222"
 GREY = "#8c8c8c"
-POINT = 96 / 72  # pixels
-
-
-# Styles of the hues of a figure
+#: What a paper reports.
+DIAMOND = {
+    "color": BLACK,
+    "marker": "D",
+    "markerfacecolor": "none",
+    "markersize": 7,
+    "linestyle": "",
+    "zorder": 40,
+}
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,7 @@ class HueStyle:
     Attributes
     ----------
     line : dict
-        How its curve is drawn: `color`, `linestyle`, `linewidth`, `marker`,
-        `markersize`, `markerfacecolor`, `markeredgewidth`, `alpha`, `zorder` and
-        `label`; lengths in points.
+        How its curve is drawn: properties of matplotlib's `Line2D`.
     baseline : bool
         Whether it is a level that sets no limits, see `MethodStyle.baseline`.
     shift : float
@@ -125,34 +123,19 @@ def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str,
     return variants
 
 
-# Mark properties and colors
-
-
-def mark_properties(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mark properties of a style for the records of a chart, in pixels.
-
-    Without a line there is no `width`, without a marker no `marker`.
+def artist(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a style as matplotlib's lines have them.
 
     Examples
     --------
-    >>> mark_properties({"color": "#222222", "linestyle": ":", "linewidth": 3})
-    {'color': '#222222', 'face': '#222222', 'width': 4.0, 'dash': [4.0, 6.6]}
+    >>> artist({"color": "#222222", "linestyle": (4, 2), "label": "mean"})
+    {'color': '#222222', 'linestyle': (0, (4, 2))}
     """
-    face = line.get("markerfacecolor", line["color"])
-    props = {"color": line["color"], "face": "transparent" if face == "none" else face}
-    style = line.get("linestyle", "-")
-    if style != NO_LINE:
-        props["width"] = round(POINT * line.get("linewidth", 1.8), 2)
-        lengths = LINESTYLES[style] if isinstance(style, str) else style
-        if lengths:
-            props["dash"] = [round(props["width"] * length, 2) for length in lengths]
-    if line.get("marker"):
-        props["marker"] = line["marker"] if line["marker"] in COMMON["markers"] else "o"
-        props["size"] = round((POINT * line.get("markersize", 5)) ** 2, 1)
-        props["edge"] = round(POINT * line.get("markeredgewidth", 1.2), 2)
-    if "alpha" in line:
-        props["alpha"] = line["alpha"]
-    return props
+    properties = {key: value for key, value in line.items() if key != "label"}
+    style = properties.get("linestyle", "-")
+    if not isinstance(style, str):
+        properties["linestyle"] = (0, tuple(style))
+    return properties
 
 
 def shades(
@@ -162,33 +145,10 @@ def shades(
 ) -> list[str]:
     """Return colors of a map at equal distances, up to a share of its length.
 
-    Maps are those of chart.yaml; one with ``_r`` at its end is reversed.
-
     Examples
     --------
-    >>> shades(2), shades(1, color_map="viridis_r")
-    (['#440154', '#fde725'], ['#fde725'])
+    >>> shades(2)
+    ['#440154', '#fde725']
     """
-    return [color_at(share, color_map) for share in np.linspace(0.0, highest, count)]
-
-
-def color_at(share: float, color_map: str) -> str:
-    """Return the color at a share of the length of a map."""
-    stops = COMMON["color_maps"][color_map.removesuffix("_r")]
-    if color_map.endswith("_r"):
-        share = 1 - share
-    places = np.linspace(0, 1, len(stops))
-    by_channel = np.array([to_rgb(stop) for stop in stops]).T
-    mixed = [round(float(np.interp(share, places, values))) for values in by_channel]
-    return "#" + "".join(f"{level:02x}" for level in mixed)
-
-
-def to_rgb(color: str) -> Sequence[int]:
-    """Return red, green and blue of a color.
-
-    Examples
-    --------
-    >>> to_rgb("#ff0080")
-    (255, 0, 128)
-    """
-    return tuple(int(color[start : start + 2], 16) for start in (1, 3, 5))
+    colors = matplotlib.colormaps[color_map]
+    return [to_hex(colors(share)) for share in np.linspace(0.0, highest, count)]

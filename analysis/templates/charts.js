@@ -1,12 +1,6 @@
 // Draws the chart of each figure when it comes into view, in place of its picture, which is printed.
 
 const ERRORS = 1; // of Vega's levels of messages
-const GAP = 30; // pixels between panels
-const ENTRY = 200; // pixels of an entry of a legend
-const SMALLEST = 120; // pixels of a panel
-const CELL = 30; // pixels of a cell of a map that has room for a number
-const LETTER = 8; // pixels of a letter of a title
-const SHRINKS = 0.7; // to this share of its width a panel shrinks before it goes to the next row
 const fields = [...document.querySelectorAll(".filters select")];
 const specifications = new Map();
 
@@ -33,7 +27,6 @@ async function start(figure) {
     button.textContent = live ? "static picture" : "interactive chart";
   };
   try {
-    // A chart has no width while its picture stands in its place.
     await draw(figure);
   } catch (error) {
     chart.remove();
@@ -54,11 +47,12 @@ async function unpacked(text) {
 
 async function draw(figure) {
   const chart = figure.querySelector(".chart");
-  const specification = fitted(filtered(specifications.get(figure)), figure.clientWidth);
+  const specification = filtered(specifications.get(figure));
   if (!specification.concat.length) {
     chart.textContent = "Nothing in this figure is of that data set and adjacency.";
     return;
   }
+  specification.columns = Math.min(specification.columns, Math.floor(figure.clientWidth / specification.usermeta.panel) || 1);
   const options = { actions: false, logLevel: ERRORS, renderer: "svg" };
   const { view } = await vegaEmbed(chart, specification, options);
   view.addEventListener("click", (event, item) => tell(figure, item?.datum));
@@ -81,55 +75,6 @@ function filtered(specification) {
     panels[0].layer = [legend, ...panels[0].layer];
   }
   return { ...specification, concat: panels };
-}
-
-// As many panels side by side as there is room for, and as many entries of the legend.
-function fitted(specification, room) {
-  const { labels, y, rows } = specification.usermeta;
-  const widest = Math.max(...specification.concat.map((panel) => panel.width));
-  const width = (columns) => Math.floor(room / columns) - labels - GAP;
-  let columns = Math.min(specification.columns, Math.max(specification.concat.length, 1));
-  while (columns > 1 && width(columns) < SHRINKS * widest) columns -= 1;
-  const entries = Math.max(Math.floor(room / ENTRY), 1);
-  const widthOf = (panel) => Math.max(Math.min(panel.width, width(columns)), SMALLEST);
-  const concat = specification.concat.map((panel, index) => ({
-    ...panel,
-    title: inLines(panel.title.join(" "), widthOf(panel) + labels),
-    width: widthOf(panel),
-    layer: readable(specification, panel, widthOf(panel)).map((layer) => {
-      const encoding = { ...layer.encoding };
-      for (const [channel, { legend, ...rest }] of Object.entries(encoding)) {
-        if (!legend?.columns) continue;
-        encoding[channel] = { ...rest, legend: { ...legend, columns: Math.min(legend.columns, entries) } };
-      }
-      // The first panel of a row has the title of the vertical axis.
-      const inside = index % columns > 0;
-      if (y && encoding.y?.axis) encoding.y = { ...encoding.y, title: inside ? null : y };
-      if (rows && encoding.y?.axis) encoding.y = { ...encoding.y, axis: { ...encoding.y.axis, labels: !inside } };
-      return { ...layer, encoding };
-    }),
-  }));
-  const title = { ...specification.title, text: inLines(specification.title.text.join(" "), room) };
-  return { ...specification, title, columns, concat };
-}
-
-// The layers of a panel; those of a map with narrow cells are without its numbers.
-function readable(specification, panel, width) {
-  const isMap = specification.resolve.scale.fill === "independent";
-  const [low, high] = panel.layer[0].encoding.x?.scale?.domain ?? [0, 1];
-  const narrow = isMap && width / (high - low) < CELL;
-  return panel.layer.filter((layer) => !(narrow && layer.mark.type === "text"));
-}
-
-// A title in as many lines as it takes.
-function inLines(text, room) {
-  const lines = [];
-  for (const word of text.split(" ")) {
-    const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
-    if (lines.length && LETTER * longer.length <= room) lines[lines.length - 1] = longer;
-    else lines.push(word);
-  }
-  return lines;
 }
 
 // Below a chart: where the rows of a mark are, and how they are made again.

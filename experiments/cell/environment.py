@@ -20,7 +20,7 @@ PACKAGES = (
     "numba",
     "hydra-core",
     "mlflow",
-    "vl-convert-python",
+    "matplotlib",
     "dp-accounting",
 )
 

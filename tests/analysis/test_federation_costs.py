@@ -334,7 +334,7 @@ def test_figures_without_protocol_rows_report_gaps(name):
     result = draw(name, small_rows())
     assert result.missing
     assert all(gap.endswith("not run: no stored rows") for gap in result.missing)
-    assert result.chart is None
+    assert result.drawing is None
 
 
 def test_stacked_parts_sum_to_iteration_time():
@@ -344,11 +344,11 @@ def test_stacked_parts_sum_to_iteration_time():
     for panel, latency in zip(charts.panels_of(result), (0.25, 25.0), strict=True):
         times = table.loc[table["latency_ms"] == latency, "iteration_ms"]
         assert len(times) == 30
-        bars = panel.with_fields("start", "end")
+        bars = panel.axes.patches
         assert len(bars) == 150
         ends = {}
         for bar in bars:
-            ends[bar["at"]] = max(ends.get(bar["at"], 0), bar["end"])
+            ends[bar.get_y()] = max(ends.get(bar.get_y(), 0), bar.get_x() + bar.get_width())
         assert np.allclose(sorted(ends.values()), sorted(times))
     assert not result.missing
     assert "MPI processes" in result.caption

@@ -1,7 +1,6 @@
 """Figures as data: keys are checked, tables hold what is drawn, absent panels are named."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import reports
 import yaml
@@ -47,8 +46,7 @@ def drawn(spec, rows=None):
     ("keys", "message"),
     [
         ({"swep": "real"}, "'swep' is unknown; did you mean 'sweep'?"),
-        ({"columns": "five"}, "columns='five' must be of type int"),
-        ({"columns": True}, "columns=True must be of type int"),
+        ({"share_y": "yes"}, "share_y='yes' must be of type bool"),
         ({"kind": "pie"}, "kind='pie' must be one of"),
         ({"panels": ["iris"]}, "panels=.* must be of type Mapping"),
         ({"panels": {"iris": {"titel": "Iris"}}}, "did you mean 'title'"),
@@ -149,18 +147,17 @@ def test_curves_are_named_selections():
 
 def test_nothing_stored_is_no_figure():
     result = drawn(spec_of(sweep="none", panel="dataset", caption="Over {seeds}."))
-    assert result.chart is None
+    assert result.drawing is None
     assert result.caption == "No stored rows."
     assert result.missing == ("A: not run: no stored rows",)
 
 
 def test_reported_values_are_drawn_as_diamonds():
-    spec = spec_of(kind="forest", row="dataset", methods="kmeans", height=0.3)
+    spec = spec_of(kind="forest", row="dataset", methods="kmeans")
     shown = make_figure_data(study_of("fastlloyd"), spec)
     table = shown.table.assign(reported=[0.1, np.nan, 0.3])
     (panel,) = panels_of(render(type(shown)(table, missing=()), spec))
-    diamonds = [record["value"] for record in panel.records if record["hue"] == "reported"]
-    assert {0.1, 0.3} == set(diamonds)
+    assert {0.1, 0.3} <= {place for place, _ in panel.marks("D")}
 
 
 def test_files_hold_what_is_drawn():
@@ -168,6 +165,5 @@ def test_files_hold_what_is_drawn():
     for panel in panels_of(result):
         name = panel.title.split(") ")[1]
         curve = result.table[result.table["panel"] == name].sort_values("x")
-        shown = pd.DataFrame(panel.records)
-        assert shown["hue"].nunique() == 1
-        np.testing.assert_allclose(shown[["at", "value"]], curve[["x", "value"]], rtol=1e-5)
+        (line,) = panel.axes.lines
+        np.testing.assert_array_equal(line.get_xydata(), curve[["x", "value"]])

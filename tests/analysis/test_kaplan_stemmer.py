@@ -3,7 +3,6 @@ fail, figures.
 """
 
 import math
-from dataclasses import replace
 from functools import partial
 
 import charts
@@ -556,12 +555,6 @@ def test_planted_figure_has_all_methods_and_exponents(study):
         assert exponent in panel.texts
         assert len(panel.texts) == 7  # all methods that may be fitted, no baseline
         assert panel.y.scale == "log"
-        low, high = np.log([panel.y.low, panel.y.high])
-        places = [record["at_y"] for record in panel.with_fields("text")]
-        heights = sorted((np.log(places) - low) / (high - low))
-        assert np.diff(heights).min() > 0.05
-        assert 0 < heights[0]
-        assert heights[-1] < 1
 
 
 def test_candidates_table_reports_quality(study):
@@ -580,7 +573,11 @@ def test_central_and_local_have_separate_panels(study):
         for _, panel in table.groupby("panel"):
             assert panel["method"].isin(LOCAL).nunique() == 1
     first, second, *_ = charts.panels_of(local)
-    assert first.y == replace(second.y, title=first.y.title)
+    assert (first.y.scale, first.y.low, first.y.high) == (
+        second.y.scale,
+        second.y.low,
+        second.y.high,
+    )
 
 
 def test_capture_figure_has_a_panel_for_each_n(study):

@@ -162,20 +162,6 @@ def test_a_narrow_window_has_no_part_outside_it(page, folder, telephone):
         assert telephone.execute_script("return document.documentElement.scrollWidth") <= 420
 
 
-def test_a_narrow_map_is_without_numbers(folder, monkeypatch, driver, telephone):
-    """They would lie upon each other; the pointer still shows them."""
-    opened = build("comparison", folder, monkeypatch)
-    numbers = ".chart g.mark-text.role-mark text"
-    found = []
-    for window in (driver, telephone):
-        browser.load(window, opened)
-        figure = figure_of(window, "comparison_ratios")
-        assert count(window, figure, ".chart g.mark-rect.role-mark path") > 5
-        found.append(count(window, figure, numbers))
-    assert found[0] > 5
-    assert found[1] == 0
-
-
 def test_the_front_page_leads_to_the_reports_and_back(page, folder, driver):
     browser.load(driver, index_page.build(folder))
     link = driver.find_element("css selector", "td a[href='fastlloyd-quick/index.html']")

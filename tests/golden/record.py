@@ -222,30 +222,14 @@ def unlearning_records() -> dict:
 
 
 def figure_record(result) -> dict:
-    """Numbers of a figure's table, and of the marks that its chart shows.
-
-    The order of rows, columns and panels does not count, and neither do panels without content.
-    """
+    """Numbers of a figure's table; the order of rows and columns does not count."""
     table = result.table.select_dtypes("number")
     columns = sorted(numbers_digest(np.sort(table[name].to_numpy(float))) for name in table)
-    record = {
+    return {
         "rows": len(result.table),
         "numbers": digest_of_json(columns),
         "gaps": len(result.missing),
     }
-    panels = [] if result.chart is None else map(panel_digest, result.chart["concat"])
-    shown = sorted(digest for digest in panels if digest)
-    return record | ({"plotted": digest_of_json(shown)} if shown else {})
-
-
-def panel_digest(panel) -> list:
-    """Digests of what one panel shows, field by field of its records."""
-    columns = {}
-    for record in panel["data"]["values"]:
-        for name, value in record.items():
-            if isinstance(value, int | float):
-                columns.setdefault(name, []).append(value)
-    return sorted([name, numbers_digest(np.sort(values))] for name, values in columns.items())
 
 
 def numbers_digest(values) -> str:

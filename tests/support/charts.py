@@ -1,7 +1,12 @@
-"""What a chart shows, read from its specification."""
+"""What a picture shows, read from the figure that matplotlib has drawn."""
 
-import json
 from dataclasses import dataclass
+from functools import cached_property
+
+from matplotlib.figure import Figure
+
+from pkm.analysis.render import plot
+from pkm.analysis.render.panel import Panel
 
 
 @dataclass(frozen=True)
@@ -12,68 +17,80 @@ class Axis:
     low: float
     high: float
     reverse: bool
-    title: object
+    title: str
     ticks: tuple
     labels: tuple
 
 
 @dataclass(frozen=True)
-class Panel:
-    """One panel of a chart."""
+class Shown:
+    """One panel of a picture, with the rows behind it."""
 
-    title: str
-    records: list
-    x: Axis
-    y: Axis
+    panel: Panel
+    figure: Figure
+    index: int
 
-    def with_fields(self, *fields):
-        """Records that have some fields."""
-        return [record for record in self.records if all(field in record for field in fields)]
+    @property
+    def axes(self):
+        return self.figure.axes[self.index]
+
+    @property
+    def title(self):
+        return self.axes.get_title().replace("\n", " ").removesuffix(", log")
+
+    @property
+    def table(self):
+        return self.panel.table
+
+    @cached_property
+    def x(self):
+        return axis_of(self.axes.xaxis)
+
+    @cached_property
+    def y(self):
+        return axis_of(self.axes.yaxis)
 
     @property
     def curves(self):
         """Hues of the curves and level lines."""
-        shown = self.with_fields("at", "value") + self.with_fields("level")
-        return list(dict.fromkeys(record["hue"] for record in shown))
+        return list(dict.fromkeys(self.table["hue"]))
 
     @property
     def texts(self):
-        """Numbers that are written at marks and into cells."""
-        return [record["text"] for record in self.with_fields("text")]
+        """Numbers that are written at marks, into cells, and as exponents."""
+        legend = self.axes.get_legend()
+        exponents = legend.get_texts() if legend else []
+        return [text.get_text() for text in (*self.axes.texts, *exponents)]
+
+    def marks(self, marker):
+        """Places of the marks of one kind."""
+        lines = [line for line in self.axes.lines if line.get_marker() == marker]
+        return [place for line in lines for place in line.get_xydata().tolist()]
+
+
+def axis_of(axis):
+    low, high = axis.get_view_interval()
+    ticks = [tick for tick in axis.get_majorticklocs() if min(low, high) <= tick <= max(low, high)]
+    shown = axis.get_tick_params()["labelleft" if axis.axis_name == "y" else "labelbottom"]
+    labels = axis.get_major_formatter().format_ticks(ticks) if shown else ()
+    return Axis(
+        axis.get_scale(),
+        min(low, high),
+        max(low, high),
+        low > high,
+        axis.get_label_text(),
+        tuple(ticks),
+        tuple(labels),
+    )
 
 
 def panels_of(result):
     """Panels of a drawn figure."""
-    return [panel_of(panel) for panel in result.chart["concat"]]
-
-
-def panel_of(panel):
-    encodings = [layer.get("encoding", {}) for layer in panel["layer"]]
-    axes = [
-        next(each[name] for each in encodings if "scale" in each.get(name, {})) for name in "xy"
-    ]
-    return Panel(" ".join(panel["title"]), panel["data"]["values"], *map(axis_of, axes))
-
-
-def axis_of(encoding):
-    scale, axis = encoding["scale"], encoding["axis"]
-    start = axis["labelExpr"].index("[")
-    labels, _ = json.JSONDecoder().raw_decode(axis["labelExpr"], start)
-    shown = axis.get("labels", True)
-    return Axis(
-        scale["type"],
-        *scale["domain"],
-        scale["reverse"],
-        encoding.get("title"),
-        tuple(axis["values"]),
-        tuple(labels if shown else ()),
-    )
+    figure = plot.plot(result.drawing)
+    return [Shown(panel, figure, index) for index, panel in enumerate(result.drawing.panels)]
 
 
 def legend_of(result):
     """Labels of the legend with the colors of their lines; empty without one."""
-    encoding = result.chart["concat"][0]["layer"][0]["encoding"]
-    if "shape" not in encoding or "scale" not in encoding["shape"]:
-        return {}
-    scale = encoding["stroke"]["scale"]
-    return dict(zip(scale["domain"], scale["range"], strict=True))
+    entries = plot.legend_entries(result.drawing)
+    return {label: line["color"] for label, line in entries.items()}

@@ -1,0 +1,290 @@
+"""Pictures of figures by matplotlib: the same bytes for the same table."""
+
+import io
+import string
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from pkm.analysis.figures.figure import FigureSpec
+from pkm.analysis.figures.texts import plain_number
+from pkm.analysis.render import forest, heatmap, lines
+from pkm.analysis.render.panel import REPORTED, Drawing, Panel
+from pkm.analysis.render.style import BLACK, DIAMOND, artist, variant_styles
+
+STYLES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.mplstyle")))
+#: Entries of a legend beside a figure; fewer are above it.
+MANY_ENTRIES = 14
+LETTER = 0.55  # width of a letter, of the size of the font
+HANDLE = 4.5  # width of a line of the legend with its margins, in letters
+ROW = 1.9  # height of a row of a forest, of the size of the font
+CELL = 2.6  # height of a row of a map, of the size of the font
+AROUND = 3.5  # height of labels and title of a panel, of the size of the font
+SINGLE = 0.62  # width of a figure with one panel of curves, of that of others
+TALLER = 1.4  # panels of a figure that has one or two side by side
+#: What a file says of its origin; a date would differ each time.
+METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None},
+}
+#: Decades of a logarithmic axis whose ticks are those of a linear one.
+FEW_DECADES = 0.6
+#: Ticks of a logarithmic axis within a decade, by decades of the axis.
+LOG_STEPS = ((2.2, (1.0, 2.0, 5.0)), (3.5, (1.0, 3.0)), (np.inf, (1.0,)))
+
+
+def style_path(style: str) -> Path:
+    """Return the file of a style.
+
+    Raises
+    ------
+    ValueError
+        If there is no such style.
+    """
+    if style not in STYLES:
+        raise ValueError(f"style={style!r} must be one of {', '.join(STYLES)}")
+    return Path(__file__).with_name(f"{style}.mplstyle")
+
+
+def plot(drawing: Drawing, style: str = "bench") -> Figure:
+    """Draw a figure.
+
+    Parameters
+    ----------
+    drawing : Drawing
+    style : {"bench", "paper"}, default="bench"
+        The style sheet: sizes of fonts and lines, and of the figure.
+
+    Returns
+    -------
+    Figure
+        In no window and unknown to pyplot; `save` makes files of it.
+    """
+    with matplotlib.rc_context(fname=style_path(style)):
+        figure = Figure(figsize=_size(drawing))
+        columns = drawing.columns
+        n_rows = -(-len(drawing.panels) // columns)
+        grid = figure.subplots(n_rows, columns, squeeze=False).ravel()
+        for axes in grid[len(drawing.panels) :]:
+            axes.remove()
+        all_axes = list(grid[: len(drawing.panels)])
+        for index, (axes, panel) in enumerate(
+            zip(all_axes, drawing.panels, strict=True)
+        ):
+            _draw_panel(axes, panel)
+            if panel.title:
+                axes.set_title(_panel_title(index, drawing))
+        if drawing.spec.kind == "heatmap":
+            _draw_maps(figure, all_axes, drawing)
+        elif drawing.spec.share_y:
+            lines.share_limits(all_axes, "x" if drawing.spec.kind == "forest" else "y")
+        for axes in all_axes:
+            _format_values(axes, drawing.spec)
+        _label_axes(figure, all_axes, drawing)
+        _add_legend(figure, drawing)
+    return figure
+
+
+def save(figure: Figure, kind: str) -> bytes:
+    """Return a figure as PNG or PDF, the same bytes for the same figure."""
+    stream = io.BytesIO()
+    # Text stays text in a PDF.
+    with matplotlib.rc_context({"pdf.fonttype": 42}):
+        figure.savefig(
+            stream,
+            format=kind,
+            dpi="figure",
+            metadata=METADATA[kind],
+            bbox_inches="tight",
+        )
+    return stream.getvalue()
+
+
+def _size(drawing: Drawing) -> tuple[float, float]:
+    """Return width and height in inches; those of a style are of one row of panels."""
+    width, height = matplotlib.rcParams["figure.figsize"]
+    letter = matplotlib.rcParams["font.size"] / 72
+    columns = drawing.columns
+    if drawing.spec.kind == "lines" and columns == 1:
+        width *= SINGLE
+    height *= TALLER if columns < 3 else 1.0
+    total = 0.0
+    for first in range(0, len(drawing.panels), columns):
+        row = drawing.panels[first : first + columns]
+        if drawing.spec.kind == "forest":
+            n_rows = max(max(panel.names) + 1.4 for panel in row)
+            total += (ROW * n_rows + AROUND) * letter
+        elif drawing.spec.kind == "heatmap":
+            n_rows = max(len(heatmap.sides(panel)[1]) for panel in row)
+            total += (CELL * max(n_rows, 3) + AROUND) * letter
+        else:
+            total += height
+    return width, total + 2 * letter
+
+
+def _panel_title(index: int, drawing: Drawing) -> str:
+    """Return the title of a panel in as many lines as it takes.
+
+    It has a letter where there are several, and says that curves have a logarithmic
+    axis.
+    """
+    panel = drawing.panels[index]
+    title = panel.title
+    letters = string.ascii_lowercase
+    if 1 < len(drawing.panels) <= len(letters):
+        title = f"({letters[index]}) {title}"
+    if panel.spec.kind == "lines" and panel.log:
+        title = f"{title}, log"
+    width = _size(drawing)[0] / drawing.columns
+    letter = LETTER * matplotlib.rcParams["axes.titlesize"] / 72
+    return textwrap.fill(title, max(int(width / letter), 8))
+
+
+def _draw_panel(axes: Axes, panel: Panel) -> None:
+    """Draw curves or rows; maps follow when their common scale of colors is known."""
+    if panel.spec.kind == "lines":
+        lines.draw(axes, panel)
+    elif panel.spec.kind == "forest":
+        forest.draw(axes, panel)
+
+
+def _draw_maps(figure: Figure, all_axes: list[Axes], drawing: Drawing) -> None:
+    """Draw maps; those of a `color_group` have one scale and one bar."""
+    for indices in drawing.color_groups():
+        panels = [drawing.panels[index] for index in indices]
+        spec = panels[0].spec
+        scale = heatmap.norm([panel.table for panel in panels], spec)
+        members = [all_axes[index] for index in indices]
+        for axes, panel in zip(members, panels, strict=True):
+            image = heatmap.draw(axes, panel, scale)
+        bar = figure.colorbar(
+            image,
+            ax=members,
+            label=spec.color_label,
+            aspect=30,
+        )
+        bar.outline.set_visible(False)
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(plain_number))
+        bar.ax.minorticks_off()
+
+
+def _format_values(axes: Axes, spec: FigureSpec) -> None:
+    """Put round numbers at the ticks of the axis of values."""
+    if spec.kind == "heatmap":
+        return
+    axis = axes.xaxis if spec.kind == "forest" else axes.yaxis
+    low, high = sorted(axis.get_view_interval())
+    decades = 0.0
+    if axis.get_scale() == "log":
+        decades = np.log10(high / low)
+        steps = next(steps for most, steps in LOG_STEPS if decades < most)
+        axis.set_major_locator(LogLocator(subs=steps, numticks=10))
+        axis.set_minor_locator(NullLocator())
+    if axis.get_scale() == "linear" or 0 < decades < FEW_DECADES:
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(plain_number))
+
+
+def _label_axes(figure: Figure, all_axes: list[Axes], drawing: Drawing) -> None:
+    """Label the axes: once for the figure what all panels share."""
+    columns = drawing.columns
+    labels = [{getattr(panel, side) for panel in drawing.panels} for side in SIDES]
+    shared_x, shared_y = (len(texts) == 1 for texts in labels)
+    several = len(all_axes) > 1
+    for index, (axes, panel) in enumerate(zip(all_axes, drawing.panels, strict=True)):
+        if not (shared_x and several):
+            axes.set_xlabel(panel.x_label)
+        # Panels of a row that share a label have it once.
+        before = drawing.panels[index - 1].y_label if index % columns else None
+        if not (shared_y and several) and panel.y_label != before:
+            axes.set_ylabel(panel.y_label)
+        is_same = index % columns and panel.names == drawing.panels[index - 1].names
+        if panel.spec.kind == "forest" and is_same:
+            axes.tick_params(axis="y", labelleft=False)
+    size = matplotlib.rcParams["axes.labelsize"]
+    if shared_x and several:
+        figure.supxlabel(drawing.panels[0].x_label, size=size)
+    if shared_y and several:
+        figure.supylabel(drawing.panels[0].y_label, size=size)
+
+
+SIDES = ("x_label", "y_label")
+
+
+# Legend
+
+
+def legend_entries(drawing: Drawing) -> dict[str, dict[str, Any]]:
+    """Return the legend: hues, styles, reference lines, reported values."""
+    spec = drawing.spec
+    if spec.kind == "heatmap":
+        return {}
+    table = drawing.table
+    entries: dict[str, dict[str, Any]] = {}
+    present = table.dropna(subset=["hue"]).groupby("hue", observed=True)
+    place = "row" if spec.kind == "forest" else "x"
+    for hue, style in drawing.styles.items():
+        # Rows that are hues are named at the left.
+        is_row = spec.kind == "forest" and spec.row == spec.hue
+        if is_row or not style.label or hue not in present.groups:
+            continue
+        line = dict(style.line)
+        is_level = present.get_group(hue)[place].isna().all()
+        if is_level:
+            line["marker"] = None
+        elif hue in spec.stacked:
+            line |= {
+                "linestyle": "",
+                "marker": "s",
+                "markerfacecolor": style.color,
+            }
+        elif spec.kind == "forest":
+            line = forest.in_method_color(line, BLACK) | {"linestyle": ""}
+        entries[style.label] = line
+    if spec.style:
+        for variant in variant_styles(table, spec).values():
+            entries[variant["label"]] = {"color": BLACK, "marker": "o"} | variant
+    for panel in drawing.panels:
+        for entry in panel.spec.references:
+            if entry.get("label"):
+                entries[entry["label"]] = lines.reference_line(entry)
+    if "reported" in table and table["reported"].notna().any():
+        entries[REPORTED] = DIAMOND
+    return entries
+
+
+def _add_legend(figure: Figure, drawing: Drawing) -> None:
+    """Add the legend above a figure, or beside it where it is long."""
+    entries = legend_entries(drawing)
+    if not entries:
+        return
+    handles = [Line2D([], [], **_shown(line)) for line in entries.values()]
+    where: dict[str, Any] = {"loc": "outside right upper"}
+    if len(entries) <= MANY_ENTRIES:
+        columns = legend_columns(list(entries), figure.get_figwidth())
+        where = {"loc": "outside upper center", "ncols": columns}
+    figure.legend(handles, list(entries), **where)
+
+
+def _shown(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line as a legend has it: whole and opaque."""
+    left_out = ("alpha", "zorder", "clip_on", "markevery")
+    return artist({key: value for key, value in line.items() if key not in left_out})
+
+
+def legend_columns(labels: list[str], width: float) -> int:
+    """Return how many legend columns fit into `width` inches."""
+    letter = LETTER * matplotlib.rcParams["font.size"] / 72
+    for columns in range(len(labels), 1, -1):
+        widest = [max(map(len, labels[column::columns])) for column in range(columns)]
+        if letter * sum(length + HANDLE for length in widest) <= width:
+            return columns
+    return 1

@@ -1,0 +1,91 @@
+"""Pictures: numbers of the table, colors of the methods, axes around them, the same bytes."""
+
+import numpy as np
+import pytest
+from charts import legend_of, panels_of
+from fabricated.studies import study_of
+from matplotlib.colors import to_hex
+from reports import figure_of
+
+from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.render import plot
+
+DRAWN = {
+    "fastlloyd": ["figure2", "figure4", "figure5"],
+    "fastlloyd/protocol": ["protocol_parts", "protocol_clients"],
+    "dpm": ["centers"],
+    "mufc": ["losses"],
+}
+CASES = [(study, name) for study, names in DRAWN.items() for name in names]
+
+
+def test_curves_have_the_values_of_the_table():
+    result = figure_of("fastlloyd", "figure2")
+    for panel in panels_of(result):
+        rows = panel.table[panel.table["x"].notna()].sort_values(["hue", "x"])
+        drawn = [line.get_xydata() for line in panel.axes.lines if len(line.get_xdata()) > 2]
+        values = np.sort(np.concatenate(drawn)[:, 1])
+        np.testing.assert_array_equal(values, np.sort(rows["value"]))
+
+
+def test_picture_has_panels_legend_and_colors_of_the_methods():
+    result = figure_of("fastlloyd", "figure2")
+    panels = panels_of(result)
+    assert [panel.title for panel in panels] == ["(a) Iris", "(b) S1", "(c) Wine"]
+    cells = study_of("fastlloyd").cells.drop_duplicates("method")
+    shown = cells[cells["method"].isin(result.table["method"])]
+    colors = dict(zip(shown["label"], shown["color"], strict=True))
+    assert legend_of(result) == colors
+    for panel in panels:
+        assert {to_hex(line.get_color()) for line in panel.axes.lines} == set(colors.values())
+
+
+def test_logarithmic_panels_are_marked():
+    for panel in panels_of(figure_of("fastlloyd", "figure2")):
+        assert panel.axes.get_title().endswith(", log") == (panel.y.scale == "log")
+
+
+@pytest.mark.parametrize(("study", "name"), CASES)
+def test_axes_have_the_values_and_ticks_inside(study, name):
+    for panel in panels_of(figure_of(study, name)):
+        for axis in (panel.x, panel.y):
+            assert axis.low < axis.high
+            assert len(axis.ticks) > 0
+        values = panel.table["value"].dropna()
+        kind = panel.panel.spec.kind
+        if kind != "heatmap":
+            axis = panel.x if kind == "forest" else panel.y
+            assert axis.low <= values.min()
+            assert values.max() <= axis.high
+
+
+@pytest.mark.parametrize("style", plot.STYLES)
+def test_pictures_are_the_same_bytes(style):
+    drawing = figure_of("fastlloyd", "figure4").drawing
+    first, second = (plot.save(plot.plot(drawing, style), "png") for _ in range(2))
+    assert first.startswith(b"\x89PNG")
+    assert first == second
+
+
+@pytest.mark.slow
+def test_text_stays_text_in_a_pdf():
+    drawing = figure_of("fastlloyd", "figure2").drawing
+    first, second = (plot.save(plot.plot(drawing), "pdf") for _ in range(2))
+    assert first == second
+    assert b"/CIDFontType2" in first  # the fonts themselves, type 42
+    assert b"/Subtype /Image" not in first
+    assert b"CreationDate" not in first
+
+
+def test_styles_set_the_width():
+    drawing = figure_of("fastlloyd", "figure2").drawing
+    assert plot.plot(drawing, "paper").get_figwidth() == 7
+    with pytest.raises(ValueError, match="style='slides' must be one of bench, paper"):
+        plot.plot(drawing, "slides")
+
+
+def test_figures_without_axes_or_rows_have_no_picture():
+    (table,) = (spec for spec in read_figures("fastlloyd") if spec.name == "table2")
+    assert table.kind == "table"
+    assert figure_of("fastlloyd", "table2").drawing is None
+    assert figure_of("fastlloyd", "protocol_clients").drawing is None
