@@ -195,11 +195,11 @@ COLUMNS = (
             missing=math.nan,
         ),
         Column("removals", "integer", "requests to remove points", missing=0),
-        Column("batch", "integer", "points of a request", missing=math.nan),
+        Column("batch", "integer", "points or clients of a request", missing=math.nan),
         Column(
             "requests",
             "text",
-            "which points are requested: random or adversarial",
+            "which points are requested: random, adversarial or clients",
             missing="",
         ),
         Column(

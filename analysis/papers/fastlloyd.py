@@ -18,8 +18,7 @@ from pkm.analysis.claims.federation_costs import (
     network,
     transports,
 )
-from pkm.analysis.claims.findings import NOT_COMPARABLE, NOT_RUN
-from pkm.analysis.claims.reported import counts_text
+from pkm.analysis.claims.reported import NOT_COMPARABLE, NOT_STORED, counts_text
 from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.figures.texts import DASH, count_text, interval_text, not_run_texts
@@ -90,7 +89,7 @@ QUANTITIES = {
 def table3(study: Study, spec: FigureSpec) -> FigureData:
     """Table 3: measured times and bytes, the reported ones and the quoted ones."""
     table = compare_costs(study, TABLE3)
-    stored = table[table["verdict"] != NOT_RUN]
+    stored = table[table["verdict"] != NOT_STORED]
     verdicts = {
         name: counts_text(rows["verdict"], ", ")
         for name, rows in stored.groupby("quantity")
@@ -125,7 +124,7 @@ def _table3_row(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:
 
 
 def _measured_and_reported(number: Mapping[str, Any], form: str) -> str:
-    if number["verdict"] == NOT_RUN:
+    if number["verdict"] == NOT_STORED:
         return f"{DASH} | {number['reported']}"
     measured = interval_text(number["mean"], number["half_width"], form)
     measured = measured.replace("e+0", "e")

@@ -35,8 +35,10 @@ SWEEPS = {
     "gamma": (("gamma", "table1"), None),
     "sparse": (("sparse", "table1"), None),
 }
-#: A sweep of its own: the checkpoints of all runs with removals.
+#: A sweep of its own: the checkpoints of runs with removals.
 CHECKPOINTS = "checkpoints"
+#: The stored sweeps of these runs, by the names of their parents.
+CHECKPOINT_SWEEPS = ("removals", "adversarial", "batch")
 #: Columns that identify a run with checkpoints.
 RUN = ["dataset", "method", "requests", "batch"]
 #: Columns that identify a setting.
@@ -146,7 +148,7 @@ def _gamma_factors(table: pd.DataFrame) -> pd.Series:
 
 
 def read_checkpoints(study: Study) -> pd.DataFrame:
-    """Checkpoints of all runs with removals, one line each.
+    """Checkpoints of the runs of `CHECKPOINT_SWEEPS`, one line each.
 
     Returns
     -------
@@ -156,6 +158,7 @@ def read_checkpoints(study: Study) -> pd.DataFrame:
     """
     columns = ["request", "accumulated_s", "retrain_s", "loss_ratio"]
     rows = study.rows_with(["series", "removals"])
+    rows = rows[rows["sweep"].map(parent_sweep).isin(CHECKPOINT_SWEEPS)]
     if not len(rows):
         return pd.DataFrame(columns=[*RUN, "seed", "start", *columns])
     lists = pa.array(rows["series"], type=TYPES["checkpoints"])

@@ -47,6 +47,9 @@ def check_method(
     forgets = isinstance(method, Unlearning)
     rule = f"0, for {name} cannot forget"
     require(forgets or not removals, "removals", removals, rule)
+    if kind.requests == "clients":
+        rule = f"fewer clients in all than clients={kind.clients}"
+        require(removals * kind.batch < kind.clients, "removals", removals, rule)
     remain = n is None or removals * kind.batch < n
     require(remain, "removals", removals, f"fewer points in all than n={n}")
 

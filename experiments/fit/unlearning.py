@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pkm.experiments.fit.inputs import ResolvedCell
 
 CLIENT_SPLITS = ("published", "noniid", "iid")
+REQUESTS = ("random", "adversarial", "clients")
 #: Seconds of a model, and of each request to remove points, with its measurements.
 SECONDS_PER_MODEL = 0.1
 SECONDS_PER_REQUEST = 0.05
@@ -38,9 +39,10 @@ class Unlearning(Kind):
     removals : int, default=0
         Requests to remove points, one after the other.
     batch : int, default=1
-        Points of a request.
-    requests : {"random", "adversarial"}, default="random"
-        Which points are requested: any of a client, or those of highest cost.
+        Points of a request, or clients where these are requested.
+    requests : {"random", "adversarial", "clients"}, default="random"
+        Which points are requested: any of a client, those of highest cost, or all
+        points of random clients.
     sparse : bool, default=False
         Whether sparse aggregation is measured.
     """
@@ -57,7 +59,7 @@ class Unlearning(Kind):
     split_seed: int = checked_field(0, at_least(0))
     removals: int = checked_field(0, at_least(0))
     batch: int = checked_field(1, at_least(1))
-    requests: str = checked_field("random", one_of("random", "adversarial"))
+    requests: str = checked_field("random", one_of(*REQUESTS))
     sparse: bool = checked_field(False, FLAG)
 
     @property

@@ -80,10 +80,7 @@ def measure_removals(
     wall = 0.0
     for request in range(1, requests + 1):
         # Choose the points to remove.
-        if kind.requests == "adversarial":
-            removed_ids = choose_adversarial(model, batch)
-        else:
-            removed_ids = choose_random(model, batch, generator)
+        removed_ids = CHOICES[kind.requests](model, batch, generator)
         probabilities.append(compute_seed_probability(model, removed_ids))
 
         # Remove them; only this is timed.
@@ -158,7 +155,22 @@ def choose_random(
     return generator.choice(model.members(client), batch, replace=False)
 
 
-def choose_adversarial(model: FederatedModel, batch: int) -> np.ndarray:
+def choose_clients(
+    model: FederatedModel,
+    batch: int,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """Choose random clients that have points, and all of their points."""
+    remaining = np.flatnonzero(model.sizes)
+    clients = generator.choice(remaining, batch, replace=False)
+    return np.concatenate([model.members(client) for client in clients])
+
+
+def choose_adversarial(
+    model: FederatedModel,
+    batch: int,
+    _generator: np.random.Generator,
+) -> np.ndarray:
     """Choose the points of highest cost of the client that has the highest."""
     ids, squares = model.induced()
     clients = model.find_clients(ids)
@@ -167,15 +179,27 @@ def choose_adversarial(model: FederatedModel, batch: int) -> np.ndarray:
     return ids[members[costliest]]
 
 
+CHOICES = {
+    "random": choose_random,
+    "adversarial": choose_adversarial,
+    "clients": choose_clients,
+}
+
+
 def compute_seed_probability(model: FederatedModel, removed_ids: np.ndarray) -> float:
-    """Compute the probability that random points of a client contain a seed."""
-    if model.method.client == "full":
-        return 1.0
-    client = int(model.find_clients(removed_ids[:1])[0])
-    n = model.sizes[client]
-    n_removed = len(removed_ids)
-    n_others = n - model.n_seeds(client)
-    return 1 - math.comb(n_others, n_removed) / math.comb(n, n_removed)
+    """Compute the probability that random points of their clients contain a seed.
+
+    It is NaN for Q-k-means, where other points cause refits, too.
+    """
+    if model.method.client != "seeding":
+        return 1.0 if model.method.client == "full" else math.nan
+    n_removed = np.bincount(model.find_clients(removed_ids)).tolist()
+    miss = 1.0
+    for client, count in enumerate(n_removed):
+        n = model.sizes[client]
+        n_others = n - model.n_seeds(client)
+        miss *= math.comb(n_others, count) / math.comb(n, count)
+    return 1 - miss
 
 
 def time_retraining(

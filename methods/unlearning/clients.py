@@ -1,4 +1,4 @@
-"""Clients of federated clustering with removals, of MUFC and of DC-KMeans.
+"""Clients of federated clustering with removals: of MUFC, DC-KMeans, Q-k-means.
 
 The state of a client holds no data of a removed point: rows are overwritten. k-means++
 seeds are drawn by an exponential race: the next seed is the point with the smallest
@@ -6,18 +6,21 @@ quotient of its arrival time, an exponential variate, and its squared distance t
 seeds. It is distributed as in k-means++, and removing another point leaves it the same.
 
 Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and
-3. Units: grid steps.
+3; Ginart et al., "Making AI forget you" (2019), for Q-k-means. Units: grid steps.
 """
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from pkm.compute import exponential_race, nearest_seed
 from pkm.methods.unlearning.client_lloyd import local_lloyd
 
 #: Standard exponential variates of a given shape.
 DrawTimes = Callable[[tuple[int, ...]], np.ndarray]
+QUANTIZED_STEPS = 10  # of Lloyd's algorithm in Q-k-means
 
 
 class SeedingClient:
@@ -30,6 +33,8 @@ class SeedingClient:
     ids : ndarray of shape (n,), int64
     arrival_times : ndarray of shape (n, k), float64
         Arrival time of each point in each step of the seeding.
+    bin_side : float
+        Side of the bins to which Q-k-means rounds centers.
 
     Attributes
     ----------
@@ -50,8 +55,10 @@ class SeedingClient:
         rows: np.ndarray,
         ids: np.ndarray,
         arrival_times: np.ndarray,
+        bin_side: float,
     ):
         k = arrival_times.shape[1]
+        self.bin_side = bin_side
         self.rows = rows
         self.ids = ids
         self.arrival_times = arrival_times
@@ -200,3 +207,84 @@ class LloydClient(SeedingClient):
         self._redraw_times(first or 0, draw)
         self.fit(row_of)
         return True
+
+
+class QuantizedClient(SeedingClient):
+    """Client of Q-k-means: it is refitted where a removal moves a rounded center.
+
+    After every step of Lloyd's algorithm the centers are rounded to bins. So they
+    mostly stay the same without one point, and then only the sums change. The number of
+    steps is fixed, bins are not shifted at random, and an empty cluster keeps its
+    center.
+    """
+
+    #: Of each step: centers, and the sum and the number of the points nearest to each.
+    _steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+    def remove(
+        self,
+        ids: list[int],
+        row_of: np.ndarray,
+        draw: DrawTimes | None,
+    ) -> bool:
+        """See :meth:`SeedingClient.remove`."""
+        first = self._first_removed_step(ids)
+        removed = self.rows[row_of[ids]]
+        for point in ids:
+            self._delete_row(point, row_of)
+        if first is not None:
+            self._redraw_times(first, draw)
+        elif self._keeps_centers(removed):
+            return False
+        self._seed(first or 0)
+        return True
+
+    def _seed(self, first: int) -> None:
+        """Choose seeds, and start Lloyd's algorithm from them."""
+        super()._seed(first)
+        self._steps = []
+        rows = self.rows[: self.n]
+        centers = self.centers
+        for _ in range(QUANTIZED_STEPS + 1 if self.n else 0):
+            self.centers = centers
+            step = (centers, *self._assign(rows, centers))
+            self._steps.append(step)
+            centers = self._round_means(*step)
+        self._count_points()
+
+    def _count_points(self) -> None:
+        """Take the sizes of the clusters from the last step."""
+        for _, _, counts in self._steps[-1:]:
+            self.sizes[: len(counts)] = counts
+
+    def _keeps_centers(self, removed: np.ndarray) -> bool:
+        """Take points out of the sums; whether all rounded centers stay."""
+        for centers, sums, counts in self._steps:
+            removed_sums, removed_counts = self._assign(removed, centers)
+            sums -= removed_sums
+            counts -= removed_counts
+        self._count_points()
+        return all(
+            np.array_equal(self._round_means(*step), following[0])
+            for step, following in itertools.pairwise(self._steps)
+        )
+
+    @staticmethod
+    def _assign(rows: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and numbers of the points nearest to each center: exact integers."""
+        points = rows.astype(np.float64)
+        labels = cdist(points, centers, "sqeuclidean").argmin(axis=1)
+        sums = np.zeros(centers.shape, np.int64)
+        np.add.at(sums, labels, rows.astype(np.int64))
+        return sums, np.bincount(labels, minlength=len(centers))
+
+    def _round_means(
+        self,
+        centers: np.ndarray,
+        sums: np.ndarray,
+        counts: np.ndarray,
+    ) -> np.ndarray:
+        """Means rounded to bins; the old center of an empty cluster."""
+        means = sums / np.maximum(counts, 1)[:, None]
+        rounded = np.floor(means / self.bin_side + 0.5) * self.bin_side
+        return np.where(counts[:, None] > 0, rounded, centers)

@@ -1,4 +1,4 @@
-"""Federated clustering with exact removal of points and of clients: MUFC and DC-KMeans.
+"""Federated clustering with exact removals: MUFC, DC-KMeans, and Q-k-means at clients.
 
 Every client clusters its points; the server clusters the clients' centers. With seeding
 by an exponential race (:mod:`pkm.methods.unlearning.clients`) the model is a function
@@ -26,13 +26,14 @@ from scipy.spatial.distance import cdist
 
 from pkm.compute import SCALE, Points
 from pkm.methods.constraints import AUTO, NONE, Integer, OneOf, Real, check_constraints
-from pkm.methods.unlearning.clients import LloydClient, SeedingClient
+from pkm.methods.unlearning.clients import LloydClient, QuantizedClient, SeedingClient
 from pkm.methods.unlearning.server import RepairedServer
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM
 from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
 SERVER_STARTS = 10
+CLIENTS = {"seeding": SeedingClient, "full": LloydClient, "quantized": QuantizedClient}
 #: Positions (m, d) and weights (m,) of centers.
 Message = tuple[np.ndarray, np.ndarray]
 MAX_ID_FACTOR = 1000  # ids are below this many times the number of points
@@ -49,13 +50,15 @@ class Unlearning:
     ----------
     n_clusters : int
         Clusters of every client and of the server.
-    client : {"seeding", "full"}, default="seeding"
+    client : {"seeding", "full", "quantized"}, default="seeding"
         Centers of a client: its k-means++ seeds, which are points (the paper's MUFC),
-        or means after Lloyd's algorithm.
+        or means after Lloyd's algorithm. With ``quantized`` they are rounded to bins
+        after each of its steps (Q-k-means, the paper's App. G); one client that holds
+        all points is central Q-k-means.
     gamma : float, "auto" or None, default="auto"
         Side of the bins that clients round their centers to, in half-widths (Alg. 1,
         line 3). ``auto`` is 1 / sqrt(n), n the number of points at the fit; None does
-        not round.
+        not round (the simplified protocol of App. I).
     weights : {"sizes", "unit"}, default="sizes"
         Weight of a client's center: the size of its cluster, or 1.
     server_data : {"centers", "points"}, default="centers"
@@ -83,7 +86,7 @@ class Unlearning:
     claim = NO_CLAIM
     constraints = {
         "n_clusters": Integer(1),
-        "client": OneOf("seeding", "full"),
+        "client": OneOf(*CLIENTS),
         "gamma": AUTO | NONE | Real(0, 1, "(]"),
         "weights": OneOf("sizes", "unit"),
         "server_data": OneOf("centers", "points"),
@@ -111,6 +114,8 @@ class Unlearning:
             raise ValueError(
                 "server='repaired' needs bins (gamma) and server_data='centers'"
             )
+        if self.client == "quantized" and not has_bins:
+            raise ValueError("client='quantized' needs bins (gamma)")
 
     @property
     def exact(self) -> bool:
@@ -166,12 +171,14 @@ class Unlearning:
             generator = np.random.default_rng(fresh_seed)
 
         # Alg. 1, line 2: the clients, each with its points and their arrival times.
-        make_client = SeedingClient if self.client == "seeding" else LloydClient
+        gamma = 1 / math.sqrt(sum(sizes)) if self.gamma == "auto" else self.gamma
+        bin_side = (gamma or 0.0) * SCALE
         clients = [
-            make_client(points.rows.copy(), own_ids.astype(np.int64), times[own_ids])
+            CLIENTS[self.client](
+                points.rows.copy(), own_ids.astype(np.int64), times[own_ids], bin_side
+            )
             for points, own_ids in zip(parts, ids, strict=True)
         ]
-        gamma = 1 / math.sqrt(sum(sizes)) if self.gamma == "auto" else self.gamma
         return FederatedModel(self, gamma, server_seed, generator, clients, n_ids)
 
 

@@ -57,6 +57,8 @@ UNLEARNING = (
     "mufc_lazy",
     "mufc_points",
     "mufc_repaired",
+    "mufc_simplified",
+    "q_kmeans",
 )
 
 

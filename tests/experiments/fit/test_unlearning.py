@@ -17,6 +17,7 @@ from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.unlearning import Unlearning
 from pkm.experiments.fit.unlearning_requests import (
     choose_adversarial,
+    choose_clients,
     choose_random,
     compute_optimum,
     compute_seed_probability,
@@ -178,6 +179,13 @@ def test_plan_crosses_the_lists():
         ({"unlearning": SETTING | {"removals": 300}, "timing": True}, "removals=300"),
         ({"unlearning": SETTING | {"removals": 30, "batch": 10}, "timing": True}, "removals=30"),
         (
+            {
+                "unlearning": SETTING | {"removals": 3, "batch": 2, "requests": "clients"},
+                "timing": True,
+            },
+            "fewer clients in all than clients=5",
+        ),
+        (
             {"unlearning": SETTING | {"removals": 1}, "timing": True, "methods": ["k_fed"]},
             "k_fed cannot forget",
         ),
@@ -222,12 +230,32 @@ def test_random_requests_select_points_of_one_client():
         choose_random(model, 30, generator)
 
 
+def test_requested_clients_lose_all_their_points():
+    model = fitted_model()
+    ids = choose_clients(model, 2, np.random.default_rng(0))
+    clients = sorted(set(model.find_clients(ids).tolist()))
+    assert len(clients) == 2
+    assert len(ids) == sum(model.sizes[client] for client in clients)
+    assert compute_seed_probability(model, ids) == 1
+    model.remove(ids)
+    remaining = choose_clients(model, 1, np.random.default_rng(1))
+    assert not set(model.find_clients(remaining).tolist()) & set(clients)
+
+
+@pytest.mark.parametrize("params", [{}, {"client": "quantized"}, {"gamma": None}], ids=str)
+def test_rows_of_requested_clients(params):
+    requests = {"requests": "clients", "removals": 2, "batch": 2}
+    rows = execute(cell(params=params, timing=True, **requests))
+    assert (rows["reseeded"] == 1).all()
+    assert (rows["batch"] == 2).all()
+
+
 def test_adversarial_requests_select_the_costliest_points():
     model = fitted_model()
     ids, squares = model.induced()
-    first = choose_adversarial(model, 1)
+    first = choose_adversarial(model, 1, None)
     assert squares[ids == first[0]] == squares.max()
-    three = choose_adversarial(model, 3)
+    three = choose_adversarial(model, 3, None)
     assert three[0] == first[0]
     assert len(set(model.find_clients(three).tolist())) == 1
 

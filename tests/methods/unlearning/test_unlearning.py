@@ -19,6 +19,7 @@ from scipy import stats
 
 from pkm.compute import SCALE, Points, exponential_race
 from pkm.methods.unlearning import unlearning
+from pkm.methods.unlearning.clients import QUANTIZED_STEPS
 from pkm.methods.unlearning.k_fed import KFed, client_centers
 from pkm.methods.unlearning.server import RepairedServer
 from pkm.methods.unlearning.unlearning import Unlearning
@@ -37,6 +38,9 @@ MODELS = [
     Unlearning(3, server="repaired", gamma=0.1, weights="unit"),
     Unlearning(3, server="repaired", client="full"),
     Unlearning(3, **DC_KMEANS),
+    Unlearning(3, gamma=None),
+    Unlearning(3, client="quantized", gamma=0.5),
+    Unlearning(3, client="quantized", gamma=0.05, server="repaired"),
 ]
 
 
@@ -296,24 +300,54 @@ def test_seeds_are_removed_too():
     assert state(model) == state(refit)
 
 
-def test_removing_a_client_leaves_the_others_unchanged():
-    parts, ids = split(draw(2), [15, 5, 20])
+@pytest.mark.parametrize("size", [1, 3])
+def test_quantized_clients_keep_or_refit_and_equal_a_fit(size):
+    """Most points move no rounded center, some do: either way the model is that of a fit."""
+    points = draw(2, n=600, step=4096)
+    parts, ids = split(points, [600])
+    model = Unlearning(4, client="quantized", gamma=0.1).fit(parts, 0)
+    batches = np.random.default_rng(size).permutation(600)[:90].reshape(-1, size)
+    refits = [model.remove(batch).n_reseeded for batch in batches]
+    assert 0 < sum(refits) < len(refits)
+    parts, ids = without(parts, ids, batches)
+    refit = Unlearning(4, client="quantized", gamma=0.1).fit(parts, 0, ids=ids)
+    assert state(model) == state(refit)
+
+
+def test_quantized_clients_make_rounded_steps_of_lloyd():
+    points = draw(3, n=200)
+    method = Unlearning(3, client="quantized", gamma=0.25)
+    model = method.fit([Points.from_grid(points)], 0)
+    seeded = Unlearning(3).fit([Points.from_grid(points)], 0)._clients[0]
+    centers = points[seeded.seed_ids].astype(float)
+    for _ in range(QUANTIZED_STEPS):
+        labels = ((points[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+        means = np.array([points[labels == j].mean(axis=0) for j in range(3)])
+        centers = np.round(means / (0.25 * SCALE)) * 0.25 * SCALE
+    (client,) = model._clients
+    assert client.centers.tolist() == centers.tolist()
+    assert client.sizes.sum() == 200
+
+
+def test_removing_clients_leaves_the_others_unchanged():
+    sizes = [15, 5, 20, 4]
+    parts, ids = split(draw(2, n=44), sizes)
     model = Unlearning(3).fit(parts, 0)
     messages_before = model.messages()
-    removal = model.remove_clients([1])
-    assert removal.n_points == 5
-    assert model.sizes == [15, 0, 20]
+    removal = model.remove_clients([1, 3])
+    assert removal.n_points == 9
+    assert model.sizes == [15, 0, 20, 0]
     messages = model.messages()
-    assert len(messages[1][0]) == 0
+    assert len(messages[1][0]) == len(messages[3][0]) == 0
     for client in (0, 2):
         for before, after in zip(messages_before[client], messages[client], strict=True):
             assert (before == after).all()
 
-    parts, ids = without(parts, ids, range(15, 20))
+    parts, ids = without(parts, ids, [*range(15, 20), *range(40, 44)])
     refit = Unlearning(3, gamma=model.gamma).fit(parts, 0, ids=ids)
     assert state(model) == state(refit)
-    for bad in ([3], []):
-        with pytest.raises(ValueError, match=r"clients=.* must be one or more of the 3"):
+    for bad in ([4], []):
+        with pytest.raises(ValueError, match=r"clients=.* must be one or more of the 4"):
             model.remove_clients(bad)
     assert model.remove_clients([1]).n_points == 0  # it is empty already
 
@@ -347,6 +381,7 @@ def test_the_lazy_server_is_not_exact():
     [
         Unlearning(3, gamma=0.01),
         Unlearning(3, client="full", gamma=0.01),
+        Unlearning(3, client="quantized", gamma=0.01),
         Unlearning(3, **DC_KMEANS),
     ],
     ids=str,
@@ -573,6 +608,10 @@ def test_bad_requests_are_refused_and_change_nothing():
         (
             {"n_clusters": 3, "gamma": None, "server": "repaired"},
             "server='repaired' needs bins",
+        ),
+        (
+            {"n_clusters": 3, "gamma": None, "client": "quantized"},
+            "client='quantized' needs bins",
         ),
         (
             {"n_clusters": 3, "server_data": "points", "server": "repaired"},

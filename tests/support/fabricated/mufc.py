@@ -21,6 +21,8 @@ PARAMS = {
     "mufc_full": {"client": "full"},
     "mufc_lazy": {"server": "lazy"},
     "mufc_repaired": {"server": "repaired"},
+    "mufc_simplified": {"gamma": None},
+    "q_kmeans": {"client": "quantized"},
     "dc_kmeans": {"client": "full", "gamma": None, "weights": "unit"},
 }
 MEANS = {
@@ -38,7 +40,8 @@ FULL = 30.0
 
 def stored_sweep(sweep, dataset):
     """Stored name of a sweep: data sets without a published split have a separate sweep."""
-    if dataset == "celltype" or sweep in ("heterogeneity", "client_clusters"):
+    alone = ("heterogeneity", "client_clusters", "central", "multiclient")
+    if dataset == "celltype" or sweep in alone:
         return sweep
     return f"{sweep}_split"
 
@@ -158,6 +161,7 @@ def all_rows():
             mufc_rows("table1", method, dataset)
             for method in ("mufc", "mufc_points", "k_fed", "dc_kmeans")
         ]
+        parts.append(mufc_rows("simplified", "mufc_simplified", dataset))
         parts += [mufc_rows("table2", "mufc_full", dataset), mufc_rows("sparse", "mufc", dataset)]
         parts.append(
             mufc_rows("client_clusters", "k_fed", dataset, params={"client_clusters": 3}).assign(
@@ -179,6 +183,16 @@ def all_rows():
                 rows = mufc_rows("gamma", "mufc", dataset, params={"gamma": gamma})
                 rows["loss_ratio"] *= 1 + effect * max(power, 0)
                 parts.append(rows)
+    for kind in ("random", "adversarial"):
+        requests = {"removals": 50, "requests": kind, "clients": 1, "split": "iid"}
+        rows = mufc_rows("central", "mufc", "gaussian-10", **requests)
+        refits = mufc_rows("central", "q_kmeans", "gaussian-10", **requests)
+        parts += [rows, refits.assign(removal_client_ms=refits["retrain_ms"])]
+    for method in ("mufc", "mufc_repaired", "dc_kmeans"):
+        for size in (1, 10):
+            requests = {"removals": 5, "requests": "clients", "batch": size}
+            rows = mufc_rows("multiclient", method, "gaussian-10", **requests)
+            parts.append(rows.assign(reseeded=1.0, reseeded_predicted=1.0))
     for n_clusters in range(1, 11):
         split = {"clusters_per_client": n_clusters}
         if n_clusters == 10:
