@@ -1,8 +1,7 @@
-"""Command line: ``pkm data list | fetch | verify | croissant | embeddings``."""
+"""Command line: ``pkm data list | fetch | verify | croissant | bundle``."""
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from pkm.arguments import Parser
-from pkm.datasets import croissant, embeddings, loading, registry, sources
+from pkm.datasets import bundled, croissant, embeddings, loading, registry, sources
 from pkm.datasets.entry import Entry
-from pkm.datasets.fetching import fetch_missing, total_size
+from pkm.datasets.fetching import fetch_missing, total_size, write_bytes
 from pkm.datasets.generated import families
 from pkm.datasets.generated.families import Family
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable
@@ -43,10 +42,9 @@ class Status:
     ----------
     origin : str
         Where `datasets.load` would take it from: bundled, cache, mirror or a download
-        and its host, or the user, by hand; for embeddings cache or, until they are
-        trained, training.
+        and its host, or the user, by hand.
     n_copies : int
-        Number of available files and arrays.
+        Number of available files.
     errors : list of str
         What is wrong with them.
     """
@@ -69,14 +67,9 @@ def find_status(entry: Entry, mirror: str | None = None) -> Status:
             origins[copies[0][2]] = None
         else:
             missing.append(file)
-    if entry.bundled:
-        checks.append(partial(loading.read_bundled, entry))
+    if entry.bundled_sha256:
+        checks.append(partial(bundled.read, entry))
         origin = "bundled"
-    elif entry.trained and embeddings.is_stored(entry):
-        checks.append(partial(embeddings.read_bytes, entry))
-        origin = "cache"
-    elif entry.trained:
-        origin = "training, make embeddings"
     elif not all(file.urls for file in missing):
         origin = "the user, by hand"
     elif missing:
@@ -107,7 +100,7 @@ def list_data(console: Console, mirror: str | None = None) -> None:
             entry.name,
             entry.title,
             f"{entry.n:,} x {entry.d}, k {entry.n_clusters}",
-            "" if entry.bundled else total_size(entry.files),
+            "" if entry.bundled_sha256 else total_size(entry.files),
             "wrong files, see below" if state.errors else state.origin,
             entry.license,
         )
@@ -130,7 +123,7 @@ def _describe_family(
     family: Family, names: Sequence[str], mirror: str | None
 ) -> list[str]:
     """Describe a family in a row of the list; some G2 sets are published files."""
-    entries = find_published_g2() if family.name == "g2" else []
+    entries = list(registry.G2_ENTRIES.values()) if family.name == "g2" else []
     states = [find_status(entry, mirror) for entry in entries]
     origins = dict.fromkeys(state.origin for state in states)
     if len(names) > len(entries):
@@ -159,11 +152,6 @@ def _describe_range(values: Sequence[int]) -> str:
     return f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
 
 
-def find_published_g2() -> list[Entry]:
-    """Return the entries of all published G2 files."""
-    return list(filter(None, map(registry.find_g2, registry.G2_FILES)))
-
-
 def fetch(console: Console, names: Sequence[str], mirror: str | None = None) -> int:
     """Download missing files of data sets; return how many sets stay unavailable.
 
@@ -172,7 +160,7 @@ def fetch(console: Console, names: Sequence[str], mirror: str | None = None) -> 
     wanted = []
     for name in names:
         is_family = name == "g2"
-        wanted += [e.name for e in find_published_g2()] if is_family else [name]
+        wanted += registry.G2_ENTRIES if is_family else [name]
     reasons = {name: _explain_no_fetching(name) for name in wanted}
 
     def say(line: str) -> None:
@@ -198,13 +186,13 @@ def _explain_no_fetching(name: str) -> str:
     """Say why a data set never needs a download; empty if it may need one."""
     resolved = loading.resolve(name)
     if resolved.entry:
-        return "bundled with scikit-learn" if resolved.entry.bundled else ""
+        return "bundled" if resolved.entry.bundled_sha256 else ""
     return "generated here" if resolved.family else "a file of your own"
 
 
 def verify(console: Console, mirror: str | None = None) -> int:
     """Check all files in cache and mirror, and the bundled sets; count wrong ones."""
-    entries = (*registry.ENTRIES, *find_published_g2())
+    entries = (*registry.ENTRIES, *registry.G2_ENTRIES.values())
     states = [find_status(entry, mirror) for entry in entries]
     errors = [message for state in states for message in state.errors]
     for message in errors:
@@ -256,32 +244,40 @@ def export_croissant(
     console.print(f"{name}: {out}", soft_wrap=True)
 
 
-def train(console: Console, names: Sequence[str], mirror: str | None = None) -> None:
-    """Train embeddings that are missing or damaged; print how well k-means does."""
-    entries = {entry.name: entry for entry in registry.ENTRIES if entry.trained}
-    for name in names:
-        if name not in entries:
-            known = ", ".join(entries)
-            raise ValueError(f"unknown embeddings {name!r}; known are {known}")
-    for name in names or entries:
-        entry = entries[name]
-        path, _ = embeddings.locate(entry)
-        state = find_status(entry, mirror)
-        if state.origin == "cache" and not state.errors:
-            console.print(f"{name}: available in {path}", soft_wrap=True)
-            continue
+def bundle(
+    console: Console, names: Sequence[str], out: str, mirror: str | None = None
+) -> None:
+    """Make the bundled files of data sets, or of all with the list of them.
 
-        def report(line: str, name: str = name) -> None:
-            console.print(f"{name}: {line}", soft_wrap=True)
+    Raises
+    ------
+    ValueError
+        If no published data set has one of the names.
+    DataUnavailable
+        If a published file, or torch, is missing.
+    """
 
-        start = time.perf_counter()
-        points, labels = embeddings.train(entry, mirror, report)
-        seconds = time.perf_counter() - start
-        accuracy, inertia = embeddings.measure(points, labels, entry.n_clusters)
-        report(
-            f"{len(points):,} x {points.shape[1]} in {path} after {seconds:.0f} s; "
-            f"k-means with ten starts: accuracy {accuracy:.3f}, inertia {inertia:.3g}"
-        )
+    def report(line: str) -> None:
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+    for name in names or [entry.name for entry in registry.list_bundled()]:
+        entry = registry.find(name)
+        if entry is None:
+            known = suggestion(name, registry.BY_NAME)
+            raise ValueError(f"no published data set is called {name!r}{known}")
+        if entry.trained:
+            content, record = embeddings.train(entry, mirror, report)
+        else:
+            content, _ = loading.read_files(entry, mirror)
+            record = {}
+        packed = bundled.pack(entry, content, record)
+        atomic_write(Path(out) / bundled.locate(name).name, packed)
+        digest = bundled.digest(content)
+        state = "as declared" if digest == entry.bundled_sha256 else "not declared"
+        report(f"{name}: {write_bytes(len(packed))}, bundled_sha256 {digest} {state}")
+    if not names:
+        text = bundled.describe(registry.list_bundled(), Path(out))
+        atomic_write(Path(out) / bundled.README, text.encode())
 
 
 def print_error(message: object) -> None:
@@ -318,10 +314,16 @@ def make_parser() -> Parser:
     )
     exporting.add_argument("name", nargs="?", help="a name of the list (default: all)")
     exporting.add_argument("--out", help="the file, or the folder (default: croissant)")
-    training = commands.add_parser(
-        "embeddings", help="train the embeddings that are not in the cache; needs torch"
+    bundling = commands.add_parser(
+        "bundle",
+        help="make the bundled files from the published ones; embeddings need torch",
     )
-    training.add_argument("names", nargs="*", metavar="name", help="default: all")
+    bundling.add_argument(
+        "names", nargs="*", metavar="name", help="default: all, and their README.md"
+    )
+    bundling.add_argument(
+        "--out", default="bundled", help="the folder (default: bundled)"
+    )
     return parser
 
 
@@ -338,8 +340,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             n_wrong = fetch(console, options.names, options.mirror)
         elif options.command == "croissant":
             export_croissant(console, options.name, options.out, options.mirror)
-        elif options.command == "embeddings":
-            train(console, options.names, options.mirror)
+        elif options.command == "bundle":
+            bundle(console, options.names, options.out, options.mirror)
         else:
             n_wrong = verify(console, options.mirror)
     except (OSError, ValueError) as error:

@@ -77,10 +77,8 @@ class Entry:
         Names of the columns; empty if they have none.
     comparison : bool
         Whether the set serves comparisons of methods; no paper here uses it.
-    bundled : callable or None
-        Reads the copy in an installed package; it returns the same as the parser.
     bundled_sha256 : str or None
-        `pkm.datasets.bundled.digest` of what that reader must return.
+        If the set comes with the code: `pkm.datasets.bundled.digest` of its content.
     common_range : (float, float) or None
         Bounds that a paper uses for all columns alike, if they differ from the domain;
         see `pkm.datasets.Dataset`.
@@ -88,8 +86,7 @@ class Entry:
         Whether that range was computed from the points.
     trained : Training or None
         If the points are embeddings: how the network is trained on the files' images.
-        Then n, d and the domain are those of the embeddings, and the set is looked for
-        in the cache only.
+        Then n, d and the domain are those of the embeddings, and the set is bundled.
     prescaled : bool
         Whether the source or the parser has scaled the points by bounds computed from
         them; see `pkm.datasets.Dataset`.
@@ -115,7 +112,6 @@ class Entry:
     title: str = ""
     columns: tuple[str, ...] = ()
     comparison: bool = False
-    bundled: Callable | None = None
     bundled_sha256: str | None = None
     common_range: tuple[float, float] | None = None
     common_range_is_private: bool = False

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pkm.datasets import downloads, embeddings, loading, sources
+from pkm.datasets import downloads, loading, sources
 from pkm.datasets.entry import Entry
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File
 from pkm.files import CACHE_VARIABLE, cache_folder
@@ -105,8 +105,6 @@ def fetch_missing(
             for file in files:
                 downloads.fetch(file, entry.name, session)
             _check_undeclared(entry, files, mirror)
-            if entry.trained:
-                embeddings.read_bytes(entry)
         except (DataUnavailable, ChecksumMismatch) as error:
             unavailable[entry.name] = str(error)
         else:
@@ -115,16 +113,14 @@ def fetch_missing(
 
 
 def _find_missing(names: Iterable[str], mirror: str | PathLike | None) -> Missing:
-    """Find published data sets without all files, and embeddings not yet trained."""
+    """Find published data sets without all files."""
     missing = {}
     for name in dict.fromkeys(names):
         entry = loading.resolve(name).entry
-        if entry is None or entry.bundled:
-            continue
-        if entry.trained and embeddings.is_stored(entry):
+        if entry is None or entry.bundled_sha256:
             continue
         files = missing_files(entry, mirror)
-        if files or entry.trained:
+        if files:
             missing[entry] = files
     return missing
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pkm.datasets import bundled, downloads, embeddings, registry, user_files
+from pkm.datasets import bundled, downloads, registry, user_files
+from pkm.datasets.bundled import Content
 from pkm.datasets.dataset import Dataset, check_domain, check_n_clusters, check_points
 from pkm.datasets.entry import Entry
 from pkm.datasets.generated import families
 from pkm.datasets.generated.families import Family
 from pkm.datasets.generated.samplers import Recipe, make_box
-from pkm.datasets.sources import ChecksumMismatch, DataUnavailable
+from pkm.datasets.sources import DataUnavailable
 from pkm.names import suggestion
 
 FILE = "file"
@@ -82,10 +83,9 @@ def load(
 ) -> Dataset:
     """Load a data set from the first source that has it.
 
-    The sources, in this order: an installed package, the generator, the local cache,
-    the mirror, and the public URL (only if the environment variable PKM_DOWNLOAD is 1).
-    Every file is checked against its SHA-256 first. Embeddings are read from the cache
-    only: loading never trains.
+    The sources, in this order: the files that come with the code, the generator, the
+    local cache, the mirror, and the public URL (only if the environment variable
+    PKM_DOWNLOAD is 1). Every file is checked against its SHA-256 first.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def load(
     ------
     DataUnavailable
         If a file is missing; the message says where it is published and where to put
-        it, or how embeddings are trained.
+        it.
     ChecksumMismatch
         If an available file is not the declared one.
     ValueError
@@ -161,15 +161,15 @@ def fingerprint(
     declared domain (every file is checked on loading, so the declaration identifies the
     bytes). For a generated set: the recipe and the generator's code. For ``file``: the
     file's content, what is chosen of it and the reader's code. For embeddings: the
-    recipe and the recorded hash of what was trained. For a file without a declared
-    hash: the hash recorded when it was first read. For ``file`` and other restricted
-    records (`is_restricted`) the digest is keyed, so that it confirms no guess of them.
+    declared hash of the bundled points, too. For a file without a declared hash: the
+    hash recorded when it was first read. For ``file`` and other restricted records
+    (`is_restricted`) the digest is keyed, so that it confirms no guess of them.
 
     Raises
     ------
     DataUnavailable
-        If the file given, or the embeddings, are not available, or a file without a
-        declared hash has never been.
+        If the file given is not available, or a file without a declared hash has never
+        been.
 
     Examples
     --------
@@ -227,9 +227,7 @@ def why_unavailable(
     try:
         if name == FILE:
             user_files.list_files(path)
-        elif entry and entry.trained:
-            embeddings.read_bytes(entry)
-        elif entry and not entry.bundled:
+        elif entry and not entry.bundled_sha256:
             downloads.obtain_files(entry.files, name, mirror, download=False)
     except DataUnavailable as error:
         return _add_substitute(error, name)
@@ -246,11 +244,15 @@ def _check_file_arguments(name: str, **arguments: object) -> None:
 
 
 def _load_published(entry: Entry, mirror: str | PathLike | None) -> Dataset:
-    points, labels, clients, origin = _read(entry, mirror)
+    if entry.bundled_sha256:
+        content = bundled.read(entry)
+        origin = "bundled"
+    else:
+        content, origin = read_files(entry, mirror)
     return Dataset(
         name=entry.name,
-        points=check_points(points, entry.name),
-        labels=labels,
+        points=check_points(content.points, entry.name),
+        labels=content.labels,
         domain=entry.domain(),
         n_clusters=entry.n_clusters,
         fingerprint=registry.fingerprint(entry, mirror),
@@ -259,7 +261,7 @@ def _load_published(entry: Entry, mirror: str | PathLike | None) -> Dataset:
         origin=origin,
         common_range=entry.common_range,
         common_range_is_private=entry.common_range_is_private,
-        clients=clients,
+        clients=content.clients,
         prescaled=entry.prescaled,
         fitted=entry.fitted,
     )
@@ -305,47 +307,32 @@ def _load_file(
     )
 
 
-def _read(
-    entry: Entry, mirror: str | PathLike | None
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, str]:
-    """Read points, labels, clients (or None) and origin of a published data set."""
-    if entry.bundled:
-        return *read_bundled(entry), None, "bundled"
-    clients = None
-    if entry.trained:
-        points, labels = embeddings.read(entry)
-        origin = "cache"
-    else:
-        try:
-            files = downloads.obtain_files(entry.files, entry.name, mirror)
-        except DataUnavailable as error:
-            raise DataUnavailable(_add_substitute(error, entry.name)) from None
-        try:
-            points, labels, *rest = entry.parse(*(file.content for file in files))
-        except ValueError as error:
-            raise ValueError(f"{entry.name}: {error}") from error
-        clients = rest[0] if rest else None
-        origin = files[0].origin
-    if points.shape != (entry.n, entry.d):
+def read_files(entry: Entry, mirror: str | PathLike | None) -> tuple[Content, str]:
+    """Parse the published files of a data set; return the content and its origin.
+
+    Raises
+    ------
+    DataUnavailable
+        If a file is missing.
+    ChecksumMismatch
+        If a file is not the declared one.
+    ValueError
+        If the files do not hold the declared set.
+    """
+    try:
+        files = downloads.obtain_files(entry.files, entry.name, mirror)
+    except DataUnavailable as error:
+        raise DataUnavailable(_add_substitute(error, entry.name)) from None
+    try:
+        content = Content(*entry.parse(*(file.content for file in files)))
+    except ValueError as error:
+        raise ValueError(f"{entry.name}: {error}") from error
+    shape = content.points.shape
+    if shape != (entry.n, entry.d):
         raise ValueError(
-            f"{entry.name}: parsed to shape {points.shape}, declared is "
-            f"{(entry.n, entry.d)}"
+            f"{entry.name}: parsed to shape {shape}, declared is {(entry.n, entry.d)}"
         )
-    return points, labels, clients, origin
-
-
-def read_bundled(entry: Entry) -> tuple[np.ndarray, np.ndarray]:
-    """Read points and labels of a bundled data set, checked against their hash."""
-    assert entry.bundled is not None
-    points, labels = entry.bundled()
-    actual = bundled.digest(points, labels)
-    if actual != entry.bundled_sha256:
-        raise ChecksumMismatch(
-            f"{entry.name}: the copy bundled with scikit-learn has the digest "
-            f"{actual}, declared is {entry.bundled_sha256}; install the versions of "
-            "requirements.txt"
-        )
-    return points, labels
+    return content, files[0].origin
 
 
 def _add_substitute(error: DataUnavailable, name: str) -> str:

@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pkm.datasets import bundled, embeddings, parsers
+from pkm.datasets import parsers
 from pkm.datasets.entry import Entry, Training
 from pkm.datasets.generated.families import G2_CITATION, G2_POINTS
 from pkm.datasets.generated.samplers import bound_g2
@@ -46,7 +46,6 @@ REQUIRED = {
 OPTIONAL = {
     "arguments": dict,
     "comparison": bool,
-    "bundled": str,
     "bundled_sha256": str,
     "common_range": list,
     "common_range_is_private": bool,
@@ -76,16 +75,14 @@ def fingerprint(entry: Entry, mirror: str | PathLike | None = None) -> str:
     The files themselves need not be read: `datasets.load` refuses any file whose hash
     is not the declared one. Equal declarations therefore mean equal bytes, and equal
     bytes through an equal parser mean equal points. The same holds for a bundled copy,
-    whose points and labels are checked against a declared hash of what the parser
-    returns. For embeddings the recorded hash of the stored arrays is included; the
-    arrays are not read either. For a file without a declared hash, the hash recorded
-    when it was first read is used. The digest of restricted records is keyed.
+    whose content is checked against a declared hash of what the parser returns. For
+    embeddings that hash is included. For a file without a declared hash, the hash
+    recorded when it was first read is used. The digest of restricted records is keyed.
 
     Raises
     ------
     DataUnavailable
-        If the set is one of embeddings and has not been trained, or a file without a
-        declared hash has never been available.
+        If a file without a declared hash has never been available.
     """
     declared = {
         "files": [known_sha256(file, entry.name, mirror) for file in entry.files],
@@ -100,8 +97,7 @@ def fingerprint(entry: Entry, mirror: str | PathLike | None = None) -> str:
     if entry.fitted:
         declared["fitted"] = True
     if entry.trained:
-        stored = embeddings.read_stored_sha256(entry)
-        declared["trained"] = [embeddings.make_key(entry), stored]
+        declared["trained"] = entry.bundled_sha256
     content = json.dumps(declared, sort_keys=True).encode()
     if entry.restricted:
         return keyed_digest(content)
@@ -155,7 +151,6 @@ def _make_entry(name: str, table: object) -> Entry:
         upper=upper,
         reasons=reasons,
         columns=tuple(chain(*columns)) if named else (),
-        bundled=_look_up(keys.pop("bundled", None), vars(bundled), f"{where} bundled"),
         trained=training and Training(**training),
         **keys,
     )
@@ -218,32 +213,20 @@ ENTRIES = read_registry()
 BY_NAME = {entry.name: entry for entry in ENTRIES}
 
 
-def read_g2_files() -> dict[str, File]:
-    """Read the published G2 files whose hash is known, by the names of the sets."""
+def read_g2() -> dict[str, Entry]:
+    """Read the entries of the published G2 files whose hash is known."""
     path = Path(__file__).with_name("g2.csv")
     with path.open(newline="", encoding="ascii") as stream:
-        return {
-            row["name"]: File(
-                f"g2/{row['name']}.txt",
-                row["sha256"],
-                row["gz_sha256"],
-                (G2_URL,),
-                f"{row['name']}.txt",
-                size=int(row["size"]),
-            )
-            for row in csv.DictReader(stream)
-        }
+        return {row["name"]: _make_g2(**row) for row in csv.DictReader(stream)}
 
 
-G2_FILES = read_g2_files()
-
-
-def find_g2(name: str) -> Entry | None:
-    """Find the entry of a published G2 file; None means that the set is generated."""
-    if name not in G2_FILES:
-        return None
+def _make_g2(
+    name: str, gz_sha256: str, sha256: str, size: str, bundled_sha256: str
+) -> Entry:
     d, sd = (int(number) for number in name.split("-")[1:])
     lower, upper = bound_g2(sd, d)
+    text = f"{name}.txt"
+    file = File(f"g2/{text}", sha256, gz_sha256, (G2_URL,), text, size=int(size))
     reason = (
         "the family's published centers, 500 and 600, and five of its published "
         "standard deviations around them"
@@ -253,7 +236,7 @@ def find_g2(name: str) -> Entry | None:
         n=G2_POINTS,
         d=d,
         n_clusters=2,
-        files=(G2_FILES[name],),
+        files=(file,),
         parse=parsers.g2,
         lower=tuple(lower.tolist()),
         upper=tuple(upper.tolist()),
@@ -261,9 +244,26 @@ def find_g2(name: str) -> Entry | None:
         license="public, no license stated (SIPU)",
         citation=G2_CITATION,
         title=f"two normal clusters of standard deviation {sd}",
+        bundled_sha256=bundled_sha256 or None,
     )
+
+
+#: By name. The other sets of the family are generated.
+G2_ENTRIES = read_g2()
 
 
 def find(name: str) -> Entry | None:
     """Find the entry of a published data set, if there is one."""
-    return BY_NAME.get(name) or find_g2(name)
+    return BY_NAME.get(name) or G2_ENTRIES.get(name)
+
+
+def list_bundled() -> list[Entry]:
+    """List the entries of the data sets that come with the code.
+
+    Examples
+    --------
+    >>> [entry.name for entry in list_bundled()][:3]
+    ['iris', 'lsun', 's1']
+    """
+    published = (*ENTRIES, *G2_ENTRIES.values())
+    return [entry for entry in published if entry.bundled_sha256]

@@ -63,19 +63,18 @@ def fetch(
 
 
 def list_missing_names(plans: Iterable[Plan]) -> list[str]:
-    """List the published data sets that plans lack or replace; embeddings are trained.
+    """List the published data sets that plans lack or replace.
 
     Examples
     --------
     >>> from pkm.experiments.plan.sweep import Gap
-    >>> names = ("s1", "own.csv", "s1")
+    >>> names = ("texture", "own.csv", "texture")
     >>> gaps = [Gap("one", "lloyd", name, None, "no file") for name in names]
     >>> list_missing_names([Plan("paper", (), tuple(gaps))])
-    ['s1']
+    ['texture']
     """
     missing = [
         gap.dataset for plan in plans for gap in (*plan.substitutions, *plan.gaps)
     ]
     published = [name for name in dict.fromkeys(missing) if is_choice("dataset", name)]
-    entries = {name: resolve(name).entry for name in published}
-    return [name for name, entry in entries.items() if entry and not entry.trained]
+    return [name for name in published if resolve(name).entry]

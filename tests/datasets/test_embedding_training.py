@@ -1,6 +1,5 @@
 """Embeddings are trained on small images where torch is installed."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +8,8 @@ from sklearn.cluster import KMeans
 from tiny_embeddings import NAME, PACKED, PAPER_SETS, RECIPE
 
 from pkm import datasets
-from pkm.datasets import embeddings, parsers
+from pkm.datasets import bundled, embeddings, parsers, registry
 from pkm.datasets.__main__ import main
-
-# The cache with the user's trained sets, before the tests set another one.
-USER_CACHE = os.environ.get("PKM_CACHE")
 
 
 @pytest.fixture
@@ -24,39 +20,41 @@ def torch():
 
 
 def test_training_is_reproducible_and_separates_the_classes(
-    entry, mirror_with_images, torch, cache, capsys
+    entry, mirror_with_images, torch, capsys, tmp_path, monkeypatch
 ):
     threads = torch.get_num_threads()
     state = torch.random.get_rng_state()
-    assert main(["--mirror", str(mirror_with_images), "embeddings"]) == 0
-    text = capsys.readouterr().out
-    assert "tiny-embeddings: epoch 8 of 8" in text
-    assert "k-means with ten starts: accuracy 1.000" in text
+
+    def make(folder):
+        out = ("--out", str(tmp_path / folder))
+        assert main(["--mirror", str(mirror_with_images), "bundle", NAME, *out]) == 0
+        return capsys.readouterr().out
+
+    printed = make("first")
+    assert "epoch 8 of 8" in printed
 
     # The state of torch is restored.
     assert torch.get_num_threads() == threads
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.equal(torch.random.get_rng_state(), state)
 
-    first = datasets.load(NAME)
-    assert first.points.shape == (120, 4)
-    assert first.points.min() >= 0
-    assert first.points.max() <= RECIPE.upper
-    assert first.points.std() > 0
+    # What was made loads once its digest is declared.
+    declared = replace(entry, bundled_sha256=printed.split()[-3])
+    monkeypatch.setitem(registry.BY_NAME, NAME, declared)
+    monkeypatch.setattr(bundled, "FOLDER", tmp_path / "first")
+    dataset = datasets.load(NAME)
+    assert dataset.points.shape == (120, 4)
+    assert dataset.points.min() >= 0
+    assert dataset.points.max() <= RECIPE.upper
+    assert dataset.points.std() > 0
     _, labels = parsers.mnist(*PACKED)
-    np.testing.assert_array_equal(first.labels, labels)
-    suffixes = [path.suffix for path in (cache / "embeddings").iterdir()]
-    assert sorted(suffixes) == [".json", ".npz"]
+    np.testing.assert_array_equal(dataset.labels, labels)
+    assert embeddings.measure(dataset.points, dataset.labels, 2)[0] == 1
+    assert "accuracy 1.000" in bundled.describe([declared], bundled.FOLDER)
 
-    # The second call finds the stored set; a damaged one is trained again, to the same points.
-    assert main(["--mirror", str(mirror_with_images), "embeddings", NAME]) == 0
-    assert "available" in capsys.readouterr().out
-    embeddings.locate(entry)[0].write_bytes(b"damaged")
+    # Trained again, it has the same points.
     torch.manual_seed(99)
-    assert main(["--mirror", str(mirror_with_images), "embeddings"]) == 0
-    second = datasets.load(NAME)
-    np.testing.assert_array_equal(first.points, second.points)
-    assert first.fingerprint == second.fingerprint
+    assert "as declared" in make("second")
 
 
 def test_recipe_sets_seed_size_and_bounds(torch):
@@ -82,12 +80,7 @@ def test_recipe_sets_seed_size_and_bounds(torch):
 @pytest.mark.parametrize(
     ("name", "accuracy", "inertia"), [(PAPER_SETS[0], 0.98, 1.4e6), (PAPER_SETS[1], 0.77, 1.2e6)]
 )
-def test_trained_sets_cluster_as_in_the_paper(name, accuracy, inertia, monkeypatch):
-    monkeypatch.delenv("PKM_CACHE")
-    if USER_CACHE:
-        monkeypatch.setenv("PKM_CACHE", USER_CACHE)
-    if datasets.why_unavailable(name):
-        pytest.skip("not trained on this machine (make embeddings)")
+def test_bundled_sets_cluster_as_in_the_paper(name, accuracy, inertia):
     dataset = datasets.load(name)
     assert dataset.points.shape == (60000, 40)
     assert np.bincount(dataset.labels).min() > 5000

@@ -127,7 +127,7 @@ def test_fetch_of_generated_and_unknown_names(capsys):
     assert "synth-2-2-0: generated here, needs no fetching" in capsys.readouterr().out
     assert main(["fetch", "iris", "file"]) == 0
     printed = capsys.readouterr().out
-    assert "iris: bundled with scikit-learn, needs no fetching" in printed
+    assert "iris: bundled, needs no fetching" in printed
     assert "file: a file of your own, needs no fetching" in printed
     assert main(["fetch", "irsi"]) == 1
     assert "unknown data set 'irsi'; did you mean 'iris'?" in capsys.readouterr().err

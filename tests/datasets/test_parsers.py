@@ -350,10 +350,9 @@ COVTYPE = [
 ]
 
 
-def test_celltype_is_the_published_example(mirror):
-    dataset = datasets.load("celltype", mirror=mirror)
+def test_celltype_is_the_published_example():
+    dataset = datasets.load("celltype")
     assert has_private_unit_cube(dataset)
-    assert dataset.origin == "mirror"
     assert np.all(dataset.points.min(axis=0) == 0)
     assert np.all(dataset.points.max(axis=0) == 1)
     assert len(np.unique(dataset.points, axis=0)) == 12009
@@ -367,8 +366,8 @@ def test_celltype_is_the_published_example(mirror):
     np.testing.assert_array_equal(scaled.clients, dataset.clients)
 
 
-def test_celltype_has_the_published_clusters(mirror):
-    dataset = datasets.load("celltype", mirror=mirror)
+def test_celltype_has_the_published_clusters():
+    dataset = datasets.load("celltype")
     model = KMeans(4, n_init=5, random_state=0).fit(dataset.points)
     labels = model.labels_
     # The published inertia is stored with the file; runs differ in a few points.

@@ -11,7 +11,7 @@ import pytest
 
 from pkm import datasets
 from pkm.datasets import parsers, registry
-from pkm.datasets.registry import G2_FILES
+from pkm.datasets.registry import G2_ENTRIES
 
 # Points, columns, default k, rows outside the public domain, number of classes (0: no labels).
 SETS = {
@@ -56,7 +56,6 @@ def test_declared_shape_needs_no_file(name):
     entry = registry.find(name)
     assert (entry.n, entry.d, entry.n_clusters) == (n, d, k)
     assert len(entry.columns) in (0, d)
-    assert f"data set '{name}' needs the file" in datasets.why_unavailable(name)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -75,7 +74,7 @@ def test_loaded_set_has_the_declared_shape_and_domain(name, mirror):
         assert np.bincount(dataset.labels).tolist() == COMPARISON_CLASS_SIZES[name]
 
 
-MIRRORED = {
+DISTANCE_SHAPES = {
     "s2": (5000, 2, 15),
     "s3": (5000, 2, 15),
     "s4": (5000, 2, 15),
@@ -86,12 +85,11 @@ MIRRORED = {
 }
 
 
-@pytest.mark.parametrize("name", MIRRORED)
-def test_published_sets_have_the_declared_shape(name, mirror):
-    dataset = datasets.load(name, mirror=mirror)
-    assert (*dataset.points.shape, dataset.n_clusters) == MIRRORED[name]
+@pytest.mark.parametrize("name", DISTANCE_SHAPES)
+def test_published_sets_have_the_declared_shape(name):
+    dataset = datasets.load(name)
+    assert (*dataset.points.shape, dataset.n_clusters) == DISTANCE_SHAPES[name]
     assert dataset.fingerprint == datasets.fingerprint(name)
-    assert dataset.origin == "mirror"
     assert not dataset.prescaled
     assert registry.find(name).reason
 
@@ -102,7 +100,7 @@ def test_fingerprints_differ_between_sets():
         "planted-100-2-4-0",
         "planted-100-2-4-0.01",
         "planted-100-2-5-0",
-        *MIRRORED,
+        *DISTANCE_SHAPES,
     ]
     names += ["planted-small-100-2-4-0-5", "planted-small-100-2-4-0-6"]
     names += ["half-2-4-0.01", "half-2-5-0.01", "half-3-4-0.01", "half-2-4-0.02"]
@@ -166,13 +164,13 @@ def test_registry_declares_the_papers_tables():
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_loaded_data_have_the_published_shape(name, mirror):
-    dataset = datasets.load(name, mirror=mirror)
+def test_loaded_data_have_the_published_shape(name):
+    dataset = datasets.load(name)
     assert (*dataset.points.shape, dataset.n_clusters) == SHAPES[name]
     assert dataset.points.dtype == np.float64
     assert dataset.points.flags.c_contiguous
     assert dataset.fingerprint == datasets.fingerprint(name)
-    assert dataset.origin == ("bundled" if name in ("iris", "wine") else "mirror")
+    assert dataset.origin == "bundled"
     if name in CLASS_SIZES:
         assert np.bincount(dataset.labels).tolist() == CLASS_SIZES[name]
 
@@ -185,10 +183,10 @@ def test_public_domain_contains_every_published_point(name, mirror):
 
 
 @pytest.mark.parametrize("name", [*SHAPES, "g2-2-10"])
-def test_public_domain_is_not_the_range_of_points(name, mirror):
+def test_public_domain_is_not_the_range_of_points(name):
     # Columns whose scale is used to its ends (scores, bytes, digits) may coincide, a whole set of
     # measurements not.
-    dataset = datasets.load(name, mirror=mirror)
+    dataset = datasets.load(name)
     lower, upper = dataset.domain
     tight = (lower == dataset.points.min(axis=0)) & (upper == dataset.points.max(axis=0))
     if name in ("gas", *TABLE_2) and name not in ("breast", "mnist"):
@@ -196,8 +194,8 @@ def test_public_domain_is_not_the_range_of_points(name, mirror):
     assert registry.find(name).reason
 
 
-def test_range_of_gas_is_private_and_flagged(mirror):
-    dataset = datasets.load("gas", mirror=mirror)
+def test_range_of_gas_is_private_and_flagged():
+    dataset = datasets.load("gas")
     assert dataset.common_range == (-6.23, 1100.9)
     assert dataset.common_range_is_private
     scaled = datasets.scale(dataset, "range")
@@ -210,8 +208,8 @@ def test_range_of_gas_is_private_and_flagged(mirror):
 
 
 @pytest.mark.parametrize("name", ["letters", "letters-18720"])
-def test_range_of_letters_is_the_public_domain(name, mirror):
-    dataset = datasets.load(name, mirror=mirror)
+def test_range_of_letters_is_the_public_domain(name):
+    dataset = datasets.load(name)
     assert dataset.common_range == (0, 15)
     assert not dataset.common_range_is_private
     scaled = datasets.scale(dataset, "range", clip=False)
@@ -230,7 +228,7 @@ def test_parsers_of_one_file_have_separate_fingerprints(monkeypatch):
 def test_hashes_equal_those_of_the_mirror_manifest(mirror):
     with (mirror / "MANIFEST.csv").open() as stream:
         manifest = {row["file"]: row["sha256"] for row in csv.DictReader(stream)}
-    entries = [*registry.ENTRIES, *(registry.find_g2(name) for name in G2_FILES)]
+    entries = [*registry.ENTRIES, *G2_ENTRIES.values()]
     files = [file for entry in entries for file in entry.files]
     for file in files:
         if not file.sha256:
@@ -240,15 +238,15 @@ def test_hashes_equal_those_of_the_mirror_manifest(mirror):
         else:
             assert manifest[file.path] == file.sha256
     n_g2_files = sum(name.startswith("g2/") for name in manifest)
-    assert len(G2_FILES) == n_g2_files
+    assert len(G2_ENTRIES) == n_g2_files
 
 
 def test_g2_names_with_known_hashes_refer_to_files():
     assert registry.find("g2-2-10")
     assert not registry.find("g2-1024-10")
     assert datasets.load("g2-1024-10").origin == "generated"
-    with pytest.raises(datasets.DataUnavailable, match="g2-2-10-generated"):
-        datasets.load("g2-2-10")
+    with pytest.raises(datasets.DataUnavailable, match="g2-128-10-generated"):
+        datasets.load("g2-128-10")
 
 
 def test_every_entry_states_its_license_and_origin():
@@ -294,7 +292,7 @@ def test_fingerprint_reads_no_file(monkeypatch):
         raise AssertionError("a fingerprint must not read the data")
 
     monkeypatch.setattr("pkm.datasets.sources.read_checked", refuse)
-    monkeypatch.setattr("pkm.datasets.bundled.digest", refuse)
+    monkeypatch.setattr("pkm.datasets.bundled.read", refuse)
     fingerprints = {datasets.fingerprint(name) for name in SHAPES}
     assert len(fingerprints) == len(SHAPES)
 
@@ -389,6 +387,7 @@ def test_domain_of_embeddings_is_the_clipping_of_their_network():
     trained = [entry for entry in registry.ENTRIES if entry.trained]
     assert len(trained) == 2
     for entry in trained:
+        assert entry.bundled_sha256
         assert entry.d == entry.trained.dimensions
         assert set(entry.lower) == {0.0}
         assert set(entry.upper) == {entry.trained.upper}

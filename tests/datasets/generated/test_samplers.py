@@ -10,7 +10,7 @@ from tiny_files import has_private_unit_cube
 
 from pkm import datasets
 from pkm.datasets.generated import clusters, families, samplers
-from pkm.datasets.registry import G2_FILES
+from pkm.datasets.registry import G2_ENTRIES
 from pkm.privacy import snap
 
 RECORDED = {
@@ -314,7 +314,7 @@ def test_g2_generator_has_the_published_distribution(name, mirror):
     d, sd = (int(number) for number in name.split("-")[1:])
     published = datasets.load(name, mirror=mirror)
     simulated = datasets.load(f"{name}-generated")
-    assert published.origin == "mirror"
+    assert published.origin == ("bundled" if d <= 64 else "mirror")
     assert simulated.origin == "generated"
     assert published.fingerprint != simulated.fingerprint
     np.testing.assert_array_equal(published.labels, simulated.labels)
@@ -342,7 +342,7 @@ def test_published_g2_points_are_rounded_down(mirror):
     centers = np.repeat([500, 600], 1024)[:, None]
     offsets = []
     weights = []
-    for name in G2_FILES:
+    for name in G2_ENTRIES:
         d, sd = (int(number) for number in name.split("-")[1:])
         if d <= 64:
             points = datasets.load(name, mirror=mirror).points
