@@ -257,7 +257,7 @@ def test_every_backend_file_runs(call_run, name):
         (["k=151"], "k must be at most n=150"),
         (["seeds=0"], "seeds=0 is not allowed"),
         (["-m", "epsilon=1.0,-1.0"], "epsilon=-1.0 is not allowed"),
-        (["dataset=mnist"], "mnist"),
+        (["dataset=brightkite"], "brightkite"),
         (["dataset=file", "k=2"], "path=None"),
         (["dataset=file", "path=nowhere.csv", "k=2"], "nowhere.csv"),
         (["path=points.csv"], "path='points.csv' is not allowed"),
@@ -399,8 +399,8 @@ def test_files_of_equal_content_are_shown_by_name(call_run, tmp_path):
 @pytest.mark.parametrize("verb", ["plan", "status", "run", "report"])
 def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
     mirror = tmp_path / "mirror"
-    (mirror / "s1").mkdir(parents=True)
-    (mirror / "s1" / "s1.fastlloyd.txt").write_text("1 2\n")
+    (mirror / "g2").mkdir(parents=True)
+    (mirror / "g2" / "g2-128-20.txt").write_text("1 2\n")
     words = [
         verb,
         "profile=quick",
@@ -409,7 +409,7 @@ def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
         "tracking=none",
     ]
     assert reproduce.main(words) == 2
-    assert "s1.fastlloyd.txt has SHA-256" in capsys.readouterr().err
+    assert "g2-128-20.txt has SHA-256" in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
 
 
@@ -633,10 +633,10 @@ def test_report_receives_substitutes_and_environments(tmp_path, monkeypatch, cap
     omitted = (
         "real", "sound", "synthk", "synth", "ablation", "iterations", "initialization", "protocol",
     )  # fmt: skip
-    pattern = "{pattern:'g2-{d}-20',fallback:'g2-{d}-20-generated',d:[2]}"
+    pattern = "{pattern:'g2-{d}-20',fallback:'g2-{d}-20-generated',d:[128]}"
     words = [*smoke_words(tmp_path, *omitted), f"paper.profiles.smoke.g2.datasets=[{pattern}]"]
     assert reproduce.main(words) == 0
-    expected = "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: g2-2-20"
+    expected = "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: g2-128-20"
     assert received["substitutes"] == expected
     assert "substitute: g2-{d}-20 as" in capsys.readouterr().out
     assert list(received["audited"]) == [("pkm.methods.FastLloyd", "sound")]

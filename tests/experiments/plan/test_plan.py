@@ -142,16 +142,16 @@ def test_cell_of_two_sweeps_is_planned_once():
 def test_missing_data_are_a_gap(monkeypatch, tmp_path):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path))
-    content = paper(datasets=["iris", "mnist"], methods=["glloyd"], epsilon=[0.1, 1.0])
+    content = paper(datasets=["iris", "texture"], methods=["glloyd"], epsilon=[0.1, 1.0])
     plan = make_plan(content, PROFILE, data_dir=str(tmp_path))
     assert {cell.dataset for cell in plan.cells} == {"iris"}
     assert [(gap.dataset, gap.method, gap.epsilon) for gap in plan.gaps] == [
-        ("mnist", "glloyd", 0.1),
-        ("mnist", "glloyd", 1.0),
+        ("texture", "glloyd", 0.1),
+        ("texture", "glloyd", 1.0),
     ]
     missing = plan.list_missing(Store(tmp_path / "results"))
     assert list(missing.columns) == ["sweep", "method", "dataset", "epsilon", "reason"]
-    assert missing["reason"].str.contains("t10k").sum() == 2
+    assert missing["reason"].str.contains("texture.dat").sum() == 2
     assert (missing["reason"] == "not run").sum() == 2
 
 
@@ -159,37 +159,38 @@ def test_substitute_replaces_missing_data(tmp_path, monkeypatch):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "empty").mkdir()
-    pattern = {"pattern": "g2-{d}-20", "fallback": "g2-{d}-20-generated", "d": [2, 4]}
+    pattern = {"pattern": "g2-{d}-20", "fallback": "g2-{d}-20-generated", "d": [128, 256]}
     plan = make_plan(paper(datasets=[pattern]), PROFILE, data_dir=str(tmp_path / "empty"))
-    assert [cell.dataset for cell in plan.cells] == ["g2-2-20-generated", "g2-4-20-generated"]
+    assert [cell.dataset for cell in plan.cells] == ["g2-128-20-generated", "g2-256-20-generated"]
     # A substituted set is not a gap, and the report does not count it as missing.
     assert plan.gaps == ()
     missing = plan.list_missing(Store(tmp_path / "results"))
     assert set(missing["reason"]) == {"not run"}
     substitutions = [(pair.dataset, pair.substitute) for pair in plan.substitutions]
     assert substitutions == [
-        ("g2-2-20", "g2-2-20-generated"),
-        ("g2-4-20", "g2-4-20-generated"),
+        ("g2-128-20", "g2-128-20-generated"),
+        ("g2-256-20", "g2-256-20-generated"),
     ]
-    family = "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: g2-2-20, g2-4-20"
-    assert describe_substitutions(plan.substitutions) == [family]
+    (family,) = describe_substitutions(plan.substitutions)
+    expected = "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: "
+    assert family == f"{expected}g2-128-20, g2-256-20"
 
 
 @pytest.fixture
 def damaged_mirror(tmp_path, monkeypatch):
-    """Return a mirror in which the file of g2-2-20 differs from the published file."""
+    """Return a mirror in which the file of g2-128-20 differs from the published file."""
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "mirror" / "g2").mkdir(parents=True)
-    (tmp_path / "mirror" / "g2" / "g2-2-20.txt").write_text("1 2\n")
+    (tmp_path / "mirror" / "g2" / "g2-128-20.txt").write_text("1 2\n")
     return str(tmp_path / "mirror")
 
 
 @pytest.mark.parametrize("options", [{}, {"fallback": "g2-{d}-20-generated"}])
 def test_damaged_file_is_refused_not_replaced(damaged_mirror, options):
-    pattern = {"pattern": "g2-{d}-20", "d": [2]} | options
+    pattern = {"pattern": "g2-{d}-20", "d": [128]} | options
     content = paper(datasets=["iris", pattern])
-    expected = r"g2-2-20\.txt has SHA-256 .* delete it and fetch it again"
+    expected = r"g2-128-20\.txt has SHA-256 .* delete it and fetch it again"
     with pytest.raises(ConfigurationError, match=expected):
         make_plan(content, PROFILE, data_dir=damaged_mirror)
 
@@ -198,12 +199,12 @@ def test_missing_files_of_a_family_share_a_line(tmp_path, monkeypatch):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "empty").mkdir()
-    names = [{"pattern": "g2-2-{sd}", "sd": list(range(10, 101, 10))}, "g2-4-20", "mnist"]
+    names = [{"pattern": "g2-128-{sd}", "sd": list(range(10, 101, 10))}, "g2-256-20", "femnist"]
     plan = make_plan(paper(datasets=names), PROFILE, data_dir=str(tmp_path / "empty"))
-    family, mnist = describe_gaps(plan.gaps)
-    assert family.startswith("g2-2-10, g2-2-20, ")
+    family, other = describe_gaps(plan.gaps)
+    assert family.startswith("g2-128-10, g2-128-20, ")
     assert "and 1 more (11 cells): data set 'NAME' needs the file g2/NAME.txt" in family
-    assert mnist.startswith("mnist (1 cells): data set 'mnist' needs")
+    assert other.startswith("femnist (1 cells): data set 'femnist' needs")
 
 
 @pytest.fixture

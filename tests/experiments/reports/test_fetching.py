@@ -9,8 +9,8 @@ from pkm.datasets import downloads
 from pkm.experiments.commands import reproduce
 from pkm.experiments.reports import fetching, reproduction
 
-PATTERN = "{pattern:'g2-{d}-20',fallback:'g2-{d}-20-generated',d:[2]}"
-WANTED = f"paper.profiles.smoke.g2.datasets=[s1,house,{PATTERN}]"
+PATTERN = "{pattern:'g2-{d}-20',fallback:'g2-{d}-20-generated',d:[128]}"
+WANTED = f"paper.profiles.smoke.g2.datasets=[brightkite,gowalla,{PATTERN}]"
 OMITTED = (
     "real",
     "sound",
@@ -37,7 +37,7 @@ def call(cache, tmp_path, capsys, monkeypatch):
 
     def fetch_missing(names, mirror=None, report=None):
         call_verb.requests.append(names)
-        report("s1: 105 kB from example.org; license: none")
+        report("brightkite: 105 kB from example.org; license: none")
         return datasets.Fetched((), {name: f"no answer for {name}" for name in names})
 
     monkeypatch.setattr(datasets, "fetch_missing", fetch_missing)
@@ -49,7 +49,7 @@ def test_what_cannot_be_had_is_listed_once(call):
     code, out = call("run", "fetch=yes")
     assert code == 0
     assert len(call.requests) == 1
-    assert set(call.requests[0]) == {"s1", "house", "g2-2-20"}
+    assert set(call.requests[0]) == {"brightkite", "gowalla", "g2-128-20"}
     assert out.index("105 kB from example.org") < out.index("cells, 0 stored")
     assert out.count("no answer for NAME") == 1
     assert "0 failed" in out
@@ -71,7 +71,7 @@ def test_without_network_one_line(call, monkeypatch):
     code, out = call("run", "fetch=yes")
     assert code == 0
     assert call.requests == []
-    assert out.count("no network: goes on without g2-2-20, s1, house") == 1
+    assert out.count("no network: goes on without g2-128-20, brightkite, gowalla") == 1
 
 
 def test_plans_are_made_again(call, monkeypatch):
@@ -83,11 +83,11 @@ def test_plans_are_made_again(call, monkeypatch):
         return original(*given, **options)
 
     monkeypatch.setattr(reproduction, "make_plan", make_plan)
-    monkeypatch.setattr(datasets, "fetch_missing", lambda *_: datasets.Fetched(("s1",)))
+    monkeypatch.setattr(datasets, "fetch_missing", lambda *_: datasets.Fetched(("brightkite",)))
     code, out = call("run", "fetch=yes")
     assert code == 0
     assert made == ["fastlloyd", "fastlloyd"]
-    assert "downloaded: s1" in out
+    assert "downloaded: brightkite" in out
 
 
 def test_probe_is_short(monkeypatch):
