@@ -3,6 +3,7 @@
 Reductions of areas, Table 2, and time and bytes of the protocol.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
@@ -18,7 +19,12 @@ from pkm.analysis.claims.federation_costs import (
     network,
     transports,
 )
-from pkm.analysis.claims.reported import NOT_COMPARABLE, NOT_STORED, counts_text
+from pkm.analysis.claims.reported import (
+    NOT_COMPARABLE,
+    NOT_STORED,
+    counts_text,
+    parse_number,
+)
 from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.figures.texts import DASH, count_text, interval_text, not_run_texts
@@ -84,6 +90,48 @@ QUANTITIES = {
     "cited_bytes": ("MohLloyd bytes (quoted)", ""),
     "reduction": ("reduction", "{:.3g}"),
 }
+#: Headings of the model of MohLloyd's costs, with their quoted numbers.
+MODELED = {
+    "MohLloyd ms (model)": "cited_ms",
+    "MohLloyd bytes (model)": "cited_bytes",
+}
+
+
+def fit_quoted_costs(name: str) -> tuple[float, list[float]]:
+    """Fit a quoted cost as proportional to the comparisons of an iteration, N (k - 1).
+
+    A point's nearest of k centers takes k - 1 of them, in ceil(log2 k) rounds.
+
+    Returns
+    -------
+    factor : float
+        Cost of a comparison: the geometric mean over the quoted cells.
+    ratios : list of float
+        Quoted costs over those of the model.
+    """
+    costs = [
+        parse_number(cell[name])[0] / count_comparisons(cell)
+        for cell in TABLE3["cells"]
+        if name in cell
+    ]
+    factor = float(np.exp(np.log(costs).mean()))
+    return factor, [cost / factor for cost in costs]
+
+
+def count_comparisons(cell: Mapping[str, Any]) -> int:
+    """Count the comparisons of distances in an iteration."""
+    return cell["n"] * (cell["k"] - 1)
+
+
+def _describe_model() -> str:
+    """Say what a comparison costs in the model, and how quoted costs differ from it."""
+    texts = []
+    for heading, name in MODELED.items():
+        factor, ratios = fit_quoted_costs(name)
+        unit = heading.split()[1]
+        span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        texts.append(f"{factor:.3g} {unit} (quoted: {span} times that)")
+    return " and ".join(texts)
 
 
 def table3(study: Study, spec: FigureSpec) -> FigureData:
@@ -101,6 +149,7 @@ def table3(study: Study, spec: FigureSpec) -> FigureData:
         "parties": transports(stored),
         "reasons": "; ".join(reasons),
         "runs": count_text(stored["seeds"], "runs"),
+        "model": _describe_model(),
     }
     missing = not_run_texts(_missing_titles(stored))
     printed = pd.DataFrame([_table3_row(cell, table) for cell in TABLE3["cells"]])
@@ -120,6 +169,10 @@ def _table3_row(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:
     rounds = time["rounds"]
     texts["rounds"] = DASH if np.isnan(rounds) else f"{rounds:g}"
     texts["transport"] = time["transport"] or DASH
+    for heading, name in MODELED.items():
+        factor, _ = fit_quoted_costs(name)
+        texts[heading] = f"{factor * count_comparisons(cell):.3g}".replace("e+0", "e")
+    texts["MohLloyd rounds (model)"] = str(math.ceil(math.log2(cell["k"])))
     return texts
 
 

@@ -34,6 +34,7 @@ from pkm.analysis.claims.findings import (
 from pkm.analysis.claims.reported import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.figures.texts import interval_text
+from pkm.analysis.papers.fastlloyd import fit_quoted_costs
 from pkm.analysis.tables.study import DEFAULTS, Study
 from pkm.experiments.cell.cell import STYLE
 
@@ -51,6 +52,7 @@ VERDICTS = {
     "bytes-below-kilobyte": REFUTED,
     "bytes-seven-orders": HOLDS,
     "one-round": HOLDS,
+    "no-more-rounds-than-mohlloyd": HOLDS,
     "comm-linear-mkt": HOLDS,
     "federated-equals-central": NOT_CONTRADICTED,
 }
@@ -211,6 +213,23 @@ def test_table3_marks_quoted_and_missing_values():
     assert result.formatted["rounds"].tolist() == ["1"] * 10
     assert "quoted by the paper" in result.caption
     assert not result.missing
+
+
+def test_model_of_the_quoted_protocol_is_near_the_quoted_bytes():
+    """Bytes are those of N (k - 1) comparisons, also where nothing is quoted; times less so."""
+    factor, ratios = fit_quoted_costs("cited_bytes")
+    assert 24_000 < factor < 25_000
+    assert all(0.96 < ratio < 1.06 for ratio in ratios)
+    _, ratios = fit_quoted_costs("cited_ms")
+    assert all(0.6 < ratio < 2 for ratio in ratios)
+
+    result = figure("table3")
+    rows = result.formatted.set_index("data set")
+    s1 = rows.loc["S1"]
+    assert s1["MohLloyd bytes (quoted)"] == "–"
+    assert float(s1["MohLloyd bytes (model)"]) == pytest.approx(factor * 5000 * 14, rel=0.01)
+    assert rows["MohLloyd rounds (model)"].tolist() == [*"11331133", "2", "4"]
+    assert "Model: this project's" in result.caption
 
 
 @pytest.mark.parametrize(
