@@ -10,6 +10,7 @@ JOBS    ?= 2
 DATA    ?= $(wildcard ../shared/data)
 FETCH   ?= yes
 RESULTS ?= results
+FIGURES ?= docs/figures
 PORT    ?= 5000
 PAIRS   ?= 500
 RUNS    ?= 20000
@@ -19,7 +20,7 @@ RUN  := $(VENV)/bin/python
 PKM  := $(VENV)/bin/pkm
 SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) fetch=$(FETCH) $(if $(DATA),data=$(DATA))
 
-.PHONY: help setup reproduce plan status retry report audit test test-slow golden lint format bench dashboard data embeddings protocol diffprivlib lock docs clean
+.PHONY: help setup reproduce plan status retry report figures audit test test-slow golden lint format bench dashboard data embeddings protocol diffprivlib lock docs clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
@@ -66,6 +67,9 @@ retry: setup     ## run failed cells again
 
 report: setup    ## build the report from what is stored
 	$(PKM) reproduce report $(SETTINGS)
+
+figures: setup   ## draw the figures of the papers' pages from what is stored: PROFILE= RESULTS= FIGURES=folder
+	$(PKM) figure $(PAPER) style=paper out=$(FIGURES) profile=$(PROFILE) results=$(RESULTS) $(if $(DATA),data=$(DATA))
 
 # Status 1 says that something was found that no registered flaw explains: the page says what.
 audit: setup     ## attack every method and write docs/audit.md: PAIRS= RUNS= RESULTS=

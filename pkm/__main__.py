@@ -31,6 +31,10 @@ VERBS = {
         "pkm.experiments.commands.verify",
         "rerun the cells behind a claim or a figure; compare them with stored rows",
     ),
+    "figure": (
+        "pkm.experiments.commands.figure",
+        "draw figures of papers from stored rows, as PNG or PDF",
+    ),
     "centers": (
         "pkm.experiments.commands.centers",
         "list or write the released centers that are kept",

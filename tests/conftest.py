@@ -125,8 +125,8 @@ def drafts(request, monkeypatch):
 
     saved = plot.save
 
-    def save(figure, kind):
+    def save(figure, kind, *source):
         figure.set_dpi(20)
-        return saved(figure, kind) if kind == "png" else b"%PDF"
+        return saved(figure, kind, *source) if kind == "png" else b"%PDF"
 
     monkeypatch.setattr(plot, "save", save)

@@ -15,6 +15,7 @@ import pandas as pd
 
 from pkm import schema
 from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
+from pkm.names import suggestion
 
 #: Lines by matplotlib's words for them; empty for none.
 LINESTYLES = ("-", "--", ":", "")
@@ -71,8 +72,9 @@ class FigureSpec:
     name: str
     title: str
     kind: Literal["lines", "heatmap", "forest", "table"] = "lines"
-    in_paper: bool = False
+    in_paper: Any = False
     front_page: bool = False
+    on_page: bool = False
     caption: Texts = ()
 
     # Rows
@@ -153,6 +155,18 @@ class FigureSpec:
         changes = {"title": self.titles.get(panel, panel)} | checked(str(self), entry)
         changes["compare"] = {**self.compare, **changes.get("compare", {})}
         return replace(self, **({"panels": {}} | changes))
+
+    def in_style(self, style: str) -> "FigureSpec":
+        """Return the specification in a style: ``paper`` has what `in_paper` changes.
+
+        Styles of hues that it does not name stay.
+        """
+        if style != "paper" or not isinstance(self.in_paper, Mapping):
+            return self
+        changes = checked(f"{self}: in_paper", self.in_paper)
+        if isinstance(self.styles, Mapping):
+            changes["styles"] = {**self.styles, **changes.get("styles", {})}
+        return replace(self, **changes)
 
     def function(self, name: str) -> Callable:
         """Return a function of ``analysis/papers/<paper>.py`` by its name."""
@@ -240,6 +254,26 @@ def _linestyles(value: Any) -> Iterator[str]:
         yield from _linestyles(item)
 
 
+def find_figure(name: str) -> FigureSpec:
+    """Return the figure that ``PAPER/FIGURE`` names.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the nearest known name is in the message.
+
+    Examples
+    --------
+    >>> find_figure("fastlloyd/figure2").title
+    'Figure 2: NICV on the real data sets'
+    """
+    paper = name.partition("/")[0]
+    specs = {f"{paper}/{spec.name}": spec for spec in read_figures(paper)}
+    if name not in specs:
+        raise ValueError(f"no figure is called {name!r}{suggestion(name, specs)}")
+    return specs[name]
+
+
 _OPTIONAL = ("titles", "defaults", "derived", "shared")
 
 
@@ -266,7 +300,9 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
         refuse_unknown(_linestyles(entry), LINESTYLES, f"{where}: linestyle")
         values = checked(where, common | {"title": name} | entry)
         spec = FigureSpec(paper=paper, name=name, **values)
-        for panel_spec in (spec, *map(spec.part, spec.panels)):
+        styled = spec.in_style("paper")
+        parts = (each.part(name) for each in (spec, styled) for name in each.panels)
+        for panel_spec in (spec, styled, *parts):
             known.check(
                 vars(panel_spec) | {"curves": list(panel_spec.curves.values())}, where
             )

@@ -97,6 +97,21 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> FigureData:
     return replace(data, table=table, fields=fields | data.fields)
 
 
+def price_over_records(study: Study, spec: FigureSpec) -> pd.DataFrame:
+    """Median ratio of each private method over the records of a cluster times epsilon.
+
+    Settings are put together by the nearest half of a power of ten.
+    """
+    table = ranking.private(_read_ratios(study, spec))
+    records = table["n"] * table["epsilon"] / table["k"]
+    table = table.assign(x=10 ** ((2 * np.log10(records)).round() / 2))
+    grouped = table.groupby(["method", "x"], as_index=False)
+    prices = grouped.agg(value=("median", "median"), settings=("median", "size"))
+    methods = in_order(prices["method"], spec.order)
+    hue = pd.Categorical(prices["method"], methods)
+    return _merge_styles(prices, table).assign(hue=hue)
+
+
 def _read_ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """Return the ratios with styles of methods.
 

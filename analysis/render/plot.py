@@ -1,5 +1,6 @@
 """Pictures of figures by matplotlib: the same bytes for the same table."""
 
+import hashlib
 import io
 import string
 import textwrap
@@ -19,6 +20,7 @@ from pkm.analysis.figures.texts import plain_number
 from pkm.analysis.render import forest, heatmap, lines
 from pkm.analysis.render.panel import REPORTED, Drawing, Panel
 from pkm.analysis.render.style import BLACK, DIAMOND, artist, variant_styles
+from pkm.source import code_digest
 
 STYLES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.mplstyle")))
 #: Entries of a legend beside a figure; fewer are above it.
@@ -30,7 +32,9 @@ CELL = 2.6  # height of a row of a map, of the size of the font
 AROUND = 3.5  # height of labels and title of a panel, of the size of the font
 SINGLE = 0.62  # width of a figure with one panel of curves, of that of others
 TALLER = 1.4  # panels of a figure that has one or two side by side
-#: What a file says of its origin; a date would differ each time.
+#: Where the metadata have the digest of a specification.
+SOURCE = "Source"
+#: What a file does not say: the version of matplotlib, and the date.
 METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None},
@@ -93,8 +97,28 @@ def plot(drawing: Drawing, style: str = "bench") -> Figure:
     return figure
 
 
-def save(figure: Figure, kind: str) -> bytes:
-    """Return a figure as PNG or PDF, the same bytes for the same figure."""
+def digest(spec: FigureSpec, style: str) -> str:
+    """Hash what a figure declares, its functions and the style sheet.
+
+    A picture with another one in its metadata is older than its figure.
+    """
+    names = {each.frame for each in (spec, *map(spec.part, spec.panels))}
+    functions = [
+        spec.function(name) for name in sorted({*names, spec.transform} - {""})
+    ]
+    parts = [repr(spec), code_digest(*functions), style_path(style).read_text()]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def save(
+    figure: Figure,
+    kind: str,
+    source: str | None = None,
+) -> bytes:
+    """Return a figure as PNG or PDF, the same bytes for the same figure.
+
+    `source` is the digest of its specification, for the metadata.
+    """
     stream = io.BytesIO()
     # Text stays text in a PDF.
     with matplotlib.rc_context({"pdf.fonttype": 42}):
@@ -102,7 +126,7 @@ def save(figure: Figure, kind: str) -> bytes:
             stream,
             format=kind,
             dpi="figure",
-            metadata=METADATA[kind],
+            metadata=METADATA[kind] | ({SOURCE: source} if source else {}),
             bbox_inches="tight",
         )
     return stream.getvalue()

@@ -7,11 +7,14 @@ import yaml
 from charts import panels_of
 from fabricated.fastlloyd import small_rows
 from fabricated.studies import study_of
+from matplotlib.figure import Figure
+from PIL import Image
 
-from pkm import catalogue
+from pkm import analysis, catalogue
 from pkm.analysis.figures import figure
 from pkm.analysis.figures.figure import FigureSpec, checked, read_figures
 from pkm.analysis.figures.frames import make_figure_data
+from pkm.analysis.render import plot
 from pkm.analysis.render.draw import render
 from pkm.analysis.tables.study import Study
 from pkm.catalogue import CONF
@@ -167,3 +170,62 @@ def test_files_hold_what_is_drawn():
         curve = result.table[result.table["panel"] == name].sort_values("x")
         (line,) = panel.axes.lines
         np.testing.assert_array_equal(line.get_xydata(), curve[["x", "value"]])
+
+
+PAPER_STYLES = [
+    ("distdp", "figure1", ["dist_dp_published", "dist_dp_random_points", "kmeans",
+                           "lsh_splits_published"]),
+    ("fastlloyd", "figure2", ["fastlloyd_published", "glloyd_published", "lloyd_published",
+                              "sulloyd_published"]),
+    ("mufc", "figure4_times", ["dc_kmeans", "mufc_lazy", "retraining"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("paper", "name", "hues"), PAPER_STYLES)
+def test_the_style_of_a_paper_has_its_own_curves_alone(paper, name, hues):
+    spec = reports.figure_spec(paper, name).in_style("paper")
+    drawing = reports.figures.draw(study_of(paper), spec).drawing
+    shown = {hue for panel in drawing.panels for hue in panel.table["hue"]}
+    assert sorted(shown) == hues
+    bench = reports.figure_of(paper, name).drawing
+    assert shown < {hue for panel in bench.panels for hue in panel.table["hue"]}
+
+
+def test_distance_based_figure_has_the_colors_of_the_paper():
+    spec = reports.figure_spec("distdp", "figure1").in_style("paper")
+    drawing = reports.figures.draw(study_of("distdp"), spec).drawing
+    colors = {hue: style.color for hue, style in drawing.styles.items()}
+    assert colors["kmeans"] == "#1f77b4"  # blue
+    assert colors["lsh_splits_published"] == "#2ca02c"  # green
+    assert not any(panel.log for panel in drawing.panels)
+
+
+def test_a_figure_is_drawn_for_python_from_rows():
+    drawn = analysis.figure("fastlloyd/figure2", small_rows(), style="paper")
+    assert isinstance(drawn, Figure)
+    assert [axes.get_title() for axes in drawn.axes] == ["(a) Iris, log", "(b) S1", "(c) Wine, log"]
+    with pytest.raises(ValueError, match="did you mean 'fastlloyd/figure2'"):
+        analysis.figure("fastlloyd/figur2", small_rows())
+    with pytest.raises(ValueError, match="no picture: it is a table"):
+        analysis.figure("fastlloyd/table2", small_rows())
+
+
+PICTURES = sorted((CONF.parent / "docs" / "figures").glob("*.png"))
+
+
+@pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.stem)
+def test_pictures_of_pages_are_not_older_than_their_figures(path):
+    """`make figures` draws them anew, from what is stored."""
+    source = Image.open(path).info.get(plot.SOURCE)
+    if source is None:
+        pytest.skip("not drawn by pkm figure")
+    specs = {f"{spec.paper}-{spec.name}".replace("_", "-"): spec for spec in all_figures()}
+    spec = specs[path.stem]
+    style = "paper" if spec.in_paper else "bench"
+    assert source == plot.digest(spec.in_style(style), style)
+
+
+def all_figures():
+    """Figures of all papers."""
+    for path in CONF.glob("paper/*/figures.yaml"):
+        yield from figure.read_figures(path.parent.name)

@@ -93,7 +93,7 @@ def test_without_a_report_there_is_no_page(tmp_path):
 
 def test_the_comparison_is_on_the_front_page(tmp_path, monkeypatch):
     fronts = [spec.name for spec in read_figures("comparison") if spec.front_page]
-    assert fronts == ["comparison_ratios"]
+    assert fronts == ["comparison_price"]
     rows = cell_rows("real", "fastlloyd_published", "iris", 0.5, 3, size=SIZES["iris"])
     out = tmp_path / "fastlloyd-quick"
     reports.build_report("fastlloyd", rows, out, monkeypatch, ("figure2",))

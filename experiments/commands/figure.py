@@ -1,0 +1,110 @@
+"""Draw figures of papers from stored rows: ``pkm figure NAME``.
+
+    pkm figure fastlloyd/figure2 style=paper out=fig2.pdf
+    pkm figure dpm/figure1 profile=paper results=results
+    pkm figure all style=paper out=docs/figures
+
+NAME is a paper and a figure's name; a paper alone stands for all figures and tables of
+the paper, ``all`` for those of every paper, where ``style`` holds for what is in the
+paper. ``style=bench``, the default, has our
+controls; ``style=paper`` has the paper's own curves alone, in the width of a page of
+two columns. ``out`` is a file, PNG or PDF, or a folder; tables become CSV. Further
+words are keys of `pkm reproduce` (profile, results, data; the profile is quick by
+default).
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from pkm.analysis.claims.claim import papers_with_claims
+from pkm.analysis.figures.figure import FigureSpec, find_figure, read_figures
+from pkm.analysis.render import plot
+from pkm.analysis.render.draw import draw, figure
+from pkm.analysis.tables.study import Study
+from pkm.experiments.commands.composition import load_config
+from pkm.experiments.config.groups import ALL_PAPERS
+from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import make_main
+from pkm.experiments.plan.plan import make_plan
+from pkm.experiments.store.store import Store
+from pkm.files import atomic_write
+
+SUFFIXES = {".png": "png", ".pdf": "pdf"}
+
+
+def read_rows(
+    paper: str,
+    profile: str,
+    results: str | Path,
+) -> pd.DataFrame:
+    """Return the stored rows of a profile of a paper, with their sweeps."""
+    keys = {"paper": paper, "profile": profile, "results": f"{results}"}
+    return _read_rows(keys)
+
+
+def _read_rows(keys: Mapping[str, str]) -> pd.DataFrame:
+    words = [f"{key}={value}" for key, value in keys.items() if key != "tracking"]
+    config = load_config([*words, "tracking=none"])
+    plan = make_plan(config.paper, config.profile, data_dir=config.data)
+    return plan.read_rows(Store(config.results))
+
+
+def run(words: Sequence[str], options: dict[str, str]) -> None:
+    """Draw one figure, or all of a paper, and print the paths of the files."""
+    rule = "one figure, such as fastlloyd/figure8, one paper, or all"
+    require(len(words) == 1, "name", " ".join(words), rule)
+    (name,) = words
+    style = options.pop("style", "bench")
+    out = Path(options.pop("out", "."))
+    plot.style_path(style)
+    if "/" in name:
+        spec = find_figure(name)
+        if out.suffix not in SUFFIXES:
+            out = out / f"{_file_name(spec)}.png"
+        rows = _read_rows(options | {"paper": spec.paper})
+        picture = plot.save(figure(name, rows, style=style), SUFFIXES[out.suffix])
+        out.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(out, picture)
+        print(out)
+        return
+    papers = papers_with_claims() if name == ALL_PAPERS else [name]
+    out.mkdir(parents=True, exist_ok=True)
+    for paper in papers:
+        specs = [spec for spec in read_figures(paper) if spec.in_paper or spec.on_page]
+        rows = _read_rows(options | {"paper": paper})
+        if len(rows):
+            study = Study(rows)
+            for spec in specs:
+                _write(study, spec, style if spec.in_paper else "bench", out)
+
+
+def _file_name(spec: FigureSpec) -> str:
+    return f"{spec.paper}-{spec.name.replace('_', '-')}"
+
+
+def _write(
+    study: Study,
+    spec: FigureSpec,
+    style: str,
+    folder: Path,
+) -> None:
+    """Write the picture of a figure, or the table of one without."""
+    spec = spec.in_style(style)
+    result = draw(study, spec)
+    path = folder / _file_name(spec)
+    if result.drawing is not None:
+        path = path.with_suffix(".png")
+        drawn = plot.plot(result.drawing, style)
+        atomic_write(path, plot.save(drawn, "png", plot.digest(spec, style)))
+    elif spec.kind == "table" and len(result.formatted):
+        path = path.with_suffix(".csv")
+        atomic_write(path, result.formatted.to_csv(index=False).encode())
+    else:
+        print(f"{spec.paper}/{spec.name}: no stored rows")
+        return
+    print(path)
+
+
+main = make_main("figure", __doc__, "NAME", (), run)
