@@ -1,16 +1,13 @@
 """What the methods of some rows claim, spend, and are known to violate."""
 
-from pathlib import Path
-
 import pandas as pd
-import yaml
 
 from pkm.analysis.figures.texts import DASH
+from pkm.analysis.flaws import read_flaws
 from pkm.analysis.pages import audits
 from pkm.analysis.pages.audits import Audits
 from pkm.analysis.tables.study import Study
 
-FLAWS = Path(__file__).parents[1] / "flaws.yaml"
 FACTS = (
     "method",
     "variant",
@@ -92,7 +89,6 @@ def _delta_range(delta: pd.Series) -> str:
 
 def flaws_in(table: pd.DataFrame) -> dict[str, str]:
     """Return the meaning of every flaw id in a privacy table."""
-    register = yaml.safe_load(FLAWS.read_text(encoding="utf-8"))
+    register = read_flaws()
     ids = sorted({flaw for flaws in table["flaws"] for flaw in flaws})
-    unknown = "not in the register (analysis/flaws.yaml)"
-    return {flaw: register.get(flaw, unknown) for flaw in ids}
+    return {flaw: register[flaw].title for flaw in ids}

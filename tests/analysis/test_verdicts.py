@@ -725,14 +725,6 @@ def test_iteration_bound_is_clipped_on_both_sides():
     assert iteration_bound(10**7, 2, 2, 1.0, 1e-8) == 7
 
 
-def test_flaw_register_has_texts():
-    path = Path(verdicts.__file__).parents[1] / "flaws.yaml"
-    register = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for key, text in register.items():
-        assert key.startswith("F-")
-        assert text.strip()
-
-
 def test_first_value_of_a_column_needs_the_method_and_a_rival():
     def rows_of(method, epsilon, nicv):
         rows = cell_rows("real", method, "iris", epsilon, 12, size=SIZES["iris"], metrics=("nicv",))

@@ -353,8 +353,9 @@ def test_removing_clients_leaves_the_others_unchanged():
 
 
 def test_the_lazy_server_is_not_exact():
-    """The published shortcut: without a hit on a seed the released centers still depend on the
-    removed point.
+    """Algorithm 4, line 3: without a hit on a seed the server keeps its sizes and centers.
+
+    The sizes then add up to n, those of a fit to n less the removed points. The seeds are exact.
     """
     parts, ids = split(draw(3), [15, 5, 20])
     lazy = Unlearning(3, server="lazy")
@@ -374,6 +375,9 @@ def test_the_lazy_server_is_not_exact():
     assert lazy_model.centers.tolist() == centers_before
     assert centers_before != refit_centers
     assert exact_model.centers.tolist() == refit_centers
+    n_in_server = [model.received[1].sum() for model in (lazy_model, exact_model, refit)]
+    assert n_in_server == [40, 39, 39]
+    assert lazy_model.seeds.tolist() == refit.seeds.tolist()
 
 
 @pytest.mark.parametrize(

@@ -133,15 +133,18 @@ def test_answers_do_not_depend_on_shards():
         assert (answer[part] == sharded_answer[part]).all()
 
 
-def n_gaps_below(values, limit):
-    """The number of averaged gaps up to a limit."""
-    gaps = averaged_gaps((Points.from_grid(values),))
-    return int(np.searchsorted(gaps, limit, side="right"))
+def n_moved_ranks(values, neighbor):
+    """The largest change of a rank among averaged gaps, and that at the 65th percentile."""
+    gaps, others = (averaged_gaps((Points.from_grid(rows),)) for rows in (values, neighbor))
+    limits = np.append(np.concatenate([gaps, others]), np.percentile(others, 65))
+    ranks, other_ranks = (np.searchsorted(rows, limits, side="right") for rows in (gaps, others))
+    changes = np.abs(ranks - other_ranks)
+    return int(changes.max()), int(changes[-1])
 
 
 def test_rank_averaged_gaps_have_no_bounded_sensitivity():
-    """The paper's Lemma 1 holds for one column only: in two columns one record moves the rank of a
-    value by thousands.
+    """The paper's Lemma 1 holds for one column only: in two columns one of 2,000 records moves the
+    rank of a value by 1,000.
 
     In the first column every second gap is 2, in the second column the gaps between them are, so
     that the averages are all 1. A record below all others in one column shifts that column's gaps
@@ -153,16 +156,24 @@ def test_rank_averaged_gaps_have_no_bounded_sensitivity():
     second = np.concatenate([[0], even_numbers + 2])[:n]
     points = np.column_stack([first, second]) - n
     neighbor = np.vstack([points, [-SCALE, SCALE]])
-    change = n_gaps_below(neighbor, 0.5) - n_gaps_below(points, 0.5)
-    assert change > 900  # the claim: at most 2
+    most, _ = n_moved_ranks(points, neighbor)
+    assert most == 1000  # the claim: at most 2
 
-    # One column: at most two gaps change.
-    for seed in range(50):
-        column = grid_points(seed, n=40, d=1)
-        shorter = np.delete(column, seed % 40, axis=0)
-        for limit in (10, 1000, 5000):
-            change = n_gaps_below(column, limit) - n_gaps_below(shorter, limit)
-            assert abs(change) <= 2
+
+@pytest.mark.statistical
+def test_one_record_moves_ranks_of_averaged_gaps_by_tens():
+    """Normal points, a random record left out: with ten columns the largest change of a rank is in
+    the tens, also at the percentile that is released; with one column it is at most 2, as claimed.
+    """
+    changes = []
+    for seed in range(30):
+        normal = np.random.default_rng(seed).normal(0, 0.15, (5000, 10))
+        points = np.rint(np.clip(normal, -1, 1) * SCALE).astype(int)
+        changes.append(n_moved_ranks(points, points[1:]))
+        assert n_moved_ranks(points[:, :1], points[1:, :1])[0] <= 2
+    largest, at_percentile = np.array(changes).T
+    assert 20 < np.median(largest) < 100
+    assert np.median(at_percentile) > 4
 
 
 def test_bounded_sums_stay_inside_and_are_charged():

@@ -1,0 +1,110 @@
+"""The register of flaws: its fields, its evidence, and sizes of effects by formulas."""
+
+import math
+import re
+from pathlib import Path
+
+import flaws as tool
+import numpy as np
+import pytest
+
+from pkm.analysis.flaws import PATH, READ, make_flaw, read_flaws
+from pkm.methods import DPM, EMMC, DistDP, DPLloyd, FastLloyd, LSHSplits, PEMeans
+
+ROOT = Path(__file__).parents[2]
+REGISTER = read_flaws()
+PAGE = (ROOT / "docs" / "for-authors.md").read_text(encoding="utf-8")
+
+
+def test_evidence_names_tests_that_exist():
+    for name, flaw in REGISTER.items():
+        if flaw.evidence != READ:
+            file, _, test = flaw.evidence.partition("::")
+            text = (ROOT / file).read_text(encoding="utf-8")
+            assert f"def {test}(" in text, name
+
+
+def test_flaws_of_methods_here_are_shown_by_tests():
+    """What a privacy claim here names is registered, and shown unless it is about the metrics."""
+    private = [DPM, EMMC, DistDP, DPLloyd, FastLloyd, LSHSplits, PEMeans]
+    named = {
+        flaw for method in private for claim in method.claims.values() for flaw in claim.flaws
+    } | {"F-10", "F-17", "F-28"}
+    assert named <= set(REGISTER)
+    assert {name for name in named if REGISTER[name].evidence == READ} == {"F-16"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"titel": "x"}, "F-99: 'titel' is unknown; did you mean 'title'"),
+        ({"quote": None}, "F-99: quote=None must be a text"),
+        ({"told": ""}, "F-99: told='' must be a text"),
+        ({"told": False}, "F-99: told=False must be a text"),
+    ],
+)
+def test_bad_entries_are_refused(change, message):
+    entry = vars(REGISTER["F-13"]) | change
+    entry = {name: value for name, value in entry.items() if value is not None}
+    with pytest.raises(ValueError, match=message) as raised:
+        make_flaw("F-99", entry)
+    assert "\n" not in str(raised.value)
+
+
+def test_quotes_are_short():
+    assert max(len(flaw.quote.split()) for flaw in REGISTER.values()) <= 16
+
+
+def test_the_page_for_authors_shows_the_whole_register():
+    shown = tool.on_page_markdown(PAGE)
+    for name, flaw in REGISTER.items():
+        assert f"**{name}.** {flaw.title}" in shown
+        assert flaw.effect in shown
+    assert "<!-- flaws" not in shown
+
+
+def test_unknown_works_are_refused():
+    with pytest.raises(ValueError, match="no flaw is registered of DMP"):
+        tool.format_flaws(["DMP"])
+
+
+def test_code_names_registered_ids_only():
+    folders = ("analysis", "audit", "experiments", "methods", "privacy")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    ids = {name for text in texts for name in re.findall(r"\bF-\d\d\b", text)}
+    assert {"F-13", "F-26"} <= ids <= set(REGISTER)
+    assert PATH.is_file()
+
+
+# Sizes of effects
+
+
+def test_delta_from_n_is_large_for_small_data():
+    # F-09: Iris has 150 records.
+    method = FastLloyd(variant="published")
+    assert method.budget(150, 4).delta == pytest.approx(1.3e-3, rel=0.03)
+    assert method.budget(151, 4).delta < method.budget(150, 4).delta
+
+
+@pytest.mark.parametrize("d", [1, 2, 10, 100])
+def test_mean_distance_in_a_ball_is_above_half_the_radius(d):
+    # F-11: the distance from the center has the distribution function (r / radius)^d.
+    radii = (np.arange(100_000) + 0.5) / 100_000
+    mean = np.mean(radii ** (1 / d))
+    assert mean == pytest.approx(d / (d + 1), abs=1e-4)
+    assert mean >= 0.4999
+
+
+def test_exponential_mechanism_without_the_factor_two():
+    # F-12: a record raises one score and lowers another one by the sensitivity.
+    epsilon = 0.18
+
+    def log_probability(scores):
+        return epsilon * scores[0] - math.log(sum(math.exp(epsilon * score) for score in scores))
+
+    # Of many candidates of low score, and of two.
+    few = log_probability([1, -1]) - log_probability([0, 0])
+    many = log_probability([1] + [-1] * 10**6) - log_probability([0] + [0] * 10**6)
+    assert few > epsilon / 2
+    assert many == pytest.approx(2 * epsilon, rel=1e-4)
