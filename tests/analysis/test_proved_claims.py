@@ -40,7 +40,7 @@ PROVED = {claim.id: claim.check for claim in ALL_CLAIMS if claim.check["type"] =
 
 def test_named_tests_are_collected():
     names = sorted({check["test"] for check in PROVED.values()})
-    assert len(PROVED) == 14
+    assert len(PROVED) == 20
     assert pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *names]) == 0
 
 
@@ -87,6 +87,127 @@ def test_distance_from_new_york_to_toronto():
 
 
 # DPM
+
+SCORE = SplitScore(t=0.3, q=1 / 12, emptiness_weight=5.0, from_both_ends=True)
+
+
+def exponential_mechanism(scores, factor):
+    """Probabilities of choices with weights exp(factor * score)."""
+    return special.softmax(factor * np.asarray(scores, float))
+
+
+def draw_scores(rng):
+    """Centreness and emptiness of 60 candidates, some of them nearly equal."""
+    centreness = rng.uniform(0, 1, 60).round(1)
+    emptiness = rng.uniform(0, 1, 60) ** rng.uniform(0.1, 3)
+    return centreness, emptiness
+
+
+def test_weights_of_definition_4_cost_up_to_twice_epsilon():
+    """One score rises and a thousand fall by the sensitivity, which is 1."""
+    before = np.array([0.0] + [1.0] * 1000)
+    for epsilon in (0.1, 1.0, 4.0):
+        for factor, lowest, highest in ((epsilon, 1.8, 2), (epsilon / 2, 0.9, 1)):
+            first = exponential_mechanism(before, factor)[0]
+            second = exponential_mechanism(1 - before, factor)[0]
+            assert lowest < math.log(second / first) / epsilon <= highest
+
+
+def test_selected_scores_are_near_the_best():
+    """Theorem 2, with exact probabilities for random scores."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        scores = np.add(*draw_scores(rng))
+        factor, omega, kappa = rng.uniform(1, 300), rng.uniform(0, 0.5), rng.uniform(0, 3)
+        n_near = (scores >= scores.max() - omega).sum()
+        least = scores.max() - omega - (math.log(60 / n_near) + kappa) / factor
+        probabilities = exponential_mechanism(scores, factor)
+        assert probabilities[scores <= least].sum() <= math.exp(-kappa)
+
+
+def test_shifted_counts_are_near_the_exact_ones():
+    """Lemma 8: the noisy count is shifted by ln(1 / (2 delta)) / epsilon."""
+    for epsilon, delta in itertools.product((0.1, 1.0), (1e-3, 1e-6)):
+        noise = stats.laplace(scale=1 / epsilon)
+        shift = -math.log(2 * delta) / epsilon
+        for kappa in shift * np.linspace(0, 4, 41):
+            outside = noise.cdf(shift - kappa) + noise.sf(shift + kappa)
+            bound = math.exp(-kappa * epsilon) / delta / 2
+            assert outside <= bound * (1 + 1e-9)
+
+
+def test_bound_on_the_emptiness_of_central_splits_leaves_out_candidates():
+    """Lemma 9 as printed has omega inside the factor; in one of 100 columns an interval is empty.
+
+    Points are in the outer thirds of each column, at equal numbers; 14 are in the middle third of
+    all columns but the first.
+    """
+    n, n_columns, inside = 2000, 100, 14
+    x = np.repeat([0.1, 0.9], n // 2)
+    points = np.repeat(x[:, None], n_columns, axis=1)
+    points[n // 2 - inside // 2 : n // 2, 1:] = 0.4
+    points[n // 2 : n // 2 + inside // 2, 1:] = 0.6
+    counts = [np.histogram(column, 3, (0, 1))[0] for column in points.T]
+    centers = (np.arange(3) + 0.5) / 3
+    below = (points[:, :, None] < centers).sum(axis=0).astype(float)
+    emptiness = 1 - np.array(counts) / n
+    scores = SCORE(below.ravel(), np.array(counts, float).ravel(), n, n).reshape(n_columns, 3)
+
+    # The middle candidates are central (1-central), and within omega of the best.
+    weight, epsilon, kappa = SCORE.emptiness_weight, 1.0, 1.0
+    omega = weight * inside / n
+    is_near = scores >= scores.max() - omega - 1e-9
+    assert is_near.sum(axis=0).tolist() == [0, n_columns, 0]
+    assert scores.max() == pytest.approx(1 + weight)
+
+    # More probably than not the emptiness falls short by more than the bound allows.
+    factor = n * epsilon / (2 * SCORE.sensitivity)
+    central = exponential_mechanism(scores[:, 1], factor)
+    short = emptiness[0, 1] - emptiness[:, 1]
+    n_over = scores.size / is_near.sum()
+    bound = (math.log(n_over) + kappa + omega) / (factor * weight)
+    assert central[short < bound].sum() < 0.4 < 1 - math.exp(-kappa)
+
+
+def test_bound_on_the_emptiness_of_central_splits_with_omega_outside():
+    """What the proof of Lemma 9 gives: a shortfall and a central choice together are rare."""
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        centreness, emptiness = draw_scores(rng)
+        scores = centreness + 5 * emptiness
+        factor, omega, kappa = rng.uniform(1, 300), rng.uniform(0, 0.5), rng.uniform(0, 3)
+        best = scores.argmax()
+        least_central = rng.uniform(0, centreness[best])
+        n_near = (scores >= scores[best] - omega).sum()
+        bound = ((math.log(60 / n_near) + kappa) / factor + 1 - least_central + omega) / 5
+        falls_short = emptiness[best] - emptiness >= bound
+        is_central = centreness >= least_central
+        probabilities = exponential_mechanism(scores, factor)
+        assert probabilities[falls_short & is_central].sum() <= math.exp(-kappa)
+
+
+@pytest.mark.parametrize(("factor", "holds"), [(1.0, True), (10.0, False)])
+def test_probability_of_central_splits_needs_scores_times_the_factor(factor, holds):
+    """Lemma 10 takes exp(score) for a weight, which is exp(score times epsilon / 2 sensitivity)."""
+    scores = np.array([2.0, 1.5, 1.0])
+    is_central = np.array([True, False, False])
+    exact = exponential_mechanism(scores, factor)[is_central].sum()
+
+    def printed(weights):
+        return 1 / (weights[~is_central].sum() / weights[is_central].sum() + 1)
+
+    assert printed(np.exp(factor * scores)) == pytest.approx(exact)
+    assert bool(printed(np.exp(scores)) == pytest.approx(exact)) is holds
+
+
+def test_probability_of_outer_splits_is_below_its_bound():
+    """Lemma 11, for 50 outer candidates of score 0 and a central one of the largest score."""
+    weight = SCORE.emptiness_weight
+    scores = np.array([1 + weight] + [0.0] * 50)
+    for factor in (0.1, 1.0):
+        outer = exponential_mechanism(scores, factor)[1:].sum()
+        eta = 50 * math.exp(factor) / math.exp((1 + weight) * factor)
+        assert outer < 1 - 1 / (eta + 1)
 
 
 def fullest_interval(n_points: float) -> tuple[float, float]:
