@@ -3,11 +3,13 @@
 python tools/schema_page.py docs/schema.md
 """
 
+import itertools
 import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from pkm.schema import COLUMNS
+from pkm.schema import COLUMNS, Column
 
 #: Headings of the page, by kind of column.
 HEADINGS = {
@@ -22,11 +24,7 @@ HEADINGS = {
 }
 #: The line after which this script writes the page.
 MARKER = "<!-- Below: python tools/schema_page.py docs/schema.md -->\n"
-HEADING = """
-## {}
-
-| column | type | meaning | unit | if missing | applies to |
-|---|---|---|---|---|---|"""
+COLUMN_HEADINGS = ("column", "type", "meaning", "unit", "if missing", "applies to")
 ARROWS = {"lower": " ↓", "higher": " ↑", "": ""}
 
 
@@ -34,19 +32,33 @@ def write_page(text: str) -> str:
     """Return the text of ``docs/schema.md`` with new tables."""
     lines = []
     for kind, heading in HEADINGS.items():
-        lines.append(HEADING.format(heading))
-        for column in COLUMNS:
-            if column.kind == kind:
-                meaning = column.label + ARROWS[column.better]
-                # The page says once that metrics are NaN where they are missing.
-                is_metric = kind == "metric"
-                missing = "" if is_metric else format_default(column.missing)
-                applies_to = "" if column.scope == "all" else column.scope
-                dtype = "" if column.dtype == "number" else column.dtype
-                cells = (dtype, meaning, column.unit, missing, applies_to)
-                row = f"`{column.name}` | {' | '.join(cells)}"
-                lines.append(f"| {row.rstrip(' |')} |")
+        rows = [describe_column(column) for column in COLUMNS if column.kind == kind]
+        # Leave out what no column of the section has.
+        used = [any(cells) for cells in zip(*rows, strict=True)]
+        lines += ["", f"## {heading}", ""]
+        lines += [write_row(itertools.compress(COLUMN_HEADINGS, used))]
+        lines += ["|" + used.count(True) * "---|"]
+        lines += [write_row(itertools.compress(cells, used)) for cells in rows]
     return text.partition(MARKER)[0] + MARKER + "\n".join(lines) + "\n"
+
+
+def describe_column(column: Column) -> tuple[str, ...]:
+    """Describe a column by the texts under `COLUMN_HEADINGS`."""
+    # The page says once that metrics are NaN where they are missing.
+    is_metric = column.kind == "metric"
+    return (
+        f"`{column.name}`",
+        "" if column.dtype == "number" else column.dtype,
+        column.label.removesuffix(f" ({column.unit})") + ARROWS[column.better],
+        column.unit,
+        "" if is_metric else format_default(column.missing),
+        "" if column.scope == "all" else column.scope,
+    )
+
+
+def write_row(cells: Iterable[str]) -> str:
+    """Write a row of a table, without empty cells at its end."""
+    return f"| {' | '.join(cells).rstrip(' |')} |"
 
 
 def format_default(value: object) -> str:
