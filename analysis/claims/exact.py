@@ -109,7 +109,7 @@ def printed(study: Study, check: Mapping, context: Context) -> Agreement:
         table = table.reset_index()
     rule = check["rule"]
     used = _named_columns(table, f"{rule} {check.get('where', '')}")
-    means = table[used].map(lambda text: reported.parse(text).mean, na_action="ignore")
+    means = table[used].astype(str).map(lambda text: reported.parse(text).mean)
     table = _restrict(table.assign(**means).dropna(subset=used), check)
     evidence = table[["dataset", *used]].assign(agrees=table.eval(rule))
     evidence = evidence.reset_index(drop=True)
@@ -273,7 +273,7 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     others = counts.drop(list(reported.JUDGED), errors="ignore")
     texts = {name: f"{count} numbers {name}" for name, count in others.items()}
     others_text = "; ".join(texts.values())
-    more_runs = [reported.NOT_STORED, reported.FEW_SEEDS]
+    more_runs = [NOT_RUN, reported.FEW_SEEDS]
     missing = join_texts(*(texts.get(name, "") for name in more_runs))
     n_absent = int(counts.reindex(more_runs, fill_value=0).sum())
     within, better, worse = counts.reindex(reported.JUDGED, fill_value=0)

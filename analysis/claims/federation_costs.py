@@ -13,14 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.findings import MIN_SEEDS
-from pkm.analysis.claims.reported import (
-    FEW_SEEDS,
-    NOT_COMPARABLE,
-    NOT_STORED,
-    parse,
-    parse_number,
-)
+from pkm.analysis.claims.findings import MIN_SEEDS, NOT_COMPARABLE, NOT_RUN
+from pkm.analysis.claims.reported import FEW_SEEDS, parse, parse_number
 from pkm.analysis.tables.statistics import column_statistics
 from pkm.analysis.tables.study import Study, matches
 
@@ -157,7 +151,7 @@ def _judge_cost(
         "transport": "",
     }
     if measured is None:
-        return row | {"verdict": NOT_STORED, "reason": "no stored rows"}
+        return row | {"verdict": NOT_RUN, "reason": "no stored rows"}
     mean = measured[cost]
     row |= {
         "mean": mean,

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.claims.comparisons import REPORTED, SELECTION, measure_ratios
-from pkm.analysis.claims.expressions import MIN_POINTS, evaluate_expression
+from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import (
     BootstrapValues,
     Context,
@@ -23,7 +23,7 @@ from pkm.analysis.claims.findings import (
     describe_values,
     join_texts,
 )
-from pkm.analysis.tables.inference import estimate, rank_correlation
+from pkm.analysis.tables.inference import estimate
 from pkm.analysis.tables.study import Study
 from pkm.schema import higher_is_better
 
@@ -48,10 +48,7 @@ def statistic(study: Study, check: Mapping, context: Context) -> BootstrapValues
     `measure_ratios`), and in the columns of the cases, with the functions of
     `expressions`; `name` is what to call it. `loss` is the value of metrics that are
     better low, less that of others. ``at_largest(k)`` is the k of the case with the
-    largest value, ``at_smallest(k)`` that of the smallest; ``n_best('metric')`` says
-    how many of the other columns' values have the smallest loss for some metric,
-    ``correlation_between('dataset', k > 2)`` is Spearman's between the values of two
-    data sets, matched by the other columns.
+    largest value, ``at_smallest(k)`` that of the smallest.
 
     `joined` is a second expression, evaluated once on the numbers of all groups: they
     are its `value`, beside their `per` columns and the smallest and largest value of
@@ -207,41 +204,10 @@ def _evaluate_statistic(
     sign = np.where(metrics.map(higher_is_better), -1, 1)
     loss = sign * values
 
-    def correlation_between(name: str, mask: np.ndarray | None = None) -> np.ndarray:
-        left, right = _match_cases(cases, name, mask).T
-        return rank_correlation(values[:, left], values[:, right])
-
-    def n_best(name: str) -> np.ndarray:
-        best = loss[:, _match_cases(cases, name)].argmin(axis=1)
-        changes = np.diff(np.sort(best, axis=1), axis=1)
-        return 1.0 + np.count_nonzero(changes, axis=1)
-
     known = {
         "at_largest": lambda column: column[values.argmax(axis=1)],
         "at_smallest": lambda column: column[values.argmin(axis=1)],
-        "correlation_between": correlation_between,
-        "n_best": n_best,
         "value": values,
         "loss": loss,
     }
     return evaluate_expression(expression, columns | known)
-
-
-def _match_cases(
-    cases: pd.DataFrame, name: str, mask: np.ndarray | None = None
-) -> np.ndarray:
-    """Return the case index of each value of a column (columns).
-
-    There is a row for each setting, by the numeric columns, that all values share.
-    """
-    setting = list(cases.select_dtypes("number"))
-    cases = cases.assign(place=np.arange(len(cases)))
-    if mask is not None:
-        cases = cases[mask]
-    wide = cases.pivot_table(index=setting, columns=name, values="place").dropna()
-    n_settings, n_values = wide.shape
-    if n_settings < MIN_POINTS or n_values < 2:
-        raise MissingRows(
-            f"two values of {name} with {MIN_POINTS} cases in common are not stored"
-        )
-    return wide.to_numpy(dtype=int)

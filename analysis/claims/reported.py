@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.findings import MIN_SEEDS
+from pkm.analysis.claims.findings import MIN_SEEDS, NOT_COMPARABLE, NOT_RUN
 from pkm.analysis.tables.statistics import area, column_statistics
 from pkm.analysis.tables.study import Study, raw_units
 from pkm.schema import higher_is_better
@@ -23,9 +23,7 @@ from pkm.schema import higher_is_better
 WITHIN = "within sampling error"
 BETTER = "better"
 WORSE = "worse"
-NOT_COMPARABLE = "not comparable"
 FEW_SEEDS = "too few seeds"
-NOT_STORED = "not run"
 #: Verdicts of the numbers that can be compared.
 JUDGED = (WITHIN, BETTER, WORSE)
 #: Columns of the evidence of a claim that reported numbers are reproduced.
@@ -220,7 +218,7 @@ def _judge_number(
     if value is NO_NUMBER:
         reason = "the paper reports no number"
     if not has_rows or (value is not NO_NUMBER and not is_measured):
-        verdict = NOT_STORED
+        verdict = NOT_RUN
         reason = "no stored rows"
     elif reason:
         verdict = NOT_COMPARABLE

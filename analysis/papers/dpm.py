@@ -14,6 +14,7 @@ import pandas as pd
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.expressions import item
+from pkm.analysis.claims.findings import NOT_COMPARABLE
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import FigureData, find_missing, number_text, select
 from pkm.analysis.figures.styles import MethodStyles
@@ -90,7 +91,7 @@ def _letter_reasons(table: pd.DataFrame) -> dict[str, str]:
 
 
 def _quality_text(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
-    short = {reported.WITHIN: "within", reported.NOT_COMPARABLE: "n. c."}
+    short = {reported.WITHIN: "within", NOT_COMPARABLE: "n. c."}
     verdict = short.get(row["verdict"], row["verdict"])
     texts = (row["reason"], row["note"])
     marks = "".join(f" ({letters[text]})" for text in texts if text in letters)

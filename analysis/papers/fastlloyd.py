@@ -19,13 +19,8 @@ from pkm.analysis.claims.federation_costs import (
     network,
     transports,
 )
-from pkm.analysis.claims.reported import (
-    NOT_COMPARABLE,
-    NOT_STORED,
-    counts_text,
-    parse,
-    parse_number,
-)
+from pkm.analysis.claims.findings import NOT_COMPARABLE, NOT_RUN
+from pkm.analysis.claims.reported import counts_text, parse, parse_number
 from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.figures.texts import DASH, count_text, interval_text, not_run_texts
@@ -138,7 +133,7 @@ def _describe_model() -> str:
 def table3(study: Study, spec: FigureSpec) -> FigureData:
     """Table 3: measured times and bytes, the reported ones and the quoted ones."""
     table = compare_costs(study, TABLE3)
-    stored = table[table["verdict"] != NOT_STORED]
+    stored = table[table["verdict"] != NOT_RUN]
     verdicts = {
         name: counts_text(rows["verdict"], ", ")
         for name, rows in stored.groupby("quantity")
@@ -178,7 +173,7 @@ def _table3_row(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:
 
 
 def _measured_and_reported(number: Mapping[str, Any], form: str) -> str:
-    if number["verdict"] == NOT_STORED:
+    if number["verdict"] == NOT_RUN:
         return f"{DASH} | {number['reported']}"
     measured = interval_text(number["mean"], number["half_width"], form)
     measured = measured.replace("e+0", "e")
