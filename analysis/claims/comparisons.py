@@ -51,7 +51,7 @@ SELECTION = (
     "up_to",
 )
 #: Keys of reported numbers that the ratios are divided by.
-REPORTED = ("numbers", "cell", "inverse")
+REPORTED = ("numbers", "cell")
 #: How values are averaged over data sets: ratio of the means, mean of the ratios (every
 #: data set weighs the same, whatever its height), mean of the differences.
 AVERAGES = ("ratio_of_means", "mean_of_ratios", "difference")
@@ -336,10 +336,9 @@ def _describe_short_ranges(check: Mapping, cells: pd.DataFrame) -> str:
 def measure_ratios(study: Study, check: Mapping, context: Context) -> BootstrapValues:
     """Resampled ratios left / right per comparison of a check; see `divide_pairs`.
 
-    With `numbers` these are divided by reported ones, or the other way with `inverse`,
-    where a data set has both: `numbers` names a mapping from data sets to reported
-    numbers, or reported cells whose smallest entry of the names `cell` is meant; `over`
-    may name some of these data sets.
+    With `numbers` these are divided by reported ones, where a data set has both:
+    `numbers` names a mapping from data sets to reported numbers, or reported cells
+    whose smallest entry of the names `cell` is meant; `over` may name some of them.
 
     A list of metrics gives the comparisons of each one, with a column `metric`.
     """
@@ -358,16 +357,11 @@ def measure_ratios(study: Study, check: Mapping, context: Context) -> BootstrapV
     measured = divide_pairs(find_pairs(study, check, context), check)
     datasets = measured.cases["dataset"]
     divisors = datasets.map(reported).to_numpy(dtype=float)
-    values = measured.values / divisors
-    name = "Measured over reported"
-    if check.get("inverse"):
-        values = 1 / values
-        name = "Reported over measured"
     return replace(
         measured,
-        values=values,
+        values=measured.values / divisors,
         missing=describe_missing(reported, datasets),
-        name=name,
+        name="Measured over reported",
         extra_columns={"measured": measured.values[0], "reported": divisors},
     )
 
@@ -413,9 +407,8 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
     """Resampled ratios left / right per comparison.
 
     Without `right` the left side itself (its mean relative to `relative_to`). ``by:
-    difference`` subtracts the right side instead, ``by: dispersion`` is the standard
-    deviation of the left side over its mean; `times` multiplies the left side by an
-    expression in the columns of its cells, such as ``1 / k``.
+    difference`` subtracts the right side instead; `times` multiplies the left side by
+    an expression in the columns of its cells, such as ``1 / k``.
     """
     matrix = pairs.matrix
     columns = pairs.rows["left"]
@@ -430,18 +423,11 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
         factors = np.broadcast_to(factors, len(matrix.cells))
         left = left * pairs.average(factors[None, columns])
 
-    seeds = pairs.shared_seeds
     name = "Ratio" if {"right", "relative_to", "times"} & set(check) else "Value"
     values = left / right
     if check.get("by") == "difference":
         name = "Difference"
         values = left - right
-    elif check.get("by") == "dispersion":
-        name = "Deviation over mean"
-        squares = resampled_means(replace(matrix, values=matrix.values**2))
-        variance = pairs.relative(squares[:, columns], squares) - left**2
-        variance = np.maximum(variance, 0) * (seeds / np.maximum(seeds - 1, 1))
-        values = np.sqrt(variance) / np.abs(left)
 
     extra_columns = list(check.get("columns", ()))
     if "share_of_runs" in check:
@@ -450,7 +436,7 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
     return BootstrapValues(
         values,
         pairs.keys,
-        seeds,
+        pairs.shared_seeds,
         pairs.missing,
         name,
         pairs.complete,

@@ -38,6 +38,8 @@ from pkm.analysis.tables.study import Study, matches
 #: What rules may call, with ``@`` before the name.
 _FUNCTIONS = {"clip": np.clip, "noise_multiplier": np.vectorize(noise_multiplier)}
 _NO_CHARGES = "no stored row has such charges"
+#: Says that rows lack columns that a rule names.
+WITHOUT = "stored rows without some of the columns"
 
 
 def _select_cells(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
@@ -207,9 +209,9 @@ def _judge_rows(
     used = _named_columns(table, rule)
     known = table.dropna(subset=used)
     n_unknown = len(table) - len(known)
-    unknown = f"{', '.join(used)} of {n_unknown} rows" if n_unknown else ""
+    unknown = f"{n_unknown} {WITHOUT} {', '.join(used)}" if n_unknown else ""
     if not len(known):
-        raise MissingRows(f"no stored {unknown}")
+        raise MissingRows(unknown)
     table = known
     names = list(dict.fromkeys([*identity, *used]))
     agrees = table.eval(rule, local_dict=_FUNCTIONS)

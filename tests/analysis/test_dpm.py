@@ -285,24 +285,6 @@ def test_ambiguous_selector_across_data_sets_is_refused():
         evaluate_check(check, all_rows())
 
 
-def test_dispersion_is_the_coefficient_of_variation():
-    check = {
-        "type": "bound",
-        "by": "dispersion",
-        "sweep": "table",
-        "metric": "inertia",
-        "left": ["dpm_published"],
-        "over": {"dataset": ["gas"]},
-    }
-    rows = dpm_rows("table", "dpm_published", "gas", seeds=30)
-    values = np.random.default_rng(0).lognormal(0, 1.5, 30)
-    finding = evaluate_check(check | {"above": 1}, rows.assign(inertia=values))
-    variation = values.std(ddof=1) / values.mean()
-    assert finding.evidence["deviation_over_mean"][0] == pytest.approx(variation)
-    assert evaluate_check(check | {"above": 1}, rows).verdict == NOT_REPRODUCED
-    assert evaluate_check(check | {"at_most": 0.1}, rows).verdict == HOLDS
-
-
 def test_slopes_of_running_time():
     rows = all_rows()
     finding = evaluate_claim("time-complexity", rows)
