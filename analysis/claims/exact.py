@@ -111,7 +111,8 @@ def printed(study: Study, check: Mapping, context: Context) -> Agreement:
         table = table.reset_index()
     rule = check["rule"]
     used = _named_columns(table, f"{rule} {check.get('where', '')}")
-    means = table[used].astype(str).map(lambda text: reported.parse(text).mean)
+    texts = table[used].fillna("N/A").astype(str)
+    means = texts.map(lambda text: reported.parse(text).mean)
     table = _restrict(table.assign(**means).dropna(subset=used), check)
     evidence = table[["dataset", *used]].assign(agrees=table.eval(rule))
     evidence = evidence.reset_index(drop=True)
