@@ -129,7 +129,8 @@ def _panels(data: FigureData, spec: FigureSpec, styles: Styles) -> Iterator[Pane
         panel_spec = spec.part(name) if name else spec
         table = drawn[drawn["panel"] == name] if name else drawn
         panel = KINDS[spec.kind](table, panel_spec, styles)
-        cells = None if "notion" in table else data.source
+        # A comparison of several cells has no delta of its own.
+        cells = None if {"notion", "delta"} <= {*table} else data.source
         of_panel = FigureData(table, cells, fields=data.fields)
         fields = caption_fields(of_panel, panel_spec)
         labels = [panel_spec.x_label, panel_spec.y_label]

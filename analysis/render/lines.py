@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,7 +14,8 @@ from pkm.analysis.figures.texts import short_number, wants_log
 from pkm.analysis.render.panel import Panel, ordered
 from pkm.analysis.render.style import HueStyle, artist, variant_styles
 
-MAX_TICKS = 6  # of the x axis
+LABEL = 2.6  # width of the label of a tick and its margin, of the size of its font
+INSIDE = 0.75  # width of the axes of a panel, of that of the panel
 #: Factor by which a band may go below its curve on a logarithmic axis.
 MAX_BAND = 3.0
 #: Factor by which a non-private level may be below the private curves.
@@ -195,7 +197,7 @@ def _set_x_axis(axes: Axes, panel: Panel) -> None:
     elif grid.size:
         places = grid if spec.x_scale == "linear" else np.log(grid)
         # Labels of values that are close together would touch.
-        distance = np.ptp(places) / MAX_TICKS / 1.3
+        distance = np.ptp(places) * _label_share(axes)
         chosen = [0]
         for index in range(1, grid.size):
             if places[index] - places[chosen[-1]] >= distance:
@@ -207,6 +209,13 @@ def _set_x_axis(axes: Axes, panel: Panel) -> None:
         axes.minorticks_off()
     if spec.x_reversed:
         axes.invert_xaxis()
+
+
+def _label_share(axes: Axes) -> float:
+    """Return the width of the label of a tick as a share of that of the axes."""
+    size = matplotlib.rcParams["xtick.labelsize"] / 72
+    columns = axes.get_subplotspec().get_gridspec().ncols
+    return LABEL * size * columns / (INSIDE * axes.figure.get_figwidth())
 
 
 def _limiting(table: pd.DataFrame, styles: Styles) -> np.ndarray:

@@ -74,10 +74,12 @@ def run(words: Sequence[str], options: dict[str, str]) -> None:
     for paper in papers:
         specs = [spec for spec in read_figures(paper) if spec.in_paper or spec.on_page]
         rows = _read_rows(options | {"paper": paper})
-        if len(rows):
-            study = Study(rows)
-            for spec in specs:
-                _write(study, spec, style if spec.in_paper else "bench", out)
+        if rows.empty:
+            print(f"{paper}: no stored rows")
+            continue
+        study = Study(rows)
+        for spec in specs:
+            _write(study, spec, style if spec.in_paper else "bench", out)
 
 
 def _file_name(spec: FigureSpec) -> str:
