@@ -9,6 +9,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from moves import blobs, cost, kmeans_cost
 from scipy import stats
+from scipy.spatial.distance import cdist
 
 from pkm.methods import DistDP, NoisedPoints
 from pkm.methods.baselines.kmedian import KMedian
@@ -464,3 +465,28 @@ def test_refusal_names_a_sufficient_budget(case):
     method.set_params(epsilon=0.01).fit_batch(np.resize(rows, (n, 2)), [0])
     with pytest.raises(ValueError, match="is too little"):
         method.fit_batch(np.resize(rows, (n - 1, 2)), [0])
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("d", [2, 8])
+def test_crude_centers_are_few_and_near(d, p, monkeypatch):
+    """Theorem B.1: a bounded number for each cluster, and a cost near that of good centers."""
+    found = []
+    release = DistDP._release_crude_centers
+
+    def keep(*arguments):
+        found.append(release(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(DistDP, "_release_crude_centers", keep)
+    points = blobs(20_000, d=d)
+    method = DistDP(4, rho=0.01, variant="published", p=p, delta=1e-6, bounds=(-1, 1))
+    method.fit(points)
+    (centers,) = found
+    assert len(centers) <= 220 * 4
+    # The means of the blobs, four of them in turn.
+    means = np.array([points[j::4].mean(axis=0) for j in range(4)])
+    distances = [
+        cdist(points, candidates).min(axis=1) ** p for candidates in (centers / SCALE, means)
+    ]
+    assert distances[0].mean() < 10 * distances[1].mean()

@@ -243,6 +243,9 @@ def _planted():
     factors = {"kmeans": 1, "dist_dp_published": 1.5, "dist_dp_printed": 1.4, "dist_dp": 1.2}
     balls = [sized(*size) for size in sizes]
     yield from rows("planted_factor", factors, balls, lambda name, _: 0.0016 * factors[name], 0.01)
+    factors = {"kmedian": 1, "dist_dp_median_published": 1.5, "dist_dp_median": 1.2}
+    cells = rows("planted_median", factors, balls, lambda name, _: 0.04 * factors[name], 0.01)
+    yield from uncharged(cell.rename(columns={"nicv": "mean_distance"}) for cell in cells)
     halves = [(f"half-8-{k}-0.05", (k, 8, k)) for k in (32, 64)]
     methods = (*DIST, "dist_dp_random_points")
     yield from rows("lower_bound", methods, halves, 1e-3, 0.05, epsilon=0.1)
