@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 #: Packages of the wheel; those of pkm are links to top-level folders.
 PACKAGES = ("pkm", "hydra_plugins/pkm_cells")
 FOLDERS = [link.name for link in (ROOT / "pkm").iterdir() if link.is_symlink()]
-DATA = (".yaml", ".jinja", ".csv", ".toml")
+DATA = (".yaml", ".jinja", ".csv", ".toml", ".parquet")
 #: Other packages that a user may have installed under the names of two subpackages.
 FOREIGN_PACKAGES = ("datasets", "metrics")
 
