@@ -88,7 +88,14 @@ def plot(drawing: Drawing, style: str = "bench") -> Figure:
                 axes.set_title(_panel_title(index, drawing))
         if drawing.spec.kind == "heatmap":
             _draw_maps(figure, all_axes, drawing)
-        elif drawing.spec.share_y:
+        if drawing.spec.kind == "forest":
+            # Rows are of equal height in panels side by side.
+            for first in range(0, len(all_axes), columns):
+                row = all_axes[first : first + columns]
+                lowest = max(max(axes.get_ylim()) for axes in row)
+                for axes in row:
+                    axes.set_ylim(bottom=lowest)
+        if drawing.spec.share_y:
             lines.share_limits(all_axes, "x" if drawing.spec.kind == "forest" else "y")
         for axes in all_axes:
             _format_values(axes, drawing.spec)
