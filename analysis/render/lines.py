@@ -14,7 +14,8 @@ from pkm.analysis.figures.texts import short_number, wants_log
 from pkm.analysis.render.panel import Panel, ordered
 from pkm.analysis.render.style import HueStyle, artist, variant_styles
 
-LABEL = 2.6  # width of the label of a tick and its margin, of the size of its font
+LETTER = 0.6  # width of a letter of a tick, of the size of its font
+BETWEEN = 0.6  # width between two labels of ticks
 INSIDE = 0.75  # width of the axes of a panel, of that of the panel
 #: Factor by which a band may go below its curve on a logarithmic axis.
 MAX_BAND = 3.0
@@ -197,7 +198,8 @@ def _set_x_axis(axes: Axes, panel: Panel) -> None:
     elif grid.size:
         places = grid if spec.x_scale == "linear" else np.log(grid)
         # Labels of values that are close together would touch.
-        distance = np.ptp(places) * _label_share(axes)
+        longest = max(len(short_number(value)) for value in grid)
+        distance = np.ptp(places) * _label_share(axes, longest)
         chosen = [0]
         for index in range(1, grid.size):
             if places[index] - places[chosen[-1]] >= distance:
@@ -211,11 +213,12 @@ def _set_x_axis(axes: Axes, panel: Panel) -> None:
         axes.invert_xaxis()
 
 
-def _label_share(axes: Axes) -> float:
-    """Return the width of the label of a tick as a share of that of the axes."""
+def _label_share(axes: Axes, length: int) -> float:
+    """Return the width of a label of some letters as a share of that of the axes."""
     size = matplotlib.rcParams["xtick.labelsize"] / 72
     columns = axes.get_subplotspec().get_gridspec().ncols
-    return LABEL * size * columns / (INSIDE * axes.figure.get_figwidth())
+    letters = LETTER * length + BETWEEN
+    return letters * size * columns / (INSIDE * axes.figure.get_figwidth())
 
 
 def _limiting(table: pd.DataFrame, styles: Styles) -> np.ndarray:
