@@ -384,7 +384,7 @@ def test_figure3_panels(study):
     assert {"adversarial, TMI: not run: no stored rows"} < set(result.missing)
     assert len(result.missing) == 5
     table = result.table
-    spread = table[(table["panel"] == "heterogeneity") & (table["hue"] == "mufc")]
+    spread = table[(table["panel"] == "heterogeneity") & (table["hue"] == "fitted")]
     assert list(spread["x"]) == list(range(1, 11))
     nearest = table[(table["panel"] == "gamma_celltype") & (table["hue"] == "nearest")]
     assert set(nearest["metric"]) == {"loss_ratio_nearest"}
