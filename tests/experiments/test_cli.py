@@ -569,7 +569,8 @@ def smoke_words(tmp_path, *omitted):
 
 def test_verbs_on_a_small_paper(tmp_path, capsys):
     omitted = (
-        "real", "g2", "synthk", "synth", "ablation", "iterations", "initialization", "protocol",
+        "real", "rivals", "g2", "synthk", "synth", "ablation", "iterations", "initialization",
+        "protocol",
     )  # fmt: skip
     words = [*smoke_words(tmp_path, *omitted), "paper.profiles.smoke.sound.epsilon=[1.0]"]
 
@@ -631,7 +632,8 @@ def test_report_receives_substitutes_and_environments(tmp_path, monkeypatch, cap
     monkeypatch.setattr("pkm.analysis.pages.index_page.build", lambda folder: None)
     write_records(tmp_path / "results", [make_record("FastLloyd", "sound")])
     omitted = (
-        "real", "sound", "synthk", "synth", "ablation", "iterations", "initialization", "protocol",
+        "real", "rivals", "sound", "synthk", "synth", "ablation", "iterations", "initialization",
+        "protocol",
     )  # fmt: skip
     pattern = "{pattern:'g2-{d}-20',fallback:'g2-{d}-20-generated',d:[128]}"
     words = [*smoke_words(tmp_path, *omitted), f"paper.profiles.smoke.g2.datasets=[{pattern}]"]
