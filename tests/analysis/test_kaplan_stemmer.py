@@ -32,7 +32,7 @@ from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.papers.kaplan_stemmer import BOUNDS
 from pkm.analysis.tables.accounting import gaussian_epsilon, replacement_cost, replacement_epsilon
 from pkm.analysis.tables.study import REQUIRED
-from pkm.arrow import make_nested, read_parameters
+from pkm.arrow import make_nested
 from pkm.privacy import gaussian_mu, gdp_epsilon
 from pkm.privacy.mechanisms.selection import selection_epsilon, selection_mu
 
@@ -474,19 +474,14 @@ def test_runs_without_charges_are_counted():
 def test_decreasing_cost_is_below_every_bound(findings):
     where = {"method": "kaplan_stemmer", "sweep": "n_points"}
     rows = changed("nicv", lambda rows: rows["nicv"] / rows["n"], **where)
-    assert evaluate_claim("additive-polylog-n", rows).verdict == HOLDS
+    assert evaluate_claim("additive-polylog-n", rows).verdict == NOT_CONTRADICTED
     assert "Slope over n" in findings["additive-polylog-n"].summary
 
 
 def test_two_passes_are_not_what_the_formula_asks_for(findings):
     finding = findings["iterations-loglog"]
-    assert finding.verdict == NOT_REPRODUCED
+    assert finding.verdict == NOT_COMPARABLE
     assert set(finding.evidence["rounds"]) == {2}
-    rows = all_rows()
-    numbers = rows["n"].map(lambda n: math.ceil(math.log2(math.log2(n))))
-    pairs = zip(read_parameters(rows), numbers, strict=True)
-    params = make_nested("params", [given | {"rounds": count} for given, count in pairs])
-    assert evaluate_claim("iterations-loglog", rows.assign(params=params)).verdict == HOLDS
 
 
 def test_smaller_sizes_make_verdicts_partial():

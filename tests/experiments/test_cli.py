@@ -572,7 +572,8 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
         "real", "rivals", "g2", "synthk", "synth", "ablation", "iterations", "initialization",
         "protocol",
     )  # fmt: skip
-    words = [*smoke_words(tmp_path, *omitted), "paper.profiles.smoke.sound.epsilon=[1.0]"]
+    small = "paper.profiles.smoke.sound={datasets:[iris],epsilon:[1.0]}"
+    words = [*smoke_words(tmp_path, *omitted), small]
 
     def call_verb(verb):
         code = reproduce.main([verb, *words])
