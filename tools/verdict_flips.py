@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from pkm.analysis.claims.findings import INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+
 #: Verdicts that more data may turn into any other.
-UNDECIDED = ("inconclusive", "not contradicted", "not run")
+UNDECIDED = {INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN}
 
 
 def read_verdicts(folder: Path) -> dict[str, str]:
@@ -39,7 +41,7 @@ def list_flips(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
     return [
         f"{name}: {a[name]} -> {b[name]}"
         for name in a
-        if name in b and a[name] != b[name] and not {a[name], b[name]} & set(UNDECIDED)
+        if name in b and a[name] != b[name] and not {a[name], b[name]} & UNDECIDED
     ]
 
 

@@ -125,6 +125,17 @@ class SeedingClient:
                 return step
         return None
 
+    def _delete_points(
+        self,
+        ids: list[int],
+        row_of: np.ndarray,
+    ) -> int | None:
+        """Delete points; return the first step that had chosen one of them."""
+        first = self._first_removed_step(ids)
+        for point in ids:
+            self._delete_row(point, row_of)
+        return first
+
     def _delete_row(
         self,
         point: int,
@@ -201,9 +212,7 @@ class LloydClient(SeedingClient):
         draw: DrawTimes | None,
     ) -> bool:
         """See :meth:`SeedingClient.remove`."""
-        first = self._first_removed_step(ids)
-        for point in ids:
-            self._delete_row(point, row_of)
+        first = self._delete_points(ids, row_of)
         self._redraw_times(first or 0, draw)
         self.fit(row_of)
         return True
@@ -228,10 +237,8 @@ class QuantizedClient(SeedingClient):
         draw: DrawTimes | None,
     ) -> bool:
         """See :meth:`SeedingClient.remove`."""
-        first = self._first_removed_step(ids)
         removed = self.rows[row_of[ids]]
-        for point in ids:
-            self._delete_row(point, row_of)
+        first = self._delete_points(ids, row_of)
         if first is not None:
             self._redraw_times(first, draw)
         elif self._keeps_centers(removed):
