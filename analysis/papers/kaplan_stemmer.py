@@ -171,6 +171,23 @@ def _largest_over_bound(key: str, measured: Measured) -> float:
     return largest
 
 
+# Planted balls
+
+
+def with_bound(table: pd.DataFrame) -> pd.DataFrame:
+    """Add the additive error of the theorem where the optimum is 0.
+
+    Its constant is 1, and logarithms are left out, as in the paper's Table 1.
+    """
+    is_additive = table["panel"].str.startswith("additive")
+    rows = table[is_additive & (table["hue"] == "kaplan_stemmer")]
+    _, additive = BOUNDS["this_work"]
+    bound = evaluate_expression(additive, dict(rows[list(SIZES)].astype(float)))
+    no_interval = dict.fromkeys(("low", "high", "half_width"), np.nan)
+    bounds = rows.assign(hue="bound", value=bound, **no_interval)
+    return pd.concat([table, bounds], ignore_index=True)
+
+
 # Candidates
 
 

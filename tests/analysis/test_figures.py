@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pkm import analysis, catalogue
+from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.figures import figure
 from pkm.analysis.figures.figure import FigureSpec, checked, read_figures
 from pkm.analysis.figures.frames import make_figure_data
@@ -27,6 +28,22 @@ LISTED = [
     for paper in ("distdp", "kaplan-stemmer", "mufc")
     for spec in read_figures(paper)
 ]
+#: What a caption calls an interval.
+INTERVALS = {
+    "t95": ("95 %", "Bars:"),
+    "bootstrap95": ("95 %",),
+    "se3": ("standard error",),
+    "deviation": ("deviation",),
+}
+
+
+@pytest.mark.parametrize("paper", papers_with_claims())
+def test_captions_name_the_intervals(paper):
+    for spec in read_figures(paper):
+        caption = " ".join(spec.caption)
+        parts = [spec, *map(spec.part, spec.panels)] if spec.kind in ("lines", "forest") else []
+        for interval in {part.interval for part in parts} - {"none"}:
+            assert any(name in caption for name in INTERVALS[interval]), spec.name
 
 
 @pytest.mark.parametrize(("paper", "name"), LISTED)

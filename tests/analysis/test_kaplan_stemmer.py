@@ -568,8 +568,12 @@ def test_planted_figure_has_all_methods_and_exponents(study):
     ]
     for panel, exponent in zip(charts.panels_of(result)[3:], ("0.13", "1.20", "0.40"), strict=True):
         assert exponent in panel.texts
-        assert len(panel.texts) == 7  # all methods that may be fitted, no baseline
+        assert len(panel.texts) == 8  # all methods that may be fitted, and the bound
         assert panel.y.scale == "log"
+    bound = result.table.query("hue == 'bound' and panel == 'additive_k'").sort_values("k")
+    expected = bound["k"] ** 1.01 * bound["d"] ** 0.51 + bound["k"] ** 1.5
+    np.testing.assert_allclose(bound["value"], expected)
+    assert len(bound) > 1
 
 
 def test_candidates_table_reports_quality(study):
