@@ -1,6 +1,6 @@
 """Federated clustering of the seeds of a cell, and what it costs to remove points."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -130,8 +130,12 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> FitResults:
         "optimum": data.optimum,
         "exact": isinstance(method, Unlearning) and method.exact,
     }
-    # The first fit compiles and touches memory for the first time.
-    fit(method, data, cell.seeds[0])
+    # The first fit and the first removal compile and touch memory for the first time.
+    warm_up = fit(method, data, cell.seeds[0])
+    best = data.best.cluster_centers_
+    if kind.removals and isinstance(warm_up, FederatedModel):
+        once = replace(kind, removals=1)
+        measure_removals(warm_up, data.grid, cell.seeds[0], once, best)
     fits = []
     records = []
     for seed in cell.seeds:
@@ -145,7 +149,6 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> FitResults:
             if kind.sparse:
                 columns |= measure_sparse_aggregation(model, cell.k)
             if kind.removals:
-                best = data.best.cluster_centers_
                 columns |= measure_removals(model, data.grid, seed, kind, best)
             centers = model.centers
         else:

@@ -98,7 +98,7 @@ def test_seeded_noise_is_asked_for_and_said_once(call, own, points, timing):
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(("federation.clients=2", "timing=true"), id="federation"),
+        pytest.param(("federation={clients:2,transport:threads}", "timing=true"), id="federation"),
         pytest.param(("timing=true",), id="timing"),
         pytest.param(("bounds_factor=2",), id="wide bounds"),
     ],

@@ -99,6 +99,18 @@ def test_identity_has_the_setting_of_the_kind():
     assert cell().code != code_hash(target)
 
 
+def test_a_removal_that_is_discarded_warms_up(monkeypatch):
+    served = []
+
+    def record(model, grid, seed, kind, best):
+        served.append((seed, kind.removals))
+        return {}
+
+    monkeypatch.setattr("pkm.experiments.fit.clients.measure_removals", record)
+    execute(cell(removals=4, timing=True))
+    assert served == [(0, 1), (0, 4), (1, 4)]
+
+
 def test_rows_hold_losses_and_removal_times():
     rows = execute(cell(removals=4, batch=2, sparse=True, timing=True))
     assert rows["seed"].tolist() == [0, 1]
