@@ -73,7 +73,7 @@ def test_sweep_of_the_readme_runs(tmp_path, capsys):
     assert capsys.readouterr().out.count("synopsis") == 2
 
 
-#: Pages with examples, but for two: extending.md has a test of its own, and schema.md needs results.
+#: Pages with examples, but for extending.md, which has its own test, and schema.md, on results.
 EXAMPLES = [
     path
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
