@@ -103,10 +103,11 @@ run, measured = run_rank(method, points, [0], network=network, allow_seeded_nois
 
 @pytest.mark.slow
 @needs_mpi
-@pytest.mark.parametrize("recover", [False, True])
-@pytest.mark.parametrize("victim", [1, 2])
-@pytest.mark.parametrize("moment", ["message", "shares"])
-def test_killed_process_and_recovery(tmp_path, recover, victim, moment):
+@pytest.mark.parametrize(
+    ("moment", "victim", "recover"),
+    [("message", 1, True), ("message", 2, False), ("shares", 1, False), ("shares", 2, True)],
+)
+def test_killed_process_and_recovery(tmp_path, moment, victim, recover):
     """With recovery the first client that is left has the result of the run without the victim."""
     body = f"""
 from pkm.federation import split_points
