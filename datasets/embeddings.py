@@ -26,6 +26,8 @@ TRAINER = Path(__file__).with_name("embedding_training.py")
 EXTRA = "requirements-embeddings.txt"
 #: Embeddings are rounded to this part of a unit, so that a byte holds each.
 STEPS = 16
+#: Seed of what is added to rounded embeddings.
+DITHER_SEED = 0
 
 
 def make_key(entry: Entry) -> str:
@@ -95,6 +97,33 @@ def train(
         "recipe": make_key(entry),
     }
     return Content(points, labels), record
+
+
+def dither(points: np.ndarray) -> np.ndarray:
+    """Spread the positive values of rounded embeddings evenly over their steps.
+
+    Rounding ties most values. Between tied values there is no gap, and DPM measures the
+    gaps of a column. Zeros, which the network itself makes, stay.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d), float64
+        Multiples of 1/16.
+
+    Returns
+    -------
+    ndarray of shape (n, d), float64
+        The same for every load: the noise has a fixed seed. Nothing exceeds the largest
+        value before.
+
+    Examples
+    --------
+    >>> bool((dither(np.zeros((2, 3))) == 0).all())
+    True
+    """
+    generator = np.random.default_rng(DITHER_SEED)
+    noise = generator.uniform(-0.5, 0.5, points.shape) / STEPS
+    return np.minimum(points + noise * (points > 0), points.max())
 
 
 def measure(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pkm.datasets import bundled, downloads, registry, user_files
+from pkm.datasets import bundled, downloads, embeddings, registry, user_files
 from pkm.datasets.bundled import Content
 from pkm.datasets.dataset import Dataset, check_domain, check_n_clusters, check_points
 from pkm.datasets.entry import Entry
@@ -247,6 +247,8 @@ def _load_published(entry: Entry, mirror: str | PathLike | None) -> Dataset:
     if entry.bundled_sha256:
         content = bundled.read(entry)
         origin = "bundled"
+        if entry.trained:
+            content = content._replace(points=embeddings.dither(content.points))
     else:
         content, origin = read_files(entry, mirror)
     return Dataset(

@@ -97,7 +97,7 @@ def fingerprint(entry: Entry, mirror: str | PathLike | None = None) -> str:
     if entry.fitted:
         declared["fitted"] = True
     if entry.trained:
-        declared["trained"] = entry.bundled_sha256
+        declared["trained"] = [entry.bundled_sha256, "dithered"]
     content = json.dumps(declared, sort_keys=True).encode()
     if entry.restricted:
         return keyed_digest(content)

@@ -52,9 +52,21 @@ def test_bundled_embeddings_load_without_torch(name, torch_hidden):
     assert not dataset.common_range_is_private
     assert dataset.fingerprint == datasets.fingerprint(name)
     assert datasets.scale(dataset, "range", clip=False).clipped == 0
-    # A byte holds each value.
-    assert np.all(dataset.points * embeddings.STEPS % 1 == 0)
-    assert dataset.points.max() * embeddings.STEPS <= 255
+    # A byte holds each value, and none is moved by more than half a step.
+    rounded = bundled.read(registry.find(name)).points
+    assert np.all(rounded * embeddings.STEPS % 1 == 0)
+    assert rounded.max() * embeddings.STEPS <= 255
+    assert abs(dataset.points - rounded).max() <= 0.5 / embeddings.STEPS
+    np.testing.assert_array_equal(dataset.points == 0, rounded == 0)
+
+
+def test_dithering_unties_the_values_of_a_column():
+    """Between tied values there is no gap: DPM then stops at once, or splits too often."""
+    rounded = np.repeat([[0.0, 2.5]], 1000, axis=0)
+    points = embeddings.dither(rounded)
+    assert len(np.unique(points[:, 1])) > 400
+    assert points.max() == rounded.max()
+    np.testing.assert_array_equal(points, embeddings.dither(rounded))
 
 
 @pytest.mark.parametrize("name", PAPER_SETS)
