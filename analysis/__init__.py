@@ -7,7 +7,7 @@ __all__ = ["figure"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `figure` when it is first used: matplotlib takes a moment."""
+    """Import `figure` from the command that draws it, when it is first used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.render.draw"), name)
+    return getattr(import_module("pkm.experiments.commands.figure"), name)

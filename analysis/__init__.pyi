@@ -1,2 +1,2 @@
 # What `__getattr__` of the package imports when it is first used.
-from pkm.analysis.render.draw import figure as figure
+from pkm.experiments.commands.figure import figure as figure

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from pkm.analysis.figures.figure import FigureResult, FigureSpec, find_figure
+from pkm.analysis.figures.figure import FigureResult, FigureSpec
 from pkm.analysis.figures.frames import (
     HIDDEN,
     TOOLTIP,
@@ -20,7 +17,7 @@ from pkm.analysis.figures.frames import (
     print_table,
     sentences,
 )
-from pkm.analysis.render import forest, heatmap, lines, plot
+from pkm.analysis.render import forest, heatmap, lines
 from pkm.analysis.render.panel import Drawing, Panel
 from pkm.analysis.render.style import HueStyle, hue_styles
 from pkm.analysis.tables.study import Study
@@ -34,52 +31,6 @@ KINDS: dict[str, Callable[[pd.DataFrame, FigureSpec, Styles], Panel]] = {
 GENERATED = "-generated"
 MAX_NAMES = 4
 NOTHING = "No stored rows."
-
-
-def figure(
-    name: str,
-    results: str | Path | pd.DataFrame = "results",
-    *,
-    profile: str = "quick",
-    style: str = "bench",
-) -> Figure:
-    """Draw a figure of a paper from stored rows.
-
-    Parameters
-    ----------
-    name : str
-        ``PAPER/FIGURE``, such as ``"fastlloyd/figure2"``.
-    results : path or DataFrame, default="results"
-        The results folder, or rows with their sweeps.
-    profile : str, default="quick"
-        Whose rows are read from a folder.
-    style : {"bench", "paper"}, default="bench"
-        ``paper`` has the paper's own curves alone, in its size; ``bench`` also our
-        controls.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Its axes can be restyled. `savefig` writes it.
-
-    Raises
-    ------
-    ValueError
-        If there is no such figure, it is a table, or none of its rows is stored.
-    """
-    spec = find_figure(name)
-    plot.style_path(style)
-    if not isinstance(results, pd.DataFrame):
-        # The plan of a paper says which rows are whose; it is above this package.
-        stored = import_module("pkm.experiments.commands.figure")
-        results = stored.read_rows(spec.paper, profile, results)
-    result = draw(Study(results), spec.in_style(style)) if len(results) else None
-    if result is None or result.drawing is None:
-        raise ValueError(
-            f"figure {name} has no picture: it is a table, or no row is stored; "
-            f"pkm reproduce paper={spec.paper} profile={profile} makes them"
-        )
-    return plot.plot(result.drawing, style)
 
 
 def draw(study: Study, spec: FigureSpec) -> FigureResult:

@@ -16,11 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.figures.figure import FigureSpec, find_figure, read_figures
 from pkm.analysis.render import plot
-from pkm.analysis.render.draw import draw, figure
+from pkm.analysis.render.draw import draw
 from pkm.analysis.tables.study import Study
 from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.groups import ALL_PAPERS
@@ -33,17 +34,55 @@ from pkm.files import atomic_write
 SUFFIXES = {".png": "png", ".pdf": "pdf"}
 
 
-def read_rows(
-    paper: str,
-    profile: str,
-    results: str | Path,
-) -> pd.DataFrame:
+def figure(
+    name: str,
+    results: str | Path | pd.DataFrame = "results",
+    *,
+    profile: str = "quick",
+    style: str = "bench",
+) -> Figure:
+    """Draw a figure of a paper from stored rows.
+
+    Parameters
+    ----------
+    name : str
+        ``PAPER/FIGURE``, such as ``"fastlloyd/figure2"``.
+    results : path or DataFrame, default="results"
+        The results folder, or rows with their sweeps.
+    profile : str, default="quick"
+        Whose rows are read from a folder.
+    style : {"bench", "paper"}, default="bench"
+        ``paper`` has the paper's own curves alone, in its size; ``bench`` also our
+        controls.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Its axes can be restyled. `savefig` writes it.
+
+    Raises
+    ------
+    ValueError
+        If there is no such figure, it is a table, or none of its rows is stored.
+    """
+    spec = find_figure(name)
+    plot.style_path(style)
+    rows = results
+    if not isinstance(rows, pd.DataFrame):
+        rows = read_rows(
+            {"paper": spec.paper, "profile": profile, "results": f"{rows}"}
+        )
+    result = draw(Study(rows), spec.in_style(style)) if len(rows) else None
+    if result is None or result.drawing is None:
+        raise ValueError(
+            f"figure {name} has no picture: it is a table, or no row is stored; "
+            f"pkm reproduce paper={spec.paper} profile={profile} makes them"
+        )
+    return plot.plot(result.drawing, style)
+
+
+def read_rows(keys: Mapping[str, str]) -> pd.DataFrame:
     """Return the stored rows of a profile of a paper, with their sweeps."""
-    keys = {"paper": paper, "profile": profile, "results": f"{results}"}
-    return _read_rows(keys)
-
-
-def _read_rows(keys: Mapping[str, str]) -> pd.DataFrame:
     words = [f"{key}={value}" for key, value in keys.items() if key != "tracking"]
     config = load_config([*words, "tracking=none"])
     plan = make_plan(config.paper, config.profile, data_dir=config.data)
@@ -62,7 +101,7 @@ def run(words: Sequence[str], options: dict[str, str]) -> None:
         spec = find_figure(name)
         if out.suffix not in SUFFIXES:
             out = out / f"{_file_name(spec)}.png"
-        rows = _read_rows(options | {"paper": spec.paper})
+        rows = read_rows(options | {"paper": spec.paper})
         picture = plot.save(figure(name, rows, style=style), SUFFIXES[out.suffix])
         out.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(out, picture)
@@ -72,7 +111,7 @@ def run(words: Sequence[str], options: dict[str, str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for paper in papers:
         specs = [spec for spec in read_figures(paper) if spec.in_paper or spec.on_page]
-        rows = _read_rows(options | {"paper": paper})
+        rows = read_rows(options | {"paper": paper})
         if rows.empty:
             print(f"{paper}: no stored rows")
             continue

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def fabricated(monkeypatch):
-    monkeypatch.setattr(figure, "_read_rows", lambda keys: small_rows())
+    monkeypatch.setattr(figure, "read_rows", lambda keys: small_rows())
 
 
 @pytest.mark.usefixtures("fabricated")
@@ -50,7 +50,8 @@ def test_rows_are_those_of_the_store(tmp_path):
     plan = make_plan(paper, {"name": "tiny", "seeds": 2})
     run_cells(plan.cells, Store(tmp_path), Backend())
     # Those cells are of no sweep of the paper.
-    assert figure.read_rows("pe-means", "smoke", tmp_path).empty
+    keys = {"paper": "pe-means", "profile": "smoke", "results": f"{tmp_path}"}
+    assert figure.read_rows(keys).empty
 
 
 @pytest.mark.usefixtures("fabricated")
