@@ -303,7 +303,7 @@ def _write_exponents(axes: Axes, panel: Panel) -> None:
     exponents = [np.polyfit(*np.log(powers[hue]), 1)[0] for hue in hues]
     axes.legend(
         [Line2D([], [], **artist(panel.styles[hue].line)) for hue in hues],
-        [f"{exponent:.2f}" for exponent in exponents],
+        [f"{exponent:z.2f}" for exponent in exponents],
         loc="center left",
         bbox_to_anchor=(1.0, 0.5),
         borderpad=0,
