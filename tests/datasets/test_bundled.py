@@ -22,8 +22,9 @@ def test_bundled_set_has_the_declared_digest_and_shape(name):
     entry = ENTRIES[name]
     assert dataset.origin == "bundled"
     assert dataset.points.shape == (entry.n, entry.d)
-    content = Content(dataset.points, dataset.labels, dataset.clients)
+    content = bundled.read(entry)
     assert bundled.digest(content) == entry.bundled_sha256
+    assert np.array_equal(content.points, dataset.points) == (entry.trained is None)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
