@@ -73,20 +73,29 @@ def test_sweep_of_the_readme_runs(tmp_path, capsys):
     assert capsys.readouterr().out.count("synopsis") == 2
 
 
-#: Pages with examples, but for extending.md, which has its own test, and schema.md, on results.
+@pytest.mark.parametrize("page", [README, QUICK_START], ids=["README", "quick start"])
+def test_python_example_runs(page):
+    (example,) = blocks(page, "python")
+    variables = {}
+    exec(example, variables)
+    assert len(variables["model"].cluster_centers_) == variables["model"].n_clusters
+
+
+#: Other pages with examples. extending.md has a test of its own, and schema.md needs results.
 EXAMPLES = [
     path
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-    if path.stem not in ("extending", "schema")
+    for path in sorted((ROOT / "docs").glob("*.md"))
+    if path.stem not in ("index", "extending", "schema")
     and blocks(path.read_text(encoding="utf-8"), "python")
 ]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_python_examples_run(path, tmp_path, monkeypatch):
+def test_examples_of_other_pages_print_something(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (example,) = blocks(path.read_text(encoding="utf-8"), "python")
     exec(example, {})
+    assert capsys.readouterr().out
 
 
 def test_counts_of_claims_agree():

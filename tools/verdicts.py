@@ -21,6 +21,7 @@ from pkm.analysis.claims.findings import (
     NOT_RUN,
     VERDICTS,
 )
+from pkm.analysis.claims.verdicts import count_verdicts
 
 #: Verdicts that more data may turn into any other.
 UNDECIDED = {INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN}
@@ -45,10 +46,9 @@ def write_counts(claims: pd.DataFrame) -> str:
     columns = ["report", "claims", *VERDICTS, "our code"]
     lines = [columns, ["---"] * len(columns)]
     for report, rows in claims.groupby("report"):
-        is_code = rows["about"] == "code"
-        counts = rows.loc[~is_code, "verdict"].value_counts()
-        numbers = [counts.get(verdict, 0) for verdict in VERDICTS]
-        lines.append([report, counts.sum(), *numbers, is_code.sum()])
+        counts = count_verdicts(rows)
+        numbers = counts["paper"].values()
+        lines.append([report, sum(numbers), *numbers, sum(counts["code"].values())])
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
