@@ -63,12 +63,14 @@ def fetch(
 
 
 def list_missing_names(plans: Iterable[Plan]) -> list[str]:
-    """List the published data sets that plans lack or replace.
+    """List the data sets to download that plans lack or replace.
+
+    A plan may lack a method on a set that comes with the code.
 
     Examples
     --------
     >>> from pkm.experiments.plan.sweep import Gap
-    >>> names = ("texture", "own.csv", "texture")
+    >>> names = ("texture", "own.csv", "iris", "texture")
     >>> gaps = [Gap("one", "lloyd", name, None, "no file") for name in names]
     >>> list_missing_names([Plan("paper", (), tuple(gaps))])
     ['texture']
@@ -77,4 +79,9 @@ def list_missing_names(plans: Iterable[Plan]) -> list[str]:
         gap.dataset for plan in plans for gap in (*plan.substitutions, *plan.gaps)
     ]
     published = [name for name in dict.fromkeys(missing) if is_choice("dataset", name)]
-    return [name for name in published if resolve(name).entry]
+    entries = {name: resolve(name).entry for name in published}
+    return [
+        name
+        for name, entry in entries.items()
+        if entry is not None and not entry.bundled_sha256
+    ]
