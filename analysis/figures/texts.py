@@ -76,16 +76,18 @@ def format_number(value: float) -> str:
 
 
 def plain_number(value: float, _: object = None) -> str:
-    """Format a tick without exponents where it stays short.
+    """Format a number without exponents where it stays short.
 
     Examples
     --------
-    >>> [plain_number(value) for value in (0.25, 1500, 15000, 1e-4)]
-    ['0.25', '1500', '1.5e4', '1e-4']
+    >>> [plain_number(value) for value in (0.25, 0.00884, 1500, 15000, 1e-4)]
+    ['0.25', '0.0088', '1500', '1.5e4', '1e-4']
     """
     if value == 0:
         return "0"
-    if 1e-3 <= abs(value) < 1e4:
+    if 1e-3 <= abs(value) < 1e-2:
+        return f"{value:.2g}"
+    if 1e-2 <= abs(value) < 1e4:
         return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     return short_exponents(f"{value:.1e}".replace(".0e", "e"))
 
