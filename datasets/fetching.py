@@ -80,7 +80,7 @@ def fetch_missing(
     >>> fetch_missing(["iris", "synth-2-2-0"])
     Fetched(fetched=(), unavailable={})
     """
-    missing = _find_missing(names, mirror)
+    missing = find_missing(names, mirror)
     unavailable = {
         entry.name: sources.explain_missing(files[0], entry.name)
         for entry, files in missing.items()
@@ -112,8 +112,16 @@ def fetch_missing(
     return Fetched(tuple(fetched), unavailable)
 
 
-def _find_missing(names: Iterable[str], mirror: str | PathLike | None) -> Missing:
-    """Find published data sets without all files."""
+def find_missing(names: Iterable[str], mirror: str | PathLike | None) -> Missing:
+    """Find the data sets to download, with the files that each of them lacks.
+
+    Bundled, generated and available sets and the user's own files are skipped.
+
+    Examples
+    --------
+    >>> find_missing(["iris", "synth-2-2-0"], None)
+    {}
+    """
     missing = {}
     for name in dict.fromkeys(names):
         entry = loading.resolve(name).entry

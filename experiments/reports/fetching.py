@@ -6,8 +6,7 @@ from rich.console import Console
 
 from pkm import datasets
 from pkm.datasets.downloads import has_network
-from pkm.datasets.fetching import missing_files
-from pkm.datasets.loading import resolve
+from pkm.datasets.fetching import find_missing
 from pkm.experiments.config.groups import is_choice
 from pkm.experiments.plan.feasibility import why_unavailable
 from pkm.experiments.plan.plan import Plan
@@ -40,13 +39,9 @@ def fetch(
     def say(line: str, style: str = "") -> None:
         console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    names = list_missing_names(plans)
-    urls = [
-        file.urls[0]
-        for name in names
-        for file in missing_files(resolve(name).entry, data_dir)
-        if file.urls
-    ]
+    missing = find_missing(list_missing_names(plans), data_dir)
+    names = [entry.name for entry in missing]
+    urls = [file.urls[0] for files in missing.values() for file in files if file.urls]
     if not urls:
         return False
     if not has_network(urls):
@@ -63,14 +58,12 @@ def fetch(
 
 
 def list_missing_names(plans: Iterable[Plan]) -> list[str]:
-    """List the data sets to download that plans lack or replace.
-
-    A plan may lack a method on a set that comes with the code.
+    """List the published data sets that plans replace, or lack some cell of.
 
     Examples
     --------
     >>> from pkm.experiments.plan.sweep import Gap
-    >>> names = ("texture", "own.csv", "iris", "texture")
+    >>> names = ("texture", "own.csv", "texture")
     >>> gaps = [Gap("one", "lloyd", name, None, "no file") for name in names]
     >>> list_missing_names([Plan("paper", (), tuple(gaps))])
     ['texture']
@@ -78,10 +71,4 @@ def list_missing_names(plans: Iterable[Plan]) -> list[str]:
     missing = [
         gap.dataset for plan in plans for gap in (*plan.substitutions, *plan.gaps)
     ]
-    published = [name for name in dict.fromkeys(missing) if is_choice("dataset", name)]
-    entries = {name: resolve(name).entry for name in published}
-    return [
-        name
-        for name, entry in entries.items()
-        if entry is not None and not entry.bundled_sha256
-    ]
+    return [name for name in dict.fromkeys(missing) if is_choice("dataset", name)]
