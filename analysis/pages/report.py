@@ -245,7 +245,7 @@ class Report:
             if len(result.formatted):
                 context["table"] = result.formatted.to_dict("split")
             return context
-        # `pkm figure` writes PDF: that would double the time of a report.
+        # No PDF, which would take as long again: `pkm figure` writes it.
         png = plot.save(plot.plot(result.drawing), "png")
         (self.out / "figures" / f"{name}.png").write_bytes(png)
         image = {"image": embedded(png), "width": web_width(png)}
