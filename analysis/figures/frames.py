@@ -62,7 +62,7 @@ CELL_COLUMNS = (
 #: Columns that styles and the label of an epsilon axis need; not written to files.
 HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust")
 #: Further columns of tooltips; not written to files unless a figure names them.
-TOOLTIP = ("cell", "epsilon_spent")
+HOVER_COLUMNS = ("cell", "epsilon_spent")
 MOST_COMMON = "most_common"
 MAX_VALUES = 8  # that a caption lists one by one
 
@@ -253,7 +253,7 @@ def assign_channels(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
         table["x"] = pd.to_numeric(table["x"], errors="coerce")
     if spec.panel:
         table["panel"] = _join_panels(table, spec)
-    tooltip = () if spec.frame else TOOLTIP
+    tooltip = () if spec.frame else HOVER_COLUMNS
     names = [
         *CHANNELS,
         *CELL_COLUMNS,

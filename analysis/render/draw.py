@@ -9,7 +9,7 @@ import pandas as pd
 from pkm.analysis.figures.figure import FigureResult, FigureSpec
 from pkm.analysis.figures.frames import (
     HIDDEN,
-    TOOLTIP,
+    HOVER_COLUMNS,
     FigureData,
     caption_fields,
     make_figure_data,
@@ -62,7 +62,7 @@ def render(data: FigureData, spec: FigureSpec) -> FigureResult:
 
     hidden = set(HIDDEN)
     if not spec.frame:
-        hidden = hidden.union(TOOLTIP).difference(spec.extra_columns)
+        hidden = hidden.union(HOVER_COLUMNS).difference(spec.extra_columns)
     return FigureResult(
         table.drop(columns=list(hidden.intersection(table))),
         print_table(data, spec, labels),

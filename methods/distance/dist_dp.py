@@ -219,7 +219,7 @@ class DistDP(SoundDistDP):
         part = self.budget(n_points, 1).split([1, 1, 1])[0]
         return part.epsilon, part.delta
 
-    def plan(
+    def choose_schedule(
         self,
         n_points: int,
         n_features: int,
@@ -231,7 +231,7 @@ class DistDP(SoundDistDP):
         PublishedSchedule or SoundSchedule
         """
         if self.variant == "sound":
-            return super().plan(n_points, n_features)
+            return super().choose_schedule(n_points, n_features)
         n = n_points
         d = n_features
         shift = self.max_shift(d)

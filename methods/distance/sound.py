@@ -116,7 +116,7 @@ class SoundDistDP(RhoBoundedMethod):
         """
 
         def plan(epsilon: float) -> Any:
-            return replace(self, epsilon=epsilon).plan(n_points, n_features)
+            return replace(self, epsilon=epsilon).choose_schedule(n_points, n_features)
 
         def suffices(epsilon: float) -> bool:
             return n_points >= plan(epsilon).n_sufficient
@@ -131,7 +131,7 @@ class SoundDistDP(RhoBoundedMethod):
             f"n >= {schedule.n_sufficient}, epsilon >= {epsilon:g}, or a smaller rho"
         )
 
-    def plan(
+    def choose_schedule(
         self,
         n_points: int,
         n_features: int,

@@ -193,7 +193,7 @@ class BucketSums(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class _CenterQuery(Query):
+class _NearestQuery(Query):
     """Base class of the queries on the points nearest to each center."""
 
     view = ClippedPoints
@@ -208,7 +208,7 @@ class _CenterQuery(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class NearestCounts(_CenterQuery, DisjointCounts):
+class NearestCounts(_NearestQuery, DisjointCounts):
     """Numbers of all points nearest to each center.
 
     Parameters
@@ -234,7 +234,7 @@ class NearestCounts(_CenterQuery, DisjointCounts):
 
 
 @dataclass(frozen=True, eq=False)
-class NearestShells(_CenterQuery, DisjointCounts):
+class NearestShells(_NearestQuery, DisjointCounts):
     """Numbers of all points by the distance to the nearest center.
 
     Parameters
@@ -270,7 +270,7 @@ class NearestShells(_CenterQuery, DisjointCounts):
 
 
 @dataclass(frozen=True, eq=False)
-class NearestSumsAndCounts(_CenterQuery):
+class NearestSumsAndCounts(_NearestQuery):
     """Sums about each center of all points nearest to it, and their numbers.
 
     Parameters

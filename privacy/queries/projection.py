@@ -269,7 +269,7 @@ class CoverPicks(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class _CenterQuery(Query):
+class _ProjectedQuery(Query):
     """Base class of the queries on the points nearest to each center."""
 
     view = ProjectedPoints
@@ -282,7 +282,7 @@ class _CenterQuery(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedCounts(_CenterQuery, DisjointCounts):
+class ProjectedCounts(_ProjectedQuery, DisjointCounts):
     """Numbers of points nearest to each center in the projection.
 
     Parameters
@@ -308,7 +308,7 @@ class ProjectedCounts(_CenterQuery, DisjointCounts):
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedSumsAndCounts(_CenterQuery):
+class ProjectedSumsAndCounts(_ProjectedQuery):
     """Sums in all features, and numbers, of the points nearest to each center.
 
     Parameters

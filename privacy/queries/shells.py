@@ -27,7 +27,7 @@ from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitiv
 
 
 @dataclass(frozen=True, eq=False)
-class _CenterQuery(Query):
+class _AboutCenter(Query):
     """Base class of the queries about a center, of one replicate."""
 
     center: np.ndarray
@@ -49,7 +49,7 @@ class _CenterQuery(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class ShellCounts(_CenterQuery, DisjointCounts):
+class ShellCounts(_AboutCenter, DisjointCounts):
     """Numbers of points in shells about a center.
 
     Parameters
@@ -90,7 +90,7 @@ class ShellCounts(_CenterQuery, DisjointCounts):
 
 
 @dataclass(frozen=True, eq=False)
-class SideCounts(_CenterQuery):
+class SideCounts(_AboutCenter):
     """Numbers of points by side of a center and distance to it, in every column.
 
     Parameters
@@ -130,7 +130,7 @@ class SideCounts(_CenterQuery):
 
 
 @dataclass(frozen=True, eq=False)
-class ClippedSum(_CenterQuery):
+class ClippedSum(_AboutCenter):
     """Sum of the differences of points and a center, each clipped in norm to a radius.
 
     Parameters

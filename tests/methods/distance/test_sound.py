@@ -41,7 +41,7 @@ def test_sound_keeps_the_cells_as_the_budget_grows(n, d):
     n_with_cells = 0
     for k in (2, 8, 64):
         plans = [
-            DistDP(k, epsilon=epsilon, rho="diagonal").plan(n, d)
+            DistDP(k, epsilon=epsilon, rho="diagonal").choose_schedule(n, d)
             for epsilon in 2.0 ** np.arange(-2, 5)
         ]
         strategies = [plan.strategy for plan in plans if n >= plan.n_sufficient]
