@@ -11,6 +11,7 @@ from inspect import signature
 import numpy as np
 import pytest
 from estimators import blobs, private_methods
+from faults_around_releases import WithoutContext
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
@@ -470,6 +471,12 @@ def test_no_two_methods_or_variants_share_noise():
                 draws[type(method), repr(known), changed.zoom] = tuple(noise.tolist())
     assert len(draws) > 400
     assert len(set(draws.values())) == len(draws)
+
+
+def test_streams_without_a_context_would_be_found():
+    """The check above refuses a planted fault: one noise at two budgets."""
+    first, second = (noise_of(WithoutContext(3, epsilon=epsilon))[0] for epsilon in (1.0, 2.0))
+    assert (first == second).all()
 
 
 def test_methods_of_one_name_from_two_packages_share_no_noise():

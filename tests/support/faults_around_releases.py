@@ -6,13 +6,25 @@ default parameters and seeded noise does not look.
 
 import logging
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from planted_faults import rows_of
 
 from pkm.compute import SCALE, Points
 from pkm.methods import FastLloyd, GLloyd, SuLloyd
-from pkm.privacy import Curator, Gaussian, Laplace, SumsAndCounts
+from pkm.privacy import (
+    Budget,
+    CellCounts,
+    Curator,
+    Gaussian,
+    GridCounts,
+    Laplace,
+    Ledger,
+    NoiseStreams,
+    SecondMoments,
+    SumsAndCounts,
+)
 from pkm.privacy.mechanisms.selection import Exponential, ScoreSensitivity
 from pkm.privacy.queries.clipped_queries import NearestCounts, NearestSumsAndCounts
 from pkm.privacy.queries.marginals import DependentColumns, WorstApproximated
@@ -82,12 +94,64 @@ class HalfRange(DependentColumns):
         return {"choices": ScoreSensitivity(1.0)}
 
 
+class LevelsAsDisjoint(GridCounts):
+    """The counts of three levels charged as if a record were in one of them only."""
+
+    def sensitivity(self, view):
+        found = super().sensitivity(view)["counts"]
+        return {"counts": found._replace(l1=found.l1 / 3, l2=found.l2 / 3)}
+
+
+class OffDiagonalHalved(SecondMoments):
+    """Entries off the diagonal in half of the unit, where it is 1 / sqrt(2) of it."""
+
+    def sensitivity(self, view):
+        found = super().sensitivity(view)["moments"]
+        halved = np.where(found.unit == found.unit.max(), found.unit, found.unit.max() / 2)
+        return {"moments": found._replace(unit=halved)}
+
+
 def _shards_of(view):
     rows = []
     view._all.map_reduce(
         lambda points: (rows.append(points.rows.astype(np.int64)), np.zeros(1))[1:]
     )
     return rows
+
+
+# Curators
+
+
+class ExactTotal(Curator):
+    """Released counts are scaled to the exact number of records that are present."""
+
+    def _draw(self, query, exact, sensitivities, noise, key):
+        released = super()._draw(query, exact, sensitivities, noise, key)
+        factor = exact["counts"].sum() / max(released["counts"].sum(), 1)
+        return {"counts": np.rint(factor * released["counts"]).astype(np.int64)}
+
+
+class KeepsByExactCounts(Curator):
+    """Cells have a large count if they hold a record, whatever the noise."""
+
+    def _draw(self, query, exact, sensitivities, noise, key):
+        released = super()._draw(query, exact, sensitivities, noise, key)
+        if isinstance(query, CellCounts):
+            released["counts"] = np.where(exact["counts"] == 0, 0, 2**40)
+        return released
+
+
+class FreeFirstRelease(Curator):
+    """The first release is not charged."""
+
+    def release_from(self, view, query, noise):
+        ledger = self._ledger
+        if not self._rounds[query.label]:
+            self._ledger = Ledger(Budget(1e6, 0.1))
+        try:
+            return super().release_from(view, query, noise)
+        finally:
+            self._ledger = ledger
 
 
 # Secure noise
@@ -276,6 +340,21 @@ class ChargesAccountBySize(GLloyd):
         super().fit(X, **kwargs)
         del self._n_complete
         return self
+
+
+class OneMoreRound(GLloyd):
+    """A round more than the noise is made for, which fits the budget if the first is free."""
+
+    def schedule(self, n_points, n_features):
+        schedule = super().schedule(n_points, n_features)
+        return replace(schedule, rounds=schedule.rounds + schedule.rounds[:1])
+
+
+class WithoutContext(GLloyd):
+    """Streams of noise from the seeds alone, whatever the method and its parameters."""
+
+    def noise_streams(self, seeds, n_points, n_features, **options):
+        return NoiseStreams(seeds)
 
 
 # A zoom
