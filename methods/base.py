@@ -107,6 +107,8 @@ class PrivateKMeans(NearestCenters, BatchMethod):
             noise off.
         ConvergenceWarning
             If there are fewer distinct centers than ``n_clusters``.
+        UserWarning
+            If delta is above 1/n.
         """
         self.check_parameters()
         names = feature_names(X)
@@ -135,6 +137,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         self._fitted_bounds = bounds
         self._centers = run.centers
         self._warn_few_centers()
+        self._warn_large_delta(points.n_records)
         return self
 
     def fit_predict(
@@ -148,6 +151,18 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         """Fit, then predict the same rows, which must be finite."""
         # `fit` refuses what it does not take, such as weights.
         return self.fit(X, account=account, **kwargs).predict(X)
+
+    def _warn_large_delta(self, n_points: int) -> None:
+        """Warn of a delta that allows to publish a record."""
+        budget = self.budget(n_points, self.n_features_in_)
+        if budget is None or budget.delta * n_points <= 1:
+            return
+        warnings.warn(
+            f"delta={budget.delta:g} is above 1/n={1 / n_points:.3g}: such a promise "
+            "is kept by who publishes a record at random; lower delta",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def _warn_few_centers(self) -> None:
         """Warn of fewer distinct centers than asked; the caller of ``fit`` is named."""

@@ -32,6 +32,11 @@ CuratorFactory = Callable[[Ledger | None, NoiseStreams], Curator]
 # it instead of bounds, and so is a zoom, if there is one.
 NOT_IN_CONTEXT = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom")
 
+# With less, the scale of a release may be refused in the middle of a run, which an
+# account has been charged for by then. Scales are about 2**40 at 1e-4 in 784 features,
+# and at most MAX_SCALE.
+MIN_ACCOUNTED_EPSILON = 1e-5
+
 
 @dataclass(frozen=True)
 class Run:
@@ -208,6 +213,11 @@ class BatchMethod(ClusteringMethod):
         """
         self.check_parameters(n_points)
         budget = self.budget(n_points, n_features)
+        if self.claim.private and self.epsilon < MIN_ACCOUNTED_EPSILON:
+            raise ValueError(
+                f"epsilon={self.epsilon!r} is too small: with an account it must be at "
+                f"least {MIN_ACCOUNTED_EPSILON:g}, below which noise may not fit int64"
+            )
         if budget is None:
             raise ValueError(
                 f"{type(self).__name__} claims no privacy: an account adds up private "

@@ -154,6 +154,11 @@ class _Terms:
                 "rest for noise"
             )
 
+    def __str__(self) -> str:
+        terms = _budget_record(self.budget) | self.to_dict()
+        del terms["budget"]
+        return ", ".join(f"{name}={value}" for name, value in terms.items())
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "budget": _budget_record(self.budget),
@@ -435,8 +440,8 @@ class PrivacyAccountant:
         terms, runs = _load(self.path)
         if terms != self._terms:
             raise AccountError(
-                f"account={str(self.path)!r} is on other terms: {terms.to_dict()}, not "
-                f"{self._terms.to_dict()}"
+                f"account={str(self.path)!r} is on other terms: {terms}, not "
+                f"{self._terms}"
             )
         return runs
 
@@ -497,8 +502,9 @@ def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
     try:
         content = path.read_bytes()
     except OSError as error:
+        remedy = "pkm account FILE epsilon=... delta=... opens a new one"
         raise AccountError(
-            f"account={str(path)!r} cannot be read: {error.strerror}"
+            f"account={str(path)!r} cannot be read: {error.strerror}; {remedy}"
         ) from error
     try:
         body = json.loads(content)

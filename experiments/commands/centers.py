@@ -23,7 +23,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     store = Store(options.get("results", "results"))
     stored = store.keys()
     if not words:
-        centers = extract_centers(store.read(stored, [*FIT_COLUMNS, "centers"]))
+        centers = extract_centers(store.read_all([*FIT_COLUMNS, "centers"]))
         cells = centers.groupby(FIT_COLUMNS[:-1], sort=False, dropna=False)[
             "seed"
         ].nunique()

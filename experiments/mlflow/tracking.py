@@ -62,6 +62,8 @@ DEFAULT_PORTS = {
 }
 #: Tag of a run with the digest of what it was made from.
 DIGEST_TAG = "digest"
+# The interface opens such an experiment on its runs.
+EXPERIMENT_KIND = {"mlflow.experimentKind": "custom_model_development"}
 #: MLflow's own tag for the parent of a run.
 PARENT_TAG = "mlflow.parentRunId"
 RESTRICTED_NOTICE = (
@@ -340,7 +342,7 @@ def open_experiment(
     folder = None
     if not is_server(client.tracking_uri):
         folder = (Path(artifacts).resolve() / paper).as_uri()
-    return client.create_experiment(paper, artifact_location=folder)
+    return client.create_experiment(paper, folder, EXPERIMENT_KIND)
 
 
 def is_server(uri: str) -> bool:

@@ -108,6 +108,17 @@ def skip_unavailable(method):
         pytest.skip(reason)
 
 
+def test_a_delta_above_one_over_n_is_warned_of():
+    X = blobs()
+    method = GLloyd(2, bounds=(-1, 1), delta=2 / len(X))
+    with pytest.warns(UserWarning, match=r"delta=.* is above 1/n="):
+        method.fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        GLloyd(2, bounds=(-1, 1), delta=1 / len(X)).fit(X)
+        SuLloyd(2, bounds=(-1, 1)).fit(X)
+
+
 @pytest.mark.parametrize("method", CLASSES, ids=lambda method: method.__name__)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_registered_methods_conform(method):

@@ -588,6 +588,7 @@ def test_a_plan_takes_no_memory_for_the_points(method):
         (FastLloyd(0), "n_clusters=0"),
         (FastLloyd(3, epsilon=-1.0), "epsilon=-1.0"),
         (FastLloyd(3, epsilon=1e-17), "epsilon=1e-17"),
+        (FastLloyd(3, epsilon=1e-9, bounds=(-9, 9)), "epsilon=1e-09 is too small: with an account"),
     ],
 )
 def test_a_fit_that_is_refused_charges_nothing(method, error):
@@ -720,7 +721,7 @@ def test_a_stored_cell_that_was_not_paid_for_is_charged(call, path):
         (["epsilon=1", "adjacency=rho_bounded"], "rho=None"),
         (["delta=1e-6"], "epsilon must be given"),
         (["budget=1"], "key='budget' is unknown"),
-        ([], "cannot be read"),
+        ([], "cannot be read: No such file or directory; pkm account FILE epsilon="),
     ],
 )
 def test_the_command_refuses_bad_terms_in_one_line(call, path, words, name):

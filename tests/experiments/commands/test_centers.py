@@ -107,6 +107,11 @@ def test_centers_of_a_private_file_are_for_their_owner_alone(store, tmp_path):
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
 
 
+def test_a_folder_without_cells_is_refused(tmp_path, capsys):
+    assert export.main([f"results={tmp_path}"]) == 2
+    assert "holds no cells" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

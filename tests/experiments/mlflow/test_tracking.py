@@ -80,6 +80,7 @@ def synced(tmp_path_factory):
 def runs(location, paper="mini", **tags):
     with open_client(location.uri) as client:
         experiment = client.get_experiment_by_name(paper)
+        assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
         return list(RunWriter(client, experiment.experiment_id).search(tags))
 
 
