@@ -15,7 +15,7 @@ from pkm.analysis.render.panel import Panel, ordered
 from pkm.analysis.render.style import HueStyle, artist, variant_styles
 
 LETTER = 0.6  # width of a letter of a tick, of the size of its font
-BETWEEN = 0.6  # width between two labels of ticks
+BETWEEN = 1.2  # width between two labels of ticks
 INSIDE = 0.75  # width of the axes of a panel, of that of the panel
 #: Factor by which a band may go below its curve on a logarithmic axis.
 MAX_BAND = 3.0
