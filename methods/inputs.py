@@ -338,7 +338,5 @@ def _as_float(value: Any) -> float:
         raise ValueError(f"a value is of type {type(value).__name__}")
     try:
         return float(value)
-    except TypeError:
-        raise TypeError(f"a value is of type {type(value).__name__}") from None
     except OverflowError:
         return math.inf if value > 0 else -math.inf

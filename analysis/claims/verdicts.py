@@ -145,8 +145,10 @@ def _qualify(finding: Finding, check: Mapping) -> Finding:
         verdict = NOT_COMPARABLE
     elif check.get("upper_bound") and verdict in (HOLDS, NOT_REPRODUCED):
         # A bound on the growth leaves constants and small sizes open.
-        verdict = NOT_CONTRADICTED if verdict == HOLDS else INCONCLUSIVE
         text = "What is measured at some sizes neither shows nor refutes a bound."
+        if verdict == NOT_REPRODUCED:
+            text = check.get("caveat", text)
+        verdict = NOT_CONTRADICTED if verdict == HOLDS else INCONCLUSIVE
     elif "caveat" in check and verdict == NOT_REPRODUCED:
         # A condition that is sufficient only: without it nothing is decided.
         verdict = INCONCLUSIVE
